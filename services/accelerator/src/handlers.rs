@@ -1,23 +1,41 @@
 //! The handlers of the API, one file per resource.
 
-pub(crate) mod accelerator_requests;
-pub(crate) mod adopted_requests;
-pub(crate) mod attributes;
-pub(crate) mod deployables;
-pub(crate) mod device_profiles;
-pub(crate) mod devices;
-pub(crate) mod host_changes;
-pub(crate) mod host_devices;
-pub(crate) mod programmings;
-pub(crate) mod root;
+mod accelerator_requests;
+mod adopted_requests;
+mod attributes;
+mod deployables;
+mod device_profiles;
+mod devices;
+mod host_changes;
+mod host_devices;
+mod programmings;
+mod root;
 
-use berth_http::{ApiRequest, Fault, Microversion};
+use berth_http::{ApiRequest, Fault, Microversion, OperationSet};
 use berth_store::{SqlError, Transaction};
 use berth_wire::accelerator::DocumentLink;
 use http::StatusCode;
 use uuid::Uuid;
 
+use crate::router::AcceleratorApi;
 use crate::store::{self, AcceleratorTableError, AcceleratorTables};
+
+/// All operations of the API. The methods of a path are in the order of the `allow` header.
+pub(crate) fn operations() -> OperationSet<AcceleratorApi> {
+    let resources = [
+        root::operations(),
+        device_profiles::operations(),
+        accelerator_requests::operations(),
+        devices::operations(),
+        deployables::operations(),
+        attributes::operations(),
+        adopted_requests::operations(),
+        host_devices::operations(),
+        host_changes::operations(),
+        programmings::operations(),
+    ];
+    resources.into_iter().flatten().collect()
+}
 
 /// Begins a reading transaction.
 pub(crate) async fn read(tables: &AcceleratorTables) -> Result<Transaction, Fault> {

@@ -1,31 +1,41 @@
 //! The default access policy, with Cyborg's rule names and its new defaults: tenants do not see hardware topology.
 //!
-//! Besides the rules that handlers check, it contains the rules that Cyborg's defaults refer to, so that an operator's
-//! file can replace or reference them.
+//! Operations declare their rules with the functions of this file. In addition, callers see only their own project's
+//! requests unless they have the role `admin` or `service`. The policy also contains the rules that Cyborg's defaults
+//! refer to, so that an operator's file can replace or reference them.
 
-use berth_http::policy::{Policy, PolicyRule};
+use berth_http::policy::{Policy, PolicyRule, RuleDefault};
 
-pub(crate) const PROFILE_GET_ALL: &str = "cyborg:device_profile:get_all";
-pub(crate) const PROFILE_GET_ONE: &str = "cyborg:device_profile:get_one";
-pub(crate) const PROFILE_CREATE: &str = "cyborg:device_profile:create";
-pub(crate) const PROFILE_DELETE: &str = "cyborg:device_profile:delete";
-pub(crate) const ARQ_GET_ALL: &str = "cyborg:arq:get_all";
-pub(crate) const ARQ_GET_ONE: &str = "cyborg:arq:get_one";
-pub(crate) const ARQ_CREATE: &str = "cyborg:arq:create";
-pub(crate) const ARQ_UPDATE: &str = "cyborg:arq:update";
-pub(crate) const ARQ_DELETE: &str = "cyborg:arq:delete";
-pub(crate) const DEVICE_GET_ALL: &str = "cyborg:device:get_all";
-pub(crate) const DEVICE_GET_ONE: &str = "cyborg:device:get_one";
-pub(crate) const DEVICE_DISABLE: &str = "cyborg:device:disable";
-pub(crate) const DEVICE_ENABLE: &str = "cyborg:device:enable";
-pub(crate) const DEPLOYABLE_GET_ALL: &str = "cyborg:deployable:get_all";
-pub(crate) const DEPLOYABLE_GET_ONE: &str = "cyborg:deployable:get_one";
-pub(crate) const DEPLOYABLE_PROGRAM: &str = "cyborg:deployable:program";
-pub(crate) const ATTRIBUTE_GET_ALL: &str = "cyborg:attribute:get_all";
-pub(crate) const ATTRIBUTE_GET_ONE: &str = "cyborg:attribute:get_one";
-pub(crate) const ATTRIBUTE_CREATE: &str = "cyborg:attribute:create";
-pub(crate) const ATTRIBUTE_DELETE: &str = "cyborg:attribute:delete";
-pub(crate) const HOST_DEVICES: &str = "berth:host_devices:update";
+/// Agents report their host's devices and what they did with them.
+pub(crate) const HOST_DEVICES: RuleDefault = RuleDefault {
+    name: "berth:host_devices:update",
+    default: || PolicyRule::named("service_api"),
+};
+
+pub(crate) const fn admin(name: &'static str) -> RuleDefault {
+    let default = || PolicyRule::named("admin_api");
+    RuleDefault { name, default }
+}
+
+pub(crate) const fn manager(name: &'static str) -> RuleDefault {
+    let default = || PolicyRule::named("project_manager_or_admin");
+    RuleDefault { name, default }
+}
+
+pub(crate) const fn member(name: &'static str) -> RuleDefault {
+    let default =
+        || PolicyRule::named("project_member_or_service").or(PolicyRule::named("admin_api"));
+    RuleDefault { name, default }
+}
+
+/// Readers, and services: a service account need not have the roles that Keystone implies.
+pub(crate) const fn reader(name: &'static str) -> RuleDefault {
+    let default = || {
+        let service = PolicyRule::named("project_member_or_service");
+        PolicyRule::named("project_reader_or_admin").or(service)
+    };
+    RuleDefault { name, default }
+}
 
 /// Rules that exist only as references, by Cyborg's names.
 fn base() -> [(&'static str, PolicyRule); 17] {
@@ -71,46 +81,9 @@ fn base() -> [(&'static str, PolicyRule); 17] {
     ]
 }
 
-/// The rules that handlers check. In addition, callers see only their own project's requests unless they have the role
-/// `admin` or `service`.
-fn asked() -> [(&'static str, PolicyRule); 21] {
-    let admin = || PolicyRule::named("admin_api");
-    let manager = || PolicyRule::named("project_manager_or_admin");
-    // A service account need not have the roles that Keystone implies.
-    let reader = || {
-        let service = PolicyRule::named("project_member_or_service");
-        PolicyRule::named("project_reader_or_admin").or(service)
-    };
-    let member = || PolicyRule::named("project_member_or_service").or(admin());
-    [
-        (PROFILE_GET_ALL, reader()),
-        (PROFILE_GET_ONE, reader()),
-        (PROFILE_CREATE, admin()),
-        (PROFILE_DELETE, admin()),
-        (ARQ_GET_ALL, reader()),
-        (ARQ_GET_ONE, reader()),
-        (ARQ_CREATE, member()),
-        (ARQ_UPDATE, member()),
-        (ARQ_DELETE, member()),
-        (DEVICE_GET_ALL, manager()),
-        (DEVICE_GET_ONE, manager()),
-        (DEVICE_DISABLE, admin()),
-        (DEVICE_ENABLE, admin()),
-        (DEPLOYABLE_GET_ALL, manager()),
-        (DEPLOYABLE_GET_ONE, manager()),
-        (DEPLOYABLE_PROGRAM, admin()),
-        (ATTRIBUTE_GET_ALL, manager()),
-        (ATTRIBUTE_GET_ONE, manager()),
-        (ATTRIBUTE_CREATE, admin()),
-        (ATTRIBUTE_DELETE, admin()),
-        (HOST_DEVICES, PolicyRule::named("service_api")),
-    ]
-}
-
 /// The default rules. There is no fallback to deprecated defaults, because those showed the hardware to every tenant
 /// (CVE-2026-40213).
 #[must_use]
 pub fn default_policy() -> Policy {
-    let rules = base().into_iter().chain(asked());
-    Policy::new(rules)
+    Policy::of_operations(&crate::handlers::operations(), base())
 }

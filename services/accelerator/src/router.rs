@@ -5,17 +5,14 @@ use std::time::Duration;
 
 use axum::Router;
 use berth_http::{
-    ApiDialect, ApiRequest, Fault, NoAuth2, Policy, RouteMethods, ServiceLayer, ValidateToken,
-    with_service_layer,
+    ApiDialect, ApiRequest, Fault, HeadRequests, NoAuth2, Operation, Policy, ServiceLayer,
+    ValidateToken, with_service_layer,
 };
 use berth_store::SqlStore;
 use tokio::sync::Notify;
 
 use crate::events::EventsBell;
-use crate::handlers::{
-    accelerator_requests as arqs, adopted_requests, attributes, deployables,
-    device_profiles as profiles, devices, host_changes, host_devices, programmings, root,
-};
+use crate::handlers::operations;
 use crate::host_changes::HostsBell;
 use crate::microversions;
 use crate::policies::default_policy;
@@ -66,6 +63,8 @@ impl Default for AcceleratorApiOptions {
     }
 }
 
+pub(crate) type AcceleratorOperation = Operation<AcceleratorApi>;
+
 #[derive(Clone)]
 pub(crate) struct AcceleratorApi {
     pub(crate) tables: AcceleratorTables,
@@ -75,9 +74,9 @@ pub(crate) struct AcceleratorApi {
 }
 
 impl AcceleratorApi {
-    /// Checks a policy rule.
-    pub(crate) fn allow(&self, call: &ApiRequest, rule: &'static str) -> Result<(), Fault> {
-        self.options.policy.authorize(&call.caller, rule, None)
+    /// Checks the operation's policy rule.
+    pub(crate) fn allow(&self, call: &ApiRequest) -> Result<(), Fault> {
+        self.options.policy.allow(call, None)
     }
 
     /// Whether a service vouches for the caller.
@@ -117,12 +116,8 @@ pub fn router(store: SqlStore, options: AcceleratorApiOptions) -> Router {
         options: Arc::new(options),
         programmed: Arc::default(),
     };
-    let routes = Router::new()
-        .route("/", RouteMethods::new("GET").get(root::show).build())
-        .route("/v2", RouteMethods::new("GET").get(root::show_v2).build())
-        .route("/v2/", RouteMethods::new("GET").get(root::show_v2).build())
-        .merge(request_routes())
-        .merge(device_routes())
+    let routes = operations()
+        .router(HeadRequests::Refused)
         .fallback(no_such_route)
         .with_state(accelerator);
     let api = with_service_layer(routes, entrance);
@@ -130,114 +125,6 @@ pub fn router(store: SqlStore, options: AcceleratorApiOptions) -> Router {
     Router::new()
         .nest_service("/accelerator", api.clone())
         .fallback_service(api)
-}
-
-fn request_routes() -> Router<AcceleratorApi> {
-    Router::new()
-        .route(
-            "/v2/device_profiles",
-            RouteMethods::new("GET, POST, DELETE")
-                .get(profiles::list)
-                .post(profiles::create)
-                .delete(profiles::delete_several)
-                .build(),
-        )
-        .route(
-            "/v2/device_profiles/{uuid}",
-            RouteMethods::new("GET, DELETE")
-                .get(profiles::show)
-                .delete(profiles::delete_one)
-                .build(),
-        )
-        .route(
-            "/v2/accelerator_requests",
-            RouteMethods::new("GET, POST, PATCH, DELETE")
-                .get(arqs::list)
-                .post(arqs::create)
-                .patch(arqs::patch)
-                .delete(arqs::delete)
-                .build(),
-        )
-        .route(
-            "/v2/accelerator_requests/{uuid}",
-            // OpenStack's client sends PATCH here, with the same body.
-            RouteMethods::new("GET, PATCH, DELETE")
-                .get(arqs::show)
-                .patch(arqs::patch)
-                .delete(arqs::delete_one)
-                .build(),
-        )
-}
-
-fn device_routes() -> Router<AcceleratorApi> {
-    let get = || RouteMethods::new("GET");
-    let post = || RouteMethods::new("POST");
-    Router::new()
-        .route("/v2/devices", get().get(devices::list).build())
-        .route("/v2/devices/{uuid}", get().get(devices::show).build())
-        .route(
-            "/v2/devices/{uuid}/disable",
-            post().post(devices::disable).build(),
-        )
-        .route(
-            "/v2/devices/{uuid}/enable",
-            post().post(devices::enable).build(),
-        )
-        .route("/v2/deployables", get().get(deployables::list).build())
-        .route(
-            "/v2/deployables/{uuid}",
-            get().get(deployables::show).build(),
-        )
-        .route(
-            "/v2/deployables/{uuid}/program",
-            RouteMethods::new("PATCH")
-                .patch(deployables::program)
-                .build(),
-        )
-        .route(
-            // OpenStack's client sends PATCH here, with the same body. Cyborg has no such route.
-            "/v2/deployables/{uuid}/program/{same}",
-            RouteMethods::new("PATCH")
-                .patch(deployables::program_twice_named)
-                .build(),
-        )
-        .route(
-            "/v2/attributes",
-            RouteMethods::new("GET, POST")
-                .get(attributes::list)
-                .post(attributes::create)
-                .build(),
-        )
-        .route(
-            "/v2/attributes/{uuid}",
-            RouteMethods::new("GET, DELETE")
-                .get(attributes::show)
-                .delete(attributes::delete)
-                .build(),
-        )
-        .route(
-            "/internal/v1/accelerator_requests",
-            RouteMethods::new("PUT").put(adopted_requests::put).build(),
-        )
-        .route(
-            "/internal/v1/hosts/{host}/devices",
-            RouteMethods::new("GET, PUT")
-                .get(host_devices::show)
-                .put(host_devices::put)
-                .build(),
-        )
-        .route(
-            "/internal/v1/hosts/{host}/changes",
-            get().get(host_changes::show).build(),
-        )
-        .route(
-            "/internal/v1/hosts/{host}/programmings",
-            get().get(programmings::list).build(),
-        )
-        .route(
-            "/internal/v1/hosts/{host}/programmings/{uuid}",
-            post().post(programmings::end).build(),
-        )
 }
 
 async fn no_such_route() -> Fault {

@@ -1,28 +1,63 @@
-//! Request handlers: one file per resource. Each checks the policy, parses the request, calls
-//! [`crate::compute::Compute`] or the hosts service, and builds the response with `views`.
+//! Request handlers: one file per resource, with the declaration of its operations at the top.
+//!
+//! A handler checks the policy, parses the request, calls [`crate::compute::Compute`] or the hosts service, and builds
+//! the response with `views`.
 
-pub(crate) mod aggregates;
-pub(crate) mod availability_zones;
-pub(crate) mod extensions;
-pub(crate) mod external_events;
-pub(crate) mod flavor_access;
-pub(crate) mod flavor_extra_specs;
-pub(crate) mod flavor_manage;
-pub(crate) mod flavors;
-pub(crate) mod hosts;
-pub(crate) mod hypervisors;
-pub(crate) mod instance_actions;
-pub(crate) mod key_pairs;
-pub(crate) mod limits;
-pub(crate) mod quota_sets;
-pub(crate) mod server_actions;
-pub(crate) mod server_attachments;
-pub(crate) mod server_create;
-pub(crate) mod server_groups;
-pub(crate) mod server_metadata;
+mod aggregates;
+mod availability_zones;
+mod extensions;
+mod external_events;
+mod flavor_access;
+mod flavor_extra_specs;
+mod flavor_manage;
+mod flavors;
+mod hosts;
+mod hypervisors;
+mod instance_actions;
+mod key_pairs;
+mod limits;
+mod quota_sets;
+mod server_actions;
+mod server_attachments;
+mod server_create;
+mod server_groups;
+mod server_metadata;
 mod server_query;
 mod server_rebuild;
-pub(crate) mod server_tags;
-pub(crate) mod servers;
-pub(crate) mod services;
-pub(crate) mod versions;
+mod server_tags;
+mod servers;
+mod services;
+mod versions;
+
+use berth_http::OperationSet;
+
+use crate::state::ComputeApi;
+
+/// All operations of the API. The methods of a path are in the order of the `allow` header.
+pub(crate) fn operations() -> OperationSet<ComputeApi> {
+    let resources = [
+        versions::operations(),
+        extensions::operations(),
+        flavors::operations(),
+        flavor_manage::operations(),
+        flavor_access::operations(),
+        flavor_extra_specs::operations(),
+        key_pairs::operations(),
+        servers::operations(),
+        server_create::operations(),
+        server_actions::operations(),
+        instance_actions::operations(),
+        server_metadata::operations(),
+        server_tags::operations(),
+        server_attachments::operations(),
+        external_events::operations(),
+        limits::operations(),
+        quota_sets::operations(),
+        server_groups::operations(),
+        availability_zones::operations(),
+        services::operations(),
+        hypervisors::operations(),
+        aggregates::operations(),
+    ];
+    resources.into_iter().flatten().collect()
+}

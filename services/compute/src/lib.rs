@@ -29,9 +29,9 @@
 //! | `images` | image lookup |
 //! | `quota` | the quota hook, a program that allows or refuses new servers |
 //! | `store` | tables, schema and upgrade |
-//! | `router`, `state`, `policies`, `project_path`, `microversions` | routes, shared handler state, policy rules, paths with a project id, versions |
-//! | `handlers`, `views`, `fields`, `paging`, `timestamps` | requests, response documents, body validation, pages and links, time formats |
-//! | `openapi` | the OpenAPI document |
+//! | `handlers`, `views`, `fields`, `paging`, `timestamps` | operations and their handlers, response documents, body validation, pages and links, time formats |
+//! | `router`, `state`, `policies`, `project_path`, `microversions` | the router of all operations, shared handler state, default policy, paths with a project id, versions |
+//! | `openapi` | the OpenAPI document, derived from the operations |
 //!
 //! [`prepare`] creates or upgrades the database, [`Compute`] is the service, [`router()`] builds its routes.
 //! Used by `cli` (`berth up`, `berth compute serve`) and `tests`.

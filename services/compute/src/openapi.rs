@@ -1,64 +1,51 @@
-//! Generates `docs/api/compute.json`, the OpenAPI document of the compute API, from the operations and body schemas
-//! listed here. It is documentation only; the handlers validate requests.
+//! Generates `docs/api/compute.json`, the OpenAPI document of the compute API, from the declarations of the
+//! operations. It is documentation only; the handlers validate requests.
 //!
 //! Used by the test of generated files. Other tests read the file to generate requests.
 
-mod bodies;
-mod operations;
+pub(crate) mod schemas;
 
-use berth_http::openapi::{AppliesTo, ErrorExample, OpenApiService};
+use berth_http::openapi::{AppliesTo, ErrorExample, OpenApiService, any_text, to_text};
 use serde_json::{Value, json};
 
+use crate::handlers::operations;
 use crate::microversions::RANGE;
 
-const fn refusal(status: u16, comes: AppliesTo, says: &'static str) -> ErrorExample {
-    ErrorExample {
-        status,
-        says,
-        comes,
-    }
-}
-
-const REFUSALS: [ErrorExample; 11] = [
-    refusal(
+const REFUSALS: [ErrorExample; 10] = [
+    ErrorExample::new(
         400,
         AppliesTo::Always,
         "The path, the query string, the body or the microversion header is malformed; the message names the place.",
     ),
-    refusal(401, AppliesTo::Always, "The token is missing or invalid."),
-    refusal(
+    ErrorExample::new(401, AppliesTo::Always, "The token is missing or invalid."),
+    ErrorExample::new(
         403,
         AppliesTo::Always,
         "A policy rule or a quota refuses the request, or the server is locked.",
     ),
-    refusal(
+    ErrorExample::new(
         404,
         AppliesTo::Always,
         "The resource does not exist, or the microversion does not have the path.",
     ),
-    refusal(406, AppliesTo::Always, "The microversion is not supported."),
-    refusal(
+    ErrorExample::new(406, AppliesTo::Always, "The microversion is not supported."),
+    ErrorExample::new(
         409,
         AppliesTo::OnWrites,
         "The request conflicts with the current state.",
     ),
-    refusal(413, AppliesTo::WithBody, "The body exceeds the size limit."),
-    refusal(
+    ErrorExample::new(413, AppliesTo::WithBody, "The body exceeds the size limit."),
+    ErrorExample::new(
         415,
         AppliesTo::WithBody,
         "The body is not application/json.",
     ),
-    refusal(
+    ErrorExample::new(
         501,
-        AppliesTo::At("/v2.1/servers/{server}/action"),
-        "Berth does not support this action of Nova.",
+        AppliesTo::IfDeclared,
+        "Nova supports this, Berth does not.",
     ),
-    refusal(
-        501,
-        AppliesTo::At("/v2.1/os-hypervisors/{hypervisor}/uptime"),
-        "Agents do not report uptimes.",
-    ),
-    refusal(
+    ErrorExample::new(
         503,
         AppliesTo::Always,
         "A database, a host's agent or another service is unavailable; retry later.",
@@ -76,11 +63,31 @@ pub fn openapi() -> String {
         served_by: "`berth up` and `berth controller`: /compute behind [api] listen, or [compute_service] listen",
         versions: Some(RANGE),
         refusals: &REFUSALS,
-        fault: fault(),
-        query: operations::of_query,
-        body: bodies::of,
+        fault: |shapes, _| shapes.named("Fault", fault()),
+        path: any_text,
+        query: of_query,
     };
-    service.document(operations::all())
+    to_text(&service.document(&operations()))
+}
+
+/// The schema of a query key.
+fn of_query(name: &str) -> Value {
+    match name {
+        "limit" | "offset" | "minRam" | "minDisk" => {
+            json!({"type": "integer", "minimum": 0, "maximum": 2_147_483_647})
+        }
+        "sort_dir" => json!({"enum": ["asc", "desc"]}),
+        "all_tenants" | "locked" | "deleted" | "with_servers" | "reserved" => {
+            json!({"enum": ["true", "false", "1", "0"]})
+        }
+        "hypervisor_hostname_pattern" => {
+            json!({"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[A-Za-z0-9._-]*$"})
+        }
+        "is_public" => json!({"enum": ["true", "false", "none"]}),
+        "uuid" => json!({"type": "string", "format": "uuid"}),
+        "changes-since" | "changes-before" => json!({"type": "string", "format": "date-time"}),
+        _ => json!({"type": "string", "maxLength": 255}),
+    }
 }
 
 /// The schema of an error response: an object with one key named after the status, as in Nova. Errors before the API
@@ -105,38 +112,30 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::router::routes;
 
     #[test]
-    fn every_route_is_there_and_nothing_else() {
-        let mut known: BTreeSet<(&str, &str)> =
-            operations::all().map(|it| (it.method, it.path)).collect();
-        assert_eq!(
-            known.len(),
-            operations::all().count(),
-            "an operation is listed twice"
-        );
-        for (path, methods) in routes() {
-            for method in methods.allow().split(", ") {
-                assert!(known.remove(&(method, path)), "{method} {path} is missing");
-            }
+    fn every_operation_has_an_id_of_its_own_and_a_summary() {
+        let operations = operations();
+        let mut ids = BTreeSet::new();
+        for one in operations.declarations() {
+            assert!(
+                ids.insert(one.id),
+                "{:?} {}: {:?}",
+                one.method,
+                one.path,
+                one.id
+            );
+            assert!(!one.summary.is_empty(), "{:?} {}", one.method, one.path);
         }
-        assert!(known.is_empty(), "operations without a route: {known:?}");
+        assert!(!ids.contains(&None), "an operation has no id");
     }
 
     #[test]
     fn what_takes_a_body_says_which() {
-        for one in operations::all() {
-            let by_path = ["/v2.1/servers/{server}/tags/{tag}"].contains(&one.path);
-            let writes = matches!(one.method, "POST" | "PUT") && !by_path;
-            let told = bodies::of(one.method, one.path).is_some();
-            assert_eq!(told, writes, "{} {}", one.method, one.path);
+        for one in operations().declarations() {
+            let by_path = one.path == "/v2.1/servers/{server}/tags/{tag}";
+            let writes = matches!(one.method, Some("POST" | "PUT")) && !by_path;
+            assert_eq!(one.body.is_some(), writes, "{:?} {}", one.method, one.path);
         }
-    }
-
-    #[test]
-    fn operations_have_names_of_their_own() {
-        let names: BTreeSet<&str> = operations::all().map(|it| it.name).collect();
-        assert_eq!(names.len(), operations::all().count());
     }
 }

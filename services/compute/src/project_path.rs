@@ -24,11 +24,10 @@ type Nouns = Arc<BTreeSet<&'static str>>;
 struct ProjectOfPath(String);
 
 /// Removes the project from paths before they reach the router.
-pub(crate) fn without_projects(
-    router: Router,
-    routes: impl Iterator<Item = &'static str>,
-) -> Router {
-    let nouns = routes.filter_map(|path| noun(path.strip_prefix(VERSION)?));
+pub(crate) fn without_projects(router: Router, routes: Vec<&'static str>) -> Router {
+    let nouns = routes
+        .into_iter()
+        .filter_map(|path| noun(path.strip_prefix(VERSION)?));
     let nouns: Nouns = Arc::new(nouns.collect());
     // A layer of the router itself would run after the route lookup.
     Router::new()

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use berth_http::{ApiRequest, Fault, Policy};
+use berth_http::{ApiRequest, Fault, Operation, Policy, RuleDefault};
 
 use crate::compute::Compute;
-use crate::policies;
+use crate::policies::ADMIN;
+
+pub(crate) type ComputeOperation = Operation<ComputeApi>;
 
 /// The service and its policy. Handlers add methods in their own files.
 #[derive(Clone)]
@@ -22,23 +24,28 @@ impl ComputeApi {
         }
     }
 
-    /// Checks a policy rule for the caller's own project.
-    pub(crate) fn allow(&self, call: &ApiRequest, rule: &'static str) -> Result<(), Fault> {
-        self.policy.authorize(&call.caller, rule, None)
+    /// Checks the operation's policy rule for the caller's own project.
+    pub(crate) fn allow(&self, call: &ApiRequest) -> Result<(), Fault> {
+        self.policy.allow(call, None)
     }
 
-    /// Checks a policy rule for an object of a project.
-    pub(crate) fn allow_in(
+    /// Checks the operation's policy rule for an object of a project.
+    pub(crate) fn allow_in(&self, call: &ApiRequest, project: &str) -> Result<(), Fault> {
+        self.policy.allow(call, Some(project))
+    }
+
+    /// Checks another policy rule, for the caller's own project unless one is given.
+    pub(crate) fn allow_rule(
         &self,
         call: &ApiRequest,
-        rule: &'static str,
-        project: &str,
+        rule: RuleDefault,
+        project: Option<&str>,
     ) -> Result<(), Fault> {
-        self.policy.authorize(&call.caller, rule, Some(project))
+        self.policy.authorize(&call.caller, rule.name, project)
     }
 
     /// Whether the caller is an operator of the cloud.
     pub(crate) fn is_admin(&self, call: &ApiRequest) -> bool {
-        self.allow(call, policies::ADMIN).is_ok()
+        self.policy.authorize(&call.caller, ADMIN, None).is_ok()
     }
 }

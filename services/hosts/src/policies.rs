@@ -1,27 +1,30 @@
-//! Policy names and default rules of the internal routes. An operator's policy file can replace the rules.
+//! Default rules of the internal routes, as functions with which operations declare their rules. An operator's policy
+//! file can replace the rules. Agents have the role `service`, operators the role `admin`.
 
-use berth_http::policy::{Policy, PolicyRule};
+use berth_http::policy::{Policy, PolicyRule, RuleDefault};
 
 /// Report a host's state (agents).
-pub(crate) const STATE_UPDATE: &str = "berth:host_state:update";
-/// Show a host's reported state.
-pub(crate) const STATE_GET: &str = "berth:host_state:get";
-pub(crate) const HOST_GET_ALL: &str = "berth:host:get_all";
-pub(crate) const HOST_DELETE: &str = "berth:host:delete";
-/// Disable or enable a host, or force it down.
-pub(crate) const SERVICE_UPDATE: &str = "berth:host_service:update";
+pub(crate) const STATE_UPDATE: RuleDefault = RuleDefault {
+    name: "berth:host_state:update",
+    default: || PolicyRule::named("service_api"),
+};
 
-/// The default rules: agents have the role `service`, operators the role `admin`.
+pub(crate) const fn admin(name: &'static str) -> RuleDefault {
+    let default = || PolicyRule::named("admin_api");
+    RuleDefault { name, default }
+}
+
+pub(crate) const fn service_or_admin(name: &'static str) -> RuleDefault {
+    let default = || PolicyRule::named("service_api").or(PolicyRule::named("admin_api"));
+    RuleDefault { name, default }
+}
+
+/// The default rules of all operations.
 #[must_use]
 pub fn default_policy() -> Policy {
-    let either = || PolicyRule::named("service_api").or(PolicyRule::named("admin_api"));
-    Policy::new([
+    let base = [
         ("admin_api", PolicyRule::role("admin")),
         ("service_api", PolicyRule::role("service")),
-        (STATE_UPDATE, PolicyRule::named("service_api")),
-        (STATE_GET, either()),
-        (HOST_GET_ALL, either()),
-        (HOST_DELETE, PolicyRule::named("admin_api")),
-        (SERVICE_UPDATE, PolicyRule::named("admin_api")),
-    ])
+    ];
+    Policy::of_operations(&crate::handlers::operations(), base)
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_http::{
-    ApiDialect, Fault, Microversion, MicroversionRange, NoAuth2, Policy, RouteMethods,
+    ApiDialect, Fault, HeadRequests, Microversion, MicroversionRange, NoAuth2, Policy,
     ServiceLayer, ValidateToken, with_service_layer,
 };
 
-use crate::handlers::{host_services, host_states, hosts};
+use crate::handlers::operations;
 use crate::hosts::Hosts;
 use crate::policies::default_policy;
 use crate::state::HostsApi;
@@ -53,30 +53,8 @@ pub fn router(hosts: Hosts, options: HostsApiOptions) -> Router {
         hosts,
         policy: Arc::new(options.policy),
     };
-    let routes = Router::new()
-        .route(
-            "/internal/v1/hosts",
-            RouteMethods::new("GET").get(hosts::list).build(),
-        )
-        .route(
-            "/internal/v1/hosts/{host}",
-            RouteMethods::new("DELETE").delete(hosts::delete).build(),
-        )
-        .route(
-            "/internal/v1/hosts/{host}/state",
-            RouteMethods::new("GET, PUT")
-                .get(host_states::show)
-                .put(host_states::put)
-                .build(),
-        )
-        .route(
-            "/internal/v1/hosts/{host}/seen",
-            RouteMethods::new("PUT").put(host_states::heartbeat).build(),
-        )
-        .route(
-            "/internal/v1/hosts/{host}/service",
-            RouteMethods::new("PUT").put(host_services::put).build(),
-        )
+    let routes = operations()
+        .router(HeadRequests::Refused)
         .fallback(no_such_route)
         .with_state(api);
     with_service_layer(routes, layer)

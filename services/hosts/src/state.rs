@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use berth_http::{ApiRequest, Fault, Policy};
+use berth_http::{ApiRequest, Fault, Operation, Policy};
 
 use crate::hosts::Hosts;
+
+pub(crate) type HostsOperation = Operation<HostsApi>;
 
 /// Shared state of the handlers.
 #[derive(Clone)]
@@ -14,8 +16,8 @@ pub(crate) struct HostsApi {
 }
 
 impl HostsApi {
-    /// Checks that the policy allows the caller of `call` the action `rule`.
-    pub(crate) fn authorize(&self, call: &ApiRequest, rule: &'static str) -> Result<(), Fault> {
-        self.policy.authorize(&call.caller, rule, None)
+    /// Checks the operation's policy rule.
+    pub(crate) fn allow(&self, call: &ApiRequest) -> Result<(), Fault> {
+        self.policy.allow(call, None)
     }
 }

@@ -12,6 +12,7 @@ use crate::auth::Caller;
 use crate::fault::{Fault, accepts_json};
 use crate::microversion::Microversion;
 use crate::mount::PublicEndpoint;
+use crate::operation::DeclaredOperation;
 use crate::prefix::Prefix;
 use crate::query::QueryString;
 use crate::request_id::RequestId;
@@ -41,6 +42,7 @@ pub struct ApiRequest {
     headers: HeaderMap,
     prefix: Prefix,
     public: Option<PublicEndpoint>,
+    operation: DeclaredOperation,
     path: Vec<(String, String)>,
     body: Bytes,
 }
@@ -53,6 +55,12 @@ impl ApiRequest {
             .find(|(key, _)| key == name)
             .map(|(_, value)| value.as_str())
             .ok_or_else(Fault::no_such_route)
+    }
+
+    /// The policy rule that the operation declares.
+    pub fn rule(&self) -> Result<&'static str, Fault> {
+        let rule = self.operation.rule;
+        rule.ok_or_else(|| Fault::internal("the operation declares no policy rule"))
     }
 
     /// Refuses a caller that does not accept JSON.
@@ -203,7 +211,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
         // The service layer inserts all of these; a router without it is a programming error.
         let missing =
             |thing: &str| Fault::internal(format!("no {thing}: the router has no service layer"));
-        let version = extensions.remove().ok_or_else(|| missing("microversion"))?;
+        let version: Microversion = extensions.remove().ok_or_else(|| missing("microversion"))?;
         let caller = extensions.remove().ok_or_else(|| missing("caller"))?;
         let CallingService(service) = extensions.remove().ok_or_else(|| missing("service"))?;
         let request_id = extensions
@@ -211,7 +219,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
             .cloned()
             .ok_or_else(|| missing("request id"))?;
         let BodyLimit(limit) = extensions.remove().ok_or_else(|| missing("body limit"))?;
-        Ok(Self {
+        let call = Self {
             version,
             caller,
             service,
@@ -221,8 +229,13 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
             headers: parts.headers,
             prefix: extensions.remove().unwrap_or_default(),
             public: extensions.remove(),
+            operation: extensions.remove().unwrap_or_default(),
             path,
-        })
+        };
+        match call.operation.since {
+            Some(since) if !version.has(since) => Err(Fault::no_such_route()),
+            _ => Ok(call),
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Fault {
     status: StatusCode,
     message: String,
     code: &'static str,
-    allow: Option<&'static str>,
+    allow: Option<HeaderValue>,
     range: Option<(Microversion, Microversion)>,
 }
 
@@ -83,7 +83,7 @@ impl Fault {
 
     /// 405 with the methods that the path has.
     #[must_use]
-    pub fn method_not_allowed(allow: &'static str) -> Self {
+    pub fn method_not_allowed(allow: HeaderValue) -> Self {
         Self {
             allow: Some(allow),
             ..Self::new(
@@ -184,9 +184,8 @@ impl Fault {
                 (self.status, text).into_response()
             }
         };
-        if let Some(allow) = self.allow {
-            let value = HeaderValue::from_static(allow);
-            response.headers_mut().insert(header::ALLOW, value);
+        if let Some(allow) = &self.allow {
+            response.headers_mut().insert(header::ALLOW, allow.clone());
         }
         response
     }
@@ -260,9 +259,8 @@ impl Fault {
         // Texts and numbers always serialise.
         let error_message = serde_json::to_string(&inner).unwrap_or_default();
         let mut response = json_response(self.status, &WsmeDocument { error_message });
-        if let Some(allow) = self.allow {
-            let value = HeaderValue::from_static(allow);
-            response.headers_mut().insert(header::ALLOW, value);
+        if let Some(allow) = &self.allow {
+            response.headers_mut().insert(header::ALLOW, allow.clone());
         }
         response
     }
@@ -292,8 +290,8 @@ impl Fault {
         };
         let mut response = json_response(self.status, &document);
         let headers = response.headers_mut();
-        if let Some(allow) = self.allow {
-            headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+        if let Some(allow) = &self.allow {
+            headers.insert(header::ALLOW, allow.clone());
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, challenge(url));

@@ -16,11 +16,21 @@ pub use language::{RuleError, parse, parse_lists};
 pub use rule::{PolicyCheck, PolicyCredential, PolicyRule, TargetKey, Template};
 
 use crate::auth::{Caller, TokenScope};
+use crate::call::ApiRequest;
 use crate::fault::Fault;
+use crate::operation::OperationSet;
 use rule::PolicyTarget;
 
 /// The maximum length of a chain of references between rules.
 const MAX_REFERENCE_CHAIN: usize = 32;
+
+/// A rule as a service declares it: its name, which is OpenStack's, and its default.
+#[derive(Debug, Clone, Copy)]
+pub struct RuleDefault {
+    pub name: &'static str,
+    /// A function, because rules own text.
+    pub default: fn() -> PolicyRule,
+}
 
 /// Where a rule is defined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,6 +79,23 @@ impl Policy {
     pub fn rules(&self) -> impl Iterator<Item = (&str, &PolicyRule, PolicyOrigin)> {
         let rules = self.rules.iter();
         rules.map(|(name, (rule, origin))| (&**name, rule, *origin))
+    }
+
+    /// The service's default rules: those that its operations declare, and those that exist only as references.
+    #[must_use]
+    pub fn of_operations<S>(
+        operations: &OperationSet<S>,
+        base: impl IntoIterator<Item = (&'static str, PolicyRule)>,
+    ) -> Self {
+        let declared = operations.rules();
+        let declared = declared.map(|rule| (rule.name, (rule.default)()));
+        Self::new(base.into_iter().chain(declared))
+    }
+
+    /// Checks whether the caller passes the rule that the operation declares. `project` is the project of the target; by
+    /// default the caller's own.
+    pub fn allow(&self, call: &ApiRequest, project: Option<&str>) -> Result<(), Fault> {
+        self.authorize(&call.caller, call.rule()?, project)
     }
 
     /// Checks whether the caller passes the rule. `project` is the project of the target; by default the caller's own.

@@ -1,17 +1,39 @@
 //! The handlers of the API, one file per resource, and what they share.
 
-pub(crate) mod auth_scopes;
-pub(crate) mod auth_tokens;
-pub(crate) mod catalog;
-pub(crate) mod domains;
-pub(crate) mod grants;
-pub(crate) mod projects;
-pub(crate) mod role_assignments;
-pub(crate) mod roles;
+mod auth_scopes;
+mod auth_tokens;
+mod catalog;
+mod domains;
+mod grants;
+mod projects;
+mod role_assignments;
+mod roles;
 pub(crate) mod users;
-pub(crate) mod versions;
+mod versions;
 
-use berth_http::{ApiRequest, Fault};
+use berth_http::{ApiRequest, Fault, OperationSet};
+
+use crate::router::IdentityApi;
+
+/// The query keys of most lists.
+const LIST: [&str; 5] = ["name", "enabled", "domain_id", "limit", "marker"];
+
+/// All operations of the API.
+pub(crate) fn operations() -> OperationSet<IdentityApi> {
+    let resources = [
+        versions::operations(),
+        auth_tokens::operations(),
+        auth_scopes::operations(),
+        users::operations(),
+        projects::operations(),
+        domains::operations(),
+        roles::operations(),
+        role_assignments::operations(),
+        grants::operations(),
+        catalog::operations(),
+    ];
+    resources.into_iter().flatten().collect()
+}
 
 /// Applies the query filters of a list. Each filter is a query key with the value of the entry.
 pub(crate) fn kept(call: &ApiRequest, filters: &[(&str, &str)]) -> bool {

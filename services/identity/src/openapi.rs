@@ -3,288 +3,43 @@
 //!
 //! Callers: the test of generated files, and the tests that send generated requests.
 
-use berth_http::openapi::{AppliesTo, ErrorExample, OpenApiOperation, OpenApiService};
+use berth_http::openapi::{AppliesTo, ErrorExample, OpenApiService, any_text, to_text};
 use serde_json::{Value, json};
 
-const fn refusal(status: u16, comes: AppliesTo, says: &'static str) -> ErrorExample {
-    ErrorExample {
-        status,
-        says,
-        comes,
-    }
-}
+use crate::handlers::operations;
 
 const REFUSALS: [ErrorExample; 8] = [
-    refusal(
+    ErrorExample::new(
         400,
         AppliesTo::Always,
         "The query string or the body is malformed; the message names the place.",
     ),
-    refusal(
+    ErrorExample::new(
         401,
         AppliesTo::Always,
         "No token or none that holds; no such user, project or password.",
     ),
-    refusal(403, AppliesTo::Always, "A rule keeps the caller out."),
-    refusal(404, AppliesTo::Always, "There is no such thing."),
-    refusal(
+    ErrorExample::new(403, AppliesTo::Always, "A rule keeps the caller out."),
+    ErrorExample::new(404, AppliesTo::Always, "There is no such thing."),
+    ErrorExample::new(
         413,
         AppliesTo::WithBody,
         "The body is larger than the service reads.",
     ),
-    refusal(
+    ErrorExample::new(
         415,
         AppliesTo::WithBody,
         "The body is not application/json.",
     ),
-    refusal(
+    ErrorExample::new(
         429,
         AppliesTo::WithBody,
         "Too many wrong passwords in a short time.",
     ),
-    refusal(
+    ErrorExample::new(
         503,
         AppliesTo::Always,
         "The database cannot answer now; the same may be asked again.",
-    ),
-];
-
-const fn read(
-    path: &'static str,
-    name: &'static str,
-    does: &'static str,
-    key: &'static str,
-    query: &'static [&'static str],
-) -> OpenApiOperation {
-    OpenApiOperation {
-        method: "GET",
-        path,
-        name,
-        does,
-        statuses: &[200],
-        answers: Some(key),
-        query,
-    }
-}
-
-const LIST: &[&str] = &["name", "enabled", "domain_id", "limit", "marker"];
-
-const OPERATIONS: &[OpenApiOperation] = &[
-    OpenApiOperation {
-        statuses: &[300],
-        ..read(
-            "/",
-            "listVersions",
-            "The versions that are spoken",
-            "versions",
-            &[],
-        )
-    },
-    read("/v3", "showVersion", "The one version", "version", &[]),
-    read("/v3/", "showVersionRoot", "The one version", "version", &[]),
-    OpenApiOperation {
-        method: "POST",
-        statuses: &[201],
-        ..read(
-            "/v3/auth/tokens",
-            "createToken",
-            "Issues a token for a password or another token",
-            "token",
-            &["nocatalog"],
-        )
-    },
-    read(
-        "/v3/auth/tokens",
-        "showToken",
-        "What the token X-Subject-Token is",
-        "token",
-        &["nocatalog"],
-    ),
-    OpenApiOperation {
-        method: "DELETE",
-        statuses: &[204],
-        answers: None,
-        ..read(
-            "/v3/auth/tokens",
-            "revokeToken",
-            "Revokes the token X-Subject-Token",
-            "",
-            &[],
-        )
-    },
-    read(
-        "/v3/auth/catalog",
-        "showCatalog",
-        "Where the services are",
-        "catalog",
-        &[],
-    ),
-    read(
-        "/v3/auth/projects",
-        "listOwnProjects",
-        "Projects that the caller may ask for",
-        "projects",
-        &[],
-    ),
-    read(
-        "/v3/auth/domains",
-        "listOwnDomains",
-        "Domains that the caller may ask for",
-        "domains",
-        &[],
-    ),
-    read(
-        "/v3/auth/system",
-        "listOwnSystems",
-        "Whether the caller may ask for the system",
-        "system",
-        &[],
-    ),
-    read("/v3/users", "listUsers", "Users", "users", LIST),
-    read("/v3/users/{id}", "showUser", "One user", "user", &[]),
-    read(
-        "/v3/users/{id}/projects",
-        "listProjectsOfUser",
-        "A user's projects",
-        "projects",
-        &[],
-    ),
-    read(
-        "/v3/users/{id}/groups",
-        "listGroupsOfUser",
-        "None: there are no groups",
-        "groups",
-        &[],
-    ),
-    read("/v3/projects", "listProjects", "Projects", "projects", LIST),
-    read(
-        "/v3/projects/{id}",
-        "showProject",
-        "One project",
-        "project",
-        &[],
-    ),
-    read("/v3/domains", "listDomains", "Domains", "domains", LIST),
-    read(
-        "/v3/domains/{id}",
-        "showDomain",
-        "One domain",
-        "domain",
-        &[],
-    ),
-    read("/v3/roles", "listRoles", "Roles", "roles", LIST),
-    read("/v3/roles/{id}", "showRole", "One role", "role", &[]),
-    read(
-        "/v3/groups",
-        "listGroups",
-        "None: there are no groups",
-        "groups",
-        &["name"],
-    ),
-    read(
-        "/v3/role_assignments",
-        "listRoleAssignments",
-        "Who has which role where",
-        "role_assignments",
-        &[
-            "user.id",
-            "role.id",
-            "scope.project.id",
-            "scope.domain.id",
-            "scope.system",
-            "effective",
-            "include_names",
-        ],
-    ),
-    read(
-        "/v3/projects/{id}/users/{user}/roles",
-        "listRolesInProject",
-        "The roles that a user was given in a project",
-        "roles",
-        &[],
-    ),
-    OpenApiOperation {
-        statuses: &[204],
-        answers: None,
-        ..read(
-            "/v3/projects/{id}/users/{user}/roles/{role}",
-            "checkRoleInProject",
-            "Whether a user was given a role in a project",
-            "",
-            &[],
-        )
-    },
-    read(
-        "/v3/domains/{id}/users/{user}/roles",
-        "listRolesInDomain",
-        "The roles that a user was given in a domain",
-        "roles",
-        &[],
-    ),
-    OpenApiOperation {
-        statuses: &[204],
-        answers: None,
-        ..read(
-            "/v3/domains/{id}/users/{user}/roles/{role}",
-            "checkRoleInDomain",
-            "Whether a user was given a role in a domain",
-            "",
-            &[],
-        )
-    },
-    read(
-        "/v3/system/users/{user}/roles",
-        "listRolesInSystem",
-        "The roles that a user was given in the cloud itself",
-        "roles",
-        &[],
-    ),
-    OpenApiOperation {
-        statuses: &[204],
-        answers: None,
-        ..read(
-            "/v3/system/users/{user}/roles/{role}",
-            "checkRoleInSystem",
-            "Whether a user was given a role in the cloud itself",
-            "",
-            &[],
-        )
-    },
-    read(
-        "/v3/services",
-        "listServices",
-        "The services of the catalog",
-        "services",
-        &["name", "type"],
-    ),
-    read(
-        "/v3/services/{id}",
-        "showService",
-        "One service",
-        "service",
-        &[],
-    ),
-    read(
-        "/v3/endpoints",
-        "listEndpoints",
-        "The endpoints of the catalog",
-        "endpoints",
-        &["interface", "service_id", "region_id"],
-    ),
-    read(
-        "/v3/endpoints/{id}",
-        "showEndpoint",
-        "One endpoint",
-        "endpoint",
-        &[],
-    ),
-    read("/v3/regions", "listRegions", "Regions", "regions", &[]),
-    read(
-        "/v3/regions/{id}",
-        "showRegion",
-        "One region",
-        "region",
-        &[],
     ),
 ];
 
@@ -298,11 +53,11 @@ pub fn openapi() -> String {
         served_by: "`berth up` and `berth controller`: /identity behind [api] listen, or [identity_service] listen",
         versions: None,
         refusals: &REFUSALS,
-        fault: fault(),
+        fault: |shapes, _| shapes.named("Fault", fault()),
+        path: any_text,
         query: of_query,
-        body,
     };
-    service.document(OPERATIONS)
+    to_text(&service.document(&operations()))
 }
 
 fn fault() -> Value {
@@ -327,60 +82,26 @@ fn of_query(name: &str) -> Value {
     }
 }
 
-/// The schema of a request body.
-fn body(method: &str, path: &str) -> Option<Value> {
-    if (method, path) != ("POST", "/v3/auth/tokens") {
-        return None;
-    }
-    let text = json!({"type": "string", "maxLength": 255});
-    let domain = json!({"type": "object", "properties": {"id": text, "name": text}});
-    let user = json!({
-        "type": "object",
-        "properties": {"id": text, "name": text, "domain": domain, "password": text},
-        "required": ["password"],
-    });
-    let identity = json!({
-        "type": "object",
-        "properties": {
-            "methods": {"type": "array", "items": {"enum": ["password", "token"]}, "minItems": 1},
-            "password": {"type": "object", "properties": {"user": user}, "required": ["user"]},
-            "token": {"type": "object", "properties": {"id": text}, "required": ["id"]},
-        },
-        "required": ["methods"],
-    });
-    let scope = json!({"anyOf": [
-        {"enum": ["unscoped"]},
-        {"type": "object", "properties": {
-            "project": {"type": "object", "properties": {"id": text, "name": text, "domain": domain}},
-            "domain": domain,
-            "system": {"type": "object", "properties": {"all": {"type": "boolean"}}},
-        }},
-    ]});
-    let auth = json!({
-        "type": "object",
-        "properties": {"identity": identity, "scope": scope},
-        "required": ["identity"],
-    });
-    Some(json!({"type": "object", "properties": {"auth": auth}, "required": ["auth"]}))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::router::routes;
 
     #[test]
-    fn every_path_is_there_and_nothing_else() {
-        let told: BTreeSet<&str> = OPERATIONS.iter().map(|it| it.path).collect();
-        let served: BTreeSet<&str> = routes().iter().map(|(path, _)| *path).collect();
-        assert_eq!(told, served);
-    }
-
-    #[test]
-    fn operations_have_names_of_their_own() {
-        let names: BTreeSet<&str> = OPERATIONS.iter().map(|it| it.name).collect();
-        assert_eq!(names.len(), OPERATIONS.len());
+    fn every_operation_has_an_id_of_its_own_and_a_summary() {
+        let operations = operations();
+        let mut ids = BTreeSet::new();
+        for one in operations.declarations().filter(|one| one.method.is_some()) {
+            assert!(
+                ids.insert(one.id),
+                "{:?} {}: {:?}",
+                one.method,
+                one.path,
+                one.id
+            );
+            assert!(!one.summary.is_empty(), "{:?} {}", one.method, one.path);
+        }
+        assert!(!ids.contains(&None), "an operation has no id");
     }
 }

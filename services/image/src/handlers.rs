@@ -1,7 +1,23 @@
 //! The handlers of the API, one file per resource.
 
-pub(crate) mod image_data;
+mod image_data;
 pub(crate) mod images;
-pub(crate) mod members;
-pub(crate) mod schemas;
-pub(crate) mod versions;
+mod members;
+mod schemas;
+mod versions;
+
+use berth_http::OperationSet;
+
+use crate::router::ImageApi;
+
+/// All operations of the API.
+pub(crate) fn operations() -> OperationSet<ImageApi> {
+    let resources = [
+        versions::operations(),
+        schemas::operations(),
+        images::operations(),
+        image_data::operations(),
+        members::operations(),
+    ];
+    resources.into_iter().flatten().collect()
+}

@@ -1,24 +1,25 @@
-//! Access rules, with Glance's names.
+//! Access rules, with Glance's names. Operations declare their rules with the functions of this file.
 
-use berth_http::policy::{Policy, PolicyRule};
+use berth_http::policy::{Policy, PolicyRule, RuleDefault};
 
-pub(crate) const GET_IMAGES: &str = "get_images";
-pub(crate) const GET_IMAGE: &str = "get_image";
-/// An image's data are read.
-pub(crate) const DOWNLOAD_IMAGE: &str = "download_image";
-/// List the members of an image.
-pub(crate) const GET_MEMBERS: &str = "get_members";
+const ADMIN: &str = "context_is_admin";
+
+/// List the members of an image, or show one.
+pub(crate) const GET_MEMBERS: RuleDefault = reader("get_members");
+
+pub(crate) const fn reader(name: &'static str) -> RuleDefault {
+    let default = || PolicyRule::role("reader").or(PolicyRule::named(ADMIN));
+    RuleDefault { name, default }
+}
+
+pub(crate) const fn member(name: &'static str) -> RuleDefault {
+    let default = || PolicyRule::role("member").or(PolicyRule::named(ADMIN));
+    RuleDefault { name, default }
+}
 
 /// Glance's default rules for the read-only API.
 #[must_use]
 pub fn default_policy() -> Policy {
-    let admin = || PolicyRule::named("context_is_admin");
-    let reader = || PolicyRule::role("reader").or(admin());
-    Policy::new([
-        ("context_is_admin", PolicyRule::role("admin")),
-        (GET_IMAGES, reader()),
-        (GET_IMAGE, reader()),
-        (DOWNLOAD_IMAGE, PolicyRule::role("member").or(admin())),
-        (GET_MEMBERS, reader()),
-    ])
+    let base = [(ADMIN, PolicyRule::role("admin"))];
+    Policy::of_operations(&crate::handlers::operations(), base)
 }

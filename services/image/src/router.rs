@@ -6,12 +6,12 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::any;
 use berth_http::{
-    ApiDialect, ApiRequest, Fault, Microversion, MicroversionRange, NoAuth2, Policy, RouteMethods,
-    ServiceLayer, ValidateToken, with_service_layer,
+    ApiDialect, ApiRequest, Fault, HeadRequests, Microversion, MicroversionRange, NoAuth2,
+    Operation, Policy, ServiceLayer, ValidateToken, with_service_layer,
 };
 use uuid::Uuid;
 
-use crate::handlers::{image_data, images, members, schemas, versions};
+use crate::handlers::{images, operations};
 use crate::image::CatalogImage;
 use crate::list::ImageList;
 use crate::policies::default_policy;
@@ -44,6 +44,8 @@ impl Default for ImageApiOptions {
     }
 }
 
+pub(crate) type ImageOperation = Operation<ImageApi>;
+
 #[derive(Clone)]
 pub(crate) struct ImageApi {
     pub(crate) list: Arc<ImageList>,
@@ -51,8 +53,9 @@ pub(crate) struct ImageApi {
 }
 
 impl ImageApi {
-    pub(crate) fn allow(&self, call: &ApiRequest, rule: &'static str) -> Result<(), Fault> {
-        self.policy.authorize(&call.caller, rule, None)
+    /// Checks the operation's policy rule.
+    pub(crate) fn allow(&self, call: &ApiRequest) -> Result<(), Fault> {
+        self.policy.allow(call, None)
     }
 
     /// The image that the path names.
@@ -77,56 +80,9 @@ pub fn router(list: Arc<ImageList>, options: ImageApiOptions) -> Router {
         list,
         policy: Arc::new(options.policy),
     };
-    let reading = reading_routes();
-    let routes = reading
-        .into_iter()
-        .fold(Router::new(), |router, (path, methods)| {
-            router.route(path, methods.build())
-        });
+    let routes = operations().router(HeadRequests::Served);
     let routes = refusing_routes(routes).fallback(no_such_route);
     with_service_layer(routes.with_state(api), entrance)
-}
-
-fn read() -> RouteMethods<ImageApi> {
-    RouteMethods::with_head("GET, HEAD")
-}
-
-/// Routes of the image list: read-only. Changes are refused; operators see the path of the file.
-fn kept_in_file() -> RouteMethods<ImageApi> {
-    read()
-        .post(images::refuse)
-        .put(images::refuse)
-        .patch(images::refuse)
-        .delete(images::refuse)
-}
-
-fn reading_routes() -> Vec<(&'static str, RouteMethods<ImageApi>)> {
-    let image = "/v2/images/{image_id}";
-    vec![
-        ("/", read().get(versions::choices)),
-        ("/versions", read().get(versions::list)),
-        ("/versions/", read().get(versions::list)),
-        ("/v2", read().get(versions::choices)),
-        ("/v2/", read().get(versions::choices)),
-        ("/v2/schemas/image", read().get(schemas::image)),
-        ("/v2/schemas/images", read().get(schemas::images)),
-        ("/v2/schemas/member", read().get(schemas::member)),
-        ("/v2/schemas/members", read().get(schemas::members)),
-        ("/v2/images", kept_in_file().get(images::list)),
-        (image, kept_in_file().get(images::show)),
-        (
-            "/v2/images/{image_id}/file",
-            kept_in_file().get(image_data::download),
-        ),
-        (
-            "/v2/images/{image_id}/members",
-            kept_in_file().get(members::list),
-        ),
-        (
-            "/v2/images/{image_id}/members/{member_id}",
-            kept_in_file().get(members::show),
-        ),
-    ]
 }
 
 /// Paths that are there only to be written to.

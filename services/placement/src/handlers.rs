@@ -1,22 +1,40 @@
 //! The handlers of the API, one file per resource.
 
-pub(crate) mod aggregates;
-pub(crate) mod allocation_candidates;
+mod aggregates;
+mod allocation_candidates;
 pub(crate) mod allocations;
-pub(crate) mod inventories;
+mod inventories;
 pub(crate) mod reshaper;
-pub(crate) mod resource_classes;
-pub(crate) mod resource_providers;
-pub(crate) mod root;
+mod resource_classes;
+mod resource_providers;
+mod root;
 pub(crate) mod traits;
-pub(crate) mod usages;
+mod usages;
 
-use berth_http::{ApiRequest, ApiResponse, Fault, Microversion};
+use berth_http::{ApiRequest, ApiResponse, Fault, OperationSet};
 use berth_store::{SqlError, SqlStore, SqlTimestamp, Transaction};
 
 use crate::microversions;
+use crate::router::Placement;
 use crate::store;
 use crate::store::providers::{self, ProviderError, ProviderRow};
+
+/// All operations of the API. The methods of a path are in the order of the `allow` header.
+pub(crate) fn operations() -> OperationSet<Placement> {
+    let resources = [
+        root::operations(),
+        resource_providers::operations(),
+        inventories::operations(),
+        usages::operations(),
+        aggregates::operations(),
+        allocations::operations(),
+        traits::operations(),
+        resource_classes::operations(),
+        allocation_candidates::operations(),
+        reshaper::operations(),
+    ];
+    resources.into_iter().flatten().collect()
+}
 
 /// Placement's error codes.
 pub(crate) mod codes {
@@ -35,14 +53,6 @@ pub(crate) mod codes {
 /// The message of a generation conflict before error codes existed.
 pub(crate) const GENERATION_CHANGED: &str = "Resource provider's generation already changed. \
      Please update the generation and try again.";
-
-/// 404 for a path that the version does not have yet.
-pub(crate) fn require(call: &ApiRequest, feature: Microversion) -> Result<(), Fault> {
-    if call.version.has(feature) {
-        return Ok(());
-    }
-    Err(Fault::no_such_route())
-}
 
 /// `last-modified` and `cache-control`, from the version that has them.
 pub(crate) fn modified(

@@ -1,48 +1,59 @@
-//! Builds `docs/api/placement.json`, the OpenAPI 3.1 document of the Placement API, from the routes, the request
-//! schemas, and the types with which clients parse responses.
+//! Builds `docs/api/placement.json`, the OpenAPI 3.1 document of the Placement API, from the declarations of the operations.
+//! Their request bodies are the schemas that validate requests, their response bodies the types with which clients parse
+//! responses.
 //!
-//! Caller: `cli`'s test of generated files.
+//! Caller: the test of generated files.
 
-mod operations;
-mod query;
+pub(crate) mod query;
 
-use std::collections::BTreeMap;
-
+use berth_http::openapi::{AppliesTo, ErrorExample, OpenApiService, Shapes, to_text};
+use berth_http::operation::OperationDeclaration;
 use berth_wire::placement::ErrorDocument;
-use schemars::generate::SchemaSettings;
-use schemars::{JsonSchema, SchemaGenerator};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use crate::handlers::operations;
 use crate::microversions::RANGE;
-use crate::router::routes;
-use operations::{Operation, SuccessResponse, of};
 
-const JSON: &str = "application/json";
-
-/// The error statuses with their descriptions.
-const REFUSALS: [(u16, &str); 9] = [
-    (
+const REFUSALS: [ErrorExample; 9] = [
+    ErrorExample::new(
         400,
+        AppliesTo::Always,
         "The path, the query string, the body or the microversion's header is malformed; the detail names the place.",
     ),
-    (401, "No token, or none that holds."),
-    (403, "A rule of the policy keeps the caller out."),
-    (
+    ErrorExample::new(401, AppliesTo::Always, "No token, or none that holds."),
+    ErrorExample::new(
+        403,
+        AppliesTo::Always,
+        "A rule of the policy keeps the caller out.",
+    ),
+    ErrorExample::new(
         404,
+        AppliesTo::Always,
         "There is no such thing, or the microversion has no such path.",
     ),
-    (
+    ErrorExample::new(
         406,
+        AppliesTo::Always,
         "The microversion is not spoken, or the caller does not take JSON.",
     ),
-    (
+    ErrorExample::new(
         409,
+        AppliesTo::OnWrites,
         "A generation is not the current one, or what is there stands against it; the code says which.",
     ),
-    (413, "The body is larger than the service reads."),
-    (415, "The body is not application/json."),
-    (
+    ErrorExample::new(
+        413,
+        AppliesTo::WithBody,
+        "The body is larger than the service reads.",
+    ),
+    ErrorExample::new(
+        415,
+        AppliesTo::WithBody,
+        "The body is not application/json.",
+    ),
+    ErrorExample::new(
         503,
+        AppliesTo::Always,
         "The database cannot answer now; the same may be asked again.",
     ),
 ];
@@ -50,146 +61,43 @@ const REFUSALS: [(u16, &str); 9] = [
 /// `docs/api/placement.json`.
 #[must_use]
 pub fn openapi() -> String {
-    let mut shapes = Shapes::new();
-    let mut paths: BTreeMap<&str, Value> = BTreeMap::new();
-    for (path, methods) in routes() {
-        let at = paths.entry(path).or_insert_with(|| json!({}));
-        for method in methods.allow().split(", ") {
-            if let Some(operation) = of(&mut shapes, method, path) {
-                at[method.to_lowercase()] = operation.document(method, path);
-            }
-        }
-    }
-    let version = json!({
-        "name": "OpenStack-API-Version", "in": "header",
-        "description": "The microversion: `placement 1.N`, or `placement latest`; 1.0 where it is left out. The bodies here are those of the newest.",
-        "schema": {"type": "string", "pattern": "^placement (1\\.[0-9]+|latest)$", "default": format!("placement {}", RANGE.min)},
+    let service = OpenApiService {
+        title: "Placement",
+        version: RANGE.max.to_string(),
+        description: "OpenStack's Placement API as Berth serves it, microversions 1.0 to 1.39.",
+        served_by: "`berth placement serve`: [placement_service] listen, under path_prefix",
+        versions: Some(RANGE),
+        refusals: &REFUSALS,
+        fault,
+        path: path_part,
+        // All operations describe their query parameters themselves.
+        query: |_| json!({}),
+    };
+    let mut document = service.document(&operations());
+    add_links(&mut document["components"]["schemas"]);
+    to_text(&document)
+}
+
+/// Adds `links`, which our client ignores.
+fn add_links(schemas: &mut Value) {
+    let link = json!({
+        "type": "object",
+        "properties": {"rel": {"type": "string"}, "href": {"type": "string"}},
+        "required": ["rel", "href"],
     });
-    let refusals: Map<String, Value> = REFUSALS
-        .iter()
-        .map(|(status, says)| {
-            let shape = match status {
-                401 => unauthorized(),
-                _ => shapes.of::<ErrorDocument>(),
-            };
-            let content = json!({JSON: {"schema": shape}});
-            (
-                status.to_string(),
-                json!({"description": says, "content": content}),
-            )
-        })
-        .collect();
-    let document = json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Placement",
-            "version": RANGE.max.to_string(),
-            "description": "OpenStack's Placement API as Berth serves it, microversions 1.0 to 1.39.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "servers": [{"url": "/", "description": "`berth placement serve`: [placement_service] listen, under path_prefix"}],
-        "security": [{"token": []}],
-        "paths": paths,
-        "components": {
-            "schemas": shapes.named(),
-            "parameters": {"version": version},
-            "responses": refusals,
-            "securitySchemes": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
-        },
-    });
-    // serde_json cannot fail on a document of texts and numbers.
-    let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
-    text.push('\n');
-    text
-}
-
-/// The response schemas, each defined once and referred to by name.
-struct Shapes(SchemaGenerator);
-
-impl Shapes {
-    fn new() -> Self {
-        let settings = SchemaSettings::draft2020_12()
-            .for_serialize()
-            .with(|settings| settings.definitions_path = "/components/schemas".into());
-        Self(settings.into_generator())
-    }
-
-    fn of<T: JsonSchema>(&mut self) -> Value {
-        self.0.subschema_for::<T>().to_value()
-    }
-
-    /// All schemas that were referred to. Adds `links`, which our client ignores.
-    fn named(mut self) -> Map<String, Value> {
-        let mut named = self.0.take_definitions(true);
-        let link = json!({
-            "type": "object",
-            "properties": {"rel": {"type": "string"}, "href": {"type": "string"}},
-            "required": ["rel", "href"],
+    for name in ["ProviderBody", "ResourceClassBody", "ApiVersion"] {
+        schemas[name]["properties"]["links"] = json!({
+            "type": "array", "items": link,
+            "description": "Where it and what belongs to it is found.",
         });
-        for name in ["ProviderBody", "ResourceClassBody", "ApiVersion"] {
-            if let Some(shape) = named.get_mut(name) {
-                shape["properties"]["links"] = json!({
-                    "type": "array", "items": link,
-                    "description": "Where it and what belongs to it is found.",
-                });
-            }
-        }
-        named
     }
 }
 
-impl Operation {
-    fn document(self, method: &str, path: &str) -> Value {
-        let names = path
-            .split('/')
-            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-        let in_path = names.map(|name| {
-            json!({"name": name, "in": "path", "required": true, "schema": path_part(method, path, name)})
-        });
-        let mut parameters: Vec<Value> = in_path.collect();
-        parameters.extend(self.query);
-        parameters.push(json!({"$ref": "#/components/parameters/version"}));
-        let mut responses = Map::new();
-        for answer in self.answers {
-            let SuccessResponse { status, says, body } = answer;
-            let mut told = json!({"description": says});
-            if let Some(body) = body {
-                told["content"] = json!({JSON: {"schema": body}});
-            }
-            responses.insert(status.to_string(), told);
-        }
-        let writes = method != "GET";
-        for (status, _) in REFUSALS {
-            let here = match status {
-                409 => writes,
-                413 | 415 => self.asks.is_some(),
-                _ => true,
-            };
-            if here {
-                let reference = format!("#/components/responses/{status}");
-                responses.insert(status.to_string(), json!({"$ref": reference}));
-            }
-        }
-        let mut document = json!({
-            "summary": self.does,
-            "operationId": self.name,
-            "x-openstack-min-version": self.since.to_string(),
-            "parameters": parameters,
-            "responses": responses,
-        });
-        if let Some(note) = self.older {
-            document["description"] = Value::from(note);
-        }
-        if let Some(body) = self.asks {
-            document["requestBody"] =
-                json!({"required": true, "content": {JSON: {"schema": body}}});
-        }
-        document
+/// The body of an error. That of a 401 comes from the authentication middleware.
+fn fault(shapes: &mut Shapes, status: u16) -> Value {
+    if status != 401 {
+        return shapes.of::<ErrorDocument>();
     }
-}
-
-/// The body of a 401, which the authentication middleware returns.
-fn unauthorized() -> Value {
     let text = json!({"type": "string"});
     json!({
         "type": "object",
@@ -199,8 +107,8 @@ fn unauthorized() -> Value {
 }
 
 /// The shape of a part of a path.
-fn path_part(method: &str, path: &str, name: &str) -> Value {
-    match (name, path, method) {
+fn path_part(operation: &OperationDeclaration, name: &str) -> Value {
+    match (name, operation.path, operation.method.unwrap_or_default()) {
         // Reading and deleting accept any text as a consumer UUID.
         ("consumer_uuid", _, "GET" | "DELETE") => json!({"type": "string"}),
         ("uuid" | "consumer_uuid", ..) => json!({"type": "string", "format": "uuid"}),
@@ -220,17 +128,11 @@ mod tests {
     }
 
     #[test]
-    fn every_route_is_there_with_what_it_answers() {
-        let document = document();
-        for (path, methods) in routes() {
-            for method in methods.allow().split(", ") {
-                let operation = &document["paths"][path][method.to_lowercase()];
-                let answers = operation["responses"].as_object();
-                let answers = answers.unwrap_or_else(|| panic!("{method} {path} is not there"));
-                let done = answers.keys().filter(|status| status.starts_with('2'));
-                assert!(done.count() > 0, "{method} {path}");
-                assert!(operation["summary"].is_string(), "{method} {path}");
-            }
+    fn every_operation_has_an_id_and_says_what_it_answers() {
+        for one in operations().declarations() {
+            assert!(one.id.is_some(), "{:?} {}", one.method, one.path);
+            assert!(!one.summary.is_empty(), "{:?} {}", one.method, one.path);
+            assert!(!one.responses.is_empty(), "{:?} {}", one.method, one.path);
         }
     }
 
@@ -263,7 +165,7 @@ mod tests {
         let document = document();
         let at = |path: &str, method: &str| {
             let body = &document["paths"][path][method]["requestBody"];
-            body["content"][JSON]["schema"].clone()
+            body["content"]["application/json"]["schema"].clone()
         };
         let claim = at("/allocations/{consumer_uuid}", "put");
         let judged = crate::schemas::put_allocations(RANGE.max);

@@ -1,62 +1,32 @@
 //! The default access policy, with OpenStack's rule names.
 //!
-//! Besides the rules that handlers check, it contains the rules that the defaults refer to, so that an operator's file
-//! can replace or reference them. Only these once had another default (role `admin`), which "deprecated" refers to.
+//! Operations declare their rules with the functions of this file. The policy also contains the rules that the defaults
+//! refer to, so that an operator's file can replace or reference them. Only these once had another default (role `admin`), which "deprecated" refers to.
 
-use berth_http::policy::{Policy, PolicyRule};
+use berth_http::policy::{Policy, PolicyRule, RuleDefault};
 
-macro_rules! rules {
-    ($($constant:ident = $name:literal),* $(,)?) => {
-        $(pub(crate) const $constant: &str = $name;)*
+use crate::handlers::operations;
 
-        /// Every rule that an administrator or a service passes.
-        const ADMIN_OR_SERVICE_RULES: &[&str] = &[$($constant),*];
-    };
+pub(crate) const fn admin_or_service(name: &'static str) -> RuleDefault {
+    let default = || PolicyRule::named("admin_or_service_api");
+    RuleDefault { name, default }
 }
 
-rules! {
-    PROVIDERS_LIST = "placement:resource_providers:list",
-    PROVIDERS_CREATE = "placement:resource_providers:create",
-    PROVIDERS_SHOW = "placement:resource_providers:show",
-    PROVIDERS_UPDATE = "placement:resource_providers:update",
-    PROVIDERS_DELETE = "placement:resource_providers:delete",
-    INVENTORIES_LIST = "placement:resource_providers:inventories:list",
-    INVENTORIES_CREATE = "placement:resource_providers:inventories:create",
-    INVENTORIES_SHOW = "placement:resource_providers:inventories:show",
-    INVENTORIES_UPDATE = "placement:resource_providers:inventories:update",
-    INVENTORIES_DELETE = "placement:resource_providers:inventories:delete",
-    AGGREGATES_LIST = "placement:resource_providers:aggregates:list",
-    AGGREGATES_UPDATE = "placement:resource_providers:aggregates:update",
-    PROVIDER_USAGES = "placement:resource_providers:usages",
-    PROVIDER_ALLOCATIONS_LIST = "placement:resource_providers:allocations:list",
-    PROVIDER_TRAITS_LIST = "placement:resource_providers:traits:list",
-    PROVIDER_TRAITS_UPDATE = "placement:resource_providers:traits:update",
-    PROVIDER_TRAITS_DELETE = "placement:resource_providers:traits:delete",
-    CLASSES_LIST = "placement:resource_classes:list",
-    CLASSES_CREATE = "placement:resource_classes:create",
-    CLASSES_SHOW = "placement:resource_classes:show",
-    CLASSES_UPDATE = "placement:resource_classes:update",
-    CLASSES_DELETE = "placement:resource_classes:delete",
-    TRAITS_LIST = "placement:traits:list",
-    TRAITS_SHOW = "placement:traits:show",
-    TRAITS_UPDATE = "placement:traits:update",
-    TRAITS_DELETE = "placement:traits:delete",
-    ALLOCATIONS_MANAGE = "placement:allocations:manage",
-    ALLOCATIONS_LIST = "placement:allocations:list",
-    ALLOCATIONS_UPDATE = "placement:allocations:update",
-    ALLOCATIONS_DELETE = "placement:allocations:delete",
-    CANDIDATES_LIST = "placement:allocation_candidates:list",
+/// Readers of the project may see its usages, too.
+pub(crate) const fn admin_or_project_reader_or_service(name: &'static str) -> RuleDefault {
+    let default = || PolicyRule::named("admin_or_project_reader_or_service_api");
+    RuleDefault { name, default }
 }
 
-/// The usages of a project; readers of the project may see them, too.
-pub(crate) const TOTAL_USAGES: &str = "placement:usages";
-/// The reshape: services only.
-pub(crate) const RESHAPE: &str = "placement:reshaper:reshape";
+pub(crate) const fn service(name: &'static str) -> RuleDefault {
+    let default = || PolicyRule::named("service_api");
+    RuleDefault { name, default }
+}
 
 /// The names of the rules that handlers check.
-pub fn rules() -> impl Iterator<Item = &'static str> {
-    let most = ADMIN_OR_SERVICE_RULES.iter().copied();
-    most.chain([TOTAL_USAGES, RESHAPE])
+#[must_use]
+pub fn rules() -> Vec<&'static str> {
+    operations().rules().map(|rule| rule.name).collect()
 }
 
 /// Whether the defaults of OpenStack's older releases still count: the role `admin` passed every rule.
@@ -102,15 +72,5 @@ fn base(deprecated: DeprecatedDefaults) -> [(&'static str, PolicyRule); 5] {
 /// the reshape, unless an operator's file replaces the referenced rules.
 #[must_use]
 pub fn default_policy(deprecated: DeprecatedDefaults) -> Policy {
-    let others = [
-        (
-            TOTAL_USAGES,
-            PolicyRule::named("admin_or_project_reader_or_service_api"),
-        ),
-        (RESHAPE, PolicyRule::named("service_api")),
-    ];
-    let most = ADMIN_OR_SERVICE_RULES.iter().copied();
-    let most = most.map(|rule| (rule, PolicyRule::named("admin_or_service_api")));
-    let all = base(deprecated).into_iter().chain(most).chain(others);
-    Policy::new(all)
+    Policy::of_operations(&operations(), base(deprecated))
 }

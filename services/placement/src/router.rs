@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_http::{
-    ApiDialect, ApiRequest, CorsOptions, Fault, NoAuth2, Policy, Prefix, RouteMethods,
+    ApiDialect, ApiRequest, CorsOptions, Fault, HeadRequests, NoAuth2, Operation, Policy, Prefix,
     ServiceLayer, ValidateToken, cors, under, with_service_layer,
 };
 use berth_store::SqlStore;
 
 use crate::claim_queue::ClaimQueue;
-use crate::handlers::{
-    aggregates, allocation_candidates, allocations, inventories, reshaper, resource_classes,
-    resource_providers, root, traits, usages,
-};
+use crate::handlers::operations;
 use crate::microversions;
 use crate::policies::{DeprecatedDefaults, default_policy};
 use crate::searches::{CandidatesFrom, Searches};
@@ -65,6 +62,8 @@ impl Default for PlacementApiOptions {
     }
 }
 
+pub(crate) type PlacementOperation = Operation<Placement>;
+
 #[derive(Clone)]
 pub(crate) struct Placement {
     pub(crate) store: SqlStore,
@@ -78,9 +77,9 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Checks a policy rule.
-    pub(crate) fn allow(&self, call: &ApiRequest, rule: &'static str) -> Result<(), Fault> {
-        self.options.policy.authorize(&call.caller, rule, None)
+    /// Checks the operation's policy rule.
+    pub(crate) fn allow(&self, call: &ApiRequest) -> Result<(), Fault> {
+        self.options.policy.allow(call, None)
     }
 }
 
@@ -109,131 +108,11 @@ pub fn router(store: SqlStore, options: PlacementApiOptions) -> Router {
         store,
         options: Arc::new(options),
     };
-    let routes = routes()
-        .into_iter()
-        .fold(Router::new(), |router, (path, methods)| {
-            router.route(path, methods.build())
-        })
+    let routes = operations()
+        .router(HeadRequests::Refused)
         .fallback(no_such_route)
         .with_state(placement);
     under(cors(with_service_layer(routes, entrance), browsers), prefix)
-}
-
-/// A path and its methods.
-type PlacementRoute = (&'static str, RouteMethods<Placement>);
-
-/// All routes; the OpenAPI document lists them, too.
-pub(crate) fn routes() -> Vec<PlacementRoute> {
-    let mut routes = vec![("/", RouteMethods::new("GET").get(root::show))];
-    routes.extend(provider_routes());
-    routes.extend(name_routes());
-    routes.extend(allocation_routes());
-    routes
-}
-
-fn provider_routes() -> Vec<PlacementRoute> {
-    use {aggregates as agg, inventories as inv, resource_providers as rp};
-    vec![
-        (
-            "/resource_providers",
-            RouteMethods::new("GET, POST")
-                .get(rp::list)
-                .post(rp::create),
-        ),
-        (
-            "/resource_providers/{uuid}",
-            RouteMethods::new("GET, DELETE, PUT")
-                .get(rp::show)
-                .delete(rp::delete)
-                .put(rp::update),
-        ),
-        (
-            "/resource_providers/{uuid}/inventories",
-            RouteMethods::new("GET, POST, PUT, DELETE")
-                .get(inv::list)
-                .post(inv::create)
-                .put(inv::set)
-                .delete(inv::delete_all),
-        ),
-        (
-            "/resource_providers/{uuid}/inventories/{resource_class}",
-            RouteMethods::new("GET, PUT, DELETE")
-                .get(inv::show)
-                .put(inv::update)
-                .delete(inv::delete),
-        ),
-        (
-            "/resource_providers/{uuid}/usages",
-            RouteMethods::new("GET").get(usages::of_provider),
-        ),
-        (
-            "/resource_providers/{uuid}/aggregates",
-            RouteMethods::new("GET, PUT").get(agg::show).put(agg::set),
-        ),
-        (
-            "/resource_providers/{uuid}/allocations",
-            RouteMethods::new("GET").get(allocations::of_provider),
-        ),
-        (
-            "/resource_providers/{uuid}/traits",
-            RouteMethods::new("GET, PUT, DELETE")
-                .get(traits::of_provider)
-                .put(traits::set_of_provider)
-                .delete(traits::delete_of_provider),
-        ),
-    ]
-}
-
-fn name_routes() -> Vec<PlacementRoute> {
-    use resource_classes as rc;
-    vec![
-        (
-            "/resource_classes",
-            RouteMethods::new("GET, POST")
-                .get(rc::list)
-                .post(rc::create),
-        ),
-        (
-            "/resource_classes/{name}",
-            RouteMethods::new("GET, PUT, DELETE")
-                .get(rc::show)
-                .put(rc::update)
-                .delete(rc::delete),
-        ),
-        ("/traits", RouteMethods::new("GET").get(traits::list)),
-        (
-            "/traits/{name}",
-            RouteMethods::new("GET, PUT, DELETE")
-                .get(traits::show)
-                .put(traits::update)
-                .delete(traits::delete),
-        ),
-    ]
-}
-
-fn allocation_routes() -> Vec<PlacementRoute> {
-    vec![
-        (
-            "/allocations",
-            RouteMethods::new("POST").post(allocations::post),
-        ),
-        (
-            "/allocations/{consumer_uuid}",
-            RouteMethods::new("GET, PUT, DELETE")
-                .get(allocations::show)
-                .put(allocations::put)
-                .delete(allocations::delete),
-        ),
-        (
-            "/allocation_candidates",
-            RouteMethods::new("GET").get(allocation_candidates::list),
-        ),
-        ("/usages", RouteMethods::new("GET").get(usages::total)),
-        (
-            "/reshaper",
-            RouteMethods::new("POST").post(reshaper::reshape),
-        ),
-    ]
 }
 
 async fn no_such_route() -> Fault {

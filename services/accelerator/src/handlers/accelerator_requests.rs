@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use axum::extract::State;
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use berth_model::{ArqUuid, ConsumerUuid};
 use berth_wire::accelerator::{
     ArqBody, ArqList, BindPatch, CreateArqs as CreateArqsBody, PatchBody, read_patch,
@@ -12,13 +12,33 @@ use http::StatusCode;
 
 use super::{database, link, read, require};
 use crate::handlers::device_profiles;
-use crate::router::AcceleratorApi;
+use crate::microversions;
+use crate::policies::{member, reader};
+use crate::router::{AcceleratorApi, AcceleratorOperation};
 use crate::store::arqs::{
     self, ArqError, ArqFilters, ArqRow, ArqScope, ArqSelection, CreateArqs, DeleteArqs,
     LONGEST_PROJECT, ServiceVouch,
 };
 use crate::store::bind::{BindRefusal, PatchArqs, PatchOutcome};
-use crate::{microversions, policies};
+
+const UPDATE: RuleDefault = member("cyborg:arq:update");
+const DELETE: RuleDefault = member("cyborg:arq:delete");
+
+pub(super) fn operations() -> Vec<AcceleratorOperation> {
+    vec![
+        AcceleratorOperation::get("/v2/accelerator_requests", list)
+            .rule(reader("cyborg:arq:get_all")),
+        AcceleratorOperation::post("/v2/accelerator_requests", create)
+            .rule(member("cyborg:arq:create")),
+        AcceleratorOperation::patch("/v2/accelerator_requests", patch).rule(UPDATE),
+        AcceleratorOperation::delete("/v2/accelerator_requests", delete).rule(DELETE),
+        AcceleratorOperation::get("/v2/accelerator_requests/{uuid}", show)
+            .rule(reader("cyborg:arq:get_one")),
+        // OpenStack's client sends PATCH here, with the same body.
+        AcceleratorOperation::patch("/v2/accelerator_requests/{uuid}", patch).rule(UPDATE),
+        AcceleratorOperation::delete("/v2/accelerator_requests/{uuid}", delete_one).rule(DELETE),
+    ]
+}
 
 pub(super) fn fault(error: ArqError) -> Fault {
     match error {
@@ -89,11 +109,11 @@ fn bad_instance(text: &str) -> Fault {
     Fault::bad_request(format!("{text:?} is no UUID of an instance"))
 }
 
-pub(crate) async fn create(
+async fn create(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::ARQ_CREATE)?;
+    accelerator.allow(&call)?;
     let body: CreateArqsBody = call.typed()?;
     let profile = body
         .device_profile_name
@@ -119,11 +139,11 @@ fn wants_resolved(call: &ApiRequest) -> Result<bool, Fault> {
     }
 }
 
-pub(crate) async fn list(
+async fn list(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::ARQ_GET_ALL)?;
+    accelerator.allow(&call)?;
     let resolved = wants_resolved(&call)?;
     let instance = call
         .query
@@ -144,11 +164,11 @@ pub(crate) async fn list(
     ApiResponse::ok(&listing(&call, &rows))
 }
 
-pub(crate) async fn show(
+async fn show(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::ARQ_GET_ONE)?;
+    accelerator.allow(&call)?;
     let uuid = ArqUuid::from(super::uuid(&call, "ExtArq")?);
     let mut tx = read(&accelerator.tables).await?;
     let rows = arqs::of_uuids(&mut tx, &scope(&call), &[uuid])
@@ -160,11 +180,11 @@ pub(crate) async fn show(
     }
 }
 
-pub(crate) async fn patch(
+async fn patch(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::ARQ_UPDATE)?;
+    accelerator.allow(&call)?;
     let steps: PatchBody = call.typed()?;
     let patches = read_patch(&steps)
         .map_err(|error| Fault::bad_request(format!("Couldn't apply patch. Reason: {error}")))?;
@@ -211,11 +231,11 @@ fn no_service_token() -> Fault {
     )
 }
 
-pub(crate) async fn delete(
+async fn delete(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::ARQ_DELETE)?;
+    accelerator.allow(&call)?;
     let vouched = accelerator.vouched(&call);
     let doomed = match (call.query.last("arqs"), call.query.last("instance")) {
         (Some(arqs), None) => ArqSelection::Uuids(uuids(arqs)?),
@@ -231,11 +251,11 @@ pub(crate) async fn delete(
 }
 
 /// Undocumented in Cyborg, but used by OpenStack's client.
-pub(crate) async fn delete_one(
+async fn delete_one(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::ARQ_DELETE)?;
+    accelerator.allow(&call)?;
     let uuid = ArqUuid::from(super::uuid(&call, "ExtArq")?);
     delete_all(&accelerator, &call, ArqSelection::Uuids(vec![uuid])).await
 }

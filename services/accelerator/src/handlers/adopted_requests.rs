@@ -5,15 +5,19 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::{AdoptedArqs, ArqBody, ArqList, NotAdopted};
 
 use super::accelerator_requests::fault;
-use crate::policies;
-use crate::router::AcceleratorApi;
+use crate::policies::HOST_DEVICES;
+use crate::router::{AcceleratorApi, AcceleratorOperation};
 use crate::store::adopted::AdoptArqs;
 
-pub(crate) async fn put(
+pub(super) fn operations() -> Vec<AcceleratorOperation> {
+    vec![AcceleratorOperation::put("/internal/v1/accelerator_requests", put).rule(HOST_DEVICES)]
+}
+
+async fn put(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::HOST_DEVICES)?;
+    accelerator.allow(&call)?;
     let body: ArqList = call.typed()?;
     let (mut arqs, mut unread) = (Vec::new(), Vec::new());
     for arq in body.arqs {

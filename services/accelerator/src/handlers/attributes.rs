@@ -6,9 +6,20 @@ use berth_wire::accelerator::{AttributeBody, AttributeList, CreateAttribute};
 use http::StatusCode;
 
 use super::{database, link, read, uuid};
-use crate::policies;
-use crate::router::AcceleratorApi;
+use crate::policies::{admin, manager};
+use crate::router::{AcceleratorApi, AcceleratorOperation};
 use crate::store::attributes::{self, DeleteAttribute, DeployableAttributeError, InsertAttribute};
+
+pub(super) fn operations() -> Vec<AcceleratorOperation> {
+    vec![
+        AcceleratorOperation::get("/v2/attributes", list).rule(manager("cyborg:attribute:get_all")),
+        AcceleratorOperation::post("/v2/attributes", create).rule(admin("cyborg:attribute:create")),
+        AcceleratorOperation::get("/v2/attributes/{uuid}", show)
+            .rule(manager("cyborg:attribute:get_one")),
+        AcceleratorOperation::delete("/v2/attributes/{uuid}", delete)
+            .rule(admin("cyborg:attribute:delete")),
+    ]
+}
 
 fn fault(error: DeployableAttributeError) -> Fault {
     match error {
@@ -26,11 +37,11 @@ fn body(call: &ApiRequest, attribute: AttributeBody) -> AttributeBody {
     }
 }
 
-pub(crate) async fn list(
+async fn list(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::ATTRIBUTE_GET_ALL)?;
+    accelerator.allow(&call)?;
     let deployable = call
         .query
         .last("deployable_id")
@@ -47,22 +58,22 @@ pub(crate) async fn list(
     ApiResponse::ok(&AttributeList { attributes })
 }
 
-pub(crate) async fn show(
+async fn show(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::ATTRIBUTE_GET_ONE)?;
+    accelerator.allow(&call)?;
     let uuid = uuid(&call, "Attribute")?;
     let mut tx = read(&accelerator.tables).await?;
     let found = attributes::get(&mut tx, uuid).await.map_err(fault)?;
     ApiResponse::ok(&body(&call, found))
 }
 
-pub(crate) async fn create(
+async fn create(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::ATTRIBUTE_CREATE)?;
+    accelerator.allow(&call)?;
     let wanted: CreateAttribute = call.typed()?;
     for (name, text) in [("key", &wanted.key), ("value", &wanted.value)] {
         if text.is_empty() || text.chars().count() > 255 {
@@ -79,11 +90,11 @@ pub(crate) async fn create(
     ApiResponse::with_body(StatusCode::CREATED, &body(&call, made))
 }
 
-pub(crate) async fn delete(
+async fn delete(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::ATTRIBUTE_DELETE)?;
+    accelerator.allow(&call)?;
     let uuid = uuid(&call, "Attribute")?;
     accelerator
         .tables

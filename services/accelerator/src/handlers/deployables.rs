@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::extract::State;
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use berth_store::SqlTimestamp;
 use berth_wire::accelerator::{
     DeployableBody, DeployableList, DocumentLink, ProgramStep, read_program,
@@ -12,12 +12,27 @@ use http::StatusCode;
 use uuid::Uuid;
 
 use super::{database, link, read, url, uuid};
-use crate::policies;
-use crate::router::AcceleratorApi;
+use crate::policies::{admin, manager};
+use crate::router::{AcceleratorApi, AcceleratorOperation};
 use crate::store::deployables;
 use crate::store::programmings::{
     BeginProgram, EndLateProgrammings, ProgramError, ProgrammingProgress, progress,
 };
+
+const PROGRAM: RuleDefault = admin("cyborg:deployable:program");
+
+pub(super) fn operations() -> Vec<AcceleratorOperation> {
+    vec![
+        AcceleratorOperation::get("/v2/deployables", list)
+            .rule(manager("cyborg:deployable:get_all")),
+        AcceleratorOperation::get("/v2/deployables/{uuid}", show)
+            .rule(manager("cyborg:deployable:get_one")),
+        AcceleratorOperation::patch("/v2/deployables/{uuid}/program", program).rule(PROGRAM),
+        // OpenStack's client sends PATCH here, with the same body. Cyborg has no such route.
+        AcceleratorOperation::patch("/v2/deployables/{uuid}/program/{same}", program_twice_named)
+            .rule(PROGRAM),
+    ]
+}
 
 /// The polling interval while waiting for the end of a programming.
 const LOOK: Duration = Duration::from_millis(500);
@@ -33,22 +48,22 @@ fn body(call: &ApiRequest, deployable: DeployableBody) -> DeployableBody {
     }
 }
 
-pub(crate) async fn list(
+async fn list(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::DEPLOYABLE_GET_ALL)?;
+    accelerator.allow(&call)?;
     let mut tx = read(&accelerator.tables).await?;
     let found = deployables::list(&mut tx).await.map_err(database)?;
     let deployables = found.into_iter().map(|each| body(&call, each)).collect();
     ApiResponse::ok(&DeployableList { deployables })
 }
 
-pub(crate) async fn show(
+async fn show(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::DEPLOYABLE_GET_ONE)?;
+    accelerator.allow(&call)?;
     let uuid = uuid(&call, "Deployable")?;
     document(&accelerator, &call, uuid).await
 }
@@ -78,7 +93,7 @@ fn refused(error: ProgramError) -> Fault {
 }
 
 /// The same operation under the path that OpenStack's client uses, which repeats the deployable.
-pub(crate) async fn program_twice_named(
+async fn program_twice_named(
     accelerator: State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
@@ -89,11 +104,11 @@ pub(crate) async fn program_twice_named(
 }
 
 /// Answers once the device is programmed, like Cyborg. If the caller disconnects, the programming continues.
-pub(crate) async fn program(
+async fn program(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::DEPLOYABLE_PROGRAM)?;
+    accelerator.allow(&call)?;
     let deployable = uuid(&call, "Deployable")?;
     let steps: Vec<ProgramStep> = call.typed()?;
     let image = read_program(&steps)

@@ -1,18 +1,34 @@
 //! /v2/device_profiles: create, list, show and delete device profiles.
 
 use axum::extract::State;
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use berth_wire::accelerator::{
     CreateDeviceProfile, DeviceProfileBody, DeviceProfileDocument, DeviceProfileList,
 };
 use http::StatusCode;
 
 use super::{database, link, read, require};
-use crate::router::AcceleratorApi;
+use crate::microversions;
+use crate::policies::{admin, reader};
+use crate::router::{AcceleratorApi, AcceleratorOperation};
 use crate::store::device_profiles::{
     self, CreateProfile, DeleteProfile, ProfileError, ProfileKey, ProfileRow,
 };
-use crate::{microversions, policies};
+
+const DELETE: RuleDefault = admin("cyborg:device_profile:delete");
+
+pub(super) fn operations() -> Vec<AcceleratorOperation> {
+    vec![
+        AcceleratorOperation::get("/v2/device_profiles", list)
+            .rule(reader("cyborg:device_profile:get_all")),
+        AcceleratorOperation::post("/v2/device_profiles", create)
+            .rule(admin("cyborg:device_profile:create")),
+        AcceleratorOperation::delete("/v2/device_profiles", delete_several).rule(DELETE),
+        AcceleratorOperation::get("/v2/device_profiles/{uuid}", show)
+            .rule(reader("cyborg:device_profile:get_one")),
+        AcceleratorOperation::delete("/v2/device_profiles/{uuid}", delete_one).rule(DELETE),
+    ]
+}
 
 /// The longest sentence about a profile, in characters.
 const LONGEST_DESCRIPTION: usize = 4096;
@@ -47,11 +63,11 @@ fn listed(text: &str) -> Vec<String> {
     parts
 }
 
-pub(crate) async fn list(
+async fn list(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::PROFILE_GET_ALL)?;
+    accelerator.allow(&call)?;
     let names = call.query.last("name").map(listed);
     let mut tx = read(&accelerator.tables).await?;
     let found = device_profiles::list(&mut tx, names.as_deref())
@@ -64,11 +80,11 @@ pub(crate) async fn list(
     ApiResponse::ok(&DeviceProfileList { device_profiles })
 }
 
-pub(crate) async fn create(
+async fn create(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::PROFILE_CREATE)?;
+    accelerator.allow(&call)?;
     let mut wanted: Vec<CreateDeviceProfile> = call.typed()?;
     let (Some(wanted), true) = (wanted.pop(), wanted.is_empty()) else {
         return Err(Fault::bad_request(
@@ -98,11 +114,11 @@ pub(crate) async fn create(
     ApiResponse::with_body(StatusCode::CREATED, &body(&call, made))
 }
 
-pub(crate) async fn show(
+async fn show(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::PROFILE_GET_ONE)?;
+    accelerator.allow(&call)?;
     let key = ProfileKey::of(call.path("uuid")?);
     if matches!(key, ProfileKey::Name(_)) {
         require(&call, microversions::PROFILE_BY_NAME)?;
@@ -114,11 +130,11 @@ pub(crate) async fn show(
     })
 }
 
-pub(crate) async fn delete_one(
+async fn delete_one(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::PROFILE_DELETE)?;
+    accelerator.allow(&call)?;
     let keys = vec![ProfileKey::of(call.path("uuid")?)];
     accelerator
         .tables
@@ -128,11 +144,11 @@ pub(crate) async fn delete_one(
     Ok(ApiResponse::no_content())
 }
 
-pub(crate) async fn delete_several(
+async fn delete_several(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::PROFILE_DELETE)?;
+    accelerator.allow(&call)?;
     let value = call.query.last("value").unwrap_or_default();
     let keys: Vec<ProfileKey> = listed(value)
         .iter()

@@ -5,11 +5,24 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::{DeviceBody, DeviceList};
 
 use super::{database, link, read, uuid};
-use crate::router::AcceleratorApi;
+use crate::microversions;
+use crate::policies::{admin, manager};
+use crate::router::{AcceleratorApi, AcceleratorOperation};
 use crate::store::devices::{
     self, DeviceFilters, DeviceStatusError, ENABLED, MAINTAINING, SetDeviceStatus,
 };
-use crate::{microversions, policies};
+
+pub(super) fn operations() -> Vec<AcceleratorOperation> {
+    vec![
+        AcceleratorOperation::get("/v2/devices", list).rule(manager("cyborg:device:get_all")),
+        AcceleratorOperation::get("/v2/devices/{uuid}", show)
+            .rule(manager("cyborg:device:get_one")),
+        AcceleratorOperation::post("/v2/devices/{uuid}/disable", disable)
+            .rule(admin("cyborg:device:disable")),
+        AcceleratorOperation::post("/v2/devices/{uuid}/enable", enable)
+            .rule(admin("cyborg:device:enable")),
+    ]
+}
 
 fn fault(error: DeviceStatusError) -> Fault {
     match error {
@@ -74,11 +87,11 @@ struct FieldFilter {
     value: String,
 }
 
-pub(crate) async fn list(
+async fn list(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::DEVICE_GET_ALL)?;
+    accelerator.allow(&call)?;
     let filters = filters(&call)?;
     let mut tx = read(&accelerator.tables).await?;
     let found = devices::list(&mut tx, &filters).await.map_err(database)?;
@@ -89,30 +102,30 @@ pub(crate) async fn list(
     ApiResponse::ok(&DeviceList { devices })
 }
 
-pub(crate) async fn show(
+async fn show(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::DEVICE_GET_ONE)?;
+    accelerator.allow(&call)?;
     let uuid = uuid(&call, "Device")?;
     let mut tx = read(&accelerator.tables).await?;
     let found = devices::get(&mut tx, uuid).await.map_err(fault)?;
     ApiResponse::ok(&body(&call, found))
 }
 
-pub(crate) async fn disable(
+async fn disable(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::DEVICE_DISABLE)?;
+    accelerator.allow(&call)?;
     set_status(&accelerator, &call, MAINTAINING).await
 }
 
-pub(crate) async fn enable(
+async fn enable(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::DEVICE_ENABLE)?;
+    accelerator.allow(&call)?;
     set_status(&accelerator, &call, ENABLED).await
 }
 

@@ -8,17 +8,21 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::HostChanges;
 
 use super::sql;
-use crate::policies;
-use crate::router::AcceleratorApi;
+use crate::policies::HOST_DEVICES;
+use crate::router::{AcceleratorApi, AcceleratorOperation};
+
+pub(super) fn operations() -> Vec<AcceleratorOperation> {
+    vec![AcceleratorOperation::get("/internal/v1/hosts/{host}/changes", show).rule(HOST_DEVICES)]
+}
 
 /// The longest wait, in seconds.
 const LONGEST: u64 = 60;
 
-pub(crate) async fn show(
+async fn show(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::HOST_DEVICES)?;
+    accelerator.allow(&call)?;
     let wait = match call.query.last("wait").map(str::parse::<u64>) {
         None => 0,
         Some(Ok(seconds @ 0..=LONGEST)) => seconds,

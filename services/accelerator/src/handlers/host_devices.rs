@@ -5,18 +5,25 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::HostDevicesReport;
 
 use super::{database, read};
-use crate::policies;
+use crate::policies::HOST_DEVICES;
 use crate::report::DeviceReport;
-use crate::router::AcceleratorApi;
+use crate::router::{AcceleratorApi, AcceleratorOperation};
 use crate::store::arqs_of_unknown_instances::ArqsOfUnknownInstances;
 use crate::store::host_devices::WriteReport;
 use crate::store::known_devices;
 
-pub(crate) async fn put(
+pub(super) fn operations() -> Vec<AcceleratorOperation> {
+    vec![
+        AcceleratorOperation::get("/internal/v1/hosts/{host}/devices", show).rule(HOST_DEVICES),
+        AcceleratorOperation::put("/internal/v1/hosts/{host}/devices", put).rule(HOST_DEVICES),
+    ]
+}
+
+async fn put(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::HOST_DEVICES)?;
+    accelerator.allow(&call)?;
     let body: HostDevicesReport = call.typed()?;
     let report = DeviceReport::new(call.path("host")?, body)
         .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))?;
@@ -39,11 +46,11 @@ pub(crate) async fn put(
     ApiResponse::ok(&known)
 }
 
-pub(crate) async fn show(
+async fn show(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::HOST_DEVICES)?;
+    accelerator.allow(&call)?;
     let host = call.path("host")?;
     let mut tx = read(&accelerator.tables).await?;
     let known = known_devices::of_host(&mut tx, host)

@@ -5,15 +5,24 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::ProgrammingEnd;
 
 use super::{accelerator_requests, database, read, uuid};
-use crate::policies;
-use crate::router::AcceleratorApi;
+use crate::policies::HOST_DEVICES;
+use crate::router::{AcceleratorApi, AcceleratorOperation};
 use crate::store::programmings::{self, EndProgramming};
 
-pub(crate) async fn list(
+pub(super) fn operations() -> Vec<AcceleratorOperation> {
+    vec![
+        AcceleratorOperation::get("/internal/v1/hosts/{host}/programmings", list)
+            .rule(HOST_DEVICES),
+        AcceleratorOperation::post("/internal/v1/hosts/{host}/programmings/{uuid}", end)
+            .rule(HOST_DEVICES),
+    ]
+}
+
+async fn list(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::HOST_DEVICES)?;
+    accelerator.allow(&call)?;
     let mut tx = read(&accelerator.tables).await?;
     let due = programmings::due(&mut tx, call.path("host")?)
         .await
@@ -22,11 +31,11 @@ pub(crate) async fn list(
 }
 
 /// Accepts a result even if no request waits for it, so that the agent can forget it.
-pub(crate) async fn end(
+async fn end(
     State(accelerator): State<AcceleratorApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    accelerator.allow(&call, policies::HOST_DEVICES)?;
+    accelerator.allow(&call)?;
     let body: ProgrammingEnd = call.typed()?;
     let end = EndProgramming {
         host: call.path("host")?.to_owned(),

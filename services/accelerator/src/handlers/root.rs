@@ -6,7 +6,15 @@ use berth_wire::accelerator::{DocumentLink, RootDocument, VersionBody};
 
 use super::url;
 use crate::microversions::RANGE;
-use crate::router::AcceleratorApi;
+use crate::router::{AcceleratorApi, AcceleratorOperation};
+
+pub(super) fn operations() -> Vec<AcceleratorOperation> {
+    vec![
+        AcceleratorOperation::get("/", show),
+        AcceleratorOperation::get("/v2", show_v2),
+        AcceleratorOperation::get("/v2/", show_v2),
+    ]
+}
 
 fn version(id: &str, href: String) -> VersionBody {
     VersionBody {
@@ -18,7 +26,7 @@ fn version(id: &str, href: String) -> VersionBody {
     }
 }
 
-pub(crate) async fn show(_: State<AcceleratorApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+async fn show(_: State<AcceleratorApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let version = version("v2", url(&call, "/v2"));
     ApiResponse::ok(&RootDocument {
         name: "OpenStack Cyborg API".to_owned(),
@@ -28,9 +36,6 @@ pub(crate) async fn show(_: State<AcceleratorApi>, call: ApiRequest) -> Result<A
     })
 }
 
-pub(crate) async fn show_v2(
-    _: State<AcceleratorApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show_v2(_: State<AcceleratorApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&version("v2.0", url(&call, "/v2/")))
 }

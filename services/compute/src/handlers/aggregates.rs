@@ -4,16 +4,83 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use berth_hosts::{AVAILABILITY_ZONE, AggregateUpdate, HostAggregate};
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use serde_json::{Map, Value, json};
 
 use super::hosts::{aggregate_fault, host_fault};
 use crate::aggregate_mirror::AggregateMirrorError;
 use crate::fields::{self, BodyFields, bounded, wrong};
 use crate::microversions::AGGREGATE_UUID;
-use crate::policies;
-use crate::state::ComputeApi;
+use crate::openapi::schemas::{in_key, object, one_of, text, text_or_null, texts};
+use crate::policies::admin;
+use crate::state::{ComputeApi, ComputeOperation};
 use crate::views::server::precise;
+
+const ADD_HOST: RuleDefault = admin("os_compute_api:os-aggregates:add_host");
+const REMOVE_HOST: RuleDefault = admin("os_compute_api:os-aggregates:remove_host");
+const SET_METADATA: RuleDefault = admin("os_compute_api:os-aggregates:set_metadata");
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/os-aggregates", list)
+            .rule(admin("os_compute_api:os-aggregates:index"))
+            .extension("os-aggregates", "Aggregates")
+            .id("listAggregates")
+            .summary("Lists host aggregates")
+            .responds("aggregates"),
+        ComputeOperation::post("/v2.1/os-aggregates", create)
+            .rule(admin("os_compute_api:os-aggregates:create"))
+            .id("createAggregate")
+            .summary("Creates a host aggregate")
+            .body(|| in_key("aggregate", object(&["name"], aggregate_fields())))
+            .responds("aggregate"),
+        ComputeOperation::get("/v2.1/os-aggregates/{aggregate}", show)
+            .rule(admin("os_compute_api:os-aggregates:show"))
+            .id("showAggregate")
+            .summary("Shows a host aggregate")
+            .responds("aggregate"),
+        ComputeOperation::put("/v2.1/os-aggregates/{aggregate}", update)
+            .rule(admin("os_compute_api:os-aggregates:update"))
+            .id("updateAggregate")
+            .summary("Changes the name or the zone of a host aggregate")
+            .body(|| in_key("aggregate", object(&[], aggregate_fields())))
+            .responds("aggregate"),
+        ComputeOperation::delete("/v2.1/os-aggregates/{aggregate}", delete)
+            .rule(admin("os_compute_api:os-aggregates:delete"))
+            .id("deleteAggregate")
+            .summary("Deletes a host aggregate"),
+        ComputeOperation::post("/v2.1/os-aggregates/{aggregate}/action", act)
+            .other_rules(&[ADD_HOST, REMOVE_HOST, SET_METADATA])
+            .id("actOnAggregate")
+            .summary("Adds or removes a host, or sets metadata")
+            .body(action_schema)
+            .responds("aggregate"),
+    ]
+}
+
+fn aggregate_fields() -> [(&'static str, Value); 2] {
+    [
+        ("name", text(1, 255)),
+        (
+            "availability_zone",
+            json!({"type": ["string", "null"], "pattern": "^[^:]{1,255}$"}),
+        ),
+    ]
+}
+
+fn action_schema() -> Value {
+    let host = || object(&["host"], [("host", text(1, 255))]);
+    let mut metadata = texts();
+    metadata["additionalProperties"] = text_or_null(0, 255);
+    one_of([
+        ("add_host", host()),
+        ("remove_host", host()),
+        (
+            "set_metadata",
+            object(&["metadata"], [("metadata", metadata)]),
+        ),
+    ])
+}
 
 fn shown(call: &ApiRequest, aggregate: &HostAggregate) -> Value {
     let mut shown = json!({
@@ -56,22 +123,16 @@ fn zone(fields: &mut BodyFields<'_>) -> Result<Option<Option<String>>, Fault> {
     Ok(is_given.then(|| given.map(str::to_owned)))
 }
 
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::AGGREGATE_INDEX)?;
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let all = api.compute.inner.hosts.aggregates().await;
     let all = all.map_err(aggregate_fault)?;
     let shown: Vec<Value> = all.iter().map(|one| shown(&call, one)).collect();
     ApiResponse::ok(&json!({ "aggregates": shown }))
 }
 
-pub(crate) async fn create(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::AGGREGATE_CREATE)?;
+async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let body: Value = call.typed()?;
     let mut fields = BodyFields::of_body(&body, "aggregate")?;
     let name = fields.name("name")?;
@@ -90,20 +151,14 @@ pub(crate) async fn create(
     ApiResponse::ok(&json!({ "aggregate": document }))
 }
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::AGGREGATE_SHOW)?;
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let found = api.compute.inner.hosts.aggregate(id(&call)?).await;
     answer(&call, &found.map_err(aggregate_fault)?)
 }
 
-pub(crate) async fn update(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::AGGREGATE_UPDATE)?;
+async fn update(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let body: Value = call.typed()?;
     let mut fields = BodyFields::of_body(&body, "aggregate")?;
     let name = fields.name("name")?.map(str::to_owned);
@@ -131,11 +186,8 @@ async fn change(
     answer(call, &changed.map_err(aggregate_fault)?)
 }
 
-pub(crate) async fn delete(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::AGGREGATE_DELETE)?;
+async fn delete(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let (hosts, id) = (&api.compute.inner.hosts, id(&call)?);
     let found = hosts.aggregate(id).await.map_err(aggregate_fault)?;
     if found.hosts.is_empty() {
@@ -147,10 +199,7 @@ pub(crate) async fn delete(
     Ok(ApiResponse::empty(http::StatusCode::OK))
 }
 
-pub(crate) async fn act(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn act(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let body: Map<String, Value> = call.typed()?;
     let mut keys = body.iter();
     let (Some((word, value)), None) = (keys.next(), keys.next()) else {
@@ -164,10 +213,10 @@ pub(crate) async fn act(
         "add_host" | "remove_host" => {
             let adds = word == "add_host";
             let rule = match adds {
-                true => policies::AGGREGATE_ADD_HOST,
-                false => policies::AGGREGATE_REMOVE_HOST,
+                true => ADD_HOST,
+                false => REMOVE_HOST,
             };
-            api.allow(&call, rule)?;
+            api.allow_rule(&call, rule, None)?;
             let host = fields.text("host", 1..=255)?;
             let host = fields.required("host", host)?;
             fields.end()?;
@@ -184,7 +233,7 @@ pub(crate) async fn act(
             answer(&call, &changed)
         }
         "set_metadata" => {
-            api.allow(&call, policies::AGGREGATE_SET_METADATA)?;
+            api.allow_rule(&call, SET_METADATA, None)?;
             let given = fields.value("metadata");
             let metadata = metadata(fields.required("metadata", given)?)?;
             fields.end()?;

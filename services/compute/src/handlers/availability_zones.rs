@@ -8,9 +8,25 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Value, json};
 
 use super::hosts::{aggregate_fault, host_fault};
-use crate::policies;
-use crate::state::ComputeApi;
+use crate::policies::{admin, everybody};
+use crate::state::{ComputeApi, ComputeOperation};
 use crate::views::server::precise;
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/os-availability-zone", list)
+            .rule(everybody("os_compute_api:os-availability-zone:list"))
+            .extension("os-availability-zone", "AvailabilityZone")
+            .id("listAvailabilityZones")
+            .summary("Lists availability zones")
+            .responds("availabilityZoneInfo"),
+        ComputeOperation::get("/v2.1/os-availability-zone/detail", detail)
+            .rule(admin("os_compute_api:os-availability-zone:detail"))
+            .id("listAvailabilityZonesDetail")
+            .summary("Lists availability zones with their hosts")
+            .responds("availabilityZoneInfo"),
+    ]
+}
 
 async fn zones(api: &ComputeApi) -> Result<BTreeMap<String, Vec<ComputeHost>>, Fault> {
     let hosts = &api.compute.inner.hosts;
@@ -36,11 +52,8 @@ fn shown(zone: &str, hosts: &[ComputeHost], of_hosts: Value) -> Value {
     json!({"zoneName": zone, "zoneState": {"available": available}, "hosts": of_hosts})
 }
 
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::ZONE_LIST)?;
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let zones = zones(&api).await?;
     let shown: Vec<Value> = zones
         .iter()
@@ -49,11 +62,8 @@ pub(crate) async fn list(
     ApiResponse::ok(&json!({"availabilityZoneInfo": shown}))
 }
 
-pub(crate) async fn detail(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::ZONE_DETAIL)?;
+async fn detail(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let down = api.down();
     let one = |host: &ComputeHost| {
         json!({"nova-compute": {

@@ -10,8 +10,9 @@ use super::servers::fault;
 use crate::external_events::EventOutcome;
 use crate::fields::{BodyFields, wrong};
 use crate::microversions::{POWER_UPDATE, RANGE, REQUEST_BOUND, VOLUME_EXTENDED};
-use crate::policies;
-use crate::state::ComputeApi;
+use crate::openapi::schemas::{in_key, object, text, uuid};
+use crate::policies::service_or_admin;
+use crate::state::{ComputeApi, ComputeOperation};
 
 /// The events, each with the microversion that added it.
 const KINDS: [(&str, Microversion); 7] = [
@@ -24,11 +25,43 @@ const KINDS: [(&str, Microversion); 7] = [
     (ACCELERATOR_REQUEST_BOUND, REQUEST_BOUND),
 ];
 
-pub(crate) async fn create(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::EXTERNAL_EVENTS)?;
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::post("/v2.1/os-server-external-events", create)
+            .rule(service_or_admin(
+                "os_compute_api:os-server-external-events:create",
+            ))
+            .extension("os-server-external-events", "ServerExternalEvents")
+            .id("createExternalEvents")
+            .summary("Reports events of other services to the agents of servers")
+            .body(events_schema)
+            .statuses(&[200, 207])
+            .responds("events"),
+    ]
+}
+
+fn events_schema() -> Value {
+    let names = KINDS.map(|(name, _)| name);
+    let event = object(
+        &["name", "server_uuid"],
+        [
+            ("name", json!({ "enum": names })),
+            ("server_uuid", uuid()),
+            (
+                "status",
+                json!({"enum": ["completed", "failed", "in-progress"]}),
+            ),
+            ("tag", text(1, 255)),
+        ],
+    );
+    in_key(
+        "events",
+        json!({"type": "array", "items": event, "minItems": 1}),
+    )
+}
+
+async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let body: Value = call.typed()?;
     let events = parse_events(&call, &body)?;
     let outcomes = api.compute.forward_events(&events).await.map_err(fault)?;

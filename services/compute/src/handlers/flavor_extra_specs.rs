@@ -3,15 +3,49 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::flavors::{fault, visible_flavor};
 use crate::fields::{BodyFields, text, wrong};
 use crate::flavors::ComputeFlavorError;
-use crate::policies;
-use crate::state::ComputeApi;
+use crate::openapi::schemas::{in_key, texts};
+use crate::policies::{admin, reader};
+use crate::state::{ComputeApi, ComputeOperation};
+
+/// List the extra specs of a flavor, also in flavors and servers.
+pub(super) const INDEX: RuleDefault = reader("os_compute_api:os-flavor-extra-specs:index");
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/flavors/{flavor}/os-extra_specs", list)
+            .rule(INDEX)
+            .extension("os-flavor-extra-specs", "FlavorExtraSpecs")
+            .id("listExtraSpecs")
+            .summary("Lists the extra specs of a flavor")
+            .responds("extra_specs"),
+        ComputeOperation::post("/v2.1/flavors/{flavor}/os-extra_specs", create)
+            .rule(admin("os_compute_api:os-flavor-extra-specs:create"))
+            .id("createExtraSpecs")
+            .summary("Sets extra specs")
+            .body(|| in_key("extra_specs", texts()))
+            .responds("extra_specs"),
+        ComputeOperation::get("/v2.1/flavors/{flavor}/os-extra_specs/{key}", show)
+            .rule(reader("os_compute_api:os-flavor-extra-specs:show"))
+            .id("showExtraSpec")
+            .summary("Shows an extra spec"),
+        ComputeOperation::put("/v2.1/flavors/{flavor}/os-extra_specs/{key}", update)
+            .rule(admin("os_compute_api:os-flavor-extra-specs:update"))
+            .id("updateExtraSpec")
+            .summary("Sets an extra spec")
+            .body(texts),
+        ComputeOperation::delete("/v2.1/flavors/{flavor}/os-extra_specs/{key}", delete)
+            .rule(admin("os_compute_api:os-flavor-extra-specs:delete"))
+            .id("deleteExtraSpec")
+            .summary("Deletes an extra spec"),
+    ]
+}
 
 /// Validates the extra specs of a body.
 fn specs(object: &Map<String, Value>) -> Result<BTreeMap<String, String>, Fault> {
@@ -30,20 +64,14 @@ fn specs(object: &Map<String, Value>) -> Result<BTreeMap<String, String>, Fault>
     object.iter().map(lawful).collect()
 }
 
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::EXTRA_SPECS_INDEX)?;
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let flavor = visible_flavor(&api, &call).await?;
     ApiResponse::ok(&json!({"extra_specs": flavor.extra_specs}))
 }
 
-pub(crate) async fn create(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::EXTRA_SPECS_CREATE)?;
+async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let body: Value = call.typed()?;
     let mut fields = BodyFields::of("body", &body)?;
     let given = fields.value("extra_specs");
@@ -58,11 +86,8 @@ pub(crate) async fn create(
     ApiResponse::ok(&shown)
 }
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::EXTRA_SPECS_SHOW)?;
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let flavor = visible_flavor(&api, &call).await?;
     let key = call.path("key")?;
     match flavor.extra_specs.get(key) {
@@ -74,11 +99,8 @@ pub(crate) async fn show(
     }
 }
 
-pub(crate) async fn update(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::EXTRA_SPECS_UPDATE)?;
+async fn update(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let body: Value = call.typed()?;
     let object = body.as_object();
     let object = object.ok_or_else(|| wrong("body", &body, "it is not of type 'object'"))?;
@@ -94,11 +116,8 @@ pub(crate) async fn update(
     ApiResponse::ok(&specs)
 }
 
-pub(crate) async fn delete(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::EXTRA_SPECS_DELETE)?;
+async fn delete(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let (flavor, key) = (call.path("flavor")?, call.path("key")?);
     let deleted = api.compute.delete_extra_spec(flavor, key).await;
     deleted.map_err(fault)?;

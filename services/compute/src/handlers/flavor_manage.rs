@@ -10,9 +10,63 @@ use super::flavors::{fault, specs};
 use crate::fields::{self, BodyFields, MOST, wrong};
 use crate::flavors::NewFlavor;
 use crate::microversions::FLAVOR_DESCRIPTION;
-use crate::policies;
-use crate::state::ComputeApi;
+use crate::openapi::schemas::{in_key, integer, object, text, text_or_null};
+use crate::policies::admin;
+use crate::state::{ComputeApi, ComputeOperation};
 use crate::views::flavor::document;
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::post("/v2.1/flavors", create)
+            .rule(admin("os_compute_api:os-flavor-manage:create"))
+            .extension("os-flavor-manage", "FlavorManage")
+            .id("createFlavor")
+            .summary("Creates a flavor")
+            .body(|| in_key("flavor", flavor_schema()))
+            .responds("flavor"),
+        ComputeOperation::put("/v2.1/flavors/{flavor}", update)
+            .rule(admin("os_compute_api:os-flavor-manage:update"))
+            .since(FLAVOR_DESCRIPTION)
+            .id("updateFlavor")
+            .summary("Changes the description of a flavor")
+            .body(|| {
+                in_key(
+                    "flavor",
+                    object(&["description"], [("description", text_or_null(0, 65_535))]),
+                )
+            })
+            .responds("flavor"),
+        ComputeOperation::delete("/v2.1/flavors/{flavor}", delete)
+            .rule(admin("os_compute_api:os-flavor-manage:delete"))
+            .id("deleteFlavor")
+            .summary("Deletes a flavor")
+            .statuses(&[202]),
+    ]
+}
+
+fn flavor_schema() -> Value {
+    object(
+        &["name", "ram", "vcpus", "disk"],
+        [
+            ("name", text(1, 255)),
+            (
+                "id",
+                json!({"type": ["string", "null"], "pattern": "^[a-zA-Z0-9_.-]{1,255}$"}),
+            ),
+            ("ram", integer(1)),
+            ("vcpus", integer(1)),
+            ("disk", integer(0)),
+            ("OS-FLV-EXT-DATA:ephemeral", integer(0)),
+            ("swap", integer(0)),
+            (
+                "rxtx_factor",
+                json!({"type": "number", "exclusiveMinimum": 0, "maximum": 1000}),
+            ),
+            ("os-flavor-access:is_public", json!({"type": "boolean"})),
+            ("description", text_or_null(0, 65_535)),
+        ],
+    )
+}
 
 /// The maximum length of a description in characters.
 const DESCRIPTION: usize = 65_535;
@@ -94,24 +148,15 @@ fn parse_flavor(call: &ApiRequest) -> Result<NewFlavor, Fault> {
     Ok(flavor)
 }
 
-pub(crate) async fn create(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::FLAVOR_CREATE)?;
+async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let flavor = api.compute.create_flavor(parse_flavor(&call)?).await;
     let flavor = flavor.map_err(fault)?;
     ApiResponse::ok(&json!({"flavor": document(&call, &flavor, specs(&api, &call))}))
 }
 
-pub(crate) async fn update(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    if !call.version.has(FLAVOR_DESCRIPTION) {
-        return Err(Fault::no_such_route());
-    }
-    api.allow(&call, policies::FLAVOR_UPDATE)?;
+async fn update(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let body: Value = call.typed()?;
     let mut fields = BodyFields::of_body(&body, "flavor")?;
     let description = fields.printable_or_null("description", DESCRIPTION)?;
@@ -127,11 +172,8 @@ pub(crate) async fn update(
     ApiResponse::ok(&json!({"flavor": document(&call, &flavor, specs(&api, &call))}))
 }
 
-pub(crate) async fn delete(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::FLAVOR_DELETE)?;
+async fn delete(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let deleted = api.compute.delete_flavor(call.path("flavor")?).await;
     deleted.map_err(fault)?;
     Ok(ApiResponse::empty(StatusCode::ACCEPTED))

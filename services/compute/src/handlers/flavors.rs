@@ -5,13 +5,13 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
+use super::flavor_extra_specs;
 use crate::fields::{boolean, bounded};
 use crate::flavors::{
     ComputeFlavor, ComputeFlavorError, FlavorQuery, FlavorSortKey, Publicity, SortDirection,
 };
 use crate::paging::{PageQuery, next};
-use crate::policies;
-use crate::state::ComputeApi;
+use crate::state::{ComputeApi, ComputeOperation};
 use crate::store;
 use crate::views::flavor::{ExtraSpecsView, document, summary};
 
@@ -19,12 +19,32 @@ use crate::views::flavor::{ExtraSpecsView, document, summary};
 const QUERY: [&str; 7] = [
     "limit",
     "marker",
+    "sort_key",
+    "sort_dir",
     "is_public",
     "minRam",
     "minDisk",
-    "sort_key",
-    "sort_dir",
 ];
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/flavors", list)
+            .id("listFlavors")
+            .summary("Lists flavors, with few fields")
+            .query(&QUERY)
+            .responds("flavors"),
+        ComputeOperation::get("/v2.1/flavors/detail", detail)
+            .id("listFlavorsDetail")
+            .summary("Lists flavors, with all fields")
+            .query(&QUERY)
+            .responds("flavors"),
+        ComputeOperation::get("/v2.1/flavors/{flavor}", show)
+            .extension("OS-FLV-EXT-DATA", "FlavorExtraData")
+            .id("showFlavor")
+            .summary("Shows a flavor")
+            .responds("flavor"),
+    ]
+}
 
 pub(super) fn fault(error: ComputeFlavorError) -> Fault {
     match error {
@@ -43,7 +63,7 @@ pub(super) fn fault(error: ComputeFlavorError) -> Fault {
 }
 
 pub(super) fn specs(api: &ComputeApi, call: &ApiRequest) -> ExtraSpecsView {
-    match api.allow(call, policies::EXTRA_SPECS_INDEX) {
+    match api.allow_rule(call, flavor_extra_specs::INDEX, None) {
         Ok(()) => ExtraSpecsView::Shown,
         Err(_) => ExtraSpecsView::Hidden,
     }
@@ -133,26 +153,17 @@ async fn answer(
     ApiResponse::ok(&body)
 }
 
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     answer(&api, &call, "flavors", |one| summary(&call, one)).await
 }
 
-pub(crate) async fn detail(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn detail(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let specs = specs(&api, &call);
     let view = |one: &ComputeFlavor| document(&call, one, specs);
     answer(&api, &call, "flavors/detail", view).await
 }
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let flavor = visible_flavor(&api, &call).await?;
     ApiResponse::ok(&json!({"flavor": document(&call, &flavor, specs(&api, &call))}))
 }

@@ -16,9 +16,9 @@ use super::services::{number_of, uuid_of};
 use crate::fields::{boolean, bounded};
 use crate::microversions::{CPU_INFO_OBJECT, HYPERVISOR_PAGES, SERVICE_UUIDS, STRICT};
 use crate::paging::{PageQuery, check_keys, next};
-use crate::policies;
+use crate::policies::admin;
 use crate::servers::ServerOnNode;
-use crate::state::ComputeApi;
+use crate::state::{ComputeApi, ComputeOperation};
 
 /// The query keys of lists and of a single hypervisor.
 const LIST: [&str; 4] = [
@@ -28,6 +28,51 @@ const LIST: [&str; 4] = [
     "with_servers",
 ];
 const SHOW: [&str; 1] = ["with_servers"];
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/os-hypervisors", list)
+            .rule(admin("os_compute_api:os-hypervisors:list"))
+            .extension("os-hypervisors", "Hypervisors")
+            .id("listHypervisors")
+            .summary("Lists compute nodes, with few fields")
+            .query(&LIST)
+            .responds("hypervisors"),
+        ComputeOperation::get("/v2.1/os-hypervisors/detail", detail)
+            .rule(admin("os_compute_api:os-hypervisors:list-detail"))
+            .id("listHypervisorsDetail")
+            .summary("Lists compute nodes, with all fields")
+            .query(&LIST)
+            .responds("hypervisors"),
+        ComputeOperation::get("/v2.1/os-hypervisors/statistics", statistics)
+            .rule(admin("os_compute_api:os-hypervisors:statistics"))
+            .id("showHypervisorStatistics")
+            .summary("Shows the sums over all compute nodes")
+            .responds("hypervisor_statistics"),
+        ComputeOperation::get("/v2.1/os-hypervisors/{hypervisor}", show)
+            .rule(admin("os_compute_api:os-hypervisors:show"))
+            .id("showHypervisor")
+            .summary("Shows a compute node")
+            .query(&SHOW)
+            .responds("hypervisor"),
+        ComputeOperation::get("/v2.1/os-hypervisors/{hypervisor}/search", search)
+            .rule(admin("os_compute_api:os-hypervisors:search"))
+            .id("searchHypervisors")
+            .summary("Searches compute nodes by a part of their names")
+            .responds("hypervisors"),
+        ComputeOperation::get("/v2.1/os-hypervisors/{hypervisor}/servers", servers)
+            .rule(admin("os_compute_api:os-hypervisors:servers"))
+            .id("listHypervisorServers")
+            .summary("Searches compute nodes by a part of their names and lists their servers")
+            .responds("hypervisors"),
+        ComputeOperation::get("/v2.1/os-hypervisors/{hypervisor}/uptime", uptime)
+            .rule(admin("os_compute_api:os-hypervisors:uptime"))
+            .id("showHypervisorUptime")
+            .summary("Shows the uptime of a compute node")
+            .responds("hypervisor")
+            .errors(&[501]),
+    ]
+}
 
 type OnNodes = BTreeMap<NodeName, Vec<ServerOnNode>>;
 
@@ -247,12 +292,9 @@ async fn page(
     Ok((page, link))
 }
 
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     check_query(&call, &LIST)?;
-    api.allow(&call, policies::HYPERVISOR_LIST)?;
+    api.allow(&call)?;
     let (page, link) = page(&api, &call, "os-hypervisors").await?;
     let servers = api.servers_on(&call).await?;
     let down = api.down();
@@ -267,12 +309,9 @@ pub(crate) async fn list(
     ApiResponse::ok(&body)
 }
 
-pub(crate) async fn detail(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn detail(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     check_query(&call, &LIST)?;
-    api.allow(&call, policies::HYPERVISOR_DETAIL)?;
+    api.allow(&call)?;
     let (page, link) = page(&api, &call, "os-hypervisors/detail").await?;
     let servers = api.servers_on(&call).await?;
     let down = api.down();
@@ -299,12 +338,9 @@ fn named<'a>(call: &ApiRequest, all: &'a [HypervisorView]) -> Result<&'a Hypervi
         })
 }
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     check_query(&call, &SHOW)?;
-    api.allow(&call, policies::HYPERVISOR_SHOW)?;
+    api.allow(&call)?;
     let all = api.hypervisors(&call).await?;
     let found = named(&call, &all)?;
     let servers = api.servers_on(&call).await?;
@@ -320,11 +356,8 @@ async fn matching(api: &ComputeApi, call: &ApiRequest) -> Result<Vec<HypervisorV
     api.matching(call, call.path("hypervisor")?).await
 }
 
-pub(crate) async fn search(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::HYPERVISOR_SEARCH)?;
+async fn search(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let found = matching(&api, &call).await?;
     let down = api.down();
     let shown = found
@@ -333,11 +366,8 @@ pub(crate) async fn search(
     ApiResponse::ok(&json!({"hypervisors": shown.collect::<Vec<_>>()}))
 }
 
-pub(crate) async fn servers(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::HYPERVISOR_SERVERS)?;
+async fn servers(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let found = matching(&api, &call).await?;
     let servers = api.all_servers().await?;
     let down = api.down();
@@ -348,11 +378,8 @@ pub(crate) async fn servers(
 }
 
 /// Agents do not report uptimes. Nova answers so if the driver does not support them.
-pub(crate) async fn uptime(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::HYPERVISOR_UPTIME)?;
+async fn uptime(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     named(&call, &api.hypervisors(&call).await?)?;
     Err(Fault::new(
         StatusCode::NOT_IMPLEMENTED,
@@ -360,11 +387,8 @@ pub(crate) async fn uptime(
     ))
 }
 
-pub(crate) async fn statistics(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::HYPERVISOR_STATISTICS)?;
+async fn statistics(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let keys = [
         "vcpus",
         "vcpus_used",

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use berth_conductor::journal::FailedAttempt;
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use berth_store::SqlTimestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -15,20 +15,37 @@ use crate::microversions::{
     ACTION_EVENTS, ACTION_HOSTS, ACTION_PAGES, ACTIONS_OF_GONE, CHANGES_BEFORE,
 };
 use crate::paging::{MAX_LIMIT, PageQuery, check_keys, next};
-use crate::policies;
+use crate::policies::{admin, reader};
 use crate::servers::ServerError;
-use crate::state::ComputeApi;
+use crate::state::{ComputeApi, ComputeOperation};
 use crate::views::server::{host_id, precise};
+
+/// Show the events of an action, with hosts and error details.
+const EVENTS: RuleDefault = admin("os_compute_api:os-instance-actions:events");
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/servers/{server}/os-instance-actions", list)
+            .rule(reader("os_compute_api:os-instance-actions:list"))
+            .extension("os-instance-actions", "InstanceActions")
+            .id("listInstanceActions")
+            .summary("Lists the history of a server")
+            .query(&["limit", "marker", "changes-since", "changes-before"])
+            .responds("instanceActions"),
+        ComputeOperation::get("/v2.1/servers/{server}/os-instance-actions/{request}", show)
+            .rule(reader("os_compute_api:os-instance-actions:show"))
+            .other_rules(&[EVENTS])
+            .id("showInstanceAction")
+            .summary("Shows an entry of the history of a server")
+            .responds("instanceAction"),
+    ]
+}
 
 impl ComputeApi {
     /// The server in the path, if the caller may see its history.
-    async fn server_of_actions(
-        &self,
-        call: &ApiRequest,
-        rule: &'static str,
-    ) -> Result<Uuid, Fault> {
+    async fn server_of_actions(&self, call: &ApiRequest) -> Result<Uuid, Fault> {
         let uuid = server_uuid(call)?;
-        let Err(none) = self.server(call, rule).await else {
+        let Err(none) = self.server(call).await else {
             return Ok(uuid);
         };
         let gone = none.status() == http::StatusCode::NOT_FOUND
@@ -48,7 +65,7 @@ impl ComputeApi {
         if !own && !self.is_admin(call) {
             return Err(none);
         }
-        self.allow_in(call, rule, &project)?;
+        self.allow_in(call, &project)?;
         Ok(uuid)
     }
 }
@@ -101,12 +118,9 @@ fn updated_at(action: &InstanceAction) -> SqlTimestamp {
     action.finished_at.unwrap_or(action.started_at)
 }
 
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let query = HistoryQuery::of(&call)?;
-    let uuid = api.server_of_actions(&call, policies::ACTIONS_LIST).await?;
+    let uuid = api.server_of_actions(&call).await?;
     let actions = api.compute.instance_actions(uuid, &query.part()).await;
     let actions = actions.map_err(fault)?.ok_or_else(|| {
         let marker = query.page.marker.as_deref().unwrap_or_default();
@@ -123,11 +137,8 @@ pub(crate) async fn list(
     ApiResponse::ok(&body)
 }
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let uuid = api.server_of_actions(&call, policies::ACTIONS_SHOW).await?;
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let uuid = api.server_of_actions(&call).await?;
     let request = call.path("request")?;
     let found = api.compute.instance_action(uuid, request).await;
     let found = found.map_err(fault)?.ok_or_else(|| {
@@ -138,7 +149,7 @@ pub(crate) async fn show(
     })?;
     let found = &found;
     let mut body = shown(&call, uuid, found);
-    let sees_all = api.allow(&call, policies::ACTIONS_EVENTS).is_ok();
+    let sees_all = api.allow_rule(&call, EVENTS, None).is_ok();
     if sees_all || call.version.has(ACTION_EVENTS) {
         let attempts = match found.action.as_str() {
             "create" => api.compute.failed_attempts(uuid).await.map_err(fault)?,

@@ -8,11 +8,58 @@ use serde_json::{Value, json};
 use crate::fields::{BodyFields, wrong};
 use crate::key_pairs::{KeyPairError, NewKeyPair};
 use crate::microversions::{KEY_PAIR_PAGES, KEY_PAIR_TYPE, KEY_PAIR_USER, STRICT};
+use crate::openapi::schemas::{in_key, object, text};
 use crate::paging::{PageQuery, check_keys, next};
-use crate::policies;
-use crate::state::ComputeApi;
+use crate::policies::user_or_admin;
+use crate::state::{ComputeApi, ComputeOperation};
 use crate::store;
 use crate::views::key_pair::{created, document, summary};
+
+/// The query keys of a list.
+const LIST: [&str; 3] = ["user_id", "limit", "marker"];
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/os-keypairs", list)
+            .rule(user_or_admin("os_compute_api:os-keypairs:index"))
+            .extension("os-keypairs", "Keypairs")
+            .id("listKeyPairs")
+            .summary("Lists the key pairs of a user")
+            .query(&LIST)
+            .responds("keypairs"),
+        ComputeOperation::post("/v2.1/os-keypairs", create)
+            .rule(user_or_admin("os_compute_api:os-keypairs:create"))
+            .id("createKeyPair")
+            .summary("Stores a public key")
+            .body(|| in_key("keypair", key_pair_schema()))
+            .statuses(&[200, 201])
+            .responds("keypair"),
+        ComputeOperation::get("/v2.1/os-keypairs/{name}", show)
+            .rule(user_or_admin("os_compute_api:os-keypairs:show"))
+            .id("showKeyPair")
+            .summary("Shows a key pair")
+            .query(&["user_id"])
+            .responds("keypair"),
+        ComputeOperation::delete("/v2.1/os-keypairs/{name}", delete)
+            .rule(user_or_admin("os_compute_api:os-keypairs:delete"))
+            .id("deleteKeyPair")
+            .summary("Deletes a key pair")
+            .query(&["user_id"])
+            .statuses(&[202, 204]),
+    ]
+}
+
+fn key_pair_schema() -> Value {
+    object(
+        &["name", "public_key"],
+        [
+            ("name", text(1, 255)),
+            ("public_key", text(0, 16_384)),
+            ("type", json!({"enum": ["ssh"]})),
+            ("user_id", text(1, 255)),
+        ],
+    )
+}
 
 /// The maximum length of a public key in bytes, that of Nova's column.
 const PUBLIC_KEY: usize = 65_535;
@@ -33,13 +80,13 @@ fn user<'a>(
     api: &ComputeApi,
     call: &'a ApiRequest,
     named: Option<&'a str>,
-    rule: &'static str,
 ) -> Result<&'a str, Fault> {
     let own = call.caller.user_id.as_str();
     let user = named.unwrap_or(own);
     if user == own {
-        api.allow(call, rule)?;
+        api.allow(call)?;
     } else if !api.is_admin(call) {
+        let rule = call.rule()?;
         let sentence = format!("Policy does not allow {rule} to be performed on another user's.");
         return Err(Fault::forbidden(sentence));
     }
@@ -61,10 +108,7 @@ fn by_version(call: &ApiRequest, since: StatusCode, before: StatusCode) -> Statu
     }
 }
 
-pub(crate) async fn create(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let body: Value = call.typed()?;
     let mut fields = BodyFields::of_body(&body, "keypair")?;
     let name = fields.text("name", 1..=255)?;
@@ -82,7 +126,7 @@ pub(crate) async fn create(
         None
     };
     fields.end()?;
-    let user = user(&api, &call, named, policies::KEY_PAIR_CREATE)?;
+    let user = user(&api, &call, named)?;
     let public_key = public_key.ok_or_else(|| {
         Fault::bad_request(
             "public_key is missing: this service generates no private keys (nor does Nova since 2.92); create a pair with \
@@ -95,14 +139,11 @@ pub(crate) async fn create(
     ApiResponse::with_body(status, &json!({"keypair": created(&call, &key)}))
 }
 
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     if call.version.has(STRICT) {
-        check_keys(&call, &["user_id", "limit", "marker"])?;
+        check_keys(&call, &LIST)?;
     }
-    let user = user(&api, &call, requested_user(&call), policies::KEY_PAIR_INDEX)?;
+    let user = user(&api, &call, requested_user(&call))?;
     let mut keys = api.compute.key_pairs(user).await.map_err(fault)?;
     let mut full = false;
     if call.version.has(KEY_PAIR_PAGES) {
@@ -117,25 +158,14 @@ pub(crate) async fn list(
     ApiResponse::ok(&body)
 }
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let user = user(&api, &call, requested_user(&call), policies::KEY_PAIR_SHOW)?;
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let user = user(&api, &call, requested_user(&call))?;
     let key = api.compute.key_pair(user, call.path("name")?).await;
     ApiResponse::ok(&json!({"keypair": document(&call, &key.map_err(fault)?)}))
 }
 
-pub(crate) async fn delete(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let user = user(
-        &api,
-        &call,
-        requested_user(&call),
-        policies::KEY_PAIR_DELETE,
-    )?;
+async fn delete(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let user = user(&api, &call, requested_user(&call))?;
     let deleted = api.compute.delete_key_pair(user, call.path("name")?).await;
     deleted.map_err(fault)?;
     let status = by_version(&call, StatusCode::NO_CONTENT, StatusCode::ACCEPTED);

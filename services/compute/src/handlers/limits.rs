@@ -1,25 +1,37 @@
 //! /v2.1/limits: the limits of a project. All are unlimited, because a quota hook does not report numbers.
 
 use axum::extract::State;
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use serde_json::json;
 
 use crate::microversions::{NO_IMAGE_METADATA, NO_NETWORK_LIMITS, NO_PERSONALITY};
-use crate::policies;
+use crate::policies::{admin, everybody};
 use crate::servers::MOST_METADATA;
-use crate::state::ComputeApi;
+use crate::state::{ComputeApi, ComputeOperation};
+
+/// Show the limits of another project.
+const OTHER_PROJECT: RuleDefault = admin("os_compute_api:limits:other_project");
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/limits", show)
+            .rule(everybody("os_compute_api:limits"))
+            .other_rules(&[OTHER_PROJECT])
+            .id("showLimits")
+            .summary("Shows the limits and the usage of a project")
+            .query(&["reserved", "tenant_id"])
+            .responds("limits"),
+    ]
+}
 
 const NONE: i64 = -1;
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::LIMITS)?;
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let named = call.query.last("tenant_id");
     let other = named.filter(|project| call.caller.project_id() != Some(project));
     if other.is_some() {
-        api.allow(&call, policies::LIMITS_OTHER)?;
+        api.allow_rule(&call, OTHER_PROJECT, None)?;
     }
     let project = named.or(call.caller.project_id()).unwrap_or_default();
     let used = api.used(project).await.map_err(super::servers::fault)?;

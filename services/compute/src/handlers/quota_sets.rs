@@ -7,10 +7,33 @@ use serde_json::{Map, Value, json};
 
 use super::servers::fault;
 use crate::microversions::{NO_NETWORK_LIMITS, NO_PERSONALITY};
-use crate::policies;
+use crate::policies::{everybody, reader};
 use crate::quota::QuotaAmounts;
 use crate::servers::{MOST_METADATA, ServerError};
-use crate::state::ComputeApi;
+use crate::state::{ComputeApi, ComputeOperation};
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/os-quota-sets/{project}", show)
+            .rule(reader("os_compute_api:os-quota-sets:show"))
+            .extension("os-quota-sets", "Quotas")
+            .id("showQuotaSet")
+            .summary("Shows the quotas of a project")
+            .query(&["user_id"])
+            .responds("quota_set"),
+        ComputeOperation::get("/v2.1/os-quota-sets/{project}/detail", detail)
+            .rule(reader("os_compute_api:os-quota-sets:detail"))
+            .id("showQuotaSetDetail")
+            .summary("Shows the quotas and the usage of a project")
+            .query(&["user_id"])
+            .responds("quota_set"),
+        ComputeOperation::get("/v2.1/os-quota-sets/{project}/defaults", defaults)
+            .rule(everybody("os_compute_api:os-quota-sets:defaults"))
+            .id("showQuotaSetDefaults")
+            .summary("Shows the default quotas of projects")
+            .responds("quota_set"),
+    ]
+}
 
 const NONE: i64 = -1;
 
@@ -61,30 +84,21 @@ fn set(call: &ApiRequest, project: &str, form: impl Fn(&str, i64) -> Value) -> V
     json!({ "quota_set": set })
 }
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let project = call.path("project")?;
-    api.allow_in(&call, policies::QUOTA_SHOW, project)?;
+    api.allow_in(&call, project)?;
     ApiResponse::ok(&set(&call, project, |_, limit| json!(limit)))
 }
 
-pub(crate) async fn defaults(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::QUOTA_DEFAULTS)?;
+async fn defaults(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let project = call.path("project")?;
     ApiResponse::ok(&set(&call, project, |_, limit| json!(limit)))
 }
 
-pub(crate) async fn detail(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn detail(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let project = call.path("project")?;
-    api.allow_in(&call, policies::QUOTA_DETAIL, project)?;
+    api.allow_in(&call, project)?;
     let used = api.used(project).await.map_err(fault)?;
     let groups = api.used_groups(project).await?;
     let in_use = |key: &str| match key {

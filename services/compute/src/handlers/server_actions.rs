@@ -3,21 +3,113 @@
 
 use axum::extract::State;
 use berth_client::GuestApiError;
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use berth_model::ConsumerUuid;
 use berth_wire::guest::GuestAction;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
-use super::server_rebuild;
+use super::server_rebuild::{self, REBUILD, RESCUE};
 use super::servers::fault;
 use crate::fields::{BodyFields, bounded, wrong};
 use crate::microversions::LOCKED_REASON;
-use crate::policies;
+use crate::openapi::schemas::{object, one_of, text, text_or_null, texts, uuid};
+use crate::policies::{admin, member};
 use crate::server_actions::action_of;
 use crate::server_status::ServerWithStatus;
 use crate::servers::{ActionChanges, Lock, Locker};
-use crate::state::ComputeApi;
+use crate::state::{ComputeApi, ComputeOperation};
+
+const START: RuleDefault = member("os_compute_api:servers:start");
+const STOP: RuleDefault = member("os_compute_api:servers:stop");
+const REBOOT: RuleDefault = member("os_compute_api:servers:reboot");
+const PAUSE: RuleDefault = member("os_compute_api:os-pause-server:pause");
+const UNPAUSE: RuleDefault = member("os_compute_api:os-pause-server:unpause");
+const UNRESCUE: RuleDefault = member("os_compute_api:os-unrescue");
+const LOCK: RuleDefault = member("os_compute_api:os-lock-server:lock");
+const UNLOCK: RuleDefault = member("os_compute_api:os-lock-server:unlock");
+/// Unlock a server that an operator locked.
+const UNLOCK_OVERRIDE: RuleDefault = admin("os_compute_api:os-lock-server:unlock:unlock_override");
+const CONSOLE_OUTPUT: RuleDefault = member("os_compute_api:os-console-output");
+const RESET_STATE: RuleDefault = admin("os_compute_api:os-admin-actions:reset_state");
+const FORCE_DELETE: RuleDefault = member("os_compute_api:os-deferred-delete:force");
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::post("/v2.1/servers/{server}/action", act)
+            .other_rules(&[
+                START,
+                STOP,
+                REBOOT,
+                REBUILD,
+                PAUSE,
+                UNPAUSE,
+                RESCUE,
+                UNRESCUE,
+                LOCK,
+                UNLOCK,
+                UNLOCK_OVERRIDE,
+                CONSOLE_OUTPUT,
+                RESET_STATE,
+                FORCE_DELETE,
+            ])
+            .extension("os-admin-actions", "AdminActions")
+            .extension("os-console-output", "ConsoleOutput")
+            .extension("os-deferred-delete", "DeferredDelete")
+            .extension("os-rescue", "Rescue")
+            .id("actOnServer")
+            .summary("Starts an action on a server")
+            .body(action_schema)
+            .statuses(&[200, 202])
+            .errors(&[501]),
+    ]
+}
+
+fn action_schema() -> Value {
+    let nothing = || json!({"type": "null"});
+    one_of([
+        ("os-start", nothing()),
+        ("os-stop", nothing()),
+        ("pause", nothing()),
+        ("unpause", nothing()),
+        ("unrescue", nothing()),
+        ("unlock", nothing()),
+        ("forceDelete", nothing()),
+        (
+            "reboot",
+            object(&["type"], [("type", json!({"enum": ["SOFT", "HARD"]}))]),
+        ),
+        ("rescue", object(&[], [("rescue_image_ref", uuid())])),
+        (
+            "rebuild",
+            object(
+                &["imageRef"],
+                [
+                    ("imageRef", uuid()),
+                    ("name", text(1, 255)),
+                    ("description", text_or_null(0, 255)),
+                    ("metadata", texts()),
+                    ("preserve_ephemeral", json!({"type": "boolean"})),
+                ],
+            ),
+        ),
+        ("lock", object(&[], [("locked_reason", text(1, 255))])),
+        (
+            "os-getConsoleOutput",
+            object(
+                &[],
+                [(
+                    "length",
+                    json!({"type": ["integer", "null"], "minimum": -1, "maximum": 10_000}),
+                )],
+            ),
+        ),
+        (
+            "os-resetState",
+            object(&["state"], [("state", json!({"enum": ["active"]}))]),
+        ),
+    ])
+}
 
 /// How long a guest may take to shut down, in seconds (Nova's `shutdown_timeout`).
 pub(super) const GRACE: u16 = 60;
@@ -55,10 +147,7 @@ const UNSUPPORTED: [&str; 29] = [
     "unshelve",
 ];
 
-pub(crate) async fn act(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn act(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let body: Map<String, Value> = call.typed()?;
     let mut keys = body.iter();
     let (Some((word, value)), None) = (keys.next(), keys.next()) else {
@@ -67,23 +156,19 @@ pub(crate) async fn act(
         ));
     };
     match word.as_str() {
-        "os-start" => {
-            simple_action(&api, &call, policies::SERVER_START, GuestAction::Start {}).await
-        }
+        "os-start" => simple_action(&api, &call, START, GuestAction::Start {}).await,
         "os-stop" => {
             let stop = GuestAction::Stop {
                 grace_seconds: GRACE,
             };
-            simple_action(&api, &call, policies::SERVER_STOP, stop).await
+            simple_action(&api, &call, STOP, stop).await
         }
-        "pause" => simple_action(&api, &call, policies::PAUSE, GuestAction::Pause {}).await,
-        "unpause" => simple_action(&api, &call, policies::UNPAUSE, GuestAction::Unpause {}).await,
-        "unrescue" => {
-            simple_action(&api, &call, policies::UNRESCUE, GuestAction::Unrescue {}).await
-        }
+        "pause" => simple_action(&api, &call, PAUSE, GuestAction::Pause {}).await,
+        "unpause" => simple_action(&api, &call, UNPAUSE, GuestAction::Unpause {}).await,
+        "unrescue" => simple_action(&api, &call, UNRESCUE, GuestAction::Unrescue {}).await,
         "reboot" => {
             let reboot = reboot(value)?;
-            simple_action(&api, &call, policies::SERVER_REBOOT, reboot).await
+            simple_action(&api, &call, REBOOT, reboot).await
         }
         "rescue" => server_rebuild::rescue(&api, &call, value).await,
         "rebuild" => server_rebuild::rebuild(&api, &call, value).await,
@@ -92,7 +177,7 @@ pub(crate) async fn act(
         "os-getConsoleOutput" => console(&api, &call, value).await,
         "os-resetState" => reset_state(&api, &call, value).await,
         "forceDelete" => {
-            let server = api.server(&call, policies::FORCE_DELETE).await?;
+            let server = api.server_for(&call, FORCE_DELETE).await?;
             api.delete_server(&call, &server).await?;
             Ok(ApiResponse::empty(StatusCode::ACCEPTED))
         }
@@ -110,10 +195,10 @@ pub(crate) async fn act(
 async fn simple_action(
     api: &ComputeApi,
     call: &ApiRequest,
-    rule: &'static str,
+    rule: RuleDefault,
     action: GuestAction,
 ) -> Result<ApiResponse, Fault> {
-    let known = api.server_with_status(call, rule).await?;
+    let known = api.server_with_status_for(call, rule).await?;
     api.start_action(call, &known, &action, ActionChanges::default())
         .await?;
     Ok(ApiResponse::empty(StatusCode::ACCEPTED))
@@ -167,7 +252,7 @@ impl ComputeApi {
 }
 
 async fn lock(api: &ComputeApi, call: &ApiRequest, value: &Value) -> Result<ApiResponse, Fault> {
-    let server = api.server(call, policies::LOCK).await?;
+    let server = api.server_for(call, LOCK).await?;
     let mut reason = None;
     if call.version.has(LOCKED_REASON) && !value.is_null() {
         let mut fields = BodyFields::of("lock", value)?;
@@ -185,14 +270,14 @@ async fn lock(api: &ComputeApi, call: &ApiRequest, value: &Value) -> Result<ApiR
 }
 
 async fn unlock(api: &ComputeApi, call: &ApiRequest) -> Result<ApiResponse, Fault> {
-    let server = api.server(call, policies::UNLOCK).await?;
+    let server = api.server_for(call, UNLOCK).await?;
     let by_admin = server
         .lock
         .as_ref()
         .is_some_and(|it| it.by == Locker::Admin);
     let opens = match by_admin {
         true => {
-            api.allow_in(call, policies::UNLOCK_OVERRIDE, &server.project_id)?;
+            api.allow_rule(call, UNLOCK_OVERRIDE, Some(&server.project_id))?;
             Locker::Admin
         }
         false => Locker::Owner,
@@ -203,9 +288,7 @@ async fn unlock(api: &ComputeApi, call: &ApiRequest) -> Result<ApiResponse, Faul
 }
 
 async fn console(api: &ComputeApi, call: &ApiRequest, value: &Value) -> Result<ApiResponse, Fault> {
-    let known = api
-        .server_with_status(call, policies::CONSOLE_OUTPUT)
-        .await?;
+    let known = api.server_with_status_for(call, CONSOLE_OUTPUT).await?;
     let mut fields = BodyFields::of("os-getConsoleOutput", value)?;
     let lines = match fields.value("length") {
         None | Some(Value::Null) => None,
@@ -255,7 +338,7 @@ async fn reset_state(
     call: &ApiRequest,
     value: &Value,
 ) -> Result<ApiResponse, Fault> {
-    let server = api.server(call, policies::RESET_STATE).await?;
+    let server = api.server_for(call, RESET_STATE).await?;
     let mut fields = BodyFields::of("os-resetState", value)?;
     let state = fields.value("state");
     let state = fields.required("state", state)?;

@@ -6,41 +6,68 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::json;
 
 use crate::fields::bounded;
-use crate::policies;
-use crate::state::ComputeApi;
+use crate::policies::reader;
+use crate::state::{ComputeApi, ComputeOperation};
 
-pub(crate) async fn addresses(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.server(&call, policies::IPS_INDEX).await?;
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/servers/{server}/ips", addresses)
+            .rule(reader("os_compute_api:ips:index"))
+            .id("listAddresses")
+            .summary("Lists the addresses of a server")
+            .responds("addresses"),
+        ComputeOperation::get("/v2.1/servers/{server}/ips/{network}", addresses_of)
+            .rule(reader("os_compute_api:ips:show"))
+            .id("showAddresses")
+            .summary("Lists the addresses of a server in a network"),
+        ComputeOperation::get("/v2.1/servers/{server}/os-interface", interfaces)
+            .rule(reader("os_compute_api:os-attach-interfaces:list"))
+            .extension("os-attach-interfaces", "AttachInterfaces")
+            .id("listInterfaces")
+            .summary("Lists the ports of a server")
+            .responds("interfaceAttachments"),
+        ComputeOperation::get("/v2.1/servers/{server}/os-interface/{port}", interface)
+            .rule(reader("os_compute_api:os-attach-interfaces:show"))
+            .id("showInterface")
+            .summary("Shows a port of a server"),
+        ComputeOperation::get("/v2.1/servers/{server}/os-volume_attachments", volumes)
+            .rule(reader("os_compute_api:os-volumes-attachments:index"))
+            .id("listVolumeAttachments")
+            .summary("Lists the volumes of a server")
+            .responds("volumeAttachments"),
+        ComputeOperation::get(
+            "/v2.1/servers/{server}/os-volume_attachments/{volume}",
+            volume,
+        )
+        .rule(reader("os_compute_api:os-volumes-attachments:show"))
+        .id("showVolumeAttachment")
+        .summary("Shows a volume of a server"),
+    ]
+}
+
+async fn addresses(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.server(&call).await?;
     ApiResponse::ok(&json!({"addresses": {}}))
 }
 
-pub(crate) async fn addresses_of(
+async fn addresses_of(
     State(api): State<ComputeApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    api.server(&call, policies::IPS_SHOW).await?;
+    api.server(&call).await?;
     let network = bounded(call.path("network")?);
     Err(Fault::not_found(format!(
         "Instance has no network '{network}': this service does not know addresses."
     )))
 }
 
-pub(crate) async fn interfaces(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.server(&call, policies::INTERFACES_LIST).await?;
+async fn interfaces(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.server(&call).await?;
     ApiResponse::ok(&json!({"interfaceAttachments": []}))
 }
 
-pub(crate) async fn interface(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = api.server(&call, policies::INTERFACES_SHOW).await?;
+async fn interface(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.server(&call).await?;
     let port = bounded(call.path("port")?);
     Err(Fault::not_found(format!(
         "Instance {} does not have a port with id {port}",
@@ -48,19 +75,13 @@ pub(crate) async fn interface(
     )))
 }
 
-pub(crate) async fn volumes(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.server(&call, policies::VOLUMES_INDEX).await?;
+async fn volumes(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.server(&call).await?;
     ApiResponse::ok(&json!({"volumeAttachments": []}))
 }
 
-pub(crate) async fn volume(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = api.server(&call, policies::VOLUMES_SHOW).await?;
+async fn volume(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.server(&call).await?;
     let volume = bounded(call.path("volume")?);
     Err(Fault::not_found(format!(
         "volume_id not found: {volume} is not attached to instance {}",

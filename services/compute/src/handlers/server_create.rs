@@ -12,18 +12,86 @@ use serde_json::{Value, json};
 pub(super) use body::{access_ip, disk_config, metadata_of, tags_of};
 
 use self::body::{ServerCreateRequest, parse};
-use super::servers::fault;
+use self::guest::{FORCED_HOST, REQUESTED_HOST, ZERO_DISK};
+use super::servers::{fault, server_fields};
+use crate::openapi::schemas::{object, text, text_or_null, texts, uuid};
 use crate::paging::links;
-use crate::policies;
+use crate::policies::member;
 use crate::quota::{QUOTA_SCHEMA, QuotaQuestion, QuotaRefused};
 use crate::servers::NewServers;
-use crate::state::ComputeApi;
+use crate::state::{ComputeApi, ComputeOperation};
 
-pub(crate) async fn create(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::SERVER_CREATE)?;
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::post("/v2.1/servers", create)
+            .rule(member("os_compute_api:servers:create"))
+            .other_rules(&[FORCED_HOST, REQUESTED_HOST, ZERO_DISK])
+            .extension("OS-DCF", "DiskConfig")
+            .extension("OS-SCH-HNT", "SchedulerHints")
+            .extension("os-config-drive", "ConfigDrive")
+            .extension("os-multiple-create", "MultipleCreate")
+            .extension("os-user-data", "UserData")
+            .id("createServers")
+            .summary("Creates servers")
+            .body(servers_schema)
+            .statuses(&[202]),
+    ]
+}
+
+fn servers_schema() -> Value {
+    let mut server = object(
+        &["name", "flavorRef", "imageRef", "networks"],
+        [
+            ("flavorRef", text(1, 2_048)),
+            ("imageRef", uuid()),
+            ("networks", json!({"enum": ["auto", "none"]})),
+            (
+                "min_count",
+                json!({"type": "integer", "minimum": 1, "maximum": 3}),
+            ),
+            (
+                "max_count",
+                json!({"type": "integer", "minimum": 1, "maximum": 3}),
+            ),
+            ("return_reservation_id", json!({"type": "boolean"})),
+            ("metadata", texts()),
+            ("key_name", text_or_null(1, 255)),
+            ("availability_zone", text_or_null(1, 255)),
+            (
+                "user_data",
+                json!({"type": ["string", "null"], "contentEncoding": "base64", "maxLength": 65_535}),
+            ),
+            ("tags", tags_schema()),
+            ("host", text(1, 255)),
+            ("hypervisor_hostname", text(1, 255)),
+            ("config_drive", json!({"type": "boolean"})),
+        ],
+    );
+    for (key, shape) in server_fields() {
+        server["properties"][key] = shape;
+    }
+    let names = json!({"type": "array", "items": uuid(), "maxItems": 3});
+    let hints = object(
+        &[],
+        [
+            ("group", uuid()),
+            ("same_host", names.clone()),
+            ("different_host", names),
+            ("query", text(1, 255)),
+        ],
+    );
+    object(
+        &["server"],
+        [("server", server), ("os:scheduler_hints", hints)],
+    )
+}
+
+pub(super) fn tags_schema() -> Value {
+    json!({"type": "array", "items": text(1, 60), "maxItems": 50})
+}
+
+async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let body: Value = call.typed()?;
     let request = parse(&call, &body)?;
     api.check_count(&request)?;

@@ -3,7 +3,7 @@
 
 use axum::extract::State;
 use berth_hosts::{NewServerGroup, ServerGroupPolicy, StoredServerGroup};
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -11,17 +11,67 @@ use super::hosts::group_fault;
 use super::servers::fault;
 use crate::fields::{BodyFields, MOST, boolean, bounded, wrong};
 use crate::microversions::{GROUP_OWNERS, GROUP_POLICY, SOFT_POLICIES, STRICT};
+use crate::openapi::schemas::{in_key, integer, object, text};
 use crate::paging::{MAX_LIMIT, check_keys};
-use crate::policies;
-use crate::state::ComputeApi;
+use crate::policies::{admin, member, reader};
+use crate::state::{ComputeApi, ComputeOperation};
+
+/// List the server groups of all projects.
+const INDEX_ALL: RuleDefault = admin("os_compute_api:os-server-groups:index:all_projects");
+
+/// The query keys of a list.
+const QUERY: [&str; 3] = ["all_projects", "limit", "offset"];
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/os-server-groups", list)
+            .rule(reader("os_compute_api:os-server-groups:index"))
+            .other_rules(&[INDEX_ALL])
+            .extension("os-server-groups", "ServerGroups")
+            .id("listServerGroups")
+            .summary("Lists server groups")
+            .query(&QUERY)
+            .responds("server_groups"),
+        ComputeOperation::post("/v2.1/os-server-groups", create)
+            .rule(member("os_compute_api:os-server-groups:create"))
+            .id("createServerGroup")
+            .summary("Creates a server group")
+            .body(|| in_key("server_group", group_schema()))
+            .responds("server_group"),
+        ComputeOperation::get("/v2.1/os-server-groups/{group}", show)
+            .rule(reader("os_compute_api:os-server-groups:show"))
+            .id("showServerGroup")
+            .summary("Shows a server group")
+            .responds("server_group"),
+        ComputeOperation::delete("/v2.1/os-server-groups/{group}", delete)
+            .rule(member("os_compute_api:os-server-groups:delete"))
+            .id("deleteServerGroup")
+            .summary("Deletes a server group")
+            .statuses(&[204]),
+    ]
+}
+
+fn group_schema() -> Value {
+    let most = object(&[], [("max_server_per_host", integer(1))]);
+    let policies = [
+        "affinity",
+        "anti-affinity",
+        "soft-affinity",
+        "soft-anti-affinity",
+    ];
+    object(
+        &["name", "policy"],
+        [
+            ("name", text(1, 255)),
+            ("policy", json!({ "enum": policies })),
+            ("rules", most),
+        ],
+    )
+}
 
 impl ComputeApi {
     /// The group in the path, if the caller may do this with it. Groups of other projects are 404.
-    async fn group(
-        &self,
-        call: &ApiRequest,
-        rule: &'static str,
-    ) -> Result<StoredServerGroup, Fault> {
+    async fn group(&self, call: &ApiRequest) -> Result<StoredServerGroup, Fault> {
         let text = call.path("group")?;
         let none = || {
             let text = bounded(text);
@@ -36,7 +86,7 @@ impl ComputeApi {
         if !own && !self.is_admin(call) {
             return Err(none());
         }
-        self.allow_in(call, rule, &group.project_id)?;
+        self.allow_in(call, &group.project_id)?;
         Ok(group)
     }
 
@@ -145,11 +195,8 @@ fn parse_group(call: &ApiRequest, project_id: &str) -> Result<NewServerGroup, Fa
     })
 }
 
-pub(crate) async fn create(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::GROUP_CREATE)?;
+async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let project_id = call.caller.project_id().ok_or_else(|| {
         Fault::forbidden("Creating a server group requires a token with a project.")
     })?;
@@ -158,20 +205,17 @@ pub(crate) async fn create(
     api.respond_with(&call, made.map_err(group_fault)?).await
 }
 
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     if call.version.has(STRICT) {
-        check_keys(&call, &["all_projects", "limit", "offset"])?;
+        check_keys(&call, &QUERY)?;
     }
-    api.allow(&call, policies::GROUP_INDEX)?;
+    api.allow(&call)?;
     let all = match call.query.last("all_projects") {
         None => false,
         Some(text) => text.is_empty() || boolean(text).unwrap_or(true),
     };
     // As in Nova, other callers see only the groups of their project and are not refused.
-    let all = all && api.allow(&call, policies::GROUP_INDEX_ALL).is_ok();
+    let all = all && api.allow_rule(&call, INDEX_ALL, None).is_ok();
     let project = match call.caller.project_id() {
         _ if all => None,
         Some(project) => Some(project),
@@ -201,19 +245,13 @@ fn number(call: &ApiRequest, key: &str, default: usize) -> Result<usize, Fault> 
     })
 }
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let group = api.group(&call, policies::GROUP_SHOW).await?;
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let group = api.group(&call).await?;
     api.respond_with(&call, group).await
 }
 
-pub(crate) async fn delete(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let group = api.group(&call, policies::GROUP_DELETE).await?;
+async fn delete(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let group = api.group(&call).await?;
     let deleted = api.compute.inner.hosts.delete_group(group.uuid).await;
     deleted.map_err(group_fault)?;
     Ok(ApiResponse::no_content())

@@ -10,9 +10,48 @@ use uuid::Uuid;
 use super::server_create::metadata_of;
 use super::servers::fault;
 use crate::fields::BodyFields;
-use crate::policies;
+use crate::openapi::schemas::{in_key, texts};
+use crate::policies::{member, reader};
 use crate::servers::{Others, ServerError};
-use crate::state::ComputeApi;
+use crate::state::{ComputeApi, ComputeOperation};
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/servers/{server}/metadata", list)
+            .rule(reader("os_compute_api:server-metadata:index"))
+            .id("listMetadata")
+            .summary("Lists the metadata of a server")
+            .responds("metadata"),
+        ComputeOperation::post("/v2.1/servers/{server}/metadata", create)
+            .rule(member("os_compute_api:server-metadata:create"))
+            .id("createMetadata")
+            .summary("Sets some metadata")
+            .body(|| in_key("metadata", texts()))
+            .responds("metadata"),
+        ComputeOperation::put("/v2.1/servers/{server}/metadata", replace)
+            .rule(member("os_compute_api:server-metadata:update_all"))
+            .id("replaceMetadata")
+            .summary("Replaces all metadata")
+            .body(|| in_key("metadata", texts()))
+            .responds("metadata"),
+        ComputeOperation::get("/v2.1/servers/{server}/metadata/{key}", show)
+            .rule(reader("os_compute_api:server-metadata:show"))
+            .id("showMetadata")
+            .summary("Shows a metadata item")
+            .responds("meta"),
+        ComputeOperation::put("/v2.1/servers/{server}/metadata/{key}", update)
+            .rule(member("os_compute_api:server-metadata:update"))
+            .id("updateMetadata")
+            .summary("Sets a metadata item")
+            .body(|| in_key("meta", texts()))
+            .responds("meta"),
+        ComputeOperation::delete("/v2.1/servers/{server}/metadata/{key}", delete)
+            .rule(member("os_compute_api:server-metadata:delete"))
+            .id("deleteMetadata")
+            .summary("Deletes a metadata item")
+            .statuses(&[204]),
+    ]
+}
 
 fn parse_metadata(call: &ApiRequest) -> Result<BTreeMap<String, String>, Fault> {
     let body: Value = call.typed()?;
@@ -33,43 +72,27 @@ async fn set(
     set.map_err(fault)
 }
 
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = api.server(&call, policies::METADATA_INDEX).await?;
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.server(&call).await?;
     ApiResponse::ok(&json!({"metadata": server.metadata}))
 }
 
-pub(crate) async fn create(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = api
-        .editable_server(&call, policies::METADATA_CREATE, "update metadata")
-        .await?;
+async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.editable_server(&call, "update metadata").await?;
     api.check_unlocked(&call, &server)?;
     let all = set(&api, server.uuid, parse_metadata(&call)?, Others::Stay).await?;
     ApiResponse::ok(&json!({ "metadata": all }))
 }
 
-pub(crate) async fn replace(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = api
-        .editable_server(&call, policies::METADATA_UPDATE_ALL, "update metadata")
-        .await?;
+async fn replace(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.editable_server(&call, "update metadata").await?;
     api.check_unlocked(&call, &server)?;
     let all = set(&api, server.uuid, parse_metadata(&call)?, Others::Go).await?;
     ApiResponse::ok(&json!({ "metadata": all }))
 }
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = api.server(&call, policies::METADATA_SHOW).await?;
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.server(&call).await?;
     let key = call.path("key")?;
     match server.metadata.get(key) {
         Some(value) => ApiResponse::ok(&json!({"meta": {key: value}})),
@@ -77,13 +100,8 @@ pub(crate) async fn show(
     }
 }
 
-pub(crate) async fn update(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = api
-        .editable_server(&call, policies::METADATA_UPDATE, "update metadata")
-        .await?;
+async fn update(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.editable_server(&call, "update metadata").await?;
     api.check_unlocked(&call, &server)?;
     let body: Value = call.typed()?;
     let mut fields = BodyFields::of("body", &body)?;
@@ -101,13 +119,8 @@ pub(crate) async fn update(
     ApiResponse::ok(&json!({ "meta": meta }))
 }
 
-pub(crate) async fn delete(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = api
-        .editable_server(&call, policies::METADATA_DELETE, "delete metadata")
-        .await?;
+async fn delete(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.editable_server(&call, "delete metadata").await?;
     api.check_unlocked(&call, &server)?;
     let deleted = api
         .compute

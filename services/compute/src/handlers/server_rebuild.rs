@@ -1,6 +1,6 @@
 //! Rescue and rebuild: the server actions that need an image.
 
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use berth_wire::guest::GuestAction;
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -12,10 +12,13 @@ use super::server_query::last_part;
 use super::servers::DESCRIPTION;
 use crate::fields::{BodyFields, wrong};
 use crate::microversions::{CERTIFICATES, NO_PERSONALITY, REBUILD_KEY, SERVER_DESCRIPTION};
-use crate::policies;
+use crate::policies::member;
 use crate::servers::{ActionChanges, ServerUpdate};
 use crate::state::ComputeApi;
 use crate::views::server::Within;
+
+pub(super) const RESCUE: RuleDefault = member("os_compute_api:os-rescue");
+pub(super) const REBUILD: RuleDefault = member("os_compute_api:servers:rebuild");
 
 const CERTIFICATES_KEY: &str = "trusted_image_certificates";
 
@@ -24,7 +27,7 @@ pub(super) async fn rescue(
     call: &ApiRequest,
     value: &Value,
 ) -> Result<ApiResponse, Fault> {
-    let known = api.server_with_status(call, policies::RESCUE).await?;
+    let known = api.server_with_status_for(call, RESCUE).await?;
     let mut image = known.server.image;
     if !value.is_null() {
         let mut fields = BodyFields::of("rescue", value)?;
@@ -52,9 +55,7 @@ pub(super) async fn rebuild(
     call: &ApiRequest,
     value: &Value,
 ) -> Result<ApiResponse, Fault> {
-    let known = api
-        .server_with_status(call, policies::SERVER_REBUILD)
-        .await?;
+    let known = api.server_with_status_for(call, REBUILD).await?;
     let uuid = known.server.uuid;
     let mut fields = BodyFields::of("rebuild", value)?;
     let image = fields.text("imageRef", 1..=2_048)?;

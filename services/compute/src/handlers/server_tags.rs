@@ -7,54 +7,64 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
-use super::server_create::tags_of;
+use super::server_create::{tags_of, tags_schema};
 use super::servers::{fault, server_uuid};
 use crate::fields::{BodyFields, wrong};
 use crate::microversions::TAGS;
-use crate::policies;
-use crate::servers::{ServerError, ServerRecord, TagOutcome, check_tag};
-use crate::state::ComputeApi;
+use crate::openapi::schemas::in_key;
+use crate::policies::{member, reader};
+use crate::servers::{ServerError, TagOutcome, check_tag};
+use crate::state::{ComputeApi, ComputeOperation};
 
-fn since_tags(call: &ApiRequest) -> Result<(), Fault> {
-    match call.version.has(TAGS) {
-        true => Ok(()),
-        false => Err(Fault::no_such_route()),
-    }
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/servers/{server}/tags", list)
+            .rule(reader("os_compute_api:os-server-tags:index"))
+            .since(TAGS)
+            .id("listTags")
+            .summary("Lists the tags of a server")
+            .responds("tags"),
+        ComputeOperation::put("/v2.1/servers/{server}/tags", replace)
+            .rule(member("os_compute_api:os-server-tags:update_all"))
+            .since(TAGS)
+            .id("replaceTags")
+            .summary("Replaces all tags")
+            .body(|| in_key("tags", tags_schema()))
+            .responds("tags"),
+        ComputeOperation::delete("/v2.1/servers/{server}/tags", clear)
+            .rule(member("os_compute_api:os-server-tags:delete_all"))
+            .since(TAGS)
+            .id("clearTags")
+            .summary("Deletes all tags")
+            .statuses(&[204]),
+        ComputeOperation::get("/v2.1/servers/{server}/tags/{tag}", show)
+            .rule(reader("os_compute_api:os-server-tags:show"))
+            .since(TAGS)
+            .id("showTag")
+            .summary("Checks whether a server has a tag")
+            .statuses(&[204]),
+        ComputeOperation::put("/v2.1/servers/{server}/tags/{tag}", put)
+            .rule(member("os_compute_api:os-server-tags:update"))
+            .since(TAGS)
+            .id("addTag")
+            .summary("Adds a tag")
+            .statuses(&[201, 204]),
+        ComputeOperation::delete("/v2.1/servers/{server}/tags/{tag}", delete)
+            .rule(member("os_compute_api:os-server-tags:delete"))
+            .since(TAGS)
+            .id("deleteTag")
+            .summary("Deletes a tag")
+            .statuses(&[204]),
+    ]
 }
 
-async fn server(
-    api: &ComputeApi,
-    call: &ApiRequest,
-    rule: &'static str,
-) -> Result<ServerRecord, Fault> {
-    since_tags(call)?;
-    api.server(call, rule).await
-}
-
-/// The server in the path, if its tags may be changed.
-async fn editable_server(
-    api: &ComputeApi,
-    call: &ApiRequest,
-    rule: &'static str,
-    does: &'static str,
-) -> Result<ServerRecord, Fault> {
-    since_tags(call)?;
-    api.editable_server(call, rule, does).await
-}
-
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = server(&api, &call, policies::TAGS_INDEX).await?;
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.server(&call).await?;
     ApiResponse::ok(&json!({"tags": server.tags}))
 }
 
-pub(crate) async fn replace(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = editable_server(&api, &call, policies::TAGS_UPDATE_ALL, "update tags").await?;
+async fn replace(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.editable_server(&call, "update tags").await?;
     let body: Value = call.typed()?;
     let mut fields = BodyFields::of("body", &body)?;
     let tags = fields.value("tags");
@@ -65,21 +75,15 @@ pub(crate) async fn replace(
     ApiResponse::ok(&json!({ "tags": tags }))
 }
 
-pub(crate) async fn clear(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = editable_server(&api, &call, policies::TAGS_DELETE_ALL, "delete tags").await?;
+async fn clear(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.editable_server(&call, "delete tags").await?;
     let cleared = api.compute.replace_tags(server.uuid, BTreeSet::new()).await;
     cleared.map_err(fault)?;
     Ok(ApiResponse::no_content())
 }
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = server(&api, &call, policies::TAGS_SHOW).await?;
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.server(&call).await?;
     let tag = call.path("tag")?;
     if server.tags.contains(tag) {
         return Ok(ApiResponse::no_content());
@@ -90,11 +94,8 @@ pub(crate) async fn show(
     }))
 }
 
-pub(crate) async fn put(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = editable_server(&api, &call, policies::TAGS_UPDATE, "update tag").await?;
+async fn put(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.editable_server(&call, "update tag").await?;
     let tag = call.path("tag")?;
     if let Some(reason) = check_tag(tag) {
         return Err(wrong("tag", &json!(tag), reason));
@@ -108,11 +109,8 @@ pub(crate) async fn put(
     Ok(ApiResponse::empty(status).with_header(header::LOCATION, &call.absolute(&path)))
 }
 
-pub(crate) async fn delete(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = editable_server(&api, &call, policies::TAGS_DELETE, "delete tag").await?;
+async fn delete(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.editable_server(&call, "delete tag").await?;
     let deleted = api.compute.remove_tag(server.uuid, call.path("tag")?).await;
     deleted.map_err(fault)?;
     Ok(ApiResponse::no_content())

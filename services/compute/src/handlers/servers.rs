@@ -2,21 +2,108 @@
 
 use axum::extract::State;
 use berth_hosts::{ComputeHost, ServerGroupError, ServiceStatus};
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::flavor_extra_specs;
 use super::server_query::{is_all_tenants, parse_list_query};
 use crate::fields::{BodyFields, bounded};
 use crate::microversions::{HOST_STATUS, SERVER_DESCRIPTION, SERVER_FLAVOR, SERVER_GROUPS_SHOWN};
+use crate::openapi::schemas::{in_key, object, text, text_or_null};
 use crate::paging::{PageQuery, next};
-use crate::policies;
+use crate::policies::{admin, member, reader};
 use crate::server_state::{ActionRefused, VmState};
 use crate::server_status::{AgentPolling, ServerWithStatus};
 use crate::servers::{ServerError, ServerFilters, ServerPage, ServerRecord, ServerUpdate, Zones};
-use crate::state::ComputeApi;
+use crate::state::{ComputeApi, ComputeOperation};
 use crate::store;
 use crate::views::server::{ServerVisibility, Within, document, summary};
+
+/// List the servers of all projects, with few fields.
+const INDEX_ALL: RuleDefault = admin("os_compute_api:servers:index:get_all_tenants");
+/// List the servers of all projects, with all fields.
+const DETAIL_ALL: RuleDefault = admin("os_compute_api:servers:detail:get_all_tenants");
+/// Show the status of a server's host.
+const SHOW_HOST_STATUS: RuleDefault = admin("os_compute_api:servers:show:host_status");
+/// Show the host of a server and its name there.
+const SHOW_ATTRIBUTES: RuleDefault = admin("os_compute_api:os-extended-server-attributes");
+
+/// The query keys of lists that have an effect here.
+const LIST: [&str; 21] = [
+    "limit",
+    "marker",
+    "sort_key",
+    "sort_dir",
+    "all_tenants",
+    "name",
+    "status",
+    "flavor",
+    "image",
+    "changes-since",
+    "changes-before",
+    "tags",
+    "not-tags",
+    "locked",
+    "deleted",
+    "uuid",
+    "host",
+    "project_id",
+    "user_id",
+    "vm_state",
+    "power_state",
+];
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/servers", list)
+            .rule(reader("os_compute_api:servers:index"))
+            .other_rules(&[INDEX_ALL])
+            .id("listServers")
+            .summary("Lists servers, with few fields")
+            .query(&LIST)
+            .responds("servers"),
+        ComputeOperation::get("/v2.1/servers/detail", detail)
+            .rule(reader("os_compute_api:servers:detail"))
+            .other_rules(&[DETAIL_ALL, SHOW_HOST_STATUS, SHOW_ATTRIBUTES])
+            .id("listServersDetail")
+            .summary("Lists servers, with all fields")
+            .query(&LIST)
+            .responds("servers"),
+        ComputeOperation::get("/v2.1/servers/{server}", show)
+            .rule(reader("os_compute_api:servers:show"))
+            .other_rules(&[SHOW_HOST_STATUS, SHOW_ATTRIBUTES])
+            .extension("OS-EXT-AZ", "ExtendedAvailabilityZone")
+            .extension("OS-EXT-SRV-ATTR", "ExtendedServerAttributes")
+            .extension("OS-EXT-STS", "ExtendedStatus")
+            .extension("OS-SRV-USG", "ServerUsage")
+            .id("showServer")
+            .summary("Shows a server")
+            .responds("server"),
+        ComputeOperation::put("/v2.1/servers/{server}", update)
+            .rule(member("os_compute_api:servers:update"))
+            .id("updateServer")
+            .summary("Changes the name, the description or other fields of a server")
+            .body(|| in_key("server", object(&[], server_fields())))
+            .responds("server"),
+        ComputeOperation::delete("/v2.1/servers/{server}", delete)
+            .rule(member("os_compute_api:servers:delete"))
+            .id("deleteServer")
+            .summary("Deletes a server")
+            .statuses(&[204]),
+    ]
+}
+
+/// Fields of a server that can also be changed later.
+pub(super) fn server_fields() -> [(&'static str, Value); 5] {
+    [
+        ("name", text(1, 255)),
+        ("description", text_or_null(0, 255)),
+        ("accessIPv4", json!({"type": "string", "format": "ipv4"})),
+        ("accessIPv6", json!({"type": "string", "format": "ipv6"})),
+        ("OS-DCF:diskConfig", json!({"enum": ["AUTO", "MANUAL"]})),
+    ]
+}
 
 /// The maximum length of a description in characters.
 pub(super) const DESCRIPTION: usize = 255;
@@ -56,28 +143,31 @@ pub(super) fn server_uuid(call: &ApiRequest) -> Result<Uuid, Fault> {
 
 impl ComputeApi {
     /// The server in the path, if the caller may do this with it. Servers of other projects are 404.
-    pub(super) async fn server(
-        &self,
-        call: &ApiRequest,
-        rule: &'static str,
-    ) -> Result<ServerRecord, Fault> {
-        let uuid = server_uuid(call)?;
-        let server = self.compute.server(uuid).await.map_err(fault)?;
-        self.check_access(call, &server, rule)?;
+    pub(super) async fn server(&self, call: &ApiRequest) -> Result<ServerRecord, Fault> {
+        let server = self.visible_server(call).await?;
+        self.allow_in(call, &server.project_id)?;
         Ok(server)
     }
 
-    /// Like `server`, with its computed status.
-    pub(super) async fn server_with_status(
+    /// Like `server`, by another rule than the operation's: that of one action.
+    pub(super) async fn server_for(
         &self,
         call: &ApiRequest,
-        rule: &'static str,
+        rule: RuleDefault,
+    ) -> Result<ServerRecord, Fault> {
+        let server = self.visible_server(call).await?;
+        self.allow_rule(call, rule, Some(&server.project_id))?;
+        Ok(server)
+    }
+
+    /// Like `server_for`, with the computed status.
+    pub(super) async fn server_with_status_for(
+        &self,
+        call: &ApiRequest,
+        rule: RuleDefault,
     ) -> Result<ServerWithStatus, Fault> {
-        let server = self.server(call, rule).await?;
-        self.compute
-            .server_with_status(server.uuid)
-            .await
-            .map_err(fault)
+        let uuid = self.server_for(call, rule).await?.uuid;
+        self.compute.server_with_status(uuid).await.map_err(fault)
     }
 
     /// The server in the path, if its metadata and tags may be changed: not while it is built, and not after its build
@@ -85,10 +175,11 @@ impl ComputeApi {
     pub(super) async fn editable_server(
         &self,
         call: &ApiRequest,
-        rule: &'static str,
         does: &'static str,
     ) -> Result<ServerRecord, Fault> {
-        let ServerWithStatus { server, state, .. } = self.server_with_status(call, rule).await?;
+        let uuid = self.server(call).await?.uuid;
+        let known = self.compute.server_with_status(uuid).await;
+        let ServerWithStatus { server, state, .. } = known.map_err(fault)?;
         let vm_state = state.vm_state;
         if matches!(
             vm_state,
@@ -104,18 +195,15 @@ impl ComputeApi {
         Err(Fault::conflict(refused.to_string()))
     }
 
-    fn check_access(
-        &self,
-        call: &ApiRequest,
-        server: &ServerRecord,
-        rule: &'static str,
-    ) -> Result<(), Fault> {
+    /// The server in the path, if it is of the caller's project or the caller is an operator.
+    async fn visible_server(&self, call: &ApiRequest) -> Result<ServerRecord, Fault> {
+        let uuid = server_uuid(call)?;
+        let server = self.compute.server(uuid).await.map_err(fault)?;
         let own = call.caller.project_id() == Some(server.project_id.as_str());
         if !own && !self.is_admin(call) {
-            let uuid = server.uuid;
             return Err(fault(ServerError::NotFound { uuid }));
         }
-        self.allow_in(call, rule, &server.project_id)
+        Ok(server)
     }
 
     async fn zones(&self) -> Result<Zones, Fault> {
@@ -128,18 +216,18 @@ impl ComputeApi {
 
     /// What the caller may see of servers.
     pub(super) async fn visibility(&self, call: &ApiRequest) -> Result<ServerVisibility, Fault> {
-        let may = |rule| self.allow(call, rule).is_ok();
+        let may = |rule| self.allow_rule(call, rule, None).is_ok();
         let hosts = &self.compute.inner.hosts;
-        let host_status = call.version.has(HOST_STATUS) && may(policies::SERVER_HOST_STATUS);
+        let host_status = call.version.has(HOST_STATUS) && may(SHOW_HOST_STATUS);
         let known = match host_status {
             true => hosts.hosts().await.map_err(super::hosts::host_fault)?,
             false => Vec::new(),
         };
         let down = self.down();
         Ok(ServerVisibility {
-            attributes: may(policies::SERVER_ATTRIBUTES),
+            attributes: may(SHOW_ATTRIBUTES),
             host_status,
-            extra_specs: call.version.has(SERVER_FLAVOR) && may(policies::EXTRA_SPECS_INDEX),
+            extra_specs: call.version.has(SERVER_FLAVOR) && may(flavor_extra_specs::INDEX),
             details: self.is_admin(call),
             zones: self.zones().await?,
             hosts: known
@@ -193,24 +281,18 @@ const PART: usize = 500;
 /// The minimum number of rows per query, because filters may drop most of them.
 const LEAST_PART: usize = 50;
 
-/// The policy rules of a list.
-struct ListRules {
-    index: &'static str,
-    all: &'static str,
-}
-
 async fn list_servers(
     api: &ComputeApi,
     call: &ApiRequest,
-    rules: &ListRules,
+    of_all_projects: RuleDefault,
     polling: AgentPolling,
 ) -> Result<(Vec<ServerWithStatus>, bool), Fault> {
-    api.allow(call, rules.index)?;
+    api.allow(call)?;
     let (filters, sorting) = parse_list_query(api, call)?;
     let page = PageQuery::of(call)?;
     let all = is_all_tenants(call)?;
     if all {
-        api.allow(call, rules.all)?;
+        api.allow_rule(call, of_all_projects, None)?;
     }
     let project = match call.caller.project_id() {
         _ if all => None,
@@ -328,45 +410,25 @@ fn page(
     ApiResponse::ok(&body)
 }
 
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let rules = ListRules {
-        index: policies::SERVER_INDEX,
-        all: policies::SERVER_INDEX_ALL,
-    };
-    let found = list_servers(&api, &call, &rules, AgentPolling::UseLastReport).await?;
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let found = list_servers(&api, &call, INDEX_ALL, AgentPolling::UseLastReport).await?;
     page(&call, "servers", &found, |known| summary(&call, known))
 }
 
-pub(crate) async fn detail(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let rules = ListRules {
-        index: policies::SERVER_DETAIL,
-        all: policies::SERVER_DETAIL_ALL,
-    };
-    let found = list_servers(&api, &call, &rules, AgentPolling::QueryAgents).await?;
+async fn detail(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let found = list_servers(&api, &call, DETAIL_ALL, AgentPolling::QueryAgents).await?;
     let visibility = api.visibility(&call).await?;
     let view = |known: &ServerWithStatus| document(&call, known, &visibility, Within::List);
     page(&call, "servers/detail", &found, view)
 }
 
-pub(crate) async fn show(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = api.server(&call, policies::SERVER_SHOW).await?;
+async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.server(&call).await?;
     ApiResponse::ok(&api.shown(&call, server.uuid, Within::Show).await?)
 }
 
-pub(crate) async fn update(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = api.server(&call, policies::SERVER_UPDATE).await?;
+async fn update(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.server(&call).await?;
     let body: Value = call.typed()?;
     let mut fields = BodyFields::of_body(&body, "server")?;
     let mut update = ServerUpdate {
@@ -387,11 +449,8 @@ pub(crate) async fn update(
     ApiResponse::ok(&api.shown(&call, server.uuid, Within::Update).await?)
 }
 
-pub(crate) async fn delete(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    let server = api.server(&call, policies::SERVER_DELETE).await?;
+async fn delete(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let server = api.server(&call).await?;
     api.delete_server(&call, &server).await?;
     Ok(ApiResponse::no_content())
 }

@@ -10,10 +10,48 @@ use uuid::Uuid;
 use super::hosts::{host_fault, is_up};
 use crate::fields::{BodyFields, bounded, wrong};
 use crate::microversions::{FORCED_DOWN, SERVICE_UUIDS, STRICT};
+use crate::openapi::schemas::{object, text};
 use crate::paging::check_keys;
-use crate::policies;
-use crate::state::ComputeApi;
+use crate::policies::admin;
+use crate::state::{ComputeApi, ComputeOperation};
 use crate::views::server::precise;
+
+/// The query keys of a list.
+const QUERY: [&str; 2] = ["binary", "host"];
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/v2.1/os-services", list)
+            .rule(admin("os_compute_api:os-services:list"))
+            .extension("os-services", "Services")
+            .id("listServices")
+            .summary("Lists the services of the hosts")
+            .query(&QUERY)
+            .responds("services"),
+        ComputeOperation::put("/v2.1/os-services/{service}", update)
+            .rule(admin("os_compute_api:os-services:update"))
+            .id("updateService")
+            .summary("Enables, disables or forces down a service")
+            .body(service_schema)
+            .responds("service"),
+        ComputeOperation::delete("/v2.1/os-services/{service}", delete)
+            .rule(admin("os_compute_api:os-services:delete"))
+            .id("deleteService")
+            .summary("Deletes the service of a host that no longer exists")
+            .statuses(&[204]),
+    ]
+}
+
+fn service_schema() -> Value {
+    object(
+        &[],
+        [
+            ("status", json!({"enum": ["enabled", "disabled"]})),
+            ("disabled_reason", text(1, 255)),
+            ("forced_down", json!({"type": "boolean"})),
+        ],
+    )
+}
 
 /// The service name that clients expect.
 const BINARY: &str = "nova-compute";
@@ -60,14 +98,11 @@ fn shown(call: &ApiRequest, host: &ComputeHost, zone: Option<&String>, down: f64
     shown
 }
 
-pub(crate) async fn list(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn list(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     if call.version.has(STRICT) {
-        check_keys(&call, &["binary", "host"])?;
+        check_keys(&call, &QUERY)?;
     }
-    api.allow(&call, policies::SERVICE_LIST)?;
+    api.allow(&call)?;
     let binary = call.query.last("binary").is_none_or(|it| it == BINARY);
     let named = call.query.last("host");
     let visibility = api.visibility(&call).await?;
@@ -112,11 +147,8 @@ impl ComputeApi {
 
 /// PUT /os-services/{what}: up to 2.52 `enable`, `disable`, `disable-log-reason` and `force-down`; later the service's
 /// UUID.
-pub(crate) async fn update(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::SERVICE_UPDATE)?;
+async fn update(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     match call.version.has(SERVICE_UUIDS) {
         true => by_uuid(&api, &call).await,
         false => by_name(&api, &call).await,
@@ -210,11 +242,8 @@ async fn by_name(api: &ComputeApi, call: &ApiRequest) -> Result<ApiResponse, Fau
     ApiResponse::ok(&json!({"service": document}))
 }
 
-pub(crate) async fn delete(
-    State(api): State<ComputeApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, policies::SERVICE_DELETE)?;
+async fn delete(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let host = api.service_host(&call).await?;
     if host.nodes.iter().any(|node| node.instances > 0) {
         let sentence = "Unable to delete compute service that is hosting instances. Migrate or delete the instances first.";

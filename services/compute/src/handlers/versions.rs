@@ -4,6 +4,24 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Value, json};
 
 use crate::microversions::RANGE;
+use crate::state::ComputeOperation;
+
+pub(super) fn operations() -> Vec<ComputeOperation> {
+    vec![
+        ComputeOperation::get("/", list)
+            .id("listVersions")
+            .summary("Lists the API versions")
+            .responds("versions"),
+        ComputeOperation::get("/v2.1", show)
+            .id("showVersion")
+            .summary("Shows the API version")
+            .responds("version"),
+        ComputeOperation::get("/v2.1/", show)
+            .id("showVersionRoot")
+            .summary("Shows the API version")
+            .responds("version"),
+    ]
+}
 
 fn version(call: &ApiRequest) -> Value {
     json!({
@@ -16,11 +34,11 @@ fn version(call: &ApiRequest) -> Value {
     })
 }
 
-pub(crate) async fn list(call: ApiRequest) -> Result<ApiResponse, Fault> {
+async fn list(call: ApiRequest) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&json!({"versions": [version(&call)]}))
 }
 
-pub(crate) async fn show(call: ApiRequest) -> Result<ApiResponse, Fault> {
+async fn show(call: ApiRequest) -> Result<ApiResponse, Fault> {
     let mut version = version(&call);
     version["links"] = json!([
         {"rel": "self", "href": call.absolute("/v2.1/")},

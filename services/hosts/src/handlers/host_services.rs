@@ -8,8 +8,15 @@ use berth_wire::host_state::HostServiceBody;
 use super::hosts::{fault, host_body};
 use super::not_valid;
 use crate::compute_hosts::{ServiceStatus, ServiceUpdate};
-use crate::policies;
-use crate::state::HostsApi;
+use crate::policies::admin;
+use crate::state::{HostsApi, HostsOperation};
+
+pub(super) fn operations() -> Vec<HostsOperation> {
+    vec![
+        HostsOperation::put("/internal/v1/hosts/{host}/service", put)
+            .rule(admin("berth:host_service:update")),
+    ]
+}
 
 fn update(body: HostServiceBody) -> Result<ServiceUpdate, BodyError> {
     let status = match (body.disabled, body.disabled_reason) {
@@ -28,11 +35,8 @@ fn update(body: HostServiceBody) -> Result<ServiceUpdate, BodyError> {
     })
 }
 
-pub(crate) async fn put(
-    State(api): State<HostsApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.authorize(&call, policies::SERVICE_UPDATE)?;
+async fn put(State(api): State<HostsApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let update = update(call.typed()?).map_err(|error| not_valid(&error))?;
     let host = api.hosts.update_service(call.path("host")?, update).await;
     ApiResponse::ok(&host_body(host.map_err(fault)?))

@@ -6,10 +6,19 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::host_state::{HostSeenBody, HostStateBody};
 
 use super::not_valid;
-use crate::policies;
-use crate::state::HostsApi;
+use crate::policies::{STATE_UPDATE, service_or_admin};
+use crate::state::{HostsApi, HostsOperation};
 use crate::state_reports::HostStateError;
 use crate::store;
+
+pub(super) fn operations() -> Vec<HostsOperation> {
+    vec![
+        HostsOperation::get("/internal/v1/hosts/{host}/state", show)
+            .rule(service_or_admin("berth:host_state:get")),
+        HostsOperation::put("/internal/v1/hosts/{host}/state", put).rule(STATE_UPDATE),
+        HostsOperation::put("/internal/v1/hosts/{host}/seen", heartbeat).rule(STATE_UPDATE),
+    ]
+}
 
 fn fault(error: HostStateError) -> Fault {
     match error {
@@ -22,21 +31,15 @@ fn fault(error: HostStateError) -> Fault {
     }
 }
 
-pub(crate) async fn put(
-    State(api): State<HostsApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.authorize(&call, policies::STATE_UPDATE)?;
+async fn put(State(api): State<HostsApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let body: HostStateBody = call.typed()?;
     let wanted = api.hosts.store_state(call.path("host")?, body).await;
     ApiResponse::ok(&wanted.map_err(fault)?)
 }
 
-pub(crate) async fn heartbeat(
-    State(api): State<HostsApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.authorize(&call, policies::STATE_UPDATE)?;
+async fn heartbeat(State(api): State<HostsApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let body: HostSeenBody = call.typed()?;
     let wanted = api
         .hosts
@@ -45,11 +48,8 @@ pub(crate) async fn heartbeat(
     ApiResponse::ok(&wanted.map_err(fault)?)
 }
 
-pub(crate) async fn show(
-    State(api): State<HostsApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.authorize(&call, policies::STATE_GET)?;
+async fn show(State(api): State<HostsApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let state = api.hosts.reported_state(call.path("host")?).await;
     ApiResponse::ok(&state.map_err(fault)?)
 }

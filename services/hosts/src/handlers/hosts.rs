@@ -6,9 +6,18 @@ use berth_wire::host_state::{HostNodeShown, HostShown, HostsShown};
 
 use super::not_valid;
 use crate::compute_hosts::{ComputeHost, HostError, ServiceStatus};
-use crate::policies;
-use crate::state::HostsApi;
+use crate::policies::{admin, service_or_admin};
+use crate::state::{HostsApi, HostsOperation};
 use crate::store;
+
+pub(super) fn operations() -> Vec<HostsOperation> {
+    vec![
+        HostsOperation::get("/internal/v1/hosts", list)
+            .rule(service_or_admin("berth:host:get_all")),
+        HostsOperation::delete("/internal/v1/hosts/{host}", delete)
+            .rule(admin("berth:host:delete")),
+    ]
+}
 
 pub(super) fn fault(error: HostError) -> Fault {
     match error {
@@ -43,22 +52,16 @@ pub(super) fn host_body(host: ComputeHost) -> HostShown {
     }
 }
 
-pub(crate) async fn list(
-    State(api): State<HostsApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.authorize(&call, policies::HOST_GET_ALL)?;
+async fn list(State(api): State<HostsApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let hosts = api.hosts.hosts().await.map_err(fault)?;
     ApiResponse::ok(&HostsShown {
         hosts: hosts.into_iter().map(host_body).collect(),
     })
 }
 
-pub(crate) async fn delete(
-    State(api): State<HostsApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.authorize(&call, policies::HOST_DELETE)?;
+async fn delete(State(api): State<HostsApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let removed = api.hosts.remove(call.path("host")?).await;
     removed.map_err(fault)?;
     Ok(ApiResponse::no_content())

@@ -1,7 +1,7 @@
 //! Renders a fault in the shape of Nova: one key that names the kind of error, with the code and a message under it.
 
 use axum::response::Response;
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::{Fault, explanation, json_response};
@@ -21,9 +21,8 @@ impl Fault {
                 .collect(),
         );
         let mut response = json_response(self.status, &document);
-        if let Some(allow) = self.allow {
-            let value = HeaderValue::from_static(allow);
-            response.headers_mut().insert(header::ALLOW, value);
+        if let Some(allow) = &self.allow {
+            response.headers_mut().insert(header::ALLOW, allow.clone());
         }
         response
     }

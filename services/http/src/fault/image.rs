@@ -2,7 +2,7 @@
 //! JSON.
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, header};
+use http::header;
 use serde_json::json;
 
 use super::{ErrorContext, ErrorFormat, Fault, explanation, html, json_response};
@@ -29,9 +29,8 @@ impl Fault {
                 (self.status, kind, page).into_response()
             }
         };
-        if let Some(allow) = self.allow {
-            let value = HeaderValue::from_static(allow);
-            response.headers_mut().insert(header::ALLOW, value);
+        if let Some(allow) = &self.allow {
+            response.headers_mut().insert(header::ALLOW, allow.clone());
         }
         response
     }

@@ -6,14 +6,32 @@ use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{CatalogDocument, Domains, Projects, SelfLink, SystemAll, SystemScopes};
 
-use crate::router::IdentityApi;
+use crate::router::{IdentityApi, IdentityOperation};
 use crate::shown::{self, Links};
 use crate::users::AssignmentTarget;
 
-pub(crate) async fn catalog(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+pub(super) fn operations() -> Vec<IdentityOperation> {
+    vec![
+        IdentityOperation::get("/v3/auth/catalog", catalog)
+            .id("showCatalog")
+            .summary("Where the services are")
+            .responds("catalog"),
+        IdentityOperation::get("/v3/auth/projects", projects)
+            .id("listOwnProjects")
+            .summary("Projects that the caller may ask for")
+            .responds("projects"),
+        IdentityOperation::get("/v3/auth/domains", domains)
+            .id("listOwnDomains")
+            .summary("Domains that the caller may ask for")
+            .responds("domains"),
+        IdentityOperation::get("/v3/auth/system", system)
+            .id("listOwnSystems")
+            .summary("Whether the caller may ask for the system")
+            .responds("system"),
+    ]
+}
+
+async fn catalog(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     if call.caller.project_id().is_none() {
         return Err(Fault::forbidden(
             "A project-scoped token is required to produce a service catalog.",
@@ -27,10 +45,7 @@ pub(crate) async fn catalog(
     })
 }
 
-pub(crate) async fn projects(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn projects(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let projects = users
         .projects_of(&call.caller.user_id)
@@ -41,10 +56,7 @@ pub(crate) async fn projects(
     })
 }
 
-pub(crate) async fn domains(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn domains(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let ids: BTreeSet<&str> = users
         .targets_of(&call.caller.user_id)
@@ -61,10 +73,7 @@ pub(crate) async fn domains(
     })
 }
 
-pub(crate) async fn system(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn system(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let users = api.identity.users();
     let is_there = users
         .targets_of(&call.caller.user_id)

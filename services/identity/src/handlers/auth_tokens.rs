@@ -8,13 +8,68 @@ use berth_http::auth::TOKEN_HEADER;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::AuthBody;
 use http::{HeaderName, StatusCode};
+use serde_json::{Value, json};
 
 use crate::password_verifier::LoginError;
 use crate::policies::{REVOKE_TOKEN, VALIDATE_TOKEN, allow, may_validate};
-use crate::router::IdentityApi;
+use crate::router::{IdentityApi, IdentityOperation};
 use crate::shown;
 use crate::store::{self, RevocationScope};
 use crate::tokens::ValidToken;
+
+pub(super) fn operations() -> Vec<IdentityOperation> {
+    vec![
+        IdentityOperation::get("/v3/auth/tokens", show)
+            .id("showToken")
+            .summary("What the token X-Subject-Token is")
+            .query(&["nocatalog"])
+            .responds("token"),
+        IdentityOperation::post("/v3/auth/tokens", create)
+            .id("createToken")
+            .summary("Issues a token for a password or another token")
+            .query(&["nocatalog"])
+            .body(auth_schema)
+            .statuses(&[201])
+            .responds("token"),
+        IdentityOperation::delete("/v3/auth/tokens", revoke)
+            .id("revokeToken")
+            .summary("Revokes the token X-Subject-Token")
+            .statuses(&[204]),
+    ]
+}
+
+fn auth_schema() -> Value {
+    let text = json!({"type": "string", "maxLength": 255});
+    let domain = json!({"type": "object", "properties": {"id": text, "name": text}});
+    let user = json!({
+        "type": "object",
+        "properties": {"id": text, "name": text, "domain": domain, "password": text},
+        "required": ["password"],
+    });
+    let identity = json!({
+        "type": "object",
+        "properties": {
+            "methods": {"type": "array", "items": {"enum": ["password", "token"]}, "minItems": 1},
+            "password": {"type": "object", "properties": {"user": user}, "required": ["user"]},
+            "token": {"type": "object", "properties": {"id": text}, "required": ["id"]},
+        },
+        "required": ["methods"],
+    });
+    let scope = json!({"anyOf": [
+        {"enum": ["unscoped"]},
+        {"type": "object", "properties": {
+            "project": {"type": "object", "properties": {"id": text, "name": text, "domain": domain}},
+            "domain": domain,
+            "system": {"type": "object", "properties": {"all": {"type": "boolean"}}},
+        }},
+    ]});
+    let auth = json!({
+        "type": "object",
+        "properties": {"identity": identity, "scope": scope},
+        "required": ["identity"],
+    });
+    json!({"type": "object", "properties": {"auth": auth}, "required": ["auth"]})
+}
 
 const SUBJECT: &str = "x-subject-token";
 const SUBJECT_HEADER: HeaderName = HeaderName::from_static(SUBJECT);
@@ -52,7 +107,7 @@ fn document(
 /// The peer address, if the listener provides it.
 type ClientPeer = Option<Extension<ConnectInfo<SocketAddr>>>;
 
-pub(crate) async fn create(
+async fn create(
     State(api): State<IdentityApi>,
     peer: ClientPeer,
     call: ApiRequest,
@@ -85,19 +140,13 @@ async fn subject(
         .ok_or_else(nobodys)
 }
 
-pub(crate) async fn show(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let token = subject(&api, &call, VALIDATE_TOKEN, may_validate(&call.caller)).await?;
     let answer = ApiResponse::written(document(&api, &call, &token))?;
     Ok(answer.with_header(SUBJECT_HEADER, call.header(SUBJECT).unwrap_or_default()))
 }
 
-pub(crate) async fn revoke(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn revoke(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let may = call.caller.has_role("admin") || call.caller.has_role("service");
     let token = subject(&api, &call, REVOKE_TOKEN, may).await?;
     let which = match call.query.last("cascade") {

@@ -1,6 +1,7 @@
 //! /v3/services, /v3/endpoints, /v3/regions: the service catalog. It comes from the configuration and is read-only.
 
 use axum::extract::State;
+use axum::routing::post;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{
     EndpointDocument, Endpoints, RegionDocument, Regions, ServiceDocument, Services,
@@ -8,21 +9,60 @@ use berth_wire::identity::{
 
 use super::{kept, not_found};
 use crate::policies::{allow, may_read_all};
-use crate::router::IdentityApi;
+use crate::router::{IdentityApi, IdentityOperation};
 use crate::shown::{self, Links};
 
+pub(super) fn operations() -> Vec<IdentityOperation> {
+    vec![
+        IdentityOperation::get("/v3/services", services)
+            .id("listServices")
+            .summary("The services of the catalog")
+            .query(&["name", "type"])
+            .responds("services"),
+        refused("/v3/services"),
+        IdentityOperation::get("/v3/services/{id}", service)
+            .id("showService")
+            .summary("One service")
+            .responds("service"),
+        refused("/v3/services/{id}"),
+        IdentityOperation::get("/v3/endpoints", endpoints)
+            .id("listEndpoints")
+            .summary("The endpoints of the catalog")
+            .query(&["interface", "service_id", "region_id"])
+            .responds("endpoints"),
+        refused("/v3/endpoints"),
+        IdentityOperation::get("/v3/endpoints/{id}", endpoint)
+            .id("showEndpoint")
+            .summary("One endpoint")
+            .responds("endpoint"),
+        refused("/v3/endpoints/{id}"),
+        IdentityOperation::get("/v3/regions", regions)
+            .id("listRegions")
+            .summary("Regions")
+            .responds("regions"),
+        refused("/v3/regions"),
+        IdentityOperation::get("/v3/regions/{id}", region)
+            .id("showRegion")
+            .summary("One region")
+            .responds("region"),
+        refused("/v3/regions/{id}"),
+    ]
+}
+
 /// Refuses requests to change the catalog.
-pub(crate) async fn refuse(State(_): State<IdentityApi>, _: ApiRequest) -> Fault {
+async fn refuse(State(_): State<IdentityApi>, _: ApiRequest) -> Fault {
     Fault::forbidden(
         "Services, endpoints and regions are said by the identity service's configuration ([identity_service] catalog and region \
          in berth.toml): change them there. This API reads them.",
     )
 }
 
-pub(crate) async fn services(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+fn refused(path: &'static str) -> IdentityOperation {
+    let methods = post(refuse).put(refuse).patch(refuse).delete(refuse);
+    IdentityOperation::refused(path, methods)
+}
+
+async fn services(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_services")?;
     let links = Links::of(&api, &call);
     let entries = shown::entries(api.identity.catalog()).iter();
@@ -33,10 +73,7 @@ pub(crate) async fn services(
     })
 }
 
-pub(crate) async fn service(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn service(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:get_service")?;
     let id = call.path("id")?;
     let mut entries = shown::entries(api.identity.catalog()).iter();
@@ -47,10 +84,7 @@ pub(crate) async fn service(
     })
 }
 
-pub(crate) async fn endpoints(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn endpoints(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_endpoints")?;
     let links = Links::of(&api, &call);
     let kept = api.identity.catalog().endpoints().filter(|(service, it)| {
@@ -70,10 +104,7 @@ pub(crate) async fn endpoints(
     })
 }
 
-pub(crate) async fn endpoint(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn endpoint(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:get_endpoint")?;
     let id = call.path("id")?;
     let mut endpoints = api.identity.catalog().endpoints();
@@ -85,10 +116,7 @@ pub(crate) async fn endpoint(
 }
 
 /// Regions are visible to all callers.
-pub(crate) async fn regions(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn regions(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let links = Links::of(&api, &call);
     // No region is below another.
     let below = call.query.last("parent_region_id").is_some();
@@ -100,10 +128,7 @@ pub(crate) async fn regions(
     })
 }
 
-pub(crate) async fn region(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn region(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let id = call.path("id")?;
     let regions = api.identity.catalog().regions();
     let region = regions.into_iter().find(|it| *it == id);

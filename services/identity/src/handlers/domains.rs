@@ -4,15 +4,28 @@ use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{DomainDocument, Domains};
 
-use super::{kept, kept_enabled, not_found};
+use super::{LIST, kept, kept_enabled, not_found, users};
 use crate::policies::{allow, may_read_all};
-use crate::router::IdentityApi;
+use crate::router::{IdentityApi, IdentityOperation};
 use crate::shown::{self, Links};
 
-pub(crate) async fn list(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+pub(super) fn operations() -> Vec<IdentityOperation> {
+    vec![
+        IdentityOperation::get("/v3/domains", list)
+            .id("listDomains")
+            .summary("Domains")
+            .query(&LIST)
+            .responds("domains"),
+        users::refused("/v3/domains"),
+        IdentityOperation::get("/v3/domains/{id}", show)
+            .id("showDomain")
+            .summary("One domain")
+            .responds("domain"),
+        users::refused("/v3/domains/{id}"),
+    ]
+}
+
+async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_domains")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let kept = users.domains().filter(|domain| {
@@ -24,10 +37,7 @@ pub(crate) async fn list(
     })
 }
 
-pub(crate) async fn show(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;
     let project = call.caller.project_id().and_then(|id| users.project(id));

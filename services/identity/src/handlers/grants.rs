@@ -2,14 +2,56 @@
 //! roles are not included.
 
 use axum::extract::State;
+use axum::routing::put;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::Roles;
 
-use super::not_found;
+use super::{not_found, users};
 use crate::policies::{allow, may_read_all};
-use crate::router::IdentityApi;
+use crate::router::{IdentityApi, IdentityOperation};
 use crate::shown::{self, Links};
 use crate::users::{AssignmentTarget, RoleEntry, Users};
+
+pub(super) fn operations() -> Vec<IdentityOperation> {
+    vec![
+        IdentityOperation::get("/v3/projects/{id}/users/{user}/roles", of_project)
+            .id("listRolesInProject")
+            .summary("The roles that a user was given in a project")
+            .responds("roles"),
+        IdentityOperation::get("/v3/projects/{id}/users/{user}/roles/{role}", in_project)
+            .id("checkRoleInProject")
+            .summary("Whether a user was given a role in a project")
+            .statuses(&[204]),
+        IdentityOperation::refused(
+            "/v3/projects/{id}/users/{user}/roles/{role}",
+            put(users::refuse).delete(users::refuse),
+        ),
+        IdentityOperation::get("/v3/domains/{id}/users/{user}/roles", of_domain)
+            .id("listRolesInDomain")
+            .summary("The roles that a user was given in a domain")
+            .responds("roles"),
+        IdentityOperation::get("/v3/domains/{id}/users/{user}/roles/{role}", in_domain)
+            .id("checkRoleInDomain")
+            .summary("Whether a user was given a role in a domain")
+            .statuses(&[204]),
+        IdentityOperation::refused(
+            "/v3/domains/{id}/users/{user}/roles/{role}",
+            put(users::refuse).delete(users::refuse),
+        ),
+        IdentityOperation::get("/v3/system/users/{user}/roles", of_system)
+            .id("listRolesInSystem")
+            .summary("The roles that a user was given in the cloud itself")
+            .responds("roles"),
+        IdentityOperation::get("/v3/system/users/{user}/roles/{role}", in_system)
+            .id("checkRoleInSystem")
+            .summary("Whether a user was given a role in the cloud itself")
+            .statuses(&[204]),
+        IdentityOperation::refused(
+            "/v3/system/users/{user}/roles/{role}",
+            put(users::refuse).delete(users::refuse),
+        ),
+    ]
+}
 
 fn project(call: &ApiRequest) -> Result<AssignmentTarget, Fault> {
     Ok(AssignmentTarget::Project(call.path("id")?.to_owned()))
@@ -82,44 +124,32 @@ fn check(
     }
 }
 
-pub(crate) async fn of_project(
+async fn of_project(
     State(api): State<IdentityApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     list(&api, &call, &project(&call)?)
 }
 
-pub(crate) async fn of_domain(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn of_domain(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     list(&api, &call, &domain(&call)?)
 }
 
-pub(crate) async fn of_system(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn of_system(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     list(&api, &call, &AssignmentTarget::System)
 }
 
-pub(crate) async fn in_project(
+async fn in_project(
     State(api): State<IdentityApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     check(&api, &call, &project(&call)?)
 }
 
-pub(crate) async fn in_domain(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn in_domain(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     check(&api, &call, &domain(&call)?)
 }
 
-pub(crate) async fn in_system(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn in_system(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     check(&api, &call, &AssignmentTarget::System)
 }

@@ -4,15 +4,28 @@ use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{ProjectDocument, Projects};
 
-use super::{kept, kept_enabled, not_found};
+use super::{LIST, kept, kept_enabled, not_found, users};
 use crate::policies::{allow, may_read_all};
-use crate::router::IdentityApi;
+use crate::router::{IdentityApi, IdentityOperation};
 use crate::shown::{self, Links};
 
-pub(crate) async fn list(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+pub(super) fn operations() -> Vec<IdentityOperation> {
+    vec![
+        IdentityOperation::get("/v3/projects", list)
+            .id("listProjects")
+            .summary("Projects")
+            .query(&LIST)
+            .responds("projects"),
+        users::refused("/v3/projects"),
+        IdentityOperation::get("/v3/projects/{id}", show)
+            .id("showProject")
+            .summary("One project")
+            .responds("project"),
+        users::refused("/v3/projects/{id}"),
+    ]
+}
+
+async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_projects")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let kept = users.projects().filter(|project| {
@@ -32,10 +45,7 @@ pub(crate) async fn list(
     })
 }
 
-pub(crate) async fn show(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let id = call.path("id")?;
     let is_own = call.caller.project_id() == Some(id);
     allow(is_own || may_read_all(&call.caller), "identity:get_project")?;

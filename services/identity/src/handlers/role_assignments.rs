@@ -7,9 +7,27 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::RoleAssignments;
 
 use crate::policies::{allow, may_read_all};
-use crate::router::IdentityApi;
+use crate::router::{IdentityApi, IdentityOperation};
 use crate::shown::{self, Links};
 use crate::users::{Assignment, AssignmentTarget, RoleEntry, Users};
+
+pub(super) fn operations() -> Vec<IdentityOperation> {
+    vec![
+        IdentityOperation::get("/v3/role_assignments", list)
+            .id("listRoleAssignments")
+            .summary("Who has which role where")
+            .query(&[
+                "user.id",
+                "role.id",
+                "scope.project.id",
+                "scope.domain.id",
+                "scope.system",
+                "effective",
+                "include_names",
+            ])
+            .responds("role_assignments"),
+    ]
+}
 
 /// Whether a boolean query key is set.
 fn says_yes(call: &ApiRequest, key: &str) -> bool {
@@ -50,10 +68,7 @@ fn roles<'a>(users: &'a Users, one: &'a Assignment, effective: bool) -> Vec<&'a 
     }
 }
 
-pub(crate) async fn list(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let is_own = call.query.last("user.id") == Some(&call.caller.user_id);
     allow(
         is_own || may_read_all(&call.caller),

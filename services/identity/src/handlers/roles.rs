@@ -4,15 +4,28 @@ use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{RoleDocument, Roles};
 
-use super::{kept, not_found};
+use super::{LIST, kept, not_found, users};
 use crate::policies::{allow, may_read_all};
-use crate::router::IdentityApi;
+use crate::router::{IdentityApi, IdentityOperation};
 use crate::shown::{self, Links};
 
-pub(crate) async fn list(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+pub(super) fn operations() -> Vec<IdentityOperation> {
+    vec![
+        IdentityOperation::get("/v3/roles", list)
+            .id("listRoles")
+            .summary("Roles")
+            .query(&LIST)
+            .responds("roles"),
+        users::refused("/v3/roles"),
+        IdentityOperation::get("/v3/roles/{id}", show)
+            .id("showRole")
+            .summary("One role")
+            .responds("role"),
+        users::refused("/v3/roles/{id}"),
+    ]
+}
+
+async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_roles")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     // There are no domain-specific roles.
@@ -26,10 +39,7 @@ pub(crate) async fn list(
     })
 }
 
-pub(crate) async fn show(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:get_role")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;

@@ -1,13 +1,44 @@
 //! /v3/users: list and show users, their projects and (empty) groups. The users file is the only way to change users.
 
 use axum::extract::State;
+use axum::routing::post;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::{Groups, Projects, UserDocument, Users};
 
-use super::{kept, kept_enabled, not_found};
+use super::{LIST, kept, kept_enabled, not_found};
 use crate::policies::{allow, may_read_all};
-use crate::router::IdentityApi;
+use crate::router::{IdentityApi, IdentityOperation};
 use crate::shown::{self, Links};
+
+pub(super) fn operations() -> Vec<IdentityOperation> {
+    vec![
+        IdentityOperation::get("/v3/users", list)
+            .id("listUsers")
+            .summary("Users")
+            .query(&LIST)
+            .responds("users"),
+        refused("/v3/users"),
+        IdentityOperation::get("/v3/users/{id}", show)
+            .id("showUser")
+            .summary("One user")
+            .responds("user"),
+        refused("/v3/users/{id}"),
+        IdentityOperation::get("/v3/users/{id}/projects", projects)
+            .id("listProjectsOfUser")
+            .summary("A user's projects")
+            .responds("projects"),
+        IdentityOperation::get("/v3/users/{id}/groups", groups)
+            .id("listGroupsOfUser")
+            .summary("None: there are no groups")
+            .responds("groups"),
+        IdentityOperation::get("/v3/groups", all_groups)
+            .id("listGroups")
+            .summary("None: there are no groups")
+            .query(&["name"])
+            .responds("groups"),
+        refused("/v3/groups"),
+    ]
+}
 
 /// Refuses requests to change users, projects, domains or roles. Only operators see the path of the file.
 pub(crate) async fn refuse(State(api): State<IdentityApi>, call: ApiRequest) -> Fault {
@@ -24,10 +55,13 @@ pub(crate) async fn refuse(State(api): State<IdentityApi>, call: ApiRequest) -> 
     ))
 }
 
-pub(crate) async fn list(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+/// Refuses the methods that would change something at the path.
+pub(super) fn refused(path: &'static str) -> IdentityOperation {
+    let methods = post(refuse).put(refuse).patch(refuse).delete(refuse);
+    IdentityOperation::refused(path, methods)
+}
+
+async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow(may_read_all(&call.caller), "identity:list_users")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let kept = users.users().filter(|user| {
@@ -48,10 +82,7 @@ fn allow_own(call: &ApiRequest, rule: &str) -> Result<(), Fault> {
     allow(is_own || may_read_all(&call.caller), rule)
 }
 
-pub(crate) async fn show(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow_own(&call, "identity:get_user")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;
@@ -61,10 +92,7 @@ pub(crate) async fn show(
     })
 }
 
-pub(crate) async fn projects(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn projects(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow_own(&call, "identity:list_user_projects")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;
@@ -82,10 +110,7 @@ pub(crate) async fn projects(
 }
 
 /// A user's groups: always empty, because there are no groups.
-pub(crate) async fn groups(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn groups(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     allow_own(&call, "identity:list_groups_for_user")?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
     let id = call.path("id")?;
@@ -97,7 +122,7 @@ pub(crate) async fn groups(
 }
 
 /// All groups: always empty.
-pub(crate) async fn all_groups(
+async fn all_groups(
     State(api): State<IdentityApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {

@@ -7,7 +7,25 @@ use berth_wire::identity::{
 };
 use http::{StatusCode, header};
 
-use crate::router::IdentityApi;
+use crate::router::{IdentityApi, IdentityOperation};
+
+pub(super) fn operations() -> Vec<IdentityOperation> {
+    vec![
+        IdentityOperation::get("/", list)
+            .id("listVersions")
+            .summary("The versions that are spoken")
+            .statuses(&[300])
+            .responds("versions"),
+        IdentityOperation::get("/v3", show)
+            .id("showVersion")
+            .summary("The one version")
+            .responds("version"),
+        IdentityOperation::get("/v3/", show)
+            .id("showVersionRoot")
+            .summary("The one version")
+            .responds("version"),
+    ]
+}
 
 fn version(url: String) -> Version {
     Version {
@@ -25,10 +43,7 @@ fn version(url: String) -> Version {
     }
 }
 
-pub(crate) async fn list(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let url = api.url(&call, "/");
     let values = [version(url.clone())];
     let list = VersionList {
@@ -38,10 +53,7 @@ pub(crate) async fn list(
     Ok(answer.with_header(header::LOCATION, &url))
 }
 
-pub(crate) async fn show(
-    State(api): State<IdentityApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&VersionDocument {
         version: version(api.url(&call, "/")),
     })

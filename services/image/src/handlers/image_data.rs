@@ -6,18 +6,23 @@ use axum::response::{IntoResponse as _, Response};
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 
+use super::images;
 use crate::data::{DataBody, DataRange};
 use crate::image::{CatalogImage, ImageDataLocation};
-use crate::policies::DOWNLOAD_IMAGE;
-use crate::router::ImageApi;
+use crate::policies::member;
+use crate::router::{ImageApi, ImageOperation};
+
+pub(super) fn operations() -> Vec<ImageOperation> {
+    vec![
+        ImageOperation::get("/v2/images/{image_id}/file", download).rule(member("download_image")),
+        images::refused("/v2/images/{image_id}/file"),
+    ]
+}
 
 static CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 
-pub(crate) async fn download(
-    State(api): State<ImageApi>,
-    call: ApiRequest,
-) -> Result<Response, Fault> {
-    api.allow(&call, DOWNLOAD_IMAGE)?;
+async fn download(State(api): State<ImageApi>, call: ApiRequest) -> Result<Response, Fault> {
+    api.allow(&call)?;
     let image = api.image(&call)?;
     let ImageDataLocation::Local(data) = &image.place else {
         // Its bytes are with the hosts, or at a URL.

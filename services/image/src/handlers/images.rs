@@ -2,19 +2,32 @@
 
 use axum::Extension;
 use axum::extract::State;
+use axum::routing::post;
 use berth_http::{ApiRequest, ApiResponse, Caller, Fault};
 use serde_json::json;
 
 use crate::listing::ImageQuery;
-use crate::policies::{GET_IMAGE, GET_IMAGES};
-use crate::router::ImageApi;
+use crate::policies::reader;
+use crate::router::{ImageApi, ImageOperation};
 use crate::shown;
 
-pub(crate) async fn list(
-    State(api): State<ImageApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, GET_IMAGES)?;
+pub(super) fn operations() -> Vec<ImageOperation> {
+    vec![
+        ImageOperation::get("/v2/images", list).rule(reader("get_images")),
+        refused("/v2/images"),
+        ImageOperation::get("/v2/images/{image_id}", show).rule(reader("get_image")),
+        refused("/v2/images/{image_id}"),
+    ]
+}
+
+/// Refuses the methods that would change something at the path. Operators see the path of the image list.
+pub(super) fn refused(path: &'static str) -> ImageOperation {
+    let methods = post(refuse).put(refuse).patch(refuse).delete(refuse);
+    ImageOperation::refused(path, methods)
+}
+
+async fn list(State(api): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     let page = ImageQuery::of(&call.query)?.page(api.list.images())?;
     let images: Vec<_> = page
         .images
@@ -32,11 +45,8 @@ pub(crate) async fn list(
     ApiResponse::ok(&document)
 }
 
-pub(crate) async fn show(
-    State(api): State<ImageApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    api.allow(&call, GET_IMAGE)?;
+async fn show(State(api): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.allow(&call)?;
     ApiResponse::ok(&shown::image(api.image(&call)?))
 }
 

@@ -4,7 +4,16 @@ use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::{Value, json};
 
-use crate::router::ImageApi;
+use crate::router::{ImageApi, ImageOperation};
+
+pub(super) fn operations() -> Vec<ImageOperation> {
+    vec![
+        ImageOperation::get("/v2/schemas/image", image),
+        ImageOperation::get("/v2/schemas/images", images),
+        ImageOperation::get("/v2/schemas/member", member),
+        ImageOperation::get("/v2/schemas/members", members),
+    ]
+}
 
 fn text(description: &str) -> Value {
     json!({"type": ["null", "string"], "description": description, "maxLength": 255})
@@ -71,11 +80,11 @@ fn one_member() -> Value {
     })
 }
 
-pub(crate) async fn image(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
+async fn image(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&one_image())
 }
 
-pub(crate) async fn images(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
+async fn images(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&json!({
         "name": "images",
         "properties": {
@@ -92,14 +101,11 @@ pub(crate) async fn images(State(_): State<ImageApi>, _: ApiRequest) -> Result<A
     }))
 }
 
-pub(crate) async fn member(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
+async fn member(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&one_member())
 }
 
-pub(crate) async fn members(
-    State(_): State<ImageApi>,
-    _: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn members(State(_): State<ImageApi>, _: ApiRequest) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&json!({
         "name": "members",
         "properties": {

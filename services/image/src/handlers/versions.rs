@@ -5,7 +5,17 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::router::ImageApi;
+use crate::router::{ImageApi, ImageOperation};
+
+pub(super) fn operations() -> Vec<ImageOperation> {
+    vec![
+        ImageOperation::get("/", choices),
+        ImageOperation::get("/versions", list),
+        ImageOperation::get("/versions/", list),
+        ImageOperation::get("/v2", choices),
+        ImageOperation::get("/v2/", choices),
+    ]
+}
 
 /// Newest first. Later versions concern stores and caches, which this service does not have.
 const VERSIONS: [&str; 9] = [
@@ -21,16 +31,10 @@ fn document(call: &ApiRequest) -> Value {
     json!({"versions": versions.collect::<Vec<_>>()})
 }
 
-pub(crate) async fn choices(
-    State(_): State<ImageApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn choices(State(_): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     ApiResponse::with_body(StatusCode::MULTIPLE_CHOICES, &document(&call))
 }
 
-pub(crate) async fn list(
-    State(_): State<ImageApi>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn list(State(_): State<ImageApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     ApiResponse::ok(&document(&call))
 }

@@ -2,13 +2,39 @@
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_wire::placement as wire;
 use serde::{Deserialize, Serialize};
 
-use super::{GENERATION_CHANGED, codes, database, modified, provider_fault, read, require};
-use crate::router::Placement;
+use super::{GENERATION_CHANGED, codes, database, modified, provider_fault, read};
+use crate::policies::admin_or_service;
+use crate::router::{Placement, PlacementOperation};
 use crate::store::aggregates::{self, AggregateError, SetProviderAggregates};
 use crate::store::providers::{self, ProviderRow};
-use crate::{microversions, policies, schemas};
+use crate::{microversions, schemas};
+
+pub(super) fn operations() -> Vec<PlacementOperation> {
+    vec![
+        PlacementOperation::get("/resource_providers/{uuid}/aggregates", show)
+            .rule(admin_or_service(
+                "placement:resource_providers:aggregates:list",
+            ))
+            .since_by_handler(microversions::AGGREGATES)
+            .id("showAggregates")
+            .summary("The aggregates of a provider.")
+            .older("The generation from 1.19.")
+            .returns::<wire::ProviderAggregates>(200, "What is there."),
+        PlacementOperation::put("/resource_providers/{uuid}/aggregates", set)
+            .rule(admin_or_service(
+                "placement:resource_providers:aggregates:update",
+            ))
+            .since_by_handler(microversions::AGGREGATES)
+            .id("setAggregates")
+            .summary("Replaces the aggregates of a provider.")
+            .older("Before 1.19 the body is the list alone, without a generation.")
+            .body(|| schemas::AGGREGATES.to_json_schema())
+            .returns::<wire::ProviderAggregates>(200, "It is done; what is there now."),
+    ]
+}
 
 #[derive(Serialize)]
 struct AggregatesDocument<'a> {
@@ -30,13 +56,18 @@ fn answer<'a>(
     Ok(modified(ApiResponse::ok(&document)?, call, None))
 }
 
-pub(crate) async fn show(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+/// As in OpenStack's Placement, the header `accept` or `content-type` is checked before the version.
+fn check_version(call: &ApiRequest) -> Result<(), Fault> {
+    match call.version.has(microversions::AGGREGATES) {
+        true => Ok(()),
+        false => Err(Fault::no_such_route()),
+    }
+}
+
+async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    require(&call, microversions::AGGREGATES)?;
-    placement.allow(&call, policies::AGGREGATES_LIST)?;
+    check_version(&call)?;
+    placement.allow(&call)?;
     let mut tx = read(&placement.store).await?;
     let provider = providers::get(&mut tx, call.path("uuid")?)
         .await
@@ -53,13 +84,10 @@ struct AggregatesRequest {
     resource_provider_generation: i64,
 }
 
-pub(crate) async fn set(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn set(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    require(&call, microversions::AGGREGATES)?;
-    placement.allow(&call, policies::AGGREGATES_UPDATE)?;
+    check_version(&call)?;
+    placement.allow(&call)?;
     let uuid = call.path("uuid")?;
     {
         let mut tx = read(&placement.store).await?;

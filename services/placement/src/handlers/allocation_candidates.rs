@@ -2,20 +2,32 @@
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_wire::placement as wire;
 
-use super::{modified, require};
+use super::modified;
 use crate::candidates::ParsedCandidatesQuery;
-use crate::router::Placement;
+use crate::openapi::query;
+use crate::policies::admin_or_service;
+use crate::router::{Placement, PlacementOperation};
 use crate::searches::SearchQuery;
-use crate::{microversions, policies, schemas};
+use crate::{microversions, schemas};
 
-pub(crate) async fn list(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::CANDIDATES)?;
+pub(super) fn operations() -> Vec<PlacementOperation> {
+    vec![
+        PlacementOperation::get("/allocation_candidates", list)
+            .rule(admin_or_service("placement:allocation_candidates:list"))
+            .since(microversions::CANDIDATES)
+            .id("listCandidates")
+            .summary("Lists the claims that would be possible now.")
+            .older("Before 1.12 the allocations of a request are a list; `mappings` from 1.34.")
+            .query_parameters(query::candidates)
+            .returns::<wire::AllocationCandidates>(200, "What is there."),
+    ]
+}
+
+async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    placement.allow(&call, policies::CANDIDATES_LIST)?;
+    placement.allow(&call)?;
     schemas::check_candidates(&call.query, call.version)?;
     let query = ParsedCandidatesQuery::parse(&call.query, call.version)?;
     let most = placement.options.max_allocation_candidates;

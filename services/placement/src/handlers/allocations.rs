@@ -8,19 +8,33 @@ use axum::extract::State;
 use berth_http::schema::normal_uuid;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_store::SqlTimestamp;
+use berth_wire::placement as wire;
 use serde::Serialize;
 
-use super::{codes, database, modified, outrun, provider_fault, read, require};
-use crate::router::Placement;
+use super::{codes, database, modified, outrun, provider_fault, read};
+use crate::microversions::RANGE;
+use crate::policies::admin_or_service;
+use crate::router::{Placement, PlacementOperation};
 use crate::store::allocations::{
     self, Consumer, HeldAllocation, ProviderAllocation, Release, ReleaseError,
 };
 use crate::store::providers::{self, ProviderError};
 use crate::store::replace::{Replace, ReplaceError};
 use crate::store::usages::UNTYPED;
-use crate::{microversions, policies, schemas};
+use crate::{microversions, schemas};
 
 pub(crate) use body::{ConsumerBody, consumers};
+
+pub(super) fn operations() -> Vec<PlacementOperation> {
+    vec![
+        PlacementOperation::get("/resource_providers/{uuid}/allocations", of_provider).rule(admin_or_service("placement:resource_providers:allocations:list")).id("listProviderAllocations").summary("What each consumer holds of a provider.").older("Consumers' generations from 1.28.").returns::<wire::AllocationsOfProvider>(200, "What is there."),
+        PlacementOperation::post("/allocations", post).rule(admin_or_service("placement:allocations:manage")).since(microversions::POST_ALLOCATIONS).id("replaceAllocations").summary("Replaces all that several consumers hold, in one step.").older("`consumer_generation` from 1.28, `mappings` from 1.34, `consumer_type` from 1.38.").body(|| schemas::post_allocations(RANGE.max).to_json_schema()).returns_nothing(204, "It is done."),
+        PlacementOperation::get("/allocations/{consumer_uuid}", show).rule(admin_or_service("placement:allocations:list")).id("showAllocations").summary("What a consumer holds. One that nobody knows holds nothing.").older("Project and user from 1.12, the generation from 1.28, the type from 1.38.").returns::<wire::AllocationsOfConsumer>(200, "What is there."),
+        PlacementOperation::put("/allocations/{consumer_uuid}", put).rule(admin_or_service("placement:allocations:update")).id("setAllocations").summary("Replaces all that a consumer holds; with nothing, it gives all back.").older("Before 1.12 the allocations are a list, before 1.28 there must be one; project and user from 1.8, \
+                 `consumer_generation` from 1.28, `mappings` from 1.34, `consumer_type` from 1.38.").body(|| schemas::put_allocations(RANGE.max).to_json_schema()).returns_nothing(204, "It is done."),
+        PlacementOperation::delete("/allocations/{consumer_uuid}", delete).rule(admin_or_service("placement:allocations:delete")).id("deleteAllocations").summary("A consumer gives back all that it holds.").returns_nothing(204, "It is done."),
+    ]
+}
 
 #[derive(Serialize, Default)]
 struct AllocationsAtProvider<'a> {
@@ -41,12 +55,9 @@ struct OfConsumer<'a> {
     consumer_type: Option<&'a str>,
 }
 
-pub(crate) async fn show(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    placement.allow(&call, policies::ALLOCATIONS_LIST)?;
+    placement.allow(&call)?;
     let consumer = placement
         .consumers
         .read(call.path("consumer_uuid")?)
@@ -93,12 +104,12 @@ struct ProviderAllocationsDocument<'a> {
     resource_provider_generation: i64,
 }
 
-pub(crate) async fn of_provider(
+async fn of_provider(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    placement.allow(&call, policies::PROVIDER_ALLOCATIONS_LIST)?;
+    placement.allow(&call)?;
     let uuid = call.path("uuid")?;
     let mut tx = read(&placement.store).await?;
     let provider = providers::get(&mut tx, uuid)
@@ -134,12 +145,9 @@ fn by_consumer<'a>(
     consumers
 }
 
-pub(crate) async fn put(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn put(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call, policies::ALLOCATIONS_UPDATE)?;
+    placement.allow(&call)?;
     let given = call.path("consumer_uuid")?;
     let consumer = normal_uuid(given)
         .ok_or_else(|| Fault::bad_request(format!("Malformed consumer_uuid: {given}")))?;
@@ -161,13 +169,9 @@ pub(crate) async fn put(
     Ok(ApiResponse::no_content())
 }
 
-pub(crate) async fn post(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::POST_ALLOCATIONS)?;
+async fn post(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call, policies::ALLOCATIONS_MANAGE)?;
+    placement.allow(&call)?;
     let bodies: BTreeMap<String, ConsumerBody> =
         call.body(&schemas::post_allocations(call.version))?;
     let replace = Replace {
@@ -226,11 +230,11 @@ pub(crate) fn replace_fault(error: &ReplaceError) -> Fault {
     }
 }
 
-pub(crate) async fn delete(
+async fn delete(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    placement.allow(&call, policies::ALLOCATIONS_DELETE)?;
+    placement.allow(&call)?;
     let release = Release {
         consumer: call.path("consumer_uuid")?.to_owned(),
     };

@@ -3,16 +3,93 @@
 use std::collections::BTreeMap;
 
 use axum::extract::State;
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::openapi::Shapes;
+use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
+use berth_wire::placement as wire;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::{codes, database, modified, provider_fault, read};
 use crate::inventory::InventoryRecord;
-use crate::router::Placement;
+use crate::policies::admin_or_service;
+use crate::router::{Placement, PlacementOperation};
 use crate::store::inventories::{self, Add, ChangeInventory, InventoryTableError, Remove, SetAll};
 use crate::store::providers::{self, ProviderError, ProviderRow};
-use crate::{microversions, policies, schemas};
+use crate::{microversions, schemas};
+
+const UPDATE: RuleDefault = admin_or_service("placement:resource_providers:inventories:update");
+const DELETE: RuleDefault = admin_or_service("placement:resource_providers:inventories:delete");
+
+pub(super) fn operations() -> Vec<PlacementOperation> {
+    vec![
+        PlacementOperation::get("/resource_providers/{uuid}/inventories", list)
+            .rule(admin_or_service(
+                "placement:resource_providers:inventories:list",
+            ))
+            .id("listInventories")
+            .summary("All inventories of a provider.")
+            .returns::<wire::ProviderInventories>(200, "What is there."),
+        PlacementOperation::post("/resource_providers/{uuid}/inventories", create)
+            .rule(admin_or_service(
+                "placement:resource_providers:inventories:create",
+            ))
+            .id("createInventory")
+            .summary("Adds one inventory.")
+            .body(|| schemas::NEW_INVENTORY.to_json_schema())
+            .returns_shape(201, "It is made.", one_inventory),
+        PlacementOperation::put("/resource_providers/{uuid}/inventories", set)
+            .rule(UPDATE)
+            .id("setInventories")
+            .summary("Replaces all inventories of a provider.")
+            .older("`reserved` may equal `total` from 1.26.")
+            .body(|| schemas::INVENTORIES.to_json_schema())
+            .returns::<wire::ProviderInventories>(200, "It is done; what is there now."),
+        PlacementOperation::delete("/resource_providers/{uuid}/inventories", delete_all)
+            .rule(DELETE)
+            .since_by_handler(microversions::DELETE_INVENTORIES)
+            .id("deleteInventories")
+            .summary("Deletes all inventories of a provider.")
+            .returns_nothing(204, "It is done."),
+        PlacementOperation::get(
+            "/resource_providers/{uuid}/inventories/{resource_class}",
+            show,
+        )
+        .rule(admin_or_service(
+            "placement:resource_providers:inventories:show",
+        ))
+        .id("showInventory")
+        .summary("One inventory.")
+        .returns_shape(200, "What is there.", one_inventory),
+        PlacementOperation::put(
+            "/resource_providers/{uuid}/inventories/{resource_class}",
+            update,
+        )
+        .rule(UPDATE)
+        .id("updateInventory")
+        .summary("Changes one inventory.")
+        .body(|| schemas::INVENTORY.to_json_schema())
+        .returns_shape(200, "It is done; what is there now.", one_inventory),
+        PlacementOperation::delete(
+            "/resource_providers/{uuid}/inventories/{resource_class}",
+            delete,
+        )
+        .rule(DELETE)
+        .id("deleteInventory")
+        .summary("Deletes one inventory that nobody uses.")
+        .returns_nothing(204, "It is done."),
+    ]
+}
+
+/// A single inventory includes the generation.
+fn one_inventory(shapes: &mut Shapes) -> Value {
+    let generation = json!({
+        "type": "object",
+        "properties": {"resource_provider_generation": {"type": "integer"}},
+        "required": ["resource_provider_generation"],
+    });
+    json!({"allOf": [shapes.of::<wire::InventoryBody>(), generation]})
+}
 
 #[derive(Serialize)]
 struct InventoryList<'a> {
@@ -54,12 +131,9 @@ async fn provider(tx: &mut berth_store::Transaction, uuid: &str) -> Result<Provi
     })
 }
 
-pub(crate) async fn list(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    placement.allow(&call, policies::INVENTORIES_LIST)?;
+    placement.allow(&call)?;
     let mut tx = read(&placement.store).await?;
     let provider = provider(&mut tx, call.path("uuid")?).await?;
     let records = inventories::of_provider(&mut tx, provider.id)
@@ -76,12 +150,9 @@ pub(crate) async fn list(
     Ok(modified(ApiResponse::ok(&listing)?, &call, newest))
 }
 
-pub(crate) async fn show(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    placement.allow(&call, policies::INVENTORIES_SHOW)?;
+    placement.allow(&call)?;
     let (uuid, class) = (call.path("uuid")?, call.path("resource_class")?);
     let mut tx = read(&placement.store).await?;
     let provider = provider(&mut tx, uuid).await?;
@@ -110,12 +181,12 @@ struct NewInventory {
     inventory: InventoryRecord,
 }
 
-pub(crate) async fn create(
+async fn create(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call, policies::INVENTORIES_CREATE)?;
+    placement.allow(&call)?;
     let uuid = call.path("uuid")?;
     must_exist(&placement, uuid).await?;
     let body: NewInventory = call.body(&schemas::NEW_INVENTORY)?;
@@ -165,12 +236,9 @@ struct WantedInventories {
     inventories: BTreeMap<String, InventoryRecord>,
 }
 
-pub(crate) async fn set(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn set(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call, policies::INVENTORIES_UPDATE)?;
+    placement.allow(&call)?;
     let uuid = call.path("uuid")?;
     must_exist(&placement, uuid).await?;
     let body: WantedInventories = call.body(&schemas::INVENTORIES)?;
@@ -219,12 +287,12 @@ struct ChangedInventory {
     inventory: InventoryRecord,
 }
 
-pub(crate) async fn update(
+async fn update(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call, policies::INVENTORIES_UPDATE)?;
+    placement.allow(&call)?;
     let uuid = call.path("uuid")?;
     must_exist(&placement, uuid).await?;
     let body: ChangedInventory = call.body(&schemas::INVENTORY)?;
@@ -253,11 +321,11 @@ pub(crate) async fn update(
     Ok(modified(ApiResponse::ok(&single)?, &call, None))
 }
 
-pub(crate) async fn delete(
+async fn delete(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    placement.allow(&call, policies::INVENTORIES_DELETE)?;
+    placement.allow(&call)?;
     let remove = Remove {
         uuid: call.path("uuid")?.to_owned(),
         class: call.path("resource_class")?.to_owned(),
@@ -286,14 +354,14 @@ pub(crate) async fn delete(
     Ok(ApiResponse::no_content())
 }
 
-pub(crate) async fn delete_all(
+async fn delete_all(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     if !call.version.has(microversions::DELETE_INVENTORIES) {
         return Err(Fault::new(StatusCode::METHOD_NOT_ALLOWED, ""));
     }
-    placement.allow(&call, policies::INVENTORIES_DELETE)?;
+    placement.allow(&call)?;
     let uuid = call.path("uuid")?;
     let none = SetAll {
         uuid: uuid.to_owned(),

@@ -7,11 +7,25 @@ use berth_http::{ApiRequest, ApiResponse, Fault, Microversion};
 use serde::Deserialize;
 
 use super::allocations::{ConsumerBody, consumers, replace_fault};
-use super::require;
 use crate::inventory::InventoryRecord;
-use crate::router::{Placement, PlacementApiOptions};
+use crate::microversions::RANGE;
+use crate::policies::service;
+use crate::router::{Placement, PlacementApiOptions, PlacementOperation};
 use crate::store::replace::{Replace, ReplaceError, ReshapedProvider};
-use crate::{microversions, policies, schemas};
+use crate::{microversions, schemas};
+
+pub(super) fn operations() -> Vec<PlacementOperation> {
+    vec![
+        PlacementOperation::post("/reshaper", reshape)
+            .rule(service("placement:reshaper:reshape"))
+            .since(microversions::RESHAPER)
+            .id("reshape")
+            .summary("Replaces inventories and allocations in one step, all or nothing.")
+            .older("`mappings` from 1.34, `consumer_type` from 1.38.")
+            .body(|| schemas::reshape(RANGE.max).to_json_schema())
+            .returns_nothing(204, "It is done."),
+    ]
+}
 
 /// The body. The schema has already enforced what the version requires.
 #[derive(Deserialize)]
@@ -42,13 +56,12 @@ impl Reshape {
     }
 }
 
-pub(crate) async fn reshape(
+async fn reshape(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::RESHAPER)?;
     call.require_json()?;
-    placement.allow(&call, policies::RESHAPE)?;
+    placement.allow(&call)?;
     let body: Reshape = call.body(&schemas::reshape(call.version))?;
     let replace = body.replace(call.version, &placement.options);
     placement

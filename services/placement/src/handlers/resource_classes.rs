@@ -2,16 +2,56 @@
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_wire::placement as wire;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{database, modified, read, require};
-use crate::router::Placement;
+use super::{database, modified, read};
+use crate::policies::admin_or_service;
+use crate::router::{Placement, PlacementOperation};
 use crate::store::resource_classes::{
     self, ClassEnsured, ClassError, DeleteClass, EnsureClass, RenameClass, is_standard,
 };
-use crate::{microversions, policies, schemas};
+use crate::{microversions, schemas};
+
+pub(super) fn operations() -> Vec<PlacementOperation> {
+    vec![
+        PlacementOperation::get("/resource_classes", list)
+            .rule(admin_or_service("placement:resource_classes:list"))
+            .since(microversions::RESOURCE_CLASSES)
+            .id("listResourceClasses")
+            .summary("Lists resource classes.")
+            .returns::<wire::ResourceClassList>(200, "What is there."),
+        PlacementOperation::post("/resource_classes", create)
+            .rule(admin_or_service("placement:resource_classes:create"))
+            .since(microversions::RESOURCE_CLASSES)
+            .id("createResourceClass")
+            .summary("Makes a resource class.")
+            .body(|| schemas::RESOURCE_CLASS.to_json_schema())
+            .returns_nothing(201, "It is made."),
+        PlacementOperation::get("/resource_classes/{name}", show)
+            .rule(admin_or_service("placement:resource_classes:show"))
+            .since(microversions::RESOURCE_CLASSES)
+            .id("showResourceClass")
+            .summary("Shows a resource class.")
+            .returns::<wire::ResourceClassBody>(200, "What is there."),
+        PlacementOperation::put("/resource_classes/{name}", update)
+            .rule(admin_or_service("placement:resource_classes:update"))
+            .since(microversions::RESOURCE_CLASSES)
+            .id("ensureResourceClass")
+            .summary("Makes a resource class unless it is there.")
+            .older("Before 1.7 it takes a body with another name for the class, and answers 200.")
+            .returns_nothing(201, "It is made.")
+            .returns_nothing(204, "It was there."),
+        PlacementOperation::delete("/resource_classes/{name}", delete)
+            .rule(admin_or_service("placement:resource_classes:delete"))
+            .since(microversions::RESOURCE_CLASSES)
+            .id("deleteResourceClass")
+            .summary("Deletes an own resource class that no inventory has.")
+            .returns_nothing(204, "It is done."),
+    ]
+}
 
 #[derive(Serialize)]
 struct ClassLink {
@@ -59,13 +99,9 @@ fn fault(error: ClassError) -> Fault {
     }
 }
 
-pub(crate) async fn list(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::RESOURCE_CLASSES)?;
+async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    placement.allow(&call, policies::CLASSES_LIST)?;
+    placement.allow(&call)?;
     let mut tx = read(&placement.store).await?;
     let classes = resource_classes::list(&mut tx).await.map_err(database)?;
     let listing = ResourceClassList {
@@ -78,13 +114,9 @@ pub(crate) async fn list(
     Ok(modified(ApiResponse::ok(&listing)?, &call, newest))
 }
 
-pub(crate) async fn show(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::RESOURCE_CLASSES)?;
+async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    placement.allow(&call, policies::CLASSES_SHOW)?;
+    placement.allow(&call)?;
     let mut tx = read(&placement.store).await?;
     let class = resource_classes::get(&mut tx, call.path("name")?)
         .await
@@ -98,13 +130,12 @@ struct ClassName {
     name: String,
 }
 
-pub(crate) async fn create(
+async fn create(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::RESOURCE_CLASSES)?;
     call.require_json()?;
-    placement.allow(&call, policies::CLASSES_CREATE)?;
+    placement.allow(&call)?;
     let ClassName { name } = call.body(&schemas::RESOURCE_CLASS)?;
     let location = url(&name);
     let taken = format!("Conflicting resource class already exists: {name}");
@@ -117,11 +148,10 @@ pub(crate) async fn create(
     }
 }
 
-pub(crate) async fn update(
+async fn update(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::RESOURCE_CLASSES)?;
     if call.version.has(microversions::CLASS_PUT_CREATES) {
         ensure(&placement, &call).await
     } else {
@@ -130,7 +160,7 @@ pub(crate) async fn update(
 }
 
 async fn ensure(placement: &Placement, call: &ApiRequest) -> Result<ApiResponse, Fault> {
-    placement.allow(call, policies::CLASSES_UPDATE)?;
+    placement.allow(call)?;
     let name = call.path("name")?;
     schemas::RESOURCE_CLASS
         .check(&json!({ "name": name }))
@@ -147,7 +177,7 @@ async fn ensure(placement: &Placement, call: &ApiRequest) -> Result<ApiResponse,
 
 async fn rename(placement: &Placement, call: &ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(call, policies::CLASSES_UPDATE)?;
+    placement.allow(call)?;
     let from = call.path("name")?.to_owned();
     let ClassName { name: to } = call.body(&schemas::RESOURCE_CLASS)?;
     if is_standard(&from) {
@@ -158,12 +188,11 @@ async fn rename(placement: &Placement, call: &ApiRequest) -> Result<ApiResponse,
     ApiResponse::ok(&document(&rename.to, call))
 }
 
-pub(crate) async fn delete(
+async fn delete(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::RESOURCE_CLASSES)?;
-    placement.allow(&call, policies::CLASSES_DELETE)?;
+    placement.allow(&call)?;
     let delete = DeleteClass {
         name: call.path("name")?.to_owned(),
     };

@@ -4,17 +4,31 @@ use axum::extract::State;
 use berth_http::request_id::random_uuid;
 use berth_http::schema::normal_uuid;
 use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_wire::placement as wire;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{codes, modified, provider_fault, read};
 use crate::filters::ProviderFilters;
-use crate::router::Placement;
+use crate::microversions::RANGE;
+use crate::openapi::query;
+use crate::policies::admin_or_service;
+use crate::router::{Placement, PlacementOperation};
 use crate::store::providers::{
     self, CreateProvider, DeleteProvider, ProviderError, ProviderRow, ReparentingRule,
     UpdateProvider,
 };
-use crate::{microversions, policies, schemas};
+use crate::{microversions, schemas};
+
+pub(super) fn operations() -> Vec<PlacementOperation> {
+    vec![
+        PlacementOperation::get("/resource_providers", list).rule(admin_or_service("placement:resource_providers:list")).id("listProviders").summary("Lists resource providers.").older("`member_of` from 1.3, `resources` from 1.4, `in_tree` from 1.14, `required` from 1.18.").query_parameters(|| query::keys_of(&schemas::list_providers(RANGE.max))).returns::<wire::ProviderList>(200, "What is there."),
+        PlacementOperation::post("/resource_providers", create).rule(admin_or_service("placement:resource_providers:create")).id("createProvider").summary("Makes a resource provider.").older("`parent_provider_uuid` from 1.14. Before 1.20 the answer is 201 without a body.").body(|| schemas::create_provider(RANGE.max).to_json_schema()).returns::<wire::ProviderBody>(200, "It is done; what is there now."),
+        PlacementOperation::get("/resource_providers/{uuid}", show).rule(admin_or_service("placement:resource_providers:show")).id("showProvider").summary("Shows a resource provider.").older("Parent and root from 1.14.").returns::<wire::ProviderBody>(200, "What is there."),
+        PlacementOperation::delete("/resource_providers/{uuid}", delete).rule(admin_or_service("placement:resource_providers:delete")).id("deleteProvider").summary("Deletes a resource provider that nobody uses and that has no children.").returns_nothing(204, "It is done."),
+        PlacementOperation::put("/resource_providers/{uuid}", update).rule(admin_or_service("placement:resource_providers:update")).id("updateProvider").summary("Names a resource provider anew, or gives it another parent.").older("A parent may be given once from 1.14, and changed or taken away from 1.37.").body(|| schemas::update_provider(RANGE.max).to_json_schema()).returns::<wire::ProviderBody>(200, "It is done; what is there now."),
+    ]
+}
 
 #[derive(Serialize)]
 struct ProviderLink {
@@ -86,12 +100,9 @@ fn answer(provider: &ProviderRow, call: &ApiRequest) -> Result<ApiResponse, Faul
     Ok(modified(answer, call, Some(provider.modified)))
 }
 
-pub(crate) async fn list(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    placement.allow(&call, policies::PROVIDERS_LIST)?;
+    placement.allow(&call)?;
     call.check_query(&schemas::list_providers(call.version))?;
     let filters = ProviderFilters::parse(&call.query, call.version)?;
     let mut tx = read(&placement.store).await?;
@@ -116,12 +127,9 @@ pub(crate) async fn list(
     Ok(modified(ApiResponse::ok(&listing)?, &call, newest))
 }
 
-pub(crate) async fn show(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    placement.allow(&call, policies::PROVIDERS_SHOW)?;
+    placement.allow(&call)?;
     let mut tx = read(&placement.store).await?;
     let provider = providers::get(&mut tx, call.path("uuid")?)
         .await
@@ -136,12 +144,12 @@ struct NewProvider {
     parent_provider_uuid: Option<String>,
 }
 
-pub(crate) async fn create(
+async fn create(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call, policies::PROVIDERS_CREATE)?;
+    placement.allow(&call)?;
     let body: NewProvider = call.body(&schemas::create_provider(call.version))?;
     let given = body.uuid.as_deref().and_then(normal_uuid);
     let create = CreateProvider {
@@ -196,12 +204,12 @@ fn present<'de, D: serde::Deserializer<'de>>(
     Option::deserialize(deserializer).map(Some)
 }
 
-pub(crate) async fn update(
+async fn update(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call, policies::PROVIDERS_UPDATE)?;
+    placement.allow(&call)?;
     let uuid = call.path("uuid")?;
     {
         let mut tx = read(&placement.store).await?;
@@ -238,11 +246,11 @@ pub(crate) async fn update(
     answer(&provider, &call)
 }
 
-pub(crate) async fn delete(
+async fn delete(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    placement.allow(&call, policies::PROVIDERS_DELETE)?;
+    placement.allow(&call)?;
     let uuid = call.path("uuid")?;
     let delete = DeleteProvider {
         uuid: uuid.to_owned(),

@@ -2,13 +2,23 @@
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_wire::placement as wire;
 use serde_json::json;
 
 use super::modified;
 use crate::microversions::RANGE;
-use crate::router::Placement;
+use crate::router::{Placement, PlacementOperation};
 
-pub(crate) async fn show(_: State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+pub(super) fn operations() -> Vec<PlacementOperation> {
+    vec![
+        PlacementOperation::get("/", show)
+            .id("versions")
+            .summary("Which microversions are spoken. No token is needed.")
+            .returns::<wire::VersionDocument>(200, "What is there."),
+    ]
+}
+
+async fn show(_: State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     let document = json!({"versions": [{
         "id": format!("v{}", RANGE.min),
         "max_version": RANGE.max.to_string(),

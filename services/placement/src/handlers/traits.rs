@@ -3,19 +3,76 @@
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault, QueryString};
 use berth_store::SqlTimestamp;
+use berth_wire::placement as wire;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    GENERATION_CHANGED, codes, database, modified, provider_fault, provider_of_path, read, require,
+    GENERATION_CHANGED, codes, database, modified, provider_fault, provider_of_path, read,
 };
-use crate::router::Placement;
+use crate::openapi::query;
+use crate::policies::admin_or_service;
+use crate::router::{Placement, PlacementOperation};
 use crate::store::traits::{
     self, DeleteTrait, EnsureTrait, SetProviderTraits, TraitAssociation, TraitEnsured,
     TraitFilters, TraitRow, TraitTableError,
 };
-use crate::{microversions, policies, schemas};
+use crate::{microversions, schemas};
+
+pub(super) fn operations() -> Vec<PlacementOperation> {
+    vec![
+        PlacementOperation::get("/resource_providers/{uuid}/traits", of_provider)
+            .rule(admin_or_service("placement:resource_providers:traits:list"))
+            .since(microversions::TRAITS)
+            .id("showTraits")
+            .summary("The traits of a provider.")
+            .returns::<wire::ProviderTraits>(200, "What is there."),
+        PlacementOperation::put("/resource_providers/{uuid}/traits", set_of_provider)
+            .rule(admin_or_service(
+                "placement:resource_providers:traits:update",
+            ))
+            .since(microversions::TRAITS)
+            .id("setTraits")
+            .summary("Replaces the traits of a provider.")
+            .body(|| schemas::PROVIDER_TRAITS.to_json_schema())
+            .returns::<wire::ProviderTraits>(200, "It is done; what is there now."),
+        PlacementOperation::delete("/resource_providers/{uuid}/traits", delete_of_provider)
+            .rule(admin_or_service(
+                "placement:resource_providers:traits:delete",
+            ))
+            .since(microversions::TRAITS)
+            .id("deleteTraits")
+            .summary("Takes all traits from a provider.")
+            .returns_nothing(204, "It is done."),
+        PlacementOperation::get("/traits", list)
+            .rule(admin_or_service("placement:traits:list"))
+            .since(microversions::TRAITS)
+            .id("listTraits")
+            .summary("Lists traits.")
+            .query_parameters(|| query::keys_of(&schemas::LIST_TRAITS))
+            .returns::<wire::TraitList>(200, "What is there."),
+        PlacementOperation::get("/traits/{name}", show)
+            .rule(admin_or_service("placement:traits:show"))
+            .since(microversions::TRAITS)
+            .id("showTrait")
+            .summary("Whether a trait is there.")
+            .returns_nothing(204, "It is there."),
+        PlacementOperation::put("/traits/{name}", update)
+            .rule(admin_or_service("placement:traits:update"))
+            .since(microversions::TRAITS)
+            .id("ensureTrait")
+            .summary("Makes a trait unless it is there.")
+            .returns_nothing(201, "It is made.")
+            .returns_nothing(204, "It was there."),
+        PlacementOperation::delete("/traits/{name}", delete)
+            .rule(admin_or_service("placement:traits:delete"))
+            .since(microversions::TRAITS)
+            .id("deleteTrait")
+            .summary("Deletes an own trait that no provider has.")
+            .returns_nothing(204, "It is done."),
+    ]
+}
 
 #[derive(Serialize)]
 struct TraitList<'a> {
@@ -84,13 +141,9 @@ pub(crate) fn filters(query: &QueryString) -> Result<TraitFilters, Fault> {
     Ok(filters)
 }
 
-pub(crate) async fn list(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::TRAITS)?;
+async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    placement.allow(&call, policies::TRAITS_LIST)?;
+    placement.allow(&call)?;
     call.check_query(&schemas::LIST_TRAITS)?;
     let filters = filters(&call.query)?;
     let mut tx = read(&placement.store).await?;
@@ -99,12 +152,8 @@ pub(crate) async fn list(
     Ok(modified(answer, &call, newest(&found)))
 }
 
-pub(crate) async fn show(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::TRAITS)?;
-    placement.allow(&call, policies::TRAITS_SHOW)?;
+async fn show(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    placement.allow(&call)?;
     let mut tx = read(&placement.store).await?;
     let found = traits::get(&mut tx, call.path("name")?)
         .await
@@ -112,12 +161,11 @@ pub(crate) async fn show(
     Ok(modified(ApiResponse::no_content(), &call, found.modified))
 }
 
-pub(crate) async fn update(
+async fn update(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::TRAITS)?;
-    placement.allow(&call, policies::TRAITS_UPDATE)?;
+    placement.allow(&call)?;
     let name = call.path("name")?;
     if schemas::CUSTOM_TRAIT.check(&Value::from(name)).is_err() {
         return Err(Fault::bad_request(
@@ -137,12 +185,11 @@ pub(crate) async fn update(
     Ok(modified(answer, &call, found.modified))
 }
 
-pub(crate) async fn delete(
+async fn delete(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::TRAITS)?;
-    placement.allow(&call, policies::TRAITS_DELETE)?;
+    placement.allow(&call)?;
     let delete = DeleteTrait {
         name: call.path("name")?.to_owned(),
     };
@@ -150,13 +197,12 @@ pub(crate) async fn delete(
     Ok(ApiResponse::no_content())
 }
 
-pub(crate) async fn of_provider(
+async fn of_provider(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::TRAITS)?;
     call.check_accept()?;
-    placement.allow(&call, policies::PROVIDER_TRAITS_LIST)?;
+    placement.allow(&call)?;
     let uuid = call.path("uuid")?;
     let mut tx = read(&placement.store).await?;
     let provider = provider_of_path(&mut tx, uuid).await?;
@@ -173,13 +219,12 @@ struct WantedTraits {
     resource_provider_generation: i64,
 }
 
-pub(crate) async fn set_of_provider(
+async fn set_of_provider(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::TRAITS)?;
     call.require_json()?;
-    placement.allow(&call, policies::PROVIDER_TRAITS_UPDATE)?;
+    placement.allow(&call)?;
     let body: WantedTraits = call.body(&schemas::PROVIDER_TRAITS)?;
     let set = SetProviderTraits {
         uuid: call.path("uuid")?.to_owned(),
@@ -191,12 +236,11 @@ pub(crate) async fn set_of_provider(
     Ok(modified(answer, &call, newest(&found)))
 }
 
-pub(crate) async fn delete_of_provider(
+async fn delete_of_provider(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::TRAITS)?;
-    placement.allow(&call, policies::PROVIDER_TRAITS_DELETE)?;
+    placement.allow(&call)?;
     let none = SetProviderTraits {
         uuid: call.path("uuid")?.to_owned(),
         generation: None,

@@ -1,14 +1,50 @@
 //! /resource_providers/{uuid}/usages and /usages: show usage.
 
 use axum::extract::State;
+use berth_http::openapi::Shapes;
 use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_wire::placement as wire;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{database, modified, provider_of_path, read, require};
-use crate::router::Placement;
+use super::{database, modified, provider_of_path, read};
+use crate::microversions::RANGE;
+use crate::openapi::query;
+use crate::policies::{admin_or_project_reader_or_service, admin_or_service};
+use crate::router::{Placement, PlacementOperation};
 use crate::store::usages::{self, ConsumerFilter, UsageGroup, UsageOwner};
-use crate::{microversions, policies, schemas};
+use crate::{microversions, schemas};
+
+pub(super) fn operations() -> Vec<PlacementOperation> {
+    vec![
+        PlacementOperation::get("/resource_providers/{uuid}/usages", of_provider)
+            .rule(admin_or_service("placement:resource_providers:usages"))
+            .id("showProviderUsages")
+            .summary("How much of a provider is used.")
+            .returns::<wire::ProviderUsages>(200, "What is there."),
+        PlacementOperation::get("/usages", total)
+            .rule(admin_or_project_reader_or_service("placement:usages"))
+            .since(microversions::TOTAL_USAGES)
+            .id("showUsages")
+            .summary("How much a project, or one of its users, uses.")
+            .older("Before 1.38 the amounts by class alone, not by type of consumer.")
+            .query_parameters(|| query::keys_of(&schemas::total_usages(RANGE.max)))
+            .returns_shape(
+                200,
+                "Amounts by class, and the number of consumers, by type of consumer.",
+                usages_shape,
+            ),
+    ]
+}
+
+fn usages_shape(_: &mut Shapes) -> Value {
+    let amounts = json!({"type": "object", "additionalProperties": {"type": "integer", "minimum": 0}, "required": ["consumer_count"]});
+    json!({
+        "type": "object",
+        "properties": {"usages": {"type": "object", "additionalProperties": amounts}},
+        "required": ["usages"],
+    })
+}
 
 #[derive(Serialize)]
 struct ProviderUsagesDocument {
@@ -22,12 +58,12 @@ fn by_class(used: Vec<(String, i64)>) -> Map<String, Value> {
         .collect()
 }
 
-pub(crate) async fn of_provider(
+async fn of_provider(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
-    placement.allow(&call, policies::PROVIDER_USAGES)?;
+    placement.allow(&call)?;
     let uuid = call.path("uuid")?;
     let mut tx = read(&placement.store).await?;
     let provider = provider_of_path(&mut tx, uuid).await?;
@@ -41,17 +77,10 @@ pub(crate) async fn of_provider(
     Ok(modified(ApiResponse::ok(&document)?, &call, None))
 }
 
-pub(crate) async fn total(
-    State(placement): State<Placement>,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
-    require(&call, microversions::TOTAL_USAGES)?;
+async fn total(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     let project = call.query.last("project_id");
-    placement
-        .options
-        .policy
-        .authorize(&call.caller, policies::TOTAL_USAGES, project)?;
+    placement.options.policy.allow(&call, project)?;
     call.check_query(&schemas::total_usages(call.version))?;
     let holder = UsageOwner {
         project: project.unwrap_or_default().to_owned(),

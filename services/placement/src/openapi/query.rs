@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use berth_http::BodySchema;
 
 /// The parameters of a query string that one schema validates.
-pub(super) fn keys_of(schema: &BodySchema) -> Vec<Value> {
+pub(crate) fn keys_of(schema: &BodySchema) -> Vec<Value> {
     let shape = schema.to_json_schema();
     let required = |name: &str| {
         let names = shape["required"].as_array();
@@ -47,7 +47,7 @@ fn says(name: &str) -> Option<&'static str> {
 
 /// The parameters of GET /allocation_candidates. The keys of a group end with its suffix (from 1.25 a number, from 1.33
 /// letters, digits, `_` and `-`), so they are described as an object whose members are query keys.
-pub(super) fn candidates() -> Vec<Value> {
+pub(crate) fn candidates() -> Vec<Value> {
     let amounts =
         json!({"type": "string", "pattern": "^[A-Z0-9_]+:[1-9][0-9]*(,[A-Z0-9_]+:[1-9][0-9]*)*$"});
     let text = json!({"type": "string"});

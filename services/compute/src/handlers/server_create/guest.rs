@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use berth_conductor::BootRequest;
 use berth_hosts::ServerGroupError;
-use berth_http::{ApiRequest, Fault};
+use berth_http::{ApiRequest, Fault, RuleDefault};
 use berth_wire::conductor::CreateGuest;
 use berth_wire::guest::{ConfigDriveBody, FlavorBody, GuestPower, SshKeyBody};
 use uuid::Uuid;
@@ -16,9 +16,17 @@ use crate::handlers::hosts::{aggregate_fault, group_fault, host_fault};
 use crate::handlers::{flavors, key_pairs};
 use crate::images::{FoundImage, ImagesError};
 use crate::key_pairs::{KeyPair, KeyPairError};
-use crate::policies;
+use crate::policies::admin;
 use crate::servers::{NewServers, ServerFlavor};
 use crate::state::ComputeApi;
+
+/// Name the host of a new server together with its zone.
+pub(super) const FORCED_HOST: RuleDefault = admin("os_compute_api:servers:create:forced_host");
+/// Name the host of a new server.
+pub(super) const REQUESTED_HOST: RuleDefault =
+    admin("os_compute_api:compute:servers:create:requested_destination");
+/// Create a server with a flavor of disk 0, whose root disk is as large as its image.
+pub(super) const ZERO_DISK: RuleDefault = admin("os_compute_api:servers:create:zero_disk_flavor");
 
 /// A placeholder for the check. The real name follows from the row number.
 const PLACEHOLDER_NAME: &str = "instance-00000000";
@@ -169,7 +177,7 @@ impl ComputeApi {
             let sentence = "Flavor's memory is too small for requested image.";
             return Err(Fault::bad_request(sentence));
         }
-        if flavor.disk_gb == 0 && self.allow(call, policies::SERVER_ZERO_DISK).is_err() {
+        if flavor.disk_gb == 0 && self.allow_rule(call, ZERO_DISK, None).is_err() {
             let sentence = "Only volume-backed servers are allowed for flavors with zero disk.";
             return Err(Fault::forbidden(sentence));
         }
@@ -234,11 +242,11 @@ impl ComputeApi {
         let (zone, mut host, mut node) = (part(), part(), part());
         let mut filters = FilterUse::Applied;
         if host.is_some() || node.is_some() {
-            self.allow(call, policies::SERVER_FORCED_HOST)?;
+            self.allow_rule(call, FORCED_HOST, None)?;
             filters = FilterUse::Skipped;
         }
         if request.host.is_some() || request.node.is_some() {
-            self.allow(call, policies::SERVER_REQUESTED_HOST)?;
+            self.allow_rule(call, REQUESTED_HOST, None)?;
             if host.is_some() || node.is_some() {
                 let sentence = "host and hypervisor_hostname cannot be combined with an availability_zone that names a host";
                 return Err(Fault::bad_request(sentence));

@@ -80,6 +80,15 @@ impl FloorPlan {
         }
     }
 
+    /// The row of a crate: its own, or that of its folder (`drivers/*`).
+    fn row(&self, folder: &str) -> Option<&Row> {
+        let of_folder = || {
+            let (parent, _) = folder.rsplit_once('/')?;
+            self.rows.get(&format!("{parent}/*"))
+        };
+        self.rows.get(folder).or_else(of_folder)
+    }
+
     /// What a row's owner does that the row forbids. `folders`: crate name to folder.
     fn offences(
         &self,
@@ -87,7 +96,7 @@ impl FloorPlan {
         declared: &[Dependency],
         folders: &BTreeMap<String, String>,
     ) -> Vec<String> {
-        let Some(row) = self.rows.get(folder) else {
+        let Some(row) = self.row(folder) else {
             return vec![format!("{folder} has no row")];
         };
         let offends = |dependency: &Dependency| match folders.get(&dependency.name) {
@@ -130,7 +139,7 @@ impl FloorPlan {
             .collect();
         names
             .iter()
-            .filter(|name| !targets.iter().any(|target| is_named(name, target)))
+            .filter(|name| !targets.iter().any(|target| is_ours(name, target)))
             .map(|name| format!("{folder} does not import {name}, which its row allows"))
             .collect()
     }
@@ -154,7 +163,7 @@ impl Row {
     fn allows(&self, target: &str) -> bool {
         match &self.ours {
             Ours::Everything { but } => !but.iter().any(|name| is_named(name, target)),
-            Ours::These(names) => names.iter().any(|name| is_named(name, target)),
+            Ours::These(names) => names.iter().any(|name| is_ours(name, target)),
         }
     }
 }
@@ -167,6 +176,14 @@ fn is_test_code(folder: &str) -> bool {
 /// A folder is named whole or by its last part.
 fn is_named(name: &str, folder: &str) -> bool {
     folder == name || folder.rsplit('/').next() == Some(name)
+}
+
+/// A name in the column *ours*: of a crate, or of a folder for all crates in it.
+fn is_ours(name: &str, folder: &str) -> bool {
+    is_named(name, folder)
+        || folder
+            .rsplit_once('/')
+            .is_some_and(|(parent, _)| parent == name)
 }
 
 fn ours_of(cell: &str) -> Ours {

@@ -35,7 +35,7 @@ const CONFIGURATIONS: [(&str, usize, &str); 5] = [
 
 /// Everybody may do all: each rule but the one that others are made of.
 fn open_policy() -> String {
-    let rules = berth_placement::rules().chain([
+    let rules = berth_placement::rules().into_iter().chain([
         "service_api",
         "admin_or_service_api",
         "project_reader_api",

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::placement_failure::placement_error_code;
 use crate::plan_file::PlanFile;
-use crate::{DEADLINE, Driver, HostGuests, tls, tracker_options};
+use crate::{DEADLINE, Driver, HostGuests, open_driver, tls, tracker_options};
 
 /// How the agent runs.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -74,7 +74,7 @@ impl AgentHost {
     /// Another agent has it, the driver cannot be made, or the folder cannot be used.
     pub fn take(loaded: &LoadedConfig, arguments: &AgentRunArguments) -> Result<Self, Failure> {
         let config = &loaded.config;
-        let driver = Arc::new(Driver::of(config)?);
+        let driver = Arc::new(open_driver(config)?);
         // Before anything is touched in the state folder, which another agent may be writing to.
         let lock = match arguments.once {
             true => alone(config)?,

@@ -64,7 +64,7 @@ pub async fn open(url: &Secret, config: &Config) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
     make_folder(&location, &config.state_path)?;
     let options = SqlOptions {
-        isolation: config.placement_service.isolation_level.into(),
+        isolation: config.placement_service.isolation_level,
         ..options(&location)
     };
     let store = SqlStore::open(&location, &options).await;

@@ -1,208 +1,75 @@
-//! The hypervisor driver that the configuration names, as one type: an enum that implements [`VirtDriver`] by calling the driver
-//! it holds.
+//! The driver that the configuration names.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
-use berth_config::{ComputeDriver, Config};
-use berth_exec::{ExecDriver, ExecOptions};
-use berth_fake::FakeDriver;
-use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
+use berth_compute_driver::{Driver, DriverError, DriverSetup, MdevType, MdevTypes};
+use berth_config::Config;
+use berth_hook::Hook;
+use berth_model::{NodeName, ResourceClass};
 use berth_output::{ErrorCode, Failure};
-use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
-use berth_virt::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostCpuStats, HostEvents,
-    HostView, NoLink, ObserveError, PciInPlacement, PowerAction, Powered, PreparedDevice,
-    ProviderTreeError, Redefined, Spawned, Trees, VirtDriver, WantedDevice,
-};
+use berth_sysfs::AllowList;
 
-#[cfg(feature = "libvirt")]
-use super::libvirt;
-
-/// The file below `state_path` with the guests that were made on the machine of a fake driver.
-const FAKE_GUESTS: &str = "fake-guests";
-/// The directory below `state_path` that is an out-of-tree driver's own.
-const EXEC_STATE: &str = "exec-driver";
-
-/// Declares the enum of drivers, and the macro `on_driver!` that runs an expression on the driver at hand.
-macro_rules! drivers {
-    ($d:tt $($(#[$attribute:meta])* $variant:ident($driver:ty),)+) => {
-        /// The driver that `compute_driver` names.
-        #[allow(clippy::large_enum_variant, reason = "there is one in a process")]
-        pub enum Driver {
-            $($(#[$attribute])* $variant($driver),)+
-        }
-
-        macro_rules! on_driver {
-            ($d this:expr, $d driver:ident => $d call:expr) => {
-                match $d this {
-                    $($(#[$attribute])* Driver::$variant($d driver) => $d call,)+
-                }
-            };
-        }
-    };
-}
-
-// A new driver is one line here, and how `Driver::of` makes it from the configuration.
-drivers! {$
-    Fake(FakeDriver),
-    Exec(ExecDriver),
-    #[cfg(feature = "libvirt")]
-    Libvirt(berth_libvirt::LibvirtDriver),
-}
-
-impl Driver {
-    /// The driver of `compute_driver`.
-    ///
-    /// Errors: The machine file is missing or wrong, the mediated device types contradict each other, or this program
-    /// was built without the driver.
-    pub fn of(config: &Config) -> Result<Self, Failure> {
-        match &config.compute_driver {
-            ComputeDriver::Fake => {
-                let Some(machine) = &config.fake.machine else {
-                    return Err(Failure::new(
-                        ErrorCode::Missing,
-                        "[fake] machine is not set: compute_driver = \"fake\" needs a machine file",
-                    )
-                    .mend("set [fake] machine = \"FILE\", or give --machine FILE"));
-                };
-                let book = config.state_path.join(FAKE_GUESTS);
-                FakeDriver::from_file(machine)
-                    .map(|driver| Driver::Fake(driver.with_guests_at(&book)))
-                    .map_err(|error| {
-                        Failure::caused(
-                            ErrorCode::Driver,
-                            "the machine file cannot be used",
-                            &error,
-                        )
-                    })
-            }
-            ComputeDriver::Exec(program) => {
-                exec_options(config, program).map(|options| Driver::Exec(ExecDriver::new(options)))
-            }
-            #[cfg(feature = "libvirt")]
-            ComputeDriver::Libvirt => libvirt::options(config)
-                .map(|options| Driver::Libvirt(berth_libvirt::LibvirtDriver::new(options))),
-            #[cfg(not(feature = "libvirt"))]
-            ComputeDriver::Libvirt => Err(Failure::new(
-                ErrorCode::Driver,
-                "compute_driver is libvirt, but this berth was built without it",
-            )
-            .mend("set compute_driver = \"fake\", or use a build with the feature libvirt")),
-        }
-    }
-}
-
-impl VirtDriver for Driver {
-    fn name(&self) -> &'static str {
-        on_driver!(self, driver => driver.name())
-    }
-
-    async fn observe(&self) -> Result<HostView, ObserveError> {
-        on_driver!(self, driver => driver.observe().await)
-    }
-
-    async fn host_cpu_stats(&self) -> Result<Option<HostCpuStats>, ObserveError> {
-        on_driver!(self, driver => driver.host_cpu_stats().await)
-    }
-
-    fn watch(&self) -> HostEvents {
-        on_driver!(self, driver => driver.watch())
-    }
-
-    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
-        on_driver!(self, driver => driver.spawn(spec).await)
-    }
-
-    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
-        on_driver!(self, driver => driver.destroy(uuid).await)
-    }
-
-    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
-        on_driver!(self, driver => driver.guests().await)
-    }
-
-    async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestOnHost>, GuestError> {
-        on_driver!(self, driver => driver.guest(uuid).await)
-    }
-
-    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
-        on_driver!(self, driver => driver.power(uuid, action).await)
-    }
-
-    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
-        on_driver!(self, driver => driver.redefine(spec).await)
-    }
-
-    async fn no_link(&self, interfaces: &GuestInterfaces) -> Result<Option<NoLink>, GuestError> {
-        on_driver!(self, driver => driver.no_link(interfaces).await)
-    }
-
-    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
-        on_driver!(self, driver => driver.suspend(uuid).await)
-    }
-
-    async fn live_migrate(
-        &self,
-        uuid: ConsumerUuid,
-        destination: &NodeName,
-    ) -> Result<(), GuestError> {
-        on_driver!(self, driver => driver.live_migrate(uuid, destination).await)
-    }
-
-    async fn prepare_host(&self) -> Vec<DeviceError> {
-        on_driver!(self, driver => driver.prepare_host().await)
-    }
-
-    async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        on_driver!(self, driver => driver.check_device(wanted).await)
-    }
-
-    async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        on_driver!(self, driver => driver.prepare_device(wanted).await)
-    }
-
-    async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
-        on_driver!(self, driver => driver.prepared_devices().await)
-    }
-
-    async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
-        on_driver!(self, driver => driver.reset_device(wanted).await)
-    }
-
-    fn update_provider_tree(
-        &self,
-        view: &HostView,
-        current: &ProviderTree,
-        node: &NodeName,
-    ) -> Result<Desired, ProviderTreeError> {
-        on_driver!(self, driver => driver.update_provider_tree(view, current, node))
-    }
-
-    fn homes(
-        &self,
-        view: &HostView,
-        node: &NodeName,
-        trees: Trees<'_>,
-        allocation: &Allocation,
-        all: &Allocations,
-    ) -> Homes {
-        on_driver!(self, driver => driver.homes(view, node, trees, allocation, all))
-    }
-}
-
-/// What an out-of-tree driver is told of the configuration.
-fn exec_options(config: &Config, program: &Path) -> Result<ExecOptions, Failure> {
+/// The driver of `compute_driver`.
+///
+/// Errors: The machine file is missing or wrong, the mediated device types contradict each other, or this program
+/// was built without the driver.
+pub fn open_driver(config: &Config) -> Result<Driver, Failure> {
     let host = config.host.as_deref().map(NodeName::new).transpose();
-    Ok(ExecOptions {
+    let accelerators = &config.accelerators;
+    let setup = DriverSetup {
+        values: &config.values,
         host: host.map_err(|error| Failure::new(ErrorCode::BadValue, format!("host: {error}")))?,
+        state_path: &config.state_path,
+        instances_path: config.instances_path(),
         cpu_shared_set: config.compute.cpu_shared_set.clone(),
         cpu_dedicated_set: config.compute.cpu_dedicated_set.clone(),
         model: config.model.0,
-        pci: match config.pci.report_in_placement {
-            true => PciInPlacement::Reported,
-            false => PciInPlacement::NotReported,
-        },
-        ..ExecOptions::new(program.to_owned(), config.state_path.join(EXEC_STATE))
+        mdev_types: mdev_types(config)?,
+        pci_devices: allow_list("pci", &config.pci.device_spec)?,
+        report_pci_in_placement: config.pci.report_in_placement,
+        accelerator_devices: allow_list("accelerators", &accelerators.device_spec)?,
+        reset_hook: accelerators.reset_hook.as_ref().map(|program| Hook {
+            called: "reset hook",
+            program: program.clone(),
+            deadline: accelerators.reset_hook_timeout,
+        }),
+    };
+    Driver::open(&config.compute_driver, &setup).map_err(|error| {
+        let code = match error {
+            DriverError::NoMachine => ErrorCode::Missing,
+            DriverError::Unusable { .. } | DriverError::NotBuilt(_) => ErrorCode::Driver,
+            DriverError::Misfit(_) => ErrorCode::Bug,
+        };
+        let failure = Failure::from_error(code, &error);
+        match error.mend() {
+            Some(mend) => failure.mend(mend),
+            None => failure,
+        }
     })
+}
+
+fn mdev_types(config: &Config) -> Result<MdevTypes, Failure> {
+    let mut types = Vec::new();
+    for id in &config.devices.enabled_mdev_types {
+        let mut mdev = MdevType::new(id);
+        if let Some(section) = config.mdev.get(id) {
+            mdev.device_addresses = section.device_addresses.iter().copied().collect();
+            mdev.class = ResourceClass::new(&section.mdev_class).map_err(|error| {
+                let what = format!("[mdev_{id}] mdev_class: {error}");
+                Failure::new(ErrorCode::Driver, what)
+            })?;
+            mdev.max_instances = section.max_instances.map(u64::from);
+        }
+        types.push(mdev);
+    }
+    MdevTypes::new(types).map_err(|error| {
+        Failure::caused(
+            ErrorCode::Contradiction,
+            "the mediated device types",
+            &error,
+        )
+    })
+}
+
+fn allow_list(section: &str, entries: &[serde_json::Value]) -> Result<AllowList, Failure> {
+    AllowList::read(entries)
+        .map_err(|error| Failure::new(ErrorCode::BadValue, format!("[{section}] {error}")))
 }

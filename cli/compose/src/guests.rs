@@ -338,7 +338,7 @@ fn disks(config: &Config, images: Option<ImageClient>) -> Result<Disks, Failure>
     };
     options.largest_image = cache.largest_image_gb << 30;
     options.remove_unused_base_images = cache.remove_unused_base_images;
-    options.remove_unused_original_minimum_age = cache.unused_age;
+    options.remove_unused_original_minimum_age = cache.remove_unused_original_minimum_age_seconds;
     let downloads = Downloads::network(&TransportOptions::default(), Downloads::DEFAULT_PATIENCE);
     let glance = match config.glance.auth_type {
         Some(_) => Some(image_service(config)?),

@@ -7,7 +7,7 @@
 //!
 //! | modules | what they make |
 //! |---|---|
-//! | [`driver`], `libvirt` | the driver that `compute_driver` names |
+//! | [`driver`] | the driver that `compute_driver` names |
 //! | `tracker`, `host_state`, `guests` | the options of the agent's parts, and this host's guests and devices |
 //! | [`agent`], [`nodes`], [`plan_file`], [`tls`] | the agent as a service; this host's nodes for one command |
 //! | [`placement_client`], `agents`, [`keystone_tokens`] | clients of Placement, agents, Keystone |
@@ -30,8 +30,6 @@ pub mod hosts;
 pub mod identity_service;
 pub mod images;
 pub mod keystone_tokens;
-#[cfg(feature = "libvirt")]
-mod libvirt;
 pub mod listener;
 pub mod nodes;
 pub mod placement_client;
@@ -49,7 +47,8 @@ mod tracker;
 use std::time::Duration;
 
 pub use agents::{AgentAt, AgentReceivers, KnownAgents, admin_failure, agents_elsewhere};
-pub use driver::Driver;
+pub use berth_compute_driver::Driver;
+pub use driver::open_driver;
 pub use guests::{
     HostGuests, accelerators_in_process, accelerators_over_network, hosts_in_process,
     images_in_process,

@@ -19,9 +19,9 @@ use berth_output::{ErrorCode, Failure};
 use berth_store::state_dir::StateDir;
 use berth_virt::{HostView, VirtDriver};
 
-use crate::driver::Driver;
 use crate::placement_failure::placement_error_code;
 use crate::tracker::tracker_options;
+use crate::{Driver, open_driver};
 
 /// Whether a node that was never reported is given its UUID for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl HostNodes {
         rename: Rename,
         intent: Intent,
     ) -> Result<Self, Failure> {
-        let driver = Arc::new(Driver::of(config)?);
+        let driver = Arc::new(open_driver(config)?);
         let mut view = driver.observe().await.map_err(|error| {
             let code = match error.disposition() {
                 Disposition::Fatal => ErrorCode::Driver,

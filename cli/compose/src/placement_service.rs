@@ -3,12 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use berth_config::{
-    AllocationCandidatesFrom, AuthStrategy, Config, SNAPSHOT_BESIDE_OTHERS, Secret,
-};
+use berth_config::{AuthStrategy, Config, SNAPSHOT_BESIDE_OTHERS, Secret};
 use berth_http::{NoAuth2, ValidateToken};
 use berth_output::{ErrorCode, Failure};
-use berth_placement::PlacementApiOptions;
+use berth_placement::{CandidatesFrom, PlacementApiOptions};
 use berth_store::sql::Location;
 
 use crate::database;
@@ -21,7 +19,7 @@ use crate::policy::placement_policy_in_force;
 /// others may write.
 pub fn placement_options(config: &Config, url: &Secret) -> Result<PlacementApiOptions, Failure> {
     let own = &config.placement_service;
-    if own.allocation_candidates_from == AllocationCandidatesFrom::Snapshot
+    if own.allocation_candidates_from == CandidatesFrom::Snapshot
         && matches!(database::location(url)?, Location::Server(_))
     {
         let what = format!(
@@ -41,8 +39,8 @@ pub fn placement_options(config: &Config, url: &Secret) -> Result<PlacementApiOp
         incomplete_consumer_user_id: own.incomplete_consumer_user_id.clone(),
         randomize_allocation_candidates: own.randomize_allocation_candidates,
         max_allocation_candidates: own.max_allocation_candidates,
-        candidates_from: own.allocation_candidates_from.into(),
-        cors: config.cors.clone().into(),
+        candidates_from: own.allocation_candidates_from,
+        cors: config.cors.clone(),
         path_prefix: own.path_prefix.clone(),
         ..PlacementApiOptions::default()
     })

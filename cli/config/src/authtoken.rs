@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_client::{AuthOptions, AuthType, Secret};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer};
+use berth_options::{options, seconds};
 
 #[derive(Debug, Clone)]
 pub struct KeystoneAuthtoken {
@@ -15,46 +14,64 @@ pub struct KeystoneAuthtoken {
     pub token_cache_time: Duration,
 }
 
-/// The section as it is written; the client's type has no serde.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct AuthtokenWords {
-    auth_type: String,
-    auth_url: Option<String>,
-    username: Option<String>,
-    password: Option<Secret>,
-    user_domain_name: Option<String>,
-    project_name: Option<String>,
-    project_domain_name: Option<String>,
-    application_credential_id: Option<String>,
-    application_credential_secret: Option<Secret>,
-    cafile: Option<PathBuf>,
-    insecure: bool,
-    token_cache_time: u64,
+options! {
+    /// The account by which a built-in service asks Keystone whose tokens are, where its `auth_strategy` is `keystone`:
+    /// keystonemiddleware's options by their own names.
+    #[derive(Debug, Clone)]
+    pub(super) struct AuthtokenOptions in "keystone_authtoken" {
+        /// How to log in.
+        auth_type: AuthType = AuthType::Password, kind: Choice(&["password", "v3applicationcredential"]);
+        /// The Identity service.
+        auth_url: Option<String> = None, kind: URL, example: "\"https://keystone.example.org:5000/v3\"";
+        /// User name.
+        username: Option<String> = None, example: "\"cyborg\"";
+        /// Password.
+        password: Option<Secret> = None;
+        /// Domain of the user.
+        user_domain_name: Option<String> = None, example: "\"Default\"";
+        /// Project to be scoped to.
+        project_name: Option<String> = None, example: "\"service\"";
+        /// Domain of the project.
+        project_domain_name: Option<String> = None, example: "\"Default\"";
+        /// Application credential, by id.
+        application_credential_id: Option<String> = None;
+        /// Secret of the application credential.
+        application_credential_secret: Option<Secret> = None;
+        /// PEM file of the authorities that may sign the server.
+        cafile: Option<PathBuf> = None, example: "\"/etc/ssl/certs/ca-certificates.crt\"";
+        /// Whether any server certificate is believed.
+        insecure: bool = false;
+        /// Seconds for which Keystone's word on a token is believed; a token that is revoked is good for so long.
+        token_cache_time: Duration = seconds(300), kind: Integer(0, 3600);
+    }
 }
 
-impl<'de> Deserialize<'de> for KeystoneAuthtoken {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let words = AuthtokenWords::deserialize(deserializer)?;
-        let auth_type: AuthType = words.auth_type.parse().map_err(D::Error::custom)?;
-        Ok(Self {
+impl Default for KeystoneAuthtoken {
+    fn default() -> Self {
+        AuthtokenOptions::default().into()
+    }
+}
+
+impl From<AuthtokenOptions> for KeystoneAuthtoken {
+    fn from(options: AuthtokenOptions) -> Self {
+        Self {
             account: AuthOptions {
-                auth_type: Some(auth_type),
-                auth_url: words.auth_url,
-                username: words.username,
-                password: words.password,
-                user_domain_name: words.user_domain_name,
-                project_name: words.project_name,
-                project_domain_name: words.project_domain_name,
-                application_credential_id: words.application_credential_id,
-                application_credential_secret: words.application_credential_secret,
-                cafile: words.cafile,
-                insecure: words.insecure,
+                auth_type: Some(options.auth_type),
+                auth_url: options.auth_url,
+                username: options.username,
+                password: options.password,
+                user_domain_name: options.user_domain_name,
+                project_name: options.project_name,
+                project_domain_name: options.project_domain_name,
+                application_credential_id: options.application_credential_id,
+                application_credential_secret: options.application_credential_secret,
+                cafile: options.cafile,
+                insecure: options.insecure,
                 // A caller waits behind this.
-                timeout: Some(Duration::from_secs(10)),
+                timeout: Some(seconds(10)),
                 ..AuthOptions::for_service("identity")
             },
-            token_cache_time: Duration::from_secs(words.token_cache_time),
-        })
+            token_cache_time: options.token_cache_time,
+        }
     }
 }

@@ -4,10 +4,9 @@
 use std::path::{Path, absolute};
 
 use berth_output::ErrorCode;
-use config::{Value, ValueKind};
 
 use super::problem::ConfigProblem;
-use super::setting::{self, Setting};
+use super::setting::{self, Setting, WrittenValue};
 use super::sources::Sources;
 
 /// What the command line says: settings and refusals.
@@ -51,8 +50,12 @@ impl CommandLine {
 
     fn set(&mut self, option: &str, section: &str, key: &str, text: &str) {
         let at = option.to_owned();
-        let value = Value::new(Some(&at), ValueKind::String(text.to_owned()));
-        match setting::admit(section, key, &at, &value) {
+        let written = WrittenValue {
+            value: text.into(),
+            at: at.clone(),
+            elements_at: Vec::new(),
+        };
+        match setting::admit(section, key, &at, &written) {
             Ok(setting) => self.settings.push(setting),
             Err(problem) => self.problems.push(problem),
         }

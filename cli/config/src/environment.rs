@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 
+use berth_model::nearest_name as nearest;
+use berth_options::OptionRow;
 use berth_output::ErrorCode;
-use config::{Value, ValueKind};
 
 use super::pattern::PATTERNS;
-use super::problem::{ConfigProblem, nearest};
-use super::setting::{self, Setting};
+use super::problem::ConfigProblem;
+use super::setting::{self, Setting, WrittenValue};
 use super::table::{self, OPTIONS};
 
 /// Variables that other parts of berth read.
@@ -72,18 +73,26 @@ impl Environment {
             });
             return;
         };
-        let value: ValueKind = row.kind.of_variable(value, &at);
-        match setting::admit(section, key, &at, &Value::new(Some(&at), value)) {
+        let written = |value| WrittenValue {
+            value,
+            at: at.clone(),
+            elements_at: Vec::new(),
+        };
+        let admitted = match row.kind.of_variable(value) {
+            Ok(value) => setting::admit(section, key, &at, &written(value)),
+            Err(error) => {
+                let written = written(value.into());
+                Err(setting::wrong_value(section, key, &written, error))
+            }
+        };
+        match admitted {
             Ok(setting) => self.settings.push(setting),
             Err(problem) => self.problems.push(problem),
         }
     }
 
     fn doubt(&mut self, name: &str) {
-        let variables: Vec<String> = OPTIONS
-            .iter()
-            .map(super::option::OptionRow::variable)
-            .collect();
+        let variables: Vec<String> = OPTIONS.iter().map(OptionRow::variable).collect();
         let known = variables.iter().map(String::as_str).chain(OTHERS);
         let right = match nearest(name, known) {
             Some(guess) => format!("did you mean {guess}?"),
@@ -115,10 +124,7 @@ fn section_of(text: &str) -> String {
 
 /// Puts the variable to write in place of the TOML key.
 fn guided(name: &str, problem: ConfigProblem) -> ConfigProblem {
-    let variables: Vec<String> = OPTIONS
-        .iter()
-        .map(super::option::OptionRow::variable)
-        .collect();
+    let variables: Vec<String> = OPTIONS.iter().map(OptionRow::variable).collect();
     match nearest(name, variables.iter().map(String::as_str)) {
         Some(guess) if problem.code == ErrorCode::UnknownKey => ConfigProblem {
             right: format!("did you mean {guess}?"),

@@ -1,12 +1,12 @@
 //! A TOML text read into settings, each with its file, line and column.
 
+use berth_options::Json;
 use berth_output::ErrorCode;
-use config::{Value, ValueKind};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::problem::ConfigProblem;
-use super::setting::{self, Setting};
+use super::setting::{self, Setting, WrittenValue};
 use super::table;
 
 /// One configuration file: its name as given, and its text.
@@ -152,7 +152,20 @@ impl FileReader<'_> {
             return;
         }
         let admitted = match self.convert(value) {
-            Ok(value) => setting::admit(section, name, &key_at, &value),
+            Ok(converted) => {
+                let written = WrittenValue {
+                    value: converted,
+                    at: self.place(value.span().start),
+                    elements_at: match value.get_ref() {
+                        DeValue::Array(elements) => {
+                            let places = elements.iter().map(|each| self.place(each.span().start));
+                            places.collect()
+                        }
+                        _ => Vec::new(),
+                    },
+                };
+                setting::admit(section, name, &key_at, &written)
+            }
             Err((wrong, at)) => {
                 return self.refuse(at, &setting::name(section, name), wrong, String::new());
             }
@@ -163,38 +176,37 @@ impl FileReader<'_> {
         }
     }
 
-    /// The value with its place; what TOML has and no option takes is refused here.
-    fn convert(&self, value: &Spanned<DeValue<'_>>) -> Result<Value, (&'static str, String)> {
-        let at = self.place(value.span().start);
-        let kind = match value.get_ref() {
-            DeValue::String(text) => ValueKind::String(text.to_string()),
-            DeValue::Boolean(flag) => ValueKind::Boolean(*flag),
-            DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-                .map(ValueKind::I64)
-                .map_err(|_| ("the number is too large", at.clone()))?,
+    /// The value; what TOML has and no option takes is refused here.
+    fn convert(&self, value: &Spanned<DeValue<'_>>) -> Result<Json, (&'static str, String)> {
+        let refuse = |wrong| Err((wrong, self.place(value.span().start)));
+        Ok(match value.get_ref() {
+            DeValue::String(text) => Json::from(text.as_ref()),
+            DeValue::Boolean(flag) => Json::from(*flag),
+            DeValue::Integer(number) => {
+                match i64::from_str_radix(number.as_str(), number.radix()) {
+                    Ok(number) => Json::from(number),
+                    Err(_) => return refuse("the number is too large"),
+                }
+            }
             DeValue::Float(number) => match number.as_str().parse::<f64>() {
-                Ok(number) if number.is_finite() => ValueKind::Float(number),
-                _ => return Err(("the number is not finite", at)),
+                Ok(number) if number.is_finite() => Json::from(number),
+                _ => return refuse("the number is not finite"),
             },
             DeValue::Array(elements) => {
-                let elements = elements
-                    .iter()
-                    .map(|each| self.convert(each))
-                    .collect::<Result<Vec<_>, _>>()?;
-                ValueKind::Array(elements)
+                let elements = elements.iter().map(|each| self.convert(each));
+                Json::Array(elements.collect::<Result<_, _>>()?)
             }
             DeValue::Datetime(_) => {
-                return Err(("no option takes a date or time; write a text in quotes", at));
+                return refuse("no option takes a date or time; write a text in quotes");
             }
             DeValue::Table(entries) => {
                 let entries = entries.iter().map(|(key, value)| {
                     let key = key.get_ref().as_ref().to_owned();
                     Ok((key, self.convert(value)?))
                 });
-                ValueKind::Table(entries.collect::<Result<_, _>>()?)
+                Json::Object(entries.collect::<Result<_, _>>()?)
             }
-        };
-        Ok(Value::new(Some(&at), kind))
+        })
     }
 
     fn refuse(&mut self, at: String, key: &str, wrong: &str, right: String) {

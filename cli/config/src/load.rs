@@ -5,21 +5,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
+use berth_options::{CheckedValues, Json, OptionMisfit};
 use berth_output::ErrorCode;
-use config::{Map, Source, Value, ValueKind};
 
 use super::command_line::{self, CommandLine};
 use super::environment;
 use super::file::{self, ConfigDocument};
-use super::option::{Default as OptionDefault, OptionRow};
 use super::pattern;
 use super::problem::{ConfigProblem, ConfigRefusal};
 use super::rules;
 use super::sections::Config;
-use super::setting::Setting;
+use super::setting::{self, Setting};
 use super::sources::{self, SourceFiles, Sources};
 use super::table::{self, OPTIONS};
-use super::view::{DEFAULT_ORIGIN, Effective, LoadedConfig};
+use super::view::{Effective, LoadedConfig};
 
 /// Reads the files and resolves them with the environment.
 pub fn load(sources: &Sources) -> Result<LoadedConfig, ConfigRefusal> {
@@ -75,19 +74,18 @@ fn resolve_with(
     layers.push(command_line.settings);
     problems.extend(command_line.problems);
 
-    let merged = match merge(&layers) {
-        Ok(merged) => merged,
-        Err(problem) => {
-            problems.push(problem);
-            return Err(ConfigRefusal::new(problems));
-        }
-    };
-    let effective = effective(&merged);
+    let merged = merge(layers);
+    let named = named_sections(&merged);
+    let effective = effective(&merged, &named);
     let broken: BTreeSet<String> = problems.iter().map(|problem| problem.key.clone()).collect();
-    let config: Config = match typed(merged) {
+    let mut values = CheckedValues::default();
+    for set in merged.into_values() {
+        values.set(&set.section, set.row.key, set.value);
+    }
+    let config = match Config::read(values, &named) {
         Ok(config) => config,
-        Err(problem) => {
-            problems.push(problem);
+        Err(error) => {
+            problems.push(misfit(&error));
             return Err(ConfigRefusal::new(problems));
         }
     };
@@ -106,180 +104,61 @@ fn resolve_with(
     })
 }
 
-/// One layer for the `config` crate, which merges layers and keeps each value's origin.
-#[derive(Debug, Clone)]
-struct Layer(Map<String, Value>);
+/// Every option that somebody set, by section and key; later layers win.
+type MergedSettings = BTreeMap<(String, &'static str), Setting>;
 
-impl Source for Layer {
-    fn clone_into_box(&self) -> Box<dyn Source + Send + Sync> {
-        Box::new(self.clone())
-    }
-
-    fn collect(&self) -> Result<Map<String, Value>, config::ConfigError> {
-        Ok(self.0.clone())
-    }
-}
-
-/// Values by section, top level first by its empty name, as the merged table wants them: sections of a pattern
-/// (`[mdev_TYPE]`) become entries of one table (`mdev`), so that the typed form is a map.
-fn layer(sections: BTreeMap<String, Map<String, Value>>) -> Layer {
-    let mut root = Map::new();
-    let mut named: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    for (section, values) in sections {
-        if section.is_empty() {
-            root.extend(values);
-        } else if let Some((pattern, name)) = pattern::of(&section) {
-            let all = named.entry(pattern.field).or_default();
-            all.insert(name.to_owned(), table_of(values));
-        } else {
-            root.insert(section, table_of(values));
-        }
-    }
-    for (field, all) in named {
-        root.insert(field.to_owned(), table_of(all));
-    }
-    Layer(root)
-}
-
-fn table_of(values: Map<String, Value>) -> Value {
-    Value::new(None, ValueKind::Table(values))
-}
-
-fn written(settings: &[Setting]) -> Layer {
-    let mut sections: BTreeMap<String, Map<String, Value>> = BTreeMap::new();
-    for each in settings {
-        sections
-            .entry(each.section.clone())
-            .or_default()
-            .insert(each.key.clone(), each.value.clone());
-    }
-    layer(sections)
-}
-
-fn merge(layers: &[Vec<Setting>]) -> Result<Map<String, Value>, ConfigProblem> {
-    let mut builder = config::Config::builder().add_source(defaults(&named_sections(layers)));
-    for settings in layers {
-        builder = builder.add_source(written(settings));
-    }
-    builder
-        .build()
-        .and_then(|built| built.collect())
-        .map_err(|error| unmergeable(&error))
+fn merge(layers: Vec<Vec<Setting>>) -> MergedSettings {
+    let settings = layers.into_iter().flatten();
+    settings
+        .map(|set| ((set.section.clone(), set.row.key), set))
+        .collect()
 }
 
 /// Every section of a pattern that is written, and an `[mdev_TYPE]` for each enabled type.
-fn named_sections(layers: &[Vec<Setting>]) -> BTreeSet<String> {
-    let settings = || layers.iter().flatten();
-    let written = settings()
-        .filter(|each| pattern::named(each.row.section).is_some())
-        .map(|each| each.section.clone());
-    let enabled = layers
-        .iter()
-        .flatten()
-        .rfind(|each| each.row.key == "enabled_mdev_types");
-    let enabled = enabled.map(|each| texts(&each.value)).unwrap_or_default();
+fn named_sections(merged: &MergedSettings) -> BTreeSet<String> {
+    let written = merged.values();
+    let written = written.filter(|set| pattern::named(set.row.section).is_some());
+    let enabled = merged.get(&("devices".to_owned(), "enabled_mdev_types"));
+    let enabled = enabled.and_then(|set| set.value.as_array());
+    let enabled = enabled.into_iter().flatten().filter_map(Json::as_str);
     written
-        .chain(enabled.into_iter().map(|kind| format!("mdev_{kind}")))
+        .map(|set| set.section.clone())
+        .chain(enabled.map(|kind| format!("mdev_{kind}")))
         .collect()
-}
-
-fn texts(value: &Value) -> Vec<String> {
-    match &value.kind {
-        ValueKind::Array(elements) => elements
-            .iter()
-            .filter_map(|each| each.clone().into_string().ok())
-            .collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// Every section with its defaults; one without any is a section all the same.
-fn defaults(named_sections: &BTreeSet<String>) -> Layer {
-    let fixed = table::SECTIONS
-        .iter()
-        .map(|(section, _)| *section)
-        .filter(|section| pattern::named(section).is_none());
-    let names = fixed.chain(named_sections.iter().map(String::as_str));
-    layer(
-        names
-            .map(|section| (section.to_owned(), defaults_of(table::pattern_of(section))))
-            .collect(),
-    )
-}
-
-fn defaults_of(pattern: &str) -> Map<String, Value> {
-    let rows = OPTIONS.iter().filter(|row| row.section == pattern);
-    rows.filter_map(|row| Some((row.key.to_owned(), default_value(row)?)))
-        .collect()
-}
-
-fn default_value(row: &OptionRow) -> Option<Value> {
-    let origin = DEFAULT_ORIGIN.to_owned();
-    let text = |text: &str| Value::new(Some(&origin), ValueKind::String(text.to_owned()));
-    Some(match row.default {
-        OptionDefault::Unset | OptionDefault::Derived(_) => return None,
-        OptionDefault::Text(value) => text(value),
-        OptionDefault::Integer(value) => Value::new(Some(&origin), ValueKind::I64(value)),
-        OptionDefault::Float(value) => Value::new(Some(&origin), ValueKind::Float(value)),
-        OptionDefault::Flag(value) => Value::new(Some(&origin), ValueKind::Boolean(value)),
-        OptionDefault::List(values) => Value::new(
-            Some(&origin),
-            ValueKind::Array(values.iter().map(|value| text(value)).collect()),
-        ),
-    })
 }
 
 /// Every option with its value and origin, in the order of the table.
-fn effective(merged: &Map<String, Value>) -> Vec<Effective> {
-    let inside = |value: &Value| match &value.kind {
-        ValueKind::Table(table) => table.clone(),
-        _ => Map::new(),
-    };
+fn effective(merged: &MergedSettings, named: &BTreeSet<String>) -> Vec<Effective> {
     let mut all = Vec::new();
-    for (section, _) in table::SECTIONS {
-        let rows = || OPTIONS.iter().filter(|row| row.section == *section);
-        match pattern::named(section) {
-            _ if section.is_empty() => {
-                all.extend(rows().map(|row| Effective::new("", row, merged.get(row.key))));
-            }
+    for (section, _) in table::SECTIONS.iter() {
+        let titles: Vec<&str> = match pattern::named(section) {
+            None => vec![section],
             Some(pattern) => {
-                let written = merged.get(pattern.field).map(inside).unwrap_or_default();
-                let written: BTreeMap<_, _> = written.iter().collect();
-                for (name, values) in written {
-                    let (section, values) = (format!("{}{name}", pattern.prefix), inside(values));
-                    all.extend(
-                        rows().map(|row| Effective::new(&section, row, values.get(row.key))),
-                    );
-                }
+                let titles = named.iter().map(String::as_str);
+                titles
+                    .filter(|title| title.starts_with(pattern.prefix))
+                    .collect()
             }
-            None => {
-                let values = merged.get(*section).map(inside).unwrap_or_default();
-                all.extend(rows().map(|row| Effective::new(section, row, values.get(row.key))));
-            }
+        };
+        for title in titles {
+            let rows = OPTIONS.iter().filter(|row| row.section == *section);
+            all.extend(
+                rows.map(|row| {
+                    Effective::new(title, row, merged.get(&(title.to_owned(), row.key)))
+                }),
+            );
         }
     }
     all
 }
 
-fn typed(merged: Map<String, Value>) -> Result<Config, ConfigProblem> {
-    Value::new(None, ValueKind::Table(merged))
-        .try_deserialize()
-        .map_err(|error| unmergeable(&error))
-}
-
-/// Cannot happen while table and types agree, which a test holds; a problem is better than a panic.
-fn unmergeable(error: &config::ConfigError) -> ConfigProblem {
-    let what = match error {
-        config::ConfigError::Type { key: Some(key), .. }
-        | config::ConfigError::At { key: Some(key), .. } => key.clone(),
-        config::ConfigError::NotFound(key) => key.clone(),
-        _ => String::new(),
-    };
+/// Cannot happen while rows and types agree, which a test holds; a problem is better than a panic.
+fn misfit(misfit: &OptionMisfit) -> ConfigProblem {
     ConfigProblem {
         at: "configuration".to_owned(),
-        key: what,
+        key: setting::name(&misfit.section, misfit.key),
         wrong: "the value does not fit its option".to_owned(),
-        right: "this is a bug in berth's option table".to_owned(),
+        right: "this is a bug in berth's options".to_owned(),
         code: ErrorCode::WrongType,
     }
 }

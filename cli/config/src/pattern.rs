@@ -1,8 +1,11 @@
 //! Sections with a name in their title: `[mdev_nvidia-35]`, `[scheduler_plugin_rack_power]`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_options::{CheckedValues, OptionGroup, OptionMisfit};
 use berth_scheduler::plugin::is_plugin_name;
 
-use super::kind::is_mdev_type;
+use super::sections::is_mdev_type;
 
 /// One form of sections.
 pub(super) struct SectionPattern {
@@ -10,8 +13,6 @@ pub(super) struct SectionPattern {
     pub section: &'static str,
     /// What stands before the name.
     pub prefix: &'static str,
-    /// The field of the typed configuration, a map by the names.
-    pub field: &'static str,
     /// A section of the form.
     pub example: &'static str,
     /// What a section names, where it has the prefix and no name.
@@ -19,30 +20,45 @@ pub(super) struct SectionPattern {
     is_name: fn(&str) -> bool,
 }
 
-pub(super) const PATTERNS: [SectionPattern; 2] = [
-    SectionPattern {
-        section: "mdev_TYPE",
-        prefix: "mdev_",
-        field: "mdev",
-        example: "mdev_nvidia-35",
-        none: (
-            "this names no mediated device type",
-            "write the type's name after mdev_, as in [mdev_nvidia-35]",
-        ),
-        is_name: is_mdev_type,
-    },
-    SectionPattern {
-        section: "scheduler_plugin_NAME",
-        prefix: "scheduler_plugin_",
-        field: "scheduler_plugin",
-        example: "scheduler_plugin_rack_power",
-        none: (
-            "this names no plugin of the scheduler",
-            "write the plugin's name after scheduler_plugin_: letters, digits and '_', the first a letter, 64 at most",
-        ),
-        is_name: is_plugin_name,
-    },
-];
+pub(super) const MDEV: SectionPattern = SectionPattern {
+    section: "mdev_TYPE",
+    prefix: "mdev_",
+    example: "mdev_nvidia-35",
+    none: (
+        "this names no mediated device type",
+        "write the type's name after mdev_, as in [mdev_nvidia-35]",
+    ),
+    is_name: is_mdev_type,
+};
+
+pub(super) const PLUGIN: SectionPattern = SectionPattern {
+    section: "scheduler_plugin_NAME",
+    prefix: "scheduler_plugin_",
+    example: "scheduler_plugin_rack_power",
+    none: (
+        "this names no plugin of the scheduler",
+        "write the plugin's name after scheduler_plugin_: letters, digits and '_', the first a letter, 64 at most",
+    ),
+    is_name: is_plugin_name,
+};
+
+pub(super) static PATTERNS: [SectionPattern; 2] = [MDEV, PLUGIN];
+
+impl SectionPattern {
+    /// The options of those of these sections that are of the form, by their names.
+    pub(super) fn read<T: OptionGroup>(
+        &self,
+        values: &CheckedValues,
+        sections: &BTreeSet<String>,
+    ) -> Result<BTreeMap<String, T>, OptionMisfit> {
+        let named = sections
+            .iter()
+            .filter_map(|section| Some((section, section.strip_prefix(self.prefix)?)));
+        named
+            .map(|(section, name)| Ok((name.to_owned(), values.read_onto(section, T::default())?)))
+            .collect()
+    }
+}
 
 /// The form that the table names so.
 pub(super) fn named(section: &str) -> Option<&'static SectionPattern> {

@@ -3,7 +3,6 @@
 use std::fmt;
 
 use berth_output::{ErrorCode, Failure};
-use strsim::damerau_levenshtein;
 
 /// One thing wrong: where, which key, what is wrong, what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,37 +97,9 @@ pub(super) fn by_place(a: &str, b: &str) -> std::cmp::Ordering {
     split(a).cmp(&split(b))
 }
 
-/// The candidate that `word` was probably meant to be.
-pub(super) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let word = word.to_lowercase();
-    let allowed = (word.chars().count() / 3).clamp(1, 4);
-    candidates
-        .into_iter()
-        .map(|candidate| {
-            (
-                damerau_levenshtein(&word, &candidate.to_lowercase()),
-                candidate,
-            )
-        })
-        .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_nearest_word_is_found_and_a_far_one_is_not_invented() {
-        let words = ["cpu_shared_set", "cpu_dedicated_set", "owner_nova"];
-        assert_eq!(nearest("cpu_shraed_set", words), Some("cpu_shared_set"));
-        assert_eq!(nearest("CPU_SHARED_SET", words), Some("cpu_shared_set"));
-        assert_eq!(nearest("colour", words), None);
-    }
 
     #[test]
     fn places_are_ordered_by_line_number() {

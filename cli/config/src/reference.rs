@@ -4,7 +4,8 @@
 
 use std::fmt::Write as _;
 
-use super::option::{Default, OptionRow};
+use berth_options::{Json, OptionRow};
+
 use super::pattern;
 use super::table::{OPTIONS, SECTIONS};
 
@@ -23,7 +24,7 @@ pub fn configuration_page() -> String {
          A variable is `BERTH__KEY` or `BERTH__SECTION__KEY`; lists are separated by commas. `BERTH_DATABASE_URL` sets\n\
          `connection` in `[placement_service]`.\n",
     );
-    for (section, help) in SECTIONS {
+    for (section, help) in SECTIONS.iter() {
         let title = if section.is_empty() {
             "Top level".to_owned()
         } else {
@@ -47,30 +48,32 @@ pub fn configuration_page() -> String {
 }
 
 fn documented_default(row: &OptionRow) -> String {
-    match row.default {
-        Default::Unset => "none".to_owned(),
-        Default::Derived(from) => from.to_owned(),
-        _ => format!("`{}`", toml_default(row)),
+    match (row.default_value(), row.derived) {
+        (Some(value), _) => format!("`{}`", toml(&value)),
+        (None, "") => "none".to_owned(),
+        (None, from) => from.to_owned(),
     }
 }
 
-/// The default as TOML; the example where there is none.
-fn toml_default(row: &OptionRow) -> String {
-    match row.default {
-        Default::Text(text) => format!("{text:?}"),
-        Default::Integer(number) => number.to_string(),
-        Default::Float(number) => format!("{number:?}"),
-        Default::Flag(flag) => flag.to_string(),
-        Default::List(words) => format!("{words:?}"),
-        Default::Unset | Default::Derived(_) if row.example.is_empty() => "\"VALUE\"".to_owned(),
-        Default::Unset | Default::Derived(_) => row.example.to_owned(),
+/// A default as TOML.
+fn toml(value: &Json) -> String {
+    match value {
+        Json::Array(elements) => {
+            let elements: Vec<String> = elements.iter().map(toml).collect();
+            format!("[{}]", elements.join(", "))
+        }
+        other => other.to_string(),
     }
 }
 
 /// `key = value` with the default or an example: a line of the sample file.
 #[must_use]
 pub fn example_line(row: &OptionRow) -> String {
-    format!("{} = {}", row.key, toml_default(row))
+    match (row.default_value(), row.example) {
+        (Some(value), _) => format!("{} = {}", row.key, toml(&value)),
+        (None, "") => format!("{} = \"VALUE\"", row.key),
+        (None, example) => format!("{} = {example}", row.key),
+    }
 }
 
 /// `packaging/berth.toml.sample`: every option, commented out, with its default or an example.
@@ -81,7 +84,7 @@ pub fn sample_file() -> String {
          # with an example. Files in /etc/berth/berth.d/*.toml are read after this one, the environment (BERTH__SECTION__KEY) last.\n\
          # Check with: berth config check\n",
     );
-    for (section, help) in SECTIONS {
+    for (section, help) in SECTIONS.iter() {
         file.push('\n');
         comment(&mut file, help);
         if !section.is_empty() {
@@ -93,7 +96,7 @@ pub fn sample_file() -> String {
         for row in OPTIONS.iter().filter(|row| row.section == *section) {
             file.push('\n');
             comment(&mut file, row.help);
-            if matches!(row.default, Default::Unset | Default::Derived(_)) {
+            if row.default_value().is_none() {
                 comment(
                     &mut file,
                     &format!("No fixed default: {}.", documented_default(row)),

@@ -14,10 +14,11 @@ mod two_sections;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_compute_driver::ComputeDriver;
 use berth_output::ErrorCode;
 
 use super::problem::ConfigProblem;
-use super::sections::{ComputeDriver, Config};
+use super::sections::Config;
 use super::view::Effective;
 
 pub use placement_service::SNAPSHOT_BESIDE_OTHERS;

@@ -1,111 +1,184 @@
 //! The configuration as the composition root uses it: one type per section, every value checked.
 //!
-//! Field names are option names; the [table](super::table) documents them. Defaults come from the table, so an
-//! option that is not an `Option` here always has a value.
+//! Options are declared here if the composition root reads them or several crates do; otherwise in the crate that reads them.
 
 mod api;
-mod seconds;
+mod guests;
 mod services;
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_client::AuthOptions;
 use berth_compute::QuotaOptions;
+use berth_compute_driver::{ComputeDriver, FakeSection, LibvirtSection};
 use berth_conductor::PluginOptions;
-use berth_model::PciAddress;
-use berth_scheduler::options::{
-    ComputeGroupOptions, DefaultOptions, FilterSchedulerOptions, MetricsOptions, PciOptions,
-    SchedulerGroupOptions, SchedulerOptions, WorkaroundsOptions,
+use berth_http::CorsOptions;
+use berth_options::{
+    CheckedValues, Json, OptionGroup as _, OptionKind, OptionMisfit, OptionType, WEEK, choices,
+    options, seconds,
 };
-use berth_scheduler::plugin::OnFailure;
-use berth_scheduler::request::PciAlias;
-use berth_virt::{CpuSet, NumaModel, PcpuModel, ResourceModel, VgpuModel};
-use serde::Deserialize;
-use serde::de::Error as _;
+use berth_scheduler::options::SchedulerOptions;
+use berth_virt::{CpuSet, ResourceModel};
 
-use super::authtoken::KeystoneAuthtoken;
+use super::authtoken::{AuthtokenOptions, KeystoneAuthtoken};
+use super::pattern;
 use super::secret::Secret;
-use seconds::seconds;
-use services::QuotaSection;
 
 pub use api::ApiSection;
+pub(super) use guests::is_mdev_type;
+pub use guests::{
+    AcceleratorsSection, AgentSection, DevicesSection, ImageCacheSection, MdevTypeSection,
+    PciSection, ScrubPolicy,
+};
 pub use services::{
-    AcceleratorService, AgentClient, AllocationCandidatesFrom, AuthStrategy, ComputeService,
-    ConductorService, CorsSection, HOST_PART, IdentityService, PlacementService, catalog_entry,
+    AcceleratorService, AgentClient, AuthStrategy, ComputeService, ConductorService, HOST_PART,
+    IdentityService, PlacementService, TrustedComputingSection, catalog_entry,
 };
 
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    pub compute_driver: ComputeDriver,
-    pub host: Option<String>,
-    pub my_ip: Option<IpAddr>,
-    pub state_path: PathBuf,
-    instances_path: Option<PathBuf>,
-    pub update_resources_interval: UpdateInterval,
-    #[serde(deserialize_with = "seconds")]
-    pub periodic_fuzzy_delay: Duration,
-    #[serde(deserialize_with = "seconds")]
-    pub report_interval: Duration,
-    pub compute_monitors: Vec<String>,
-    pub reserved_host_memory_mb: u32,
-    pub reserved_host_cpus: u32,
-    pub reserved_host_disk_mb: u64,
-    pub cpu_allocation_ratio: Option<f64>,
-    pub ram_allocation_ratio: Option<f64>,
-    pub disk_allocation_ratio: Option<f64>,
-    pub initial_cpu_allocation_ratio: f64,
-    pub initial_ram_allocation_ratio: f64,
-    pub initial_disk_allocation_ratio: f64,
-    #[serde(deserialize_with = "seconds")]
-    pub graceful_shutdown_timeout: Duration,
-    #[serde(deserialize_with = "seconds")]
-    pub arq_binding_timeout: Duration,
-    #[serde(deserialize_with = "seconds")]
-    pub reconcile_interval: Duration,
-    pub config_drive_layout: ConfigDriveLayout,
-    pub compute: ComputeSection,
-    pub libvirt: LibvirtSection,
-    pub pci: PciSection,
-    pub accelerators: AcceleratorsSection,
-    pub devices: DevicesSection,
-    pub trusted_computing: TrustedComputingSection,
-    #[serde(default)]
-    pub mdev: BTreeMap<String, MdevTypeSection>,
-    pub model: ModelSection,
-    #[serde(deserialize_with = "super::login::auth_options")]
-    pub placement: AuthOptions,
-    #[serde(deserialize_with = "super::login::auth_options")]
-    pub cyborg: AuthOptions,
-    #[serde(deserialize_with = "super::login::auth_options")]
-    pub conductor: AuthOptions,
-    #[serde(deserialize_with = "super::login::auth_options")]
-    pub glance: AuthOptions,
-    pub image_cache: ImageCacheSection,
-    pub api: ApiSection,
-    pub placement_service: PlacementService,
-    pub cors: CorsSection,
-    pub accelerator_service: AcceleratorService,
-    pub conductor_service: ConductorService,
-    pub compute_service: ComputeService,
-    pub(super) quota: QuotaSection,
-    pub identity_service: IdentityService,
-    default_availability_zone: String,
-    #[serde(deserialize_with = "seconds")]
-    pub service_down_time: Duration,
-    scheduler: SchedulerGroupOptions,
-    filter_scheduler: FilterSchedulerOptions,
-    #[serde(default)]
-    pub(super) scheduler_plugin: BTreeMap<String, SchedulerPlugin>,
-    metrics: MetricsOptions,
-    workarounds: WorkaroundsOptions,
-    pub agent_client: AgentClient,
-    pub keystone_authtoken: KeystoneAuthtoken,
-    pub agent: AgentSection,
-    pub fake: FakeSection,
+pub(super) use services::{QuotaSection, SchedulerPlugin};
+
+/// The largest whole number Placement stores in an inventory.
+const PLACEMENT_MAX: i64 = 2_147_483_647;
+
+options! {
+    /// The compute node: Nova's `[DEFAULT]` options stand at the top level, before the first section.
+    #[derive(Debug, Clone)]
+    pub struct Config in "" {
+        /// The driver of this host: `libvirt`, `fake` for a machine described by a file (`[fake] machine`), or `exec:/PATH`
+        /// for a program that speaks the protocol of exec-driver.md.
+        pub compute_driver: ComputeDriver = ComputeDriver::Libvirt;
+        /// Name of this compute node. It is the name of the root resource provider too, so changing it on a host with
+        /// guests is refused at start.
+        pub host: Option<String> = None,
+            kind: HOST_NAME, derived: "the host name of the machine", example: "\"node-17\"";
+        /// The address by which the scheduler knows this host: Nova's option of this name.
+        pub my_ip: Option<IpAddr> = None,
+            derived: "the address that the default route leaves by, else `127.0.0.1`", example: "\"192.0.2.17\"";
+        /// Directory of what must survive a restart: `compute_id`, the SQLite file of the built-in services.
+        pub state_path: PathBuf = "/var/lib/berth".into();
+        /// Directory of the guests' disks; its file system's size is the DISK_GB inventory.
+        instances_path: Option<PathBuf> = None,
+            derived: "`instances` below `state_path`", example: "\"/var/lib/berth/instances\"";
+        /// Seconds between two periodic passes over the inventory; 0 means 60, -1 switches them off.
+        pub update_resources_interval: UpdateInterval = UpdateInterval::Every(Duration::from_mins(1)),
+            kind: Integer(-1, WEEK), effect: Live;
+        /// The first periodic pass waits up to this many seconds, at random, so that a fleet started at once does not call
+        /// Placement at once.
+        pub periodic_fuzzy_delay: Duration = seconds(60), kind: Integer(0, 3600);
+        /// Seconds between two signs of life to the scheduler (`[conductor]`), which takes a host for down that gives none
+        /// for longer than its `service_down_time`. A change of the host's state is told at once.
+        pub report_interval: Duration = seconds(10), kind: Integer(1, 3600);
+        /// What is measured once a minute and told the scheduler as metrics, for `MetricsFilter` and `MetricsWeigher`:
+        /// `cpu.virt_driver` is what the driver says the host's CPUs did (`cpu.user.percent` and so on, by Nova's names).
+        pub compute_monitors: Vec<String> = Vec::new(), kind: Choices(&["cpu.virt_driver"]);
+        /// Memory kept for the host, in MiB: `reserved` of the MEMORY_MB inventory.
+        pub reserved_host_memory_mb: u32 = 512, kind: Integer(0, PLACEMENT_MAX), effect: Live;
+        /// CPUs kept for the host: `reserved` of the VCPU inventory. Not together with `[compute] cpu_dedicated_set`.
+        pub reserved_host_cpus: u32 = 0, kind: Integer(0, PLACEMENT_MAX), effect: Live;
+        /// Disk kept for the host, in MiB, rounded up to GiB: `reserved` of the DISK_GB inventory.
+        pub reserved_host_disk_mb: u64 = 0, kind: Integer(0, i64::MAX / 1024), effect: Live;
+        /// Overcommit of VCPU. When set it always wins; unset, what Placement holds is kept.
+        pub cpu_allocation_ratio: Option<f64> = None, kind: Ratio(10_000.0), effect: Live, example: "16.0";
+        /// Overcommit of MEMORY_MB. When set it always wins; unset, what Placement holds is kept.
+        pub ram_allocation_ratio: Option<f64> = None, kind: Ratio(10_000.0), effect: Live, example: "1.5";
+        /// Overcommit of DISK_GB. When set it always wins; unset, what Placement holds is kept.
+        pub disk_allocation_ratio: Option<f64> = None, kind: Ratio(10_000.0), effect: Live, example: "1.0";
+        /// Overcommit of VCPU for an inventory that Placement does not have yet.
+        pub initial_cpu_allocation_ratio: f64 = 4.0, kind: Ratio(10_000.0), effect: Live;
+        /// Overcommit of MEMORY_MB for an inventory that Placement does not have yet.
+        pub initial_ram_allocation_ratio: f64 = 1.0, kind: Ratio(10_000.0), effect: Live;
+        /// Overcommit of DISK_GB for an inventory that Placement does not have yet.
+        pub initial_disk_allocation_ratio: f64 = 1.0, kind: Ratio(10_000.0), effect: Live;
+        /// Seconds work in hand may take after the request to stop; 0 stops at the next safe point.
+        pub graceful_shutdown_timeout: Duration = seconds(180), kind: Integer(0, 3600), effect: Live;
+        /// Seconds a guest's start waits for its accelerator requests to be bound; after that the start is undone.
+        pub arq_binding_timeout: Duration = seconds(300), kind: Integer(1, 86_400);
+        /// Seconds between two comparisons of what guests should be with what the hypervisor has; what stands still is
+        /// tried again then.
+        pub reconcile_interval: Duration = seconds(60), kind: Integer(1, 86_400);
+        /// How a config drive's files stand: as OpenStack's (`config-2`), or as cloud-init's NoCloud (`cidata`).
+        pub config_drive_layout: ConfigDriveLayout = ConfigDriveLayout::OpenStack;
+    }
+    beside {
+        pub compute: ComputeSection = ComputeSection::default();
+        pub libvirt: LibvirtSection = LibvirtSection::default();
+        pub pci: PciSection = PciSection::default();
+        pub accelerators: AcceleratorsSection = AcceleratorsSection::default();
+        pub devices: DevicesSection = DevicesSection::default();
+        pub trusted_computing: TrustedComputingSection = TrustedComputingSection::default();
+        pub mdev: BTreeMap<String, MdevTypeSection> = BTreeMap::default();
+        pub model: ModelSection = ModelSection::default();
+        pub placement: AuthOptions = AuthOptions::for_service("placement");
+        pub cyborg: AuthOptions = AuthOptions::for_service("accelerator");
+        pub conductor: AuthOptions = AuthOptions::for_service("conductor");
+        pub glance: AuthOptions = AuthOptions::for_service("image");
+        pub image_cache: ImageCacheSection = ImageCacheSection::default();
+        pub api: ApiSection = ApiSection::default();
+        pub placement_service: PlacementService = PlacementService::default();
+        pub cors: CorsOptions = CorsOptions::default();
+        pub accelerator_service: AcceleratorService = AcceleratorService::default();
+        pub conductor_service: ConductorService = ConductorService::default();
+        pub compute_service: ComputeService = ComputeService::default();
+        pub(super) quota: QuotaSection = QuotaSection::default();
+        pub identity_service: IdentityService = IdentityService::default();
+        scheduler: SchedulerOptions = SchedulerOptions::default();
+        pub(super) scheduler_plugin: BTreeMap<String, SchedulerPlugin> = BTreeMap::default();
+        pub agent_client: AgentClient = AgentClient::default();
+        pub keystone_authtoken: KeystoneAuthtoken = KeystoneAuthtoken::default();
+        pub agent: AgentSection = AgentSection::default();
+        pub fake: FakeSection = FakeSection::default();
+        /// From which the driver reads its own options.
+        pub values: CheckedValues = CheckedValues::default();
+    }
+}
+
+impl Config {
+    /// The configuration of these values. Of a section with a name in its title there is one for each of `named`.
+    pub(super) fn read(
+        values: CheckedValues,
+        named: &BTreeSet<String>,
+    ) -> Result<Self, OptionMisfit> {
+        let client = |section: &str, service_type| {
+            values.read_onto(section, AuthOptions::for_service(service_type))
+        };
+        let mut scheduler = SchedulerOptions::read(&values)?;
+        let own: Self = values.read()?;
+        scheduler.default.report_interval = own.report_interval.as_secs_f64();
+        Ok(Self {
+            compute: values.read()?,
+            libvirt: values.read()?,
+            pci: values.read()?,
+            accelerators: values.read()?,
+            devices: values.read()?,
+            trusted_computing: values.read()?,
+            mdev: pattern::MDEV.read(&values, named)?,
+            model: ModelSection(values.read()?),
+            placement: client("placement", "placement")?,
+            cyborg: client("cyborg", "accelerator")?,
+            conductor: client("conductor", "conductor")?,
+            glance: client("glance", "image")?,
+            image_cache: values.read()?,
+            api: values.read()?,
+            placement_service: values.read()?,
+            cors: values.read()?,
+            accelerator_service: values.read()?,
+            conductor_service: values.read()?,
+            compute_service: values.read()?,
+            quota: values.read()?,
+            identity_service: values.read()?,
+            scheduler,
+            scheduler_plugin: pattern::PLUGIN.read(&values, named)?,
+            agent_client: values.read()?,
+            keystone_authtoken: KeystoneAuthtoken::from(values.read::<AuthtokenOptions>()?),
+            agent: values.read()?,
+            fake: values.read()?,
+            values,
+            ..own
+        })
+    }
 }
 
 impl Config {
@@ -117,115 +190,34 @@ impl Config {
             .unwrap_or_else(|| self.state_path.join("instances"))
     }
 
-    /// The database of the built-in Placement: `[placement_service] connection`, else a file below `state_path`.
+    /// The configuration with the fake driver, and its machine in this file.
     #[must_use]
-    pub fn placement_database(&self) -> Secret {
-        self.placement_service
-            .connection
-            .clone()
-            .unwrap_or_else(|| {
-                Secret::from(format!(
-                    "sqlite:{}",
-                    self.state_path.join("placement.sqlite").display()
-                ))
-            })
+    pub fn with_machine(mut self, file: &Path) -> Self {
+        self.compute_driver = ComputeDriver::Fake;
+        self.fake.machine = Some(file.to_owned());
+        let written = Json::from(file.display().to_string());
+        self.values.set(FakeSection::SECTION, "machine", written);
+        self
     }
-}
 
-impl Config {
-    /// The database of the built-in accelerator service: `[accelerator_service] connection`, else a file below `state_path`.
-    #[must_use]
-    pub fn accelerator_database(&self) -> Secret {
-        self.accelerator_service
-            .connection
-            .clone()
-            .unwrap_or_else(|| {
-                let file = self.state_path.join("accelerator.sqlite");
-                Secret::from(format!("sqlite:{}", file.display()))
-            })
-    }
-}
-
-impl Config {
     /// What the scheduler goes by.
     #[must_use]
     pub fn scheduler_options(&self) -> SchedulerOptions {
-        let compute = &self.compute;
-        SchedulerOptions {
-            default: DefaultOptions {
-                default_availability_zone: self.default_availability_zone.clone(),
-                service_down_time: self.service_down_time.as_secs_f64(),
-                report_interval: self.report_interval.as_secs_f64(),
-            },
-            scheduler: self.scheduler.clone(),
-            filter_scheduler: self.filter_scheduler.clone(),
-            metrics: self.metrics.clone(),
-            compute: ComputeGroupOptions {
-                packing_host_numa_cells_allocation_strategy: compute
-                    .packing_host_numa_cells_allocation_strategy,
-                consecutive_build_service_disable_threshold: compute
-                    .consecutive_build_service_disable_threshold,
-            },
-            pci: PciOptions {
-                // Each was read when the configuration was checked.
-                alias: (self.pci.alias.iter())
-                    .filter_map(|it| PciAlias::read(it).ok())
-                    .collect(),
-            },
-            workarounds: self.workarounds.clone(),
-        }
+        self.scheduler.clone()
     }
 
     /// `[scheduler] max_attempts`.
     #[must_use]
     pub fn scheduler_attempts(&self) -> u32 {
-        u32::try_from(self.scheduler.max_attempts).unwrap_or(u32::MAX)
+        u32::try_from(self.scheduler.scheduler.max_attempts).unwrap_or(u32::MAX)
     }
 
-    /// The database of what the scheduler knows of hosts: `[conductor_service] connection`, else a file below `state_path`.
-    #[must_use]
-    pub fn hosts_database(&self) -> Secret {
-        self.conductor_service
-            .connection
-            .clone()
-            .unwrap_or_else(|| {
-                let file = self.state_path.join("hosts.sqlite");
-                Secret::from(format!("sqlite:{}", file.display()))
-            })
-    }
-}
-
-impl Config {
-    /// The database of the built-in identity service: `[identity_service] connection`, else a file below `state_path`.
-    #[must_use]
-    pub fn identity_database(&self) -> Secret {
-        self.identity_service.connection.clone().unwrap_or_else(|| {
-            let file = self.state_path.join("identity.sqlite");
-            Secret::from(format!("sqlite:{}", file.display()))
-        })
-    }
-}
-
-impl Config {
-    /// The database of the compute API: `[compute_service] connection`, else a file below `state_path`.
-    #[must_use]
-    pub fn compute_database(&self) -> Secret {
-        self.compute_service.connection.clone().unwrap_or_else(|| {
-            let file = self.state_path.join("compute.sqlite");
-            Secret::from(format!("sqlite:{}", file.display()))
-        })
-    }
-}
-
-impl Config {
     /// The program that is asked before servers are made; none: nobody is.
     #[must_use]
     pub fn quota_hook(&self) -> Option<QuotaOptions> {
         self.quota.options()
     }
-}
 
-impl Config {
     /// The scheduler's plugins, in the order of their names.
     pub fn scheduler_plugins(&self) -> impl Iterator<Item = PluginOptions> {
         let plugins = self.scheduler_plugin.iter();
@@ -239,44 +231,56 @@ impl Config {
             })
         })
     }
+
+    /// The database of the built-in Placement: `[placement_service] connection`, else a file below `state_path`.
+    #[must_use]
+    pub fn placement_database(&self) -> Secret {
+        self.database(&self.placement_service.connection, "placement.sqlite")
+    }
+
+    /// The database of the built-in accelerator service.
+    #[must_use]
+    pub fn accelerator_database(&self) -> Secret {
+        self.database(&self.accelerator_service.connection, "accelerator.sqlite")
+    }
+
+    /// The database of what the scheduler knows of hosts.
+    #[must_use]
+    pub fn hosts_database(&self) -> Secret {
+        self.database(&self.conductor_service.connection, "hosts.sqlite")
+    }
+
+    /// The database of the built-in identity service.
+    #[must_use]
+    pub fn identity_database(&self) -> Secret {
+        self.database(&self.identity_service.connection, "identity.sqlite")
+    }
+
+    /// The database of the compute API.
+    #[must_use]
+    pub fn compute_database(&self) -> Secret {
+        self.database(&self.compute_service.connection, "compute.sqlite")
+    }
+
+    fn database(&self, connection: &Option<Secret>, file: &str) -> Secret {
+        connection.clone().unwrap_or_else(|| {
+            let file = self.state_path.join(file);
+            Secret::from(format!("sqlite:{}", file.display()))
+        })
+    }
 }
 
-/// `config_drive_layout`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ConfigDriveLayout {
-    OpenStack,
-    NoCloud,
-}
-
-/// `compute_driver`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub enum ComputeDriver {
-    /// Guests and devices of this host, through libvirt and sysfs.
-    Libvirt,
-    /// A machine described by a file.
-    Fake,
-    /// A program that speaks the driver protocol (`exec:PATH`).
-    Exec(PathBuf),
-}
-
-impl TryFrom<String> for ComputeDriver {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        match (text.as_str(), text.strip_prefix("exec:")) {
-            ("libvirt", _) => Ok(ComputeDriver::Libvirt),
-            ("fake", _) => Ok(ComputeDriver::Fake),
-            (_, Some(program)) => Ok(ComputeDriver::Exec(program.into())),
-            _ => Err(format!("{text:?} is no driver")),
-        }
+choices! {
+    /// `config_drive_layout`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ConfigDriveLayout {
+        OpenStack = "openstack",
+        NoCloud = "nocloud",
     }
 }
 
 /// `update_resources_interval`: Nova's number, read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(from = "i64")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UpdateInterval {
     /// No periodic pass; events still cause one.
     Off,
@@ -294,20 +298,42 @@ impl From<i64> for UpdateInterval {
     }
 }
 
-/// `[compute]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ComputeSection {
-    #[serde(default, deserialize_with = "cpu_set")]
-    pub cpu_shared_set: Option<CpuSet>,
-    #[serde(default, deserialize_with = "cpu_set")]
-    pub cpu_dedicated_set: Option<CpuSet>,
-    resource_provider_association_refresh: u64,
-    pub sharing_providers_max_uuids_per_request: usize,
-    pub owner_nova: bool,
-    pub provider_config_location: PathBuf,
-    packing_host_numa_cells_allocation_strategy: bool,
-    consecutive_build_service_disable_threshold: i64,
+impl OptionType for UpdateInterval {
+    const KIND: OptionKind = OptionKind::Integer(-1, WEEK);
+
+    fn read(value: &Json) -> Option<Self> {
+        value.as_i64().map(Self::from)
+    }
+
+    fn write(&self) -> Json {
+        match self {
+            UpdateInterval::Off => Json::from(-1),
+            UpdateInterval::Every(period) => match period.as_secs() {
+                60 => Json::from(0),
+                seconds => Json::from(seconds),
+            },
+        }
+    }
+}
+
+options! {
+    /// How CPUs are offered, and how often Placement is looked at.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ComputeSection in "compute" {
+        /// Host CPUs that back VCPU. Unset: all online CPUs, or none if only `cpu_dedicated_set` is set.
+        pub cpu_shared_set: Option<CpuSet> = None, example: "\"0-3,^2,8\"";
+        /// Host CPUs that back PCPU, one guest CPU each. Must share none with `cpu_shared_set`.
+        pub cpu_dedicated_set: Option<CpuSet> = None, example: "\"4-7\"";
+        /// Seconds for which inventories, traits and aggregates read from Placement are trusted; 0: for ever.
+        resource_provider_association_refresh: u64 = 300, kind: Integer(0, WEEK), effect: Live;
+        /// How many aggregates one request for sharing providers names at most.
+        pub sharing_providers_max_uuids_per_request: usize = 200, kind: Integer(1, 10_000), effect: Live;
+        /// Whether the root provider carries the trait OWNER_NOVA, as Nova's own compute nodes do.
+        pub owner_nova: bool = true, effect: Live;
+        /// The directory whose files `*.yaml` add inventories and traits of one's own (`CUSTOM_…`) to providers: Nova's
+        /// provider.yaml, schema 1.x. They are read at start and at SIGHUP; what leaves them leaves Placement.
+        pub provider_config_location: PathBuf = "/etc/berth/provider_config".into(), effect: Live;
+    }
 }
 
 impl ComputeSection {
@@ -319,253 +345,6 @@ impl ComputeSection {
     }
 }
 
-/// `[libvirt]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LibvirtSection {
-    connection_uri: Option<String>,
-    pub virt_type: VirtType,
-    cpu_mode: Option<CpuMode>,
-    pub cpu_models: Vec<String>,
-    disk_cachemodes: Vec<CacheMode>,
-    pub emulator: Option<PathBuf>,
-}
-
-impl LibvirtSection {
-    /// The connection, `qemu:///system` unless set.
-    #[must_use]
-    pub fn connection_uri(&self) -> &str {
-        self.connection_uri.as_deref().unwrap_or("qemu:///system")
-    }
-
-    /// The processor that guests see: as set, else by how they run.
-    #[must_use]
-    pub fn cpu_mode(&self) -> CpuMode {
-        self.cpu_mode.unwrap_or(match self.virt_type {
-            VirtType::Kvm => CpuMode::HostModel,
-            VirtType::Qemu => CpuMode::None,
-        })
-    }
-
-    /// How guests' disks are cached; where several are named, which is refused, the first.
-    #[must_use]
-    pub fn disk_cache(&self) -> CacheMode {
-        let first = self.disk_cachemodes.first().copied();
-        first.unwrap_or(CacheMode::None)
-    }
-
-    /// How many cache modes are named.
-    pub(super) fn cache_modes(&self) -> usize {
-        self.disk_cachemodes.len()
-    }
-}
-
-/// `[libvirt] cpu_mode`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CpuMode {
-    None,
-    /// The nearest named model to the host's.
-    HostModel,
-    HostPassthrough,
-    /// All that the hypervisor can show.
-    Maximum,
-    /// The model that `cpu_models` names.
-    Custom,
-}
-
-/// One of `[libvirt] disk_cachemodes`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub enum CacheMode {
-    /// Past the host's page cache.
-    #[serde(rename = "file=none")]
-    None,
-    #[serde(rename = "file=writeback")]
-    Writeback,
-}
-
-/// `[pci]`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PciSection {
-    /// As written; `AllowList::read` makes a list of it.
-    pub device_spec: Vec<serde_json::Value>,
-    pub report_in_placement: bool,
-    /// As written; `PciAlias::read` makes one of each.
-    pub alias: Vec<serde_json::Value>,
-}
-
-/// `[trusted_computing]`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TrustedComputingSection {
-    pub attestation_file: Option<PathBuf>,
-    #[serde(deserialize_with = "seconds")]
-    pub attestation_auth_timeout: Duration,
-}
-
-/// `[accelerators]`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AcceleratorsSection {
-    /// As written; `AllowList::read` makes a list of it.
-    pub device_spec: Vec<serde_json::Value>,
-    pub scrub: ScrubPolicy,
-    pub reset_hook: Option<PathBuf>,
-    #[serde(deserialize_with = "seconds")]
-    pub reset_hook_timeout: Duration,
-    pub program_hook: Option<PathBuf>,
-    #[serde(deserialize_with = "seconds")]
-    pub program_hook_timeout: Duration,
-    pub health_hook: Option<PathBuf>,
-    #[serde(deserialize_with = "seconds")]
-    pub health_hook_timeout: Duration,
-    #[serde(deserialize_with = "seconds")]
-    pub health_hook_interval: Duration,
-}
-
-/// `[image_cache]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ImageCacheSection {
-    pub image_directories: Vec<PathBuf>,
-    pub largest_image_gb: u64,
-    pub remove_unused_base_images: bool,
-    #[serde(
-        rename = "remove_unused_original_minimum_age_seconds",
-        deserialize_with = "seconds"
-    )]
-    pub unused_age: Duration,
-}
-
-/// `[libvirt] virt_type`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum VirtType {
-    Kvm,
-    Qemu,
-}
-
-/// `[devices]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DevicesSection {
-    pub enabled_mdev_types: Vec<String>,
-}
-
-/// `[mdev_TYPE]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MdevTypeSection {
-    #[serde(deserialize_with = "addresses")]
-    pub device_addresses: Vec<PciAddress>,
-    pub mdev_class: String,
-    pub max_instances: Option<u32>,
-}
-
-/// `[scheduler_plugin_NAME]`.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SchedulerPlugin {
-    pub(super) program: Option<PathBuf>,
-    #[serde(deserialize_with = "fractional_seconds")]
-    time_budget: Duration,
-    #[serde(default)]
-    on_failure: Option<OnFailure>,
-    weight_multiplier: f64,
-}
-
 /// `[model]`: where resources stand in the provider tree, as the driver contract's own type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "ModelWords")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ModelSection(pub ResourceModel);
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ModelWords {
-    vgpu: String,
-    numa: String,
-    pcpu: String,
-}
-
-/// A word that the table lets through and no model has.
-#[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no model")]
-struct UnknownModel(String);
-
-impl TryFrom<ModelWords> for ModelSection {
-    type Error = UnknownModel;
-
-    fn try_from(words: ModelWords) -> Result<Self, UnknownModel> {
-        let vgpu = match words.vgpu.as_str() {
-            "root" => VgpuModel::Root,
-            "per-gpu" => VgpuModel::PerGpu,
-            _ => return Err(UnknownModel(words.vgpu)),
-        };
-        let numa = match words.numa.as_str() {
-            "flat" => NumaModel::Flat,
-            "cells" => NumaModel::Cells,
-            _ => return Err(UnknownModel(words.numa)),
-        };
-        let pcpu = match words.pcpu.as_str() {
-            "vcpu" => PcpuModel::Vcpu,
-            "pcpu" => PcpuModel::Pcpu,
-            _ => return Err(UnknownModel(words.pcpu)),
-        };
-        Ok(ModelSection(ResourceModel { vgpu, numa, pcpu }))
-    }
-}
-
-/// `scrub`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ScrubPolicy {
-    /// A device is reset between two guests.
-    Always,
-    Never,
-}
-
-/// `[agent]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AgentSection {
-    pub admin_socket: PathBuf,
-    pub admin_group: String,
-    pub metrics_listen: Option<SocketAddr>,
-    pub events_listen: Option<SocketAddr>,
-    pub listen: Option<SocketAddr>,
-    pub tls_cert: Option<PathBuf>,
-    pub tls_key: Option<PathBuf>,
-    pub client_ca: Option<PathBuf>,
-}
-
-/// `[fake]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FakeSection {
-    pub machine: Option<PathBuf>,
-}
-
-fn fractional_seconds<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Duration, D::Error> {
-    let seconds = f64::deserialize(deserializer)?;
-    Duration::try_from_secs_f64(seconds).map_err(D::Error::custom)
-}
-
-fn addresses<'de, D: serde::Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Vec<PciAddress>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    texts
-        .iter()
-        .map(|text| text.parse().map_err(D::Error::custom))
-        .collect()
-}
-
-fn cpu_set<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<CpuSet>, D::Error> {
-    String::deserialize(deserializer)?
-        .parse()
-        .map(Some)
-        .map_err(D::Error::custom)
-}

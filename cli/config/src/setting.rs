@@ -1,22 +1,32 @@
 //! One value of a file or of the environment, checked against the row of its option.
 
+use berth_model::nearest_name as nearest;
+use berth_options::{Json, OptionRow, ValueError, ValueFault};
 use berth_output::ErrorCode;
-use config::{Value, ValueKind};
 
-use super::option::OptionRow;
 use super::pattern;
-use super::problem::{ConfigProblem, nearest};
+use super::problem::ConfigProblem;
 use super::table::{self, NOT_YET, OPTIONS, RENAMED, SECTIONS};
+
+/// A value as somebody wrote it.
+#[derive(Debug, Clone)]
+pub(super) struct WrittenValue {
+    pub value: Json,
+    /// Where it stands.
+    pub at: String,
+    /// Where the elements of a list stand, if each has a place of its own.
+    pub elements_at: Vec<String>,
+}
 
 /// A value that passed its check.
 #[derive(Debug, Clone)]
 pub(super) struct Setting {
     /// Empty at the top level; `mdev_nvidia-35` as written.
     pub section: String,
-    pub key: String,
-    /// The value; its origin says where it stands.
-    pub value: Value,
     pub row: &'static OptionRow,
+    pub value: Json,
+    /// Where it stands.
+    pub at: String,
 }
 
 /// Looks the key up and checks the value.
@@ -24,34 +34,38 @@ pub(super) fn admit(
     section: &str,
     key: &str,
     key_at: &str,
-    value: &Value,
+    written: &WrittenValue,
 ) -> Result<Setting, ConfigProblem> {
     let row = table::find(section, key).ok_or_else(|| unknown_key(section, key, key_at))?;
-    match row.kind.check(&value.kind) {
-        Ok(kind) => Ok(Setting {
+    match row.kind.check(&written.value) {
+        Ok(value) => Ok(Setting {
             section: section.to_owned(),
-            key: key.to_owned(),
-            value: Value::new(value.origin().map(str::to_owned).as_ref(), kind),
             row,
+            value,
+            at: written.at.clone(),
         }),
-        Err(wrong) => Err(ConfigProblem {
-            at: place_of(value, wrong.element).unwrap_or(key_at).to_owned(),
-            key: name(section, key),
-            wrong: wrong.wrong,
-            right: wrong.right,
-            code: wrong.code,
-        }),
+        Err(error) => Err(wrong_value(section, key, written, error)),
     }
 }
 
-/// Where the value stands, or the element of it that is wrong.
-fn place_of(value: &Value, element: Option<usize>) -> Option<&str> {
-    if let (Some(index), ValueKind::Array(elements)) = (element, &value.kind)
-        && let Some(origin) = elements.get(index).and_then(Value::origin)
-    {
-        return Some(origin);
+/// A value that its option does not take: told where it stands, or where the element of it that is wrong stands.
+pub(super) fn wrong_value(
+    section: &str,
+    key: &str,
+    written: &WrittenValue,
+    error: ValueError,
+) -> ConfigProblem {
+    let element = error.element.and_then(|it| written.elements_at.get(it));
+    ConfigProblem {
+        at: element.unwrap_or(&written.at).clone(),
+        key: name(section, key),
+        wrong: error.wrong,
+        right: error.right,
+        code: match error.fault {
+            ValueFault::Type => ErrorCode::WrongType,
+            ValueFault::Value => ErrorCode::BadValue,
+        },
     }
-    value.origin()
 }
 
 /// `section.key`, or the bare key at the top level.

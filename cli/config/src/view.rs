@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use config::Value;
-use serde_json::Value as Json;
+use berth_options::{Json, OptionEffect, OptionRow};
 
-use super::json_value::json;
-use super::option::{Default, OptionEffect, OptionRow};
 use super::problem::ConfigProblem;
 use super::secret::MASK;
 use super::sections::Config;
-use super::setting;
+use super::setting::{self, Setting};
 use crate::table;
 
 /// The origin of values nobody set.
@@ -38,17 +35,19 @@ pub struct Effective {
     pub row: &'static OptionRow,
     /// `FILE:LINE:COLUMN`, `variable NAME`, or `default`.
     pub origin: String,
-    value: Option<Value>,
+    value: Option<Json>,
 }
 
 impl Effective {
-    pub(super) fn new(section: &str, row: &'static OptionRow, value: Option<&Value>) -> Self {
-        let origin = value.and_then(Value::origin).unwrap_or(DEFAULT_ORIGIN);
+    pub(super) fn new(section: &str, row: &'static OptionRow, set: Option<&Setting>) -> Self {
         Effective {
             name: setting::name(section, row.key),
             row,
-            origin: origin.to_owned(),
-            value: value.cloned(),
+            origin: set.map_or(DEFAULT_ORIGIN, |it| &it.at).to_owned(),
+            value: match set {
+                Some(set) => Some(set.value.clone()),
+                None => row.default_value(),
+            },
         }
     }
 
@@ -64,18 +63,16 @@ impl Effective {
         match &self.value {
             None => Json::Null,
             Some(_) if self.row.kind.is_secret() => Json::from(MASK),
-            Some(value) => json(value),
+            Some(value) => value.clone(),
         }
     }
 
     /// The origin for a person: what a value that is worked out comes from.
     #[must_use]
     pub fn explained_origin(&self) -> String {
-        match (self.row.default, &self.value) {
-            (Default::Derived(from), None) => {
-                format!("{DEFAULT_ORIGIN}: {}", from.replace('`', ""))
-            }
-            _ => self.origin.clone(),
+        match (self.row.derived, &self.value) {
+            ("", _) | (_, Some(_)) => self.origin.clone(),
+            (from, None) => format!("{DEFAULT_ORIGIN}: {}", from.replace('`', "")),
         }
     }
 }

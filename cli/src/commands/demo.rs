@@ -85,9 +85,7 @@ fn file_failure(path: &Path, error: &std::io::Error) -> Failure {
 
 /// The configuration of a node that is the machine in this file.
 fn as_machine(config: &Config, file: &Path, state: &Path) -> Config {
-    let mut config = config.clone();
-    config.compute_driver = ComputeDriver::Fake;
-    config.fake.machine = Some(file.to_owned());
+    let mut config = config.clone().with_machine(file);
     state.clone_into(&mut config.state_path);
     config
 }

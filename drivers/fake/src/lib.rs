@@ -35,6 +35,7 @@ mod guests;
 mod initial;
 mod machine;
 mod observe;
+mod options;
 mod problem;
 mod read;
 mod seen;
@@ -47,5 +48,6 @@ pub use initial::{initial_allocations, initial_tree};
 pub use machine::{
     DeviceFault, Faults, Gpu, GpuHost, Guest, Machine, Migration, MigrationSight, Node,
 };
+pub use options::FakeSection;
 pub use problem::{MachineError, Problem};
 pub use shipped::machines;

@@ -20,16 +20,35 @@ use std::time::Duration;
 use berth_hook::Hook;
 use berth_model::PciAddress;
 use berth_sysfs::{
-    AllowList, Allowed, AttributeWrites, Devices, KernelAttributes, NotAllowed, Procfs, Sysfs,
-    SysfsError,
+    AllowList, Allowed, AttributeWrites, DeviceLists, Devices, KernelAttributes, NotAllowed,
+    Procfs, Sysfs, SysfsError,
 };
 use berth_virt::guest_spec::{AttachedDevice, GuestDevice, GuestDevices, PciManagement};
-use berth_virt::{DeviceError, HostDevice, WantedDevice};
+use berth_virt::{DeviceError, HostDevice, PciInPlacement, WantedDevice};
 
 use crate::options::{LibvirtOptions, MdevTypes};
 use resting::Resting;
 
 pub(crate) use off_the_runtime::{Task, Turns};
+
+impl LibvirtOptions {
+    /// Whether PCI devices are reported to Placement.
+    pub(crate) fn pci(&self) -> PciInPlacement {
+        match self.report_pci_in_placement {
+            true => PciInPlacement::Reported,
+            false => PciInPlacement::NotReported,
+        }
+    }
+
+    /// The lists of devices.
+    pub(crate) fn device_lists(&self) -> DeviceLists<'_> {
+        DeviceLists {
+            compute: &self.pci_devices,
+            pci: self.pci(),
+            accelerator: &self.accelerator_devices,
+        }
+    }
+}
 
 /// The devices of the host the driver is on.
 #[derive(Debug, Clone)]

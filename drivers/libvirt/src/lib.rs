@@ -12,30 +12,49 @@
 //! merges libvirt's and the kernel's events into one stream. libvirt's library is loaded at the first call, not linked: see
 //! `symbols` and ADR 0004.
 
+#[cfg(feature = "driver")]
 mod capabilities;
+#[cfg(feature = "driver")]
 mod connection;
+#[cfg(feature = "driver")]
 mod devices;
+#[cfg(feature = "driver")]
 mod domain_capabilities;
+#[cfg(feature = "driver")]
 mod driver;
+#[cfg(feature = "driver")]
 mod gpus;
+#[cfg(feature = "driver")]
 mod guest;
+#[cfg(feature = "driver")]
 mod guest_metadata;
+#[cfg(feature = "driver")]
 mod guest_xml;
+#[cfg(feature = "driver")]
 mod guests;
+#[cfg(feature = "driver")]
 mod links;
+#[cfg(feature = "driver")]
 mod node_device;
+#[cfg(feature = "driver")]
 mod observe;
 mod options;
+#[cfg(feature = "driver")]
 pub mod symbols;
 #[cfg(any(test, feature = "test-node"))]
 pub mod test_node;
+#[cfg(feature = "driver")]
 mod traits;
+#[cfg(feature = "driver")]
 mod watch;
+#[cfg(feature = "driver")]
 mod xml;
 
+#[cfg(feature = "driver")]
 pub use driver::LibvirtDriver;
+#[cfg(feature = "driver")]
 pub use guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 pub use options::{
-    DeviceLife, DiskCache, DiskPlacement, LibvirtOptions, MdevType, MdevTypes, MdevTypesError,
-    VirtType,
+    CpuMode, DeviceLife, DiskCache, DiskPlacement, LibvirtOptions, LibvirtSection, MdevType,
+    MdevTypes, MdevTypesError, VirtType,
 };

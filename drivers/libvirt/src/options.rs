@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use berth_hook::Hook;
 use berth_model::{NodeName, PciAddress, ResourceClass};
-use berth_sysfs::{AllowList, DeviceLists};
-use berth_virt::{CpuSet, PciInPlacement, ResourceModel};
+use berth_options::{OptionKind, TextKind, choices, options};
+use berth_sysfs::AllowList;
+use berth_virt::{CpuSet, ResourceModel};
 
 /// The location of guests' disks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,32 +19,114 @@ pub enum DiskPlacement {
     Shared,
 }
 
-/// `[libvirt] virt_type`: how guests of the host's own architecture run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum VirtType {
-    #[default]
-    Kvm,
-    Qemu,
-}
-
-impl VirtType {
-    /// libvirt's name, a domain's `type`.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            VirtType::Kvm => "kvm",
-            VirtType::Qemu => "qemu",
-        }
+options! {
+    /// The libvirt driver.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct LibvirtSection in "libvirt" {
+        /// The libvirt connection.
+        connection_uri: Option<String> = None,
+            kind: LIBVIRT_URI, derived: "`qemu:///system`", example: "\"qemu:///system\"";
+        /// How guests run: `kvm`, or `qemu` for emulation without hardware support. The `COMPUTE_*` traits are those of
+        /// such guests; a host that cannot run them has none that libvirt tells.
+        pub virt_type: VirtType = VirtType::Kvm;
+        /// The processor that guests see.
+        cpu_mode: Option<CpuMode> = None, derived: "`host-model` with KVM, else `none`", example: "\"host-model\"";
+        /// The named processor model of `cpu_mode = "custom"`; the first is taken.
+        pub cpu_models: Vec<String> = Vec::new(), kind: NAMES;
+        /// How guests' disks are cached: past the host's page cache (`file=none`), which the file system must be able to,
+        /// or through it (`file=writeback`).
+        disk_cachemodes: Vec<DiskCache> = vec![DiskCache::Bypassed];
+        /// The emulator that guests run in; unset: the one libvirt picks.
+        pub emulator: Option<PathBuf> = None, example: "\"/usr/bin/qemu-system-x86_64\"";
     }
 }
 
-/// How guests' disks are cached: Nova's `[libvirt] disk_cachemodes` for files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DiskCache {
-    /// Past the host's page cache (`none`); the file system must know O_DIRECT.
-    #[default]
-    Bypassed,
-    /// `writeback`; a guest's flushes are honoured.
-    Writeback,
+impl LibvirtSection {
+    /// The connection, `qemu:///system` unless set.
+    #[must_use]
+    pub fn connection_uri(&self) -> &str {
+        self.connection_uri.as_deref().unwrap_or("qemu:///system")
+    }
+
+    /// The processor that guests see: as set, else by how they run.
+    #[must_use]
+    pub fn cpu_mode(&self) -> CpuMode {
+        self.cpu_mode.unwrap_or(match self.virt_type {
+            VirtType::Kvm => CpuMode::HostModel,
+            VirtType::Qemu => CpuMode::None,
+        })
+    }
+
+    /// How guests' disks are cached; where several are named, which is refused, the first.
+    #[must_use]
+    pub fn disk_cache(&self) -> DiskCache {
+        let first = self.disk_cachemodes.first().copied();
+        first.unwrap_or(DiskCache::Bypassed)
+    }
+
+    /// How many cache modes are named.
+    #[must_use]
+    pub fn cache_modes(&self) -> usize {
+        self.disk_cachemodes.len()
+    }
+}
+
+choices! {
+    /// `[libvirt] cpu_mode`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum CpuMode {
+        None = "none",
+        /// The nearest named model to the host's.
+        HostModel = "host-model",
+        HostPassthrough = "host-passthrough",
+        /// All that the hypervisor can show.
+        Maximum = "maximum",
+        /// The model that `cpu_models` names.
+        Custom = "custom",
+    }
+}
+
+choices! {
+    /// `[libvirt] virt_type`: how guests of the host's own architecture run. libvirt has the same words for a domain's `type`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum VirtType {
+        #[default]
+        Kvm = "kvm",
+        Qemu = "qemu",
+    }
+}
+
+choices! {
+    /// How guests' disks are cached: Nova's `[libvirt] disk_cachemodes` for files.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum DiskCache {
+        /// Past the host's page cache (`none`); the file system must know O_DIRECT.
+        #[default]
+        Bypassed = "file=none",
+        /// `writeback`; a guest's flushes are honoured.
+        Writeback = "file=writeback",
+    }
+}
+
+/// A libvirt connection URI of a local hypervisor.
+const LIBVIRT_URI: OptionKind = OptionKind::Text(&TextKind::new(
+    "local libvirt URI",
+    "write a URI such as \"qemu:///system\"",
+    |text| match is_libvirt_uri(text) {
+        true => Ok(()),
+        false => Err(format!("{text:?} is no local libvirt connection URI").into()),
+    },
+));
+
+/// Remote hypervisors are refused: devices are read from this host's own sysfs.
+fn is_libvirt_uri(text: &str) -> bool {
+    let Some((scheme, path)) = text.split_once("://") else {
+        return false;
+    };
+    matches!(
+        scheme,
+        "qemu" | "qemu+unix" | "test" | "test+unix" | "ch" | "ch+unix"
+    ) && path.starts_with('/')
 }
 
 #[derive(Debug, Clone)]
@@ -136,25 +219,6 @@ impl LibvirtOptions {
             accelerator_devices: AllowList::default(),
             device_life: DeviceLife::default(),
             model: ResourceModel::default(),
-        }
-    }
-}
-
-impl LibvirtOptions {
-    /// Whether PCI devices are reported to Placement.
-    pub(crate) fn pci(&self) -> PciInPlacement {
-        match self.report_pci_in_placement {
-            true => PciInPlacement::Reported,
-            false => PciInPlacement::NotReported,
-        }
-    }
-
-    /// The lists of devices.
-    pub(crate) fn device_lists(&self) -> DeviceLists<'_> {
-        DeviceLists {
-            compute: &self.pci_devices,
-            pci: self.pci(),
-            accelerator: &self.accelerator_devices,
         }
     }
 }

@@ -4,12 +4,25 @@
 //! from its driver. Only this module creates [`Allowed`], and every operation that changes a function requires one.
 
 use berth_model::PciAddress;
+use berth_options::{OptionKind, TablesKind, WrongElement};
 use serde_json::Value;
 
 use crate::Sysfs;
 use crate::device_spec::{DeviceSpec, DeviceSpecError, DeviceTags};
 use crate::pci::PciFunction;
 use crate::read::SysfsError;
+
+/// The kind of the options `device_spec`.
+pub const DEVICE_SPEC: OptionKind = OptionKind::Tables(&TablesKind {
+    write: "write tables such as [{ address = \"0000:81:00.0\" }] or [{ vendor_id = \"10de\", product_id = \"1eb8\" }]",
+    check: |entries| {
+        let read = AllowList::read(entries).map(drop);
+        read.map_err(|error| WrongElement {
+            element: error.entry.checked_sub(1),
+            wrong: error.to_string(),
+        })
+    },
+});
 
 /// The base class of bridges, which are never given to guests.
 const BRIDGE: u32 = 0x06;

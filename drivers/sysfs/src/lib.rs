@@ -34,7 +34,7 @@ mod tree;
 mod uevent;
 mod vfio;
 
-pub use allow_list::{AllowList, Allowed, NotAllowed};
+pub use allow_list::{AllowList, Allowed, DEVICE_SPEC, NotAllowed};
 pub use attribute::{AttributeError, AttributeWrites, KernelAttributes, Written};
 pub use config_space::{ConfigSpace, Link};
 pub use cpu::{HugePages, NumaCell, cpu_list};

@@ -1,45 +1,55 @@
 //! How a machine's resources are modelled in Placement. An upgrade changes one of these values; the difference to the
 //! tree in Placement is then a reshape.
 
-/// The provider of virtual GPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum VgpuModel {
-    /// All of them on the root provider (Nova before Stein).
-    Root,
-    /// A child provider per physical GPU.
-    #[default]
-    PerGpu,
+use berth_options::{choices, options};
+
+choices! {
+    /// The provider of virtual GPUs.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum VgpuModel {
+        /// All of them on the root provider (Nova before Stein).
+        Root = "root",
+        /// A child provider per physical GPU.
+        #[default]
+        PerGpu = "per-gpu",
+    }
 }
 
-/// The provider of CPUs, memory and network functions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum NumaModel {
-    /// On the root provider (as Nova does).
-    #[default]
-    Flat,
-    /// On a child provider for each NUMA cell.
-    Cells,
+choices! {
+    /// The provider of CPUs, memory and network functions.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum NumaModel {
+        /// On the root provider (as Nova does).
+        #[default]
+        Flat = "flat",
+        /// On a child provider for each NUMA cell.
+        Cells = "cells",
+    }
 }
 
-/// The class of dedicated CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PcpuModel {
-    /// As VCPU, together with the shared ones (Nova before Train).
-    Vcpu,
-    /// As PCPU.
-    #[default]
-    Pcpu,
+choices! {
+    /// The class of dedicated CPUs.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum PcpuModel {
+        /// As VCPU, together with the shared ones (Nova before Train).
+        Vcpu = "vcpu",
+        /// As PCPU.
+        #[default]
+        Pcpu = "pcpu",
+    }
 }
 
-/// The model of each resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ResourceModel {
-    /// Virtual GPUs.
-    pub vgpu: VgpuModel,
-    /// CPUs, memory and network functions.
-    pub numa: NumaModel,
-    /// Dedicated CPUs.
-    pub pcpu: PcpuModel,
+options! {
+    /// How this host is modelled in Placement. Changing a word here means a reshape at the next start.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct ResourceModel in "model" {
+        /// Where VGPU stands: `root` (one flat inventory) or `per-gpu` (a child provider for each physical GPU).
+        pub vgpu: VgpuModel = VgpuModel::PerGpu;
+        /// Where CPUs and memory stand: `flat` (root) or `cells` (a child provider for each NUMA cell).
+        pub numa: NumaModel = NumaModel::Flat;
+        /// What the CPUs of `cpu_dedicated_set` are reported as: `vcpu` (Nova before Train) or `pcpu`.
+        pub pcpu: PcpuModel = PcpuModel::Pcpu;
+    }
 }
 
 impl ResourceModel {

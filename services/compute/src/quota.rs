@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_hook::{Hook, HookError, HookInput, TrustError, is_superuser, trusted};
+use berth_options::choices;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
@@ -26,14 +27,15 @@ const LARGEST_ANSWER: usize = 64 << 10;
 /// The maximum length of a reason that the caller sees, in characters.
 const REASON: usize = 500;
 
-/// What happens to a request if the program fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnQuotaFailure {
-    /// The request is refused (fail closed).
-    Refuse,
-    /// The request is allowed (fail open).
-    Allow,
+choices! {
+    /// What happens to a request if the program fails.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum OnQuotaFailure {
+        /// The request is refused (fail closed).
+        Refuse = "refuse",
+        /// The request is allowed (fail open).
+        Allow = "allow",
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,6 +7,8 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
+use berth_options::text::check_url;
+use berth_options::{OptionKind, TextKind, WrongText, options, texts};
 use http::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
@@ -14,40 +16,41 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-/// The `[cors]` options of one service.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CorsOptions {
-    /// Origins such as `https://dashboard.example.org`; `*` for all. Empty: no origin is allowed.
-    pub allowed_origin: Vec<String>,
-    /// Methods that scripts may use.
-    pub allow_methods: Vec<Method>,
-    /// Request headers that scripts may send in addition to the simple ones.
-    pub allow_headers: Vec<String>,
-    /// Response headers that scripts may read in addition to the simple ones.
-    pub expose_headers: Vec<String>,
-    /// How long a browser may cache the response to a preflight request, in seconds.
-    pub max_age: u32,
+options! {
+    /// Which web sites' scripts may ask the built-in Placement: oslo.middleware's options by their own names.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct CorsOptions in "cors" {
+        /// Sites whose scripts may ask, each as a browser names it; `*` for all. Empty: none.
+        pub allowed_origin: Vec<String> = Vec::new(), kind: ORIGINS, example: "[\"https://dashboard.example.org\"]";
+        /// Methods that may be used.
+        pub allow_methods: Vec<String> = texts(["GET", "PUT", "POST", "DELETE", "PATCH"]),
+            kind: Choices(&["GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS"]);
+        /// Request headers that may be sent beside the simple ones.
+        pub allow_headers: Vec<String> = texts(["X-Auth-Token", "OpenStack-API-Version", "X-Roles"]), kind: NAMES;
+        /// Answer headers that a script may read beside the simple ones.
+        pub expose_headers: Vec<String> = texts(["X-Openstack-Request-Id", "OpenStack-API-Version"]), kind: NAMES;
+        /// Seconds for which a browser may remember what it was told.
+        pub max_age: u32 = 3600, kind: Integer(0, 86_400);
+    }
 }
 
-impl Default for CorsOptions {
-    fn default() -> Self {
-        Self {
-            allowed_origin: Vec::new(),
-            allow_methods: vec![
-                Method::GET,
-                Method::PUT,
-                Method::POST,
-                Method::DELETE,
-                Method::PATCH,
-            ],
-            allow_headers: ["X-Auth-Token", "OpenStack-API-Version", "X-Roles"]
-                .map(str::to_owned)
-                .to_vec(),
-            expose_headers: ["X-Openstack-Request-Id", "OpenStack-API-Version"]
-                .map(str::to_owned)
-                .to_vec(),
-            max_age: 3600,
-        }
+/// A list of origins as browsers name them, or `*`.
+const ORIGINS: OptionKind = OptionKind::Texts(&TextKind::new(
+    "list of SCHEME://HOST[:PORT], or of `*`",
+    "write origins such as [\"https://dashboard.example.org\"], or [\"*\"]",
+    |text| match text {
+        "*" => Ok(()),
+        _ => check_origin(text),
+    },
+));
+
+/// An origin is compared with what a browser sends, so it is written as one does: no path, not even `/`.
+fn check_origin(text: &str) -> Result<(), WrongText> {
+    check_url(text, &["http", "https"])?;
+    let host = text.split_once("://").map_or(text, |(_, host)| host);
+    match host.contains('/') {
+        true => Err(format!("{text:?} has a path, and an origin has none").into()),
+        false => Ok(()),
     }
 }
 
@@ -116,7 +119,7 @@ impl CorsOptions {
         let text = |name: HeaderName| asked.get(name).and_then(|value| value.to_str().ok());
         let method = text(ACCESS_CONTROL_REQUEST_METHOD)
             .and_then(|method| Method::from_bytes(method.as_bytes()).ok())
-            .filter(|method| self.allow_methods.contains(method));
+            .filter(|method| self.allow_methods.iter().any(|it| it == method.as_str()));
         let wanted: Vec<&str> = text(ACCESS_CONTROL_REQUEST_HEADERS)
             .into_iter()
             .flat_map(|list| list.split(','))

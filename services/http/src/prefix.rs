@@ -9,10 +9,30 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::{Extension, Router};
+use berth_options::{Json, OptionKind, OptionType, TextKind};
 
 /// The prefix: empty, or text that begins with `/` and does not end with one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Prefix(Option<Arc<str>>);
+
+impl OptionType for Prefix {
+    const KIND: OptionKind = OptionKind::Text(&TextKind::new(
+        "path that begins with / and does not end with it",
+        "write a path such as \"/placement\"",
+        |text| match text.parse::<Self>() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("{text:?} cannot stand before paths: {error}").into()),
+        },
+    ));
+
+    fn read(value: &Json) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+
+    fn write(&self) -> Json {
+        self.0.as_deref().map_or(Json::Null, Json::from)
+    }
+}
 
 /// The text is not a valid prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use berth_http::request_id::random_uuid;
 use berth_http::{Fault, Microversion};
+use berth_options::choices;
 use berth_store::{SqlError, SqlStore, Transaction};
 use bytes::Bytes;
 
@@ -27,16 +28,18 @@ use crate::store::candidate_roots::{self, Roots};
 use crate::store::name_resolution::ResolvedNames;
 use crate::store::{fault, trees};
 
-/// Where allocation candidates are searched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum CandidatesFrom {
-    /// In memory if this process is the only writer (SQLite); otherwise in the tables.
-    #[default]
-    Auto,
-    /// In memory. Ignored for database servers, which are always searched in the tables.
-    Snapshot,
-    /// In the tables, on SQLite too.
-    Sql,
+choices! {
+    /// Where allocation candidates are searched.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum CandidatesFrom {
+        /// In memory if this process is the only writer (SQLite); otherwise in the tables.
+        #[default]
+        Auto = "auto",
+        /// In memory. Ignored for database servers, which are always searched in the tables.
+        Snapshot = "snapshot",
+        /// In the tables, on SQLite too.
+        Sql = "sql",
+    }
 }
 
 /// A query, with everything besides the tables that the response depends on.

@@ -1,7 +1,10 @@
 //! The scheduler's options, with Nova's names, groups and defaults. Options that Nova does not have say so.
+//!
+//! A new option is a field here; the struct, its default, its check and its row in the reference come from that.
 
 mod check;
 
+use berth_options::{CheckedValues, OptionMisfit, WEEK, choices, options, texts};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -10,6 +13,9 @@ use crate::request::PciAlias;
 
 pub use check::{OptionError, OptionWarning, OptionsReport};
 
+/// The limit of multipliers.
+const MOST: f64 = 1e12;
+
 /// All groups. A group that is not there has its defaults.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize)]
 #[serde(default)]
@@ -17,21 +23,28 @@ pub struct SchedulerOptions {
     /// The top level: Nova's `[DEFAULT]`.
     #[serde(rename = "DEFAULT")]
     pub default: DefaultOptions,
-    /// `[scheduler]`
     pub scheduler: SchedulerGroupOptions,
-    /// `[filter_scheduler]`
     pub filter_scheduler: FilterSchedulerOptions,
-    /// `[metrics]`
     pub metrics: MetricsOptions,
-    /// `[compute]`
     pub compute: ComputeGroupOptions,
-    /// `[pci]`
     pub pci: PciOptions,
-    /// `[workarounds]`
     pub workarounds: WorkaroundsOptions,
 }
 
 impl SchedulerOptions {
+    /// The options that a configuration sets.
+    pub fn read(values: &CheckedValues) -> Result<Self, OptionMisfit> {
+        Ok(Self {
+            default: values.read()?,
+            scheduler: values.read()?,
+            filter_scheduler: values.read()?,
+            metrics: values.read()?,
+            compute: values.read()?,
+            pci: values.read()?,
+            workarounds: values.read()?,
+        })
+    }
+
     /// Every option with its default, by `group.name`.
     #[must_use]
     pub fn by_name() -> Vec<(String, Value)> {
@@ -60,199 +73,194 @@ impl SchedulerOptions {
     }
 }
 
-/// `[DEFAULT]`
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct DefaultOptions {
-    /// The zone of hosts that no aggregate gives one.
-    pub default_availability_zone: String,
-    /// Seconds; see [`SchedulerOptions::service_down_time`].
-    pub service_down_time: f64,
-    /// Seconds between two reports of a service.
-    pub report_interval: f64,
-}
-
-impl Default for DefaultOptions {
-    fn default() -> Self {
-        Self {
-            default_availability_zone: "nova".to_owned(),
-            service_down_time: 60.0,
-            report_interval: 10.0,
-        }
+options! {
+    /// `[DEFAULT]`
+    #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+    #[serde(default)]
+    pub struct DefaultOptions in "" {
+        /// The availability zone of hosts that no host aggregate gives one.
+        pub default_availability_zone: String = "nova".into();
+        /// Seconds for which a host counts as up whose agent says nothing: the scheduler gives it no guests after that.
+        pub service_down_time: f64 = 60.0, kind: Integer(1, WEEK);
+    }
+    beside {
+        /// Seconds between two reports of a service, which the agent reads, too.
+        pub report_interval: f64 = 10.0;
     }
 }
 
-/// `[scheduler]`
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct SchedulerGroupOptions {
-    /// The maximum number of hosts for a build: the selected one and its alternates. At least 1.
-    pub max_attempts: usize,
-    /// The limit of the candidates query. At least 1.
-    pub max_placement_results: usize,
-    /// Whether aggregates with `filter_tenant_id` are reserved for those projects.
-    pub limit_tenants_to_placement_aggregate: bool,
-    /// Whether a project without such an aggregate has no host.
-    pub placement_aggregate_required_for_tenants: bool,
-    /// Whether aggregates with `trait:...=required` are for requests with that trait only.
-    pub enable_isolated_aggregate_filtering: bool,
-    /// Whether image properties become required traits.
-    pub image_metadata_prefilter: bool,
-    /// Whether the disk format becomes a required trait.
-    pub query_placement_for_image_type_support: bool,
-    /// Whether the aggregates of routed networks are requested.
-    pub query_placement_for_routed_network_aggregates: bool,
-}
-
-impl Default for SchedulerGroupOptions {
-    fn default() -> Self {
-        Self {
-            max_attempts: 3,
-            max_placement_results: 1000,
-            limit_tenants_to_placement_aggregate: false,
-            placement_aggregate_required_for_tenants: false,
-            enable_isolated_aggregate_filtering: false,
-            image_metadata_prefilter: false,
-            query_placement_for_image_type_support: false,
-            query_placement_for_routed_network_aggregates: false,
-        }
+options! {
+    /// How the scheduler built in asks Placement, and how often a guest is tried.
+    #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+    #[serde(default)]
+    pub struct SchedulerGroupOptions in "scheduler" {
+        /// Hosts, or devices of one, on which a guest's build is tried before its request fails.
+        pub max_attempts: usize = 3, kind: Integer(1, 1000);
+        /// Allocation candidates that Placement is asked for at most.
+        pub max_placement_results: usize = 1000, kind: Integer(1, 1_000_000);
+        /// Whether a project whose id an aggregate names (`filter_tenant_id`) has only hosts of such aggregates.
+        pub limit_tenants_to_placement_aggregate: bool = false;
+        /// Whether a project that no aggregate names has no host at all.
+        pub placement_aggregate_required_for_tenants: bool = false;
+        /// Whether aggregates with `trait:NAME=required` are only for guests that ask for that trait.
+        pub enable_isolated_aggregate_filtering: bool = false;
+        /// Whether Placement is asked for what an image's properties need (`COMPUTE_...` traits).
+        pub image_metadata_prefilter: bool = false;
+        /// Whether Placement is asked for hosts that can read the image's disk format.
+        pub query_placement_for_image_type_support: bool = false;
+        /// Whether Placement is asked for hosts in the aggregates of a routed network's segments. It does nothing yet, with
+        /// a warning at start: no request tells its networks.
+        pub query_placement_for_routed_network_aggregates: bool = false;
     }
 }
 
-/// `[pci]`
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(default)]
-pub struct PciOptions {
-    pub alias: Vec<PciAlias>,
-}
-
-/// `[filter_scheduler]`
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct FilterSchedulerOptions {
-    /// The filters that may be enabled; `nova.scheduler.filters.all_filters` stands for all.
-    pub available_filters: Vec<String>,
-    /// The filters, in order.
-    pub enabled_filters: Vec<String>,
-    /// The weighers; `nova.scheduler.weights.all_weighers` stands for all.
-    pub weight_classes: Vec<String>,
-    /// One of this number of best hosts is chosen at random; below 1 counts as 1, with a warning ([`SchedulerOptions::check`]).
-    pub host_subset_size: i64,
-    /// Whether chance decides between the best hosts of one weight.
-    pub shuffle_best_same_weighed_hosts: bool,
-    /// Not in Nova: the number of surviving candidates of a host that are tried before the next host; 0: all. Nova's
-    /// value is 1.
-    pub candidates_per_host: usize,
-    /// Not Nova's: how raw weights are brought between 0 and 1.
-    pub weight_normalization: Normalization,
-    /// The maximum number of instances on a host. At least 1.
-    pub max_instances_per_host: i64,
-    /// The maximum number of builds, moves and snapshots in progress on a host. At least 0.
-    pub max_io_ops_per_host: i64,
-    /// Images for isolated hosts, by id.
-    pub isolated_images: Vec<String>,
-    /// Hosts for isolated images.
-    pub isolated_hosts: Vec<String>,
-    /// Whether isolated hosts take nothing else.
-    pub restrict_isolated_hosts_to_isolated_images: bool,
-    /// The prefix of aggregate keys that are image properties; none: all keys are.
-    pub aggregate_image_properties_isolation_namespace: Option<String>,
-    /// Between the namespace and the property.
-    pub aggregate_image_properties_isolation_separator: String,
-    /// Of images that name none.
-    pub image_properties_default_architecture: Option<String>,
-    /// Not in Nova: whether an image's `hw_maxphysaddr_bits` is compared with the host's processors. Nova intends this,
-    /// but the request fails there; without this option such a host is rejected.
-    pub compare_image_maxphysaddr_bits: bool,
-    /// Whether flavors' PCI requests are in Placement.
-    pub pci_in_placement: bool,
-    /// Of the memory that is free.
-    pub ram_weight_multiplier: f64,
-    /// Of the CPUs that are free.
-    pub cpu_weight_multiplier: f64,
-    /// Of the disk that is free.
-    pub disk_weight_multiplier: f64,
-    /// Of builds, moves and snapshots.
-    pub io_ops_weight_multiplier: f64,
-    /// Of the number of instances.
-    pub num_instances_weight_multiplier: f64,
-    /// Of the hypervisor's version.
-    pub hypervisor_version_weight_multiplier: f64,
-    /// Of having few PCI devices. 0 at least.
-    pub pci_weight_multiplier: f64,
-    /// Of members of a soft-affinity group. 0 at least.
-    pub soft_affinity_weight_multiplier: f64,
-    /// Of members of a soft-anti-affinity group. 0 at least.
-    pub soft_anti_affinity_weight_multiplier: f64,
-    /// Against builds that failed.
-    pub build_failure_weight_multiplier: f64,
-    /// Of staying in the cell.
-    pub cross_cell_move_weight_multiplier: f64,
-    /// Of instances booted with the same image properties.
-    pub image_props_weight_multiplier: f64,
-    /// `property=weight`; if set, properties that are not named do not count.
-    pub image_props_weight_setting: Vec<String>,
-}
-
-impl Default for FilterSchedulerOptions {
-    fn default() -> Self {
-        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-        Self {
-            available_filters: names(&["nova.scheduler.filters.all_filters"]),
-            enabled_filters: names(&[
-                "AvailabilityZoneFilter",
-                "ComputeFilter",
-                "ComputeCapabilitiesFilter",
-                "ImagePropertiesFilter",
-                "ServerGroupAntiAffinityFilter",
-                "ServerGroupAffinityFilter",
-            ]),
-            weight_classes: names(&["nova.scheduler.weights.all_weighers"]),
-            host_subset_size: 1,
-            shuffle_best_same_weighed_hosts: false,
-            candidates_per_host: 0,
-            weight_normalization: Normalization::default(),
-            max_instances_per_host: 50,
-            max_io_ops_per_host: 8,
-            isolated_images: Vec::new(),
-            isolated_hosts: Vec::new(),
-            restrict_isolated_hosts_to_isolated_images: true,
-            aggregate_image_properties_isolation_namespace: None,
-            aggregate_image_properties_isolation_separator: ".".to_owned(),
-            image_properties_default_architecture: None,
-            compare_image_maxphysaddr_bits: true,
-            pci_in_placement: false,
-            ram_weight_multiplier: 1.0,
-            cpu_weight_multiplier: 1.0,
-            disk_weight_multiplier: 1.0,
-            io_ops_weight_multiplier: -1.0,
-            num_instances_weight_multiplier: 0.0,
-            hypervisor_version_weight_multiplier: 1.0,
-            pci_weight_multiplier: 1.0,
-            soft_affinity_weight_multiplier: 1.0,
-            soft_anti_affinity_weight_multiplier: 1.0,
-            build_failure_weight_multiplier: 1_000_000.0,
-            cross_cell_move_weight_multiplier: 1_000_000.0,
-            image_props_weight_multiplier: 0.0,
-            image_props_weight_setting: Vec::new(),
-        }
+options! {
+    /// Filters and weighers of the scheduler built in.
+    #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+    #[serde(default)]
+    pub struct FilterSchedulerOptions in "filter_scheduler" {
+        /// The filters that may be enabled; `nova.scheduler.filters.all_filters` are all of them.
+        pub available_filters: Vec<String> = texts(["nova.scheduler.filters.all_filters"]);
+        /// The filters that are asked, in this order; one that is not among `available_filters` is refused at start.
+        pub enabled_filters: Vec<String> = texts([
+            "AvailabilityZoneFilter",
+            "ComputeFilter",
+            "ComputeCapabilitiesFilter",
+            "ImagePropertiesFilter",
+            "ServerGroupAntiAffinityFilter",
+            "ServerGroupAffinityFilter",
+        ]);
+        /// The weighers that are asked; `nova.scheduler.weights.all_weighers` are all of them.
+        pub weight_classes: Vec<String> = texts(["nova.scheduler.weights.all_weighers"]);
+        /// Of so many of the best hosts one is taken by chance; below 1 counts as 1, with a warning at start.
+        pub host_subset_size: i64 = 1, kind: Integer(-1_000_000, 1_000_000);
+        /// Whether chance decides between the best hosts of one weight.
+        pub shuffle_best_same_weighed_hosts: bool = false;
+        /// Berth's own: how many candidates of a host are tried before the host is given up; 0: all, 1: as Nova.
+        pub candidates_per_host: usize = 0, kind: Integer(0, 1_000_000);
+        /// Berth's own: how weights are brought to one scale: as Nova does, between the list's least and most always, in
+        /// units of their own, or as shares of each host's capacity.
+        pub weight_normalization: Normalization = Normalization::Upstream;
+        /// The number of guests at which a host is full (`NumInstancesFilter`).
+        pub max_instances_per_host: i64 = 50, kind: Integer(1, 1_000_000);
+        /// The number of builds, moves and snapshots at a time at which a host is full (`IoOpsFilter`).
+        pub max_io_ops_per_host: i64 = 8, kind: Integer(0, 1_000_000);
+        /// Images by id that are only for `isolated_hosts` (`IsolatedHostsFilter`).
+        pub isolated_images: Vec<String> = Vec::new();
+        /// Hosts for `isolated_images`.
+        pub isolated_hosts: Vec<String> = Vec::new();
+        /// Whether `isolated_hosts` take nothing else.
+        pub restrict_isolated_hosts_to_isolated_images: bool = true;
+        /// Keys of aggregates that begin otherwise are no image properties (`AggregateImagePropertiesIsolation`); unset:
+        /// all are.
+        pub aggregate_image_properties_isolation_namespace: Option<String> = None, example: "\"image\"";
+        /// What stands between that namespace and the property.
+        pub aggregate_image_properties_isolation_separator: String = ".".into();
+        /// The architecture of images that name none (`ImagePropertiesFilter`); an unknown one is refused at start.
+        pub image_properties_default_architecture: Option<String> = None, example: "\"x86_64\"";
+        /// Berth's own: whether an image's `hw_maxphysaddr_bits` is compared with what a host's processors have. Nova means
+        /// to.
+        pub compare_image_maxphysaddr_bits: bool = true;
+        /// Whether the PCI devices that flavors ask for are in Placement (`[pci] report_in_placement` of all hosts).
+        /// Without it a flavor that asks for devices by a `[pci] alias` is refused.
+        pub pci_in_placement: bool = false;
+        /// Of the memory that is free; below 0, hosts are filled one after another.
+        pub ram_weight_multiplier: f64 = 1.0, kind: Number(-MOST, MOST);
+        /// Of the CPUs that are free.
+        pub cpu_weight_multiplier: f64 = 1.0, kind: Number(-MOST, MOST);
+        /// Of the disk that is free.
+        pub disk_weight_multiplier: f64 = 1.0, kind: Number(-MOST, MOST);
+        /// Of builds, moves and snapshots under way.
+        pub io_ops_weight_multiplier: f64 = -1.0, kind: Number(-MOST, MOST);
+        /// Of the number of guests.
+        pub num_instances_weight_multiplier: f64 = 0.0, kind: Number(-MOST, MOST);
+        /// Of the hypervisor's version.
+        pub hypervisor_version_weight_multiplier: f64 = 1.0, kind: Number(-MOST, MOST);
+        /// Of keeping guests without devices off hosts with devices.
+        pub pci_weight_multiplier: f64 = 1.0, kind: Number(0.0, MOST);
+        /// Of members of the guest's soft-affinity group.
+        pub soft_affinity_weight_multiplier: f64 = 1.0, kind: Number(0.0, MOST);
+        /// Against members of the guest's soft-anti-affinity group.
+        pub soft_anti_affinity_weight_multiplier: f64 = 1.0, kind: Number(0.0, MOST);
+        /// Against builds that failed in a row.
+        pub build_failure_weight_multiplier: f64 = 1_000_000.0, kind: Number(-MOST, MOST);
+        /// Of staying in the cell, when a guest is moved. No guest is yet: another number has a warning at start.
+        pub cross_cell_move_weight_multiplier: f64 = 1_000_000.0, kind: Number(-MOST, MOST);
+        /// Of guests that were booted with the same image properties.
+        pub image_props_weight_multiplier: f64 = 0.0, kind: Number(-MOST, MOST);
+        /// `PROPERTY=WEIGHT`; where there is one, properties that are not named count nothing.
+        pub image_props_weight_setting: Vec<String> = Vec::new(),
+            example: "[\"os_distro=1\", \"hw_machine_type=0\"]";
     }
 }
 
-/// How the raw weights of a weigher are brought between 0 and 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Normalization {
-    /// Between the minimum and maximum of the list, or the weigher's own bound if it has one, as in Nova.
-    #[default]
-    Upstream,
-    /// Between the list's least and most, always; all alike are 0.
-    ListMin,
-    /// In a fixed unit of the weigher (1 TiB of memory, 256 CPUs, 10 TiB of disk, the maximum number of instances),
-    /// independent of the list.
-    Fixed,
-    /// The share of the host's own capacity; like `Fixed` for weighers without a capacity.
-    Percent,
+options! {
+    /// What hosts measure of themselves, as a weight.
+    #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+    #[serde(default)]
+    pub struct MetricsOptions in "metrics" {
+        /// Of all metrics together (`MetricsWeigher`).
+        pub weight_multiplier: f64 = 1.0, kind: Number(-MOST, MOST);
+        /// `METRIC=RATIO`: the metrics of `compute_monitors` that are weighed.
+        pub weight_setting: Vec<String> = Vec::new(), example: "[\"cpu.percent=-1\"]";
+        /// Whether a host that does not measure one of them is out.
+        pub required: bool = true;
+        /// The weight of such a host where it is not.
+        pub weight_of_unavailable: f64 = -10_000.0, kind: Number(-MOST, MOST);
+    }
+}
+
+options! {
+    /// The options of `[compute]` that the scheduler uses.
+    #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+    #[serde(default)]
+    pub struct ComputeGroupOptions in "compute" {
+        /// Whether a guest's NUMA cells go first to those cells of a host that have guests already.
+        pub packing_host_numa_cells_allocation_strategy: bool = false;
+        /// Builds that may fail in a row on a host before the scheduler prefers every other one; 0: they are not counted.
+        pub consecutive_build_service_disable_threshold: i64 = 10, kind: Integer(0, 1_000_000);
+    }
+}
+
+options! {
+    /// The option of `[pci]` that the scheduler uses.
+    #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+    #[serde(default)]
+    pub struct PciOptions in "pci" {
+        /// Where the conductor is: the names by which flavors ask for these devices (`pci_passthrough:alias`), as Nova's
+        /// entries: `name`, `vendor_id` and `product_id` or `resource_class`, `device_type`, `numa_policy`, `traits`,
+        /// `live_migratable`. It needs `[filter_scheduler] pci_in_placement`. An entry is written `[[pci.alias]]`, or in
+        /// the list: `[{ name = "a100", vendor_id = "10de", product_id = "20b7" }]`.
+        pub alias: Vec<PciAlias> = Vec::new();
+    }
+}
+
+options! {
+    /// What is done otherwise than it should be.
+    #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+    #[serde(default)]
+    pub struct WorkaroundsOptions in "workarounds" {
+        /// Whether dedicated CPUs are asked for as PCPU only, and not as VCPU of hosts that tell no PCPU.
+        pub disable_fallback_pcpu_query: bool = false;
+    }
+}
+
+choices! {
+    /// How the raw weights of a weigher are brought between 0 and 1.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Normalization {
+        /// Between the minimum and maximum of the list, or the weigher's own bound if it has one, as in Nova.
+        #[default]
+        Upstream = "upstream",
+        /// Between the list's least and most, always; all alike are 0.
+        ListMin = "list-min",
+        /// In a fixed unit of the weigher (1 TiB of memory, 256 CPUs, 10 TiB of disk, the maximum number of instances),
+        /// independent of the list.
+        Fixed = "fixed",
+        /// The share of the host's own capacity; like `Fixed` for weighers without a capacity.
+        Percent = "percent",
+    }
 }
 
 /// Parses `name=ratio` entries, as in `[metrics] weight_setting`. As in Nova, invalid entries are ignored; so are
@@ -275,58 +283,6 @@ fn weight_setting(text: &str) -> Option<(&str, f64)> {
 fn is_not_finite(text: &str) -> bool {
     let ratio = text.split_once('=').filter(|(name, _)| !name.is_empty());
     ratio.is_some_and(|(_, ratio)| numbers::float(ratio).is_some_and(|it| !it.is_finite()))
-}
-
-/// `[metrics]`
-#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct MetricsOptions {
-    /// Of all metrics together.
-    pub weight_multiplier: f64,
-    /// `metric=ratio`
-    pub weight_setting: Vec<String>,
-    /// Whether a host without one of the metrics is an error.
-    pub required: bool,
-    /// The weight of a host without the metric.
-    pub weight_of_unavailable: f64,
-}
-
-impl Default for MetricsOptions {
-    fn default() -> Self {
-        Self {
-            weight_multiplier: 1.0,
-            weight_setting: Vec::new(),
-            required: true,
-            weight_of_unavailable: -10_000.0,
-        }
-    }
-}
-
-/// The options of `[compute]` that the scheduler uses.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default)]
-pub struct ComputeGroupOptions {
-    /// Whether used NUMA cells are preferred.
-    pub packing_host_numa_cells_allocation_strategy: bool,
-    /// Builds that fail in a row before a host is disabled; 0: they are not counted.
-    pub consecutive_build_service_disable_threshold: i64,
-}
-
-impl Default for ComputeGroupOptions {
-    fn default() -> Self {
-        Self {
-            packing_host_numa_cells_allocation_strategy: false,
-            consecutive_build_service_disable_threshold: 10,
-        }
-    }
-}
-
-/// The options of `[workarounds]` that the scheduler uses.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
-#[serde(default)]
-pub struct WorkaroundsOptions {
-    /// Whether dedicated CPUs are requested only as PCPU, without falling back to VCPU.
-    pub disable_fallback_pcpu_query: bool,
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ impl OpenApi {
         let public = self.public_endpoint;
         let options = IdentityApiOptions {
             public_endpoint: public.as_ref().map(|base| format!("{base}/identity")),
-            cors: config.cors.clone().into(),
+            cors: config.cors.clone(),
             ..IdentityApiOptions::default()
         };
         let identity = router(self.identity, options);

@@ -1,10 +1,10 @@
 //! What guests and their devices need of each other's options.
 
+use berth_compute_driver::{ComputeDriver, CpuMode};
 use berth_output::ErrorCode;
 use berth_sysfs::AllowList;
 
 use super::Judge;
-use crate::sections::{ComputeDriver, CpuMode};
 
 impl Judge<'_> {
     pub(super) fn guests(&mut self) {

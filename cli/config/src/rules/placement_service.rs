@@ -1,10 +1,11 @@
 //! What the built-in Placement needs before it may be heard outside its host, and before it may remember.
 
 use berth_output::ErrorCode;
+use berth_placement::CandidatesFrom;
 use berth_store::sql::Location;
 
 use super::Judge;
-use crate::sections::{AllocationCandidatesFrom, AuthStrategy};
+use crate::sections::AuthStrategy;
 
 impl Judge<'_> {
     pub(super) fn placement_service(&mut self) {
@@ -47,7 +48,7 @@ impl Judge<'_> {
         let asked = self.config.placement_service.allocation_candidates_from;
         let url = self.config.placement_database();
         let is_server = matches!(url.reveal().parse(), Ok(Location::Server(_)));
-        if asked == AllocationCandidatesFrom::Snapshot && is_server {
+        if asked == CandidatesFrom::Snapshot && is_server {
             self.refuse(
                 from,
                 SNAPSHOT_BESIDE_OTHERS,

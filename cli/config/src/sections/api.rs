@@ -1,40 +1,62 @@
 //! `[api]`: the one listener, and when it is there without being asked for.
 
+use std::fmt;
 use std::net::{AddrParseError, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
 
-use serde::Deserialize;
+use berth_options::text::LISTEN_OR_NONE;
+use berth_options::{options, text_type};
 
 use super::{AuthStrategy, Config, Secret};
 
 /// Where it is unless something else is said.
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8770);
 
-/// `[api]`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ApiSection {
-    pub(super) listen: Option<ApiListen>,
-    pub public_endpoint: Option<String>,
+options! {
+    /// The one listener of `berth up` and `berth controller`: identity, compute, placement and accelerator behind one
+    /// address.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct ApiSection in "api" {
+        /// Address and port where all APIs are served to callers with a token of the Identity service in this process:
+        /// `/identity`, `/compute`, `/placement`, `/accelerator`, and `/image` where `[glance]` names no image service. The
+        /// services' own addresses stay beside it. It speaks HTTP: for callers of other hosts put a proxy with TLS before
+        /// it. `none`: it is not there.
+        pub(super) listen: Option<ApiListen> = None,
+            derived: "`127.0.0.1:8770`; in `berth up` `none` where a service asks a Keystone (`auth_strategy`)", example: "\"127.0.0.1:8770\"";
+        /// Where callers find it: what the catalog and `clouds.yaml` say.
+        pub public_endpoint: Option<String> = None,
+            kind: URL, derived: "the address that is listened on", example: "\"https://cloud.example.org\"";
+    }
 }
 
 /// `[api] listen`, as it is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ApiListen {
     None,
     At(SocketAddr),
 }
 
-impl TryFrom<String> for ApiListen {
-    type Error = AddrParseError;
+impl FromStr for ApiListen {
+    type Err = AddrParseError;
 
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        match text.as_str() {
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
             "none" => Ok(Self::None),
             text => text.parse().map(Self::At),
         }
     }
 }
+
+impl fmt::Display for ApiListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::At(address) => address.fmt(f),
+        }
+    }
+}
+
+text_type!(ApiListen, LISTEN_OR_NONE);
 
 impl Config {
     /// Where `berth up` has its one listener; none: it has none. Without a word in the configuration it is there where all services

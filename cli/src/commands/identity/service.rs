@@ -38,7 +38,7 @@ pub(super) async fn serve(
     let routes = IdentityApiOptions {
         public_endpoint: Some(base.clone()),
         path_prefix: own.path_prefix.clone(),
-        cors: config.cors.clone().into(),
+        cors: config.cors.clone(),
         ..IdentityApiOptions::default()
     };
     writeln!(out, "Identity at {base}/v3")?;

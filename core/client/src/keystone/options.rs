@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use berth_options::{OptionKind, options, text_type};
 use http::StatusCode;
 
 use super::Secret;
@@ -75,6 +76,8 @@ impl fmt::Display for AuthType {
     }
 }
 
+text_type!(AuthType, OptionKind::Choice(&AuthType::NAMES));
+
 /// The interface of an endpoint (`valid_interfaces`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ServiceInterface {
@@ -98,6 +101,20 @@ impl ServiceInterface {
     }
 }
 
+impl fmt::Display for ServiceInterface {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+const INTERFACES: &[&str] = &["internal", "public", "admin"];
+
+text_type!(
+    ServiceInterface,
+    OptionKind::Choice(INTERFACES),
+    OptionKind::Choices(INTERFACES)
+);
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an interface; known are internal, public, admin")]
 pub struct InterfaceError {
@@ -120,77 +137,82 @@ impl FromStr for ServiceInterface {
     }
 }
 
-/// One client section of the configuration (`[placement]`, `[cyborg]`): keystoneauth's options by their names. There is
-/// no `min_version` and `max_version`, because every call pins its microversion.
-#[derive(Debug, Clone)]
-pub struct AuthOptions {
-    /// The authentication method; required.
-    pub auth_type: Option<AuthType>,
-    /// Keystone's URL, with or without `/v3`.
-    pub auth_url: Option<String>,
-    /// The user's name; needs a user domain.
-    pub username: Option<String>,
-    /// The user's id; instead of `username`.
-    pub user_id: Option<String>,
-    pub password: Option<Secret>,
-    /// The domain of `username`, by name.
-    pub user_domain_name: Option<String>,
-    /// The domain of `username`, by id.
-    pub user_domain_id: Option<String>,
-    /// The project's name; needs a project domain.
-    pub project_name: Option<String>,
-    /// The project's id; instead of `project_name`.
-    pub project_id: Option<String>,
-    /// The domain of `project_name`, by name.
-    pub project_domain_name: Option<String>,
-    /// The domain of `project_name`, by id.
-    pub project_domain_id: Option<String>,
-    /// The default for user and project domain, by name.
-    pub default_domain_name: Option<String>,
-    /// The default for user and project domain, by id.
-    pub default_domain_id: Option<String>,
-    /// `all`: a token for the whole system instead of a project.
-    pub system_scope: Option<String>,
-    /// The application credential's id.
-    pub application_credential_id: Option<String>,
-    /// The application credential's name; needs a user.
-    pub application_credential_name: Option<String>,
-    /// The application credential's secret.
-    pub application_credential_secret: Option<Secret>,
-    /// The token of `token`, `v3token` and `admin_token`.
-    pub token: Option<Secret>,
-    /// The service's URL, instead of the one in the catalog.
-    pub endpoint_override: Option<String>,
-    /// The same option as named by `admin_token` and `none`.
-    pub endpoint: Option<String>,
-    /// Only endpoints of this region.
-    pub region_name: Option<String>,
-    /// Interfaces in order of preference (default internal, then public).
-    pub valid_interfaces: Vec<ServiceInterface>,
-    /// The service's type in the catalog.
-    pub service_type: String,
-    /// Only services of this name.
-    pub service_name: Option<String>,
-    /// A PEM file of the authorities to trust.
-    pub cafile: Option<PathBuf>,
-    /// A PEM file with this client's certificate.
-    pub certfile: Option<PathBuf>,
-    /// A PEM file with its key.
-    pub keyfile: Option<PathBuf>,
-    /// Certificates are not checked.
-    pub insecure: bool,
-    /// Repetitions after a connection failed (default 0).
-    pub connect_retries: u32,
-    /// A fixed delay between them; by default the delay doubles from 0.5 s up to 60 s.
-    pub connect_retry_delay: Option<Duration>,
-    /// Repetitions after a retriable status (default 0).
-    pub status_code_retries: u32,
-    /// A fixed delay between them; by default the delay doubles from 0.5 s up to 60 s.
-    pub status_code_retry_delay: Option<Duration>,
-    /// Statuses after which a request is retried (default 503).
-    pub retriable_status_codes: Vec<u16>,
-    /// The timeout of one request (default 60 s; ten times as long for a reshape).
-    pub timeout: Option<Duration>,
+options! {
+    /// One client section of the configuration (`[placement]`, `[cyborg]`): keystoneauth's options by their names. There is
+    /// no `min_version` and `max_version`, because every call pins its microversion.
+    #[derive(Debug, Clone)]
+    pub struct AuthOptions in "" {
+        /// How to log in: `password`, `v3applicationcredential`, `v3token`, `admin_token` (a fixed token) or `none`.
+        pub auth_type: Option<AuthType> = None, example: "\"password\"";
+        /// The Identity service.
+        pub auth_url: Option<String> = None, kind: URL, example: "\"https://keystone.example.org:5000/v3\"";
+        /// User name.
+        pub username: Option<String> = None, example: "\"berth\"";
+        /// User id, in place of name and domain.
+        pub user_id: Option<String> = None;
+        /// Password.
+        pub password: Option<Secret> = None;
+        /// Domain of the user.
+        pub user_domain_name: Option<String> = None, example: "\"Default\"";
+        /// Domain of the user, by id.
+        pub user_domain_id: Option<String> = None;
+        /// Project to be scoped to.
+        pub project_name: Option<String> = None, example: "\"service\"";
+        /// Project to be scoped to, by id.
+        pub project_id: Option<String> = None;
+        /// Domain of the project.
+        pub project_domain_name: Option<String> = None, example: "\"Default\"";
+        /// Domain of the project, by id.
+        pub project_domain_id: Option<String> = None;
+        /// Stands in for a domain that is not given.
+        pub default_domain_name: Option<String> = None;
+        /// Stands in for a domain that is not given, by id.
+        pub default_domain_id: Option<String> = None;
+        /// `all` for a system scoped token.
+        pub system_scope: Option<String> = None, kind: Choice(&["all"]), example: "\"all\"";
+        /// Application credential, by id.
+        pub application_credential_id: Option<String> = None;
+        /// Application credential, by name; needs the user too.
+        pub application_credential_name: Option<String> = None;
+        /// Secret of the application credential.
+        pub application_credential_secret: Option<Secret> = None;
+        /// Token, for `v3token` and `admin_token`.
+        pub token: Option<Secret> = None;
+        /// The service's endpoint, in place of the one in the catalog.
+        pub endpoint_override: Option<String> = None, kind: URL;
+        /// The same, by the name that `admin_token` and `none` have for it.
+        pub endpoint: Option<String> = None, kind: URL;
+        /// Region to look in, in the catalog.
+        pub region_name: Option<String> = None, example: "\"RegionOne\"";
+        /// Service type in the catalog.
+        pub service_type: String = String::new();
+        /// Service name in the catalog.
+        pub service_name: Option<String> = None;
+        /// Interfaces to look for in the catalog, best first.
+        pub valid_interfaces: Vec<ServiceInterface> = vec![ServiceInterface::Internal, ServiceInterface::Public];
+        /// PEM file of the authorities that may sign the server.
+        pub cafile: Option<PathBuf> = None, example: "\"/etc/ssl/certs/ca-certificates.crt\"";
+        /// PEM file of the client certificate.
+        pub certfile: Option<PathBuf> = None, example: "\"/etc/berth/client.pem\"";
+        /// PEM file of the client certificate's key.
+        pub keyfile: Option<PathBuf> = None, example: "\"/etc/berth/client.key\"";
+        /// Whether any server certificate is believed.
+        pub insecure: bool = false;
+        /// Seconds one request may take; a reshape may take ten times as long.
+        pub timeout: Option<Duration> = None, kind: Seconds(0.1, 3600.0), derived: "60", example: "60.0";
+        /// How often a failed connection is tried again.
+        pub connect_retries: u32 = 0, kind: Integer(0, 100);
+        /// Seconds before a failed connection is tried again; unset: doubling from 0.5 up to 60.
+        pub connect_retry_delay: Option<Duration> = None, kind: Seconds(0.0, 600.0), example: "0.5";
+        /// How often a 503 is tried again.
+        pub status_code_retries: u32 = 0, kind: Integer(0, 100);
+        /// Seconds before a 503 is tried again; unset: doubling from 0.5 up to 60.
+        pub status_code_retry_delay: Option<Duration> = None, kind: Seconds(0.0, 600.0), example: "0.5";
+    }
+    beside {
+        /// Statuses after which a request is retried.
+        pub retriable_status_codes: Vec<u16> = vec![503];
+    }
 }
 
 impl AuthOptions {
@@ -198,40 +220,8 @@ impl AuthOptions {
     #[must_use]
     pub fn for_service(service_type: &str) -> Self {
         Self {
-            auth_type: None,
-            auth_url: None,
-            username: None,
-            user_id: None,
-            password: None,
-            user_domain_name: None,
-            user_domain_id: None,
-            project_name: None,
-            project_id: None,
-            project_domain_name: None,
-            project_domain_id: None,
-            default_domain_name: None,
-            default_domain_id: None,
-            system_scope: None,
-            application_credential_id: None,
-            application_credential_name: None,
-            application_credential_secret: None,
-            token: None,
-            endpoint_override: None,
-            endpoint: None,
-            region_name: None,
-            valid_interfaces: vec![ServiceInterface::Internal, ServiceInterface::Public],
             service_type: service_type.to_owned(),
-            service_name: None,
-            cafile: None,
-            certfile: None,
-            keyfile: None,
-            insecure: false,
-            connect_retries: 0,
-            connect_retry_delay: None,
-            status_code_retries: 0,
-            status_code_retry_delay: None,
-            retriable_status_codes: vec![503],
-            timeout: None,
+            ..Self::default()
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use berth_options::{Json, OptionKind, OptionType, text::SECRET};
 use http::HeaderValue;
 
 /// A password, token or secret. `Debug` prints `***`; it has no `Display` and cannot be serialised.
@@ -20,6 +21,19 @@ impl Secret {
         let mut value = HeaderValue::from_str(&self.0).ok()?;
         value.set_sensitive(true);
         Some(value)
+    }
+}
+
+/// Its value is never shown, not even a default.
+impl OptionType for Secret {
+    const KIND: OptionKind = SECRET;
+
+    fn read(value: &Json) -> Option<Self> {
+        value.as_str().map(Self::from)
+    }
+
+    fn write(&self) -> Json {
+        Json::Null
     }
 }
 

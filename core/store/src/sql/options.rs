@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use berth_options::choices;
+
 /// How far a commit reaches before it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
@@ -12,19 +14,21 @@ pub enum Synchronous {
     Normal,
 }
 
-/// What the statements of one writing transaction see of others, on a server. SQLite has one writer at a time.
-///
-/// Whoever writes must be right at both: compare and swap (`UPDATE ... WHERE id = ? AND generation = ?`, one row affected), or
-/// lock what is decided on ([`super::Dialect::for_update`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Isolation {
-    /// All plain SELECTs see one state of the database, as on SQLite. PostgreSQL refuses to change a row that another has
-    /// changed since (the whole is run again); MariaDB and MySQL change the newest state of it, and a compare and swap fails.
-    /// The default: whoever reads much to decide reads one state.
-    #[default]
-    RepeatableRead,
-    /// Each statement sees what was committed before it began.
-    ReadCommitted,
+choices! {
+    /// What the statements of one writing transaction see of others, on a server. SQLite has one writer at a time.
+    ///
+    /// Whoever writes must be right at both: compare and swap (`UPDATE ... WHERE id = ? AND generation = ?`, one row affected), or
+    /// lock what is decided on ([`super::Dialect::for_update`]).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum Isolation {
+        /// All plain SELECTs see one state of the database, as on SQLite. PostgreSQL refuses to change a row that another has
+        /// changed since (the whole is run again); MariaDB and MySQL change the newest state of it, and a compare and swap fails.
+        /// The default: whoever reads much to decide reads one state.
+        #[default]
+        RepeatableRead = "repeatable-read",
+        /// Each statement sees what was committed before it began.
+        ReadCommitted = "read-committed",
+    }
 }
 
 impl Isolation {

@@ -14,6 +14,7 @@ mod manifest;
 mod outcome;
 mod question;
 
+use berth_options::choices;
 use serde::{Deserialize, Serialize};
 
 pub use answer::{AnswerError, HostAnswer, PluginAnswer, PluginVerdict};
@@ -29,14 +30,16 @@ pub const SCHEMA: &str = "berth-scheduler-plugin/1";
 /// The maximum length of a plugin's name.
 pub const LONGEST_NAME: usize = 64;
 
-/// How hosts are treated if a plugin fails to answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnFailure {
-    /// Fail open: the filter accepts every host, and the weigher has no effect.
-    Pass,
-    /// Fail closed: the filter rejects every host.
-    Reject,
+choices! {
+    /// How hosts are treated if a plugin fails to answer.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum OnFailure {
+        /// Fail open: the filter accepts every host, and the weigher has no effect.
+        Pass = "pass",
+        /// Fail closed: the filter rejects every host.
+        Reject = "reject",
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -30,9 +30,9 @@ pub struct OptionWarning {
 /// The result of [`SchedulerOptions::check`]; empty if all options are valid.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OptionsReport {
-    /// Values that make the options unusable.
+    /// CheckedValues that make the options unusable.
     pub errors: Vec<OptionError>,
-    /// Values that are replaced or have no effect.
+    /// CheckedValues that are replaced or have no effect.
     pub warnings: Vec<OptionWarning>,
 }
 
@@ -40,8 +40,8 @@ impl SchedulerOptions {
     /// Checks every value that has a bound or a grammar.
     #[must_use]
     pub fn check(&self) -> OptionsReport {
-        let errors = self.counts().into_iter();
-        let errors = errors.chain(numbers::errors(self)).chain(self.ratios());
+        let errors = numbers::errors(self).into_iter();
+        let errors = errors.chain(self.ratios());
         let errors = errors.chain(self.architecture()).chain(self.aliases());
         let subset = self.filter_scheduler.host_subset_size;
         let of_subset = (subset < 1).then(|| OptionWarning {
@@ -57,39 +57,6 @@ impl SchedulerOptions {
                 .chain(self.unfed())
                 .collect(),
         }
-    }
-
-    /// Whole numbers below their minimum.
-    fn counts(&self) -> Vec<OptionError> {
-        let (scheduler, filters) = (&self.scheduler, &self.filter_scheduler);
-        let mut errors = Vec::new();
-        for (option, value) in [
-            ("max_attempts", scheduler.max_attempts),
-            ("max_placement_results", scheduler.max_placement_results),
-        ] {
-            if value < 1 {
-                errors.push(wrong("scheduler", option, value, FROM_1));
-            }
-        }
-        for (option, value, least, wanted) in [
-            (
-                "max_instances_per_host",
-                filters.max_instances_per_host,
-                1,
-                FROM_1,
-            ),
-            (
-                "max_io_ops_per_host",
-                filters.max_io_ops_per_host,
-                0,
-                "a whole number from 0 on",
-            ),
-        ] {
-            if value < least {
-                errors.push(wrong(FILTER_SCHEDULER, option, value, wanted));
-            }
-        }
-        errors
     }
 
     /// Settings `name=ratio` with a ratio that is not finite.

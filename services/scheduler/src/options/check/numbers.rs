@@ -1,79 +1,66 @@
-//! Checks of floating-point options: infinite and NaN values are invalid, and some options must not be negative.
+//! Checks of numbers: infinite and NaN values are invalid, and no value may be below the minimum that its option has in Nova.
 
-use super::{FILTER_SCHEDULER, OptionError, SchedulerOptions, wrong};
+use berth_options::{OptionGroup as _, OptionKind, OptionValue};
 
-/// Checks every floating-point option.
+use super::{FROM_1, OptionError, SchedulerOptions, wrong};
+
+/// Checks every number: first whole ones, then decimal ones, then those that must not be negative.
 pub(super) fn errors(options: &SchedulerOptions) -> Vec<OptionError> {
-    let any = any_sign(options).into_iter();
-    let any = any
-        .filter(|(.., value)| !value.is_finite())
-        .map(|(group, option, value)| wrong(group, option, value, "a finite number"));
-    let from_0 = from_0(options).into_iter();
+    let SchedulerOptions {
+        default,
+        scheduler,
+        metrics,
+        filter_scheduler,
+        ..
+    } = options;
+    let groups = [
+        ("DEFAULT", default.values()),
+        ("scheduler", scheduler.values()),
+        ("metrics", metrics.values()),
+        ("filter_scheduler", filter_scheduler.values()),
+    ];
+    let checks = [below_minimum, not_finite, negative];
+    let errors = checks.iter().flat_map(|check| {
+        let values = groups
+            .iter()
+            .flat_map(|(group, values)| values.iter().map(move |value| (*group, value)));
+        values.filter_map(move |(group, value)| {
+            let (number, wanted) = check(value)?;
+            Some(wrong(group, value.row.key, number, wanted))
+        })
+    });
+    errors.collect()
+}
+
+const FINITE: &str = "a finite number";
+
+fn below_minimum(value: &OptionValue) -> Option<(String, &'static str)> {
+    let OptionKind::Integer(minimum @ 0..=1, _) = value.row.kind else {
+        return None;
+    };
+    let number = value.value.as_i64().filter(|it| *it < minimum)?;
+    let wanted = match minimum {
+        1 => FROM_1,
+        _ => "a whole number from 0 on",
+    };
+    Some((number.to_string(), wanted))
+}
+
+fn not_finite(value: &OptionValue) -> Option<(String, &'static str)> {
+    let number = value.decimal.filter(|it| !it.is_finite())?;
+    (!has_sign_of_its_own(value)).then(|| (number.to_string(), FINITE))
+}
+
+fn negative(value: &OptionValue) -> Option<(String, &'static str)> {
     // NaN is neither below nor above 0, so `< 0.0` would not catch it.
-    let from_0 = from_0.filter(|(_, value)| !(value.is_finite() && *value >= 0.0));
-    any.chain(
-        from_0.map(|(option, value)| wrong(FILTER_SCHEDULER, option, value, "a number from 0 on")),
-    )
-    .collect()
+    let is_right = |number: &f64| number.is_finite() && *number >= 0.0;
+    let number = value.decimal.filter(|it| !is_right(it))?;
+    has_sign_of_its_own(value).then(|| (number.to_string(), "a number from 0 on"))
 }
 
 /// Multipliers of weighers that apply the sign themselves.
-fn from_0(options: &SchedulerOptions) -> [(&'static str, f64); 3] {
-    let fs = &options.filter_scheduler;
-    [
-        ("pci_weight_multiplier", fs.pci_weight_multiplier),
-        (
-            "soft_affinity_weight_multiplier",
-            fs.soft_affinity_weight_multiplier,
-        ),
-        (
-            "soft_anti_affinity_weight_multiplier",
-            fs.soft_anti_affinity_weight_multiplier,
-        ),
-    ]
-}
-
-fn any_sign(options: &SchedulerOptions) -> [(&'static str, &'static str, f64); 13] {
-    let (default, fs, metrics) = (
-        &options.default,
-        &options.filter_scheduler,
-        &options.metrics,
-    );
-    let of_weighers = |option, value| (FILTER_SCHEDULER, option, value);
-    [
-        ("DEFAULT", "service_down_time", default.service_down_time),
-        ("DEFAULT", "report_interval", default.report_interval),
-        ("metrics", "weight_multiplier", metrics.weight_multiplier),
-        (
-            "metrics",
-            "weight_of_unavailable",
-            metrics.weight_of_unavailable,
-        ),
-        of_weighers("ram_weight_multiplier", fs.ram_weight_multiplier),
-        of_weighers("cpu_weight_multiplier", fs.cpu_weight_multiplier),
-        of_weighers("disk_weight_multiplier", fs.disk_weight_multiplier),
-        of_weighers("io_ops_weight_multiplier", fs.io_ops_weight_multiplier),
-        of_weighers(
-            "num_instances_weight_multiplier",
-            fs.num_instances_weight_multiplier,
-        ),
-        of_weighers(
-            "hypervisor_version_weight_multiplier",
-            fs.hypervisor_version_weight_multiplier,
-        ),
-        of_weighers(
-            "build_failure_weight_multiplier",
-            fs.build_failure_weight_multiplier,
-        ),
-        of_weighers(
-            "cross_cell_move_weight_multiplier",
-            fs.cross_cell_move_weight_multiplier,
-        ),
-        of_weighers(
-            "image_props_weight_multiplier",
-            fs.image_props_weight_multiplier,
-        ),
-    ]
+fn has_sign_of_its_own(value: &OptionValue) -> bool {
+    matches!(value.row.kind, OptionKind::Number(minimum, _) if minimum >= 0.0)
 }
 
 #[cfg(test)]
@@ -104,22 +91,5 @@ mod tests {
             );
         }
         assert_eq!(errors(&SchedulerOptions::default()), []);
-    }
-
-    #[test]
-    fn every_option_with_a_point_is_looked_at() {
-        let options = SchedulerOptions::default();
-        let looked_at: Vec<String> = any_sign(&options)
-            .into_iter()
-            .map(|(group, option, _)| format!("{group}.{option}"))
-            .chain(from_0(&options).map(|(option, _)| format!("{FILTER_SCHEDULER}.{option}")))
-            .collect();
-        for (name, default) in SchedulerOptions::by_name() {
-            assert_eq!(
-                default.is_f64(),
-                looked_at.contains(&name),
-                "{name} {default}"
-            );
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use berth_options::{ListItem, OptionKind, TablesKind, WrongElement};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -89,6 +90,29 @@ pub enum PciAliasError {
     /// The NUMA affinity policy is invalid.
     #[error(transparent)]
     Numa(#[from] NumaRequestError),
+}
+
+impl ListItem for PciAlias {
+    const LIST: OptionKind = OptionKind::Tables(&TablesKind {
+        write: "write tables such as [{ name = \"a100\", vendor_id = \"10de\", product_id = \"20b7\", device_type = \"type-PF\" }]",
+        check: |aliases| {
+            aliases.iter().enumerate().try_for_each(|(element, alias)| {
+                let read = Self::read(alias).map(drop);
+                read.map_err(|error| WrongElement {
+                    element: Some(element),
+                    wrong: error.to_string(),
+                })
+            })
+        },
+    });
+
+    fn read_item(value: &Value) -> Option<Self> {
+        Self::read(value).ok()
+    }
+
+    fn write_item(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
 }
 
 impl PciAlias {

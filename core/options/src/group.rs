@@ -1,0 +1,172 @@
+//! Options that are declared together: the rows of a struct, and its values.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::OptionRow;
+
+/// A struct of options of one section; [`options!`](crate::options) implements it.
+pub trait OptionGroup: Default {
+    const SECTION: &'static str;
+    /// What the section is about; the text of the reference. Of several groups of a section, the first one's.
+    const HELP: &'static str;
+    const ROWS: &'static [OptionRow];
+
+    /// Replaces what these values of the section set. They have passed the checks of their rows.
+    ///
+    /// Errors: The key whose value is not what its row says.
+    fn with(self, values: &Map<String, Value>) -> Result<Self, &'static str>;
+
+    /// Every option with its value.
+    fn values(&self) -> Vec<OptionValue>;
+}
+
+/// One option of a struct, with its value.
+#[derive(Debug, Clone)]
+pub struct OptionValue {
+    pub row: &'static OptionRow,
+    pub value: Value,
+    /// The number of an option that is a decimal number, which JSON may not be able to say (NaN).
+    pub decimal: Option<f64>,
+}
+
+/// A group without its type.
+#[derive(Debug, Clone, Copy)]
+pub struct RowGroup {
+    pub section: &'static str,
+    pub help: &'static str,
+    pub rows: &'static [OptionRow],
+}
+
+impl RowGroup {
+    #[must_use]
+    pub const fn of<T: OptionGroup>() -> Self {
+        Self {
+            section: T::SECTION,
+            help: T::HELP.trim_ascii(),
+            rows: T::ROWS,
+        }
+    }
+}
+
+/// The values that are set, by section and key; each has passed the check of its row.
+#[derive(Debug, Clone, Default)]
+pub struct CheckedValues(BTreeMap<String, Map<String, Value>>);
+
+/// A value that its row accepts and its struct does not: row and type of the option do not agree.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("[{section}] {key}: the value does not fit its option")]
+pub struct OptionMisfit {
+    pub section: String,
+    pub key: &'static str,
+}
+
+impl CheckedValues {
+    pub fn set(&mut self, section: &str, key: &str, value: Value) {
+        let section = self.0.entry(section.to_owned()).or_default();
+        section.insert(key.to_owned(), value);
+    }
+
+    /// The options of a group.
+    pub fn read<T: OptionGroup>(&self) -> Result<T, OptionMisfit> {
+        self.read_onto(T::SECTION, T::default())
+    }
+
+    /// The same, from another section and on other defaults.
+    pub fn read_onto<T: OptionGroup>(&self, section: &str, defaults: T) -> Result<T, OptionMisfit> {
+        let Some(values) = self.0.get(section) else {
+            return Ok(defaults);
+        };
+        defaults.with(values).map_err(|key| OptionMisfit {
+            section: section.to_owned(),
+            key,
+        })
+    }
+}
+
+/// Declares options: a struct, its defaults, and an [`OptionGroup`]. See the [crate's documentation](crate).
+///
+/// Fields in `beside { ... }` are not options: they have these defaults until somebody sets them.
+#[macro_export]
+macro_rules! options {
+    (
+        $(#[doc = $about:literal])+
+        $(#[derive($($derive:ident),* $(,)?)])?
+        $(#[serde($($serde:tt)*)])?
+        $vis:vis struct $name:ident in $section:literal {
+            $(
+                $(#[doc = $help:literal])+
+                $key_vis:vis $key:ident: $type:ty = $default:expr $(, $property:ident: $value:expr)* ;
+            )*
+        }
+        $(beside { $($(#[$field_attr:meta])* $field_vis:vis $field:ident: $field_type:ty = $field_default:expr;)* })?
+    ) => {
+        $(#[doc = $about])+
+        $(#[derive($($derive),*)])?
+        $(#[serde($($serde)*)])?
+        $vis struct $name {
+            $($(#[doc = $help])+ $key_vis $key: $type,)*
+            $($($(#[$field_attr])* $field_vis $field: $field_type,)*)?
+        }
+
+        impl ::core::default::Default for $name {
+            fn default() -> Self {
+                Self {
+                    $($key: $default,)*
+                    $($($field: $field_default,)*)?
+                }
+            }
+        }
+
+        impl $crate::OptionGroup for $name {
+            const SECTION: &'static str = $section;
+            const HELP: &'static str = concat!($($about),+);
+            const ROWS: &'static [$crate::OptionRow] = {
+                #[allow(unused_imports, reason = "a group need not use all names")]
+                use $crate::{
+                    OptionEffect::{self, *},
+                    OptionKind::{self, *},
+                    text::*,
+                };
+                &[$($crate::OptionRow {
+                    $($property: $value,)*
+                    ..$crate::OptionRow::new::<$type>(
+                        $section,
+                        stringify!($key),
+                        concat!($($help),+),
+                        || {
+                            let default: $type = $default;
+                            $crate::OptionType::write(&default)
+                        },
+                    )
+                }),*]
+            };
+
+            #[allow(unused_mut, reason = "a group may have no options")]
+            fn with(
+                mut self,
+                values: &$crate::Map<::std::string::String, $crate::Json>,
+            ) -> ::core::result::Result<Self, &'static str> {
+                $(
+                    if let Some(value) = values.get(stringify!($key)) {
+                        self.$key = $crate::OptionType::read(value).ok_or(stringify!($key))?;
+                    }
+                )*
+                Ok(self)
+            }
+
+            fn values(&self) -> ::std::vec::Vec<$crate::OptionValue> {
+                let values = [$((
+                    $crate::OptionType::write(&self.$key),
+                    $crate::OptionType::decimal(&self.$key),
+                )),*];
+                Self::ROWS
+                    .iter()
+                    .zip(values)
+                    .map(|(row, (value, decimal))| $crate::OptionValue { row, value, decimal })
+                    .collect()
+            }
+        }
+    };
+}

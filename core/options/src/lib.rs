@@ -1,0 +1,41 @@
+//! Options of the configuration, each declared once, in the crate that reads it.
+//!
+//! ```
+//! use berth_options::{OptionGroup, options, seconds};
+//! use std::time::Duration;
+//!
+//! options! {
+//!     /// How long things take. (This is the section's text in the reference.)
+//!     #[derive(Debug, Clone)]
+//!     pub struct PaceOptions in "pace" {
+//!         /// Seconds between two looks. (This is the option's text in the reference.)
+//!         pub interval: Duration = seconds(60), kind: Integer(1, 3600), effect: Live;
+//!         /// Who is greeted.
+//!         pub greeting: Option<String> = None, example: "\"Hello\"";
+//!     }
+//! }
+//!
+//! assert_eq!(PaceOptions::default().interval, seconds(60));
+//! assert_eq!(PaceOptions::ROWS[0].default_value(), Some(60.into()));
+//! ```
+//!
+//! [`options!`] makes of that the struct, its `Default`, and an [`OptionGroup`]: rows for checks and the reference, and the function that
+//! reads checked values. What follows a default overrides a field of the [`OptionRow`]. The type says the [`OptionKind`] unless `kind`
+//! does: `bool`, numbers, texts, paths, addresses, `Option` and `Vec` of them; [`choices!`] for words, [`text_type!`] for other types that
+//! are written as texts. `berth-config` lists the groups, reads files and environment, and reports what is wrong.
+
+mod group;
+mod kind;
+mod row;
+pub mod text;
+mod types;
+
+pub use group::{CheckedValues, OptionGroup, OptionMisfit, OptionValue, RowGroup};
+pub use kind::{OptionKind, ValueError, ValueFault};
+pub use row::{OptionEffect, OptionRow};
+pub use serde_json::{Map, Value as Json};
+pub use text::{TablesKind, TextKind, WrongElement, WrongText};
+pub use types::{ListItem, OptionType, seconds, texts};
+
+/// Seconds of a week, the longest interval of many options.
+pub const WEEK: i64 = 604_800;

@@ -1,0 +1,274 @@
+//! Types that the value of an option can have.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use berth_model::PciAddress;
+use serde_json::Value;
+
+use crate::OptionKind;
+use crate::text::{IP_ADDRESS, LISTEN, PATH, PATHS, PCI_ADDRESSES, TABLES, TEXT, TEXTS};
+
+/// A type that the value of an option can have.
+pub trait OptionType: Sized {
+    /// What values an option of this type takes, if it does not say it itself.
+    const KIND: OptionKind;
+
+    /// The value that a checked one stands for; `None` if it is of another kind.
+    fn read(value: &Value) -> Option<Self>;
+
+    /// As a file has it; null if nothing holds.
+    fn write(&self) -> Value;
+
+    /// The number of a decimal number.
+    fn decimal(&self) -> Option<f64> {
+        None
+    }
+}
+
+/// A type that the elements of a list can have.
+pub trait ListItem: Sized {
+    /// What lists of this type are taken.
+    const LIST: OptionKind;
+
+    fn read_item(value: &Value) -> Option<Self>;
+
+    fn write_item(&self) -> Value;
+}
+
+impl<T: ListItem> OptionType for Vec<T> {
+    const KIND: OptionKind = T::LIST;
+
+    fn read(value: &Value) -> Option<Self> {
+        value.as_array()?.iter().map(T::read_item).collect()
+    }
+
+    fn write(&self) -> Value {
+        self.iter().map(T::write_item).collect()
+    }
+}
+
+impl<T: OptionType> OptionType for Option<T> {
+    const KIND: OptionKind = T::KIND;
+
+    fn read(value: &Value) -> Option<Self> {
+        T::read(value).map(Some)
+    }
+
+    fn write(&self) -> Value {
+        self.as_ref().map_or(Value::Null, T::write)
+    }
+
+    fn decimal(&self) -> Option<f64> {
+        self.as_ref().and_then(T::decimal)
+    }
+}
+
+/// Options of a type that is written as a text, by its `FromStr` and `Display`: `text_type!(TYPE, KIND)`, or
+/// `text_type!(TYPE, KIND, LIST)` if lists have it, too.
+#[macro_export]
+macro_rules! text_type {
+    ($type:ty, $kind:expr) => {
+        impl $crate::OptionType for $type {
+            const KIND: $crate::OptionKind = $kind;
+
+            fn read(value: &$crate::Json) -> Option<Self> {
+                value.as_str()?.parse().ok()
+            }
+
+            fn write(&self) -> $crate::Json {
+                $crate::Json::from(self.to_string())
+            }
+        }
+    };
+    ($type:ty, $kind:expr, $list:expr) => {
+        $crate::text_type!($type, $kind);
+
+        impl $crate::ListItem for $type {
+            const LIST: $crate::OptionKind = $list;
+
+            fn read_item(value: &$crate::Json) -> Option<Self> {
+                $crate::OptionType::read(value)
+            }
+
+            fn write_item(&self) -> $crate::Json {
+                $crate::OptionType::write(self)
+            }
+        }
+    };
+}
+
+text_type!(String, TEXT, TEXTS);
+text_type!(SocketAddr, LISTEN);
+text_type!(IpAddr, IP_ADDRESS);
+text_type!(PciAddress, TEXT, PCI_ADDRESSES);
+
+impl OptionType for PathBuf {
+    const KIND: OptionKind = PATH;
+
+    fn read(value: &Value) -> Option<Self> {
+        value.as_str().map(Self::from)
+    }
+
+    fn write(&self) -> Value {
+        Value::from(self.display().to_string())
+    }
+}
+
+impl ListItem for PathBuf {
+    const LIST: OptionKind = PATHS;
+
+    fn read_item(value: &Value) -> Option<Self> {
+        Self::read(value)
+    }
+
+    fn write_item(&self) -> Value {
+        self.write()
+    }
+}
+
+/// An element as it is written.
+impl ListItem for Value {
+    const LIST: OptionKind = TABLES;
+
+    fn read_item(value: &Value) -> Option<Self> {
+        Some(value.clone())
+    }
+
+    fn write_item(&self) -> Value {
+        self.clone()
+    }
+}
+
+impl OptionType for bool {
+    const KIND: OptionKind = OptionKind::Flag;
+
+    fn read(value: &Value) -> Option<Self> {
+        value.as_bool()
+    }
+
+    fn write(&self) -> Value {
+        Value::from(*self)
+    }
+}
+
+impl OptionType for f64 {
+    const KIND: OptionKind = OptionKind::Number(f64::MIN, f64::MAX);
+
+    fn read(value: &Value) -> Option<Self> {
+        value.as_f64()
+    }
+
+    fn write(&self) -> Value {
+        Value::from(*self)
+    }
+
+    fn decimal(&self) -> Option<f64> {
+        Some(*self)
+    }
+}
+
+macro_rules! whole_numbers {
+    ($($type:ty: $low:expr, $high:expr;)+) => {$(
+        impl OptionType for $type {
+            const KIND: OptionKind = OptionKind::Integer($low, $high);
+
+            fn read(value: &Value) -> Option<Self> {
+                value.as_i64()?.try_into().ok()
+            }
+
+            fn write(&self) -> Value {
+                Value::from(*self)
+            }
+        }
+    )+};
+}
+
+whole_numbers! {
+    u32: 0, u32::MAX as i64;
+    u64: 0, i64::MAX;
+    usize: 0, i64::MAX;
+    i64: i64::MIN, i64::MAX;
+}
+
+/// In seconds; whole ones unless the option's kind is [`OptionKind::Seconds`].
+impl OptionType for Duration {
+    const KIND: OptionKind = OptionKind::Integer(0, i64::MAX);
+
+    fn read(value: &Value) -> Option<Self> {
+        match value.as_u64() {
+            Some(whole) => Some(Duration::from_secs(whole)),
+            None => Duration::try_from_secs_f64(value.as_f64()?).ok(),
+        }
+    }
+
+    fn write(&self) -> Value {
+        match self.subsec_nanos() {
+            0 => Value::from(self.as_secs()),
+            _ => Value::from(self.as_secs_f64()),
+        }
+    }
+}
+
+/// A default in seconds.
+#[must_use]
+pub const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// A default that is a list of texts.
+#[must_use]
+pub fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.map(str::to_owned).to_vec()
+}
+
+/// An enum whose variants are the words that an option takes: `choices! { pub enum Scrub { Always = "always", Never = "never" } }`.
+#[macro_export]
+macro_rules! choices {
+    (
+        $(#[$attr:meta])*
+        $vis:vis enum $name:ident { $($(#[$variant_attr:meta])* $variant:ident = $word:literal),+ $(,)? }
+    ) => {
+        $(#[$attr])*
+        $vis enum $name {
+            $($(#[$variant_attr])* $variant),+
+        }
+
+        impl $name {
+            /// The words, in the order of the variants.
+            $vis const WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// As it is written.
+            #[must_use]
+            $vis const fn as_str(&self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word),+
+                }
+            }
+        }
+
+        impl ::core::str::FromStr for $name {
+            type Err = ();
+
+            fn from_str(word: &str) -> ::core::result::Result<Self, ()> {
+                match word {
+                    $($word => Ok(Self::$variant),)+
+                    _ => Err(()),
+                }
+            }
+        }
+
+        impl ::core::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        $crate::text_type!(
+            $name,
+            $crate::OptionKind::Choice(Self::WORDS),
+            $crate::OptionKind::Choices(Self::WORDS)
+        );
+    };
+}

@@ -1,0 +1,111 @@
+//! [`Driver`] as a [`VirtDriver`]: each call goes to the driver that it holds.
+
+use std::collections::BTreeMap;
+
+use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
+use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
+use berth_virt::{
+    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostCpuStats, HostEvents,
+    HostView, NoLink, ObserveError, PowerAction, Powered, PreparedDevice, ProviderTreeError,
+    Redefined, Spawned, Trees, VirtDriver, WantedDevice,
+};
+
+use crate::{Driver, on_driver};
+
+impl VirtDriver for Driver {
+    fn name(&self) -> &'static str {
+        on_driver!(self, driver => driver.name())
+    }
+
+    async fn observe(&self) -> Result<HostView, ObserveError> {
+        on_driver!(self, driver => driver.observe().await)
+    }
+
+    async fn host_cpu_stats(&self) -> Result<Option<HostCpuStats>, ObserveError> {
+        on_driver!(self, driver => driver.host_cpu_stats().await)
+    }
+
+    fn watch(&self) -> HostEvents {
+        on_driver!(self, driver => driver.watch())
+    }
+
+    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+        on_driver!(self, driver => driver.spawn(spec).await)
+    }
+
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
+        on_driver!(self, driver => driver.destroy(uuid).await)
+    }
+
+    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+        on_driver!(self, driver => driver.guests().await)
+    }
+
+    async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestOnHost>, GuestError> {
+        on_driver!(self, driver => driver.guest(uuid).await)
+    }
+
+    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+        on_driver!(self, driver => driver.power(uuid, action).await)
+    }
+
+    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+        on_driver!(self, driver => driver.redefine(spec).await)
+    }
+
+    async fn no_link(&self, interfaces: &GuestInterfaces) -> Result<Option<NoLink>, GuestError> {
+        on_driver!(self, driver => driver.no_link(interfaces).await)
+    }
+
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+        on_driver!(self, driver => driver.suspend(uuid).await)
+    }
+
+    async fn live_migrate(
+        &self,
+        uuid: ConsumerUuid,
+        destination: &NodeName,
+    ) -> Result<(), GuestError> {
+        on_driver!(self, driver => driver.live_migrate(uuid, destination).await)
+    }
+
+    async fn prepare_host(&self) -> Vec<DeviceError> {
+        on_driver!(self, driver => driver.prepare_host().await)
+    }
+
+    async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        on_driver!(self, driver => driver.check_device(wanted).await)
+    }
+
+    async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
+        on_driver!(self, driver => driver.prepare_device(wanted).await)
+    }
+
+    async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
+        on_driver!(self, driver => driver.prepared_devices().await)
+    }
+
+    async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
+        on_driver!(self, driver => driver.reset_device(wanted).await)
+    }
+
+    fn update_provider_tree(
+        &self,
+        view: &HostView,
+        current: &ProviderTree,
+        node: &NodeName,
+    ) -> Result<Desired, ProviderTreeError> {
+        on_driver!(self, driver => driver.update_provider_tree(view, current, node))
+    }
+
+    fn homes(
+        &self,
+        view: &HostView,
+        node: &NodeName,
+        trees: Trees<'_>,
+        allocation: &Allocation,
+        all: &Allocations,
+    ) -> Homes {
+        on_driver!(self, driver => driver.homes(view, node, trees, allocation, all))
+    }
+}

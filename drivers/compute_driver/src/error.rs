@@ -1,0 +1,38 @@
+//! Why a driver cannot be opened.
+
+use std::error::Error;
+
+use berth_options::OptionMisfit;
+
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    #[error("[fake] machine is not set: compute_driver = \"fake\" needs a machine file")]
+    NoMachine,
+    /// What its options name cannot be used.
+    #[error("{what}")]
+    Unusable {
+        what: &'static str,
+        source: Box<dyn Error + Send + Sync>,
+    },
+    #[error("compute_driver is {0}, but this berth was built without it")]
+    NotBuilt(String),
+    /// Type and row of an option do not agree.
+    #[error(transparent)]
+    Misfit(#[from] OptionMisfit),
+}
+
+impl DriverError {
+    /// What the reader can do, if the driver knows.
+    #[must_use]
+    pub fn mend(&self) -> Option<String> {
+        match self {
+            Self::NoMachine => {
+                Some("set [fake] machine = \"FILE\", or give --machine FILE".to_owned())
+            }
+            Self::NotBuilt(driver) => Some(format!(
+                "set compute_driver = \"fake\", or use a build with the feature {driver}"
+            )),
+            Self::Unusable { .. } | Self::Misfit(_) => None,
+        }
+    }
+}

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_agent_journal::{BoundDevice, BoundDevices, BoundTwice, GuestRequest, NoDevice};
+use berth_agent_journal::{BoundDevice, BoundDevices, DuplicateBinding, GuestRequest, NoDevice};
 use berth_client::AcceleratorError;
 use berth_model::{Arq, ArqPhase, ArqState, ArqUuid, ConsumerUuid, NodeName};
 use berth_wire::BodyError;
@@ -59,7 +59,7 @@ pub enum BindRefused {
     Unasked { arq: ArqUuid },
     /// One device for two requests.
     #[error("the accelerator service bound one device for two: {0}")]
-    Twice(#[from] BoundTwice),
+    Twice(#[from] DuplicateBinding),
     /// Before the agent's restart other devices were bound.
     #[error(
         "the accelerator requests are bound to {now}, and were to {before} when the spawn began"

@@ -16,7 +16,7 @@ use crate::device_name::NamedDevice as _;
 /// The parent function and the type of a mediated device.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MdevParent {
+pub struct BoundMdevParent {
     #[serde(with = "serde_text")]
     pub address: PciAddress,
     /// The type, for example `nvidia-35`.
@@ -31,7 +31,7 @@ pub struct BoundDevice {
     pub arq: ArqUuid,
     pub device: GuestDevice,
     /// `None` if the device is not a mediated device.
-    pub mdev: Option<MdevParent>,
+    pub mdev: Option<BoundMdevParent>,
 }
 
 /// The handle is not a device.
@@ -58,7 +58,7 @@ impl BoundDevice {
                 parent, asked_type, ..
             } => {
                 let uuid = *handle.uuid.as_uuid();
-                let parent = MdevParent {
+                let parent = BoundMdevParent {
                     address: *parent,
                     asked_type: asked_type.clone(),
                 };
@@ -87,23 +87,23 @@ pub struct BoundDevices(BTreeSet<BoundDevice>);
 /// A device or a request occurs twice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is there twice")]
-pub struct BoundTwice {
+pub struct DuplicateBinding {
     what: String,
 }
 
 impl BoundDevices {
     /// Errors: A device or a request occurs twice.
-    pub fn new(devices: impl IntoIterator<Item = BoundDevice>) -> Result<Self, BoundTwice> {
+    pub fn new(devices: impl IntoIterator<Item = BoundDevice>) -> Result<Self, DuplicateBinding> {
         let (mut requests, mut names) = (BTreeSet::new(), BTreeSet::new());
         let mut bound = BTreeSet::new();
         for device in devices {
             if !requests.insert(device.arq) {
                 let what = format!("accelerator request {}", device.arq);
-                return Err(BoundTwice { what });
+                return Err(DuplicateBinding { what });
             }
             if !names.insert(device.name()) {
                 let what = device.device.to_string();
-                return Err(BoundTwice { what });
+                return Err(DuplicateBinding { what });
             }
             bound.insert(device);
         }
@@ -148,9 +148,9 @@ impl fmt::Display for BoundDevices {
 }
 
 impl TryFrom<Vec<BoundDevice>> for BoundDevices {
-    type Error = BoundTwice;
+    type Error = DuplicateBinding;
 
-    fn try_from(devices: Vec<BoundDevice>) -> Result<Self, BoundTwice> {
+    fn try_from(devices: Vec<BoundDevice>) -> Result<Self, DuplicateBinding> {
         Self::new(devices)
     }
 }

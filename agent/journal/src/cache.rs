@@ -212,7 +212,7 @@ mod tests {
         record(number).request.uuid()
     }
 
-    /// Where a reading of this guest begins; none where it is cache.
+    /// The time at which a read of this guest begins; `None` if the cache has it.
     fn reading(cache: &RecordCache, number: u32) -> Option<CacheTime> {
         match cache.guest(uuid(number)) {
             CacheLookup::Hit(_) => None,
@@ -250,10 +250,10 @@ mod tests {
         );
         write.complete();
         is_read(&cache, 1, meanwhile);
-        let after = reading(&cache, 1).expect("that reading may be older");
+        let after = reading(&cache, 1).expect("that read may be older");
         is_read(&cache, 1, after);
         assert_eq!(reading(&cache, 1), None);
-        assert_eq!(reading(&cache, 2), None, "nobody wrote this one");
+        assert_eq!(reading(&cache, 2), None, "this one was not written");
     }
 
     #[test]
@@ -275,14 +275,14 @@ mod tests {
         let after = reading(&cache, 1).unwrap();
         is_read(&cache, 1, after);
         assert!(reading(&cache, 1).is_some());
-        let beside = cache.begin_write(uuid(1));
+        let concurrent = cache.begin_write(uuid(1));
         drop(cache.begin_write(uuid(1)));
-        beside.complete();
+        concurrent.complete();
         let after = reading(&cache, 1).unwrap();
         is_read(&cache, 1, after);
         assert!(
             reading(&cache, 1).is_some(),
-            "it began before that was given up"
+            "it began before the other one failed"
         );
         cache.begin_write(uuid(1)).complete();
         let after = reading(&cache, 1).unwrap();

@@ -21,7 +21,7 @@ mod schema;
 mod sql_journal;
 
 pub use berth_workflow::{AcceptOutcome, JournalError, JournalFuture, StepRecord, StepState};
-pub use bound_devices::{BoundDevice, BoundDevices, BoundTwice, MdevParent, NoDevice};
+pub use bound_devices::{BoundDevice, BoundDevices, BoundMdevParent, DuplicateBinding, NoDevice};
 pub use device_name::{NamedDevice, name_of_handle, names};
 pub use guest_journal::{DeviceClaim, GuestJournal};
 pub use host_placement::{BuildDigest, HostPlacement, SchedulingFacts};

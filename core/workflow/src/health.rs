@@ -12,7 +12,7 @@ use crate::JournalError;
 pub struct JournalHealth {
     journal: &'static str,
     failures: Mutex<Failures>,
-    told: watch::Sender<Option<String>>,
+    reported: watch::Sender<Option<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -28,18 +28,18 @@ impl JournalHealth {
         Self {
             journal,
             failures: Mutex::default(),
-            told: watch::Sender::default(),
+            reported: watch::Sender::default(),
         }
     }
 
     /// Records the result of reading the whole journal: `None`, or why it failed.
     pub fn record_read_result(&self, failure: Option<String>) {
-        self.note(|failures| failures.of_reads = failure);
+        self.update(|failures| failures.of_reads = failure);
     }
 
     /// Records the result of a write: `None`, or why it failed.
     pub fn record_write_result(&self, failure: Option<String>) {
-        self.note(|failures| failures.of_writes = failure);
+        self.update(|failures| failures.of_writes = failure);
     }
 
     /// Records the result of a write and returns it.
@@ -69,16 +69,16 @@ impl JournalHealth {
     /// The reason why the journal is unusable, or `None`, with a notification of each change.
     #[must_use]
     pub fn subscribe(&self) -> watch::Receiver<Option<String>> {
-        self.told.subscribe()
+        self.reported.subscribe()
     }
 
-    fn note(&self, change: impl FnOnce(&mut Failures)) {
+    fn update(&self, change: impl FnOnce(&mut Failures)) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut failures);
         let now = failures.of_writes.clone().or(failures.of_reads.clone());
-        let news = self.told.send_if_modified(|told| {
-            let news = *told != now;
-            told.clone_from(&now);
+        let news = self.reported.send_if_modified(|reported| {
+            let news = *reported != now;
+            reported.clone_from(&now);
             news
         });
         match (news, now) {
@@ -119,20 +119,20 @@ mod tests {
     #[test]
     fn a_read_that_succeeds_does_not_hide_that_nothing_can_be_written() {
         let usable = JournalHealth::new("guests.db");
-        let mut told = usable.subscribe();
+        let mut reported = usable.subscribe();
         usable.record_write_result(Some("the disk is full".to_owned()));
-        assert!(told.has_changed().unwrap());
-        let _ = told.borrow_and_update();
+        assert!(reported.has_changed().unwrap());
+        let _ = reported.borrow_and_update();
         usable.record_read_result(None);
         usable.record_write_result(Some("the disk is full".to_owned()));
-        assert!(!told.has_changed().unwrap(), "it is told once");
-        assert_eq!(told.borrow().as_deref(), Some("the disk is full"));
+        assert!(!reported.has_changed().unwrap(), "it is reported once");
+        assert_eq!(reported.borrow().as_deref(), Some("the disk is full"));
         assert!(usable.refuses_writes());
         usable.record_read_result(Some("damaged".to_owned()));
         usable.record_write_result(None);
         assert!(!usable.refuses_writes());
-        assert_eq!(told.borrow().as_deref(), Some("damaged"));
+        assert_eq!(reported.borrow().as_deref(), Some("damaged"));
         usable.record_read_result(None);
-        assert_eq!(*told.borrow(), None);
+        assert_eq!(*reported.borrow(), None);
     }
 }

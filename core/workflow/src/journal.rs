@@ -130,7 +130,7 @@ impl<R: JournalRecord> Journal<R> {
         let step_columns = [&["guest", "state", "detail"], R::STEP_COLUMNS].concat();
         let of_guests = format!("SELECT {} FROM guest", columns.join(", "));
         let of_steps = format!("SELECT {} FROM step", step_columns.join(", "));
-        // The transaction ends before the rows are converted, so that it blocks nobody.
+        // The transaction ends before the rows are converted, so that it does not block writes.
         let rows = async {
             let mut tx = self.file.read().await?;
             let Some(guests) = guests else {

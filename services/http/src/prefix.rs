@@ -114,10 +114,7 @@ mod tests {
             assert_eq!(prefix.to_string(), "/placement");
             uri.to_string()
         };
-        let router = under(
-            Router::new().fallback(shown),
-            "/placement".parse().unwrap(),
-        );
+        let router = under(Router::new().fallback(shown), "/placement".parse().unwrap());
         for (asked, seen) in [
             ("/placement", "/"),
             ("/placement?a=%20b", "/?a=%20b"),

@@ -30,7 +30,7 @@ impl QuarantinedBy {
 pub struct Quarantine {
     pub reason: String,
     pub by: QuarantinedBy,
-    /// Since when, in whole seconds.
+    /// When it began, in whole seconds.
     pub since: SystemTime,
 }
 

@@ -27,7 +27,7 @@ pub(super) enum ImageFilter {
     SizeMin(u64),
     SizeMax(u64),
     /// Created before, at or after a time, in seconds.
-    CreatedAt(Vec<Ordering>, u64),
+    CreatedAt(Vec<Ordering>, i64),
     Nothing,
 }
 
@@ -164,7 +164,7 @@ fn came(key: &str, value: &str) -> Result<ImageFilter, Fault> {
     let text = time.trim();
     let text = text.strip_suffix('Z').unwrap_or(text);
     let text = text.strip_suffix("+00:00").unwrap_or(text);
-    let moment = humantime::parse_rfc3339_weak(text).map(seconds).map_err(|_| {
+    let moment = parse_seconds(text).ok_or_else(|| {
         Fault::bad_request(format!(
             "{key}: {value} is none of eq:, neq:, gt:, gte:, lt: and lte: with a time as 2026-11-23T10:00:00Z."
         ))
@@ -173,9 +173,22 @@ fn came(key: &str, value: &str) -> Result<ImageFilter, Fault> {
 }
 
 /// Seconds since 1970, the precision that Glance shows.
-fn seconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_secs()
+fn seconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// The seconds of a time as text. All times before 1970 are one second before it: no image is older.
+fn parse_seconds(text: &str) -> Option<i64> {
+    match text.split_at_checked(4)? {
+        // The parser reads no years before 1970.
+        (year, rest) if year.parse::<u16>().ok()? < 1970 => {
+            let in_leap_year = format!("1972{rest}");
+            let time = humantime::parse_rfc3339_weak(&in_leap_year).ok();
+            time.map(|_| -1)
+        }
+        _ => humantime::parse_rfc3339_weak(text).ok().map(seconds),
+    }
 }
 
 /// The values of an `in:` filter: separated by commas, in quotes if they contain commas.

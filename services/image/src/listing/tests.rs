@@ -80,6 +80,7 @@ fn a_list_is_filtered_by_what_is_said_of_images() {
         ("os_distro=debian", vec!["b"]),
         ("os_distro=fedora", vec![]),
         ("created_at=gt:2026-11-02T10:00:00Z", vec!["c, d"]),
+        ("created_at=gt:1959-06-30T00:00:00Z", vec!["c, d", "b", "a"]),
         ("updated_at=lte:2026-11-02T10:00:00Z", vec!["b", "a"]),
         ("updated_at=2026-11-02T10:00:00", vec!["b"]),
     ] {

@@ -20,9 +20,9 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::call_error::{CallError, Failed, NAME};
 use crate::options::ExecOptions;
 use crate::protocol::{
-    DestroyResult, Done, Empty, GuestQuestion, GuestsResult, Method, MigrateParams, PowerParams,
-    PowerResult, PrepareHostResult, PreparedDevicesResult, RedefineResult, ResetResult,
-    SpawnResult, SpecParams, UuidParams, ViewResult, WantedParams, decode, params,
+    Done, Empty, GuestQuestion, GuestsResult, Method, MigrateParams, OutcomeResult, PowerParams,
+    PrepareHostResult, PreparedDevicesResult, ResetResult, SpecParams, UuidParams, ViewResult,
+    WantedParams, decode, params,
 };
 use crate::supervisor::Supervisor;
 
@@ -168,14 +168,15 @@ impl VirtDriver for ExecDriver {
     }
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
-        let result: SpawnResult = self.spec(Method::Spawn, spec).await?;
-        Ok(result.outcome.into())
+        let result: OutcomeResult<Spawned> = self.spec(Method::Spawn, spec).await?;
+        Ok(result.outcome)
     }
 
     async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
         let question = GuestQuestion::of(Method::Destroy, uuid);
-        let result: DestroyResult = self.guest(question, params(&UuidParams::of(uuid))).await?;
-        Ok(result.outcome.into())
+        let result: OutcomeResult<Destroyed> =
+            self.guest(question, params(&UuidParams::of(uuid))).await?;
+        Ok(result.outcome)
     }
 
     async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
@@ -200,19 +201,20 @@ impl VirtDriver for ExecDriver {
             ..GuestQuestion::of(Method::Power, uuid)
         };
         let asked = params(&PowerParams::of(uuid, action));
-        let result: PowerResult = self.guest(question, asked).await?;
-        Ok(result.outcome.into())
+        let result: OutcomeResult<Powered> = self.guest(question, asked).await?;
+        Ok(result.outcome)
     }
 
     async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
-        let result: RedefineResult = self.spec(Method::Redefine, spec).await?;
-        Ok(result.outcome.into())
+        let result: OutcomeResult<Redefined> = self.spec(Method::Redefine, spec).await?;
+        Ok(result.outcome)
     }
 
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
         let question = GuestQuestion::of(Method::Suspend, uuid);
-        let result: PowerResult = self.guest(question, params(&UuidParams::of(uuid))).await?;
-        Ok(result.outcome.into())
+        let result: OutcomeResult<Powered> =
+            self.guest(question, params(&UuidParams::of(uuid))).await?;
+        Ok(result.outcome)
     }
 
     async fn live_migrate(

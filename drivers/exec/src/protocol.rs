@@ -28,13 +28,13 @@ mod view;
 pub use codes::{DeviceCode, GuestCode, ObserveCode};
 pub use device::{ConditionFacts, DeviceFacts, HandleFacts};
 pub use guest::{
-    Done, Empty, GuestFacts, GuestOnHostFacts, GuestsResult, MarkFacts, MigrateParams,
+    Empty, EmptyResult, GuestFacts, GuestOnHostFacts, GuestsResult, MarkFacts, MigrateParams,
     OutcomeResult, PowerParams, PowerWord, PreparedDevicesResult, PreparedFacts, ResetResult,
     SpecParams, UnreadableFacts, UuidParams, WantedParams,
 };
-pub use hello::{Configured, DriverFacts, Hello, HelloResult, VERSION};
-pub use message::{Changed, ErrorObject, LONGEST_LINE, What};
-pub(crate) use message::{Incoming, request};
+pub use hello::{ConfiguredOptions, DriverFacts, Hello, HelloResult, VERSION};
+pub use message::{ChangeKind, ChangedNotification, ErrorObject, LONGEST_LINE};
+pub(crate) use message::{IncomingMessage, request};
 pub use method::Method;
 pub use node::{
     CellFacts, CpuFacts, CustomFacts, FunctionsFacts, GpuFacts, HugePages, NodeFacts, OfferedFacts,

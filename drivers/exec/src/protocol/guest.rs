@@ -115,7 +115,7 @@ pub struct Empty {}
 /// An empty result, which only confirms the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Done {}
+pub struct EmptyResult {}
 
 /// The params of `spawn` and `redefine`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -1,18 +1,17 @@
-//! What the scheduler knows of this host: the host's whole state, told when it changed, and a sign of life else.
+//! Reports the state of this host to the scheduler: the complete state when it changed, otherwise a heartbeat.
 //!
-//! | room | what it does |
+//! | module | contents |
 //! |---|---|
-//! | `compose` | from what is seen, journaled and reported to the body: pure |
-//! | `usage` | what guests have of CPUs, memory and disk: pure |
-//! | `numa` | the host's cells, and what guests have of them: pure |
-//! | `pci` | the devices for pass-through that are free: pure |
-//! | `cpu_info` | the processor, as Nova writes it: pure |
-//! | [`monitors`] | what `compute_monitors` make of what the CPUs did: pure |
-//! | `service` | what the composition root says of the scheduler |
-//! | `telling` | the loop |
+//! | `compose` | from observation, journal and provider trees to the request body: pure |
+//! | `usage` | CPUs, memory and disk that guests use: pure |
+//! | `numa` | NUMA cells and their usage: pure |
+//! | `pci` | free devices for passthrough: pure |
+//! | `cpu_info` | the processor in Nova's form: pure |
+//! | [`monitors`] | metrics of `compute_monitors`: pure |
+//! | `service` | configuration from the composition root |
+//! | `reporter` | the loop |
 //!
-//! Nothing here holds up a tick or a guest: the loop reads what the service publishes, and the journal. Callers: the service
-//! (begins it), the composition root (says where the scheduler is).
+//! The reporter reads what the agent publishes and the journal, so it delays neither ticks nor guests.
 
 mod compose;
 mod cpu_info;
@@ -26,6 +25,6 @@ mod usage;
 
 pub use compose::node_state;
 pub use node_facts::NodeFacts;
-pub use reporter::TellError;
+pub use reporter::HostReportError;
 pub(crate) use reporter::{HostStateReporter, ReporterDeps};
 pub use service::{HostStateOptions, HostStateService};

@@ -309,9 +309,9 @@ pub async fn run<D: VirtDriver>(
         let around = ReporterDeps {
             driver,
             states: state.clone(),
-            asked: asked.clone(),
+            requests: asked.clone(),
             metrics: metrics.clone(),
-            untold,
+            failure: untold,
         };
         BackgroundTask::of(HostStateReporter::new(around, service))
     });

@@ -1,4 +1,4 @@
-//! From what is known of a node to what the scheduler is told of it. Pure.
+//! Composes a node's state for the scheduler from the observation, the journal and the provider tree. Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::host_state::usage::NodeUse;
 use crate::host_state::{cpu_info, numa, pci};
 
 impl<'a> NodeFacts<'a> {
-    /// The guests of the journal that have, or will have, something of this node.
+    /// The guests of the journal that use, or will use, resources of this node.
     pub(super) fn own_records(&self) -> impl Iterator<Item = &'a GuestRecord> + Clone {
         let node = self.node;
         let records = self.records.iter().copied();
@@ -20,7 +20,7 @@ impl<'a> NodeFacts<'a> {
     }
 }
 
-/// The node's state as it is told.
+/// The node's state as reported to the scheduler.
 #[must_use]
 pub fn node_state(facts: &NodeFacts<'_>) -> NodeStateBody {
     let used = NodeUse::of(facts);
@@ -62,24 +62,24 @@ pub fn node_state(facts: &NodeFacts<'_>) -> NodeStateBody {
     }
 }
 
-/// The guests on the node: the journal's, and those that the hypervisor has, of which nothing is known but that they are there.
+/// The guests on the node: those of the journal, and others on the hypervisor, of which only the UUID is known.
 fn instances(facts: &NodeFacts<'_>) -> BTreeMap<Uuid, NodeInstanceBody> {
     let on_host = facts.seen.guests.keys().chain(facts.seen.unreadable.keys());
     let on_host = on_host.map(|uuid| (*uuid.as_uuid(), NodeInstanceBody::default()));
     let own = facts.own_records().map(|record| {
         let described = record.request.picked().described();
         let body = NodeInstanceBody {
-            // Flavors have no id here beside their name.
+            // A flavor's name is its ID here.
             flavorid: described.flavor.clone(),
             image_properties: described.image_properties.clone(),
         };
         (*record.request.uuid().as_uuid(), body)
     });
-    // What the journal says comes last, and holds.
+    // The journal takes precedence over the hypervisor.
     on_host.chain(own).collect()
 }
 
-/// Whether something is done for the guest that keeps disks busy: it is built, rebuilt or rescued.
+/// Whether an operation that keeps disks busy is running: build, rebuild or rescue.
 fn is_io_heavy(record: &GuestRecord) -> bool {
     let is_built = record.course == Goal::Spawn
         && record.ran_in().is_empty()
@@ -90,7 +90,7 @@ fn is_io_heavy(record: &GuestRecord) -> bool {
             .is_some_and(|it| matches!(it.turn, TransitionKind::Rebuild | TransitionKind::Rescue))
 }
 
-/// The allocation ratio of a class, on whichever of the node's own providers has it, the root first; 1 where none does.
+/// The allocation ratio of a class on the node's own providers, the root first; 1 if none has the class.
 fn ratio(tree: &ProviderTree, class: &ResourceClass) -> f64 {
     let own = tree.own().into_iter();
     let mut inventories = own.filter_map(|provider| provider.inventories.get(class));
@@ -98,7 +98,7 @@ fn ratio(tree: &ProviderTree, class: &ResourceClass) -> f64 {
     inventory.map_or(1.0, |inventory| inventory.allocation_ratio.as_f64())
 }
 
-/// A version as a number of Nova's: `7.2.13` is 7002013; none for what has another form.
+/// A version as Nova's number: `7.2.13` is 7002013; `None` for any other form.
 fn version(text: &str) -> Option<i64> {
     let mut parts = text.trim().split('.').map(|part| part.parse::<i64>().ok());
     let [major, minor, micro] = [

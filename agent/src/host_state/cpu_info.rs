@@ -1,4 +1,4 @@
-//! A node's processor as the text that Nova keeps of it, which holds JSON. Pure.
+//! A node's processor in Nova's form: a text that contains JSON. Pure.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use berth_virt::Processor;
 use serde::Serialize;
 
 #[derive(Serialize)]
-struct CpuInfo<'a> {
+struct NovaCpuInfo<'a> {
     arch: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
@@ -33,7 +33,7 @@ struct Width {
 }
 
 pub(super) fn text(processor: &Processor) -> String {
-    let info = CpuInfo {
+    let info = NovaCpuInfo {
         arch: &processor.arch,
         model: processor.model.as_deref(),
         vendor: processor.vendor.as_deref(),

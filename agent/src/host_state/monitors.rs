@@ -1,7 +1,7 @@
-//! What `compute_monitors` make of what the host's CPUs did: Nova's names and units. Pure.
+//! The metrics of `compute_monitors`, with Nova's names and units. Pure.
 //!
-//! There is one monitor, Nova's `cpu.virt_driver`: times in nanoseconds since the host was booted, percentages (0 to 100, whole)
-//! of what was done since the last measurement, the frequency in MHz.
+//! There is one monitor, Nova's `cpu.virt_driver`: times in nanoseconds since the host's boot, percentages (0 to 100,
+//! whole) since the last measurement, and the frequency in MHz.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use berth_virt::HostCpuStats;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Monitor {
-    /// `cpu.virt_driver`: the driver's word on the CPUs.
+    /// `cpu.virt_driver`: CPU times from the driver.
     CpuVirtDriver,
 }
 
@@ -24,8 +24,7 @@ impl Monitor {
     }
 }
 
-/// What the CPUs' metrics are now; `before` is the measurement before this one, none at the first. Where no time went by in
-/// between there are no percentages.
+/// The CPU metrics; `before` is the previous measurement, if any. Without elapsed time there are no percentages.
 #[must_use]
 pub fn cpu_metrics(now: &HostCpuStats, before: Option<&HostCpuStats>) -> BTreeMap<String, f64> {
     let nothing = HostCpuStats::default();

@@ -1,4 +1,4 @@
-//! What the state of a node is composed of.
+//! The input of a node's state.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,27 +7,27 @@ use berth_agent_journal::GuestRecord;
 use berth_model::{NodeName, ProviderTree};
 use berth_virt::{Hypervisor, NodeView};
 
-/// What a node's state is made of.
+/// The input of a node's state.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeFacts<'a> {
     pub node: &'a NodeName,
-    /// The hypervisor that shows it.
+    /// The hypervisor of the node.
     pub hypervisor: &'a Hypervisor,
-    /// The node as it was seen last, with what is known of its devices beside.
+    /// The node's last observation, with the agent's knowledge of its devices.
     pub seen: &'a NodeView,
-    /// Its tree as Placement has it: ratios, and what is reserved.
+    /// The node's provider tree in Placement: allocation ratios and reserved amounts.
     pub tree: &'a ProviderTree,
-    /// The guests of the journal; those of other nodes count for nothing.
+    /// The guests of the journal; those of other nodes are ignored.
     pub records: &'a [&'a GuestRecord],
     /// `my_ip`.
     pub host_ip: Option<IpAddr>,
-    /// Builds that failed since the last one that did not.
+    /// Failed builds since the last successful one.
     pub failed_builds: u32,
-    /// What `compute_monitors` measured, by name; none where none is enabled.
+    /// The measurements of `compute_monitors` by name; `None` if no monitor is enabled.
     pub metrics: Option<&'a BTreeMap<String, f64>>,
 }
 
-/// A number that no host has so much of that it would not fit.
+/// Converts a number; larger ones are capped.
 pub(super) fn whole(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

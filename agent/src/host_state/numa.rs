@@ -1,6 +1,6 @@
-//! A node's NUMA cells with what guests have of them, as Nova's `NUMACell`. Pure.
+//! A node's NUMA cells with the usage of guests, as Nova's `NUMACell`. Pure.
 //!
-//! What counts of guests that the journal does not know, [`HostUsage`] says.
+//! [`HostUsage`] defines how guests count that are not in the journal.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use berth_wire::host_state::{CpuBitSet, NumaCell, NumaPages};
 
 use crate::host_state::node_facts::{NodeFacts, whole};
 
-/// The cells; none where the host shows none.
+/// The cells; `None` if the host reports none.
 pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCell>> {
     if facts.seen.cells.is_empty() {
         return None;
@@ -47,7 +47,8 @@ fn body(
     }
 }
 
-/// The usual pages are what the huge ones leave. Others' guests may be on huge ones, and count as on usual ones as far as there are any.
+/// Normal pages are the memory that is not in huge pages. Guests that are not in the journal may use huge pages, but
+/// count as users of normal pages as far as there are any.
 fn pages(cell: &berth_virt::NumaCell, used: &CellUse) -> Vec<NumaPages> {
     let huge = cell.huge_pages.iter();
     let huge_kib = huge.map(|(size, count)| size.saturating_mul(*count));

@@ -1,7 +1,7 @@
-//! A node's devices for pass-through that are free, in pools of devices that are alike, as Nova's `PciDevicePool`. Pure.
+//! A node's free devices for passthrough, in pools of equal devices, as Nova's `PciDevicePool`. Pure.
 //!
-//! They are those that flavors ask for (`[pci] device_spec`); what the accelerator service gives out is not here, nor what is
-//! parted into mediated devices.
+//! Only devices that flavors request (`[pci] device_spec`): neither devices of the accelerator service nor mediated
+//! devices.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use berth_wire::host_state::PciPool;
 
 use crate::host_state::node_facts::NodeFacts;
 
-/// What a device has that may stay with its guest when that moves while it runs.
+/// The trait of a device that can be live-migrated with its guest.
 const LIVE_MIGRATABLE: Trait = Trait::known("HW_PCI_LIVE_MIGRATABLE");
 
-/// By what devices are alike.
+/// The properties that devices of a pool share.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pool {
     vendor_id: u16,
@@ -24,7 +24,7 @@ struct Pool {
     tags: BTreeMap<String, String>,
 }
 
-/// The pools in which a device is free; none where the host offers no device to flavors at all.
+/// The pools with free devices; `None` if the host offers no device to flavors.
 pub(super) fn pools(facts: &NodeFacts<'_>) -> Option<Vec<PciPool>> {
     let offered = facts.seen.devices.iter();
     let offered = offered.filter(|device| device.owner == DeviceOwner::Compute);
@@ -73,7 +73,7 @@ fn pool(facts: &NodeFacts<'_>, device: &OfferedDevice, address: PciAddress) -> P
     }
 }
 
-/// Nova's word for what a function is to its card.
+/// Nova's name for the type of a function.
 fn dev_type(facts: &NodeFacts<'_>, device: &OfferedDevice, address: PciAddress) -> String {
     let physical = &facts.seen.capabilities.physical_functions;
     let word = match address == device.address {

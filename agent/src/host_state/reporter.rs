@@ -1,5 +1,5 @@
-//! The loop: the host's state is told whole when it is another one than the scheduler took last; else, every `report_interval`,
-//! that the agent lives. What cannot be told is tried again, with pauses that grow, and nothing else waits for it.
+//! Reports the host's state to the scheduler: the complete state when it changed, otherwise a heartbeat every
+//! `report_interval`. A failed report is retried with growing pauses and delays nothing else in the agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,31 +23,30 @@ use crate::host_state::node_facts::NodeFacts;
 use crate::host_state::service::HostStateService;
 use crate::metrics::{HostStateRequest, HostStateResult, Metrics};
 
-/// What changes at once is told at once: a tick that ends, the guest that it saw.
-const BREATH: Duration = Duration::from_millis(100);
+/// Collects changes that happen together, such as a tick and the guest that it observed.
+const SETTLE_TIME: Duration = Duration::from_millis(100);
 
-/// How long a driver may take to say what the CPUs did.
-const MEASURE: Duration = Duration::from_secs(10);
+/// The time limit for reading CPU times from the driver.
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why the service has no new guests where the hypervisor is away. Without the reason, which may be another one at each look.
-const AWAY: &str = "AUTO: the hypervisor cannot be observed";
+/// Disables scheduling to a host without hypervisor. Without the cause, which may change with each observation.
+const HYPERVISOR_AWAY: &str = "AUTO: the hypervisor cannot be observed";
 
-/// The scheduler does not know how the host is.
+/// A report that failed.
 #[derive(Debug, thiserror::Error)]
-pub enum TellError {
-    /// It did not take the state, or the sign of life.
-    #[error("the scheduler was not told the state of {host}: {source}")]
+pub enum HostReportError {
+    /// The service did not accept the state or the heartbeat.
+    #[error("reporting the state of {host} to the scheduler failed: {source}")]
     Service {
         host: NodeName,
         source: Box<HostsError>,
     },
     /// The journal of guests cannot be read.
-    #[error("the scheduler is not told the state of this host: {0}")]
+    #[error("the state of this host cannot be reported to the scheduler: {0}")]
     Journal(#[from] JournalError),
 }
 
-impl TellError {
-    /// What a loop does about it.
+impl HostReportError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -57,30 +56,29 @@ impl TellError {
     }
 }
 
-/// What the loop is given of the service beside it.
+/// Dependencies of the reporter within the agent.
 pub(crate) struct ReporterDeps<D> {
-    /// Who measures the CPUs.
+    /// Measures the CPUs.
     pub(crate) driver: Arc<D>,
-    /// What the agent knows of itself.
     pub(crate) states: States,
-    /// Where the cloud's word on the host goes.
-    pub(crate) asked: mpsc::Sender<Request>,
+    /// Receives the cloud's decision to disable or enable the host.
+    pub(crate) requests: mpsc::Sender<Request>,
     pub(crate) metrics: Metrics,
-    /// Why the scheduler is not told; none where it is.
-    pub(crate) untold: watch::Sender<Option<String>>,
+    /// Why reports fail; `None` after a successful one.
+    pub(crate) failure: watch::Sender<Option<String>>,
 }
 
-/// What the scheduler took last.
-struct Told {
+/// The last accepted report.
+struct LastReport {
     host: NodeName,
     body: HostStateBody,
-    /// What it calls it.
+    /// The identifier of the state in the service.
     state: String,
     at: Instant,
 }
 
-/// What a state is made of: where none of it changed, nothing is read.
-struct Basis {
+/// The inputs of a state; if none of them changed, the journal is not read.
+struct ReportInputs {
     view: Arc<HostView>,
     trees: BTreeMap<NodeName, Arc<ProviderTree>>,
     disabled: Option<String>,
@@ -88,7 +86,7 @@ struct Basis {
     measured: Option<Instant>,
 }
 
-impl Basis {
+impl ReportInputs {
     fn is_same(&self, other: &Self) -> bool {
         let trees = self.trees.iter().zip(&other.trees);
         Arc::ptr_eq(&self.view, &other.view)
@@ -102,47 +100,47 @@ impl Basis {
     }
 }
 
-/// What was measured last.
-struct Measured {
+/// The last measurement.
+struct CpuMeasurement {
     at: Instant,
     stats: Option<HostCpuStats>,
     metrics: BTreeMap<String, f64>,
 }
 
 pub(crate) struct HostStateReporter<D> {
-    around: ReporterDeps<D>,
+    deps: ReporterDeps<D>,
     service: HostStateService,
     backoff: Backoff,
-    told: Option<Told>,
-    basis: Option<(Basis, NodeName, HostStateBody)>,
-    measured: Option<Measured>,
-    /// What the log was told last of what cannot be measured.
-    unmeasured: Option<String>,
+    reported: Option<LastReport>,
+    composed: Option<(ReportInputs, NodeName, HostStateBody)>,
+    measured: Option<CpuMeasurement>,
+    /// The last logged measurement error.
+    measurement_error: Option<String>,
 }
 
 impl<D: VirtDriver> HostStateReporter<D> {
-    pub(crate) fn new(around: ReporterDeps<D>, service: HostStateService) -> Self {
+    pub(crate) fn new(deps: ReporterDeps<D>, service: HostStateService) -> Self {
         Self {
             backoff: Backoff::seeded(service.options.seed),
-            around,
+            deps,
             service,
-            told: None,
-            basis: None,
+            reported: None,
+            composed: None,
             measured: None,
-            unmeasured: None,
+            measurement_error: None,
         }
     }
 
-    /// Tells for ever: whoever ends it drops it. What is sent may be sent again.
+    /// Runs until it is dropped. A report may be sent twice.
     pub(crate) async fn run(mut self) {
         loop {
-            let failed = match self.tell().await {
+            let failed = match self.report_if_due().await {
                 Ok(()) => {
                     self.backoff.worked();
-                    self.is_told();
+                    self.record_success();
                     None
                 }
-                Err(error) => Some(self.is_not_told(&error)),
+                Err(error) => Some(self.record_failure(&error)),
             };
             match failed {
                 Some(pause) => sleep(pause).await,
@@ -151,41 +149,41 @@ impl<D: VirtDriver> HostStateReporter<D> {
         }
     }
 
-    /// Until something changed that may have to be told, or a sign of life is due.
+    /// Waits for a change of the inputs, or until a heartbeat is due.
     async fn until_due(&mut self) {
         let now = Instant::now();
         let interval = self.service.options.report_interval;
         // Nothing is due before there is a state.
-        let told = self.told.as_ref().map(|told| told.at + interval);
+        let reported = self.reported.as_ref().map(|report| report.at + interval);
         let measured = self.measured.as_ref();
         let measured = measured.map(|it| it.at + self.service.options.measure_interval);
-        let due = [told, measured].into_iter().flatten().min();
+        let due = [reported, measured].into_iter().flatten().min();
         let due = due.unwrap_or(now + interval);
         tokio::select! {
             () = sleep_until(due) => {}
-            () = changed(&mut self.around.states) => sleep(BREATH).await,
-            () = changed(&mut self.service.changes) => sleep(BREATH).await,
+            () = changed(&mut self.deps.states) => sleep(SETTLE_TIME).await,
+            () = changed(&mut self.service.changes) => sleep(SETTLE_TIME).await,
         }
     }
 
-    /// Tells what is to be told now, if anything is.
-    async fn tell(&mut self) -> Result<(), TellError> {
+    /// Sends the state or a heartbeat, if one is due.
+    async fn report_if_due(&mut self) -> Result<(), HostReportError> {
         self.measure().await;
-        let Some(basis) = self.look() else {
+        let Some(inputs) = self.observe_inputs() else {
             return Ok(());
         };
-        self.compose(basis).await?;
-        let Some((_, host, body)) = &self.basis else {
+        self.compose(inputs).await?;
+        let Some((_, host, body)) = &self.composed else {
             return Ok(());
         };
-        let known = self.told.as_ref();
-        let known = known.filter(|told| told.host == *host && told.body == *body);
-        if let Some(told) = known {
-            if told.at.elapsed() < self.service.options.report_interval {
+        let known = self.reported.as_ref();
+        let known = known.filter(|report| report.host == *host && report.body == *body);
+        if let Some(report) = known {
+            if report.at.elapsed() < self.service.options.report_interval {
                 return Ok(());
             }
             let seen = HostSeenBody {
-                state: told.state.clone(),
+                state: report.state.clone(),
             };
             let at = Instant::now();
             let answered = self.service.client.seen(host.as_str(), &seen).await;
@@ -194,26 +192,22 @@ impl<D: VirtDriver> HostStateReporter<D> {
                 Ok(HeartbeatOutcome::Unknown) => (HostStateResult::Unknown, None),
                 Err(source) => {
                     let failed = HostStateResult::Failed;
-                    self.around
-                        .metrics
-                        .told_host(HostStateRequest::Seen, failed);
-                    return Err(not_taken(host, source));
+                    self.deps.metrics.told_host(HostStateRequest::Seen, failed);
+                    return Err(not_accepted(host, source));
                 }
             };
-            self.around
-                .metrics
-                .told_host(HostStateRequest::Seen, result);
+            self.deps.metrics.told_host(HostStateRequest::Seen, result);
             if let Some(wanted) = wanted {
-                self.taken(at, wanted);
+                self.record_answer(at, wanted);
                 return Ok(());
             }
-            tracing::info!(%host, "the scheduler knows another state of this host; it is told again");
+            tracing::info!(%host, "the scheduler has another state of this host; reporting it again");
         }
-        self.tell_whole().await
+        self.report_state().await
     }
 
-    async fn tell_whole(&mut self) -> Result<(), TellError> {
-        let Some((_, host, body)) = &self.basis else {
+    async fn report_state(&mut self) -> Result<(), HostReportError> {
+        let Some((_, host, body)) = &self.composed else {
             return Ok(());
         };
         let at = Instant::now();
@@ -222,28 +216,26 @@ impl<D: VirtDriver> HostStateReporter<D> {
             Ok(_) => HostStateResult::Taken,
             Err(_) => HostStateResult::Failed,
         };
-        self.around
-            .metrics
-            .told_host(HostStateRequest::State, result);
-        let wanted = answered.map_err(|source| not_taken(host, source))?;
-        tracing::debug!(%host, state = %wanted.state, "the scheduler was told the state of this host");
-        self.told = Some(Told {
+        self.deps.metrics.told_host(HostStateRequest::State, result);
+        let wanted = answered.map_err(|source| not_accepted(host, source))?;
+        tracing::debug!(%host, state = %wanted.state, "reported the state of this host to the scheduler");
+        self.reported = Some(LastReport {
             host: host.clone(),
             body: body.clone(),
             state: String::new(),
             at,
         });
-        self.taken(at, wanted);
+        self.record_answer(at, wanted);
         Ok(())
     }
 
-    /// The scheduler knows the host as it is.
-    fn taken(&mut self, at: Instant, wanted: HostWanted) {
-        if let Some(told) = &mut self.told {
-            told.state = wanted.state;
-            told.at = at;
+    /// Records an accepted report, and forwards whether the cloud disabled the host.
+    fn record_answer(&mut self, at: Instant, wanted: HostWanted) {
+        if let Some(report) = &mut self.reported {
+            report.state = wanted.state;
+            report.at = at;
         }
-        let held = self.around.states.borrow().disabled_in_cloud.clone();
+        let held = self.deps.states.borrow().disabled_in_cloud.clone();
         let is_so = match (&held, &wanted.disabled_reason) {
             (None, None) => true,
             (Some(held), Some(reason)) => held.is_of(reason),
@@ -251,23 +243,23 @@ impl<D: VirtDriver> HostStateReporter<D> {
         };
         if !is_so {
             let reason = wanted.disabled_reason;
-            // Where the loop has no room for it now, the next answer says it again.
+            // If the queue is full, the next answer repeats it.
             let _ = self
-                .around
-                .asked
+                .deps
+                .requests
                 .try_send(Request::SetDisabledInCloud { reason });
         }
     }
 
-    /// What a state would be made of now; none where nothing can be told yet.
-    fn look(&mut self) -> Option<Basis> {
+    /// The current inputs; `None` before the first observation.
+    fn observe_inputs(&mut self) -> Option<ReportInputs> {
         let changes = *self.service.changes.borrow_and_update();
-        let state = Arc::clone(&self.around.states.borrow_and_update());
+        let state = Arc::clone(&self.deps.states.borrow_and_update());
         let view = state.view.clone()?;
         if state.phase == Phase::Starting {
             return None;
         }
-        Some(Basis {
+        Some(ReportInputs {
             trees: trees(&state, &view),
             view,
             disabled: disabled(&state),
@@ -276,10 +268,10 @@ impl<D: VirtDriver> HostStateReporter<D> {
         })
     }
 
-    /// The state of now, where it may be another than the one that is known.
-    async fn compose(&mut self, basis: Basis) -> Result<(), TellError> {
-        if let Some((known, _, _)) = &self.basis
-            && known.is_same(&basis)
+    /// Composes the state if its inputs changed.
+    async fn compose(&mut self, inputs: ReportInputs) -> Result<(), HostReportError> {
+        if let Some((known, _, _)) = &self.composed
+            && known.is_same(&inputs)
         {
             return Ok(());
         }
@@ -291,15 +283,15 @@ impl<D: VirtDriver> HostStateReporter<D> {
         }
         let options = &self.service.options;
         let metrics = self.measured.as_ref().map(|it| &it.metrics);
-        let nodes = basis.trees.iter().filter_map(|(node, tree)| {
+        let nodes = inputs.trees.iter().filter_map(|(node, tree)| {
             let facts = NodeFacts {
                 node,
-                hypervisor: &basis.view.hypervisor,
-                seen: basis.view.nodes.get(node)?,
+                hypervisor: &inputs.view.hypervisor,
+                seen: inputs.view.nodes.get(node)?,
                 tree,
                 records: by_node.get(node).map_or(&[], Vec::as_slice),
                 host_ip: options.host_ip,
-                failed_builds: basis.changes.failed_builds,
+                failed_builds: inputs.changes.failed_builds,
                 metrics,
             };
             Some(node_state(&facts))
@@ -307,62 +299,62 @@ impl<D: VirtDriver> HostStateReporter<D> {
         let body = HostStateBody {
             service: ServiceBody {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
-                disabled_reason: basis.disabled.clone(),
+                disabled_reason: inputs.disabled.clone(),
             },
             nodes: nodes.collect(),
         };
-        let host = host(options.host.as_ref(), &basis.view);
-        self.basis = host.map(|host| (basis, host, body));
+        let host = host(options.host.as_ref(), &inputs.view);
+        self.composed = host.map(|host| (inputs, host, body));
         Ok(())
     }
 
-    /// Measures what `compute_monitors` want, when that is due.
+    /// Measures for `compute_monitors`, if a measurement is due.
     async fn measure(&mut self) {
         let options = &self.service.options;
-        let early = |it: &Measured| it.at.elapsed() < options.measure_interval;
+        let early = |it: &CpuMeasurement| it.at.elapsed() < options.measure_interval;
         let wanted = options.monitors.contains(&Monitor::CpuVirtDriver);
         if !wanted || self.measured.as_ref().is_some_and(early) {
             return;
         }
-        let measured = timeout(MEASURE, self.around.driver.host_cpu_stats()).await;
+        let measured = timeout(MEASURE_TIMEOUT, self.deps.driver.host_cpu_stats()).await;
         let (stats, failure) = match measured {
             Ok(Ok(Some(stats))) => (Some(stats), None),
             Ok(Ok(None)) => (None, Some("the driver does not measure it".to_owned())),
             Ok(Err(error)) => (None, Some(error.to_string())),
-            Err(_) => (None, Some(format!("no answer within {MEASURE:?}"))),
+            Err(_) => (None, Some(format!("no answer within {MEASURE_TIMEOUT:?}"))),
         };
-        if failure != self.unmeasured {
+        if failure != self.measurement_error {
             if let Some(error) = &failure {
-                tracing::warn!(%error, monitor = Monitor::CpuVirtDriver.as_str(), "what the host's CPUs do cannot be told");
+                tracing::warn!(%error, monitor = Monitor::CpuVirtDriver.as_str(), "measuring the host's CPUs failed");
             }
-            self.unmeasured = failure;
+            self.measurement_error = failure;
         }
         let before = self.measured.take().and_then(|it| it.stats);
         let metrics = stats.map(|now| cpu_metrics(&now, before.as_ref()));
-        self.measured = Some(Measured {
+        self.measured = Some(CpuMeasurement {
             at: Instant::now(),
             stats,
             metrics: metrics.unwrap_or_default(),
         });
     }
 
-    fn is_told(&self) {
-        let was = self.around.untold.send_replace(None);
+    fn record_success(&self) {
+        let was = self.deps.failure.send_replace(None);
         if was.is_some() {
-            tracing::info!("the scheduler is told of this host again");
+            tracing::info!("reports to the scheduler work again");
         }
     }
 
-    /// Says it where it is news; how long to wait.
-    fn is_not_told(&mut self, error: &TellError) -> Duration {
+    /// Logs a new failure. Returns the pause before the next attempt.
+    fn record_failure(&mut self, error: &HostReportError) -> Duration {
         let text = berth_agent_tracker::error_chain::sentence(error);
-        let is_news = self.around.untold.send_if_modified(|told| {
-            let is_news = told.as_ref() != Some(&text);
-            *told = Some(text.clone());
+        let is_news = self.deps.failure.send_if_modified(|failure| {
+            let is_news = failure.as_ref() != Some(&text);
+            *failure = Some(text.clone());
             is_news
         });
         if is_news {
-            tracing::warn!(error = %text, "the scheduler could not be told of this host; trying again");
+            tracing::warn!(error = %text, "reporting to the scheduler failed; retrying");
         }
         match error.disposition() {
             Disposition::Fatal => self.service.options.report_interval,
@@ -371,27 +363,32 @@ impl<D: VirtDriver> HostStateReporter<D> {
     }
 }
 
-fn not_taken(host: &NodeName, source: HostsError) -> TellError {
-    TellError::Service {
+fn not_accepted(host: &NodeName, source: HostsError) -> HostReportError {
+    HostReportError::Service {
         host: host.clone(),
         source: Box::new(source),
     }
 }
 
-/// The nodes that are seen and were reported.
+/// The trees of nodes that are observed and reported to Placement.
 fn trees(state: &AgentState, view: &HostView) -> BTreeMap<NodeName, Arc<ProviderTree>> {
     let nodes = view.nodes.keys();
     let trees = nodes.filter_map(|node| Some((node.clone(), state.nodes.get(node)?.tree.clone()?)));
     trees.collect()
 }
 
-/// Why this host wants no new guests, the cloud's own word apart.
+/// Why the agent disables scheduling to this host, without the decision of the cloud.
 fn disabled(state: &AgentState) -> Option<String> {
     let here = state.disabled.as_ref().map(|it| it.reason.clone());
-    here.or_else(|| state.unobserved.as_ref().map(|_| AWAY.to_owned()))
+    here.or_else(|| {
+        state
+            .unobserved
+            .as_ref()
+            .map(|_| HYPERVISOR_AWAY.to_owned())
+    })
 }
 
-/// By what name the host is known: `host`, else that of its only node, else the hypervisor's own.
+/// The host's name: `host`, otherwise the name of its only node, otherwise the hypervisor's.
 fn host(configured: Option<&NodeName>, view: &HostView) -> Option<NodeName> {
     let mut nodes = view.nodes.keys();
     let only = nodes.next().filter(|_| nodes.next().is_none());
@@ -399,9 +396,9 @@ fn host(configured: Option<&NodeName>, view: &HostView) -> Option<NodeName> {
     named.or_else(|| NodeName::new(&view.hypervisor.hostname).ok())
 }
 
-/// Until another value is there; for ever where nobody says one any more.
-async fn changed<T>(told: &mut watch::Receiver<T>) {
-    if told.changed().await.is_err() {
+/// Waits for another value; forever if the sender is gone.
+async fn changed<T>(values: &mut watch::Receiver<T>) {
+    if values.changed().await.is_err() {
         std::future::pending().await
     }
 }

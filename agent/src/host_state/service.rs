@@ -1,4 +1,4 @@
-//! What the composition root says of the scheduler.
+//! The reporter's configuration and dependencies from the composition root.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -13,16 +13,16 @@ use tokio::sync::watch;
 
 use crate::host_state::monitors::Monitor;
 
-/// How the scheduler is told.
+/// Options of the reporter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostStateOptions {
-    /// `host`: by what name the scheduler knows this host. None: that of its only node, else the hypervisor's.
+    /// `host`: the host's name for the scheduler. `None`: the name of its only node, otherwise the hypervisor's.
     pub host: Option<NodeName>,
-    /// `report_interval`: how often it is told that the agent lives (10 s).
+    /// `report_interval`: the interval between heartbeats (10 s).
     pub report_interval: Duration,
     /// `compute_monitors`.
     pub monitors: BTreeSet<Monitor>,
-    /// How often they measure (60 s: as often as Nova's resource tracker does).
+    /// The interval between measurements (60 s, as in Nova's resource tracker).
     pub measure_interval: Duration,
     /// `my_ip`.
     pub host_ip: Option<IpAddr>,
@@ -43,13 +43,13 @@ impl Default for HostStateOptions {
     }
 }
 
-/// The scheduler, and what it is told of beside what the service knows.
+/// The client of the scheduler's host service, and inputs of the reported state.
 #[derive(Clone)]
 pub struct HostStateService {
-    /// Where hosts' states are kept.
+    /// The service that stores host states.
     pub client: HostsClient,
     pub journal: Arc<dyn GuestJournal>,
-    /// Changes whenever guests did ([`berth_agent_instances::Guests::changes`]).
+    /// Changes when guests change ([`berth_agent_instances::Guests::changes`]).
     pub changes: watch::Receiver<GuestChanges>,
     pub options: HostStateOptions,
 }

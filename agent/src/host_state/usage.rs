@@ -1,5 +1,5 @@
-//! What guests have of a node's CPUs, memory and disk, as Nova counts it: what is reserved for the host counts as used, and a
-//! guest counts with what its flavor says from the moment on at which it is asked for. Pure.
+//! The usage of a node's CPUs, memory and disk by guests, as Nova counts it: reserved amounts count as used, and a
+//! guest counts with its flavor from the request on. Pure.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use berth_virt::Disk;
 
 use crate::host_state::node_facts::NodeFacts;
 
-/// How much there is of something, and how much of that is in use.
+/// Total and used amount of a resource.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Use {
     pub(super) total: u64,
     pub(super) used: u64,
 }
 
-/// What there is of a node, and what is in use.
+/// Totals and usage of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct NodeUse {
     pub(super) vcpus: Use,
@@ -47,7 +47,7 @@ impl NodeUse {
             );
             known.insert(record.request.uuid());
         }
-        // Guests that somebody else made; nobody says what was promised to their disks.
+        // The disks of guests that Berth did not create are unknown.
         for (uuid, guest) in &seen.guests {
             if !known.contains(uuid) {
                 all.add(guest.vcpus, guest.memory_mib, 0);
@@ -64,7 +64,7 @@ impl NodeUse {
     }
 }
 
-/// The CPUs that are the emulator's alone (`hw:emulator_threads_policy` isolate): Nova counts them beside the flavor's.
+/// CPUs for emulator threads only (`hw:emulator_threads_policy` isolate): Nova counts them in addition to the flavor's.
 fn isolated(request: &GuestRequest) -> u64 {
     let Some(pinning) = request.spec().topology.pinning() else {
         return 0;
@@ -73,7 +73,7 @@ fn isolated(request: &GuestRequest) -> u64 {
     kept.difference(&pinning.dedicated()).len() as u64
 }
 
-/// What the host keeps for itself of a class, on all of the node's own providers.
+/// The amount of a class that is reserved for the host, over the node's own providers.
 fn reserved(tree: &ProviderTree, class: &ResourceClass) -> u64 {
     let own = tree.own().into_iter();
     let inventories = own.filter_map(|provider| provider.inventories.get(class));
@@ -81,7 +81,7 @@ fn reserved(tree: &ProviderTree, class: &ResourceClass) -> u64 {
     lasting.map(|inventory| u64::from(inventory.reserved)).sum()
 }
 
-/// The node's own disk; where it is on shared storage, what the sharing providers have.
+/// The node's local disk, or the disk of its sharing providers.
 fn disk(facts: &NodeFacts<'_>) -> u64 {
     match facts.seen.disk {
         Disk::Local { gib } => gib,
@@ -94,7 +94,7 @@ fn disk(facts: &NodeFacts<'_>) -> u64 {
     }
 }
 
-/// What was promised to a guest's disks, in GiB.
+/// The size of a guest's disks in GiB.
 fn disks(record: &GuestRecord) -> u64 {
     let plan = record.request.disks();
     let ephemeral: u64 = plan.ephemeral_gib().iter().sum();

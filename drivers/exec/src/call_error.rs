@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use berth_virt::{DeviceError, GuestError, HostDevice, ObserveError};
 
-use crate::ended::Ended;
+use crate::child_end::ChildEnd;
 use crate::protocol::{
     ErrorObject, GuestQuestion, Method, device_error, guest_error, observe_error,
 };
@@ -26,9 +26,9 @@ pub(crate) enum CallError {
     #[error("it was busy with other calls for {limit:?}; this call was not sent")]
     NoTurn { limit: Duration },
     #[error("{0}; this call was not sent")]
-    EndedBefore(Arc<Ended>),
+    EndedBefore(Arc<ChildEnd>),
     #[error("{0}; the operation may still be executed")]
-    Ended(Arc<Ended>),
+    Ended(Arc<ChildEnd>),
     #[error("it timed out after {limit:?} and was killed; the operation may still be executed")]
     TimedOut { limit: Duration },
     #[error("{}", .0.message)]
@@ -41,7 +41,7 @@ pub(crate) enum CallError {
 
 /// A failed call, with its program and method.
 #[derive(Debug)]
-pub(crate) struct Failed<'a> {
+pub(crate) struct FailedCall<'a> {
     pub(crate) program: &'a str,
     pub(crate) method: Method,
     /// Whether the program ever ran. One that never ran indicates a configuration error.
@@ -49,7 +49,7 @@ pub(crate) struct Failed<'a> {
     pub(crate) error: CallError,
 }
 
-impl Failed<'_> {
+impl FailedCall<'_> {
     fn target(&self) -> String {
         format!("exec:{}", self.program)
     }

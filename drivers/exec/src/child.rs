@@ -13,8 +13,8 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use crate::child_end::ChildEnd;
 use crate::connection::Conversation;
-use crate::ended::Ended;
 use crate::last_words::LastWords;
 use crate::options::ExecOptions;
 
@@ -70,7 +70,7 @@ pub(crate) fn start(
         if timeout(SETTLE, &mut listening).await.is_err() {
             listening.abort();
         }
-        if let Ended::Exited { said: last, .. } = &mut ended {
+        if let ChildEnd::Exited { said: last, .. } = &mut ended {
             *last = said.get();
         }
         conversation.end(ended);
@@ -86,21 +86,21 @@ fn program(options: &ExecOptions) -> io::Result<PathBuf> {
 
 async fn until_end(
     child: &mut Child,
-    reading: impl Future<Output = Ended>,
+    reading: impl Future<Output = ChildEnd>,
     writing: impl Future<Output = io::Result<()>>,
     conversation: &Conversation,
-) -> Ended {
+) -> ChildEnd {
     let mut reading = std::pin::pin!(reading);
     tokio::select! {
         ended = &mut reading => match ended {
-            Ended::ClosedOutput => settled(child, Ended::ClosedOutput).await,
+            ChildEnd::ClosedOutput => settled(child, ChildEnd::ClosedOutput).await,
             broken => broken,
         },
         exit = child.wait() => {
             let status = status(exit);
             // The pipe may hold a last, possibly invalid line. A grandchild may keep the pipe open forever.
             match timeout(SETTLE, &mut reading).await {
-                Ok(Ended::ClosedOutput) | Err(_) => status,
+                Ok(ChildEnd::ClosedOutput) | Err(_) => status,
                 Ok(broken) => broken,
             }
         }
@@ -108,23 +108,23 @@ async fn until_end(
             // No more messages will be sent.
             Ok(()) => {
                 let _ = timeout(LEAVE, child.wait()).await;
-                Ended::LetGo
+                ChildEnd::LetGo
             }
-            Err(_) => settled(child, Ended::ClosedInput).await,
+            Err(_) => settled(child, ChildEnd::ClosedInput).await,
         },
         ended = conversation.over() => (*ended).clone(),
     }
 }
 
 /// How the child exited, if it exits soon.
-async fn settled(child: &mut Child, otherwise: Ended) -> Ended {
+async fn settled(child: &mut Child, otherwise: ChildEnd) -> ChildEnd {
     timeout(SETTLE, child.wait())
         .await
         .map_or(otherwise, status)
 }
 
-fn status(exit: io::Result<std::process::ExitStatus>) -> Ended {
-    Ended::Exited {
+fn status(exit: io::Result<std::process::ExitStatus>) -> ChildEnd {
+    ChildEnd::Exited {
         status: exit.map_or_else(|error| error.to_string(), |status| status.to_string()),
         said: None,
     }

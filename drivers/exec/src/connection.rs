@@ -16,11 +16,12 @@ use tokio::time::{timeout, timeout_at};
 use crate::budget::Budget;
 use crate::call_error::CallError;
 use crate::child;
-use crate::ended::Ended;
+use crate::child_end::ChildEnd;
 use crate::lines::{Line, next_line, shown};
 use crate::options::ExecOptions;
 use crate::protocol::{
-    Changed, ErrorObject, Hello, HelloResult, Incoming, LONGEST_LINE, Method, decode, request,
+    ChangedNotification, ErrorObject, Hello, HelloResult, IncomingMessage, LONGEST_LINE, Method,
+    decode, request,
 };
 
 /// The most notifications at once, and each second after that.
@@ -29,13 +30,13 @@ const NEWS_PER_SECOND: u32 = 20;
 /// How much of a wrong line is shown.
 const EXCERPT: usize = 120;
 
-type Answer = Result<Value, ErrorObject>;
+type CallAnswer = Result<Value, ErrorObject>;
 
 /// The state shared with the task that owns the child.
 #[derive(Debug)]
 pub(crate) struct Conversation {
     calls: Mutex<Calls>,
-    ended: watch::Sender<Option<Arc<Ended>>>,
+    ended: watch::Sender<Option<Arc<ChildEnd>>>,
     gone: watch::Sender<bool>,
     events: broadcast::Sender<HostEvent>,
 }
@@ -43,7 +44,7 @@ pub(crate) struct Conversation {
 #[derive(Debug, Default)]
 struct Calls {
     made: u64,
-    waiting: BTreeMap<u64, oneshot::Sender<Answer>>,
+    waiting: BTreeMap<u64, oneshot::Sender<CallAnswer>>,
 }
 
 impl Conversation {
@@ -61,12 +62,12 @@ impl Conversation {
     }
 
     /// Why it ended, if it did.
-    pub(crate) fn ended(&self) -> Option<Arc<Ended>> {
+    pub(crate) fn ended(&self) -> Option<Arc<ChildEnd>> {
         self.ended.borrow().clone()
     }
 
     /// Ends the conversation and fails all pending calls. Only the first reason counts.
-    pub(crate) fn end(&self, why: Ended) {
+    pub(crate) fn end(&self, why: ChildEnd) {
         self.ended.send_if_modified(|ended| {
             let is_first = ended.is_none();
             ended.get_or_insert_with(|| Arc::new(why));
@@ -76,12 +77,12 @@ impl Conversation {
     }
 
     /// Waits for the end.
-    pub(crate) async fn over(&self) -> Arc<Ended> {
+    pub(crate) async fn over(&self) -> Arc<ChildEnd> {
         let mut ended = self.ended.subscribe();
         let seen = ended.wait_for(Option::is_some).await;
         // The sender is ours, so the wait ends with an end.
         let seen = seen.ok().and_then(|ended| (*ended).clone());
-        seen.unwrap_or_else(|| Arc::new(Ended::LetGo))
+        seen.unwrap_or_else(|| Arc::new(ChildEnd::LetGo))
     }
 
     /// The child's process is no more.
@@ -95,7 +96,7 @@ impl Conversation {
     }
 
     /// Registers a new call and returns its id and the receiver of its answer.
-    fn open(&self) -> Result<(u64, oneshot::Receiver<Answer>), Arc<Ended>> {
+    fn open(&self) -> Result<(u64, oneshot::Receiver<CallAnswer>), Arc<ChildEnd>> {
         let mut calls = self.calls();
         if let Some(ended) = self.ended() {
             return Err(ended);
@@ -108,20 +109,20 @@ impl Conversation {
     }
 
     /// Reads the child's messages until it violates the protocol or closes the stream.
-    pub(crate) async fn read(&self, from: impl AsyncRead + Unpin) -> Ended {
+    pub(crate) async fn read(&self, from: impl AsyncRead + Unpin) -> ChildEnd {
         let mut from = BufReader::with_capacity(64 << 10, from);
         let mut news = Budget::new(NEWS_AT_ONCE, NEWS_PER_SECOND, Instant::now());
         loop {
             let line = match next_line(&mut from, LONGEST_LINE).await {
                 Ok(Some(Line::Whole(line))) => line,
                 Ok(Some(Line::TooLong(_))) => {
-                    return Ended::LineTooLong {
+                    return ChildEnd::LineTooLong {
                         limit: LONGEST_LINE,
                     };
                 }
-                Ok(None) => return Ended::ClosedOutput,
+                Ok(None) => return ChildEnd::ClosedOutput,
                 Err(error) => {
-                    return Ended::Unreadable {
+                    return ChildEnd::Unreadable {
                         reason: error.to_string(),
                     };
                 }
@@ -132,24 +133,24 @@ impl Conversation {
         }
     }
 
-    fn hear(&self, line: &[u8], news: &mut Budget) -> Result<(), Ended> {
+    fn hear(&self, line: &[u8], news: &mut Budget) -> Result<(), ChildEnd> {
         let excerpt = || shown(&String::from_utf8_lossy(line), EXCERPT);
-        let value: Value = serde_json::from_slice(line).map_err(|error| Ended::NotJson {
+        let value: Value = serde_json::from_slice(line).map_err(|error| ChildEnd::NotJson {
             reason: error.to_string(),
             excerpt: excerpt(),
         })?;
-        let message = Incoming::of(value).map_err(|reason| Ended::NotAMessage {
+        let message = IncomingMessage::of(value).map_err(|reason| ChildEnd::NotAMessage {
             reason,
             excerpt: excerpt(),
         })?;
         match message {
-            Incoming::Answer { id, answer } => self.answered(&id, answer),
-            Incoming::Complaint(error) => Err(Ended::CouldNotRead {
+            IncomingMessage::Answer { id, answer } => self.answered(&id, answer),
+            IncomingMessage::Complaint(error) => Err(ChildEnd::CouldNotRead {
                 message: error.message,
             }),
-            Incoming::Notification { method, params } => {
+            IncomingMessage::Notification { method, params } => {
                 if !news.take(Instant::now()) {
-                    return Err(Ended::Flood {
+                    return Err(ChildEnd::Flood {
                         at_once: NEWS_AT_ONCE,
                         per_second: NEWS_PER_SECOND,
                     });
@@ -159,9 +160,9 @@ impl Conversation {
         }
     }
 
-    fn answered(&self, id: &Value, answer: Answer) -> Result<(), Ended> {
+    fn answered(&self, id: &Value, answer: CallAnswer) -> Result<(), ChildEnd> {
         let mut calls = self.calls();
-        let unknown = || Ended::UnknownCall {
+        let unknown = || ChildEnd::UnknownCall {
             id: shown(&id.to_string(), EXCERPT),
         };
         let number = id.as_u64().ok_or_else(unknown)?;
@@ -171,20 +172,23 @@ impl Conversation {
                 let _ = waiting.send(answer);
                 Ok(())
             }
-            None if (1..=calls.made).contains(&number) => Err(Ended::AnsweredTwice { id: number }),
+            None if (1..=calls.made).contains(&number) => {
+                Err(ChildEnd::AnsweredTwice { id: number })
+            }
             None => Err(unknown()),
         }
     }
 
-    fn told(&self, method: &str, params: Value) -> Result<(), Ended> {
+    fn told(&self, method: &str, params: Value) -> Result<(), ChildEnd> {
         if method != "changed" {
-            return Err(Ended::UnknownNotification {
+            return Err(ChildEnd::UnknownNotification {
                 method: shown(method, EXCERPT),
             });
         }
-        let changed: Changed = decode(params).map_err(|wrong| Ended::WrongNotification {
-            reason: wrong.to_string(),
-        })?;
+        let changed: ChangedNotification =
+            decode(params).map_err(|wrong| ChildEnd::WrongNotification {
+                reason: wrong.to_string(),
+            })?;
         // There may be no subscribers.
         let _ = self.events.send(changed.what.into());
         Ok(())
@@ -233,25 +237,25 @@ impl Connection {
         let method = Method::Hello;
         let limit = options.deadlines.of(method);
         let params = Hello::of(options);
-        let end = |why: Ended| {
+        let end = |why: ChildEnd| {
             self.conversation.end(why);
             CallError::Ended(self.why())
         };
         match self.ask(method, &params.to_value(), limit).await {
             Ok(said) => {
                 let hello =
-                    HelloResult::of(said).map_err(|reason| end(Ended::WrongHello { reason }))?;
+                    HelloResult::of(said).map_err(|reason| end(ChildEnd::WrongHello { reason }))?;
                 match hello.is_understood() {
                     Ok(()) => Ok(hello),
                     Err(reason) => {
-                        end(Ended::WrongHello {
+                        end(ChildEnd::WrongHello {
                             reason: reason.clone(),
                         });
                         Err(CallError::Version { reason })
                     }
                 }
             }
-            Err(CallError::Refused(error)) => Err(end(Ended::RefusedHello {
+            Err(CallError::Refused(error)) => Err(end(ChildEnd::RefusedHello {
                 message: error.message,
             })),
             Err(error) => Err(error),
@@ -268,9 +272,9 @@ impl Connection {
         &self.conversation
     }
 
-    fn why(&self) -> Arc<Ended> {
+    fn why(&self) -> Arc<ChildEnd> {
         let ended = self.conversation.ended();
-        ended.unwrap_or_else(|| Arc::new(Ended::LetGo))
+        ended.unwrap_or_else(|| Arc::new(ChildEnd::LetGo))
     }
 
     /// Sends a call once a slot is free, and waits for its answer. Waiting for the slot is limited like waiting for the
@@ -301,7 +305,7 @@ impl Connection {
         let (id, answer) = self.conversation.open().map_err(CallError::EndedBefore)?;
         let line = request(id, method, params);
         let silent = || {
-            self.conversation.end(Ended::Silent { method, limit });
+            self.conversation.end(ChildEnd::Silent { method, limit });
             CallError::TimedOut { limit }
         };
         match timeout_at(deadline, self.lines.send(line)).await {

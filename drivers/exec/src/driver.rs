@@ -17,12 +17,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::call_error::{CallError, Failed, NAME};
+use crate::call_error::{CallError, FailedCall, NAME};
 use crate::options::ExecOptions;
 use crate::protocol::{
-    DestroyResult, Done, Empty, GuestQuestion, GuestsResult, Method, MigrateParams, PowerParams,
-    PowerResult, PrepareHostResult, PreparedDevicesResult, RedefineResult, ResetResult,
-    SpawnResult, SpecParams, UuidParams, ViewResult, WantedParams, decode, params,
+    Empty, EmptyResult, GuestQuestion, GuestsResult, Method, MigrateParams, OutcomeResult,
+    PowerParams, PrepareHostResult, PreparedDevicesResult, ResetResult, SpecParams, UuidParams,
+    ViewResult, WantedParams, decode, params,
 };
 use crate::supervisor::Supervisor;
 
@@ -50,7 +50,7 @@ impl ExecDriver {
         method: Method,
         params: Value,
         extra: Duration,
-    ) -> Result<T, Failed<'_>> {
+    ) -> Result<T, FailedCall<'_>> {
         let supervisor = Arc::clone(&self.supervisor);
         let limit = supervisor
             .options()
@@ -75,7 +75,7 @@ impl ExecDriver {
                 reason: wrong.to_string(),
             })
         };
-        answer.and_then(read).map_err(|error| Failed {
+        answer.and_then(read).map_err(|error| FailedCall {
             program: &self.program,
             method,
             has_run: self.supervisor.has_run(),
@@ -132,11 +132,11 @@ impl VirtDriver for ExecDriver {
         let seen: ViewResult = self
             .call(method, nothing(), Duration::ZERO)
             .await
-            .map_err(Failed::of_observe)?;
+            .map_err(FailedCall::of_observe)?;
         seen.view(self.supervisor.options()).map_err(|reason| {
             let (program, error) = (&*self.program, CallError::WrongAnswer { reason });
             let has_run = true;
-            Failed {
+            FailedCall {
                 program,
                 method,
                 has_run,
@@ -168,14 +168,15 @@ impl VirtDriver for ExecDriver {
     }
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
-        let result: SpawnResult = self.spec(Method::Spawn, spec).await?;
-        Ok(result.outcome.into())
+        let result: OutcomeResult<Spawned> = self.spec(Method::Spawn, spec).await?;
+        Ok(result.outcome)
     }
 
     async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
         let question = GuestQuestion::of(Method::Destroy, uuid);
-        let result: DestroyResult = self.guest(question, params(&UuidParams::of(uuid))).await?;
-        Ok(result.outcome.into())
+        let result: OutcomeResult<Destroyed> =
+            self.guest(question, params(&UuidParams::of(uuid))).await?;
+        Ok(result.outcome)
     }
 
     async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
@@ -184,7 +185,7 @@ impl VirtDriver for ExecDriver {
         result.guests().map_err(|reason| {
             let (program, error) = (&*self.program, CallError::WrongAnswer { reason });
             let (method, has_run) = (question.method, true);
-            Failed {
+            FailedCall {
                 program,
                 method,
                 has_run,
@@ -200,19 +201,20 @@ impl VirtDriver for ExecDriver {
             ..GuestQuestion::of(Method::Power, uuid)
         };
         let asked = params(&PowerParams::of(uuid, action));
-        let result: PowerResult = self.guest(question, asked).await?;
-        Ok(result.outcome.into())
+        let result: OutcomeResult<Powered> = self.guest(question, asked).await?;
+        Ok(result.outcome)
     }
 
     async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
-        let result: RedefineResult = self.spec(Method::Redefine, spec).await?;
-        Ok(result.outcome.into())
+        let result: OutcomeResult<Redefined> = self.spec(Method::Redefine, spec).await?;
+        Ok(result.outcome)
     }
 
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
         let question = GuestQuestion::of(Method::Suspend, uuid);
-        let result: PowerResult = self.guest(question, params(&UuidParams::of(uuid))).await?;
-        Ok(result.outcome.into())
+        let result: OutcomeResult<Powered> =
+            self.guest(question, params(&UuidParams::of(uuid))).await?;
+        Ok(result.outcome)
     }
 
     async fn live_migrate(
@@ -222,7 +224,7 @@ impl VirtDriver for ExecDriver {
     ) -> Result<(), GuestError> {
         let question = GuestQuestion::of(Method::LiveMigrate, uuid);
         let asked = params(&MigrateParams::of(uuid, destination));
-        let Done {} = self.guest(question, asked).await?;
+        let EmptyResult {} = self.guest(question, asked).await?;
         Ok(())
     }
 
@@ -233,7 +235,7 @@ impl VirtDriver for ExecDriver {
         match done {
             Ok(result) => result.errors(),
             // Nothing to do for a driver that does not support it.
-            Err(Failed {
+            Err(FailedCall {
                 error: CallError::Unknown(_),
                 ..
             }) => Vec::new(),
@@ -248,7 +250,7 @@ impl VirtDriver for ExecDriver {
         match told {
             Ok(result) => Ok(result.into()),
             // The driver does not support `prepared_devices`.
-            Err(Failed {
+            Err(FailedCall {
                 error: CallError::Unknown(_),
                 ..
             }) => Ok(Vec::new()),
@@ -257,12 +259,12 @@ impl VirtDriver for ExecDriver {
     }
 
     async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        let Done {} = self.device(Method::CheckDevice, wanted).await?;
+        let EmptyResult {} = self.device(Method::CheckDevice, wanted).await?;
         Ok(())
     }
 
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        let Done {} = self.device(Method::PrepareDevice, wanted).await?;
+        let EmptyResult {} = self.device(Method::PrepareDevice, wanted).await?;
         Ok(())
     }
 

@@ -26,21 +26,18 @@ mod value;
 mod view;
 
 pub use codes::{DeviceCode, GuestCode, ObserveCode};
-pub use device::{ConditionFacts, DeviceFacts, HandleFacts, OwnerFacts};
+pub use device::{ConditionFacts, DeviceFacts, HandleFacts};
 pub use guest::{
-    DestroyOutcome, DestroyResult, Done, Empty, GuestFacts, GuestOnHostFacts, GuestsResult,
-    HeldFacts, HostDeviceFacts, MarkFacts, MigrateParams, PowerOutcome, PowerParams, PowerResult,
-    PowerWord, PreparedDevicesResult, PreparedFacts, PreparerFacts, RedefineOutcome,
-    RedefineResult, ResetResult, SpawnOutcome, SpawnResult, SpecParams, StateFacts,
-    UnreadableFacts, UuidParams, WantedParams,
+    Empty, EmptyResult, GuestFacts, GuestOnHostFacts, GuestsResult, MarkFacts, MigrateParams,
+    OutcomeResult, PowerParams, PowerWord, PreparedDevicesResult, PreparedFacts, ResetResult,
+    SpecParams, UnreadableFacts, UuidParams, WantedParams,
 };
-pub use hello::{Configured, DriverFacts, Hello, HelloResult, VERSION};
-pub use message::{Changed, ErrorObject, LONGEST_LINE, What};
-pub(crate) use message::{Incoming, request};
+pub use hello::{ConfiguredOptions, DriverFacts, Hello, HelloResult, VERSION};
+pub use message::{ChangeKind, ChangedNotification, ErrorObject, LONGEST_LINE};
+pub(crate) use message::{IncomingMessage, request};
 pub use method::Method;
 pub use node::{
-    CellFacts, CpuFacts, CustomFacts, DiskFacts, FunctionsFacts, GpuFacts, HugePages, NodeFacts,
-    OfferedFacts,
+    CellFacts, CpuFacts, CustomFacts, FunctionsFacts, GpuFacts, HugePages, NodeFacts, OfferedFacts,
 };
 pub(crate) use refusal::{GuestQuestion, device_error, guest_error, observe_error};
 pub use refusal::{PrepareHostFailure, PrepareHostResult};

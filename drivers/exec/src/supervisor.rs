@@ -23,12 +23,12 @@ const SOON: Duration = Duration::from_secs(1);
 pub(crate) struct Supervisor {
     options: ExecOptions,
     events: broadcast::Sender<HostEvent>,
-    kept: Mutex<Kept>,
+    kept: Mutex<SupervisorState>,
     has_run: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct SupervisorState {
     current: Option<Current>,
     ends: Ends,
     /// Why the last one ended, or did not start.
@@ -41,7 +41,7 @@ struct Current {
     started: Instant,
 }
 
-impl Kept {
+impl SupervisorState {
     fn ended(&mut self, options: &ExecOptions, started: Instant, why: &str) {
         let now = Instant::now();
         self.ends.count(&options.backoff, started, now);
@@ -96,7 +96,10 @@ impl Supervisor {
         self.start(&mut kept).await
     }
 
-    async fn start(self: &Arc<Self>, kept: &mut Kept) -> Result<Arc<Connection>, CallError> {
+    async fn start(
+        self: &Arc<Self>,
+        kept: &mut SupervisorState,
+    ) -> Result<Arc<Connection>, CallError> {
         let started = Instant::now();
         match Connection::open(&self.options, self.events.clone()).await {
             Ok(connection) => {
@@ -124,7 +127,7 @@ impl Supervisor {
     }
 
     /// Waits until the ended child has exited, and counts its exit. Does nothing while the child is running.
-    async fn settle(&self, kept: &mut Kept) {
+    async fn settle(&self, kept: &mut SupervisorState) {
         let Some(current) = &kept.current else {
             return;
         };

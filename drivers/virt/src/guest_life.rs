@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_model::{ArqUuid, ConsumerUuid, Disposition, PciAddress};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::guest_hardware::GuestHardware;
-use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource};
+use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource, text};
 
 /// The outcome of a spawn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[must_use = "an outcome is to be told"]
 pub enum Spawned {
     /// The guest matches its specification now, after a change.
@@ -21,7 +23,8 @@ pub enum Spawned {
 }
 
 /// The outcome of a destroy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[must_use = "an outcome is to be told"]
 pub enum Destroyed {
     /// The guest was deleted.
@@ -31,7 +34,8 @@ pub enum Destroyed {
 }
 
 /// The outcome of redefining a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[must_use = "an outcome is to be told"]
 pub enum Redefined {
     /// The guest has the new definition.
@@ -85,7 +89,8 @@ impl PowerAction {
 }
 
 /// The outcome of a power operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[must_use = "an outcome is to be told"]
 pub enum Powered {
     /// The operation was executed.
@@ -97,7 +102,8 @@ pub enum Powered {
 }
 
 /// The state of a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum GuestState {
     /// Running.
     Running,
@@ -121,11 +127,14 @@ impl std::fmt::Display for GuestState {
 }
 
 /// A device of the host as used by a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum HostDevice {
     /// A PCI function.
+    #[serde(with = "text")]
     Function(PciAddress),
     /// A mediated device.
+    #[serde(with = "text")]
     Mdev(Uuid),
 }
 
@@ -152,11 +161,13 @@ impl std::fmt::Display for HostDevice {
 }
 
 /// A device, and the ARQ it was given for if the hypervisor's definition names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HeldDevice {
     /// The device.
     pub device: HostDevice,
     /// The ARQ.
+    #[serde(default, with = "text::maybe")]
     pub arq: Option<ArqUuid>,
 }
 

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use berth_model::{NodeName, PciAddress, ProviderName, ProviderUuid, ResourceClass, Trait};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// Intel's id.
@@ -72,7 +73,8 @@ pub struct OfferedDevice {
 }
 
 /// The service that a device belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DeviceOwner {
     /// The compute service: flavors request it (`[pci] device_spec`).
     Compute,

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{CpuSet, NodeCapabilities, OfferedDevice, ResourceModel};
@@ -107,7 +108,8 @@ impl Cpus {
 }
 
 /// A node's disk for guests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Disk {
     /// A local disk, in GiB.
     Local {
@@ -214,7 +216,8 @@ pub enum PowerState {
 }
 
 /// How a guest's CPUs are placed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum CpuPolicy {
     /// On shared CPUs.
     Shared,
@@ -260,7 +263,8 @@ pub struct UnreadableGuest {
 }
 
 /// A guest's share of a host's NUMA cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GuestCell {
     /// The host's cell.
     pub host_cell: u32,

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use berth_model::PciAddress;
+use serde::{Deserialize, Serialize};
 
 use crate::device_life::WantedDevice;
 
@@ -22,7 +23,8 @@ pub struct PreparedDevice {
 }
 
 /// Who prepared a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Preparer {
     /// This driver, on request. It records each request before executing it.
     Berth,

@@ -1,8 +1,8 @@
-//! The weighers, one in each file, and the order of hosts that comes of them.
+//! The weighers, one per file, and the order of hosts.
 //!
-//! A weigher gives each host that is left a raw weight. Raw weights are brought to a common scale ([`Normalization`]), multiplied
-//! by the weigher's multiplier (the option, or what the host's aggregates say instead) and added up: the most is the best. No
-//! raw weight and no multiplier is beyond [`LARGEST`], so a weight is always a number.
+//! A weigher gives each remaining host a raw weight. Raw weights are normalised ([`Normalization`]), multiplied by the
+//! weigher's multiplier (the option, or an aggregate's override) and summed; the host with the largest sum is the best.
+//! Raw weights and multipliers are limited to [`LARGEST`], so weights are always finite.
 //!
 //! [`Normalization`]: crate::options::Normalization
 

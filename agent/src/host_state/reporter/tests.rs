@@ -21,35 +21,38 @@ use tokio::task::{JoinHandle, JoinSet};
 use super::*;
 use crate::host_state::service::HostStateOptions;
 
-/// How the service answers.
+/// The behaviour of the service.
 #[derive(Default)]
-struct Mood {
-    /// What it calls states: another name after it lost them.
+struct ServiceMood {
+    /// Part of state identifiers; changes when the service loses its states.
     epoch: u64,
     refuses: bool,
     disabled: Option<&'static str>,
 }
 
-/// What the service was told.
+/// A report that the service received.
 #[derive(Debug, PartialEq)]
-enum Heard {
+enum ReceivedReport {
     State(String, Value),
     Seen(Value),
 }
 
 /// A service that takes states.
-struct Scheduler {
-    mood: Arc<Mutex<Mood>>,
-    heard: mpsc::UnboundedReceiver<Heard>,
-    tell: mpsc::UnboundedSender<Heard>,
+struct FakeHostService {
+    mood: Arc<Mutex<ServiceMood>>,
+    heard: mpsc::UnboundedReceiver<ReceivedReport>,
+    tell: mpsc::UnboundedSender<ReceivedReport>,
     port: u16,
     serving: Option<JoinHandle<()>>,
 }
 
-type Told = (Arc<Mutex<Mood>>, mpsc::UnboundedSender<Heard>);
-type Answer = (StatusCode, axum::Json<Value>);
+type ServiceState = (
+    Arc<Mutex<ServiceMood>>,
+    mpsc::UnboundedSender<ReceivedReport>,
+);
+type FakeAnswer = (StatusCode, axum::Json<Value>);
 
-fn answer(mood: &Mood) -> Answer {
+fn answer(mood: &ServiceMood) -> FakeAnswer {
     let named = json!({"state": mood.epoch.to_string(), "disabled_reason": mood.disabled});
     match mood.refuses {
         true => (StatusCode::SERVICE_UNAVAILABLE, axum::Json(json!({}))),
@@ -58,30 +61,33 @@ fn answer(mood: &Mood) -> Answer {
 }
 
 async fn state(
-    State((mood, tell)): State<Told>,
+    State((mood, tell)): State<ServiceState>,
     Path(host): Path<String>,
     axum::Json(body): axum::Json<Value>,
-) -> Answer {
+) -> FakeAnswer {
     let mood = mood.lock().unwrap();
     if !mood.refuses {
-        tell.send(Heard::State(host, body)).unwrap();
+        tell.send(ReceivedReport::State(host, body)).unwrap();
     }
     answer(&mood)
 }
 
-async fn seen(State((mood, tell)): State<Told>, axum::Json(body): axum::Json<Value>) -> Answer {
+async fn seen(
+    State((mood, tell)): State<ServiceState>,
+    axum::Json(body): axum::Json<Value>,
+) -> FakeAnswer {
     let mood = mood.lock().unwrap();
     let is_known = body["state"] == json!(mood.epoch.to_string());
     if !is_known && !mood.refuses {
         return (StatusCode::CONFLICT, axum::Json(json!({})));
     }
     if !mood.refuses {
-        tell.send(Heard::Seen(body)).unwrap();
+        tell.send(ReceivedReport::Seen(body)).unwrap();
     }
     answer(&mood)
 }
 
-impl Scheduler {
+impl FakeHostService {
     /// A port that nobody listens on yet.
     async fn away() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -102,7 +108,7 @@ impl Scheduler {
     }
 
     async fn come(&mut self) {
-        let told: Told = (Arc::clone(&self.mood), self.tell.clone());
+        let told: ServiceState = (Arc::clone(&self.mood), self.tell.clone());
         let api = Router::new()
             .route("/internal/v1/hosts/{host}/state", put(state))
             .route("/internal/v1/hosts/{host}/seen", put(seen))
@@ -113,18 +119,18 @@ impl Scheduler {
         }));
     }
 
-    fn be(&self, change: impl FnOnce(&mut Mood)) {
+    fn be(&self, change: impl FnOnce(&mut ServiceMood)) {
         change(&mut self.mood.lock().unwrap());
     }
 
-    async fn hears(&mut self) -> Heard {
+    async fn hears(&mut self) -> ReceivedReport {
         self.heard.recv().await.unwrap()
     }
 
     /// The next whole state; signs of life before it are passed over.
     async fn hears_state(&mut self) -> Value {
         loop {
-            if let Heard::State(host, body) = self.hears().await {
+            if let ReceivedReport::State(host, body) = self.hears().await {
                 assert_eq!(host, NODE);
                 return body;
             }
@@ -176,7 +182,7 @@ struct Agent {
 }
 
 impl Agent {
-    async fn telling(scheduler: &Scheduler, options: HostStateOptions) -> Self {
+    async fn telling(scheduler: &FakeHostService, options: HostStateOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let journal = SqlJournal::open(folder.path()).await.unwrap();
         let (states, shown) = watch::channel(Arc::new(AgentState::unknown("idle")));
@@ -187,9 +193,9 @@ impl Agent {
         let around = ReporterDeps {
             driver: Arc::new(Idle),
             states: shown,
-            asked,
+            requests: asked,
             metrics: metrics.clone(),
-            untold,
+            failure: untold,
         };
         let service = HostStateService {
             client: scheduler.client(),
@@ -266,7 +272,7 @@ fn eager() -> HostStateOptions {
 
 #[tokio::test]
 async fn a_host_is_told_once_and_again_when_it_changed_and_not_otherwise() {
-    let mut scheduler = Scheduler::here().await;
+    let mut scheduler = FakeHostService::here().await;
     let agent = Agent::telling(&scheduler, eager()).await;
     // Before the node is reported there is nothing to tell.
     agent.change(|state| state.phase = Phase::Running);
@@ -278,7 +284,7 @@ async fn a_host_is_told_once_and_again_when_it_changed_and_not_otherwise() {
         // Something that the scheduler does not know of.
         agent.change(|state| state.consumers = Some((1, 2)));
         let name = json!({"state": "0"});
-        assert_eq!(scheduler.hears().await, Heard::Seen(name));
+        assert_eq!(scheduler.hears().await, ReceivedReport::Seen(name));
     }
     // A guest is asked for, and its build fails.
     agent.journal.accept(&request(1, &[])).await.unwrap();
@@ -305,32 +311,35 @@ async fn a_host_is_told_once_and_again_when_it_changed_and_not_otherwise() {
         state.unobserved = Some("libvirtd is away".to_owned());
     });
     let told = scheduler.hears_state().await;
-    assert_eq!(told["service"]["disabled_reason"], AWAY);
+    assert_eq!(told["service"]["disabled_reason"], HYPERVISOR_AWAY);
 }
 
 #[tokio::test]
 async fn a_scheduler_that_lost_the_state_is_told_all_of_it() {
-    let mut scheduler = Scheduler::here().await;
+    let mut scheduler = FakeHostService::here().await;
     let agent = Agent::telling(&scheduler, eager()).await;
     agent.runs();
     let first = scheduler.hears_state().await;
     scheduler.be(|mood| mood.epoch = 7);
     let again = scheduler.hears_state().await;
     assert_eq!(first, again);
-    assert_eq!(scheduler.hears().await, Heard::Seen(json!({"state": "7"})));
+    assert_eq!(
+        scheduler.hears().await,
+        ReceivedReport::Seen(json!({"state": "7"}))
+    );
     assert_eq!(agent.count("seen", "unknown"), 1);
     assert_eq!(agent.count("state", "taken"), 2);
 }
 
 #[tokio::test]
 async fn a_scheduler_that_is_away_is_told_when_it_comes_and_health_says_so_meanwhile() {
-    let mut scheduler = Scheduler::away().await;
+    let mut scheduler = FakeHostService::away().await;
     let mut agent = Agent::telling(&scheduler, eager()).await;
     agent.runs();
     agent.is_told(false).await;
     let why = agent.untold.borrow().clone().unwrap();
     assert!(
-        why.contains("the scheduler was not told") && why.contains(NODE),
+        why.contains("reporting the state of") && why.contains(NODE),
         "{why}"
     );
     scheduler.come().await;
@@ -350,7 +359,7 @@ async fn a_scheduler_that_is_away_is_told_when_it_comes_and_health_says_so_meanw
 
 #[tokio::test]
 async fn what_an_operator_of_the_cloud_wants_is_handed_on_until_it_is_so() {
-    let mut scheduler = Scheduler::here().await;
+    let mut scheduler = FakeHostService::here().await;
     scheduler.be(|mood| mood.disabled = Some("moved"));
     let mut agent = Agent::telling(&scheduler, eager()).await;
     agent.runs();
@@ -366,7 +375,7 @@ async fn what_an_operator_of_the_cloud_wants_is_handed_on_until_it_is_so() {
     agent.change(|state| state.disabled_in_cloud = Some(DisabledInCloud::new("moved", now)));
     // It is the cloud's own word, which the cloud is not told.
     for _ in 0..3 {
-        assert!(matches!(scheduler.hears().await, Heard::Seen(_)));
+        assert!(matches!(scheduler.hears().await, ReceivedReport::Seen(_)));
     }
     assert_eq!(body["service"]["disabled_reason"], Value::Null);
     while agent.requests.try_recv().is_ok() {}
@@ -379,7 +388,7 @@ async fn what_an_operator_of_the_cloud_wants_is_handed_on_until_it_is_so() {
 
 #[tokio::test]
 async fn what_the_cpus_did_is_measured_where_a_monitor_is_enabled() {
-    let mut scheduler = Scheduler::here().await;
+    let mut scheduler = FakeHostService::here().await;
     let options = HostStateOptions {
         monitors: [Monitor::CpuVirtDriver].into(),
         ..eager()

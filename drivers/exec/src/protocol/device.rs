@@ -23,7 +23,8 @@ pub struct DeviceFacts {
     pub vendor_id: u16,
     /// The product's id as a number.
     pub product_id: u16,
-    pub owner: OwnerFacts,
+    /// The service that it belongs to: `"compute"` (flavors request it) or `"accelerator"` (device profiles request it).
+    pub owner: DeviceOwner,
     /// The device type, in Cyborg's terms: `GPU`, `FPGA`, `AICHIP`, `NIC`, `QAT`, `SSD`, `PCI`.
     #[serde(with = "device_type")]
     pub device_type: DeviceType,
@@ -55,16 +56,6 @@ pub struct DeviceFacts {
     /// Whether it may be given out. Optional: `"fit"`.
     #[serde(default)]
     pub condition: ConditionFacts,
-}
-
-/// The service that a device belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OwnerFacts {
-    /// The compute service: flavors request it.
-    Compute,
-    /// The accelerator service: device profiles request it.
-    Accelerator,
 }
 
 /// The part of a device that one guest gets: `{"function": "0000:81:00.0"}` or
@@ -136,8 +127,8 @@ impl From<DeviceFacts> for OfferedDevice {
     fn from(device: DeviceFacts) -> Self {
         let class = device.class.map(|class| class.0);
         let usual = || match device.owner {
-            OwnerFacts::Accelerator => device.device_type.resource_class(),
-            OwnerFacts::Compute => {
+            DeviceOwner::Accelerator => device.device_type.resource_class(),
+            DeviceOwner::Compute => {
                 let (vendor, product) = (device.vendor_id, device.product_id);
                 ResourceClass::new(&format!("CUSTOM_PCI_{vendor:04X}_{product:04X}"))
                     .unwrap_or_else(|_| device.device_type.resource_class())
@@ -147,10 +138,7 @@ impl From<DeviceFacts> for OfferedDevice {
             address: device.address.0,
             vendor_id: device.vendor_id,
             product_id: device.product_id,
-            owner: match device.owner {
-                OwnerFacts::Compute => DeviceOwner::Compute,
-                OwnerFacts::Accelerator => DeviceOwner::Accelerator,
-            },
+            owner: device.owner,
             device_type: device.device_type,
             model: device.model.map(Into::into),
             numa_node: device.numa_node,

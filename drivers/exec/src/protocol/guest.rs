@@ -6,9 +6,8 @@ use std::time::Duration;
 use berth_model::{ArqUuid, ConsumerUuid, NodeName, PciAddress};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    CpuPolicy, Destroyed, DeviceReset, GuestCell, GuestMark, GuestMdev, GuestOnHost, GuestState,
-    GuestView, HeldDevice, HostDevice, PowerAction, PowerState, Powered, PreparedDevice, Preparer,
-    Redefined, Spawned, UnreadableGuest, WantedDevice,
+    CpuPolicy, DeviceReset, GuestCell, GuestMark, GuestMdev, GuestOnHost, GuestState, GuestView,
+    HeldDevice, PowerAction, PowerState, PreparedDevice, Preparer, UnreadableGuest, WantedDevice,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -28,44 +27,21 @@ pub struct GuestFacts {
     /// Other consumers that hold allocations for it on this node (a migration), at most 16. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 16>")]
     pub also: Vec<AsText<ConsumerUuid>>,
-    /// How its CPUs are placed. Optional: `"shared"`.
-    #[serde(default)]
-    pub cpu_policy: CpuPolicyFacts,
+    /// How its CPUs are placed: `"shared"`, `"dedicated"` (pinned) or `{"mixed": {"dedicated": 2}}`. Optional: `"shared"`.
+    #[serde(default = "shared")]
+    pub cpu_policy: CpuPolicy,
     pub vcpus: u64,
     /// Its memory in MiB.
     pub memory_mib: u64,
     /// The host's NUMA cells that it is placed on, at most 1024. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
-    pub cells: Vec<GuestCellFacts>,
+    pub cells: Vec<GuestCell>,
     /// Its mediated devices, at most 1024. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
     pub mdevs: Vec<GuestMdevFacts>,
     /// Its PCI functions, at most 1024. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
     pub functions: Vec<AsText<PciAddress>>,
-}
-
-/// How a guest's CPUs are placed: `"shared"`, `"dedicated"` or `{"mixed": {"dedicated": 2}}`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum CpuPolicyFacts {
-    #[default]
-    Shared,
-    /// Pinned to dedicated CPUs.
-    Dedicated,
-    /// Some CPUs are pinned, the others shared.
-    Mixed { dedicated: u64 },
-}
-
-/// A guest's share of a host's NUMA cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GuestCellFacts {
-    pub host_cell: u32,
-    /// The number of virtual CPUs on the cell.
-    pub vcpus: u64,
-    /// Memory on the cell, in MiB.
-    pub memory_mib: u64,
 }
 
 /// A mediated device a guest uses.
@@ -90,37 +66,6 @@ pub struct UnreadableFacts {
     pub reason: Text<2048>,
 }
 
-/// A device of the host: `{"function": "0000:81:00.0"}` or `{"mdev": "UUID"}`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HostDeviceFacts {
-    Function(AsText<PciAddress>),
-    Mdev(AsText<Uuid>),
-}
-
-/// The state of a guest: `"running"`, `"paused"`, `"shut_off"`, `"crashed"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StateFacts {
-    Running,
-    /// Its CPUs are stopped.
-    Paused,
-    /// Defined and shut off.
-    ShutOff,
-    /// It failed and still holds its resources.
-    Crashed,
-}
-
-/// A device and the ARQ it was given for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HeldFacts {
-    pub device: HostDeviceFacts,
-    /// The ARQ (its `origin` in the spec). Optional: none.
-    #[serde(default)]
-    pub arq: Option<AsText<ArqUuid>>,
-}
-
 /// The owner of a guest created by Berth, stored by the driver as given in the spec.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -142,14 +87,15 @@ pub struct GuestOnHostFacts {
     pub uuid: AsText<ConsumerUuid>,
     /// Its name on the hypervisor.
     pub name: Text<255>,
-    /// The state of the guest.
-    pub state: StateFacts,
+    /// The state of the guest: `"running"`, `"paused"`, `"shut_off"` or `"crashed"`.
+    pub state: GuestState,
     /// The owner. Null or omitted for guests that Berth did not create, which Berth never changes.
     #[serde(default)]
     pub owner: Option<MarkFacts>,
-    /// The devices of the host that it has, at most 1024.
+    /// The devices of the host that it has, each with the ARQ that it was given for, at most 1024: `{"device": {"function":
+    /// "0000:81:00.0"}}`, `{"device": {"mdev": "UUID"}, "arq": "UUID"}`.
     #[serde(deserialize_with = "list::<_, _, 1024>")]
-    pub devices: Vec<HeldFacts>,
+    pub devices: Vec<HeldDevice>,
 }
 
 /// The result of `guests`.
@@ -169,7 +115,7 @@ pub struct Empty {}
 /// An empty result, which only confirms the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Done {}
+pub struct EmptyResult {}
 
 /// The params of `spawn` and `redefine`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -259,99 +205,34 @@ pub struct PreparedDevicesResult {
 pub struct PreparedFacts {
     /// The device as requested.
     pub wanted: WantedDevice,
-    pub by: PreparerFacts,
+    /// `"berth"` (the driver, on Berth's request) or `"another"` (another party, or unknown).
+    pub by: Preparer,
     /// The functions that must go to the same guest, at most 1024. Optional: none.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
     pub fellows: Vec<AsText<PciAddress>>,
-}
-
-/// Who prepared a device: `"berth"`, `"another"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PreparerFacts {
-    /// The driver, on Berth's request.
-    Berth,
-    /// Another party, or unknown.
-    Another,
 }
 
 impl From<PreparedDevicesResult> for Vec<PreparedDevice> {
     fn from(result: PreparedDevicesResult) -> Self {
         let devices = result.devices.into_iter().map(|told| PreparedDevice {
             wanted: told.wanted,
-            by: match told.by {
-                PreparerFacts::Berth => Preparer::Berth,
-                PreparerFacts::Another => Preparer::Another,
-            },
+            by: told.by,
             fellows: told.fellows.into_iter().map(|it| it.0).collect(),
         });
         devices.collect()
     }
 }
 
-/// A contract outcome that is serialised as a word.
-macro_rules! outcome {
-    ($(#[$doc:meta])* $result:ident, $word:ident, $outcome:ident { $($(#[$why:meta])* $variant:ident,)+ }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub struct $result {
-            /// The outcome.
-            pub outcome: $word,
-        }
-
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $word {
-            $($(#[$why])* $variant,)+
-        }
-
-        impl From<$word> for $outcome {
-            fn from(word: $word) -> Self {
-                match word {
-                    $($word::$variant => $outcome::$variant,)+
-                }
-            }
-        }
-    };
+/// The result of `spawn`, `destroy`, `redefine`, `power` and `suspend`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutcomeResult<T> {
+    pub outcome: T,
 }
 
-outcome!(
-    /// The result of `spawn`.
-    SpawnResult, SpawnOutcome, Spawned {
-        /// The guest matches the specification now, after a change.
-        Spawned,
-        AlreadyThere,
-    }
-);
-outcome!(
-    /// The result of `destroy`.
-    DestroyResult, DestroyOutcome, Destroyed {
-        /// The guest was deleted.
-        Destroyed,
-        NotThere,
-    }
-);
-outcome!(
-    /// The result of `redefine`.
-    RedefineResult, RedefineOutcome, Redefined {
-        /// The guest has the given specification.
-        Redefined,
-        /// The guest does not exist.
-        NotThere,
-    }
-);
-outcome!(
-    /// The result of `power` and `suspend`.
-    PowerResult, PowerOutcome, Powered {
-        Done,
-        /// The guest was so already.
-        AlreadySo,
-        /// The guest does not exist.
-        NotThere,
-    }
-);
+fn shared() -> CpuPolicy {
+    CpuPolicy::Shared
+}
 
 impl UuidParams {
     pub(crate) fn of(uuid: ConsumerUuid) -> Self {
@@ -403,11 +284,6 @@ impl From<ResetResult> for DeviceReset {
 
 impl From<GuestFacts> for (ConsumerUuid, GuestView) {
     fn from(guest: GuestFacts) -> Self {
-        let cells = guest.cells.into_iter().map(|cell| GuestCell {
-            host_cell: cell.host_cell,
-            vcpus: cell.vcpus,
-            memory_mib: cell.memory_mib,
-        });
         let mdevs = guest.mdevs.into_iter().map(|mdev| GuestMdev {
             uuid: mdev.uuid.0,
             parent: mdev.parent.map(|parent| parent.0),
@@ -419,14 +295,10 @@ impl From<GuestFacts> for (ConsumerUuid, GuestView) {
                 false => PowerState::ShutOff,
             },
             also: guest.also.into_iter().map(|it| it.0).collect(),
-            cpu_policy: match guest.cpu_policy {
-                CpuPolicyFacts::Shared => CpuPolicy::Shared,
-                CpuPolicyFacts::Dedicated => CpuPolicy::Dedicated,
-                CpuPolicyFacts::Mixed { dedicated } => CpuPolicy::Mixed { dedicated },
-            },
+            cpu_policy: guest.cpu_policy,
             vcpus: guest.vcpus,
             memory_mib: guest.memory_mib,
-            cells: cells.collect(),
+            cells: guest.cells,
             mdevs: mdevs.collect(),
             functions: guest.functions.into_iter().map(|it| it.0).collect(),
         };
@@ -444,35 +316,6 @@ impl From<UnreadableFacts> for (ConsumerUuid, UnreadableGuest) {
     }
 }
 
-impl From<HostDeviceFacts> for HostDevice {
-    fn from(device: HostDeviceFacts) -> Self {
-        match device {
-            HostDeviceFacts::Function(address) => HostDevice::Function(address.0),
-            HostDeviceFacts::Mdev(uuid) => HostDevice::Mdev(uuid.0),
-        }
-    }
-}
-
-impl From<StateFacts> for GuestState {
-    fn from(state: StateFacts) -> Self {
-        match state {
-            StateFacts::Running => GuestState::Running,
-            StateFacts::Paused => GuestState::Paused,
-            StateFacts::ShutOff => GuestState::ShutOff,
-            StateFacts::Crashed => GuestState::Crashed,
-        }
-    }
-}
-
-impl From<HeldFacts> for HeldDevice {
-    fn from(held: HeldFacts) -> Self {
-        HeldDevice {
-            device: held.device.into(),
-            arq: held.arq.map(|arq| arq.0),
-        }
-    }
-}
-
 impl GuestsResult {
     pub fn guests(self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, String> {
         if let Some((place, uuid)) = twice(self.guests.iter().map(|guest| guest.uuid.0)) {
@@ -486,9 +329,9 @@ impl GuestsResult {
             });
             let seen = GuestOnHost {
                 name: guest.name.into(),
-                state: guest.state.into(),
+                state: guest.state,
                 owner,
-                devices: guest.devices.into_iter().map(Into::into).collect(),
+                devices: guest.devices.into_iter().collect(),
                 unreadable: None,
                 hardware: None,
                 stuck: None,

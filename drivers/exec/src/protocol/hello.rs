@@ -25,12 +25,12 @@ pub struct Hello {
     /// A directory for the driver's own files, as an absolute path. It is also the working directory.
     pub state_path: Text<4096>,
     /// Configured values that a driver may need.
-    pub configured: Configured,
+    pub configured: ConfiguredOptions,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Configured {
+pub struct ConfiguredOptions {
     /// `host`: the configured name of the node; null if the driver determines it. A driver of several nodes may ignore
     /// it.
     pub host: Option<AsText<NodeName>>,
@@ -48,7 +48,7 @@ impl Hello {
             protocol: VERSION,
             berth: Text::cut(env!("CARGO_PKG_VERSION")),
             state_path: Text::cut(&options.state_path.display().to_string()),
-            configured: Configured {
+            configured: ConfiguredOptions {
                 host: options.host.clone().map(AsText),
                 cpu_shared_set: options.cpu_shared_set.clone().map(AsText),
                 cpu_dedicated_set: options.cpu_dedicated_set.clone().map(AsText),

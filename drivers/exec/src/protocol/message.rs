@@ -34,7 +34,7 @@ pub struct ErrorObject {
 
 /// A message of the driver's.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Incoming {
+pub(crate) enum IncomingMessage {
     /// The answer to a call.
     Answer {
         id: Value,
@@ -48,7 +48,7 @@ pub(crate) enum Incoming {
     },
 }
 
-impl Incoming {
+impl IncomingMessage {
     pub(crate) fn of(value: Value) -> Result<Self, &'static str> {
         let Value::Object(mut fields) = value else {
             return Err("an object is wanted");
@@ -58,7 +58,7 @@ impl Incoming {
         }
         let message = match (fields.remove("method"), fields.remove("id")) {
             (Some(_), Some(_)) => return Err("it is a request, which drivers may not send"),
-            (Some(Value::String(method)), None) => Incoming::Notification {
+            (Some(Value::String(method)), None) => IncomingMessage::Notification {
                 method,
                 params: fields.remove("params").unwrap_or(json!({})),
             },
@@ -77,15 +77,15 @@ impl Incoming {
             (Some(_), Some(_)) => Err("it has result and error"),
             (None, None) => Err("it has neither result nor error"),
             (Some(_), None) if id.is_null() => Err("its id is null"),
-            (Some(result), None) => Ok(Incoming::Answer {
+            (Some(result), None) => Ok(IncomingMessage::Answer {
                 id,
                 answer: Ok(result),
             }),
             (None, Some(error)) => {
                 let error = ErrorObject::of(error)?;
                 Ok(match id.is_null() {
-                    true => Incoming::Complaint(error),
-                    false => Incoming::Answer {
+                    true => IncomingMessage::Complaint(error),
+                    false => IncomingMessage::Answer {
                         id,
                         answer: Err(error),
                     },
@@ -118,8 +118,8 @@ impl ErrorObject {
 /// `changed`: something on the host has changed. Berth observes again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Changed {
-    pub what: What,
+pub struct ChangedNotification {
+    pub what: ChangeKind,
     /// For the driver's own log; Berth ignores it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<Text<1024>>,
@@ -127,7 +127,7 @@ pub struct Changed {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum ChangeKind {
     /// Devices appeared, disappeared or changed.
     Devices,
     /// Guests were defined, started, stopped or removed.
@@ -136,12 +136,12 @@ pub enum What {
     Unknown,
 }
 
-impl From<What> for HostEvent {
-    fn from(what: What) -> Self {
+impl From<ChangeKind> for HostEvent {
+    fn from(what: ChangeKind) -> Self {
         match what {
-            What::Devices => HostEvent::Devices,
-            What::Guests => HostEvent::Guests,
-            What::Unknown => HostEvent::Unknown,
+            ChangeKind::Devices => HostEvent::Devices,
+            ChangeKind::Guests => HostEvent::Guests,
+            ChangeKind::Unknown => HostEvent::Unknown,
         }
     }
 }
@@ -165,7 +165,7 @@ mod tests {
                 "Notification",
             ),
         ] {
-            let message = format!("{:?}", Incoming::of(value).unwrap());
+            let message = format!("{:?}", IncomingMessage::of(value).unwrap());
             assert!(message.starts_with(expected), "{message}");
         }
     }
@@ -200,7 +200,7 @@ mod tests {
                 "code",
             ),
         ] {
-            let error = Incoming::of(value.clone()).unwrap_err();
+            let error = IncomingMessage::of(value.clone()).unwrap_err();
             assert!(error.contains(reason), "{value}: {error}");
         }
     }

@@ -25,7 +25,8 @@ pub struct NodeFacts {
     pub cpus: CpuFacts,
     /// Memory in MiB; 0 if the node itself has none.
     pub memory_mib: u64,
-    pub disk: DiskFacts,
+    /// The disk for guests: `{"local": {"gib": 100}}`, `"shared"` (on a sharing provider, which is reported elsewhere) or `"none"`.
+    pub disk: Disk,
     /// Its NUMA cells, at most 1024. Optional: none are shown.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
     pub cells: Vec<CellFacts>,
@@ -63,18 +64,6 @@ pub struct CpuFacts {
     /// CPUs for pinned guests. Optional: `[compute] cpu_dedicated_set`.
     #[serde(default)]
     pub dedicated: Option<AsText<CpuSet>>,
-}
-
-/// A node's disk for guests: `{"local": {"gib": 100}}`, `"shared"` or `"none"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum DiskFacts {
-    Local {
-        gib: u64,
-    },
-    /// On a sharing provider, which is reported elsewhere.
-    Shared,
-    None,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,11 +162,7 @@ impl NodeFacts {
                 dedicated: configured(self.cpus.dedicated, &options.cpu_dedicated_set),
             },
             memory_mib: self.memory_mib,
-            disk: match self.disk {
-                DiskFacts::Local { gib } => Disk::Local { gib },
-                DiskFacts::Shared => Disk::Shared,
-                DiskFacts::None => Disk::None,
-            },
+            disk: self.disk,
             cells: self.cells.into_iter().map(Into::into).collect(),
             gpus: self.gpus.into_iter().map(Into::into).collect(),
             functions: self.functions.into_iter().map(Into::into).collect(),

@@ -7,14 +7,16 @@ use std::io;
 use std::time::Duration;
 
 use berth_model::ConsumerUuid;
-use berth_virt::{DeviceError, GuestError, HostDevice, ObserveError, PowerAction, UnfitReason};
+use berth_virt::{
+    DeviceError, GuestError, GuestState, HeldDevice, HostDevice, ObserveError, PowerAction,
+    UnfitReason,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::codes::{DeviceCode, GuestCode, ObserveCode};
 use super::device::unfit_reason;
-use super::guest::{HeldFacts, HostDeviceFacts, StateFacts};
 use super::message::ErrorObject;
 use super::method::Method;
 use super::value::{AsText, Text, decode, list};
@@ -51,8 +53,8 @@ impl GuestQuestion {
 /// Data of errors, by their fields.
 mod data {
     use super::{
-        AsText, ConsumerUuid, Deserialize, HeldFacts, HostDeviceFacts, StateFacts, Text,
-        UnfitReason, list, unfit_reason,
+        AsText, ConsumerUuid, Deserialize, GuestState, HeldDevice, HostDevice, Text, UnfitReason,
+        list, unfit_reason,
     };
 
     macro_rules! data {
@@ -73,12 +75,12 @@ mod data {
         Path { path: Text<4096>, }
         Setting { option: Text<255>, }
         Library { library: Text<255>, }
-        State { state: StateFacts, }
-        Device { device: HostDeviceFacts, }
+        State { state: GuestState, }
+        Device { device: HostDevice, }
         Name { name: Text<255>, holder: AsText<ConsumerUuid>, }
         Devices {
             #[serde(deserialize_with = "list::<_, _, 1024>")]
-            devices: Vec<HeldFacts>,
+            devices: Vec<HeldDevice>,
         }
         Cause {
             #[serde(with = "unfit_reason")]
@@ -208,12 +210,12 @@ fn fitting_guest(error: &ErrorObject, question: &GuestQuestion) -> Result<GuestE
         }
         GuestCode::NotOff => {
             let data::State { state } = read(data)?;
-            let (uuid, state) = (uuid?, state.into());
+            let uuid = uuid?;
             GuestError::NotOff { uuid, state }
         }
         GuestCode::NotRunning => {
             let data::State { state } = read(data)?;
-            let (uuid, state) = (uuid?, state.into());
+            let uuid = uuid?;
             GuestError::NotRunning { uuid, state }
         }
         GuestCode::Unsupported => {
@@ -269,7 +271,7 @@ fn fitting_guest(error: &ErrorObject, question: &GuestQuestion) -> Result<GuestE
             let action = question.action.ok_or_else(|| unknown(error.code))?;
             GuestError::WrongState {
                 uuid: uuid?,
-                state: state.into(),
+                state,
                 action,
             }
         }
@@ -381,7 +383,7 @@ pub struct PrepareHostResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrepareHostFailure {
-    pub device: HostDeviceFacts,
+    pub device: HostDevice,
     /// One of the codes of devices ([`DeviceCode`]).
     pub code: i64,
     pub message: Text<2048>,
@@ -399,7 +401,7 @@ impl PrepareHostResult {
                 message: failure.message.into(),
                 data: failure.data,
             };
-            device_error(error, failure.device.into(), Method::PrepareHost.as_str())
+            device_error(error, failure.device, Method::PrepareHost.as_str())
         });
         errors.collect()
     }

@@ -79,9 +79,9 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    struct Bounded<T, const MOST: usize>(PhantomData<T>);
+    struct BoundedListVisitor<T, const MOST: usize>(PhantomData<T>);
 
-    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Bounded<T, MOST> {
+    impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for BoundedListVisitor<T, MOST> {
         type Value = Vec<T>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,17 +100,17 @@ where
         }
     }
 
-    from.deserialize_seq(Bounded::<T, MOST>(PhantomData))
+    from.deserialize_seq(BoundedListVisitor::<T, MOST>(PhantomData))
 }
 
 /// An invalid value, with its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wrong {
+pub(crate) struct InvalidValue {
     path: String,
     reason: String,
 }
 
-impl Display for Wrong {
+impl Display for InvalidValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.path.as_str() {
             "" | "." => f.write_str(&self.reason),
@@ -120,8 +120,8 @@ impl Display for Wrong {
 }
 
 /// Reads a value of the child's.
-pub(crate) fn decode<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
-    serde_path_to_error::deserialize(value).map_err(|error| Wrong {
+pub(crate) fn decode<T: DeserializeOwned>(value: Value) -> Result<T, InvalidValue> {
+    serde_path_to_error::deserialize(value).map_err(|error| InvalidValue {
         path: error.path().to_string(),
         reason: crate::lines::shown(&error.inner().to_string(), 300),
     })

@@ -37,7 +37,7 @@ pub enum DryRunError {
     /// The file has no such case.
     #[error("the file has no case {id}; it has {}", listed(there))]
     NoCase {
-        /// As it was asked for.
+        /// The requested ID.
         id: String,
         /// The existing IDs.
         there: Vec<String>,
@@ -51,7 +51,7 @@ pub enum DryRunError {
     /// The case has no such host.
     #[error("there is no host {host}; there are {}{}", listed(there), meant(.near.as_deref()))]
     NoHost {
-        /// As it was asked for.
+        /// The requested host.
         host: String,
         /// The first twenty hosts.
         there: Vec<String>,
@@ -61,7 +61,7 @@ pub enum DryRunError {
     /// The file is a single case with another ID.
     #[error("the file is a case alone{}, and not the case {id}", named(own.as_deref()))]
     CaseAlone {
-        /// As it was asked for.
+        /// The requested ID.
         id: String,
         /// What it calls itself.
         own: Option<String>,
@@ -138,7 +138,7 @@ impl DryRunCase {
         })
     }
 
-    /// Its options, which say by what names filters and weighers are enabled.
+    /// The case's options, which name the enabled filters and weighers.
     #[must_use]
     pub fn options(&self) -> &SchedulerOptions {
         &self.options
@@ -156,7 +156,7 @@ impl DryRunCase {
         (&self.ask.request, &self.hosts)
     }
 
-    /// What became of the plugins that were asked.
+    /// Adds the results of the plugins.
     #[must_use]
     pub fn with_plugin_answers(mut self, answers: PluginAnswers) -> Self {
         self.ask.request.plugin_answers = answers;
@@ -199,7 +199,7 @@ impl CaseDryRun {
         }
     }
 
-    /// What every filter says of one host, for the first instance.
+    /// The verdict of every filter on one host, for the first instance.
     pub fn verdicts(&self, host: &str) -> Result<HostVerdicts, DryRunError> {
         let mut request = self.ask.request.clone();
         if let Some(first) = self.ask.instance_uuids.first() {

@@ -1,8 +1,8 @@
-//! Whole numbers beyond 64 bits in a file.
+//! Reads whole numbers beyond 64 bits.
 //!
-//! Nova's numbers have no end; those of hosts and options here have 64 bits. Where a file has a number that is beyond, it and those
-//! in texts (a limit that an aggregate sets, say) are brought to the end of what 64 bits hold. They keep their order, which is all
-//! that filters ask of them; reasons tell the numbers that they became.
+//! Nova's numbers are unbounded, those of hosts and options here have 64 bits. Numbers in a file that are out of range,
+//! also within texts (a limit of an aggregate), are replaced by the largest or smallest 64-bit numbers. Their order is
+//! kept, which is all that filters need; reasons show the replacements.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

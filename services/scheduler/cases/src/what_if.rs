@@ -12,7 +12,7 @@ use berth_scheduler_objects::request::Hints;
 /// Changes of a case before it is scheduled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WhatIf {
-    /// Enabled filters that are not asked, by name.
+    /// Enabled filters to skip, by name.
     pub without_filters: Vec<String>,
     /// Options, `group.name`, and their values as in a configuration file: a list is `a, b` or JSON.
     pub options: Vec<(String, String)>,
@@ -27,7 +27,7 @@ pub struct WhatIf {
 /// A what-if change is impossible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WhatIfError {
-    /// The filter is not asked anyway.
+    /// The filter is not enabled.
     #[error("{name} is not among the enabled filters, which are {}{}", listed(enabled), meant(*.near))]
     NotEnabled {
         /// As it was named.
@@ -137,7 +137,7 @@ impl WhatIf {
         }
     }
 
-    /// Changes what the case says.
+    /// Applies the changes to a case.
     pub(super) fn change(&self, case: &mut Value) -> Result<(), WhatIfError> {
         for (name, text) in &self.options {
             let value = value(name, text)?;

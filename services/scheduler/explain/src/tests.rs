@@ -242,7 +242,7 @@ fn a_selected_host_is_told_with_its_card_and_what_decided() {
     let got = explained(&scheduler, &json!({}), &these, 1, "h2");
     let expected = "\
 h3 was selected in cell1, with the alternates h2, h1.
-RequestSummary for: m1.small (1 CPU, 512 MiB, 1 GiB) by the project p1
+Asked for: m1.small (1 CPU, 512 MiB, 1 GiB) by the project p1
 
 Hosts: 5
 

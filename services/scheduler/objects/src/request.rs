@@ -38,7 +38,7 @@ pub struct RequestSpec {
     /// The server group it is in.
     pub group: Option<ServerGroup>,
     pub project_id: Option<String>,
-    /// The zone that the user asked for.
+    /// The requested zone.
     pub availability_zone: Option<String>,
     /// Devices, by alias or of ports.
     pub pci_requests: Vec<PciRequest>,
@@ -48,9 +48,9 @@ pub struct RequestSpec {
     pub network_metadata: Option<NetworkMetadata>,
     /// Hosts that an operator excluded.
     pub ignore_hosts: Vec<String>,
-    /// The only hosts; filters are not asked.
+    /// The only allowed hosts; filters do not run.
     pub force_hosts: Vec<String>,
-    /// The only nodes; filters are not asked.
+    /// The only allowed nodes; filters do not run.
     pub force_nodes: Vec<String>,
     /// Where to, for a move.
     pub requested_destination: Option<Destination>,
@@ -60,7 +60,7 @@ pub struct RequestSpec {
     pub is_bfv: bool,
     /// What was attested of the nodes when the request was made.
     pub attestations: Attestations,
-    /// What plugins said of the hosts when the request was made.
+    /// The results of plugins for the hosts of this request.
     pub plugin_answers: PluginAnswers,
 }
 
@@ -122,7 +122,7 @@ pub struct NetworkMetadata {
 /// Where an instance is to go.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Destination {
-    /// The host; none where only the cell is said.
+    /// The host; `None` if only the cell is given.
     pub host: Option<String>,
     /// The node of it.
     pub node: Option<String>,

@@ -1,4 +1,4 @@
-//! What is asked of the scheduler.
+//! The input of a selection.
 
 use crate::request::RequestSpec;
 

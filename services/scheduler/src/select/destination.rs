@@ -9,8 +9,7 @@ use crate::request::RequestSpec;
 pub struct HostsAtDestination {
     /// The remaining hosts, in order.
     pub hosts: Vec<ConsideredHost>,
-    /// Whether filters are asked about them. They are not about a host that an operator forces, unless it is checked for a move or
-    /// a rebuild.
+    /// Whether filters run. They do not run on forced hosts, except for a move or a rebuild.
     pub is_filtered: bool,
     /// Those of its destination that it leaves out by name.
     pub left_out: LeftOut,

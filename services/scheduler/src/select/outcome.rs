@@ -25,7 +25,7 @@ pub struct SelectionResult {
 pub struct Selection {
     /// The host's state at selection.
     pub host: Arc<HostState>,
-    /// What is claimed there, or for an alternate what would be; none where nothing is.
+    /// The claimed candidate, or the candidate to claim on an alternate; `None` if nothing is claimed.
     pub candidate: Option<AllocationCandidate>,
     /// For the host's agent.
     pub limits: SchedulerLimits,
@@ -64,7 +64,7 @@ pub struct UnplacedRequest {
     pub request: RequestSpec,
     /// All hosts at its destination, with what the instances before it took.
     pub hosts: Vec<ConsideredHost>,
-    /// Whether filters were asked about them.
+    /// Whether filters run.
     pub is_filtered: bool,
 }
 

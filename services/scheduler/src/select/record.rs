@@ -25,7 +25,7 @@ pub(super) const CLAIMS: usize = 20;
 /// The record of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Record {
-    /// What was asked for.
+    /// A summary of the request.
     pub asked: RequestSummary,
     /// Each instance's, in their order, as far as it came.
     pub turns: Vec<Turnout>,
@@ -33,7 +33,7 @@ pub struct Record {
     pub alternates: Option<Turnout>,
 }
 
-/// What was asked for, in short.
+/// A summary of the request.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RequestSummary {
     pub flavor: String,
@@ -42,7 +42,7 @@ pub struct RequestSummary {
     /// Root and ephemeral disk in GiB.
     pub disk_gb: i64,
     pub project_id: Option<String>,
-    /// The zone that the user asked for.
+    /// The requested zone.
     pub availability_zone: Option<String>,
     pub instances: usize,
     /// Chance's, see [`SelectionRequest::seed`](super::SelectionRequest::seed).
@@ -52,7 +52,7 @@ pub struct RequestSummary {
     /// Hints that the user gave and no enabled filter reads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread_hints: Vec<String>,
-    /// Plugins that were asked and did not answer.
+    /// Plugins that failed to answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed_plugins: Vec<FailedPlugin>,
 }
@@ -67,7 +67,7 @@ pub struct Turnout {
     pub at_destination: usize,
     /// Hosts that the request excludes by name.
     pub left_out: LeftOut,
-    /// What each filter that was asked let pass.
+    /// The number of hosts that each filter let pass.
     pub passed: Vec<FilterCounts>,
     /// Rejected hosts. A host that is rejected for an instance is rejected for all later ones.
     pub rejected: Rejections,
@@ -81,7 +81,8 @@ pub struct Turnout {
     pub tried: Vec<CandidateClaim>,
     /// The number of refused claims that are not recorded.
     pub more_tried: usize,
-    /// NUMA cells or devices that the chosen host has not, where no filter was asked for them; they are not counted on it.
+    /// NUMA cells or devices that the selected host lacks, because their filter was not enabled; they are not charged
+    /// to it.
     pub not_counted: Option<Reason>,
     detail: Detail,
 }

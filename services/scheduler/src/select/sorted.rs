@@ -191,7 +191,7 @@ impl SortedHosts {
         self.out.extend(self.hosts.extract_if(.., is_out));
     }
 
-    /// All hosts at the request's destination, with what it took of them, and whether filters were asked.
+    /// All hosts at the request's destination, with their changes, and whether filters ran.
     pub(super) fn into_all(self) -> (Vec<ConsideredHost>, bool) {
         let mut all = self.hosts;
         all.extend(self.out);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What the weighers say of one host.
+/// The weight of one host and its scores.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ScoreCard {
     /// The sum of the scores; 0 where there was nothing to compare.
@@ -11,7 +11,7 @@ pub struct ScoreCard {
     pub scores: Vec<Score>,
 }
 
-/// What one weigher says.
+/// The score of one weigher.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Score {
     pub weigher: &'static str,
@@ -19,7 +19,7 @@ pub struct Score {
     pub raw: f64,
     /// On the common scale.
     pub norm: f64,
-    /// The option, or what the host's aggregates say instead.
+    /// The option's value, or the override of the host's aggregates.
     pub multiplier: f64,
     /// What it adds to the weight: `norm` times `multiplier`.
     pub score: f64,

@@ -1,4 +1,4 @@
-//! `weight_classes`: the weighers that are asked.
+//! `weight_classes`: the enabled weighers.
 
 use super::range::Range;
 use super::{ALL, Multiplier, Weigher};

@@ -29,7 +29,8 @@ impl Weigher for ImagePropertiesWeigher {
         options: &'a SchedulerOptions,
     ) -> WeigherPlan<'a> {
         let options = &options.filter_scheduler;
-        // Without the option nothing is counted, whatever aggregates say: as Nova does, for which counting is dear.
+        // Without the option nothing is counted, even if aggregates have a multiplier: as in Nova, because counting is
+        // expensive.
         let image = request.image.as_ref();
         let Some(image) = image.filter(|_| options.image_props_weight_multiplier != 0.0) else {
             return WeigherPlan::same(0.0);
@@ -44,7 +45,8 @@ impl Weigher for ImagePropertiesWeigher {
     }
 }
 
-/// Properties of the image that count, with their weights: 1 where no setting can be read, else what the last one says.
+/// Properties of the image that count, with their weights: the last setting of a property, or 1 if no setting can be
+/// read.
 fn wanted<'a>(image: &'a RequestImage, settings: &'a [String]) -> Vec<(&'a str, &'a str, f64)> {
     let settings = weight_settings(settings);
     let weight = |property: &str| {

@@ -17,7 +17,7 @@ pub struct Multiplier {
 #[derive(Debug, Clone, Copy)]
 enum MultiplierSource {
     Option(fn(&SchedulerOptions) -> f64),
-    /// What its maker says.
+    /// A fixed value.
     Fixed(f64),
 }
 

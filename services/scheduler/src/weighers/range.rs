@@ -22,7 +22,7 @@ impl Range {
         }
     }
 
-    /// What aggregates say of a multiplier; none where that is as good as unreadable.
+    /// An aggregate's multiplier; `None` if it counts as invalid.
     pub(super) fn multiplier(self, said: f64) -> Option<f64> {
         (self == Self::AsNova || said.is_finite()).then_some(said)
     }

@@ -269,7 +269,7 @@ struct Rows<'a> {
     weighers: &'a Weighers,
     weighings: Vec<WeigherPlan<'a>>,
     configured: Vec<f64>,
-    /// The multipliers that aggregates say instead, by weigher.
+    /// The overrides of aggregates, by weigher.
     overridden: ByAggregates<Vec<(usize, f64)>>,
     /// The weighers that depend on the host.
     looking: Vec<usize>,
@@ -311,7 +311,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The multipliers that the aggregates of a host say, by weigher.
+    /// The overrides of a host's aggregates, by weigher.
     fn overridden(&mut self, host: &HostState) -> &[(usize, f64)] {
         let Weighers {
             multipliers, range, ..

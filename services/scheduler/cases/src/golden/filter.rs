@@ -50,7 +50,7 @@ pub(super) fn answer(
 
 type FilteredHost = (ConsideredHost, Option<Reason>);
 
-/// In the order in which the hosts were asked about.
+/// Sorts verdicts in the original order of the hosts.
 fn in_order(asked: &[ConsideredHost], mut verdicts: Vec<FilteredHost>) -> Vec<FilteredHost> {
     let numbered = asked.iter().enumerate().rev();
     let places: HashMap<*const HostState, usize> = numbered

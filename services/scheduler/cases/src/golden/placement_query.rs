@@ -10,7 +10,7 @@ use berth_scheduler_objects::from_json::CaseRequestError;
 use berth_scheduler_objects::from_json::{CaseField, FieldError};
 use berth_scheduler_objects::host_state::Aggregate;
 
-/// `query`, `pinning_requested` and, where it is asked too, `fallback_query`; or `error`.
+/// `query`, `pinning_requested` and, if it exists, `fallback_query`; or `error`.
 pub(super) fn answer(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
     let aggregates: Vec<Arc<Aggregate>> = case
         .field

@@ -1,8 +1,7 @@
-//! What a host's driver tells of it, as JSON: `cpu_info` and `stats`.
+//! Values that a host's driver reports as JSON: `cpu_info` and `stats`.
 //!
-//! Extra specs and JSON queries compare it as Nova does, that is by Python's rules: the text of a list is `['aes', 'mmx']`, true
-//! is 1, and numbers are no texts. A list or a dict keeps its text once that was asked for, because it then is on each request; those
-//! inside of it keep none.
+//! Extra specs and JSON queries compare them by Python's rules, as Nova does: the text of a list is `['aes', 'mmx']`,
+//! true equals 1, numbers are not texts. A list or a dict caches its text after the first use.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

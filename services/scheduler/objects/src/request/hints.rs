@@ -16,7 +16,7 @@ const KNOWN: [&str; 7] = [
     "target_cell",
 ];
 
-/// The built-in filters that read a hint. `group` is another's: it is the request's before any filter is asked.
+/// The built-in filters that read a hint. `group` is missing: the request's server group is set before filters run.
 const READERS: [(&str, &str); 5] = [
     ("build_near_host_ip", "SimpleCIDRAffinityFilter"),
     ("cidr", "SimpleCIDRAffinityFilter"),

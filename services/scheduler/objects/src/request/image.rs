@@ -17,7 +17,7 @@ pub struct RequestImage {
     pub id: Option<String>,
     /// `qcow2`, `raw`, ...
     pub disk_format: Option<String>,
-    /// What the image says of the guests that are booted from it.
+    /// Properties of guests that are booted from the image.
     pub properties: ImageProperties,
 }
 
@@ -122,7 +122,7 @@ fn canonical(told_as: &str, name: &str, value: &str) -> Result<String, ImageProp
     })
 }
 
-/// `vmware_adaptertype` says two things at once.
+/// `vmware_adaptertype` sets two properties.
 fn of_vmware(kept: &BTreeMap<String, String>) -> Result<Vec<(String, String)>, ImagePropertyError> {
     const OLD: &str = "vmware_adaptertype";
     let bus = |bus: &str| ("hw_disk_bus".to_owned(), bus.to_owned());

@@ -1,4 +1,4 @@
-//! Devices that are asked for.
+//! PCI requests.
 
 mod alias;
 
@@ -11,7 +11,7 @@ pub use alias::{PCI_ALIAS_SPEC, PciAlias, PciAliasError};
 pub struct PciRequest {
     /// How many; of less than 1 no host has any.
     pub count: i64,
-    /// A device is of the kind where it has all that one of these says: `vendor_id`, `product_id`, `dev_type`, ...
+    /// A device matches if it has all values of one of these: `vendor_id`, `product_id`, `dev_type`, ...
     pub spec: Vec<BTreeMap<String, String>>,
     /// The prefix of its request groups in Placement: `REQUEST_ID-N`.
     pub request_id: Option<String>,

@@ -57,7 +57,7 @@ impl PropertyKind {
         }
     }
 
-    /// Whether a value in its one spelling says nothing.
+    /// Whether a normalised value is empty.
     pub(super) fn is_empty(self, value: &str) -> bool {
         match self {
             Self::Flag => value == "False",

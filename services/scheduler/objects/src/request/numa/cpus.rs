@@ -9,7 +9,7 @@ use crate::request::{NumaAffinityPolicy, RequestFlavor, RequestImage};
 
 type CpuResult<T> = Result<T, NumaRequestError>;
 
-/// `hw:cpu_policy`: a flavor that says less than `dedicated` keeps its images from more.
+/// `hw:cpu_policy`: an image may not request more than a flavor with a weaker policy allows.
 pub(super) fn policy(source: FlavorAndImage<'_>) -> CpuResult<Option<CpuAllocationPolicy>> {
     use CpuAllocationPolicy::{Dedicated, Mixed, Shared};
     match source.both_of("cpu_policy", &CpuAllocationPolicy::ALL)? {
@@ -20,7 +20,7 @@ pub(super) fn policy(source: FlavorAndImage<'_>) -> CpuResult<Option<CpuAllocati
     }
 }
 
-/// `hw:cpu_thread_policy`: an image chooses where the flavor says nothing, and is not asked where that says `prefer`.
+/// `hw:cpu_thread_policy`: the image's value counts if the flavor has none, and is ignored if the flavor's is `prefer`.
 pub(super) fn thread_policy(source: FlavorAndImage<'_>) -> CpuResult<Option<CpuThreadPolicy>> {
     match source.both_of("cpu_thread_policy", &CpuThreadPolicy::ALL)? {
         (Some(CpuThreadPolicy::Prefer), _) => Ok(Some(CpuThreadPolicy::Prefer)),
@@ -74,7 +74,7 @@ pub(super) fn realtime(
         true => all.clone(),
         false => masked(name, mask, vcpus)?,
     };
-    // The emulator's threads need a CPU that is not in real time, unless it is said where they run.
+    // Emulator threads need a CPU without real-time scheduling, unless they have a policy of their own.
     let is_all = cpus == all && emulator_threads.is_none();
     match cpus.is_empty() || is_all || !cpus.is_within(&all) {
         true => Err(mask_error(name, mask, vcpus)),
@@ -131,7 +131,8 @@ fn no_list(name: &str, text: &str) -> NumaRequestError {
     }
 }
 
-/// `hw:pci_numa_affinity_policy` or the image's twin: it holds for all devices, whatever their aliases say. None where neither does.
+/// `hw:pci_numa_affinity_policy` or the image property: overrides the policies of aliases for all devices. `None` if
+/// neither is set.
 pub fn pci_numa_affinity_policy(
     flavor: &RequestFlavor,
     image: Option<&RequestImage>,

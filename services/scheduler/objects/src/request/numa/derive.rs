@@ -59,7 +59,7 @@ impl InstanceNumaTopology {
     }
 }
 
-/// What is said of CPUs.
+/// The CPU settings of flavor and image.
 struct CellCpus {
     policy: Option<CpuAllocationPolicy>,
     threads: Option<CpuThreadPolicy>,
@@ -103,7 +103,7 @@ impl CellCpus {
     }
 }
 
-/// CPUs that are asked for by their resource class say the policy too.
+/// CPUs that are requested by resource class also set the policy.
 fn by_resources(
     source: FlavorAndImage<'_>,
     policy: Option<CpuAllocationPolicy>,
@@ -137,7 +137,7 @@ fn by_resources(
     }
 }
 
-/// Threads that are asked for by their trait say the thread policy too.
+/// A trait that requires threads also sets the thread policy.
 fn by_trait(
     source: FlavorAndImage<'_>,
     policy: Option<CpuThreadPolicy>,

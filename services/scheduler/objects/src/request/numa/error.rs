@@ -21,7 +21,7 @@ pub enum NumaRequestError {
         /// What would be right.
         wanted: &'static str,
     },
-    /// The image says what only the flavor may say, or something else than the flavor.
+    /// The image sets what only the flavor may set, or contradicts the flavor.
     #[error(
         "{property}: the image says {image:?}, and may not where the flavor's {spec} is {}",
         said(flavor)
@@ -43,7 +43,7 @@ pub enum NumaRequestError {
         vcpus: i64,
         memory_mb: i64,
     },
-    /// `hw:numa_cpus.N` and `hw:numa_mem.N` are not said for each cell.
+    /// `hw:numa_cpus.N` and `hw:numa_mem.N` are not set for each cell.
     #[error(
         "hw:numa_cpus.N and hw:numa_mem.N: should both be said for each of {nodes} cells, and are for {cpus} and {mem} of them"
     )]

@@ -4,7 +4,7 @@ use super::{CpuAllocationPolicy, CpuThreadPolicy, EmulatorThreadsPolicy, NumaReq
 use crate::request::source::FlavorAndImage;
 use crate::request::{RequestFlavor, RequestImage};
 
-/// What a flavor and an image say of dedicated CPUs, apart from resource classes and traits.
+/// The dedicated CPUs of a flavor and an image, without resource classes and traits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuCounts {
     /// CPUs that are the instance's alone, one for isolated emulator threads among them; 0: none.

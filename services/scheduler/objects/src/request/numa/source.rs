@@ -1,4 +1,4 @@
-//! What flavor and image say of cells and CPUs.
+//! Reads the NUMA and CPU settings of flavor and image.
 
 use super::NumaRequestError;
 use crate::numbers;
@@ -18,7 +18,7 @@ impl<'a> FlavorAndImage<'a> {
         ))
     }
 
-    /// What the flavor and the image say of `NAME`, as an error.
+    /// The error for different values of `NAME` in flavor and image.
     pub(super) fn conflict(self, name: &str) -> NumaRequestError {
         let (spec, property) = self.both(name);
         NumaRequestError::Conflict {
@@ -59,7 +59,7 @@ impl<'a> FlavorAndImage<'a> {
     }
 }
 
-/// A name with its number, and what it says.
+/// A name with its number, and its value.
 pub(super) type IndexedValue<'a> = (String, &'a str);
 
 fn count_up<'a>(name: &str, get: impl Fn(&str) -> Option<&'a str>) -> Vec<IndexedValue<'a>> {

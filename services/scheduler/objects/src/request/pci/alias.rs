@@ -20,7 +20,7 @@ const MOST_DEVICES: i64 = 1000;
 #[serde(deny_unknown_fields)]
 pub struct PciAlias {
     pub name: String,
-    /// `pci`, where it is said.
+    /// `pci`, if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capability_type: Option<String>,
     /// The devices' vendor: four hexadecimal digits.
@@ -32,10 +32,10 @@ pub struct PciAlias {
     /// `type-PCI`, `type-PF` or `type-VF`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device_type: Option<String>,
-    /// `required`, `legacy`, `preferred` or `socket`; what a flavor or an image says goes before it.
+    /// `required`, `legacy`, `preferred` or `socket`; a flavor's or an image's policy takes precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_policy: Option<String>,
-    /// The devices' resource class in Placement; by their ids where it is not said.
+    /// The devices' resource class in Placement; derived from their ids if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_class: Option<String>,
     /// Traits that their providers have, with commas between them.
@@ -60,7 +60,7 @@ pub enum PciAliasError {
         /// What would be right.
         wanted: &'static str,
     },
-    /// It does not say which devices it means.
+    /// The alias does not select devices.
     #[error("the alias {0} says neither vendor_id and product_id nor resource_class")]
     NoDevices(String),
     /// The extra spec is no list of aliases with counts.
@@ -161,7 +161,7 @@ impl PciAlias {
         }
     }
 
-    /// What its devices have, as requests say it.
+    /// The properties of its devices, as in requests.
     fn spec(&self) -> BTreeMap<String, String> {
         let live = self.live_migratable.as_deref().and_then(live_migratable);
         let live = live.map(|is_live| is_live.to_string());
@@ -331,7 +331,7 @@ mod tests {
                 .len(),
             2
         );
-        // What the flavor says goes before what the alias says.
+        // The flavor's policy takes precedence over the alias's.
         let specs = [
             (PCI_ALIAS_SPEC, "gpu:1"),
             ("hw:pci_numa_affinity_policy", "preferred"),

@@ -6,7 +6,7 @@ use crate::protocol::Method;
 
 /// Why a child ended, or was ended. Each is a sentence about the driver.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Ended {
+pub(crate) enum ChildEnd {
     #[error("it exited ({status}){}", last(said.as_deref()))]
     Exited {
         status: String,

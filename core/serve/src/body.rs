@@ -36,9 +36,7 @@ impl Remainder {
 #[derive(Debug, thiserror::Error)]
 pub enum RequestBodyError {
     #[error("the body was not whole within {allowed:?}")]
-    Late {
-        allowed: Duration,
-    },
+    Late { allowed: Duration },
     #[error("the connection broke: {0}")]
     Broken(hyper::Error),
 }

@@ -29,9 +29,7 @@ pub enum LoadError {
     },
     /// The library is there, but lacks functions this driver cannot do without.
     #[error("libvirt's library is too old, it lacks {}; version 6.0 is needed", functions.join(", "))]
-    TooOld {
-        functions: Vec<&'static str>,
-    },
+    TooOld { functions: Vec<&'static str> },
 }
 
 /// A place a trampoline jumps through.

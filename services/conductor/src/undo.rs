@@ -28,10 +28,7 @@ pub enum BootUndoError {
     #[error("the undo was cancelled")]
     Cancelled,
     #[error("the agent of {node} still has the guest: {reason}")]
-    NotGone {
-        node: NodeName,
-        reason: String,
-    },
+    NotGone { node: NodeName, reason: String },
     /// The guest's owner cannot be written.
     #[error(transparent)]
     Hosts(#[from] HostTableError),

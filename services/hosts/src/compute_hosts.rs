@@ -46,9 +46,7 @@ pub struct ComputeNode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServiceStatus {
     Enabled,
-    Disabled {
-        reason: Option<String>,
-    },
+    Disabled { reason: Option<String> },
 }
 
 /// Changes of a host's service; `None` leaves a setting unchanged.

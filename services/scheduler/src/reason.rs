@@ -111,10 +111,7 @@ pub enum Reason {
     },
     /// None of the host's aggregates has a key that the flavor requires.
     #[error("none of its aggregates has {key}, which should be `{requirement}`")]
-    AggregateKeyMissing {
-        key: String,
-        requirement: String,
-    },
+    AggregateKeyMissing { key: String, requirement: String },
     /// No value of the host's aggregates satisfies the flavor's requirement.
     #[error(
         "its aggregates have {key} {}, and it should be `{requirement}`",

@@ -42,7 +42,10 @@ pub(crate) enum Incoming {
     },
     /// An error without a call id: the driver could not read a message.
     Complaint(ErrorObject),
-    Notification { method: String, params: Value },
+    Notification {
+        method: String,
+        params: Value,
+    },
 }
 
 impl Incoming {

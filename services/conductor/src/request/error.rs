@@ -22,10 +22,7 @@ pub enum BootRequestError {
     Profile,
     /// The request and its flavor name different device profiles.
     #[error("device_profile: {named} differs from {spec} in the flavor's accel:device_profile")]
-    TwoProfiles {
-        named: String,
-        spec: String,
-    },
+    TwoProfiles { named: String, spec: String },
     /// The node's name is invalid.
     #[error("node: {0}")]
     Node(String),

@@ -40,7 +40,7 @@ pub enum JournalError {
     #[error("the journal {path} does not know guest {guest}")]
     Unknown { path: String, guest: ConsumerUuid },
     /// The database said no.
-    #[error("the guests' journal {path} cannot be used: {source}; {}", source.mend())]
+    #[error("the guests' journal {path} cannot be used: {source}; {}", source.hint())]
     Sql { path: String, source: SqlError },
 }
 

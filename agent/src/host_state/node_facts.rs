@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use berth_agent_journal::GuestRecord;
 use berth_model::{NodeName, ProviderTree};
-use berth_virt::{Hypervisor, NodeView};
+use berth_virt::{HypervisorInfo, NodeView};
 
 /// What a node's state is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeFacts<'a> {
     pub node: &'a NodeName,
     /// The hypervisor that shows it.
-    pub hypervisor: &'a Hypervisor,
+    pub hypervisor: &'a HypervisorInfo,
     /// The node as it was seen last, with what is known of its devices beside.
     pub seen: &'a NodeView,
     /// Its tree as Placement has it: ratios, and what is reserved.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent_api::{AgentState, Phase, Request, States};
+use berth_agent_api::{AgentRequest, AgentState, Phase, States};
 use berth_agent_instances::GuestChanges;
 use berth_agent_journal::JournalError;
-use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::backoff::LoopBackoff;
 use berth_client::HostsError;
 use berth_client::hosts::HeartbeatOutcome;
 use berth_model::{Disposition, NodeName, ProviderTree};
@@ -64,7 +64,7 @@ pub(crate) struct ReporterDeps<D> {
     /// What the agent knows of itself.
     pub(crate) states: States,
     /// Where the cloud's word on the host goes.
-    pub(crate) asked: mpsc::Sender<Request>,
+    pub(crate) asked: mpsc::Sender<AgentRequest>,
     pub(crate) metrics: Metrics,
     /// Why the scheduler is not told; none where it is.
     pub(crate) untold: watch::Sender<Option<String>>,
@@ -112,7 +112,7 @@ struct Measured {
 pub(crate) struct HostStateReporter<D> {
     around: ReporterDeps<D>,
     service: HostStateService,
-    backoff: Backoff,
+    backoff: LoopBackoff,
     told: Option<Told>,
     basis: Option<(Basis, NodeName, HostStateBody)>,
     measured: Option<Measured>,
@@ -123,7 +123,7 @@ pub(crate) struct HostStateReporter<D> {
 impl<D: VirtDriver> HostStateReporter<D> {
     pub(crate) fn new(around: ReporterDeps<D>, service: HostStateService) -> Self {
         Self {
-            backoff: Backoff::seeded(service.options.seed),
+            backoff: LoopBackoff::seeded(service.options.seed),
             around,
             service,
             told: None,
@@ -138,7 +138,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
         loop {
             let failed = match self.tell().await {
                 Ok(()) => {
-                    self.backoff.worked();
+                    self.backoff.reset();
                     self.is_told();
                     None
                 }
@@ -188,7 +188,11 @@ impl<D: VirtDriver> HostStateReporter<D> {
                 state: told.state.clone(),
             };
             let at = Instant::now();
-            let answered = self.service.client.seen(host.as_str(), &seen).await;
+            let answered = self
+                .service
+                .client
+                .send_heartbeat(host.as_str(), &seen)
+                .await;
             let (result, wanted) = match answered {
                 Ok(HeartbeatOutcome::Known(wanted)) => (HostStateResult::Taken, Some(wanted)),
                 Ok(HeartbeatOutcome::Unknown) => (HostStateResult::Unknown, None),
@@ -217,7 +221,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
             return Ok(());
         };
         let at = Instant::now();
-        let answered = self.service.client.tell_state(host.as_str(), body).await;
+        let answered = self.service.client.report_state(host.as_str(), body).await;
         let result = match &answered {
             Ok(_) => HostStateResult::Taken,
             Err(_) => HostStateResult::Failed,
@@ -246,7 +250,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
         let held = self.around.states.borrow().disabled_in_cloud.clone();
         let is_so = match (&held, &wanted.disabled_reason) {
             (None, None) => true,
-            (Some(held), Some(reason)) => held.is_of(reason),
+            (Some(held), Some(reason)) => held.has_reason(reason),
             (None, Some(_)) | (Some(_), None) => false,
         };
         if !is_so {
@@ -255,7 +259,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
             let _ = self
                 .around
                 .asked
-                .try_send(Request::SetDisabledInCloud { reason });
+                .try_send(AgentRequest::SetDisabledInCloud { reason });
         }
     }
 
@@ -366,7 +370,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
         }
         match error.disposition() {
             Disposition::Fatal => self.service.options.report_interval,
-            Disposition::Retry | Disposition::Refresh => self.backoff.failed(),
+            Disposition::Retry | Disposition::Refresh => self.backoff.next_delay(),
         }
     }
 }

@@ -7,13 +7,13 @@ use std::path::Path;
 use berth_config::{ComputeDriver, Config};
 use berth_exec::{ExecDriver, ExecOptions};
 use berth_fake::FakeDriver;
-use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
+use berth_model::{Allocation, Allocations, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree};
 use berth_output::{ErrorCode, Failure};
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostCpuStats, HostEvents,
-    HostView, NoLink, ObserveError, PciInPlacement, PowerAction, Powered, PreparedDevice,
-    ProviderTreeError, Redefined, Spawned, Trees, VirtDriver, WantedDevice,
+    GuestDestroyOutcome, DeviceError, DeviceReset, GuestError, GuestOnHost, HostCpuStats, HostEvents,
+    HostView, NoLink, ObserveError, PciInPlacement, PowerAction, GuestPowerOutcome, PreparedDevice,
+    ProviderTreeError, GuestRedefineOutcome, GuestSpawnOutcome, TreePair, VirtDriver, WantedDevice,
 };
 
 #[cfg(feature = "libvirt")]
@@ -110,11 +110,11 @@ impl VirtDriver for Driver {
         on_driver!(self, driver => driver.watch())
     }
 
-    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+    async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
         on_driver!(self, driver => driver.spawn(spec).await)
     }
 
-    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<GuestDestroyOutcome, GuestError> {
         on_driver!(self, driver => driver.destroy(uuid).await)
     }
 
@@ -126,11 +126,11 @@ impl VirtDriver for Driver {
         on_driver!(self, driver => driver.guest(uuid).await)
     }
 
-    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<GuestPowerOutcome, GuestError> {
         on_driver!(self, driver => driver.power(uuid, action).await)
     }
 
-    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+    async fn redefine(&self, spec: &GuestSpec) -> Result<GuestRedefineOutcome, GuestError> {
         on_driver!(self, driver => driver.redefine(spec).await)
     }
 
@@ -138,7 +138,7 @@ impl VirtDriver for Driver {
         on_driver!(self, driver => driver.no_link(interfaces).await)
     }
 
-    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {
         on_driver!(self, driver => driver.suspend(uuid).await)
     }
 
@@ -175,7 +175,7 @@ impl VirtDriver for Driver {
         view: &HostView,
         current: &ProviderTree,
         node: &NodeName,
-    ) -> Result<Desired, ProviderTreeError> {
+    ) -> Result<DesiredTree, ProviderTreeError> {
         on_driver!(self, driver => driver.update_provider_tree(view, current, node))
     }
 
@@ -183,7 +183,7 @@ impl VirtDriver for Driver {
         &self,
         view: &HostView,
         node: &NodeName,
-        trees: Trees<'_>,
+        trees: TreePair<'_>,
         allocation: &Allocation,
         all: &Allocations,
     ) -> Homes {

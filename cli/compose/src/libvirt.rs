@@ -2,7 +2,7 @@
 
 use berth_config::Config;
 use berth_hook::Hook;
-use berth_libvirt::{DiskCache, DiskPlacement, LibvirtOptions, MdevType, MdevTypes, VirtType};
+use berth_libvirt::{DiskCache, DiskPlacement, LibvirtOptions, MdevTypeOptions, MdevTypes, VirtType};
 use berth_model::{NodeName, ResourceClass};
 use berth_output::{ErrorCode, Failure};
 use berth_sysfs::AllowList;
@@ -43,7 +43,7 @@ pub(super) fn options(config: &Config) -> Result<LibvirtOptions, Failure> {
     });
     let mut types = Vec::new();
     for id in &config.devices.enabled_mdev_types {
-        let mut mdev = MdevType::new(id);
+        let mut mdev = MdevTypeOptions::new(id);
         if let Some(section) = config.mdev.get(id) {
             mdev.device_addresses = section.device_addresses.iter().copied().collect();
             mdev.class = ResourceClass::new(&section.mdev_class)

@@ -174,12 +174,12 @@ mod tests {
         type Error = SqlError;
 
         async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-            tx.script("CREATE TABLE word (text TEXT NOT NULL); INSERT INTO word VALUES ('a')")
+            tx.script("CREATE TABLE note (text TEXT NOT NULL); INSERT INTO note VALUES ('a')")
                 .await
         }
     }
 
-    const WORDS: &str = "SELECT text FROM word ORDER BY text";
+    const WORDS: &str = "SELECT text FROM note ORDER BY text";
 
     #[tokio::test]
     async fn who_looks_reads_what_the_owner_wrote_while_it_owns_it_and_changes_nothing() {
@@ -192,7 +192,7 @@ mod tests {
         let words = looking.rows(Statement::new(WORDS)).await.unwrap();
         assert_eq!(words[0].text(0).unwrap(), "a");
         let tried = looking
-            .try_write("INSERT INTO word VALUES ('b')", "DELETE FROM word")
+            .try_write("INSERT INTO note VALUES ('b')", "DELETE FROM note")
             .await;
         assert!(tried.is_err());
         looking.close().await;
@@ -212,8 +212,8 @@ mod tests {
         journal.write(&Make).await.unwrap();
         journal
             .try_write(
-                "INSERT INTO word VALUES ('')",
-                "DELETE FROM word WHERE text = ''",
+                "INSERT INTO note VALUES ('')",
+                "DELETE FROM note WHERE text = ''",
             )
             .await
             .unwrap();

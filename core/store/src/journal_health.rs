@@ -41,12 +41,12 @@ impl JournalHealth {
 
     /// Records the result of reading the whole journal: `None`, or why it failed.
     pub fn record_read_result(&self, failure: Option<String>) {
-        self.note(|failures| failures.of_reads = failure);
+        self.update(|failures| failures.of_reads = failure);
     }
 
     /// Records the result of a write: `None`, or why it failed.
     pub fn record_write_result(&self, failure: Option<String>) {
-        self.note(|failures| failures.of_writes = failure);
+        self.update(|failures| failures.of_writes = failure);
     }
 
     /// Records the result of a write and returns it.
@@ -79,7 +79,7 @@ impl JournalHealth {
         self.told.subscribe()
     }
 
-    fn note(&self, change: impl FnOnce(&mut Failures)) {
+    fn update(&self, change: impl FnOnce(&mut Failures)) {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut failures);
         let now = failures.of_writes.clone().or(failures.of_reads.clone());
@@ -142,7 +142,7 @@ mod tests {
         let _ = told.borrow_and_update();
         usable.record_read_result(None);
         usable.record_write_result(Some("the disk is full".to_owned()));
-        assert!(!told.has_changed().unwrap(), "it is told once");
+        assert!(!told.has_changed().unwrap(), "the change is reported once");
         assert_eq!(told.borrow().as_deref(), Some("the disk is full"));
         assert!(usable.refuses_writes());
         usable.record_read_result(Some("damaged".to_owned()));

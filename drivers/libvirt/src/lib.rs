@@ -36,6 +36,6 @@ mod xml;
 pub use driver::LibvirtDriver;
 pub use guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 pub use options::{
-    DeviceLife, DiskCache, DiskPlacement, LibvirtOptions, MdevType, MdevTypes, MdevTypesError,
-    VirtType,
+    DeviceLife, DiskCache, DiskPlacement, LibvirtOptions, MdevTypeOptions, MdevTypes,
+    MdevTypesError, VirtType,
 };

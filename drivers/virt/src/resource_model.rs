@@ -26,7 +26,7 @@ pub enum NumaModel {
 pub enum PcpuModel {
     /// As VCPU, together with the shared ones (Nova before Train).
     Vcpu,
-    /// As PCPU.
+    /// As PCPU, apart from the shared ones (Nova since Train).
     #[default]
     Pcpu,
 }
@@ -34,11 +34,11 @@ pub enum PcpuModel {
 /// The model of each resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResourceModel {
-    /// Virtual GPUs.
+    /// Which provider has the virtual GPUs.
     pub vgpu: VgpuModel,
     /// CPUs, memory and network functions.
     pub numa: NumaModel,
-    /// Dedicated CPUs.
+    /// Which class the dedicated CPUs have.
     pub pcpu: PcpuModel,
 }
 

@@ -71,8 +71,8 @@ fn base() -> [(&'static str, PolicyRule); 17] {
     ]
 }
 
-/// The rules that handlers check. In addition, callers see only their own project's requests unless they have the role
-/// `admin` or `service`.
+/// The rules that handlers check. In addition, callers see only their own project's requests unless they have the
+/// role `admin` or `service`.
 fn asked() -> [(&'static str, PolicyRule); 21] {
     let admin = || PolicyRule::named("admin_api");
     let manager = || PolicyRule::named("project_manager_or_admin");
@@ -107,8 +107,8 @@ fn asked() -> [(&'static str, PolicyRule); 21] {
     ]
 }
 
-/// The default rules. There is no fallback to deprecated defaults, because those showed the hardware to every tenant
-/// (CVE-2026-40213).
+/// The default rules. There is no fallback to deprecated defaults, because those showed the hardware
+/// to every tenant (CVE-2026-40213).
 #[must_use]
 pub fn default_policy() -> Policy {
     let rules = base().into_iter().chain(asked());

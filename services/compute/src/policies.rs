@@ -40,7 +40,7 @@ pub(crate) const SERVER_FORCED_HOST: &str = "os_compute_api:servers:create:force
 /// A server's host is named.
 pub(crate) const SERVER_REQUESTED_HOST: &str =
     "os_compute_api:compute:servers:create:requested_destination";
-/// Create a server with a flavor of disk 0, whose root disk is as large as its image.
+/// Create a server with a flavor of disk 0, with a root disk as large as its image.
 pub(crate) const SERVER_ZERO_DISK: &str = "os_compute_api:servers:create:zero_disk_flavor";
 pub(crate) const SERVER_INDEX: &str = "os_compute_api:servers:index";
 /// Servers of all projects are listed.

@@ -329,7 +329,7 @@ fn host_routes() -> Vec<ComputeRoute> {
     ]
 }
 
-/// Names the missing route, because users of Nova may expect one that is not implemented.
+/// Names the missing route, because users of Nova may expect an unimplemented one.
 async fn no_such_route(uri: Uri) -> Fault {
     Fault::not_found(format!("This compute API does not offer {}.", uri.path()))
 }

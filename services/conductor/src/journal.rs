@@ -31,7 +31,7 @@ use crate::BootRequest;
 pub type BootJournalFuture<'a, T> =
     Pin<Box<dyn Future<Output = Result<T, BootJournalError>> + Send + 'a>>;
 
-/// Result of [`BootJournal::accept`].
+/// The result of [`BootJournal::accept`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcceptOutcome {
     /// Recorded as a new guest.
@@ -71,7 +71,7 @@ impl BootRecords {
 
 /// The journal of one conductor.
 pub trait BootJournal: Send + Sync {
-    /// Location, for messages.
+    /// The location, for error messages.
     fn path(&self) -> String;
 
     /// UUID of the conductor, created with the journal and stored in it.

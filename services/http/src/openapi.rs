@@ -58,7 +58,7 @@ pub struct OpenApiService<'a> {
     pub served_by: &'a str,
     /// The supported microversions, if any.
     pub versions: Option<MicroversionRange>,
-    /// The error statuses.
+    /// The error responses of all operations.
     pub refusals: &'a [ErrorExample],
     /// The schema of an error body.
     pub fault: Value,
@@ -147,7 +147,7 @@ impl OpenApiService<'_> {
     }
 
     fn responses(&self, operation: &OpenApiOperation, has_body: bool) -> Map<String, Value> {
-        let mut done = json!({"description": "It is done, or is told."});
+        let mut done = json!({"description": "The action is done, or its result is returned."});
         if let Some(key) = operation.answers {
             let shape = json!({"type": "object", "required": [key]});
             done["content"] = json!({JSON: {"schema": shape}});
@@ -173,7 +173,7 @@ impl OpenApiService<'_> {
 fn version_header(range: MicroversionRange) -> Value {
     let (service, min) = (range.service, range.min);
     let what = format!(
-        "The microversion: `{service} {}.N`, or `{service} latest`; {min} where it is left out. The bodies here are those of the newest.",
+        "The microversion: `{service} {}.N`, or `{service} latest`; default {min}. The bodies here are those of the newest one.",
         min.major
     );
     json!({

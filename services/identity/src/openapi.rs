@@ -23,14 +23,14 @@ const REFUSALS: [ErrorExample; 8] = [
     refusal(
         401,
         AppliesTo::Always,
-        "No token or none that holds; no such user, project or password.",
+        "The token, the user, the project or the password is missing or invalid.",
     ),
-    refusal(403, AppliesTo::Always, "A rule keeps the caller out."),
-    refusal(404, AppliesTo::Always, "There is no such thing."),
+    refusal(403, AppliesTo::Always, "A policy rule refuses the request."),
+    refusal(404, AppliesTo::Always, "The object does not exist."),
     refusal(
         413,
         AppliesTo::WithBody,
-        "The body is larger than the service reads.",
+        "The body exceeds the size limit.",
     ),
     refusal(
         415,
@@ -45,7 +45,7 @@ const REFUSALS: [ErrorExample; 8] = [
     refusal(
         503,
         AppliesTo::Always,
-        "The database cannot answer now; the same may be asked again.",
+        "The database is unavailable; retry later.",
     ),
 ];
 
@@ -75,20 +75,20 @@ const OPERATIONS: &[OpenApiOperation] = &[
         ..read(
             "/",
             "listVersions",
-            "The versions that are spoken",
+            "List API versions",
             "versions",
             &[],
         )
     },
-    read("/v3", "showVersion", "The one version", "version", &[]),
-    read("/v3/", "showVersionRoot", "The one version", "version", &[]),
+    read("/v3", "showVersion", "Show the API version", "version", &[]),
+    read("/v3/", "showVersionRoot", "Show the API version", "version", &[]),
     OpenApiOperation {
         method: "POST",
         statuses: &[201],
         ..read(
             "/v3/auth/tokens",
             "createToken",
-            "Issues a token for a password or another token",
+            "Issue a token for a password or another token",
             "token",
             &["nocatalog"],
         )
@@ -96,7 +96,7 @@ const OPERATIONS: &[OpenApiOperation] = &[
     read(
         "/v3/auth/tokens",
         "showToken",
-        "What the token X-Subject-Token is",
+        "Validate the token in X-Subject-Token",
         "token",
         &["nocatalog"],
     ),
@@ -107,7 +107,7 @@ const OPERATIONS: &[OpenApiOperation] = &[
         ..read(
             "/v3/auth/tokens",
             "revokeToken",
-            "Revokes the token X-Subject-Token",
+            "Revoke the token in X-Subject-Token",
             "",
             &[],
         )
@@ -115,28 +115,28 @@ const OPERATIONS: &[OpenApiOperation] = &[
     read(
         "/v3/auth/catalog",
         "showCatalog",
-        "Where the services are",
+        "Show the service catalog",
         "catalog",
         &[],
     ),
     read(
         "/v3/auth/projects",
         "listOwnProjects",
-        "Projects that the caller may ask for",
+        "List projects that the caller can scope to",
         "projects",
         &[],
     ),
     read(
         "/v3/auth/domains",
         "listOwnDomains",
-        "Domains that the caller may ask for",
+        "List domains that the caller can scope to",
         "domains",
         &[],
     ),
     read(
         "/v3/auth/system",
         "listOwnSystems",
-        "Whether the caller may ask for the system",
+        "Show whether the caller can scope to the system",
         "system",
         &[],
     ),
@@ -145,14 +145,14 @@ const OPERATIONS: &[OpenApiOperation] = &[
     read(
         "/v3/users/{id}/projects",
         "listProjectsOfUser",
-        "A user's projects",
+        "List a user's projects",
         "projects",
         &[],
     ),
     read(
         "/v3/users/{id}/groups",
         "listGroupsOfUser",
-        "None: there are no groups",
+        "Always empty, because groups are not supported",
         "groups",
         &[],
     ),
@@ -177,14 +177,14 @@ const OPERATIONS: &[OpenApiOperation] = &[
     read(
         "/v3/groups",
         "listGroups",
-        "None: there are no groups",
+        "Always empty, because groups are not supported",
         "groups",
         &["name"],
     ),
     read(
         "/v3/role_assignments",
         "listRoleAssignments",
-        "Who has which role where",
+        "List role assignments",
         "role_assignments",
         &[
             "user.id",
@@ -199,7 +199,7 @@ const OPERATIONS: &[OpenApiOperation] = &[
     read(
         "/v3/projects/{id}/users/{user}/roles",
         "listRolesInProject",
-        "The roles that a user was given in a project",
+        "List a user's roles in a project",
         "roles",
         &[],
     ),
@@ -209,7 +209,7 @@ const OPERATIONS: &[OpenApiOperation] = &[
         ..read(
             "/v3/projects/{id}/users/{user}/roles/{role}",
             "checkRoleInProject",
-            "Whether a user was given a role in a project",
+            "Check a user's role in a project",
             "",
             &[],
         )
@@ -217,7 +217,7 @@ const OPERATIONS: &[OpenApiOperation] = &[
     read(
         "/v3/domains/{id}/users/{user}/roles",
         "listRolesInDomain",
-        "The roles that a user was given in a domain",
+        "List a user's roles in a domain",
         "roles",
         &[],
     ),
@@ -227,7 +227,7 @@ const OPERATIONS: &[OpenApiOperation] = &[
         ..read(
             "/v3/domains/{id}/users/{user}/roles/{role}",
             "checkRoleInDomain",
-            "Whether a user was given a role in a domain",
+            "Check a user's role in a domain",
             "",
             &[],
         )
@@ -235,7 +235,7 @@ const OPERATIONS: &[OpenApiOperation] = &[
     read(
         "/v3/system/users/{user}/roles",
         "listRolesInSystem",
-        "The roles that a user was given in the cloud itself",
+        "List a user's roles in the system",
         "roles",
         &[],
     ),
@@ -245,7 +245,7 @@ const OPERATIONS: &[OpenApiOperation] = &[
         ..read(
             "/v3/system/users/{user}/roles/{role}",
             "checkRoleInSystem",
-            "Whether a user was given a role in the cloud itself",
+            "Check a user's role in the system",
             "",
             &[],
         )
@@ -253,7 +253,7 @@ const OPERATIONS: &[OpenApiOperation] = &[
     read(
         "/v3/services",
         "listServices",
-        "The services of the catalog",
+        "List the services of the catalog",
         "services",
         &["name", "type"],
     ),
@@ -267,7 +267,7 @@ const OPERATIONS: &[OpenApiOperation] = &[
     read(
         "/v3/endpoints",
         "listEndpoints",
-        "The endpoints of the catalog",
+        "List the endpoints of the catalog",
         "endpoints",
         &["interface", "service_id", "region_id"],
     ),
@@ -288,13 +288,13 @@ const OPERATIONS: &[OpenApiOperation] = &[
     ),
 ];
 
-/// `docs/api/identity.json`.
+/// The document `docs/api/identity.json`.
 #[must_use]
 pub fn openapi() -> String {
     let service = OpenApiService {
         title: "Identity",
         version: "v3.14".to_owned(),
-        description: "The part of OpenStack's Identity API that Berth serves: users and projects out of a file, tokens, the catalog.",
+        description: "The part of OpenStack's Identity API that Berth serves: users and projects from a file, tokens and the catalog.",
         served_by: "`berth up` and `berth controller`: /identity behind [api] listen, or [identity_service] listen",
         versions: None,
         refusals: &REFUSALS,

@@ -112,7 +112,7 @@ pub fn router(identity: Identity, options: IdentityApiOptions) -> Router {
 /// A path and its methods.
 type IdentityRoute = (&'static str, RouteMethods<IdentityApi>);
 
-/// All routes that read, and the one that issues tokens.
+/// All routes that read, and the route that issues tokens.
 pub(crate) fn routes() -> Vec<IdentityRoute> {
     let mut routes = token_routes();
     routes.extend(reading_routes());

@@ -18,7 +18,7 @@ use crate::microversions;
 use crate::store;
 use crate::store::providers::{self, ProviderError, ProviderRow};
 
-/// Placement's error codes.
+/// The error codes that Placement defines.
 pub(crate) mod codes {
     pub(crate) const INVENTORY_INUSE: &str = "placement.inventory.inuse";
     pub(crate) const CONCURRENT_UPDATE: &str = "placement.concurrent_update";

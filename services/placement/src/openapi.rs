@@ -25,29 +25,29 @@ const REFUSALS: [(u16, &str); 9] = [
         400,
         "The path, the query string, the body or the microversion's header is malformed; the detail names the place.",
     ),
-    (401, "No token, or none that holds."),
-    (403, "A rule of the policy keeps the caller out."),
+    (401, "The token is missing or invalid."),
+    (403, "A policy rule refuses the request."),
     (
         404,
-        "There is no such thing, or the microversion has no such path.",
+        "The object does not exist, or the microversion does not have the path.",
     ),
     (
         406,
-        "The microversion is not spoken, or the caller does not take JSON.",
+        "The microversion is not supported, or the caller does not accept JSON.",
     ),
     (
         409,
-        "A generation is not the current one, or what is there stands against it; the code says which.",
+        "A generation is not the current one, or the current state forbids the change; the code tells which.",
     ),
-    (413, "The body is larger than the service reads."),
+    (413, "The body exceeds the size limit."),
     (415, "The body is not application/json."),
     (
         503,
-        "The database cannot answer now; the same may be asked again.",
+        "The database is unavailable; retry later.",
     ),
 ];
 
-/// `docs/api/placement.json`.
+/// The document `docs/api/placement.json`.
 #[must_use]
 pub fn openapi() -> String {
     let mut shapes = Shapes::new();
@@ -62,7 +62,7 @@ pub fn openapi() -> String {
     }
     let version = json!({
         "name": "OpenStack-API-Version", "in": "header",
-        "description": "The microversion: `placement 1.N`, or `placement latest`; 1.0 where it is left out. The bodies here are those of the newest.",
+        "description": "The microversion: `placement 1.N`, or `placement latest`; default 1.0. The bodies here are those of the newest one.",
         "schema": {"type": "string", "pattern": "^placement (1\\.[0-9]+|latest)$", "default": format!("placement {}", RANGE.min)},
     });
     let refusals: Map<String, Value> = REFUSALS
@@ -130,7 +130,7 @@ impl Shapes {
             if let Some(shape) = named.get_mut(name) {
                 shape["properties"]["links"] = json!({
                     "type": "array", "items": link,
-                    "description": "Where it and what belongs to it is found.",
+                    "description": "The URLs of the provider and of its sub-resources.",
                 });
             }
         }
@@ -226,7 +226,7 @@ mod tests {
             for method in methods.allow().split(", ") {
                 let operation = &document["paths"][path][method.to_lowercase()];
                 let answers = operation["responses"].as_object();
-                let answers = answers.unwrap_or_else(|| panic!("{method} {path} is not there"));
+                let answers = answers.unwrap_or_else(|| panic!("{method} {path} does not exist"));
                 let done = answers.keys().filter(|status| status.starts_with('2'));
                 assert!(done.count() > 0, "{method} {path}");
                 assert!(operation["summary"].is_string(), "{method} {path}");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_told_as_it_is_judged() {
+    fn the_documented_body_matches_the_validation() {
         let document = document();
         let at = |path: &str, method: &str| {
             let body = &document["paths"][path][method]["requestBody"];

@@ -1,4 +1,4 @@
-//! The journal behind the crossings.
+//! The conductor's boot journal, with fault injection.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use berth_conductor::journal::{
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
 
-use super::Crossings;
-use super::crossings::Fails;
+use super::ConductorEffects;
+use super::effects::FaultAnswer;
 
-impl<T> Fails for Result<T, BootJournalError> {
+impl<T> FaultAnswer for Result<T, BootJournalError> {
     fn failed() -> Self {
         Err(BootJournalError::Damaged {
             path: "conductor.db".to_owned(),
@@ -24,13 +24,13 @@ impl<T> Fails for Result<T, BootJournalError> {
     }
 }
 
-pub(super) struct Seam {
+pub(super) struct FaultyBootJournal {
     journal: Arc<SqlBootJournal>,
-    crossings: Crossings,
+    crossings: ConductorEffects,
 }
 
-impl Seam {
-    pub(super) fn new(journal: Arc<SqlBootJournal>, crossings: Crossings) -> Self {
+impl FaultyBootJournal {
+    pub(super) fn new(journal: Arc<SqlBootJournal>, crossings: ConductorEffects) -> Self {
         Self { journal, crossings }
     }
 
@@ -43,7 +43,7 @@ impl Seam {
     }
 }
 
-impl BootJournal for Seam {
+impl BootJournal for FaultyBootJournal {
     fn path(&self) -> String {
         self.journal.path()
     }

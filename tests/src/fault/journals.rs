@@ -1,4 +1,4 @@
-//! The store seam: the journals of an agent's guests and of a conductor's.
+//! Fault injection for journals: those of an agent's guests and of a conductor's boots.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -10,8 +10,8 @@ use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use berth_virt::guest_spec::DesiredPower;
 
-use super::stage::{Act, Owed};
-use super::{Stage, busy};
+use super::stage::{EffectAction, AbandonedEffect};
+use super::{FaultStage, busy};
 
 /// A journal's error, as a disk makes it.
 trait Broken {
@@ -36,12 +36,12 @@ impl Broken for conductor::BootJournalError {
     }
 }
 
-/// A statement: a way to make the call anew each time.
+/// A statement: a function that makes the call, so that it can be repeated.
 struct Statement<F>(F);
 
 type Boxed<'a, T, E> = std::pin::Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
-impl<'a, F, T, E> Act for Statement<F>
+impl<'a, F, T, E> EffectAction for Statement<F>
 where
     F: Fn() -> Boxed<'a, T, E> + Sync,
     T: Send,
@@ -71,7 +71,7 @@ where
         Err(E::broken("the disk reports an input/output error"))
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         Box::pin(ready(()))
     }
 }
@@ -79,13 +79,13 @@ where
 /// The journal of an agent's guests behind a stage's gate.
 pub struct GatedGuestJournal {
     inner: Arc<dyn agent::GuestJournal>,
-    stage: Stage,
+    stage: FaultStage,
 }
 
 impl GatedGuestJournal {
     /// The journal behind the stage's gate.
     #[must_use]
-    pub fn around(inner: Arc<dyn agent::GuestJournal>, stage: &Stage) -> Self {
+    pub fn around(inner: Arc<dyn agent::GuestJournal>, stage: &FaultStage) -> Self {
         let stage = stage.clone();
         Self { inner, stage }
     }
@@ -148,7 +148,7 @@ impl agent::GuestJournal for GatedGuestJournal {
         life: &'a agent::InstanceOverrides,
         steps: &'a [(agent::SpawnStep, agent::StepRecord)],
     ) -> agent::Answer<'a, ()> {
-        // One transaction: its steps are said as those that are noted alone.
+        // The steps of one transaction are named like steps that are recorded alone.
         let said = steps
             .iter()
             .map(|(step, record)| format!("{} {}", step.as_str(), record.state.as_str()));
@@ -207,13 +207,13 @@ impl agent::GuestJournal for GatedGuestJournal {
 /// The journal of a conductor's guests behind a stage's gate.
 pub struct GatedBootJournal {
     inner: Arc<dyn conductor::BootJournal>,
-    stage: Stage,
+    stage: FaultStage,
 }
 
 impl GatedBootJournal {
     /// The journal behind the stage's gate.
     #[must_use]
-    pub fn around(inner: Arc<dyn conductor::BootJournal>, stage: &Stage) -> Self {
+    pub fn around(inner: Arc<dyn conductor::BootJournal>, stage: &FaultStage) -> Self {
         let stage = stage.clone();
         Self { inner, stage }
     }

@@ -48,7 +48,7 @@ fn shown(url: &str) -> String {
         _ => bare.to_owned(),
     };
     let bare: String = bare.chars().take(200).collect();
-    crate::foreign::printable(&(bare + hidden))
+    crate::sanitize::printable(&(bare + hidden))
 }
 
 /// The endpoint to look up in the catalog.

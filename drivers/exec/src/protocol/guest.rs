@@ -6,9 +6,9 @@ use std::time::Duration;
 use berth_model::{ArqUuid, ConsumerUuid, NodeName, PciAddress};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    CpuPolicy, Destroyed, DeviceReset, GuestCell, GuestMark, GuestMdev, GuestOnHost, GuestState,
-    GuestView, HeldDevice, HostDevice, PowerAction, PowerState, Powered, PreparedDevice, Preparer,
-    Redefined, Spawned, UnreadableGuest, WantedDevice,
+    GuestCpuPolicy, GuestDestroyOutcome, DeviceReset, GuestCell, GuestMark, GuestMdev, GuestOnHost, GuestState,
+    GuestView, HeldDevice, HostDeviceId, PowerAction, PowerState, GuestPowerOutcome, PreparedDevice, Preparer,
+    GuestRedefineOutcome, GuestSpawnOutcome, UnreadableGuest, WantedDevice,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -319,7 +319,7 @@ macro_rules! outcome {
 
 outcome!(
     /// The result of `spawn`.
-    SpawnResult, SpawnOutcome, Spawned {
+    SpawnResult, SpawnOutcome, GuestSpawnOutcome {
         /// The guest matches the specification now, after a change.
         Spawned,
         AlreadyThere,
@@ -327,7 +327,7 @@ outcome!(
 );
 outcome!(
     /// The result of `destroy`.
-    DestroyResult, DestroyOutcome, Destroyed {
+    DestroyResult, DestroyOutcome, GuestDestroyOutcome {
         /// The guest was deleted.
         Destroyed,
         NotThere,
@@ -335,7 +335,7 @@ outcome!(
 );
 outcome!(
     /// The result of `redefine`.
-    RedefineResult, RedefineOutcome, Redefined {
+    RedefineResult, RedefineOutcome, GuestRedefineOutcome {
         /// The guest has the given specification.
         Redefined,
         /// The guest does not exist.
@@ -344,7 +344,7 @@ outcome!(
 );
 outcome!(
     /// The result of `power` and `suspend`.
-    PowerResult, PowerOutcome, Powered {
+    PowerResult, PowerOutcome, GuestPowerOutcome {
         Done,
         /// The guest was so already.
         AlreadySo,
@@ -420,9 +420,9 @@ impl From<GuestFacts> for (ConsumerUuid, GuestView) {
             },
             also: guest.also.into_iter().map(|it| it.0).collect(),
             cpu_policy: match guest.cpu_policy {
-                CpuPolicyFacts::Shared => CpuPolicy::Shared,
-                CpuPolicyFacts::Dedicated => CpuPolicy::Dedicated,
-                CpuPolicyFacts::Mixed { dedicated } => CpuPolicy::Mixed { dedicated },
+                CpuPolicyFacts::Shared => GuestCpuPolicy::Shared,
+                CpuPolicyFacts::Dedicated => GuestCpuPolicy::Dedicated,
+                CpuPolicyFacts::Mixed { dedicated } => GuestCpuPolicy::Mixed { dedicated },
             },
             vcpus: guest.vcpus,
             memory_mib: guest.memory_mib,
@@ -444,11 +444,11 @@ impl From<UnreadableFacts> for (ConsumerUuid, UnreadableGuest) {
     }
 }
 
-impl From<HostDeviceFacts> for HostDevice {
+impl From<HostDeviceFacts> for HostDeviceId {
     fn from(device: HostDeviceFacts) -> Self {
         match device {
-            HostDeviceFacts::Function(address) => HostDevice::Function(address.0),
-            HostDeviceFacts::Mdev(uuid) => HostDevice::Mdev(uuid.0),
+            HostDeviceFacts::Function(address) => HostDeviceId::Function(address.0),
+            HostDeviceFacts::Mdev(uuid) => HostDeviceId::Mdev(uuid.0),
         }
     }
 }

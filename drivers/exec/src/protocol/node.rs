@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_virt::{
-    CpuSet, Cpus, CustomResource, Disk, NodeView, NumaCell, OfferedMdevs, PhysicalGpu,
+    CpuSet, NodeCpus, CustomResource, NodeDisk, NodeView, NumaCell, OfferedMdevs, PhysicalGpu,
     VirtualFunctions,
 };
 use serde::{Deserialize, Serialize};
@@ -167,16 +167,16 @@ impl NodeFacts {
         };
         Ok(NodeView {
             uuid: self.uuid.map(|uuid| uuid.0),
-            cpus: Cpus {
+            cpus: NodeCpus {
                 online: self.cpus.online.0,
                 shared: configured(self.cpus.shared, &options.cpu_shared_set),
                 dedicated: configured(self.cpus.dedicated, &options.cpu_dedicated_set),
             },
             memory_mib: self.memory_mib,
             disk: match self.disk {
-                DiskFacts::Local { gib } => Disk::Local { gib },
-                DiskFacts::Shared => Disk::Shared,
-                DiskFacts::None => Disk::None,
+                DiskFacts::Local { gib } => NodeDisk::Local { gib },
+                DiskFacts::Shared => NodeDisk::Shared,
+                DiskFacts::None => NodeDisk::None,
             },
             cells: self.cells.into_iter().map(Into::into).collect(),
             gpus: self.gpus.into_iter().map(Into::into).collect(),

@@ -80,8 +80,8 @@ impl ComputeApi {
             .map_err(fault)
     }
 
-    /// The server in the path, if its metadata and tags may be changed: not while it is built, and not after its build
-    /// failed.
+    /// The server in the path, if its metadata and tags may be changed: not while it is built, and not
+    /// after its build failed.
     pub(super) async fn editable_server(
         &self,
         call: &ApiRequest,

@@ -110,8 +110,8 @@ impl ComputeApi {
     }
 }
 
-/// PUT /os-services/{what}: up to 2.52 `enable`, `disable`, `disable-log-reason` and `force-down`; later the service's
-/// UUID.
+/// PUT /os-services/{what}: up to 2.52 `enable`, `disable`, `disable-log-reason` and `force-down`;
+/// later the service's UUID.
 pub(crate) async fn update(
     State(api): State<ComputeApi>,
     call: ApiRequest,

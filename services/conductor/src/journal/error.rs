@@ -30,7 +30,7 @@ pub enum BootJournalError {
     Unreadable(UnreadableBootRecord),
     #[error("guest {guest} is not in the journal {path}")]
     Unknown { path: String, guest: ConsumerUuid },
-    #[error("the conductor's journal {path} is unusable: {source}; {}", source.mend())]
+    #[error("the conductor's journal {path} is unusable: {source}; {}", source.hint())]
     Sql { path: String, source: SqlError },
 }
 

@@ -22,12 +22,12 @@ pub(super) struct Operation {
     /// How older microversions differ.
     pub(super) older: Option<&'static str>,
     pub(super) query: Vec<Value>,
-    /// The body's shape.
+    /// The schema of the request body.
     pub(super) asks: Option<Value>,
     pub(super) answers: Vec<SuccessResponse>,
 }
 
-/// A successful response.
+/// One successful response of an operation.
 pub(super) struct SuccessResponse {
     pub(super) status: u16,
     pub(super) says: &'static str,
@@ -71,19 +71,19 @@ impl Operation {
     }
 
     fn found<T: JsonSchema>(self, shapes: &mut Shapes) -> Self {
-        self.answers(200, "What is there.", Some(shapes.of::<T>()))
+        self.answers(200, "The current state.", Some(shapes.of::<T>()))
     }
 
     fn now<T: JsonSchema>(self, shapes: &mut Shapes) -> Self {
         self.answers(
             200,
-            "It is done; what is there now.",
+            "The state after the change.",
             Some(shapes.of::<T>()),
         )
     }
 
     fn done(self) -> Self {
-        self.answers(204, "It is done.", None)
+        self.answers(204, "The action is done.", None)
     }
 }
 
@@ -95,13 +95,13 @@ pub(super) fn of(shapes: &mut Shapes, method: &str, path: &str) -> Option<Operat
     let newest = RANGE.max;
     let new = Operation::new;
     Some(match (method, path) {
-        ("GET", "/") => new("versions", "Which microversions are spoken. No token is needed.")
+        ("GET", "/") => new("versions", "Lists the supported microversions. No token is needed.")
             .found::<VersionDocument>(shapes),
         ("GET", "/resource_providers") => new("listProviders", "Lists resource providers.")
             .query(query::keys_of(&schemas::list_providers(newest)))
             .older("`member_of` from 1.3, `resources` from 1.4, `in_tree` from 1.14, `required` from 1.18.")
             .found::<ProviderList>(shapes),
-        ("POST", "/resource_providers") => new("createProvider", "Makes a resource provider.")
+        ("POST", "/resource_providers") => new("createProvider", "Creates a resource provider.")
             .asks(&schemas::create_provider(newest))
             .older("`parent_provider_uuid` from 1.14. Before 1.20 the answer is 201 without a body.")
             .now::<ProviderBody>(shapes),
@@ -109,44 +109,44 @@ pub(super) fn of(shapes: &mut Shapes, method: &str, path: &str) -> Option<Operat
             .older("Parent and root from 1.14.")
             .found::<ProviderBody>(shapes),
         ("PUT", "/resource_providers/{uuid}") => {
-            new("updateProvider", "Names a resource provider anew, or gives it another parent.")
+            new("updateProvider", "Renames a resource provider, or gives it another parent.")
                 .asks(&schemas::update_provider(newest))
-                .older("A parent may be given once from 1.14, and changed or taken away from 1.37.")
+                .older("A parent can be set once from 1.14, and changed or removed from 1.37.")
                 .now::<ProviderBody>(shapes)
         }
         ("DELETE", "/resource_providers/{uuid}") => {
-            new("deleteProvider", "Deletes a resource provider that nobody uses and that has no children.").done()
+            new("deleteProvider", "Deletes a resource provider without allocations and children.").done()
         }
         ("GET", "/allocation_candidates") => {
-            new("listCandidates", "Lists the claims that would be possible now.")
+            new("listCandidates", "Lists the claims that are possible now.")
                 .since(since::CANDIDATES)
                 .query(query::candidates())
                 .older("Before 1.12 the allocations of a request are a list; `mappings` from 1.34.")
                 .found::<AllocationCandidates>(shapes)
         }
-        ("POST", "/allocations") => new("replaceAllocations", "Replaces all that several consumers hold, in one step.")
+        ("POST", "/allocations") => new("replaceAllocations", "Replaces the allocations of several consumers in one transaction.")
             .since(since::POST_ALLOCATIONS)
             .asks(&schemas::post_allocations(newest))
             .older("`consumer_generation` from 1.28, `mappings` from 1.34, `consumer_type` from 1.38.")
             .done(),
-        ("GET", "/allocations/{consumer_uuid}") => new("showAllocations", "What a consumer holds. One that nobody knows holds nothing.")
+        ("GET", "/allocations/{consumer_uuid}") => new("showAllocations", "Lists a consumer's allocations. The list of an unknown consumer is empty.")
             .older("Project and user from 1.12, the generation from 1.28, the type from 1.38.")
             .found::<AllocationsOfConsumer>(shapes),
-        ("PUT", "/allocations/{consumer_uuid}") => new("setAllocations", "Replaces all that a consumer holds; with nothing, it gives all back.")
+        ("PUT", "/allocations/{consumer_uuid}") => new("setAllocations", "Replaces the allocations of a consumer; an empty body releases all of them.")
             .asks(&schemas::put_allocations(newest))
             .older("Before 1.12 the allocations are a list, before 1.28 there must be one; project and user from 1.8, \
                     `consumer_generation` from 1.28, `mappings` from 1.34, `consumer_type` from 1.38.")
             .done(),
         ("DELETE", "/allocations/{consumer_uuid}") => {
-            new("deleteAllocations", "A consumer gives back all that it holds.").done()
+            new("deleteAllocations", "Releases all allocations of a consumer.").done()
         }
-        ("GET", "/usages") => new("showUsages", "How much a project, or one of its users, uses.")
+        ("GET", "/usages") => new("showUsages", "Shows the usage of a project or of one of its users.")
             .since(since::TOTAL_USAGES)
             .query(query::keys_of(&schemas::total_usages(newest)))
-            .older("Before 1.38 the amounts by class alone, not by type of consumer.")
-            .answers(200, "Amounts by class, and the number of consumers, by type of consumer.", Some(usages())),
+            .older("Before 1.38 amounts by class only, not by consumer type.")
+            .answers(200, "Amounts by class and the number of consumers, for each consumer type.", Some(usages())),
         ("POST", "/reshaper") => {
-            new("reshape", "Replaces inventories and allocations in one step, all or nothing.")
+            new("reshape", "Replaces inventories and allocations in one transaction, all or nothing.")
                 .since(since::RESHAPER)
                 .asks(&schemas::reshape(newest))
                 .older("`mappings` from 1.34, `consumer_type` from 1.38.")
@@ -163,35 +163,35 @@ fn of_name(shapes: &mut Shapes, method: &str, path: &str) -> Option<Operation> {
         ("GET", "/resource_classes") => {
             new("listResourceClasses", "Lists resource classes.").found::<ResourceClassList>(shapes)
         }
-        ("POST", "/resource_classes") => new("createResourceClass", "Makes a resource class.")
+        ("POST", "/resource_classes") => new("createResourceClass", "Creates a resource class.")
             .asks(&schemas::RESOURCE_CLASS)
-            .answers(201, "It is made.", None),
+            .answers(201, "The object is created.", None),
         ("GET", "/resource_classes/{name}") => {
             new("showResourceClass", "Shows a resource class.").found::<ResourceClassBody>(shapes)
         }
         ("PUT", "/resource_classes/{name}") => new(
             "ensureResourceClass",
-            "Makes a resource class unless it is there.",
+            "Creates a resource class unless it exists.",
         )
         .older("Before 1.7 it takes a body with another name for the class, and answers 200.")
-        .answers(201, "It is made.", None)
-        .answers(204, "It was there.", None),
+        .answers(201, "The object is created.", None)
+        .answers(204, "The object already existed.", None),
         ("DELETE", "/resource_classes/{name}") => new(
             "deleteResourceClass",
-            "Deletes an own resource class that no inventory has.",
+            "Deletes a custom resource class that no inventory uses.",
         )
         .done(),
         ("GET", "/traits") => of_trait("listTraits", "Lists traits.")
             .query(query::keys_of(&schemas::LIST_TRAITS))
             .found::<TraitList>(shapes),
         ("GET", "/traits/{name}") => {
-            of_trait("showTrait", "Whether a trait is there.").answers(204, "It is there.", None)
+            of_trait("showTrait", "Checks whether a trait exists.").answers(204, "The object exists.", None)
         }
-        ("PUT", "/traits/{name}") => of_trait("ensureTrait", "Makes a trait unless it is there.")
-            .answers(201, "It is made.", None)
-            .answers(204, "It was there.", None),
+        ("PUT", "/traits/{name}") => of_trait("ensureTrait", "Creates a trait unless it exists.")
+            .answers(201, "The object is created.", None)
+            .answers(204, "The object already existed.", None),
         ("DELETE", "/traits/{name}") => {
-            of_trait("deleteTrait", "Deletes an own trait that no provider has.").done()
+            of_trait("deleteTrait", "Deletes a custom trait that no provider has.").done()
         }
         _ => return None,
     })
@@ -201,11 +201,11 @@ fn of_name(shapes: &mut Shapes, method: &str, path: &str) -> Option<Operation> {
 fn of_provider(shapes: &mut Shapes, method: &str, rest: &str) -> Option<Operation> {
     let new = Operation::new;
     Some(match (method, rest) {
-        ("GET", "inventories") => new("listInventories", "All inventories of a provider.")
+        ("GET", "inventories") => new("listInventories", "Lists the inventories of a provider.")
             .found::<ProviderInventories>(shapes),
         ("POST", "inventories") => new("createInventory", "Adds one inventory.")
             .asks(&schemas::NEW_INVENTORY)
-            .answers(201, "It is made.", Some(one_inventory(shapes))),
+            .answers(201, "The object is created.", Some(one_inventory(shapes))),
         ("PUT", "inventories") => new("setInventories", "Replaces all inventories of a provider.")
             .asks(&schemas::INVENTORIES)
             .older("`reserved` may equal `total` from 1.26.")
@@ -218,22 +218,22 @@ fn of_provider(shapes: &mut Shapes, method: &str, rest: &str) -> Option<Operatio
         .done(),
         ("GET", "inventories/{resource_class}") => new("showInventory", "One inventory.").answers(
             200,
-            "What is there.",
+            "The current state.",
             Some(one_inventory(shapes)),
         ),
         ("PUT", "inventories/{resource_class}") => new("updateInventory", "Changes one inventory.")
             .asks(&schemas::INVENTORY)
             .answers(
                 200,
-                "It is done; what is there now.",
+                "The state after the change.",
                 Some(one_inventory(shapes)),
             ),
         ("DELETE", "inventories/{resource_class}") => {
-            new("deleteInventory", "Deletes one inventory that nobody uses.").done()
+            new("deleteInventory", "Deletes one inventory without allocations.").done()
         }
-        ("GET", "usages") => new("showProviderUsages", "How much of a provider is used.")
+        ("GET", "usages") => new("showProviderUsages", "Shows the usage of a provider.")
             .found::<ProviderUsages>(shapes),
-        ("GET", "aggregates") => new("showAggregates", "The aggregates of a provider.")
+        ("GET", "aggregates") => new("showAggregates", "Lists the aggregates of a provider.")
             .since(since::AGGREGATES)
             .older("The generation from 1.19.")
             .found::<ProviderAggregates>(shapes),
@@ -244,18 +244,18 @@ fn of_provider(shapes: &mut Shapes, method: &str, rest: &str) -> Option<Operatio
             .now::<ProviderAggregates>(shapes),
         ("GET", "allocations") => new(
             "listProviderAllocations",
-            "What each consumer holds of a provider.",
+            "Lists the allocations on a provider by consumer.",
         )
         .older("Consumers' generations from 1.28.")
         .found::<AllocationsOfProvider>(shapes),
-        ("GET", "traits") => new("showTraits", "The traits of a provider.")
+        ("GET", "traits") => new("showTraits", "Lists the traits of a provider.")
             .since(since::TRAITS)
             .found::<ProviderTraits>(shapes),
         ("PUT", "traits") => new("setTraits", "Replaces the traits of a provider.")
             .since(since::TRAITS)
             .asks(&schemas::PROVIDER_TRAITS)
             .now::<ProviderTraits>(shapes),
-        ("DELETE", "traits") => new("deleteTraits", "Takes all traits from a provider.")
+        ("DELETE", "traits") => new("deleteTraits", "Removes all traits from a provider.")
             .since(since::TRAITS)
             .done(),
         _ => return None,

@@ -1,4 +1,4 @@
-//! The documents keep their word: links lead somewhere, and the files and tests that the spec notes name exist.
+//! Checks of the documents: links have targets, and the files and tests that the spec notes name exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use berth_tests::peer::checkout;
-use berth_tests::workspace::{Dependency, Kind, Workspace};
+use berth_tests::workspace::{Dependency, DependencyKind, Workspace};
 
 const HEADING: &str = "## Who may import whom";
 const PURE: [&str; 2] = ["core/model", "core/wire"];
@@ -18,7 +18,7 @@ const UNNAMED: [(&str, &str, &str); 1] = [(
     "tests/databases includes the API tests of services/identity by path",
 )];
 
-/// Packages whose library has another name than the package.
+/// Packages with a library of another name.
 const LIBRARY_NAMES: [(&str, &str); 1] = [("md-5", "md5")];
 
 #[derive(Debug, PartialEq)]
@@ -104,7 +104,7 @@ impl FloorPlan {
             Some(target) if target == folder => None,
             Some(target) if target == "tests" => Some("nothing imports the tests".to_owned()),
             Some(target) if is_test_code(target) && is_test_code(folder) => None,
-            Some(target) if is_test_code(target) && dependency.kind == Kind::Dev => None,
+            Some(target) if is_test_code(target) && dependency.kind == DependencyKind::Dev => None,
             Some(target) if is_test_code(target) => Some("test code does not ship".to_owned()),
             Some(target) if !row.allows(target) => Some("not among its own".to_owned()),
             target => row
@@ -146,7 +146,7 @@ impl FloorPlan {
 
     fn bans(&self, word: &str, dependency: &Dependency, target: Option<&String>) -> bool {
         // A test may use what the crate may not.
-        if dependency.kind == Kind::Dev {
+        if dependency.kind == DependencyKind::Dev {
             return false;
         }
         match (self.words.get(word), target) {
@@ -427,7 +427,7 @@ fn impurities(folder: &Path) -> Vec<String> {
 
 /// The check itself: a small plan, and imports that break it.
 #[test]
-fn what_a_row_does_not_allow_is_an_offence() {
+fn a_dependency_that_its_row_forbids_is_a_violation() {
     let plan = FloorPlan::read(
         "# A\n## Who may import whom\n\n| crate | ours | never |\n|---|---|---|\n| `core/model` | - | SQL |\n\
          | `agent` | model, drivers/virt | `drivers` |\n| `cli` | everything but tests | |\n\
@@ -450,19 +450,19 @@ fn what_a_row_does_not_allow_is_an_offence() {
     })
     .into();
     let cases = [
-        ("core/model", "serde", Kind::Normal, 0),
-        ("core/model", "sqlx", Kind::Normal, 1),
-        ("core/model", "sqlx", Kind::Build, 1),
-        ("core/model", "sqlx", Kind::Dev, 0),
-        ("core/model", "berth-agent", Kind::Dev, 1),
-        ("agent", "berth-model", Kind::Normal, 0),
-        ("agent", "berth-fake", Kind::Normal, 1),
-        ("agent", "berth-virt", Kind::Normal, 1),
-        ("cli", "berth-fake", Kind::Normal, 0),
-        ("cli", "berth-tests", Kind::Dev, 1),
-        ("cli", "berth-fuzz", Kind::Dev, 0),
-        ("cli", "berth-fuzz", Kind::Normal, 1),
-        ("core/unheard-of", "serde", Kind::Normal, 1),
+        ("core/model", "serde", DependencyKind::Normal, 0),
+        ("core/model", "sqlx", DependencyKind::Normal, 1),
+        ("core/model", "sqlx", DependencyKind::Build, 1),
+        ("core/model", "sqlx", DependencyKind::Dev, 0),
+        ("core/model", "berth-agent", DependencyKind::Dev, 1),
+        ("agent", "berth-model", DependencyKind::Normal, 0),
+        ("agent", "berth-fake", DependencyKind::Normal, 1),
+        ("agent", "berth-virt", DependencyKind::Normal, 1),
+        ("cli", "berth-fake", DependencyKind::Normal, 0),
+        ("cli", "berth-tests", DependencyKind::Dev, 1),
+        ("cli", "berth-fuzz", DependencyKind::Dev, 0),
+        ("cli", "berth-fuzz", DependencyKind::Normal, 1),
+        ("core/unheard-of", "serde", DependencyKind::Normal, 1),
     ];
     for (folder, name, kind, expected) in cases {
         let dependency = Dependency {

@@ -1,4 +1,4 @@
-//! Several services in one process, over databases in memory: no server and no program is started.
+//! Tests with several services in one process, over databases in memory: no server and no program is started.
 
 #![cfg(test)]
 

@@ -1,8 +1,8 @@
-//! The real services start, and are what the other tests take them for.
+//! Tests of the peers: the real services start, and behave as the other tests expect.
 
 use std::sync::{Mutex, OnceLock};
 
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use berth_tests::peer::{
     Credentials, KeystoneSettings, Libvirtd, MariaDb, PeerError, PlacementSettings, RealKeystone,
     RealPlacement,
@@ -22,7 +22,7 @@ fn keystone() -> &'static RealKeystone {
 }
 
 #[track_caller]
-fn expect(status: u16, ask: Ask) -> Value {
+fn expect(status: u16, ask: HttpCall) -> Value {
     let answer = ask.send().expect("an answer");
     assert_eq!(answer.status.as_u16(), status, "{}", answer.text());
     answer.json()
@@ -31,7 +31,7 @@ fn expect(status: u16, ask: Ask) -> Value {
 /// A provider, its inventory, an allocation: written, read again, and gone after a reset.
 fn round_trip(settings: PlacementSettings) {
     let mut placement = RealPlacement::lease(settings).expect("Placement starts");
-    let versions = expect(200, Ask::get(placement.url()));
+    let versions = expect(200, HttpCall::get(placement.url()));
     assert_eq!(versions["versions"][0]["max_version"], "1.39");
 
     let provider = json!({"name": "node-1", "uuid": HOST});
@@ -72,22 +72,22 @@ fn round_trip(settings: PlacementSettings) {
 }
 
 #[test]
-fn placement_on_sqlite_keeps_what_it_is_given() {
+fn placement_on_sqlite_stores_all_values_unchanged() {
     round_trip(PlacementSettings::default());
 }
 
 #[test]
-fn placement_on_mariadb_keeps_what_it_is_given() {
+fn placement_on_mariadb_stores_all_values_unchanged() {
     round_trip(PlacementSettings::on_mariadb());
 }
 
 #[test]
-fn placement_on_postgresql_keeps_what_it_is_given() {
+fn placement_on_postgresql_stores_all_values_unchanged() {
     round_trip(PlacementSettings::on_postgres());
 }
 
 #[test]
-fn a_killed_placement_comes_back_on_its_port_with_its_rows() {
+fn a_killed_placement_restarts_on_its_port_with_its_rows() {
     let mut placement =
         RealPlacement::lease(PlacementSettings::default()).expect("Placement starts");
     let url = placement.url();
@@ -100,7 +100,7 @@ fn a_killed_placement_comes_back_on_its_port_with_its_rows() {
     );
     placement.kill();
     assert!(
-        Ask::get(&url).send().is_err(),
+        HttpCall::get(&url).send().is_err(),
         "nothing listens after a kill"
     );
     placement.restart().expect("it starts again");
@@ -112,7 +112,7 @@ fn a_killed_placement_comes_back_on_its_port_with_its_rows() {
 }
 
 #[test]
-fn mariadb_is_one_server_for_all_who_use_it_at_once() {
+fn mariadb_is_one_server_for_all_concurrent_users() {
     let (one, other) = (
         MariaDb::shared().expect("MariaDB"),
         MariaDb::shared().expect("MariaDB"),
@@ -130,7 +130,7 @@ fn keystone_lets_berth_in_by_password_and_by_application_credential() {
     let keystone = keystone();
     for credentials in [keystone.berth(), keystone.application_credential()] {
         let token = keystone.token(&credentials).expect("a token");
-        let ask = Ask::get(format!("{}/auth/tokens", keystone.url()));
+        let ask = HttpCall::get(format!("{}/auth/tokens", keystone.url()));
         let read = expect(
             200,
             ask.header("x-auth-token", &token)
@@ -167,7 +167,7 @@ fn placement_behind_keystone_lets_only_the_service_role_reshape() {
         .set_placement_endpoint(&placement.url())
         .expect("a catalog entry");
     let ask = |token: &str, method, path: &str| {
-        Ask::new(method, format!("{}{path}", placement.url()))
+        HttpCall::new(method, format!("{}{path}", placement.url()))
             .header("x-auth-token", token)
             .header("openstack-api-version", "placement 1.30")
     };
@@ -193,7 +193,7 @@ fn placement_behind_keystone_lets_only_the_service_role_reshape() {
         expect(status, ask(token, Method::POST, "/reshaper").json(&reshape));
     }
 
-    let read = Ask::get(format!("{}/auth/catalog", keystone.url())).header("x-auth-token", &berth);
+    let read = HttpCall::get(format!("{}/auth/catalog", keystone.url())).header("x-auth-token", &berth);
     assert!(
         expect(200, read).to_string().contains(&placement.url()),
         "the catalog names Placement"
@@ -210,7 +210,7 @@ fn a_token_of_a_short_life_is_refused_after_it() {
         RealPlacement::start(PlacementSettings::behind(&keystone)).expect("Placement starts");
     let log_in = || keystone.token(&keystone.berth()).expect("a token");
     let status = |token: &str| {
-        let ask = Ask::get(format!("{}/resource_providers", placement.url()))
+        let ask = HttpCall::get(format!("{}/resource_providers", placement.url()))
             .header("x-auth-token", token);
         ask.send().expect("an answer").status.as_u16()
     };
@@ -238,7 +238,7 @@ fn libvirtd_answers_and_finds_its_guests_again_after_a_restart() {
     libvirtd.kill();
     assert!(
         libvirtd.virsh(&["version"]).is_err(),
-        "nobody answers after a kill"
+        "no answer after a kill"
     );
     libvirtd.restart().expect("it starts again");
     let state = libvirtd.virsh(&["domstate", "guest"]).expect("the guest");

@@ -1,4 +1,4 @@
-//! The `berth` program as a child process: its commands, its services, and what is left after it is killed.
+//! Tests of the `berth` program as a child process: its commands, its services, and the state after a kill.
 
 #![cfg(test)]
 

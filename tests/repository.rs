@@ -1,4 +1,4 @@
-//! Checks of the repository itself: dependencies, licences, documents, the scripts that run tests.
+//! Checks of the repository itself: dependencies, licences, documents, and the scripts that run tests.
 
 #![cfg(test)]
 

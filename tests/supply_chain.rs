@@ -1,5 +1,5 @@
-//! What comes from outside keeps to deny.toml: licences, banned crates, sources. cargo-deny reads the same file; this test
-//! needs no more than cargo.
+//! Compares the external dependencies with deny.toml: licences, banned crates, sources. cargo-deny reads the same file;
+//! this test needs only cargo.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -126,7 +126,7 @@ fn one(words: &mut &[&str], allowed: &dyn Fn(&str) -> bool) -> bool {
     }
 }
 
-/// What deny.toml bans and somebody imports, as `who imports whom`.
+/// Crates that deny.toml bans and some crate imports, as `who imports whom`.
 fn banned<'a>(deny: &Deny, edges: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<String> {
     let bans: BTreeMap<_, _> = deny
         .bans
@@ -157,7 +157,7 @@ fn every_licence_is_allowed() {
 }
 
 #[test]
-fn the_lgpl_comes_in_with_libvirts_bindings_alone() {
+fn only_libvirts_bindings_use_the_lgpl() {
     let deny = deny();
     for (name, expected) in [("virt", true), ("virt-sys", true), ("serde", false)] {
         assert_eq!(deny.licenses.permit(name, "LGPL-2.1"), expected, "{name}");

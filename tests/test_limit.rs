@@ -1,4 +1,4 @@
-//! The limit that packaging/scripts/run_tests.py gives to each test.
+//! Tests of the time limit that packaging/scripts/run_tests.py gives to each test.
 
 use std::env;
 use std::fs;
@@ -64,7 +64,7 @@ fn assert_only_the_first_failed(ran: &Output, first: &str, passed: &str) {
 }
 
 #[test]
-fn a_test_that_never_ends_fails_alone_and_says_what_it_does() {
+fn a_hanging_test_fails_alone_with_a_report() {
     let logs = Scratch::new().expect("a directory");
     let this = env::current_exe().expect("this program");
     let ran = run(&this, &["planted_", "--ignored"], &logs);
@@ -75,20 +75,74 @@ fn a_test_that_never_ends_fails_alone_and_says_what_it_does() {
     assert!(errors.contains("its thread is sleeping"), "{errors}");
 }
 
-/// Where several tests run at once, libtest names only those that have run for a minute.
+/// If several tests run at once, libtest names only those that have run for a minute.
 #[test]
 fn a_test_that_is_known_to_run_for_a_minute_is_over_its_limit() {
     let scratch = Scratch::new().expect("a directory");
     let program = scratch.join("program");
-    let script = "#!/bin/sh
+    write_script(
+        &program,
+        "#!/bin/sh
 case \"$*\" in
 *--list*) printf 'hangs: test\\npasses: test\\n' ;;
 *--exact*) echo 'test passes ... ok' ;;
 *) echo 'test hangs has been running for over 60 seconds'; exec sleep 1000 ;;
 esac
-";
-    fs::write(&program, script).expect("a script");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("its mode");
+",
+    );
     let ran = run(&program, &[], &scratch);
     assert_only_the_first_failed(&ran, "hangs", "passes");
+}
+
+fn write_script(path: &Path, text: &str) {
+    fs::write(path, text).expect("a script");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its mode");
+}
+
+#[test]
+fn a_program_that_passed_runs_again_only_after_a_change() {
+    let scratch = Scratch::new().expect("a directory");
+    let (program, repository) = (scratch.join("program"), scratch.join("repository"));
+    let script = "#!/bin/sh
+case \"$*\" in
+*--list*) echo 'passes: test' ;;
+*) echo run >>runs; echo 'test passes ... ok' ;;
+esac
+";
+    write_script(&program, script);
+    fs::create_dir(&repository).expect("a directory");
+    let git = Command::new("git")
+        .arg("init")
+        .current_dir(&repository)
+        .output();
+    assert!(git.expect("git runs").status.success());
+    let message = json!({
+        "executable": program,
+        "manifest_path": scratch.join("Cargo.toml"),
+        "profile": {"test": true},
+        "target": {"name": "planted"},
+    });
+    let messages = scratch.join("messages");
+    fs::write(&messages, message.to_string()).expect("a file");
+    let runs_after = |text: &str| {
+        fs::write(repository.join("read_by_the_test"), text).expect("a file");
+        let mut runner = Command::new(checkout().join("packaging/scripts/run_tests.py"))
+            .current_dir(&repository)
+            .env("CARGO_TARGET_DIR", scratch.join("target"))
+            .env_remove("TEST_CACHE")
+            .env_remove("TEST_TIMES")
+            .env_remove("BLESS")
+            .stdin(fs::File::open(&messages).expect("the file"))
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("Python runs");
+        let _limit = Limit::of(&runner, LIMIT);
+        assert!(runner.wait().expect("it ends").success());
+        let runs = fs::read_to_string(scratch.join("runs")).expect("it ran");
+        runs.lines().count()
+    };
+    assert_eq!(runs_after("a"), 1);
+    assert_eq!(runs_after("a"), 1, "nothing changed");
+    assert_eq!(runs_after("b"), 2);
+    assert_eq!(runs_after("b"), 2, "nothing changed");
 }

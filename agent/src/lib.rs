@@ -1,5 +1,5 @@
-//! The node agent: the service loop that keeps one hypervisor and Placement in step. It is the only crate that knows all the others
-//! of `agent/`.
+//! The node agent: the service loop that keeps Placement equal to the state of one hypervisor. It is the only crate
+//! that depends on all others in `agent/`.
 
 pub mod host_state;
 pub mod metrics;

@@ -1,7 +1,7 @@
-//! What is counted and measured, for Prometheus. Nothing listens here: the admin API renders on demand. Every metric is a row
-//! of [`METRICS`], from which `docs/guide/reference/metrics.md` is written.
+//! Metrics of the agent for Prometheus. Nothing listens here: the admin API renders them on request. Every metric is a
+//! row of [`METRICS`], from which `docs/guide/reference/metrics.md` is generated.
 //!
-//! No UUID of a consumer, guest or request is ever a label, so the number of series does not grow with them.
+//! No label holds the UUID of a consumer, guest or request, so the number of series does not grow with them.
 
 mod host_state;
 mod page;
@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_agent_api::PlanState;
-use berth_agent_api::health::{Message, Severity};
+use berth_agent_api::health::{HealthMessage, Severity};
 use berth_agent_instances::FindingObserver;
 use berth_agent_instances::reconcile::FindingKind;
-use berth_client::{Exchange, ExchangeOutcome, RequestObserver};
-use berth_model::{Held, ResourceClass};
+use berth_client::{ExchangeOutcome, HttpExchange, RequestObserver};
+use berth_model::{HeldUnits, ResourceClass};
 use berth_virt::UnfitReason;
 use http::{Method, StatusCode};
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
@@ -34,16 +34,16 @@ use crate::metrics::rows::{
 
 pub use berth_wire::metrics::{MetricKind, MetricRow};
 pub use host_state::{HostStateRequest, HostStateResult};
-pub use page::MetricsBeside;
+pub use page::EmbeddedMetrics;
 pub(crate) use page::MetricsPage;
 pub use rows::{METRICS, metrics_page};
 
-/// Bounds of the buckets of a pass, in seconds: from a steady tick to a reshape of thousands of consumers.
+/// Buckets of the duration of a pass in seconds, from a tick without changes to a reshape of thousands of consumers.
 const PASS_BUCKETS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0,
 ];
 
-/// The agent's metrics. Clones count into the same registry; there is no global one.
+/// The agent's metrics. All clones use the same registry; there is no global one.
 #[derive(Clone)]
 pub struct Metrics(Arc<Registry>);
 
@@ -121,14 +121,15 @@ impl Metrics {
             .register_gauge(&key(name, vec![label]), &METADATA)
     }
 
-    /// A pass over a node took this long.
+    /// Records the duration of a pass over a node.
     pub fn pass_took(&self, duration: Duration) {
         self.0.passes.record(duration.as_secs_f64());
-        // Observations wait in memory until somebody sorts them into their buckets; a scraper may never come.
+        // The recorder keeps samples in memory until they are sorted into buckets, and there may be no scraper that
+        // triggers it.
         self.0.handle.run_upkeep();
     }
 
-    /// The states of all nodes.
+    /// Sets the number of nodes in each state.
     pub fn plan_states(&self, nodes: impl IntoIterator<Item = PlanState>) {
         let nodes: Vec<PlanState> = nodes.into_iter().collect();
         for state in PlanState::ALL {
@@ -158,18 +159,18 @@ impl Metrics {
             .register_counter(&key(HOST_STATES, labels), &METADATA)
     }
 
-    /// The scheduler was told something of this host.
+    /// Counts a report to the scheduler.
     pub fn told_host(&self, request: HostStateRequest, result: HostStateResult) {
         self.host_states(request, result).increment(1);
     }
 
-    /// A reshape would not have been lawful and was not sent. Those that were sent are counted by their answers.
+    /// Counts a reshape that was not sent because it would be invalid. Sent reshapes are counted by their responses.
     pub fn reshape_refused(&self) {
         self.reshapes(ReshapeResult::Refused).increment(1);
     }
 
-    /// All units that are held at present. A class that is free again goes to zero.
-    pub fn held_units<'a>(&self, held: impl IntoIterator<Item = &'a Held>) {
+    /// Sets the held units by class. A class without held units is set to zero.
+    pub fn held_units<'a>(&self, held: impl IntoIterator<Item = &'a HeldUnits>) {
         let mut units: std::collections::BTreeMap<ResourceClass, u64> = self
             .known_classes()
             .iter()
@@ -186,14 +187,14 @@ impl Metrics {
         self.known_classes().extend(units.into_keys());
     }
 
-    /// How many guests stand still.
+    /// Sets the number of blocked guests.
     pub fn held_guests(&self, count: usize) {
         let gauge = key(GUESTS_HELD, Vec::new());
         let gauge = self.0.recorder.register_gauge(&gauge, &METADATA);
         gauge.set(decimal(count));
     }
 
-    /// What a comparison found that is no passing sight.
+    /// Sets the number of persistent findings of a reconcile run.
     pub fn findings(&self, found: impl IntoIterator<Item = FindingKind>) {
         let found: Vec<FindingKind> = found.into_iter().collect();
         for kind in FindingKind::ALL {
@@ -203,7 +204,7 @@ impl Metrics {
         }
     }
 
-    /// Why devices are not fit, each device once.
+    /// Sets the number of unfit devices by reason; each device counts once.
     pub fn unfit_devices(&self, reasons: impl IntoIterator<Item = UnfitReason>) {
         let found: Vec<UnfitReason> = reasons.into_iter().collect();
         for reason in UnfitReason::ALL {
@@ -217,8 +218,8 @@ impl Metrics {
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What health shows at present.
-    pub fn health(&self, messages: &[Message]) {
+    /// Sets the number of visible health messages.
+    pub fn health(&self, messages: &[HealthMessage]) {
         for severity in Severity::ALL {
             let count = messages
                 .iter()
@@ -229,7 +230,7 @@ impl Metrics {
         }
     }
 
-    /// Everything in Prometheus' text format, what the process itself uses included.
+    /// All metrics in Prometheus' text format, including those of the process.
     #[must_use]
     pub fn render(&self) -> String {
         let mut text = self.0.handle.render();
@@ -243,7 +244,7 @@ fn decimal(count: usize) -> f64 {
 }
 
 impl RequestObserver for Metrics {
-    fn observed(&self, exchange: &Exchange<'_>) {
+    fn observed(&self, exchange: &HttpExchange<'_>) {
         if exchange.service != "placement" {
             return;
         }
@@ -286,9 +287,9 @@ mod tests {
         route: &'static str,
         method: &'static Method,
         outcome: ExchangeOutcome,
-    ) -> Exchange<'static> {
+    ) -> HttpExchange<'static> {
         let duration = Duration::from_millis(3);
-        Exchange {
+        HttpExchange {
             service: "placement",
             method,
             route,
@@ -323,7 +324,7 @@ mod tests {
             &Method::GET,
             ExchangeOutcome::Failed("timeout"),
         ));
-        let login = Exchange {
+        let login = HttpExchange {
             service: "identity",
             ..exchange(
                 "/v3/auth/tokens",
@@ -397,7 +398,7 @@ mod tests {
     #[test]
     fn a_class_that_is_free_again_goes_to_zero() {
         let metrics = Metrics::default();
-        let held = Held {
+        let held = HeldUnits {
             provider: "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01".parse().unwrap(),
             name: "node".parse().unwrap(),
             class: ResourceClass::VGPU,
@@ -453,7 +454,7 @@ mod tests {
             &Method::GET,
             ExchangeOutcome::Answered(StatusCode::OK),
         ));
-        metrics.held_units([&Held {
+        metrics.held_units([&HeldUnits {
             provider: "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01".parse().unwrap(),
             name: "node".parse().unwrap(),
             class: ResourceClass::VGPU,

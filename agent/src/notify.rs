@@ -1,6 +1,5 @@
-//! What the service manager is told (sd_notify): that the first inventory landed, what the agent is doing, that a start
-//! needs more time, that the loop is alive, that the configuration is read again, and that the agent stops. Without
-//! `NOTIFY_SOCKET` nothing is sent. The service's loop calls it.
+//! Notifications to the service manager (sd_notify): readiness, status text, extension of timeouts, watchdog, reload
+//! and stop. Without `NOTIFY_SOCKET`, nothing is sent.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,10 +11,10 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 use tokio::sync::watch;
 
-/// How long a busy manager is waited for.
+/// Longest time to wait for a service manager that does not read.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Talks to the service manager.
+/// Sends notifications to the service manager.
 #[derive(Debug)]
 pub struct Notifier {
     socket: Option<UnixDatagram>,
@@ -25,7 +24,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Nobody to talk to.
+    /// A notifier without a service manager: sends nothing.
     #[must_use]
     pub fn silent() -> Self {
         Self {
@@ -36,7 +35,7 @@ impl Notifier {
         }
     }
 
-    /// Talks to the socket that `NOTIFY_SOCKET` names, with the watchdog of `WATCHDOG_USEC` and `WATCHDOG_PID`.
+    /// Uses the socket in `NOTIFY_SOCKET`, and the watchdog of `WATCHDOG_USEC` and `WATCHDOG_PID`.
     pub fn from_environment() -> io::Result<Self> {
         let Some(name) = std::env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Ok(Self::silent());
@@ -49,7 +48,8 @@ impl Notifier {
         Self::to(&name, watchdog)
     }
 
-    /// Talks to this socket: a path, or `@` and an abstract name. `watchdog` is how often the manager wants to hear at least.
+    /// Uses this socket: a path, or `@` and an abstract name. `watchdog` is the longest allowed time between two
+    /// notifications.
     pub fn to(socket: &OsString, watchdog: Option<Duration>) -> io::Result<Self> {
         let address = match socket.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
@@ -67,13 +67,13 @@ impl Notifier {
         })
     }
 
-    /// How often to call [`Notifier::alive`]: twice in each span the manager allows.
+    /// Interval for calls of [`Notifier::alive`]: half of the watchdog's time.
     #[must_use]
     pub fn watchdog_period(&self) -> Option<Duration> {
         self.socket.as_ref().and(self.watchdog).map(|span| span / 2)
     }
 
-    /// Transition true when the first inventory landed, for those in this process who wait for it.
+    /// Becomes true once the first inventory was reported.
     #[must_use]
     pub fn readiness(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
@@ -84,13 +84,13 @@ impl Notifier {
         self.socket.is_none()
     }
 
-    /// The first inventory landed (or a reload is done).
+    /// The first inventory was reported, or a reload is finished.
     pub fn ready(&self) {
         self.ready.send_replace(true);
         self.send_surely(&[NotifyState::Ready]);
     }
 
-    /// One sentence on what the agent does; sent only when it differs from the last one that arrived.
+    /// Sets the status text. It is sent only if it differs from the last one that was sent.
     pub fn status(&mut self, sentence: &str) {
         let line = one_line(sentence);
         if line != self.status && self.try_send(&[NotifyState::Status(&line)]).is_ok() {
@@ -98,24 +98,23 @@ impl Notifier {
         }
     }
 
-    /// The sentence that stays when the agent has ended.
-    pub fn last_words(&self, sentence: &str) {
+    /// Sets the status text that remains after the agent's exit.
+    pub fn final_status(&self, sentence: &str) {
         let line = one_line(sentence);
         self.send_surely(&[NotifyState::Status(&line)]);
     }
 
-    /// The start (or the stop) may take this long from now on.
+    /// Extends the timeout of the start or stop to this time from now.
     pub fn extend_timeout(&self, by: Duration) {
         let micros = u32::try_from(by.as_micros()).unwrap_or(u32::MAX);
         self.send(&[NotifyState::ExtendTimeoutUsec(micros)]);
     }
 
-    /// The loop is alive.
     pub fn alive(&self) {
         self.send(&[NotifyState::Watchdog]);
     }
 
-    /// The configuration is read again; [`Notifier::ready`] ends it.
+    /// A reload has started; [`Notifier::ready`] ends it.
     pub fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.send_surely(&[NotifyState::Reloading, now]),
@@ -127,21 +126,22 @@ impl Notifier {
         self.send_surely(&[NotifyState::Stopping]);
     }
 
-    /// Sends what comes again or can be missed: a manager that does not read must not hold the agent up.
+    /// Sends a notification that is repeated or optional, without waiting: a service manager that does not read must
+    /// not block the agent.
     fn send(&self, states: &[NotifyState<'_>]) {
         if let Err(error) = self.try_send(states) {
-            tracing::debug!(%error, "the service manager was not told");
+            tracing::debug!(%error, "sending a notification to the service manager failed");
         }
     }
 
-    /// Sends what the manager waits for, waiting a moment for a manager that is busy.
+    /// Sends a notification that the service manager waits for; waits for a short time if it is busy.
     fn send_surely(&self, states: &[NotifyState<'_>]) {
         let Some(socket) = &self.socket else { return };
         let sent = socket
             .set_nonblocking(false)
             .and_then(|()| self.try_send(states));
         if let Err(error) = socket.set_nonblocking(true).and(sent) {
-            tracing::warn!(%error, "the service manager was not told");
+            tracing::warn!(%error, "sending a notification to the service manager failed");
         }
     }
 
@@ -154,7 +154,7 @@ impl Notifier {
     }
 }
 
-/// The text on one line and without characters that could paint over a terminal: `systemctl status` shows it.
+/// Converts the text to one line without control characters, because `systemctl status` shows it.
 fn one_line(text: &str) -> String {
     let replace = |c: char| match c {
         '\n' | '\r' => ' ',
@@ -265,7 +265,10 @@ mod tests {
             let began = Instant::now();
             let mut all = Vec::new();
             while !all.contains(&"READY=1\n".to_owned()) {
-                assert!(began.elapsed() < Duration::from_secs(60), "it never came");
+                assert!(
+                    began.elapsed() < Duration::from_secs(60),
+                    "READY=1 was not received"
+                );
                 all.extend(received(&socket));
             }
             (socket, all)
@@ -274,13 +277,13 @@ mod tests {
         let (socket, all) = reader.join().unwrap();
         assert!(
             !all.contains(&"STATUS=full\n".to_owned()),
-            "there was no room for it"
+            "the socket was full"
         );
         notifier.status("full");
         assert_eq!(
             received(&socket),
             ["STATUS=full\n"],
-            "what did not arrive is sent again"
+            "an unsent status is sent again"
         );
     }
 

@@ -1,17 +1,23 @@
-//! The service around the journeys: it starts every node, then keeps each in step, for as long as the process lives. The
+//! The agent's service: starts every node, then keeps each in sync with Placement until the process stops. The
 //! composition root builds an [`Agent`] and calls [`run`]; the exit code follows from [`ServiceError::reason`].
 //!
-//! | room | what it does |
+//! ```text
+//! triggers ─► event_loop ─► observe ─► nodes ─► pass (one task per node) ─► Placement
+//!                  │                                   │
+//!                  └──── findings, state, metrics ◄────┘
+//! ```
+//!
+//! | module | contents |
 //! |---|---|
-//! | `event_loop` | waits for a reason to look, observes, begins passes, tells the world |
-//! | `nodes` | which node has a pass under way, waits after a failure, has a newer view waiting |
-//! | `pass` | one pass over one node, as a task that nobody cancels |
-//! | `pulse` | whether a pass goes on or hangs |
-//! | `state` | what the admin API and `STATUS=` show |
-//! | `findings` | what the nodes' passes mean for health |
-//! | `guests` | guests, kept as they should be beside the passes, and devices |
-//! | `trees` | the nodes' trees, for whoever builds guests |
-//! | `error` | what ends the service and what makes it try again |
+//! | `event_loop` | owns all state: waits for triggers, observes the host, starts passes, publishes the state |
+//! | `nodes` | the nodes, each with its running pass, its backoff and its next view |
+//! | `pass` | one pass over one node, as a task that is not cancelled |
+//! | `progress_watchdog` | detects a pass that hangs |
+//! | `keepalive` | when to notify the service manager |
+//! | `waiting_requests` | requests that wait for an observation |
+//! | `findings` | health findings that follow from passes and observations |
+//! | `guests` | background tasks for guests, devices and the host state |
+//! | `error` | errors that end the service or cause a retry |
 
 mod error;
 mod event_loop;
@@ -26,7 +32,7 @@ mod waiting_requests;
 #[cfg(test)]
 mod tests;
 
-/// Hosts for tests of other rooms.
+/// Sample hosts for tests of other modules.
 #[cfg(test)]
 pub(crate) mod samples {
     pub(crate) use super::tests::driver::host;
@@ -38,8 +44,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use berth_agent_api::{AdminOptions, Door, Request, SocketLock};
-use berth_agent_instances::HeldGuests;
+use berth_agent_api::{AdminListeners, AdminOptions, AgentRequest, SocketLock};
+use berth_agent_instances::BlockedGuests;
 use berth_agent_tracker::KnownTrees;
 use berth_agent_tracker::error_chain::sentence;
 use berth_agent_tracker::options::TrackerOptions;
@@ -55,7 +61,7 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::host_state::{HostStateReporter, HostStateService, ReporterDeps};
-use crate::metrics::{Metrics, MetricsBeside, MetricsPage};
+use crate::metrics::{EmbeddedMetrics, Metrics, MetricsPage};
 use crate::notify::Notifier;
 use crate::service::event_loop::EventLoop;
 use crate::service::guests::BackgroundTask;
@@ -64,18 +70,17 @@ use crate::triggers::Interval;
 pub use error::{ExitReason, LastFailure, PassError, ServiceError};
 pub use guests::{DeviceService, GuestService};
 
-/// The options that SIGHUP may change.
+/// Options that SIGHUP can change.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiveOptions {
-    /// Options of the resource tracker.
     pub tracker: TrackerOptions,
-    /// `update_resources_interval`.
+    /// Time between two periodic passes (`update_resources_interval`).
     pub interval: Interval,
-    /// `periodic_fuzzy_delay`: the first periodic pass is put off by a random part of it.
+    /// The first periodic pass is delayed by a random part of this time (`periodic_fuzzy_delay`).
     pub periodic_fuzzy_delay: Duration,
-    /// `graceful_shutdown_timeout`: how long a stop waits for passes under way.
+    /// How long a stop waits for running passes (`graceful_shutdown_timeout`).
     pub graceful_shutdown_timeout: Duration,
-    /// The whole configuration, secrets masked, as `GET /v1/config` shows it.
+    /// The complete configuration for `GET /v1/config`, with secrets masked.
     pub config: serde_json::Value,
 }
 
@@ -91,67 +96,63 @@ impl Default for LiveOptions {
     }
 }
 
-/// Reads the configuration again and checks it whole; what it says is in force only if this returns it. Called off the
-/// runtime's threads, so it may block.
+/// Reads and validates the configuration. The result takes effect only if it is valid. Called in a blocking thread.
 pub type Reload = Arc<dyn Fn() -> Result<LiveOptions, String> + Send + Sync>;
 
-/// How long the service runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Until it is told to stop.
+    /// Until the shutdown signal.
     Serve,
-    /// A start and one tick (`--once`).
+    /// For one start and one tick (`--once`).
     Once {
-        /// How long it may take (`--deadline`); a pass under way then is still finished as long as answers come, within
+        /// Time limit (`--deadline`). A pass that is running then is finished as long as responses arrive, within
         /// `graceful_shutdown_timeout`.
         deadline: Duration,
     },
 }
 
 impl Mode {
-    /// `--deadline` where none is given.
+    /// Default of `--deadline`.
     pub const DEFAULT_DEADLINE: Duration = Duration::from_mins(1);
 }
 
-/// Everything the service needs. All fields are to be filled; [`Agent::new`] fills what has a default.
+/// All parts of the service. [`Agent::new`] fills the ones with a default.
 pub struct Agent<D> {
-    /// What sees the host.
     pub driver: Arc<D>,
-    /// Placement. Give it [`Agent::metrics`] as its observer, so that its requests are counted.
+    /// Use [`Agent::metrics`] as its observer, so that its requests are counted.
     pub placement: PlacementClient,
     pub files: Arc<dyn StateFiles>,
-    /// Options that SIGHUP may change.
     pub live: LiveOptions,
-    /// What SIGHUP calls; none: SIGHUP makes a pass that reads Placement anew, and changes nothing.
+    /// Reloads the configuration at SIGHUP. `None`: SIGHUP changes nothing and causes a pass that reads Placement
+    /// again.
     pub reload: Option<Reload>,
-    /// How long to run.
     pub mode: Mode,
-    /// The admin socket; none: nobody can ask, and nothing keeps a second agent away.
+    /// The admin API; `None`: no API, and nothing prevents a second agent.
     pub admin: Option<AdminOptions>,
-    /// The guests; none: this agent makes none.
+    /// The guests; `None`: this agent manages none.
     pub guests: Option<GuestService>,
-    /// What is known of the devices beside what the driver sees; none: nothing is laid over a view.
+    /// States of the devices that the driver cannot know; `None`: views are used as observed.
     pub devices: Option<DeviceService>,
-    /// The scheduler that is told of this host; none: nobody is.
+    /// Service that gets the host state for the scheduler; `None`: it is not reported.
     pub host_state: Option<HostStateService>,
-    /// Journals of services that run beside in this process, each with its name and why it cannot be used; none: it can.
-    pub beside: Vec<(&'static str, watch::Receiver<Option<String>>)>,
-    /// Where the nodes' trees are shown to whoever needs them in this process.
+    /// Journals of other services in this process: name, and the error while the journal cannot be used.
+    pub embedded_journals: Vec<(&'static str, watch::Receiver<Option<String>>)>,
+    /// Receives the nodes' provider trees, for other parts of this process.
     pub trees: KnownTrees,
-    /// The lock that keeps a second agent away, if it was taken before; else it is taken with the admin socket.
+    /// The lock against a second agent, if the caller holds it already. Otherwise it is taken with the admin socket.
     pub lock: Option<SocketLock>,
     pub metrics: Metrics,
-    /// Metrics of what runs beside in this process; none: nothing does that has any.
-    pub metrics_beside: Option<Arc<dyn MetricsBeside>>,
+    /// Metrics of other services in this process.
+    pub embedded_metrics: Option<Arc<dyn EmbeddedMetrics>>,
     pub notifier: Notifier,
-    /// The plans, one for each node, that a start must follow or refuse (`--expect-plan`).
+    /// Reviewed plans of all nodes, which the start must follow (`--expect-plan`).
     pub reviewed: Option<ReviewedPlans>,
-    /// The seed of all jitter.
+    /// Seed of all jitter.
     pub seed: u64,
 }
 
 impl<D> Agent<D> {
-    /// An agent with Nova's defaults that serves, without admin socket and service manager.
+    /// A serving agent with Nova's defaults, without admin API and service manager.
     #[must_use]
     pub fn new(driver: Arc<D>, placement: PlacementClient, files: Arc<dyn StateFiles>) -> Self {
         Self {
@@ -165,11 +166,11 @@ impl<D> Agent<D> {
             guests: None,
             devices: None,
             host_state: None,
-            beside: Vec::new(),
+            embedded_journals: Vec::new(),
             trees: KnownTrees::default(),
             lock: None,
             metrics: Metrics::default(),
-            metrics_beside: None,
+            embedded_metrics: None,
             notifier: Notifier::silent(),
             reviewed: None,
             seed: JitterRng::thrown().next(),
@@ -186,85 +187,90 @@ impl<D> fmt::Debug for Agent<D> {
     }
 }
 
-/// Where reasons to look come from.
+/// Inputs of the event loop.
 struct EventLoopSources {
     events: HostEvents,
     hangups: Pin<Box<dyn Stream<Item = ()> + Send>>,
-    requests: mpsc::Receiver<Request>,
-    /// The guests that stand still.
-    holding: Option<watch::Receiver<HeldGuests>>,
-    /// Journals, each with why it cannot be used.
+    requests: mpsc::Receiver<AgentRequest>,
+    /// The blocked guests, with the reason of each.
+    blocked_guests: Option<watch::Receiver<BlockedGuests>>,
+    /// Journals, each with the error while it cannot be used.
     journals: SelectAll<BoxStream<'static, (&'static str, Option<String>)>>,
-    /// Why the scheduler is not told of this host, whenever that changes. Never ends.
-    untold: BoxStream<'static, Option<String>>,
-    /// What is laid over the next view is another one. Never ends.
+    /// Error of the last report of the host state, whenever it changes. Never ends.
+    report_errors: BoxStream<'static, Option<String>>,
+    /// Changes of the devices' states. Never ends.
     device_changes: HostEvents,
 }
 
 impl EventLoopSources {
-    /// The next word about guests that stand still.
-    async fn held(holding: &mut Option<watch::Receiver<HeldGuests>>) -> HeldGuests {
-        if let Some(told) = holding {
-            if told.changed().await.is_ok() {
-                return told.borrow_and_update().clone();
+    /// Waits for the next change of the blocked guests.
+    async fn next_blocked(
+        blocked_guests: &mut Option<watch::Receiver<BlockedGuests>>,
+    ) -> BlockedGuests {
+        if let Some(receiver) = blocked_guests {
+            if receiver.changed().await.is_ok() {
+                return receiver.borrow_and_update().clone();
             }
-            *holding = None;
+            *blocked_guests = None;
         }
         std::future::pending().await
     }
 }
 
-/// The journal of guests, by its name in findings.
+/// Name of the guests' journal in findings.
 const GUESTS: &str = "guests.db";
 
-/// What is said of a journal, now and whenever it changes.
-fn words(
+/// The current state of a journal, and each change of it.
+fn journal_states(
     name: &'static str,
-    told: watch::Receiver<Option<String>>,
+    receiver: watch::Receiver<Option<String>>,
 ) -> BoxStream<'static, (&'static str, Option<String>)> {
     let first = true;
-    stream::unfold((told, first), move |(mut told, first)| async move {
+    stream::unfold((receiver, first), move |(mut receiver, first)| async move {
         if !first {
-            told.changed().await.ok()?;
+            receiver.changed().await.ok()?;
         }
-        let word = told.borrow_and_update().clone();
-        Some(((name, word), (told, false)))
+        let error = receiver.borrow_and_update().clone();
+        Some(((name, error), (receiver, false)))
     })
     .boxed()
 }
 
-/// Why the scheduler is not told of this host, whenever that changes.
-fn untold_of(told: watch::Receiver<Option<String>>) -> BoxStream<'static, Option<String>> {
-    let changes = stream::unfold(told, async |mut told| {
-        told.changed().await.ok()?;
-        let word = told.borrow_and_update().clone();
-        Some((word, told))
+/// Error of the last report of the host state, whenever it changes.
+fn report_failures(
+    receiver: watch::Receiver<Option<String>>,
+) -> BoxStream<'static, Option<String>> {
+    let changes = stream::unfold(receiver, async |mut receiver| {
+        receiver.changed().await.ok()?;
+        let error = receiver.borrow_and_update().clone();
+        Some((error, receiver))
     });
     changes.chain(stream::pending()).boxed()
 }
 
-/// How many requests of the admin API may wait for the loop.
+/// Capacity of the queue of requests from the admin API.
 const REQUESTS: usize = 16;
 
-/// Runs the agent until `shutdown`, until its `Once` is done, or until an error ends it. A stop finishes the passes under way,
-/// for at most `graceful_shutdown_timeout`.
+/// Runs the agent until `shutdown`, until its `Once` run is done, or until an error ends it. A stop finishes running
+/// passes, within `graceful_shutdown_timeout`.
 ///
-/// Errors: Another agent runs, a state file cannot be used, a start failed for good, a reshape is needed, a deadline
-/// passed.
+/// # Errors
+///
+/// Another agent runs, a state file cannot be used, a start failed permanently, a reshape is needed, or the deadline has passed.
 pub async fn run<D: VirtDriver>(
     mut agent: Agent<D>,
     shutdown: CancellationToken,
 ) -> Result<(), ServiceError> {
-    // Held to the end, whether there is a socket or not.
+    // Held until the end, also without a socket.
     let lock = agent.lock.take();
     let options = agent.admin.take();
     let guests = agent.guests.take();
     let devices = agent.devices.clone();
-    let beside = std::mem::take(&mut agent.beside);
-    let (door, mut hangup) = match doors(options, lock.as_ref()).await {
-        Ok(doors) => doors,
+    let embedded_journals = std::mem::take(&mut agent.embedded_journals);
+    let (listeners, mut hangup) = match open_inputs(options, lock.as_ref()).await {
+        Ok(inputs) => inputs,
         Err(error) => {
-            agent.notifier.last_words(&sentence(&error));
+            agent.notifier.final_status(&sentence(&error));
             return Err(error);
         }
     };
@@ -276,14 +282,14 @@ pub async fn run<D: VirtDriver>(
         (true, None) => (agent.driver.watch(), stream::pending().boxed()),
         (false, _) => (stream::pending().boxed(), stream::pending().boxed()),
     };
-    let events = guests::heard_by(guests.as_ref(), events);
+    let events = guests::wake_guests_on_events(guests.as_ref(), events);
     let metrics = agent.metrics.clone();
     let page = MetricsPage {
         own: metrics.clone(),
-        beside: agent.metrics_beside.take(),
+        embedded: agent.embedded_metrics.take(),
     };
     let grace = agent.live.graceful_shutdown_timeout;
-    // A run that ends after its tick tells the scheduler nothing.
+    // A one-shot run does not report the host state.
     let agent_host_state = agent.host_state.clone().filter(|_| serves);
     let driver = Arc::clone(&agent.driver);
     let (event_loop, state) = EventLoop::new(agent);
@@ -295,58 +301,64 @@ pub async fn run<D: VirtDriver>(
         .into_iter()
         .flatten()
         .fold(Router::new(), Router::merge);
-    let guests_journal = guests.as_ref().map(|it| (GUESTS, it.guests.unusable()));
-    let journals = beside.into_iter().chain(guests_journal);
-    let journals = stream::select_all(journals.map(|(name, told)| words(name, told)));
+    let guests_journal = guests
+        .as_ref()
+        .map(|it| (GUESTS, it.guests.subscribe_journal_error()));
+    let journals = embedded_journals.into_iter().chain(guests_journal);
+    let journals = stream::select_all(journals.map(|(name, errors)| journal_states(name, errors)));
     if let Some(service) = &guests {
-        service.guests.count_by(Arc::new(metrics.clone()));
+        service
+            .guests
+            .set_finding_observer(Arc::new(metrics.clone()));
     }
-    let holding = guests.as_ref().map(|service| service.guests.holding());
-    let keeping = guests.map(|service| service.begin(event_loop.started()));
-    let telling = devices.filter(|_| serves).map(DeviceService::begin);
-    let (untold, told_of) = watch::channel(None);
+    let blocked_guests = guests
+        .as_ref()
+        .map(|service| service.guests.subscribe_blocked());
+    let guest_task = guests.map(|service| service.begin(event_loop.started()));
+    let device_task = devices.filter(|_| serves).map(DeviceService::begin);
+    let (untold, report_errors) = watch::channel(None);
     let host_state = agent_host_state.map(|service| {
-        let around = ReporterDeps {
+        let deps = ReporterDeps {
             driver,
             states: state.clone(),
             requests: asked.clone(),
             metrics: metrics.clone(),
             failure: untold,
         };
-        BackgroundTask::of(HostStateReporter::new(around, service))
+        BackgroundTask::report_host_state(HostStateReporter::new(deps, service))
     });
-    let serving = door.map(|door| door.serve(state, Arc::new(page), asked, routes));
-    // The passes are tasks of their own, but on this thread: an agent waits far more than it computes.
+    let server = listeners.map(|listeners| listeners.serve(state, Arc::new(page), asked, routes));
+    // Passes are tasks on this thread: the agent mostly waits and hardly computes.
     let sources = EventLoopSources {
         events,
         hangups,
         requests,
-        holding,
+        blocked_guests,
         journals,
-        untold: untold_of(told_of),
+        report_errors: report_failures(report_errors),
         device_changes,
     };
     let ended = LocalSet::new()
         .run_until(event_loop.run(sources, &shutdown))
         .await;
-    if let Some(serving) = serving {
-        serving.stop().await;
+    if let Some(server) = server {
+        server.stop().await;
     }
-    for keeping in [host_state, telling, keeping].into_iter().flatten() {
-        keeping.stop(grace).await;
+    for task in [host_state, device_task, guest_task].into_iter().flatten() {
+        task.stop(grace).await;
     }
     ended
 }
 
-/// Where the world comes in: the admin socket and SIGHUP.
-async fn doors(
+/// Opens the external inputs: the admin API and SIGHUP.
+async fn open_inputs(
     options: Option<AdminOptions>,
     lock: Option<&SocketLock>,
-) -> Result<(Option<Door>, Signal), ServiceError> {
-    let door = match options {
-        Some(options) => Some(Door::open(&options, lock).await?),
+) -> Result<(Option<AdminListeners>, Signal), ServiceError> {
+    let listeners = match options {
+        Some(options) => Some(AdminListeners::open(&options, lock).await?),
         None => None,
     };
     let hangup = signal(SignalKind::hangup()).map_err(ServiceError::Signals)?;
-    Ok((door, hangup))
+    Ok((listeners, hangup))
 }

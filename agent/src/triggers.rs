@@ -1,6 +1,7 @@
-//! When the agent looks at its host. Every reason to look (the timer, an event of the host, SIGHUP, a request, a retry) is
-//! coalesced: a burst gives one pass, and whatever comes during a pass gives exactly one more. Pure: time comes in as an
-//! argument; [`wake`] is the only thing here that waits. The service's loop calls it.
+//! Decides when the agent observes its host. All triggers (timer, host event, SIGHUP, request, retry) are coalesced: a
+//! burst causes one pass, and triggers during a pass cause exactly one more.
+//!
+//! [`Triggers`] is pure: the caller passes the time. Only [`wake`] waits.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,24 +9,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A reason to look.
+/// Reason for a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Trigger {
     Start,
-    /// `update_resources_interval` is over.
+    /// `update_resources_interval` has passed.
     Timer,
-    /// Something changed on the host.
     HostEvent,
-    /// The configuration was reloaded.
     Reload,
-    /// Somebody asked for it on the admin socket.
+    /// A request on the admin socket.
     Request,
-    /// The last pass failed and its pause is over.
+    /// The backoff after a failed pass has passed.
     Retry,
 }
 
 impl Trigger {
-    /// How long to wait for more of the same before looking. A hot-plugged card announces itself by dozens of events.
+    /// How long to wait for more triggers of the same kind. A hot-plugged card causes dozens of events.
     #[must_use]
     pub const fn settle(self) -> Duration {
         match self {
@@ -38,25 +37,24 @@ impl Trigger {
         }
     }
 
-    /// Whether a node that waits after a failure is looked at all the same: a person wants to know.
+    /// Whether the trigger also applies to nodes in backoff, because an operator waits for the result.
     #[must_use]
     pub const fn breaks_backoff(self) -> bool {
         matches!(self, Trigger::Start | Trigger::Reload | Trigger::Request)
     }
 }
 
-/// Why a pass is made.
+/// Triggers of a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Causes(BTreeSet<Trigger>);
 
 impl Causes {
-    /// Whether nodes that wait after a failure are looked at all the same.
+    /// Whether the pass includes nodes in backoff.
     #[must_use]
     pub fn break_backoff(&self) -> bool {
         self.0.iter().any(|trigger| trigger.breaks_backoff())
     }
 
-    /// Whether this is one of them.
     #[must_use]
     pub fn has(&self, trigger: Trigger) -> bool {
         self.0.contains(&trigger)
@@ -66,7 +64,7 @@ impl Causes {
 impl fmt::Display for Causes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, trigger) in self.0.iter().enumerate() {
-            let word = match trigger {
+            let name = match trigger {
                 Trigger::Start => "start",
                 Trigger::Timer => "timer",
                 Trigger::HostEvent => "host event",
@@ -74,21 +72,21 @@ impl fmt::Display for Causes {
                 Trigger::Request => "request",
                 Trigger::Retry => "retry",
             };
-            write!(f, "{}{word}", if place == 0 { "" } else { ", " })?;
+            write!(f, "{}{name}", if place == 0 { "" } else { ", " })?;
         }
         Ok(())
     }
 }
 
-/// How often to look without any other reason (`update_resources_interval`).
+/// Interval of periodic passes (`update_resources_interval`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interval {
     Off,
-    /// This often; zero counts as a second.
+    /// This often; zero means one second.
     Every(Duration),
 }
 
-/// The reasons that wait, and whether a pass is under way.
+/// Pending triggers, and whether a pass is running.
 #[derive(Debug)]
 pub struct Triggers {
     interval: Interval,
@@ -99,8 +97,8 @@ pub struct Triggers {
 }
 
 impl Triggers {
-    /// Nothing wanted yet; the first periodic pass comes after the interval and `fuzzy` (a random part of
-    /// `periodic_fuzzy_delay`, so that a fleet that was started together does not ask together).
+    /// Without pending triggers. The first periodic pass comes after the interval and `fuzzy`, a random part of
+    /// `periodic_fuzzy_delay`: agents that start together then do not send their requests together.
     #[must_use]
     pub fn new(interval: Interval, fuzzy: Duration, now: Instant) -> Self {
         let mut triggers = Self {
@@ -114,7 +112,7 @@ impl Triggers {
         triggers
     }
 
-    /// Takes another interval from now on.
+    /// Changes the interval from now on.
     pub fn set_interval(&mut self, interval: Interval, fuzzy: Duration, now: Instant) {
         self.interval = match interval {
             Interval::Off => Interval::Off,
@@ -127,20 +125,19 @@ impl Triggers {
         };
     }
 
-    /// Notes a reason to look.
-    pub fn note(&mut self, trigger: Trigger, now: Instant) {
+    pub fn add(&mut self, trigger: Trigger, now: Instant) {
         let at = now + trigger.settle();
         let (due, causes) = self.wanted.get_or_insert_with(|| (at, Causes::default()));
         *due = at.min(*due);
         causes.0.insert(trigger);
     }
 
-    /// Says when the next retry is due, if one is.
+    /// Sets the time of the next retry.
     pub fn retry_at(&mut self, at: Option<Instant>) {
         self.retry = at;
     }
 
-    /// When [`Triggers::begin`] has something to say; none while a pass is under way.
+    /// Time at which [`Triggers::begin`] should be called; `None` while a pass is running.
     #[must_use]
     pub fn wake_at(&self) -> Option<Instant> {
         if self.running {
@@ -150,7 +147,7 @@ impl Triggers {
         [wanted, self.timer, self.retry].into_iter().flatten().min()
     }
 
-    /// Begins a pass if one is due and none is under way. It answers for all reasons noted so far, due or not.
+    /// Begins a pass if one is due and none is running. It covers all pending triggers, due or not.
     pub fn begin(&mut self, now: Instant) -> Option<Causes> {
         if self.wake_at().is_none_or(|at| at > now) {
             return None;
@@ -172,12 +169,12 @@ impl Triggers {
         Some(causes)
     }
 
-    /// The pass is over.
+    /// The pass has finished.
     pub fn finish(&mut self) {
         self.running = false;
     }
 
-    /// The cadence is kept: a late pass does not shift the ones after it, and missed ones are not made up.
+    /// Keeps the cadence: a late pass does not shift later ones, and missed ones are not repeated.
     fn next_timer(&self, now: Instant) -> Option<Instant> {
         let (Interval::Every(period), Some(due)) = (self.interval, self.timer) else {
             return None;
@@ -188,7 +185,7 @@ impl Triggers {
     }
 }
 
-/// Waits until then; for ever without a time.
+/// Waits until this time; forever without one.
 pub async fn wake(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -214,14 +211,18 @@ mod tests {
         let mut triggers = quiet(start);
         let mut now = start;
         for _ in 0..40 {
-            triggers.note(Trigger::HostEvent, now);
-            assert_eq!(triggers.begin(now), None, "not before the burst settled");
+            triggers.add(Trigger::HostEvent, now);
+            assert_eq!(
+                triggers.begin(now),
+                None,
+                "not before the burst has settled"
+            );
             now += Duration::from_millis(10);
         }
         now = triggers.wake_at().expect("a pass is due");
         assert!(triggers.begin(now).is_some());
-        triggers.note(Trigger::HostEvent, now);
-        triggers.note(Trigger::HostEvent, now);
+        triggers.add(Trigger::HostEvent, now);
+        triggers.add(Trigger::HostEvent, now);
         assert_eq!(triggers.wake_at(), None, "one at a time");
         triggers.finish();
         now = triggers.wake_at().expect("one more");
@@ -234,8 +235,8 @@ mod tests {
     fn a_request_does_not_wait_for_a_burst_to_settle_and_answers_for_it() {
         let now = Instant::now();
         let mut triggers = quiet(now);
-        triggers.note(Trigger::HostEvent, now);
-        triggers.note(Trigger::Request, now);
+        triggers.add(Trigger::HostEvent, now);
+        triggers.add(Trigger::Request, now);
         let causes = triggers.begin(now).expect("at once");
         assert!(causes.break_backoff());
         assert_eq!(causes.to_string(), "host event, request");
@@ -317,7 +318,7 @@ mod tests {
             for happening in happenings {
                 match happening {
                     Happening::Note(trigger) => {
-                        triggers.note(trigger, now);
+                        triggers.add(trigger, now);
                         unanswered.get_or_insert(now);
                     }
                     Happening::Pass(millis) => now += Duration::from_millis(millis),
@@ -334,7 +335,7 @@ mod tests {
                 }
                 if !running && let Some(since) = unanswered {
                     prop_assert!(now < since + Trigger::HostEvent.settle(), "forgotten");
-                    prop_assert!(triggers.wake_at().is_some(), "would sleep for ever");
+                    prop_assert!(triggers.wake_at().is_some(), "would sleep forever");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Pages that are written from the code. `BLESS=1 cargo test -p berth-agent --test generated` writes them anew.
+//! Compares the generated pages with the code. `BLESS=1 cargo test -p berth-agent --test generated` writes them.
 
 use std::path::Path;
 

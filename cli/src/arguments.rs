@@ -1,4 +1,4 @@
-//! The command line, as clap reads it.
+//! The command line as clap parses it: global options and one variant for each subcommand.
 
 use std::path::PathBuf;
 
@@ -15,22 +15,22 @@ use crate::logging::{LevelFilter, LogArguments};
 const EXAMPLES: &str = "\
 Examples:
   berth up                                    Placement and the agent, in the foreground
-  berth agent status                          how is the running agent?
-  berth reshape plan                          what would the next start do?
-  berth provider tree                         what does Placement have of this host?
-  berth guest list                            which guests are there, and how are they?
-  berth device list                           which devices can guests have, and who has them?
-  berth reconcile --dry-run                   what do journal, hypervisor and services disagree about?
-  berth doctor                                is this host able to be a compute node?
-  berth config check                          is the configuration right?
-  berth config show --origin                  what is in force, and where does it come from?
-  berth config diff                           what would a reload change?
+  berth agent status                          show the state of the running agent
+  berth reshape plan                          show what the next start would change
+  berth provider tree                         show this host's provider tree
+  berth guest list                            list the guests and their states
+  berth device list                           list the devices for guests and their users
+  berth reconcile --dry-run                   show differences between journal, hypervisor and services
+  berth doctor                                check whether this host can be a compute node
+  berth config check                          check the configuration
+  berth config show --origin                  show all options and their origin
+  berth config diff                           show what a reload would change
   berth completion bash > /etc/bash_completion.d/berth
 
-Exit codes: 0 done, 1 refused, 64 usage, 69 a service is away, 70 a bug,
-73 held by another, 74 disk, 75 reshape needed, 76 reshape failed, 78 configuration.";
+Exit codes: 0 done, 1 refused, 64 usage, 69 service unavailable, 70 a bug,
+73 in use by another process, 74 disk, 75 reshape needed, 76 reshape failed, 78 configuration.";
 
-/// The compute-node agent: it owns the node's truth and keeps OpenStack Placement in step with it.
+/// A compute-node agent for OpenStack: it reports this host to Placement, boots guests and attaches their accelerators.
 #[derive(Debug, Parser)]
 #[command(name = "berth", version, after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = false)]
 #[command(disable_help_subcommand = false, infer_subcommands = false)]
@@ -43,7 +43,7 @@ pub struct Cli {
         help_heading = "Configuration"
     )]
     pub config: Option<PathBuf>,
-    /// Read the *.toml of this directory, too, in the order of their names.
+    /// Also read all *.toml files of this directory, sorted by name.
     #[arg(
         long,
         value_name = "DIRECTORY",
@@ -51,7 +51,8 @@ pub struct Cli {
         help_heading = "Configuration"
     )]
     pub config_dir: Option<PathBuf>,
-    /// Be the machine this file describes (the fake driver), not this host; wins over the configuration.
+    /// Simulate the machine that this file describes (the fake driver) instead of using this
+    /// host; overrides the configuration.
     #[arg(
         long,
         value_name = "FILE",
@@ -59,7 +60,7 @@ pub struct Cli {
         help_heading = "Configuration"
     )]
     pub machine: Option<PathBuf>,
-    /// Keep all state in this folder, the admin socket too; wins over the configuration.
+    /// Keep all state, and the admin socket, in this directory; overrides the configuration.
     #[arg(
         long,
         value_name = "FOLDER",
@@ -67,16 +68,16 @@ pub struct Cli {
         help_heading = "Configuration"
     )]
     pub state_dir: Option<PathBuf>,
-    /// What is logged, and how.
+    /// The options of logging.
     #[command(flatten)]
     pub log: LogArguments,
-    /// What to do.
+    /// The subcommand to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
 impl Cli {
-    /// What the subcommands need of the global options.
+    /// The global options as subcommands use them.
     #[must_use]
     pub fn context(&self) -> Context {
         Context {
@@ -89,50 +90,50 @@ impl Cli {
     }
 }
 
-/// Every subcommand.
+/// All subcommands of `berth`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Everything on this machine, in the foreground: Placement on loopback and the agent.
+    /// Run everything on this machine, in the foreground: Placement, the other services and the agent.
     Up(up::UpArguments),
-    /// Everything that is not on a hypervisor, in the foreground: all APIs behind one listener, scheduler and conductor; the agents are
-    /// on other hosts.
+    /// Run all services but no agent, in the foreground: all APIs behind one listener, scheduler and conductor. The
+    /// agents run on other hosts.
     Controller(controller::ControllerArguments),
-    /// Run the node agent, or talk to the one that runs.
+    /// Run the node agent, or control the running agent.
     Agent(agent::AgentArguments),
     /// Serve the built-in Placement, or upgrade its database offline.
     Placement(placement::PlacementArguments),
-    /// Serve the Identity API (a minimal Keystone v3) for one machine or a small cloud; look at its file of users.
+    /// Serve the Identity API (a minimal Keystone v3) for one machine or a small cloud; check its users file.
     Identity(identity::IdentityArguments),
     /// Serve the compute API (Nova's) with its conductor: flavors, key pairs, servers.
     Compute(compute::ComputeArguments),
     /// Serve the accelerator API: device profiles, accelerator requests and their binding.
     Accelerator(accelerator::AcceleratorArguments),
-    /// Ask the filter scheduler: which hosts, in which order, and why not the others.
+    /// Explain and check scheduling: which hosts, in which order, and why not the others.
     Scheduler(scheduler::SchedulerArguments),
     /// Boot, show, switch and delete guests.
     Guest(guest::GuestArguments),
-    /// Show this host's devices for guests; reset them, set them aside, take them back.
+    /// Show the devices that this host offers to guests; reset, quarantine and release them.
     Device(device::DeviceArguments),
-    /// Compare guests, hypervisor, devices, accelerator requests and allocations, and mend what can be mended.
+    /// Compare guests, hypervisor, devices, accelerator requests and allocations, and repair the differences.
     Reconcile(reconcile::ReconcileArguments),
-    /// Show what a startup would do.
+    /// Show what the next start of the agent would change in Placement.
     Reshape(reshape::ReshapeArguments),
     /// Show this host's provider tree.
     Provider(provider::ProviderArguments),
-    /// Show this host, then an upgrade of a machine with eight GPUs and running guests.
+    /// Show this host's provider tree, then upgrade a simulated machine with eight GPUs and running guests.
     Demo(demo::DemoArguments),
     /// Check and show the configuration.
     Config(config::ConfigArguments),
-    /// Look whether this host can be a compute node, and say how to mend what it lacks.
+    /// Check whether this host can be a compute node, with a fix for each problem.
     Doctor(doctor::DoctorArguments),
-    /// Print the completion script of a shell.
+    /// Print a shell completion script.
     Completion(completion::CompletionArguments),
     /// Write the manual pages.
     Man(man::ManArguments),
 }
 
 impl Command {
-    /// What is logged unless something else is asked for: services say what they do, short commands only what is wrong.
+    /// The log level without `--log-level`: services log what they do, short commands only warnings.
     #[must_use]
     pub fn default_log_level(&self) -> LevelFilter {
         match self {

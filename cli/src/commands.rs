@@ -1,4 +1,4 @@
-//! The subcommands of `berth`: a file for each, with the arguments it takes and a `run`.
+//! The subcommands of `berth`: a file for each, with its arguments and a `run`.
 
 pub mod accelerator;
 pub mod agent;

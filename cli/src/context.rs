@@ -1,4 +1,4 @@
-//! What every subcommand gets from the command line: the sources of the configuration, and a runtime.
+//! The context that every subcommand gets: the sources of the configuration, and a runtime.
 
 use std::env;
 use std::future::Future;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use berth_config::{LoadedConfig, Sources};
 use berth_output::{ErrorCode, Failure};
 
-/// The global options, read.
+/// The parsed global options.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
-    /// Where the configuration is read from.
+    /// The files and options that the configuration is read from.
     pub sources: Sources,
 }
 
@@ -21,7 +21,8 @@ impl Context {
         Ok(berth_config::load(&self.sources)?)
     }
 
-    /// How this program is called again with the same configuration, for a shell: what a command prints for people to paste.
+    /// How a user calls this program again with the same configuration, quoted for a shell, for commands that
+    /// are printed as hints.
     #[must_use]
     pub fn invocation(&self) -> String {
         let paths = [
@@ -40,35 +41,35 @@ impl Context {
         words.join(" ")
     }
 
-    /// Runs a short conversation on a runtime of its own, on this thread.
+    /// Runs a short future on a current-thread runtime.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
         on(&mut tokio::runtime::Builder::new_current_thread(), future)
     }
 
-    /// Runs a node until its end. Beside this thread, which holds the signals and the service manager's watchdog, two others
-    /// do the work: a disk that is slow to answer one of them stops neither the other nor the signs of life.
+    /// Runs a node until it ends. This thread handles the signals and the service manager's watchdog. Two other threads
+    /// do the work, so that a slow disk stops neither the other thread nor the watchdog.
     pub fn serve<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         on(builder.worker_threads(2).thread_name("berth"), future)
     }
 }
 
-/// How long calls that block are waited for at the end.
+/// How long blocking calls are waited for at the end.
 const LAST_CALLS: Duration = Duration::from_secs(5);
 
 fn on<F: Future>(builder: &mut tokio::runtime::Builder, future: F) -> Result<F::Output, Failure> {
     let runtime = builder.enable_all().build().map_err(|error| {
-        // Nothing but the limits of the host can keep it from starting.
+        // Only the limits of the host can prevent a start.
         Failure::caused(ErrorCode::Unavailable, "cannot start the runtime", &error)
             .mend("allow more open files (ulimit -n; LimitNOFILE in the unit)")
     })?;
     let output = runtime.block_on(future);
-    // Dropped, it would wait for each call to a disk that is under way, and some disks never answer.
+    // Dropping the runtime would wait for every blocking call, and some disks never answer.
     runtime.shutdown_timeout(LAST_CALLS);
     Ok(output)
 }
 
-/// `berth`, where that is found on PATH, else the path of this program.
+/// `berth` if that is found on PATH, else the path of this program.
 fn program() -> String {
     let Ok(this) = env::current_exe() else {
         return "berth".to_owned();
@@ -83,7 +84,7 @@ fn program() -> String {
     }
 }
 
-/// A path as a word of a shell.
+/// A path quoted for a shell.
 pub(crate) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);

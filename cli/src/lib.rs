@@ -42,12 +42,12 @@ pub fn main() -> std::process::ExitCode {
     .into()
 }
 
-/// A panic is a bug; the hook has told it.
+/// A panic is a bug; the panic hook has already reported it.
 fn guarded(body: impl FnOnce() -> ExitCode) -> ExitCode {
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(ExitCode::Bug)
 }
 
-/// Runs one command line; what fails is told on standard error.
+/// Runs one command line; a failure is printed on standard error.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
@@ -92,9 +92,9 @@ fn dispatch(
     }
 }
 
-/// Help and version are no errors; the rest is, with clap's own sentence and nearest word.
+/// Help and version are no errors; the rest is, with clap's own message and suggestion.
 fn not_parsed(error: &clap::Error) -> ExitCode {
-    // There is nobody left to tell when this cannot be written.
+    // If this cannot be written, no output is left for an error.
     let _ = error.print();
     if error.use_stderr() {
         ExitCode::Usage
@@ -104,7 +104,7 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
 }
 
 fn tell(text: &str) {
-    // There is nobody left to tell when this cannot be written.
+    // If this cannot be written, no output is left for an error.
     let mut err = EscapingWriter::new(io::stderr().lock(), |byte| matches!(byte, b'\n' | b'\t'));
     let _ = write!(err, "berth: {text}");
     let _ = err.flush();
@@ -119,7 +119,7 @@ fn bug(panic: &panic::PanicHookInfo<'_>) -> String {
         ErrorCode::Bug,
         format!("this is a bug in berth{place}: {words}"),
     )
-    .mend("report this sentence with the version that `berth --version` prints")
+    .mend("report this message with the version that `berth --version` prints")
     .explain()
 }
 

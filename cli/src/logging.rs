@@ -1,4 +1,4 @@
-//! Where log lines go: the journal under systemd, otherwise standard error, as text or JSON.
+//! Starts logging: to the journal under systemd, else to standard error, as text or JSON.
 
 mod causes;
 
@@ -24,10 +24,10 @@ pub use tracing_subscriber::filter::LevelFilter;
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Log")]
 pub struct LogArguments {
-    /// The least that is logged; RUST_LOG sets it for each module.
+    /// The lowest level that is logged; RUST_LOG sets it for each module.
     #[arg(long, value_name = "LEVEL", global = true, value_parser = ["error", "warn", "info", "debug", "trace"])]
     pub log_level: Option<String>,
-    /// How it is logged; auto is the journal under systemd, text otherwise.
+    /// The log format; auto is the journal under systemd, else text.
     #[arg(
         long,
         value_name = "FORMAT",
@@ -38,24 +38,23 @@ pub struct LogArguments {
     pub log_format: LogFormat,
 }
 
-/// How log lines are written.
+/// The formats of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
 pub enum LogFormat {
     /// The journal when standard error is connected to it, else text.
     #[default]
     Auto,
-    /// Lines on standard error.
+    /// Text lines on standard error.
     Text,
-    /// A JSON object a line on standard error.
+    /// One JSON object per line on standard error.
     Json,
-    /// The journal, with fields.
+    /// The systemd journal, with fields.
     Journald,
 }
 
 /// Starts logging. A second start in one process (tests) changes nothing.
 ///
-/// # Errors
-/// `RUST_LOG` is not readable, or the journal was asked for and is not there.
+/// Errors: `RUST_LOG` is not readable, or the journal was requested and does not exist.
 pub fn start(log: &LogArguments, default: LevelFilter) -> Result<(), Failure> {
     let filter = filter(log, default, std::env::var("RUST_LOG").ok().as_deref())?;
     // Fails only when a subscriber is already in place.
@@ -111,7 +110,7 @@ fn layer(format: LogFormat) -> Result<BoxedLayer, Failure> {
     })
 }
 
-/// An event a line: what others wrote is on it, without control characters.
+/// One line per event; values from other parties are printed without control characters.
 fn lines<M>(out: M, colour: bool) -> BoxedLayer
 where
     M: for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -119,12 +118,12 @@ where
     let fields = debug_fn(|line, field, value| {
         let value = format!("{value:?}");
         match field.name() {
-            // What is told of a pass has several lines; none of them begins as a line of the log does.
+            // The message of a pass has several lines; none of them begins like a line of the log.
             "message" => {
                 let lines: Vec<_> = value.split('\n').map(printable).collect();
                 write!(line, "{}", lines.join("\n    "))
             }
-            // Where a line of the crate `log` comes from.
+            // The source location of a line of the crate `log`.
             name if name.starts_with("log.") => Ok(()),
             name => write!(line, "{name}={}", printable(&value)),
         }
@@ -136,7 +135,7 @@ where
         .boxed()
 }
 
-/// The same as JSON, whose own escapes leave some control characters.
+/// The JSON formatter with all control characters escaped; its own escapes leave some.
 fn json<W: Write + 'static>(out: impl Fn() -> W + Send + Sync + 'static) -> BoxedLayer {
     let out = move || EscapingWriter::new(out(), |byte| byte == b'\n');
     fmt::layer().json().with_writer(out).boxed()
@@ -146,7 +145,7 @@ fn journal() -> io::Result<BoxedLayer> {
     Ok(tracing_journald::layer()?.boxed())
 }
 
-/// Whether this is the stream systemd names in `JOURNAL_STREAM` (`DEVICE:INODE`), and not a pipe put in its place.
+/// Whether this is the stream that systemd names in `JOURNAL_STREAM` (`DEVICE:INODE`), and not a pipe in its place.
 fn is_journal(stream: impl AsFd, named: Option<&str>) -> bool {
     let Some((device, inode)) = named.and_then(|text| text.split_once(':')) else {
         return false;
@@ -203,11 +202,11 @@ mod tests {
                 false => lines(writer, has_colour),
             };
             tracing::subscriber::with_default(Registry::default().with(layer), || {
-                tracing::warn!(reason = %evil, name = evil, "a boot is taken back");
+                tracing::warn!(reason = %evil, name = evil, "a boot is rolled back");
             });
             let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
             let line = text.strip_suffix('\n').unwrap();
-            assert!(line.contains("a boot is taken back"), "{text:?}");
+            assert!(line.contains("a boot is rolled back"), "{text:?}");
             assert!(
                 !line.contains(|it: char| it.is_control() && !(has_colour && it == '\u{1b}')),
                 "{text:?}"
@@ -234,18 +233,18 @@ mod tests {
             });
             tracing::subscriber::with_default(Registry::default().with(layer), || {
                 let error = &failed as &dyn std::error::Error;
-                tracing::error!(error, mend = "make room", tries = 3, "no token made");
+                tracing::error!(error, hint = "make room", tries = 3, "no token made");
                 tracing::warn!(error = "plain", "another");
             });
             let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
             let lines: Vec<&str> = text.lines().collect();
             let wanted = match is_json {
                 false => [
-                    "no token made error=the database of tokens failed: the disk is full mend=\"make room\" tries=3",
+                    "no token made error=the database of tokens failed: the disk is full hint=\"make room\" tries=3",
                     "another error=\"plain\"",
                 ],
                 true => [
-                    "{\"message\":\"no token made\",\"error\":\"the database of tokens failed: the disk is full\",\"mend\":\"make room\",\"tries\":3}",
+                    "{\"message\":\"no token made\",\"error\":\"the database of tokens failed: the disk is full\",\"hint\":\"make room\",\"tries\":3}",
                     "{\"message\":\"another\",\"error\":\"plain\"}",
                 ],
             };

@@ -1,4 +1,4 @@
-//! The list that `berth accelerator|compute|placement policy` prints: every rule in force, and where it comes from.
+//! The list that `berth accelerator|compute|placement policy` prints: every rule in force, and its origin.
 
 use std::io::Write;
 

@@ -1,7 +1,7 @@
-//! The reference pages that are written from the code: exit codes, metrics, policies. The page of options is
+//! Writes the reference pages that are generated from the code: exit codes, metrics, policies. The page of options is
 //! [`berth_config::reference`].
 //!
-//! The committed files are compared with these by a test; `BLESS=1 cargo test -p berth-cli --test generated` writes them.
+//! A test compares the committed files with these; `BLESS=1 cargo test -p berth-cli --test generated` writes them.
 
 mod policy;
 
@@ -11,13 +11,13 @@ use berth_output::{ErrorCode, ExitCode};
 
 pub use policy::{accelerator_policy_page, compute_policy_page, placement_policy_page};
 
-/// `docs/guide/reference/metrics.md`: the agent's, and those of what `berth up` runs beside it.
+/// `docs/guide/reference/metrics.md`: the metrics of the agent, and of the services that `berth up` runs.
 #[must_use]
 pub fn metrics_page() -> String {
     berth_agent::metrics::metrics_page(berth_conductor::METRICS)
 }
 
-/// `docs/guide/reference/exit-codes.md`.
+/// The page `docs/guide/reference/exit-codes.md`.
 #[must_use]
 pub fn exit_codes_page() -> String {
     let mut page = String::from(

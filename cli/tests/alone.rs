@@ -40,7 +40,7 @@ fn berth(state: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn what_acts_on_a_node_is_refused_with_73_while_an_agent_runs() {
+fn commands_that_change_a_node_are_refused_with_73_while_an_agent_runs() {
     let folder = tempfile::tempdir().unwrap();
     let agent = SocketLock::take(&folder.path().join("agent.sock")).unwrap();
     for arguments in ACTING {
@@ -57,7 +57,7 @@ fn what_acts_on_a_node_is_refused_with_73_while_an_agent_runs() {
 }
 
 #[test]
-fn a_lock_that_cannot_be_made_is_74_and_names_the_file() {
+fn a_lock_that_cannot_be_created_is_74_and_names_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("file/state");
     fs::write(folder.path().join("file"), "").unwrap();
@@ -68,7 +68,7 @@ fn a_lock_that_cannot_be_made_is_74_and_names_the_file() {
 }
 
 #[test]
-fn a_look_makes_no_state_folder() {
+fn read_only_commands_create_no_state_folder() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
     let ended = berth(&state, &["reshape", "plan"]);

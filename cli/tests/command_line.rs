@@ -57,7 +57,7 @@ fn help_and_version_end_with_0_and_show_examples() {
 }
 
 #[test]
-fn usage_errors_end_with_64_and_name_the_nearest_word() {
+fn usage_errors_exit_with_64_and_suggest_the_nearest_value() {
     for (arguments, expected) in [
         (&["confgi", "check"][..], "config"),
         (&["config", "chekc"][..], "check"),
@@ -95,13 +95,13 @@ fn a_refused_configuration_ends_with_78_and_every_error_on_standard_error() {
             said.contains("berth.toml:1:1: hots:")
                 && said.contains("berth.toml:3:18: compute.cpu_shared_set:")
         );
-        assert!(said.contains("mend: "));
+        assert!(said.contains("hint: "));
         assert_eq!(out(&output), "");
     }
 }
 
 #[test]
-fn a_good_configuration_is_said_to_be_good() {
+fn a_valid_configuration_is_reported_as_good() {
     let (_directory, path) = file("host = \"a\"\n[libvirt]\nvirt_type = \"qemu\"\n");
     let output = berth(&["config", "check", "--config", &path]);
     assert_eq!(
@@ -111,7 +111,7 @@ fn a_good_configuration_is_said_to_be_good() {
 }
 
 #[test]
-fn a_check_without_any_file_says_that_the_defaults_are_used() {
+fn a_check_without_any_file_reports_that_the_defaults_are_used() {
     let empty = tempfile::tempdir().unwrap();
     let folder = empty.path().to_str().unwrap();
     let output = berth_with(
@@ -243,7 +243,7 @@ fn agent(socket: &std::path::Path, status: &str, body: &str) -> std::thread::Joi
 }
 
 #[test]
-fn diff_says_what_a_reload_changes_and_what_needs_a_restart() {
+fn diff_shows_what_a_reload_changes_and_what_needs_a_restart() {
     let (directory, path) = file("reserved_host_cpus = 2\nstate_path = \"/b\"\n");
     let socket = directory.path().join("agent.sock");
     let shown = berth(&["config", "show", "-f", "json"]);
@@ -290,7 +290,7 @@ fn diff_says_what_a_reload_changes_and_what_needs_a_restart() {
 }
 
 #[test]
-fn an_answer_of_the_agent_that_is_not_understood_ends_with_69() {
+fn an_invalid_answer_of_the_agent_ends_with_69() {
     for (status, body) in [
         ("403 Forbidden", "{}"),
         ("200 OK", "{\"api\": \"berth/9\"}"),
@@ -314,7 +314,7 @@ fn an_answer_of_the_agent_that_is_not_understood_ends_with_69() {
 }
 
 #[test]
-fn doctor_tells_a_refused_configuration_as_a_finding() {
+fn doctor_reports_an_invalid_configuration_as_a_finding() {
     let (_directory, path) = file("hots = 1\n");
     let output = berth(&["doctor", "--offline", "-f", "json", "--config", &path]);
     assert_eq!(code(&output), 78);
@@ -392,12 +392,12 @@ fn no_subcommand_is_forced_by_a_blanket_option() {
 }
 
 #[test]
-fn a_dry_run_asks_plugins_where_it_is_told_to_and_only_then() {
+fn a_dry_run_runs_plugins_only_on_request() {
     let sample = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../docs/examples/scheduler-plugin/rack_power.py"
     );
-    // As root none is run that belongs to somebody else, as a checkout may.
+    // Root refuses a program that another user owns, as in a checkout.
     let (kept, sample) = file(&fs::read_to_string(sample).unwrap());
     fs::set_permissions(&sample, fs::Permissions::from_mode(0o755)).unwrap();
     assert!(kept.path().exists());

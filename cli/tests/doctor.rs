@@ -125,7 +125,7 @@ impl Tree {
         fs::set_permissions(self.at(path), fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// A pipe that nobody writes to: who reads it waits for ever.
+    /// A pipe without a writer: a read of it blocks forever.
     fn pipe(&self, path: &str) {
         nix::unistd::mkfifo(&self.at(path), nix::sys::stat::Mode::S_IRUSR).unwrap();
     }
@@ -363,7 +363,7 @@ fn each_planted_fault_is_one_finding_with_evidence_and_mend() {
         );
         let finding = findings.iter().find(|each| each.code == *code).unwrap();
         assert!(
-            !finding.evidence.is_empty() && !finding.mend.is_empty(),
+            !finding.evidence.is_empty() && !finding.hint.is_empty(),
             "{finding:?}"
         );
     }
@@ -381,7 +381,7 @@ fn every_check_but_the_room_on_disk_has_a_planted_fault() {
 }
 
 #[test]
-fn names_are_unique_and_dependencies_stand_before_what_needs_them() {
+fn names_are_unique_and_dependencies_come_first() {
     let mut seen: Vec<&str> = Vec::new();
     for check in checks() {
         assert!(!seen.contains(&check.code), "{} stands twice", check.code);
@@ -433,7 +433,7 @@ fn a_fake_machine_needs_neither_kvm_nor_libvirt() {
 }
 
 #[test]
-fn a_host_that_gives_devices_by_a_list_alone_is_asked_for_all_but_mediated_devices() {
+fn a_host_with_only_a_device_list_offers_everything_but_mediated_devices() {
     for section in ["pci", "accelerators"] {
         let mut tree = Tree::good();
         tree.config = format!("[{section}]\ndevice_spec = [{{ address = \"0000:85:00.0\" }}]");

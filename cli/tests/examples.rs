@@ -1,4 +1,4 @@
-//! Every command that the program's help and the documents show is one that the program takes.
+//! Every command in the program's help and in the documents must be accepted by the program.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
@@ -66,7 +66,7 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The commands of a page: those of its blocks, and those that its text names, which may leave out what is to be filled in.
+/// The commands of a page: those of its code blocks, and those in its text, which may omit arguments.
 fn commands(page: &str) -> (Vec<String>, Vec<String>) {
     let mut found = Vec::new();
     let text: String = page.split("```").step_by(2).collect();
@@ -131,7 +131,7 @@ fn every_command_that_the_documents_show_is_one() {
 }
 
 #[test]
-fn a_command_that_is_none_is_told_apart() {
+fn an_invalid_command_is_detected() {
     for line in [
         "berth guest crate web",
         "berth guest create web --vcpus 1 --ram 64 --imagine x",

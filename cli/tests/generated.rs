@@ -1,4 +1,4 @@
-//! Files written from tables in the code: they must be the ones committed. `BLESS=1` writes them anew.
+//! Files that are generated from tables in the code must equal the committed ones. `BLESS=1` writes them.
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
@@ -59,7 +59,7 @@ fn the_placement_policy_page_is_the_default_policy() {
 }
 
 #[test]
-fn the_metrics_page_is_what_agent_and_scheduler_count() {
+fn the_metrics_page_lists_the_metrics_of_agent_and_scheduler() {
     same(
         "docs/guide/reference/metrics.md",
         &reference::metrics_page(),

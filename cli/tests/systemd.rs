@@ -20,7 +20,7 @@ fn unit_text() -> String {
     fs::read_to_string(shipped("berth-agent.service")).unwrap()
 }
 
-/// A copy of the unit whose program exists, since systemd looks whether it does.
+/// A copy of the unit with an existing program, because systemd checks for it.
 fn copy_of(unit: &str) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("berth");

@@ -11,6 +11,7 @@ crashes is known.
 
 import collections
 import concurrent.futures
+import hashlib
 import json
 import os
 import pathlib
@@ -31,6 +32,13 @@ TIMES = os.environ.get("TEST_TIMES")
 PATIENCE = 60
 # Programs that take longest, the longest first: otherwise the last one runs alone on one processor.
 LONGEST_FIRST = ["servers", "processes", "fault", "in_process", "berth_agent"]
+
+# 0 runs every program, 1 skips those whose inputs have not changed since all their tests passed.
+CACHE = os.environ.get("TEST_CACHE", "1") != "0" and not TIMES and "BLESS" not in os.environ
+# Programs that read Rust sources when they run.
+READS_SOURCES = ["repository"]
+# What a test may depend on, next to its program and the files of the checkout: the installed packages and peers.
+INSTALLED = ["/var/lib/dpkg/status", "target/peers", "target/peers/venv", "target/guest-image/disk.img"]
 
 DONE = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. (ok|FAILED|ignored)")
 BEGUN = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. $")
@@ -199,39 +207,106 @@ def run_program(program, arguments, logs):
     return len(tests), failures
 
 
+class Cache:
+    """Remembers with which inputs all tests of a program passed last, as `go test` does.
+
+    The inputs are the program itself, `berth`, the tracked and new files of the checkout, the installed packages and the
+    variables that choose what runs.
+    """
+
+    def __init__(self, folder, target):
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                                capture_output=True, check=True, timeout=PATIENCE)
+        names = sorted(listed.stdout.decode().rstrip("\0").split("\0"))
+        common = hashlib.sha256()
+        for name in INSTALLED:
+            common.update(f"{name} {os.stat(name).st_mtime_ns if os.path.exists(name) else None}\n".encode())
+        for name in sorted(os.environ):
+            if name.startswith(("TEST_", "BERTH", "RUST")):
+                common.update(f"{name}={os.environ[name]}\n".encode())
+        self.add(common, target / "debug" / "berth")
+        self.sources = hashlib.sha256()
+        for name in names:
+            self.add(self.sources if name.endswith(".rs") else common, pathlib.Path(name))
+        self.common = common
+
+    @staticmethod
+    def add(digest, path):
+        digest.update(f"{path}\n".encode())
+        if path.is_file():
+            with open(path, "rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+
+    def key(self, program):
+        digest = self.common.copy()
+        self.add(digest, pathlib.Path(program.file))
+        if program.name.rsplit("/", 1)[1] in READS_SOURCES:
+            digest.update(self.sources.digest())
+        return digest.hexdigest()
+
+    def path(self, program):
+        return self.folder / program.name.replace("/", "-")
+
+    def passed(self, program, key):
+        """How many tests passed with these inputs; none if they have not."""
+        try:
+            stored, tests = self.path(program).read_text().split()
+        except (OSError, ValueError):
+            return None
+        return int(tests) if stored == key else None
+
+    def record(self, program, key, tests):
+        self.path(program).write_text(f"{key} {tests}\n")
+
+
 def log_of(program, logs):
     return logs / (program.name.replace("/", "-") + ".log")
 
 
 def main():
-    logs = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target")) / "tmp" / "test-logs"
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", "target"))
+    logs = target / "tmp" / "test-logs"
     logs.mkdir(parents=True, exist_ok=True)
     all_programs = programs(sys.stdin)
     if not all_programs:
         sys.exit("test: cargo names no test program; cargo test --workspace --tests runs them one after another")
-    failed, count = [], 0
+    failed, count, unchanged = [], 0, 0
     show = threading.Lock()
+    # Without git the files of the checkout are not known.
+    cache = None
+    if CACHE and not sys.argv[1:] and pathlib.Path(".git").exists():
+        cache = Cache(target / "tmp" / "test-cache", target)
 
     def one(program):
         began = time.monotonic()
+        key = cache.key(program) if cache else None
+        if cache and (tests := cache.passed(program, key)) is not None:
+            return tests, [], tests
         try:
             tests, failures = run_program(program, sys.argv[1:], logs)
         except subprocess.SubprocessError as error:
             tests, failures = 0, {"its list of tests": str(error)}
         with show:
+            if cache and not failures:
+                cache.record(program, key, tests)
             if tests or failures:
                 print(f"     Ran {tests} tests of {program.name} in {time.monotonic() - began:.0f} s", flush=True)
             if failures:
                 path = log_of(program, logs)
                 print(path.read_text(errors="replace") if path.exists() else "", flush=True)
-        return tests, [f"{program.name}: {test}{': ' + why if why else ''}" for test, why in failures.items()]
+        return tests, [f"{program.name}: {test}{': ' + why if why else ''}" for test, why in failures.items()], 0
 
     began = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(LANES) as lanes:
-        for tests, failures in lanes.map(one, all_programs):
+        for tests, failures, skipped in lanes.map(one, all_programs):
             count += tests
             failed += failures
+            unchanged += skipped
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if unchanged:
+        print(f"     {unchanged} tests passed before with the same inputs and were not run again; TEST_CACHE=0 runs them")
     print(f"\ntest: {count} tests, {len(failed)} failed, in {time.monotonic() - began:.0f} s,"
           f" with {used.ru_utime + used.ru_stime:.0f} s of processor time; what they said is in {logs}")
     if failed:

@@ -7,6 +7,8 @@
 #   RUST_TEST_THREADS=2   how many tests at once in each; both default to the number of processors
 #   TEST_LIMIT=300        seconds after which a test fails and is ended; the other tests of its program run all the same.
 #                         Where several tests run at once a limit below 60 acts after 60 seconds
+#   TEST_CACHE=0          also the programs whose inputs have not changed since all their tests passed: the program,
+#                         `berth`, the files of the checkout, and the installed packages
 #   TEST_TIMES=FILE       one test at a time; appends a line for each: seconds of processor time, program, test
 #
 # A line is shown for each program, and all that a program printed where a test failed. The logs stay in target/tmp/test-logs.

@@ -1,5 +1,5 @@
-//! `berth agent` or `berth up` as a process, with the benchmark as its service manager: the moment it says READY is the
-//! moment its first report landed.
+//! Runs `berth agent` or `berth up` as a process, with the benchmark as its service manager: READY=1 marks the time of
+//! its first report.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use berth_agent_api::client::AdminClient;
 use berth_tests::berth::{BerthHome, RunningBerth};
 
 use crate::Outcome;
-use crate::meter::{Mark, Meter, Spent};
+use crate::meter::{MeterReading, Meter, MeterSpan};
 use crate::placement::PATIENCE;
 
 /// What a home's configuration starts with; `[placement]` or `[placement_service]` follows.
@@ -22,14 +22,14 @@ machine = "@HOME@/machine.toml"
 admin_socket = "@HOME@/agent.sock"
 "#;
 
-/// A home whose agent reports to the Placement at this URL.
+/// A home for an agent that reports to the Placement at this URL.
 pub(crate) fn home_reporting_to(url: &str) -> Outcome<BerthHome> {
     home(&format!(
         "{CONFIGURATION}\n[placement]\nauth_type = \"admin_token\"\nendpoint = \"{url}\"\ntoken = \"admin\"\n"
     ))
 }
 
-/// A home for `berth up`, whose Placement listens there.
+/// A home for `berth up` with a Placement at this address.
 pub(crate) fn home_with_placement(listen: &str) -> Outcome<BerthHome> {
     home(&format!(
         "{CONFIGURATION}\n[placement_service]\nlisten = \"{listen}\"\n"
@@ -45,13 +45,13 @@ pub(crate) fn home(configuration: &str) -> Outcome<BerthHome> {
     Ok(home)
 }
 
-/// An agent whose first report has landed.
+/// An agent after its first report.
 pub(crate) struct RunningAgent {
     berth: RunningBerth,
     admin: AdminClient,
     runtime: tokio::runtime::Runtime,
     /// From its start until it was ready.
-    pub(crate) startup: Spent,
+    pub(crate) startup: MeterSpan,
 }
 
 impl RunningAgent {
@@ -66,14 +66,14 @@ impl RunningAgent {
         let began = Instant::now();
         let mut berth = home.start(arguments)?;
         let wall = wait_for_ready(&manager, &mut berth, began)?;
-        let cpu = Meter::of_process(berth.pid()).since(&Mark::zero()).cpu;
+        let cpu = Meter::of_process(berth.pid()).since(&MeterReading::zero()).cpu;
         Ok(Self {
             berth,
             admin: AdminClient::new(&home.path("agent.sock"))?,
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?,
-            startup: Spent { wall, cpu },
+            startup: MeterSpan { wall, cpu },
         })
     }
 
@@ -119,8 +119,8 @@ fn wait_for_ready(
             }
             continue;
         };
-        let told = String::from_utf8_lossy(&message[..length]);
-        if told.lines().any(|line| line == "READY=1") {
+        let reported = String::from_utf8_lossy(&message[..length]);
+        if reported.lines().any(|line| line == "READY=1") {
             return Ok(began.elapsed());
         }
     }

@@ -1,18 +1,19 @@
-//! Binds of accelerator requests: ours beside Cyborg's, with other requests in the table, and many at once.
+//! Benchmarks binds of accelerator requests: Berth's next to Cyborg's, with other requests in the table, and many
+//! concurrently.
 
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::Duration;
 
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use berth_tests::peer::{Credentials, CyborgSettings, PciFunction, RealCyborg};
 use berth_tests::port::free_port;
 use http::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::meter::{Meter, Spent, ms};
+use crate::meter::{Meter, MeterSpan, ms};
 use crate::placement::PATIENCE;
 use crate::table::{Figure, Goal, Row, Section};
 use crate::{Outcome, say};
@@ -94,7 +95,7 @@ pub(crate) fn measure() -> Outcome<Section> {
         let spent = ours.alone(others)?.bind;
         let fewest = *fewest.get_or_insert(spent);
         let what = format!("bind, {others} other requests");
-        let [cpu, wall]: [fn(Spent) -> Duration; 2] = [|it| it.cpu, |it| it.wall];
+        let [cpu, wall]: [fn(MeterSpan) -> Duration; 2] = [|it| it.cpu, |it| it.wall];
         for (kind, of) in [("CPU", cpu), ("wall", wall)] {
             let most = Figure::Ms(ms(of(fewest)) * FLAT);
             rows.push(Row {
@@ -114,8 +115,8 @@ pub(crate) fn measure() -> Outcome<Section> {
     })
 }
 
-fn beside(others: u32, peer: &Alone, ours: &Alone) -> Vec<Row> {
-    // The goal of many is the one that counts: what grows with the table is all of Cyborg's.
+fn beside(others: u32, peer: &SingleRequestCost, ours: &SingleRequestCost) -> Vec<Row> {
+    // The goal for many requests is the important one: only Cyborg's time grows with the table.
     let goal = Goal::PartOfPeer(if others == 0 { 20.0 } else { 100.0 });
     let with = format!("{others} other requests");
     let mut rows = both(&format!("bind, {with}"), peer.bind, ours.bind, Some(goal));
@@ -134,13 +135,13 @@ fn beside(others: u32, peer: &Alone, ours: &Alone) -> Vec<Row> {
     rows
 }
 
-fn both(what: &str, peer: Spent, ours: Spent, goal: Option<Goal>) -> Vec<Row> {
+fn both(what: &str, peer: MeterSpan, ours: MeterSpan, goal: Option<Goal>) -> Vec<Row> {
     let cpu = row(&format!("{what}: CPU"), Some(peer), ours, |it| it.cpu);
     let wall = row(&format!("{what}: wall"), Some(peer), ours, |it| it.wall);
     vec![Row { goal, ..cpu }, Row { goal, ..wall }]
 }
 
-fn row(what: &str, peer: Option<Spent>, ours: Spent, of: fn(Spent) -> Duration) -> Row {
+fn row(what: &str, peer: Option<MeterSpan>, ours: MeterSpan, of: fn(MeterSpan) -> Duration) -> Row {
     Row {
         what: what.to_owned(),
         peer: peer.map(|peer| Figure::Ms(ms(of(peer)))),
@@ -159,28 +160,28 @@ struct Service {
 }
 
 /// What one request of each kind takes.
-struct Alone {
-    bind: Spent,
-    list: Spent,
-    delete: Spent,
+struct SingleRequestCost {
+    bind: MeterSpan,
+    list: MeterSpan,
+    delete: MeterSpan,
 }
 
 /// What a crowd takes.
-struct Crowd {
-    each: Spent,
-    all: Spent,
+struct CrowdCost {
+    each: MeterSpan,
+    all: MeterSpan,
     /// How many different handles were given out.
     handles: usize,
 }
 
 impl Service {
-    fn ask(&self, method: Method, path: &str) -> Ask {
-        Ask::new(method, format!("{}{path}", self.url))
+    fn ask(&self, method: Method, path: &str) -> HttpCall {
+        HttpCall::new(method, format!("{}{path}", self.url))
             .header("x-auth-token", &self.token)
             .header("x-service-token", &self.token)
     }
 
-    fn done(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Answer> {
+    fn done(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<HttpAnswer> {
         let asked = format!("{method} {path}");
         let mut ask = self.ask(method, path);
         if let Some(body) = body {
@@ -215,7 +216,7 @@ impl Service {
             .collect())
     }
 
-    /// Has so many requests that are nobody's.
+    /// Creates this number of unbound requests.
     fn fill(&self, wanted: u32) -> Outcome<()> {
         let all = self
             .done(Method::GET, "/accelerator_requests", None)?
@@ -230,7 +231,7 @@ impl Service {
         Ok(())
     }
 
-    fn bind(&self, arq: &str, guest: &str) -> Ask {
+    fn bind(&self, arq: &str, guest: &str) -> HttpCall {
         let add = |path: &str, value: &str| json!({"path": path, "op": "add", "value": value});
         let steps = json!([
             add("/hostname", HOST),
@@ -255,8 +256,8 @@ impl Service {
         Ok(())
     }
 
-    /// One request after the other, beside so many others.
-    fn alone(&self, others: u32) -> Outcome<Alone> {
+    /// Sends one request after the other, with this number of other requests in the table.
+    fn alone(&self, others: u32) -> Outcome<SingleRequestCost> {
         self.fill(others)?;
         let mut guests = Vec::new();
         for _ in 0..HANDLES {
@@ -277,11 +278,11 @@ impl Service {
         let delete = self.each(&guests, |(_, guest)| {
             self.done(Method::DELETE, &of_guest(guest), None).map(drop)
         })?;
-        Ok(Alone { bind, list, delete })
+        Ok(SingleRequestCost { bind, list, delete })
     }
 
     /// What one takes, of all of them one after the other.
-    fn each<T>(&self, all: &[T], act: impl Fn(&T) -> Outcome<()>) -> Outcome<Spent> {
+    fn each<T>(&self, all: &[T], act: impl Fn(&T) -> Outcome<()>) -> Outcome<MeterSpan> {
         let before = self.meter.mark();
         for one in all {
             act(one)?;
@@ -290,7 +291,7 @@ impl Service {
     }
 
     /// So many at once, each with a request and a guest of its own.
-    fn crowd(&self, many: usize) -> Outcome<Crowd> {
+    fn crowd(&self, many: usize) -> Outcome<CrowdCost> {
         let mut binds = Vec::new();
         let mut guests = Vec::new();
         for _ in 0..many {
@@ -304,15 +305,15 @@ impl Service {
             .map(|bind| thread::spawn(move || bind.send()))
             .collect();
         for bind in binds {
-            // Whoever gets no handle is refused.
+            // A bind without a free handle is refused.
             bind.join().map_err(|_| "a thread of a crowd panicked")??;
         }
         let all = self.meter.since(&before);
         let mut handles = BTreeSet::new();
         for guest in &guests {
             let path = format!("/accelerator_requests?instance={guest}");
-            let told = self.done(Method::GET, &path, None)?.json();
-            for arq in told["arqs"].as_array().into_iter().flatten() {
+            let reported = self.done(Method::GET, &path, None)?.json();
+            for arq in reported["arqs"].as_array().into_iter().flatten() {
                 if arq["state"] == "Bound" && !handles.insert(arq["attach_handle_uuid"].to_string())
                 {
                     return Err(format!("two requests have one handle: {arq}").into());
@@ -320,7 +321,7 @@ impl Service {
             }
             self.done(Method::DELETE, &path, None)?;
         }
-        Ok(Crowd {
+        Ok(CrowdCost {
             each: part(all, many),
             all,
             handles: handles.len(),
@@ -328,9 +329,9 @@ impl Service {
     }
 }
 
-fn part(spent: Spent, of: usize) -> Spent {
+fn part(spent: MeterSpan, of: usize) -> MeterSpan {
     let of = u32::try_from(of).unwrap_or(u32::MAX);
-    Spent {
+    MeterSpan {
         wall: spent.wall / of,
         cpu: spent.cpu / of,
     }
@@ -368,7 +369,7 @@ fn built_in(
     ];
     let mut serving = home.start(arguments)?;
     let url = format!("http://{listen}");
-    serving.wait_until(PATIENCE, || Ask::get(&url).send().is_ok())?;
+    serving.wait_until(PATIENCE, || HttpCall::get(&url).send().is_ok())?;
     let handle = |n: usize| {
         let (device, function) = (format!("{:02x}", n / 8), (n % 8).to_string());
         let info = json!({"domain": "0000", "bus": "0c", "device": device, "function": function});
@@ -388,7 +389,7 @@ fn built_in(
         provider,
         meter: Meter::of_process(serving.pid()),
     };
-    let report = Ask::put(format!("{url}/internal/v1/hosts/{HOST}/devices"))
+    let report = HttpCall::put(format!("{url}/internal/v1/hosts/{HOST}/devices"))
         .header("x-auth-token", &service.token)
         .header("x-service-token", &service.token)
         .json(&json!({"devices": [device]}))
@@ -399,7 +400,7 @@ fn built_in(
     Ok((service, serving, home))
 }
 
-/// Takes what it is told of binds; its URL with `/v2.1`.
+/// A receiver of the events about binds; returns its URL with `/v2.1`.
 fn receiver() -> Outcome<String> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;

@@ -1,5 +1,6 @@
-//! A server through the whole journey: `POST /servers`, the scheduler, Placement, the accelerator service, the conductor, the
-//! agents of the hosts, all in one `berth up`. Hypervisors take no part, the driver is the fake one.
+//! Benchmarks the complete boot of a server: `POST /servers`, the scheduler, Placement, the accelerator service, the
+//! conductor and the agents of the hosts, all in one `berth up`. The driver is the fake one, so no hypervisor is
+//! involved.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -8,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use berth_agent_api::client::AdminClient;
 use berth_tests::berth::BerthHome;
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use berth_tests::port::free_port;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::agent::{self, RunningAgent};
-use crate::meter::{Meter, Spent, ms};
+use crate::meter::{Meter, MeterSpan, ms};
 use crate::placement::PATIENCE;
 use crate::table::{Figure, Row, Section};
 use crate::{Outcome, say};
@@ -26,12 +27,12 @@ const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
 const BATCH: usize = 100;
 /// How many others are booted at a time.
 const FILL: usize = 200;
-/// How many are asked for beside each other.
+/// The number of concurrent requests.
 const CLIENTS: usize = 8;
 const NODES: usize = 50;
 /// Devices of each node.
 const DEVICES: usize = 2;
-/// How often it is looked how many run: a page of metrics, whose making is in the figure.
+/// How often the number of running guests is read from a page of metrics; the figure includes these reads.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long a batch may take.
 const LONG: Duration = Duration::from_secs(1200);
@@ -50,8 +51,8 @@ const STAGES: [(&str, &str); 4] = [
 
 /// Measures it. `BENCH_SERVERS=10,100` makes a shorter run.
 pub(crate) fn measure() -> Outcome<Section> {
-    say("boots through the whole journey");
-    let cloud = Cloud::start()?;
+    say("complete boots");
+    let cloud = BootCloud::start()?;
     let mut rows = Vec::new();
     let devices = cloud.batch("gpu", BATCH.min(NODES * DEVICES))?;
     rows.extend(rows_of("with a device each, 100 servers", &devices));
@@ -71,7 +72,7 @@ pub(crate) fn measure() -> Outcome<Section> {
     }
     cloud.running.stop()?;
     Ok(Section {
-        title: "Boots through the whole journey",
+        title: "Complete boots",
         note: "`berth up` with 50 nodes of the fake driver: `POST /v2.1/servers` by 8 clients, until the last of the batch runs; \
                the last 100 of so many servers (of 10: all). The stages are means over the batch by \
                `berth_conductor_boot_stage_duration_seconds`, and overlap between servers. CPU is that of the one process: API, \
@@ -93,7 +94,7 @@ fn sizes() -> Outcome<Vec<usize>> {
 /// What a batch of boots took.
 struct Batch {
     servers: usize,
-    spent: Spent,
+    spent: MeterSpan,
     /// The mean time of each stage.
     stages: Vec<Duration>,
 }
@@ -122,7 +123,7 @@ fn rows_of(what: &str, batch: &Batch) -> Vec<Row> {
 }
 
 /// `berth up`, with flavors `plain` and `gpu`.
-struct Cloud {
+struct BootCloud {
     running: RunningAgent,
     meter: Meter,
     url: String,
@@ -133,9 +134,9 @@ struct Cloud {
 }
 
 /// Counts and sums of the stages since the start.
-type Counted = Vec<(f64, f64)>;
+type StageTotals = Vec<(f64, f64)>;
 
-impl Cloud {
+impl BootCloud {
     fn start() -> Outcome<Self> {
         let port = || free_port().map(|port| format!("127.0.0.1:{port}"));
         let (compute, placement, accelerators) = (port()?, port()?, port()?);
@@ -181,7 +182,7 @@ impl Cloud {
     fn prepare(&mut self, accelerators: &str) -> Outcome<()> {
         let group = json!([{"resources:PGPU": "1"}]);
         let profile = json!([{"name": "gpu", "groups": group}]);
-        let made = Ask::post(format!("{accelerators}/device_profiles"))
+        let made = HttpCall::post(format!("{accelerators}/device_profiles"))
             .header("x-auth-token", "admin")
             .json(&profile)
             .send()?;
@@ -209,12 +210,12 @@ impl Cloud {
         ask(&self.url, method, path, body)
     }
 
-    /// Boots so many beside each other, and waits until all run.
+    /// Boots this number of servers concurrently, and waits until all run.
     fn batch(&self, flavor: &str, servers: usize) -> Outcome<Batch> {
         let flavor = self.flavors.get(flavor).ok_or("a flavor")?;
         let create = json!({"server": {"name": "bench", "flavorRef": flavor, "imageRef": IMAGE, "networks": "none"}});
         let counted = self.counted()?;
-        let built = |counted: &Counted| counted.last().map_or(0.0, |(count, _)| *count);
+        let built = |counted: &StageTotals| counted.last().map_or(0.0, |(count, _)| *count);
         let before = self.meter.mark();
         thread::scope(|scope| {
             let clients: Vec<_> = (0..CLIENTS)
@@ -235,7 +236,7 @@ impl Cloud {
             }
             Ok::<_, Box<dyn std::error::Error>>(())
         })?;
-        let mut after = Counted::new();
+        let mut after = StageTotals::new();
         until(LONG, "the servers run", || {
             after = self.counted()?;
             #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -254,7 +255,7 @@ impl Cloud {
         })
     }
 
-    fn counted(&self) -> Outcome<Counted> {
+    fn counted(&self) -> Outcome<StageTotals> {
         let page = self.runtime.block_on(self.admin.metrics())?;
         let value = |kind: &str, stage: &str| {
             let series =
@@ -282,7 +283,7 @@ impl Cloud {
 }
 
 fn ask(url: &str, method: Method, path: &str, body: Option<&Value>) -> Outcome<Value> {
-    let mut ask = Ask::new(method, format!("{url}{path}"))
+    let mut ask = HttpCall::new(method, format!("{url}{path}"))
         .header("x-auth-token", "admin")
         .header("openstack-api-version", "compute 2.82");
     if let Some(body) = body {
@@ -293,7 +294,7 @@ fn ask(url: &str, method: Method, path: &str, body: Option<&Value>) -> Outcome<V
     Ok(serde_json::from_str(&answer.text()).unwrap_or_default())
 }
 
-fn good(answer: &Answer) -> Outcome<()> {
+fn good(answer: &HttpAnswer) -> Outcome<()> {
     match answer.status.is_success() {
         true => Ok(()),
         false => Err(format!("{}: {}", answer.status, answer.text()).into()),

@@ -1,10 +1,10 @@
-//! GET /allocation_candidates: many hosts, and one host with many ways to serve a request.
+//! Benchmarks GET /allocation_candidates: many hosts, and one host that can serve a request in many ways.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::meter::{Spent, ms};
+use crate::meter::{MeterSpan, ms};
 use crate::placement::{Api, Placement};
 use crate::table::{Figure, Goal, Row, Section};
 use crate::{Outcome, say};
@@ -58,7 +58,7 @@ pub(crate) fn measure() -> Outcome<Section> {
     let peer = ask(&placement.handed_over()?, 2)?;
     let rows = QUESTIONS.iter().zip(ours.iter().zip(&peer));
     let rows = rows.flat_map(|((what, _, goal), (ours, peer))| {
-        let row = |kind: &str, of: fn(&Spent) -> Figure, goal| Row {
+        let row = |kind: &str, of: fn(&MeterSpan) -> Figure, goal| Row {
             what: format!("{what}: {kind}"),
             peer: Some(of(peer)),
             ours: of(ours),
@@ -79,7 +79,7 @@ pub(crate) fn measure() -> Outcome<Section> {
 }
 
 /// The spending per request of each question.
-fn ask(placement: &Placement, times: u32) -> Outcome<Vec<Spent>> {
+fn ask(placement: &Placement, times: u32) -> Outcome<Vec<MeterSpan>> {
     let api = placement.api();
     let meter = placement.meter();
     let mut all = Vec::new();

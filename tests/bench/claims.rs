@@ -1,5 +1,5 @@
-//! PUT /allocations: claims on one host, by one writer and by sixteen at once; and what else an agent and a scheduler write and
-//! read all day. Both services work on the same kind of database, in alternation.
+//! Benchmarks PUT /allocations: claims on one host by one writer and by sixteen, and the other frequent requests of an
+//! agent and a scheduler. Both services use the same kind of database, alternately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::meter::{Meter, ms};
 use crate::placement::{Api, Placement};
-use crate::statements::Logged;
+use crate::statements::StatementLog;
 use crate::table::{Figure, Goal, Row, Section};
 use crate::{Outcome, say};
 
@@ -25,14 +25,14 @@ const TRIES: u32 = 100;
 
 pub(crate) fn measure() -> Outcome<Vec<Section>> {
     let mut rows = Vec::new();
-    for kind in [Kind::Sqlite, Kind::Postgres, Kind::MariaDb] {
+    for kind in [ClaimServiceKind::Sqlite, ClaimServiceKind::Postgres, ClaimServiceKind::MariaDb] {
         let mut of_one = None;
         for (writers, claims) in CLAIMS {
             say(&format!(
                 "PUT /allocations on {}, {writers} writers",
                 kind.name()
             ));
-            let with_peer = kind != Kind::Sqlite || writers == 1;
+            let with_peer = kind != ClaimServiceKind::Sqlite || writers == 1;
             let [ours, peer] = compared(kind, writers, claims, with_peer)?;
             let peer = if with_peer { Some(peer) } else { of_one };
             rows.extend(rows_of(kind, writers, &ours, peer.as_ref()));
@@ -53,13 +53,13 @@ pub(crate) fn measure() -> Outcome<Vec<Section>> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ClaimServiceKind {
     Sqlite,
     Postgres,
     MariaDb,
 }
 
-impl Kind {
+impl ClaimServiceKind {
     const fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "SQLite",
@@ -78,18 +78,18 @@ impl Kind {
 }
 
 /// The database of ours, which goes with this.
-enum Kept {
+enum ClaimDatabase {
     Sqlite,
     Postgres(PostgresDatabase),
     MariaDb(Database),
 }
 
-impl Kept {
-    fn new(kind: Kind) -> Outcome<Self> {
+impl ClaimDatabase {
+    fn new(kind: ClaimServiceKind) -> Outcome<Self> {
         Ok(match kind {
-            Kind::Sqlite => Self::Sqlite,
-            Kind::Postgres => Self::Postgres(Postgres::shared()?.create()?),
-            Kind::MariaDb => Self::MariaDb(MariaDb::shared()?.create()?),
+            ClaimServiceKind::Sqlite => Self::Sqlite,
+            ClaimServiceKind::Postgres => Self::Postgres(Postgres::shared()?.create()?),
+            ClaimServiceKind::MariaDb => Self::MariaDb(MariaDb::shared()?.create()?),
         })
     }
 
@@ -113,7 +113,7 @@ impl Kept {
 
 /// What the rounds of one service came to.
 #[derive(Default)]
-struct Cost {
+struct ClaimCost {
     claims: u32,
     service: Duration,
     server: Duration,
@@ -122,7 +122,7 @@ struct Cost {
     taken: Vec<Duration>,
 }
 
-impl Cost {
+impl ClaimCost {
     fn each(&self, of: Duration) -> Figure {
         Figure::Ms(ms(of / self.claims.max(1)))
     }
@@ -137,8 +137,8 @@ impl Cost {
 }
 
 /// What ours cost, and the peer's where it is asked.
-fn compared(kind: Kind, writers: u32, claims: u32, with_peer: bool) -> Outcome<[Cost; 2]> {
-    let kept = Kept::new(kind)?;
+fn compared(kind: ClaimServiceKind, writers: u32, claims: u32, with_peer: bool) -> Outcome<[ClaimCost; 2]> {
+    let kept = ClaimDatabase::new(kind)?;
     let ours = kept.serve()?;
     let peer = match with_peer {
         true => Some(kind.peer()?),
@@ -150,7 +150,7 @@ fn compared(kind: Kind, writers: u32, claims: u32, with_peer: bool) -> Outcome<[
         // Connections are opened, caches filled.
         round(&service.api(), writers, writers * 2)?;
     }
-    let mut costs = [Cost::default(), Cost::default()];
+    let mut costs = [ClaimCost::default(), ClaimCost::default()];
     for _ in 0..ROUNDS {
         for (service, cost) in services.iter().zip(&mut costs) {
             let Some(service) = service else { continue };
@@ -169,12 +169,12 @@ fn compared(kind: Kind, writers: u32, claims: u32, with_peer: bool) -> Outcome<[
     Ok(costs)
 }
 
-fn rows_of(kind: Kind, writers: u32, ours: &Cost, of_peer: Option<&Cost>) -> Vec<Row> {
+fn rows_of(kind: ClaimServiceKind, writers: u32, ours: &ClaimCost, of_peer: Option<&ClaimCost>) -> Vec<Row> {
     let part = match kind {
-        Kind::Sqlite => 100.0,
-        Kind::Postgres | Kind::MariaDb => 50.0,
+        ClaimServiceKind::Sqlite => 100.0,
+        ClaimServiceKind::Postgres | ClaimServiceKind::MariaDb => 50.0,
     };
-    let row = |what: &str, of: &dyn Fn(&Cost) -> Figure, goal| Row {
+    let row = |what: &str, of: &dyn Fn(&ClaimCost) -> Figure, goal| Row {
         what: format!("{}, {writers} writers: {what}", kind.name()),
         peer: of_peer.map(of),
         ours: of(ours),
@@ -185,7 +185,7 @@ fn rows_of(kind: Kind, writers: u32, ours: &Cost, of_peer: Option<&Cost>) -> Vec
         &|cost| cost.each(cost.service),
         (writers > 1).then_some(Goal::PartOfPeer(part)),
     )];
-    if kind != Kind::Sqlite {
+    if kind != ClaimServiceKind::Sqlite {
         rows.push(row(
             "CPU of the database",
             &|cost| cost.each(cost.server),
@@ -278,10 +278,10 @@ fn allocations(resources: Value, generation: Value) -> Value {
 fn statements() -> Outcome<Vec<Row>> {
     say("statements of a claim and of a reshaped consumer");
     let server: Arc<Postgres> = Postgres::shared()?;
-    let logged = Logged::begin(&server)?;
-    let kept = Kept::new(Kind::Postgres)?;
+    let logged = StatementLog::begin(&server)?;
+    let kept = ClaimDatabase::new(ClaimServiceKind::Postgres)?;
     let ours = counted(&kept.serve()?.api(), &logged)?;
-    let peer = counted(&Kind::Postgres.peer()?.api(), &logged)?;
+    let peer = counted(&ClaimServiceKind::Postgres.peer()?.api(), &logged)?;
     logged.end()?;
     let row = |what: &str, ours: f64, peer: f64| Row {
         what: format!("PostgreSQL, {what}"),
@@ -295,8 +295,8 @@ fn statements() -> Outcome<Vec<Row>> {
     ])
 }
 
-/// Statements of one claim, and those that each consumer of a reshape adds.
-fn counted(api: &Api, logged: &Logged<'_>) -> Outcome<(f64, f64)> {
+/// The statements of one claim, and those per consumer of a reshape.
+fn counted(api: &Api, logged: &StatementLog<'_>) -> Outcome<(f64, f64)> {
     host(api)?;
     claim(api)?;
     let claimed = logged.count(|| claim(api).map(drop).map_err(Into::into))?;
@@ -305,7 +305,7 @@ fn counted(api: &Api, logged: &Logged<'_>) -> Outcome<(f64, f64)> {
 }
 
 /// Statements of a reshape that moves a class of so many consumers from a root to its child.
-fn reshape(api: &Api, logged: &Logged<'_>, number: u32, consumers: u32) -> Outcome<f64> {
+fn reshape(api: &Api, logged: &StatementLog<'_>, number: u32, consumers: u32) -> Outcome<f64> {
     let root = format!("00000000-0000-4000-8000-0000000{number:04}0");
     let child = format!("00000000-0000-4000-8000-0000000{number:04}1");
     let vgpu = json!({"total": consumers, "max_unit": consumers});
@@ -335,7 +335,7 @@ fn reshape(api: &Api, logged: &Logged<'_>, number: u32, consumers: u32) -> Outco
 /// How often each of the others is asked.
 const TIMES: u32 = 100;
 
-/// What an agent asks and writes beside claims, on SQLite.
+/// The other requests of an agent, on SQLite.
 fn others() -> Outcome<Section> {
     say("PUT inventories, GET in_tree");
     let (ours, peer) = (Placement::built_in()?, Placement::real()?);

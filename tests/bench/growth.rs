@@ -1,13 +1,14 @@
-//! GET /allocation_candidates by the size of the cloud: in the snapshot on SQLite, in the tables on PostgreSQL.
+//! Benchmarks GET /allocation_candidates by the size of the cloud: in the snapshot on SQLite, in the tables on
+//! PostgreSQL.
 
 mod cloud;
 
 use berth_tests::peer::{Postgres, PostgresDatabase};
 use tempfile::TempDir;
 
-use crate::meter::{Meter, Spent, ms};
+use crate::meter::{Meter, MeterSpan, ms};
 use crate::placement::Placement;
-use crate::statements::Logged;
+use crate::statements::StatementLog;
 use crate::table::{Figure, Row, Section};
 use crate::{Outcome, say};
 
@@ -38,12 +39,12 @@ const QUESTIONS: [(&str, &str); 4] = [
 const TIMES: u32 = 10;
 
 /// Where the cloud is.
-enum Kept {
+enum GrowthDatabase {
     Sqlite(TempDir),
     Postgres(PostgresDatabase),
 }
 
-impl Kept {
+impl GrowthDatabase {
     fn url(&self) -> String {
         match self {
             Self::Sqlite(folder) => {
@@ -62,9 +63,9 @@ impl Kept {
 }
 
 /// What one question cost, once.
-struct Cost {
-    service: Spent,
-    server: Spent,
+struct QueryCost {
+    service: MeterSpan,
+    server: MeterSpan,
     candidates: usize,
 }
 
@@ -73,10 +74,10 @@ pub(crate) fn measure() -> Outcome<Section> {
     let mut rows = Vec::new();
     for size in chosen_sizes()? {
         say(&format!("GET /allocation_candidates, {size} providers"));
-        let kept = Kept::Sqlite(tempfile::tempdir()?);
+        let kept = GrowthDatabase::Sqlite(tempfile::tempdir()?);
         cloud::fill(&kept.url(), size)?;
         rows.extend(growth_rows(size, "SQLite", &costs(&kept)?));
-        let kept = Kept::Postgres(server.create()?);
+        let kept = GrowthDatabase::Postgres(server.create()?);
         cloud::fill(&kept.url(), size)?;
         rows.extend(growth_rows(size, "PostgreSQL", &costs(&kept)?));
         rows.extend(statement_rows(size, &kept)?);
@@ -101,7 +102,7 @@ fn chosen_sizes() -> Outcome<Vec<u32>> {
     }
 }
 
-fn growth_rows(size: u32, database: &str, costs: &[Cost]) -> Vec<Row> {
+fn growth_rows(size: u32, database: &str, costs: &[QueryCost]) -> Vec<Row> {
     let mut rows = Vec::new();
     for ((question, _), cost) in QUESTIONS.iter().zip(costs) {
         let mut add = |what: &str, ours| {
@@ -124,7 +125,7 @@ fn growth_rows(size: u32, database: &str, costs: &[Cost]) -> Vec<Row> {
     rows
 }
 
-fn costs(kept: &Kept) -> Outcome<Vec<Cost>> {
+fn costs(kept: &GrowthDatabase) -> Outcome<Vec<QueryCost>> {
     let placement = Placement::built_in_on(&kept.url())?;
     let api = placement.api();
     let mut all = Vec::new();
@@ -139,7 +140,7 @@ fn costs(kept: &Kept) -> Outcome<Vec<Cost>> {
             api.ask_at("1.36", &path)?;
         }
         let spent = (service.since(&before.0), server.since(&before.1));
-        all.push(Cost {
+        all.push(QueryCost {
             service: spent.0.each_of(TIMES),
             server: spent.1.each_of(TIMES),
             candidates,
@@ -149,12 +150,12 @@ fn costs(kept: &Kept) -> Outcome<Vec<Cost>> {
 }
 
 /// By the log of the server, which costs it something: apart from the rest.
-fn statement_rows(size: u32, kept: &Kept) -> Outcome<Vec<Row>> {
-    let Kept::Postgres(database) = kept else {
+fn statement_rows(size: u32, kept: &GrowthDatabase) -> Outcome<Vec<Row>> {
+    let GrowthDatabase::Postgres(database) = kept else {
         return Ok(Vec::new());
     };
     let server = database.server();
-    let logged = Logged::begin(server)?;
+    let logged = StatementLog::begin(server)?;
     let placement = Placement::built_in_on(&kept.url())?;
     let api = placement.api();
     let mut rows = Vec::new();

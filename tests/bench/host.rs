@@ -1,5 +1,5 @@
-//! The measured host: eight GPUs, guests with one unit each. First all units are on the root, as an old version reported
-//! them; then the machine is modelled with a provider per GPU, and whoever starts has to reshape.
+//! The measured host: eight GPUs, and guests with one unit each. At first all units are on the root, as an old version
+//! reported them. Then each GPU gets its own provider, so the next start must reshape.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -34,7 +34,7 @@ pub(crate) fn machine(guests: u32, vgpu: VgpuModel) -> Outcome<Machine> {
     for node in &mut machine.nodes {
         // Room for a host without guests to report, too.
         node.memory_mib += 4096;
-        node.disk = berth_virt::Disk::Local {
+        node.disk = berth_virt::NodeDisk::Local {
             gib: u64::from(guests) + 100,
         };
     }

@@ -1,4 +1,4 @@
-//! What the agent is while nothing happens: its memory, its file's size; and how soon after its start it has reported.
+//! Measures the idle agent: its memory and the size of its file, and the time from its start to its first report.
 
 use std::fs;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What ran it: without this a figure says nothing.
+//! Describes the machine and the commit of a run, without which its figures mean nothing.
 
 use std::fs;
 use std::process::Command;

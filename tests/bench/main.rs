@@ -1,8 +1,8 @@
-//! `make bench`: what Berth costs beside what the real Placement and nova-compute cost, in one run on one machine. Called
-//! by `run.sh` beside this file; the table goes to standard output and to `docs/bench/DATE.md`.
+//! `make bench`: the cost of Berth next to that of the real Placement and nova-compute, in one run on one machine.
+//! `run.sh` in this folder calls it; the table goes to standard output and to `docs/bench/DATE.md`.
 //!
-//! CPU time is the figure to compare: wall time follows what else the machine does. Nothing here is a test: a goal that is
-//! missed is a line of the table, not a failure.
+//! CPU time is the figure to compare, because wall time depends on the machine's other load. A missed goal is a line of
+//! the table, not a failure.
 
 mod agent;
 mod bind;
@@ -135,7 +135,7 @@ fn write(machine: &Machine, sections: &[Section]) -> std::io::Result<PathBuf> {
     print(&text);
     let folder = checkout().join("docs/bench");
     std::fs::create_dir_all(&folder)?;
-    // `BENCH_PAGE=placement` keeps a run of some parts beside that of all.
+    // `BENCH_PAGE=placement` keeps a run of some parts next to that of all.
     let page =
         std::env::var("BENCH_PAGE").map_or_else(|_| String::new(), |page| format!("-{page}"));
     let file = folder.join(format!("{}{page}.md", machine.date));

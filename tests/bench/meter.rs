@@ -1,4 +1,4 @@
-//! CPU time and memory of processes, read from /proc while they run.
+//! Reads CPU time and memory of processes from /proc while they run.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ pub(crate) struct Meter(Vec<u32>);
 
 /// What passed between two readings.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Spent {
+pub(crate) struct MeterSpan {
     pub(crate) wall: Duration,
     pub(crate) cpu: Duration,
 }
 
-impl Spent {
+impl MeterSpan {
     /// The same for one of so many.
     pub(crate) fn each_of(self, times: u32) -> Self {
         Self {
@@ -28,13 +28,13 @@ impl Spent {
 }
 
 /// A reading to subtract from.
-pub(crate) struct Mark {
+pub(crate) struct MeterReading {
     at: Instant,
     scheduled: Duration,
     accounted: Duration,
 }
 
-impl Mark {
+impl MeterReading {
     /// Before the process was there.
     pub(crate) fn zero() -> Self {
         Self {
@@ -89,8 +89,8 @@ impl Meter {
         &self.0
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        Mark {
+    pub(crate) fn mark(&self) -> MeterReading {
+        MeterReading {
             scheduled: self.0.iter().map(|pid| scheduled(*pid)).sum(),
             accounted: self.0.iter().filter_map(|pid| Some(stat(*pid)?.cpu)).sum(),
             at: Instant::now(),
@@ -98,7 +98,7 @@ impl Meter {
     }
 
     /// What passed since then.
-    pub(crate) fn since(&self, mark: &Mark) -> Spent {
+    pub(crate) fn since(&self, mark: &MeterReading) -> MeterSpan {
         let now = self.mark();
         let fine = now.scheduled.saturating_sub(mark.scheduled);
         let coarse = now.accounted.saturating_sub(mark.accounted);
@@ -109,7 +109,7 @@ impl Meter {
         } else {
             fine
         };
-        Spent {
+        MeterSpan {
             wall: now.at - mark.at,
             cpu,
         }

@@ -1,4 +1,4 @@
-//! nova-compute, where `nova/install.sh` put it: `nova/peer.py` drives it and answers with JSON.
+//! Drives nova-compute, which `nova/install.sh` installs, through `nova/peer.py`, which answers with JSON.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use berth_tests::scratch::Scratch;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::meter::{Spent, ms};
+use crate::meter::{MeterSpan, ms};
 use crate::placement::Placement;
 use crate::{Outcome, host};
 
@@ -26,7 +26,7 @@ pub(crate) struct NovaPeer {
 
 /// What one startup or tick took.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(crate) struct Pass {
+pub(crate) struct NovaPass {
     pub(crate) wall_ms: f64,
     pub(crate) cpu_ms: f64,
     /// Of the Placement it reports to.
@@ -39,9 +39,9 @@ pub(crate) struct Pass {
     pub(crate) reshaper_ms: f64,
 }
 
-impl Pass {
+impl NovaPass {
     /// The mean of `count` passes that together took this.
-    pub(crate) fn new(agent: Spent, placement: Spent, requests: f64, count: u32) -> Self {
+    pub(crate) fn new(agent: MeterSpan, placement: MeterSpan, requests: f64, count: u32) -> Self {
         Self {
             wall_ms: ms(agent.wall) / f64::from(count),
             cpu_ms: ms(agent.cpu) / f64::from(count),
@@ -56,17 +56,17 @@ impl Pass {
 #[derive(Debug, Deserialize)]
 pub(crate) struct NovaRun {
     /// The startup with the reshape.
-    pub(crate) startup: Pass,
+    pub(crate) startup: NovaPass,
     reshaped: bool,
-    ticks: Vec<Pass>,
-    pub(crate) aged: Pass,
+    ticks: Vec<NovaPass>,
+    pub(crate) aged: NovaPass,
     /// A new process' startup on the tree as it is.
-    pub(crate) restart: Pass,
+    pub(crate) restart: NovaPass,
 }
 
 impl NovaRun {
     /// The steady tick in the middle.
-    pub(crate) fn tick(&self) -> Pass {
+    pub(crate) fn tick(&self) -> NovaPass {
         let mut ticks = self.ticks.clone();
         ticks.sort_by(|a, b| a.cpu_ms.total_cmp(&b.cpu_ms));
         ticks
@@ -78,9 +78,9 @@ impl NovaRun {
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct NovaService {
-    pub(crate) import: Pass,
+    pub(crate) import: NovaPass,
     /// From then on until its first report has landed.
-    pub(crate) start: Pass,
+    pub(crate) start: NovaPass,
     pub(crate) idle_mib: f64,
 }
 
@@ -135,7 +135,7 @@ impl NovaPeer {
         }
     }
 
-    /// A whole nova-compute with its fake driver, beside this Placement.
+    /// A complete nova-compute with its fake driver and this Placement.
     pub(crate) fn service(&self, placement: &Placement) -> Outcome<NovaService> {
         let folder = Scratch::new()?;
         let url = placement.api().url;
@@ -150,7 +150,7 @@ impl NovaPeer {
         self.script("peer.py", &[what.to_owned(), file.display().to_string()])
     }
 
-    /// What a script beside `peer.py` says in its last line.
+    /// The last output line of a script in the folder of `peer.py`.
     pub(crate) fn script(&self, name: &str, arguments: &[String]) -> Outcome<Value> {
         let script = checkout().join("tests/bench/nova").join(name);
         let mut command = Command::new(&self.python);

@@ -1,11 +1,11 @@
-//! The Placement that is measured against: the real one, or the built-in one as a process of its own.
+//! The measured Placement: the real one, or the built-in one in a process of its own.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use berth_tests::peer::{PlacementSettings, RealPlacement};
 use berth_tests::port::free_port;
 use http::Method;
@@ -54,17 +54,17 @@ impl Api {
         self.send(Method::DELETE, path, None).map(drop)
     }
 
-    fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Answer> {
+    fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<HttpAnswer> {
         self.send_at("1.30", method, path, body)
     }
 
     /// Whatever is answered to a PUT.
-    pub(crate) fn try_put(&self, version: &str, path: &str, body: &Value) -> Outcome<Answer> {
+    pub(crate) fn try_put(&self, version: &str, path: &str, body: &Value) -> Outcome<HttpAnswer> {
         Ok(self.of(version, Method::PUT, path).json(body).send()?)
     }
 
-    fn of(&self, version: &str, method: Method, path: &str) -> Ask {
-        Ask::new(method, format!("{}{path}", self.url))
+    fn of(&self, version: &str, method: Method, path: &str) -> HttpCall {
+        HttpCall::new(method, format!("{}{path}", self.url))
             .header("x-auth-token", "admin")
             .header("openstack-api-version", &format!("placement {version}"))
     }
@@ -75,7 +75,7 @@ impl Api {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Outcome<Answer> {
+    ) -> Outcome<HttpAnswer> {
         let asked = format!("{method} {path}");
         let mut ask = self.of(version, method, path);
         if let Some(body) = body {
@@ -90,7 +90,7 @@ impl Api {
     }
 }
 
-/// A Placement whose rows can be put back to what they were.
+/// A Placement with rows that can be restored.
 #[expect(clippy::large_enum_variant, reason = "there are two in a run")]
 pub(crate) enum Placement {
     Real {
@@ -152,7 +152,7 @@ impl Placement {
         ];
         let mut serving = home.start(args)?;
         let url = format!("http://{listen}");
-        serving.wait_until(PATIENCE, || Ask::get(&url).send().is_ok())?;
+        serving.wait_until(PATIENCE, || HttpCall::get(&url).send().is_ok())?;
         Ok(Self::BuiltIn {
             pid: serving.pid(),
             serving,

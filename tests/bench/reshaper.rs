@@ -1,4 +1,4 @@
-//! POST /reshaper alone: one request, as the agent would send it, to each Placement. The agent takes no part.
+//! Benchmarks POST /reshaper alone: one request, as the agent would send it, to each Placement.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use berth_virt::VgpuModel;
 use serde_json::{Map, Value, json};
 
 use crate::agent::{self, RunningAgent};
-use crate::meter::Spent;
+use crate::meter::MeterSpan;
 use crate::placement::{Api, Placement};
 use crate::table::{Figure, Goal, Row, Section};
 use crate::{Outcome, host, say};
@@ -17,7 +17,7 @@ pub(crate) fn measure(guests: u32) -> Outcome<Section> {
     say(&format!("POST /reshaper, {guests} consumers"));
     let ours = reshape(&Placement::built_in()?, guests)?;
     let peer = reshape(&Placement::real()?, guests)?;
-    let row = |what: &str, of: fn(&Spent) -> Figure| Row {
+    let row = |what: &str, of: fn(&MeterSpan) -> Figure| Row {
         what: format!("{guests} consumers, 8 children: {what}"),
         peer: Some(of(&peer)),
         ours: of(&ours),
@@ -34,7 +34,7 @@ pub(crate) fn measure(guests: u32) -> Outcome<Section> {
     })
 }
 
-fn reshape(placement: &Placement, guests: u32) -> Outcome<Spent> {
+fn reshape(placement: &Placement, guests: u32) -> Outcome<MeterSpan> {
     let api = placement.api();
     let mut home = agent::home_reporting_to(&api.url)?;
     host::write_machine(&home, guests, VgpuModel::Root)?;

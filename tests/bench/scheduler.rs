@@ -1,4 +1,5 @@
-//! Filter and weigh: ours beside Nova's, on the same hosts and requests, without Placement and without a database.
+//! Benchmarks filtering and weighing: Berth's next to Nova's, on the same hosts and requests, without Placement and
+//! without a database.
 
 mod workload;
 
@@ -20,7 +21,7 @@ const DEFAULT: [&str; 5] = [
     "ServerGroupAntiAffinityFilter",
     "ServerGroupAffinityFilter",
 ];
-/// Beside those all that Nova has.
+/// In addition, all that Nova has.
 const MORE: [&str; 17] = [
     "AllHostsFilter",
     "IsolatedHostsFilter",
@@ -51,7 +52,7 @@ const PART: f64 = 500.0;
 const TOLD: f64 = 1.2;
 
 #[derive(Debug, Clone, Copy, Deserialize)]
-struct Ran {
+struct SchedulerRun {
     /// Instances that were placed.
     done: u32,
     /// Hosts that passed the filters for the first one.
@@ -63,9 +64,9 @@ struct Ran {
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
-struct Ours {
+struct BerthScheduler {
     #[serde(flatten)]
-    ran: Ran,
+    ran: SchedulerRun,
     /// Of the first one, where no record of it is kept.
     bare_ms: f64,
     /// Of the first one, with a record and an explanation.
@@ -76,8 +77,8 @@ struct Ours {
     diagnosed_ms: f64,
 }
 
-impl Ran {
-    /// Of a whole request, as measured by those that were placed.
+impl SchedulerRun {
+    /// The time of a complete request, measured with the requests that found a host.
     fn whole(&self, instances: u32) -> f64 {
         self.first_ms + f64::from(instances - 1) * self.later_ms
     }
@@ -102,7 +103,7 @@ pub(crate) fn measure(nova: Option<&NovaPeer>) -> Outcome<[Section; 2]> {
             let peer = match nova {
                 Some(nova) if hosts <= NOVA_HOSTS => {
                     let ran = nova.script("schedule.py", &arguments)?;
-                    Some(serde_json::from_value::<Ran>(ran)?)
+                    Some(serde_json::from_value::<SchedulerRun>(ran)?)
                 }
                 _ => None,
             };
@@ -115,7 +116,7 @@ pub(crate) fn measure(nova: Option<&NovaPeer>) -> Outcome<[Section; 2]> {
                 );
             }
             let with = format!("{hosts} hosts, {} filters, {request}", filters.len());
-            // Promised is the part of the peer's time for the rich request; the plain one is told beside it.
+            // The goal applies to the rich request; the plain one is shown for comparison.
             let goal = (request == "rich").then_some(Goal::PartOfPeer(PART));
             rows.extend(compared(&with, hosts, instances, peer, ours.ran, goal));
             told.extend(explained(&with, ours));
@@ -142,11 +143,11 @@ fn compared(
     with: &str,
     hosts: usize,
     instances: u32,
-    peer: Option<Ran>,
-    ours: Ran,
+    peer: Option<SchedulerRun>,
+    ours: SchedulerRun,
     goal: Option<Goal>,
 ) -> Vec<Row> {
-    let row = |what: &str, of: &dyn Fn(&Ran) -> Figure| Row {
+    let row = |what: &str, of: &dyn Fn(&SchedulerRun) -> Figure| Row {
         what: format!("{with}: {what}"),
         peer: peer.as_ref().map(of),
         ours: of(&ours),
@@ -172,7 +173,7 @@ fn compared(
 }
 
 /// What it takes to say why.
-fn explained(with: &str, ours: Ours) -> Vec<Row> {
+fn explained(with: &str, ours: BerthScheduler) -> Vec<Row> {
     let row = |what: &str, bare: f64, told: f64, goal| Row {
         what: format!("{with}: {what}"),
         peer: Some(Figure::Ms(bare)),
@@ -189,14 +190,14 @@ fn explained(with: &str, ours: Ours) -> Vec<Row> {
 }
 
 /// Our scheduler, by the program that `run.sh` built of `services/scheduler/cases/examples/workload.rs`.
-fn berth(arguments: &[String]) -> Outcome<Ours> {
+fn berth(arguments: &[String]) -> Outcome<BerthScheduler> {
     let program = std::env::var_os("BERTH_WORKLOAD")
         .ok_or("BERTH_WORKLOAD names no program (run.sh builds it)")?;
     let output = Command::new(program).args(arguments).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
     }
-    let ours: Ours = serde_json::from_slice(&output.stdout)?;
+    let ours: BerthScheduler = serde_json::from_slice(&output.stdout)?;
     match ours.ran.done {
         0 => Err("no instance was placed".into()),
         _ => Ok(ours),

@@ -1,4 +1,5 @@
-//! What the agent itself takes to spawn and destroy a guest: hypervisor and images take no part, the driver is the fake one.
+//! Benchmarks the agent's own time to spawn and destroy a guest: the driver is the fake one, so no hypervisor or image
+//! is involved.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use berth_client::{AdapterOptions, Auth, GuestClient, HttpService, TransportOptions};
 use berth_model::ConsumerUuid;
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use berth_tests::port::free_port;
 use berth_wire::guest::GuestBuild;
 use http::Method;
@@ -16,7 +17,7 @@ use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 use crate::agent::{self, RunningAgent};
-use crate::meter::{Meter, Spent, ms};
+use crate::meter::{Meter, MeterSpan, ms};
 use crate::placement::{PATIENCE, Placement};
 use crate::table::{Figure, Row, Section};
 use crate::{Outcome, say};
@@ -48,7 +49,7 @@ pub(crate) fn measure() -> Outcome<Section> {
     let providers = accelerators.providers()?;
     let mut rows = Vec::new();
     for with_device in [false, true] {
-        let (mut spawn, mut destroy) = (Spent::default(), Spent::default());
+        let (mut spawn, mut destroy) = (MeterSpan::default(), MeterSpan::default());
         // The first one warms up.
         for n in 0..=GUESTS {
             let guest = Uuid::new_v4();
@@ -81,7 +82,7 @@ pub(crate) fn measure() -> Outcome<Section> {
     })
 }
 
-fn rows_of(what: &str, spent: Spent) -> [Row; 2] {
+fn rows_of(what: &str, spent: MeterSpan) -> [Row; 2] {
     let guests = u32::try_from(GUESTS).unwrap_or(u32::MAX);
     let row = |kind: &str, of: Duration| Row {
         what: format!("{what}: {kind}"),
@@ -92,7 +93,7 @@ fn rows_of(what: &str, spent: Spent) -> [Row; 2] {
     [row("CPU", spent.cpu), row("wall", spent.wall)]
 }
 
-fn add(all: &mut Spent, one: Spent) {
+fn add(all: &mut MeterSpan, one: MeterSpan) {
     all.wall += one.wall;
     all.cpu += one.cpu;
 }
@@ -134,7 +135,7 @@ impl Host {
     }
 
     /// One guest's life: what its start and its end took.
-    fn life(&self, guest: Uuid, arqs: &[Uuid]) -> Outcome<(Spent, Spent)> {
+    fn life(&self, guest: Uuid, arqs: &[Uuid]) -> Outcome<(MeterSpan, MeterSpan)> {
         let build: GuestBuild = serde_json::from_value(json!({
             "uuid": guest, "name": format!("vm-{guest}"), "project_id": "p", "node": NODE,
             "flavor": {"name": "small", "vcpus": 1, "ram_mb": 256, "disk_gb": 0},
@@ -190,7 +191,7 @@ impl Accelerators {
         ];
         let mut serving = home.start(arguments)?;
         let url = format!("http://{listen}");
-        serving.wait_until(PATIENCE, || Ask::get(&url).send().is_ok())?;
+        serving.wait_until(PATIENCE, || HttpCall::get(&url).send().is_ok())?;
         Ok(Self {
             url,
             _serving: serving,
@@ -198,9 +199,9 @@ impl Accelerators {
         })
     }
 
-    fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<Answer> {
+    fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Outcome<HttpAnswer> {
         let mut ask =
-            Ask::new(method, format!("{}/v2{path}", self.url)).header("x-auth-token", "admin");
+            HttpCall::new(method, format!("{}/v2{path}", self.url)).header("x-auth-token", "admin");
         if let Some(body) = body {
             ask = ask.json(body);
         }

@@ -1,5 +1,5 @@
-//! The startup that reshapes: a host whose units are all on the root comes up with a provider per GPU. Then its ticks and
-//! its plain restart, since everything for them is there.
+//! Benchmarks a startup that reshapes from units on the root to a provider per GPU, and then ticks and a plain restart
+//! with the same environment.
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use berth_virt::VgpuModel;
 use serde_json::Value;
 
 use crate::agent::{self, RunningAgent};
-use crate::meter::{Meter, Spent, ms};
-use crate::nova::{NovaPeer, NovaRun, Pass};
+use crate::meter::{Meter, MeterSpan, ms};
+use crate::nova::{NovaPeer, NovaRun, NovaPass};
 use crate::placement::{Api, Placement};
 use crate::table::{Figure, Goal, Row, Section};
 use crate::{Outcome, host, say};
 
 /// How many ticks are averaged: CPU time of a process is counted in hundredths of a second at worst.
 const TICKS: u32 = 200;
-/// How many of those that find the tree aged.
+/// The number of ticks with an aged tree.
 const AGED_TICKS: u32 = 5;
 /// A machine file as young as this is read again on each look: a later write could carry the same time.
 const MACHINE_IS_YOUNG: Duration = Duration::from_millis(2500);
@@ -36,20 +36,20 @@ pub(crate) struct Startup {
     pub(crate) nova: Option<NovaRun>,
 }
 
-/// `berth agent` beside OpenStack's Placement.
+/// `berth agent` with OpenStack's Placement.
 pub(crate) struct RealRun {
-    pub(crate) reshape: Pass,
+    pub(crate) reshape: NovaPass,
     /// Of the reshape's wall time, what POST /reshaper took; both of a run with the client's log on.
     apart_from_post_ms: f64,
-    pub(crate) restart: Pass,
-    pub(crate) tick: Pass,
-    pub(crate) aged: Pass,
+    pub(crate) restart: NovaPass,
+    pub(crate) tick: NovaPass,
+    pub(crate) aged: NovaPass,
 }
 
 /// `berth up`: agent and Placement in one process.
 pub(crate) struct BuiltInRun {
-    pub(crate) reshape: Pass,
-    pub(crate) tick: Pass,
+    pub(crate) reshape: NovaPass,
+    pub(crate) tick: NovaPass,
 }
 
 impl Startup {
@@ -171,18 +171,18 @@ fn built_in_once(guests: u32) -> Outcome<BuiltInRun> {
 }
 
 /// Starts an agent; what its startup took, from before its process was there.
-fn start(home: &mut BerthHome, command: &str, placement: &Meter) -> Outcome<(RunningAgent, Pass)> {
+fn start(home: &mut BerthHome, command: &str, placement: &Meter) -> Outcome<(RunningAgent, NovaPass)> {
     let before = placement.mark();
     let agent = RunningAgent::start(home, command)?;
     let placement = placement.since(&before);
-    let startup = Pass::new(agent.startup, placement, agent.requests()?, 1);
+    let startup = NovaPass::new(agent.startup, placement, agent.requests()?, 1);
     Ok((agent, startup))
 }
 
-fn ticks(agent: &RunningAgent, placement: &Meter, count: u32, pause: Duration) -> Outcome<Pass> {
+fn ticks(agent: &RunningAgent, placement: &Meter, count: u32, pause: Duration) -> Outcome<NovaPass> {
     let meter = agent.meter();
     let (requests, theirs) = (agent.requests()?, placement.mark());
-    let mut ours = Spent::default();
+    let mut ours = MeterSpan::default();
     for _ in 0..count {
         std::thread::sleep(pause);
         let before = meter.mark();
@@ -191,7 +191,7 @@ fn ticks(agent: &RunningAgent, placement: &Meter, count: u32, pause: Duration) -
         ours.wall += spent.wall;
         ours.cpu += spent.cpu;
     }
-    Ok(Pass::new(
+    Ok(NovaPass::new(
         ours,
         placement.since(&theirs),
         agent.requests()? - requests,
@@ -202,7 +202,7 @@ fn ticks(agent: &RunningAgent, placement: &Meter, count: u32, pause: Duration) -
 /// The reshape once more, with the client's log on: its wall time without POST /reshaper.
 fn apart_from_post(home: &mut BerthHome) -> Outcome<f64> {
     home.set_env("RUST_LOG", "berth_client::call=debug");
-    // Nobody listens there any more.
+    // The agent must not report to a closed socket.
     home.set_env("NOTIFY_SOCKET", "");
     let config = home.config_file();
     let mut arguments = vec!["agent", "--once", "--log-format", "json", "--config"];
@@ -244,7 +244,7 @@ fn duration(text: &str) -> Option<Duration> {
     Some(Duration::from_secs_f64(number.parse::<f64>().ok()? * scale))
 }
 
-/// The rows of `berth up` beside nova-compute and OpenStack's Placement.
+/// The rows of `berth up` next to those of nova-compute and OpenStack's Placement.
 pub(crate) fn built_in(startups: &[Startup]) -> Section {
     let mut rows = Vec::new();
     for startup in startups.iter().filter(|startup| startup.guests > 0) {

@@ -1,5 +1,5 @@
-//! How many statements a request takes, as PostgreSQL's log counts them, BEGIN and COMMIT included. Writing the log costs the
-//! server something, so this is measured apart from the rest.
+//! Counts the statements of a request in PostgreSQL's log, BEGIN and COMMIT included. Writing the log slows the server,
+//! so this is measured separately.
 
 use std::fs;
 
@@ -8,9 +8,9 @@ use berth_tests::peer::Postgres;
 use crate::Outcome;
 
 /// Sessions that are opened while this lives have their statements in the log.
-pub(crate) struct Logged<'a>(&'a Postgres);
+pub(crate) struct StatementLog<'a>(&'a Postgres);
 
-impl<'a> Logged<'a> {
+impl<'a> StatementLog<'a> {
     pub(crate) fn begin(server: &'a Postgres) -> Outcome<Self> {
         server.query(None, "ALTER ROLE ALL SET log_statement = 'all'")?;
         Ok(Self(server))

@@ -1,4 +1,5 @@
-//! The page: sections of rows, each with the peer's figure, ours, our share of it, the goal, and whether it is met.
+//! The page of results: sections of rows with the peer's figure, Berth's figure, the quotient, the goal, and whether it
+//! is met.
 
 use std::fmt::{self, Write as _};
 
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_all_of_a_row() {
+    fn a_line_contains_the_complete_row() {
         let goal = Goal::AtMost(Figure::Ms(2.0));
         let line = row(Some(882.0), 1.5, goal).line();
         assert_eq!(

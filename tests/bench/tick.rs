@@ -1,4 +1,4 @@
-//! Rows of the tick: nothing changed, and nothing changed but the cached tree is old.
+//! The rows of the tick: without a change, and without a change but with an expired tree cache.
 
 use crate::startup::Startup;
 use crate::table::{Figure, Goal, Row, Section};

@@ -1,10 +1,10 @@
-//! Whether a history is linearizable: whether each request can have had its effect at one moment between request and answer, in
-//! one order for all, by the rules of a provider with so many units. The search is another's (Wing and Gong's, with a memory of
-//! what was tried); the rules and the order that it may be told are here. Pure.
+//! Checks whether a history is linearizable: each request must have taken effect at one time between request and
+//! answer, in one order for all, by the rules of a provider with limited units. The search is Wing and Gong's, with a
+//! cache of visited states; this file has the rules and precomputes the possible order. Pure.
 
 use std::cell::Cell;
 
-use berth_tests::contest::{Answer, Call, Event, Give, History, Order};
+use berth_tests::contest::{ContestAnswer, ContestCall, Event, AllocationModel, ContestHistory, WriteOrder};
 use todc_utils::linearizability::WGLChecker;
 use todc_utils::linearizability::history::{Action, History as Actions};
 use todc_utils::specifications::Specification;
@@ -26,13 +26,13 @@ thread_local! {
 
 /// What a search does at a step.
 #[derive(Clone, Debug)]
-enum Op {
+enum SearchOperation {
     /// There are so many units now; the first of all.
     Offer { capacity: u64, generation: i64 },
     /// A request with what is known of its answer, and its place in an order that is to be tried alone.
     Ask {
-        call: Call,
-        answer: Option<Answer>,
+        call: ContestCall,
+        answer: Option<ContestAnswer>,
         place: Option<usize>,
     },
 }
@@ -42,7 +42,7 @@ enum Op {
 struct Provider {
     capacity: u64,
     generation: i64,
-    give: Give,
+    give: AllocationModel,
     /// Requests that were done.
     done: usize,
 }
@@ -51,18 +51,18 @@ struct Rules;
 
 impl Specification for Rules {
     type State = Provider;
-    type Operation = Op;
+    type Operation = SearchOperation;
 
     fn init() -> Provider {
         Provider::default()
     }
 
-    fn apply(op: &Op, state: &Provider) -> (bool, Provider) {
+    fn apply(op: &SearchOperation, state: &Provider) -> (bool, Provider) {
         let left = LEFT.get();
         LEFT.set(left.saturating_sub(1));
         let next = match op {
             _ if left == 0 => None,
-            Op::Offer {
+            SearchOperation::Offer {
                 capacity,
                 generation,
             } => Some(Provider {
@@ -70,8 +70,8 @@ impl Specification for Rules {
                 generation: *generation,
                 ..Provider::default()
             }),
-            Op::Ask { place, .. } if place.is_some_and(|place| place != state.done) => None,
-            Op::Ask { call, answer, .. } => state.asked(call, answer.as_ref()),
+            SearchOperation::Ask { place, .. } if place.is_some_and(|place| place != state.done) => None,
+            SearchOperation::Ask { call, answer, .. } => state.asked(call, answer.as_ref()),
         };
         match next {
             Some(next) => (true, next),
@@ -82,7 +82,7 @@ impl Specification for Rules {
 
 impl Provider {
     /// As it is after this request, where that can have been its answer.
-    fn asked(&self, call: &Call, answer: Option<&Answer>) -> Option<Self> {
+    fn asked(&self, call: &ContestCall, answer: Option<&ContestAnswer>) -> Option<Self> {
         let same = Self {
             done: self.done + 1,
             ..self.clone()
@@ -101,46 +101,47 @@ impl Provider {
             Some(after)
         };
         match (call, answer) {
-            (Call::Write(wants), Some(Answer::Done)) => written(wants),
-            (Call::Write(wants), Some(Answer::Full)) => {
+            (ContestCall::Write(wants), Some(ContestAnswer::Done)) => written(wants),
+            (ContestCall::Write(wants), Some(ContestAnswer::Full)) => {
                 (!self.give.admits(wants, self.capacity)).then_some(same)
             }
-            (Call::Release(consumer), Some(Answer::Done)) => released(consumer),
-            (Call::Release(consumer), Some(Answer::NotThere)) => {
+            (ContestCall::Release(consumer), Some(ContestAnswer::Done)) => released(consumer),
+            (ContestCall::Release(consumer), Some(ContestAnswer::NotThere)) => {
                 (!self.give.held.contains_key(consumer)).then_some(same)
             }
-            (Call::Read, Some(Answer::Seen { generation, held })) => {
+            (ContestCall::Read, Some(ContestAnswer::Seen { generation, held })) => {
                 (*generation == self.generation && *held == self.give.units()).then_some(same)
             }
-            // Whoever was told of another that came first has changed nothing.
-            (Call::Write(_) | Call::Release(_), Some(Answer::Conflict)) => Some(same),
-            // Nobody knows: it is done where it can be; one that was never done stands after all others.
-            (Call::Write(wants), None | Some(Answer::Failed(_))) => {
+            // A request that was answered with a conflict changed nothing.
+            (ContestCall::Write(_) | ContestCall::Release(_), Some(ContestAnswer::Conflict)) => Some(same),
+            // The outcome is unknown: the write is applied where possible; one that was never done comes after all
+            // others.
+            (ContestCall::Write(wants), None | Some(ContestAnswer::Failed(_))) => {
                 Some(written(wants).unwrap_or(same))
             }
-            (Call::Release(consumer), None | Some(Answer::Failed(_))) => {
+            (ContestCall::Release(consumer), None | Some(ContestAnswer::Failed(_))) => {
                 Some(released(consumer).unwrap_or(same))
             }
-            (Call::Read, None | Some(Answer::Failed(_))) => Some(same),
+            (ContestCall::Read, None | Some(ContestAnswer::Failed(_))) => Some(same),
             _ => None,
         }
     }
 }
 
 /// Looks for an order, with so many steps at most.
-pub(crate) fn search(history: &History, steps: u64) -> Verdict {
+pub(crate) fn search(history: &ContestHistory, steps: u64) -> Verdict {
     let settled: Vec<Event> = history
         .events
         .iter()
         .filter_map(|event| settled(history, event))
         .collect();
-    // Without those that only look: where these have no order all have none, and they are few.
+    // Reads are left out: if they have no order, none exists, and they are few.
     let changing: Vec<(Event, Option<usize>)> = settled
         .iter()
         .filter(|event| {
             matches!(
                 event.answer(),
-                None | Some(Answer::Done | Answer::Failed(_))
+                None | Some(ContestAnswer::Done | ContestAnswer::Failed(_))
             )
         })
         .map(|event| (event.clone(), None))
@@ -153,31 +154,31 @@ pub(crate) fn search(history: &History, steps: u64) -> Verdict {
     run(history, &all, steps)
 }
 
-/// An unknown outcome that can be told: a consumer is left alone by its writer after one, so that the last reading shows whether
-/// it was done. One that was not is none, and so is a lost reading.
-fn settled(history: &History, event: &Event) -> Option<Event> {
+/// Resolves an unknown outcome if possible: a writer does not touch a consumer again after one, so the last read shows
+/// whether it was done. A write that was not done is removed, and so is a lost read.
+fn settled(history: &ContestHistory, event: &Event) -> Option<Event> {
     if !event.is_unknown() {
         return Some(event.clone());
     }
     let readings = history.events.iter().filter_map(|it| match &it.answered {
-        Some((moment, Answer::Seen { held, .. })) => Some((moment, held)),
+        Some((moment, ContestAnswer::Seen { held, .. })) => Some((moment, held)),
         _ => None,
     });
     let (_, held) = readings.max_by_key(|(moment, _)| **moment)?;
     let now = |consumer| held.get(consumer).copied().unwrap_or_default();
     let was_done = match &event.call {
-        Call::Read => false,
-        Call::Release(consumer) => now(consumer) == 0,
-        Call::Write(wants) => wants.iter().all(|want| now(&want.consumer) == want.units),
+        ContestCall::Read => false,
+        ContestCall::Release(consumer) => now(consumer) == 0,
+        ContestCall::Write(wants) => wants.iter().all(|want| now(&want.consumer) == want.units),
     };
     was_done.then(|| Event {
-        answered: Some((u64::MAX, Answer::Done)),
+        answered: Some((u64::MAX, ContestAnswer::Done)),
         ..event.clone()
     })
 }
 
 /// Whether all can have been in this one order.
-pub(crate) fn verify(history: &History, order: &Order) -> Verdict {
+pub(crate) fn verify(history: &ContestHistory, order: &WriteOrder) -> Verdict {
     let placed = (0..history.events.len()).filter_map(|at| Some((order.places[at]?, at)));
     let mut placed: Vec<(usize, bool, u64, usize)> = placed
         .map(|(place, at)| {
@@ -185,7 +186,7 @@ pub(crate) fn verify(history: &History, order: &Order) -> Verdict {
             (place, is_write, history.events[at].asked, at)
         })
         .collect();
-    // At one place those that look stand before the one that changes.
+    // At the same position, reads come before the write.
     placed.sort_unstable();
     let events: Vec<(Event, Option<usize>)> = placed
         .iter()
@@ -193,7 +194,7 @@ pub(crate) fn verify(history: &History, order: &Order) -> Verdict {
         .map(|(number, (_, is_write, _, at))| {
             let mut event = history.events[*at].clone();
             if *is_write && event.is_unknown() {
-                event.answered = Some((u64::MAX, Answer::Done));
+                event.answered = Some((u64::MAX, ContestAnswer::Done));
             }
             (event, Some(number))
         })
@@ -201,14 +202,14 @@ pub(crate) fn verify(history: &History, order: &Order) -> Verdict {
     run(history, &events, u64::MAX)
 }
 
-fn run(history: &History, events: &[(Event, Option<usize>)], steps: u64) -> Verdict {
-    let offer = Op::Offer {
+fn run(history: &ContestHistory, events: &[(Event, Option<usize>)], steps: u64) -> Verdict {
+    let offer = SearchOperation::Offer {
         capacity: history.capacity,
         generation: history.generation,
     };
-    let mut moments: Vec<(u64, usize, Action<Op>)> = Vec::new();
+    let mut moments: Vec<(u64, usize, Action<SearchOperation>)> = Vec::new();
     for (process, (event, place)) in events.iter().enumerate() {
-        let op = Op::Ask {
+        let op = SearchOperation::Ask {
             call: event.call.clone(),
             answer: event.answer().cloned(),
             place: *place,

@@ -1,12 +1,12 @@
-//! The database server goes while writers want the last units, and comes again: each request is answered, by 503 or as it was,
-//! and afterwards all that was acknowledged is there, and the services go on.
+//! The database server is stopped and restarted while writers claim the last units. Each request must be answered, with
+//! 503 or normally. Afterwards all acknowledged claims must exist, and the services must continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use berth_tests::contest::{
-    Answer, Contest, Event, Isolation, Services, ServicesError, Testimony, ask, consumer_uuid,
+    ContestAnswer, Contest, Event, Isolation, Services, ServicesError, ProviderChangeLog, ask, consumer_uuid,
     place, with_database,
 };
 use berth_tests::peer::{MariaDb, Postgres};
@@ -20,7 +20,7 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
     let begun = with_database(url, async |store| {
         let prepared = berth_placement::prepare(store).await;
         prepared.map_err(|error| ServicesError::Database(error.to_string()))?;
-        Ok(Testimony::begin(store).await?)
+        Ok(ProviderChangeLog::begin(store).await?)
     });
     begun.expect("tables and triggers");
     let services = Services::beside(url, 2, Isolation::default()).expect("they start");
@@ -48,7 +48,7 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
             rushed
         };
         let (rushed, ()) = tokio::join!(rushing, killing);
-        rushed.expect("every request comes to an end");
+        rushed.expect("every request finishes");
     });
     let path = format!("/allocations/{}", consumer_uuid(1, 0));
     // The server's last process may end a moment after its first.
@@ -66,23 +66,23 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
     let mut history = runtime.block_on(field.finish(&contest.services));
     let last = history.events.last().and_then(|event| event.answer());
     assert!(
-        matches!(last, Some(Answer::Seen { .. })),
+        matches!(last, Some(ContestAnswer::Seen { .. })),
         "it does not serve again: {last:?}"
     );
     for event in &mut history.events {
-        if let Some(Answer::Failed(status)) = event.answer() {
-            // The server is away for now, or nobody knows whether it had committed.
+        if let Some(ContestAnswer::Failed(status)) = event.answer() {
+            // The server is down, or it is unknown whether it committed.
             assert!([500, 503].contains(status), "{event:?}");
             event.answered = None;
         }
     }
-    let is_done = |event: &Event| event.answer() == Some(&Answer::Done);
+    let is_done = |event: &Event| event.answer() == Some(&ContestAnswer::Done);
     assert!(
         history.events.iter().any(is_done),
-        "nobody was given anything"
+        "no claim succeeded"
     );
     let testimony = with_database(url, async |store| {
-        Ok(Testimony::of(store, contest.number, contest.consumers()).await?)
+        Ok(ProviderChangeLog::of(store, contest.number, contest.consumers()).await?)
     });
     let order = place(&history, &testimony.expect("the database is there"));
     let order = order.unwrap_or_else(|wrong| panic!("{wrong}"));
@@ -90,7 +90,7 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
 }
 
 #[test]
-fn postgresql_that_goes_while_many_claim_is_outlived() {
+fn an_outage_of_postgresql_during_many_claims_is_survived() {
     let server = Arc::new(Postgres::start().expect("it starts"));
     let database = server.create().expect("a database");
     outlived(
@@ -101,7 +101,7 @@ fn postgresql_that_goes_while_many_claim_is_outlived() {
 }
 
 #[test]
-fn mariadb_that_goes_while_many_claim_is_outlived() {
+fn an_outage_of_mariadb_during_many_claims_is_survived() {
     let server = Arc::new(MariaDb::start().expect("it starts"));
     let database = server.create().expect("a database");
     outlived(

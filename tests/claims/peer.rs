@@ -1,24 +1,24 @@
-//! The same judges over OpenStack's own Placement, which gives more than there is where several of its workers write: they must
-//! see it. And Berth beside it on the same tables: whatever the other does, what Berth gives was there.
+//! The same checks on OpenStack's own Placement, which overallocates when several of its workers write: the checks must
+//! detect it. In addition, Berth's Placement on the same tables at the same time: it must never overallocate.
 
 use std::{env, fs};
 
 use berth_tests::contest::{
-    Contest, History, Isolation, Services, Testimony, Wrong, place, place_of, with_database,
+    Contest, ContestHistory, Isolation, Services, ProviderChangeLog, OrderViolation, place, place_of, with_database,
 };
 use berth_tests::peer::{PlacementSettings, RealPlacement};
 use serde::{Deserialize, Serialize};
 
 use crate::claims::linear::{Verdict, search};
-use crate::claims::report::Sums;
+use crate::claims::report::ContestSums;
 use crate::claims::trials::{number, runtime};
 
 /// A contest that was held: what the judges need of it.
 #[derive(Serialize, Deserialize)]
-struct Recorded {
+struct RecordedContest {
     what: String,
-    history: History,
-    testimony: Testimony,
+    history: ContestHistory,
+    testimony: ProviderChangeLog,
 }
 
 /// The real service with four workers on MariaDB, with testimony.
@@ -29,15 +29,15 @@ fn real() -> RealPlacement {
     };
     let real = RealPlacement::start(settings).expect("Placement starts");
     let begun = with_database(&real.database_url(), async |store| {
-        Ok(Testimony::begin(store).await?)
+        Ok(ProviderChangeLog::begin(store).await?)
     });
     begun.expect("the database takes triggers");
     real
 }
 
-fn testimony(url: &str, contest: &Contest) -> Testimony {
+fn testimony(url: &str, contest: &Contest) -> ProviderChangeLog {
     let read = with_database(url, async |store| {
-        Ok(Testimony::of(store, contest.number, contest.consumers()).await?)
+        Ok(ProviderChangeLog::of(store, contest.number, contest.consumers()).await?)
     });
     read.expect("the database is there")
 }
@@ -53,17 +53,17 @@ fn contest(number: u64, services: Vec<String>) -> Contest {
 }
 
 #[test]
-fn what_openstacks_own_placement_gave_too_much_is_refused() {
+fn overallocation_by_openstacks_own_placement_is_detected() {
     let text = include_str!("fixtures/openstack_placement_gives_too_much.json");
-    let recorded: Recorded = serde_json::from_str(text).expect("a record");
+    let recorded: RecordedContest = serde_json::from_str(text).expect("a record");
     let wrong = place(&recorded.history, &recorded.testimony);
-    assert!(matches!(wrong, Err(Wrong::TooMuch { .. })), "{wrong:?}");
+    assert!(matches!(wrong, Err(OrderViolation::TooMuch { .. })), "{wrong:?}");
     // By the answers alone as well.
     assert_eq!(search(&recorded.history, 1_000_000), Verdict::Refused);
 }
 
 #[test]
-fn what_berth_gives_beside_openstacks_own_placement_was_there() {
+fn berth_next_to_openstacks_own_placement_never_overallocates() {
     let real = real();
     let url = real.database_url();
     let ours = Services::beside(&url, 1, Isolation::default()).expect("it starts");
@@ -71,7 +71,7 @@ fn what_berth_gives_beside_openstacks_own_placement_was_there() {
     services.push(real.url());
     let runtime = runtime();
     let count = number("BERTH_CLAIMS_BESIDE").unwrap_or(3);
-    let mut sums = Sums::default();
+    let mut sums = ContestSums::default();
     for number in 1..=count {
         let contest = contest(number, services.clone());
         let history = runtime.block_on(contest.hold()).expect("a contest");
@@ -81,8 +81,8 @@ fn what_berth_gives_beside_openstacks_own_placement_was_there() {
         let verdict = verdict.map_err(|wrong| format!("contest {number}: {wrong}"));
         sums.add(&history, &verdict);
     }
-    sums.publish("MariaDb beside the real Placement\t1\trepeatable-read\t16");
-    assert!(!sums.are_idle(), "nobody was given anything");
+    sums.publish("MariaDb with the real Placement\t1\trepeatable-read\t16");
+    assert!(!sums.are_idle(), "no claim succeeded");
     assert_eq!(sums.violations(), [""; 0]);
 }
 
@@ -93,13 +93,13 @@ fn openstacks_own_placement_gives_too_much() {
     let real = real();
     let url = real.database_url();
     let runtime = runtime();
-    let (mut sums, mut caught) = (Sums::default(), 0);
+    let (mut sums, mut caught) = (ContestSums::default(), 0);
     for number in 1..=number("BERTH_CLAIMS_HUNT").unwrap_or(30) {
         let contest = contest(number, vec![real.url()]);
         let history = runtime.block_on(contest.hold()).expect("a contest");
         let testimony = testimony(&url, &contest);
         let wrong = place(&history, &testimony);
-        let too_much = matches!(wrong, Err(Wrong::TooMuch { .. }));
+        let too_much = matches!(wrong, Err(OrderViolation::TooMuch { .. }));
         caught += u64::from(too_much);
         let verdict = match wrong {
             Ok(_) => Ok(Verdict::Linearizable),
@@ -107,7 +107,7 @@ fn openstacks_own_placement_gives_too_much() {
         };
         sums.add(&history, &verdict);
         if too_much && let Some(file) = env::var_os("BERTH_CLAIMS_RECORD") {
-            let recorded = Recorded {
+            let recorded = RecordedContest {
                 what:
                     "openstack-placement 16.0.0 with 4 workers on MariaDB 10.11 at REPEATABLE READ"
                         .to_owned(),
@@ -122,5 +122,5 @@ fn openstacks_own_placement_gives_too_much() {
     for line in sums.violations() {
         println!("{line}");
     }
-    assert!(caught > 0, "it never gave too much: is it mended?");
+    assert!(caught > 0, "it never overallocated: is the bug fixed?");
 }

@@ -1,27 +1,27 @@
-//! The judges themselves: what they must refuse, and must not.
+//! Tests of the checks themselves: histories that they must refuse or accept.
 
 use std::collections::BTreeMap;
 
-use berth_tests::contest::{Answer, Call, Event, History, Step, Testimony, Want, Wrong, place};
+use berth_tests::contest::{ContestAnswer, ContestCall, Event, ContestHistory, ProviderChange, ProviderChangeLog, DesiredAllocation, OrderViolation, place};
 
 use crate::claims::linear::{Verdict, search, verify};
 
 const STEPS: u64 = 100_000;
 
-fn want(consumer: u32, units: u64, generation: Option<i64>) -> Want {
-    Want {
+fn want(consumer: u32, units: u64, generation: Option<i64>) -> DesiredAllocation {
+    DesiredAllocation {
         consumer,
         units,
         generation,
     }
 }
 
-fn claim(consumer: u32, units: u64) -> Call {
-    Call::Write(vec![want(consumer, units, None)])
+fn claim(consumer: u32, units: u64) -> ContestCall {
+    ContestCall::Write(vec![want(consumer, units, None)])
 }
 
 /// A request of a writer of its own.
-fn event(call: Call, asked: u64, answered: Option<(u64, Answer)>) -> Event {
+fn event(call: ContestCall, asked: u64, answered: Option<(u64, ContestAnswer)>) -> Event {
     Event {
         writer: 0,
         service: 0,
@@ -31,41 +31,41 @@ fn event(call: Call, asked: u64, answered: Option<(u64, Answer)>) -> Event {
     }
 }
 
-fn done(call: Call, asked: u64, answered: u64) -> Event {
-    event(call, asked, Some((answered, Answer::Done)))
+fn done(call: ContestCall, asked: u64, answered: u64) -> Event {
+    event(call, asked, Some((answered, ContestAnswer::Done)))
 }
 
 fn seen(asked: u64, generation: i64, held: &[(u32, u64)]) -> Event {
     let held = held.iter().copied().collect();
     event(
-        Call::Read,
+        ContestCall::Read,
         asked,
-        Some((asked + 1, Answer::Seen { generation, held })),
+        Some((asked + 1, ContestAnswer::Seen { generation, held })),
     )
 }
 
 /// Two units, at generation 1.
-fn history(events: Vec<Event>) -> History {
-    History {
+fn history(events: Vec<Event>) -> ContestHistory {
+    ContestHistory {
         capacity: 2,
         generation: 1,
         events,
     }
 }
 
-fn steps(steps: &[(i64, &[(u32, i64)])]) -> Testimony {
-    let steps = steps.iter().map(|(generation, changes)| Step {
+fn steps(steps: &[(i64, &[(u32, i64)])]) -> ProviderChangeLog {
+    let steps = steps.iter().map(|(generation, changes)| ProviderChange {
         generation: *generation,
         changes: changes.iter().copied().collect(),
     });
-    Testimony {
+    ProviderChangeLog {
         steps: steps.collect(),
     }
 }
 
 /// Both judges take it.
 #[track_caller]
-fn good(history: &History, testimony: &Testimony) {
+fn good(history: &ContestHistory, testimony: &ProviderChangeLog) {
     let order = place(history, testimony);
     let order = order.unwrap_or_else(|wrong| panic!("{wrong}"));
     assert_eq!(verify(history, &order), Verdict::Linearizable);
@@ -73,14 +73,14 @@ fn good(history: &History, testimony: &Testimony) {
 }
 
 #[test]
-fn a_history_as_it_must_be_is_taken() {
+fn a_valid_history_is_accepted() {
     let events = vec![
         done(claim(1, 1), 0, 9),
         done(claim(2, 1), 1, 5),
-        event(claim(3, 1), 2, Some((8, Answer::Full))),
-        event(claim(4, 2), 3, Some((4, Answer::Conflict))),
+        event(claim(3, 1), 2, Some((8, ContestAnswer::Full))),
+        event(claim(4, 2), 3, Some((4, ContestAnswer::Conflict))),
         done(
-            Call::Write(vec![want(2, 0, Some(1)), want(5, 1, None)]),
+            ContestCall::Write(vec![want(2, 0, Some(1)), want(5, 1, None)]),
             10,
             11,
         ),
@@ -100,7 +100,7 @@ fn an_unknown_outcome_may_have_been_or_not() {
     let lost = || event(claim(1, 2), 0, None);
     let not_done = history(vec![lost(), done(claim(2, 1), 1, 2), seen(3, 2, &[(2, 1)])]);
     good(&not_done, &steps(&[(2, &[(2, 1)])]));
-    let full = event(claim(2, 1), 1, Some((2, Answer::Full)));
+    let full = event(claim(2, 1), 1, Some((2, ContestAnswer::Full)));
     let was_done = history(vec![lost(), full, seen(3, 2, &[(1, 2)])]);
     good(&was_done, &steps(&[(2, &[(1, 2)])]));
 }
@@ -116,7 +116,7 @@ fn one_unit_too_many_is_refused() {
     let testimony = steps(&[(2, &[(1, 1)]), (3, &[(2, 1)]), (4, &[(3, 1)])]);
     assert_eq!(
         place(&history, &testimony),
-        Err(Wrong::TooMuch {
+        Err(OrderViolation::TooMuch {
             generation: 4,
             used: 3,
             capacity: 2
@@ -135,49 +135,49 @@ fn a_unit_too_many_by_an_unknown_outcome_is_refused() {
     let history = history(events);
     let testimony = steps(&[(2, &[(1, 2)]), (3, &[(2, 1)])]);
     let wrong = place(&history, &testimony);
-    assert!(matches!(wrong, Err(Wrong::TooMuch { .. })), "{wrong:?}");
+    assert!(matches!(wrong, Err(OrderViolation::TooMuch { .. })), "{wrong:?}");
     assert_eq!(search(&history, STEPS), Verdict::Refused);
 }
 
 #[test]
-fn an_acknowledged_write_that_is_not_there_is_refused() {
+fn a_lost_acknowledged_write_is_refused() {
     let events = vec![done(claim(1, 1), 0, 1), seen(2, 1, &[])];
     let history = history(events);
     let wrong = place(&history, &steps(&[]));
-    assert!(matches!(wrong, Err(Wrong::Lost(_))), "{wrong:?}");
+    assert!(matches!(wrong, Err(OrderViolation::Lost(_))), "{wrong:?}");
     assert_eq!(search(&history, STEPS), Verdict::Refused);
 }
 
 #[test]
 fn a_half_of_a_write_is_refused() {
-    let two = Call::Write(vec![want(1, 1, None), want(2, 1, None)]);
+    let two = ContestCall::Write(vec![want(1, 1, None), want(2, 1, None)]);
     let events = vec![event(two, 0, None), seen(2, 2, &[(1, 1)])];
     let history = history(events);
     let wrong = place(&history, &steps(&[(2, &[(1, 1)])]));
-    assert!(matches!(wrong, Err(Wrong::Nobody(_))), "{wrong:?}");
+    assert!(matches!(wrong, Err(OrderViolation::Nobody(_))), "{wrong:?}");
     assert_eq!(search(&history, STEPS), Verdict::Refused);
 }
 
 #[test]
 fn a_write_that_was_refused_and_done_is_refused() {
-    let refused = event(claim(1, 1), 0, Some((1, Answer::Conflict)));
+    let refused = event(claim(1, 1), 0, Some((1, ContestAnswer::Conflict)));
     let history = history(vec![refused, seen(2, 2, &[(1, 1)])]);
     let wrong = place(&history, &steps(&[(2, &[(1, 1)])]));
-    assert!(matches!(wrong, Err(Wrong::Nobody(_))), "{wrong:?}");
+    assert!(matches!(wrong, Err(OrderViolation::Nobody(_))), "{wrong:?}");
     assert_eq!(search(&history, STEPS), Verdict::Refused);
 }
 
 #[test]
 fn refused_as_full_with_room_all_the_time_is_refused() {
-    let full = event(claim(2, 1), 2, Some((3, Answer::Full)));
+    let full = event(claim(2, 1), 2, Some((3, ContestAnswer::Full)));
     let history = history(vec![done(claim(1, 1), 0, 1), full]);
     let wrong = place(&history, &steps(&[(2, &[(1, 1)])]));
-    assert!(matches!(wrong, Err(Wrong::Room(_))), "{wrong:?}");
+    assert!(matches!(wrong, Err(OrderViolation::Room(_))), "{wrong:?}");
     assert_eq!(search(&history, STEPS), Verdict::Refused);
 }
 
 #[test]
-fn a_write_after_another_was_told_of_and_before_it_in_order_is_refused() {
+fn a_write_after_an_answered_one_but_before_it_in_order_is_refused() {
     let events = vec![
         done(claim(1, 1), 0, 1),
         done(claim(2, 1), 2, 3),
@@ -185,7 +185,7 @@ fn a_write_after_another_was_told_of_and_before_it_in_order_is_refused() {
     ];
     let history = history(events);
     let wrong = place(&history, &steps(&[(2, &[(2, 1)]), (3, &[(1, 1)])]));
-    assert!(matches!(wrong, Err(Wrong::Misplaced { .. })), "{wrong:?}");
+    assert!(matches!(wrong, Err(OrderViolation::Misplaced { .. })), "{wrong:?}");
     // By answers alone it may have been the other way round.
     assert_eq!(search(&history, STEPS), Verdict::Linearizable);
 }
@@ -199,47 +199,47 @@ fn a_reading_that_shows_an_old_state_is_refused() {
     ];
     let history = history(events);
     let wrong = place(&history, &steps(&[(2, &[(1, 1)]), (3, &[(2, 1)])]));
-    assert!(matches!(wrong, Err(Wrong::Seen(_))), "{wrong:?}");
+    assert!(matches!(wrong, Err(OrderViolation::Seen(_))), "{wrong:?}");
     assert_eq!(search(&history, STEPS), Verdict::Refused);
 }
 
 #[test]
 fn a_write_with_the_generation_of_another_time_is_refused() {
-    let change = Call::Write(vec![want(1, 2, Some(2))]);
+    let change = ContestCall::Write(vec![want(1, 2, Some(2))]);
     let history = history(vec![done(claim(1, 1), 0, 1), done(change, 2, 3)]);
     let wrong = place(&history, &steps(&[(2, &[(1, 1)]), (3, &[(1, 1)])]));
-    assert!(matches!(wrong, Err(Wrong::Stale(_))), "{wrong:?}");
+    assert!(matches!(wrong, Err(OrderViolation::Stale(_))), "{wrong:?}");
     assert_eq!(search(&history, STEPS), Verdict::Refused);
 }
 
 #[test]
-fn a_generation_that_is_left_out_is_refused() {
+fn a_missing_generation_is_refused() {
     let history = history(vec![done(claim(1, 1), 0, 1)]);
     let wrong = place(&history, &steps(&[(3, &[(1, 1)])]));
-    // Two claims came at once then, and of one of them nobody knows.
-    assert!(matches!(wrong, Err(Wrong::Nobody(_))), "{wrong:?}");
+    // Two claims were applied together, and no request explains one of them.
+    assert!(matches!(wrong, Err(OrderViolation::Nobody(_))), "{wrong:?}");
     let wrong = place(&history, &steps(&[(1, &[]), (1, &[(1, 1)])]));
     assert!(wrong.is_err(), "{wrong:?}");
 }
 
 #[test]
-fn what_is_given_back_by_delete_is_searched_for_too() {
-    let events = |told| {
+fn a_release_by_delete_is_part_of_the_search() {
+    let events = |reported| {
         vec![
             done(claim(1, 2), 0, 1),
-            done(Call::Release(1), 2, 5),
-            event(claim(2, 1), 3, Some((4, told))),
-            event(Call::Release(1), 6, Some((7, Answer::NotThere))),
+            done(ContestCall::Release(1), 2, 5),
+            event(claim(2, 1), 3, Some((4, reported))),
+            event(ContestCall::Release(1), 6, Some((7, ContestAnswer::NotThere))),
         ]
     };
-    for told in [Answer::Done, Answer::Full] {
-        let verdict = search(&history(events(told)), STEPS);
+    for reported in [ContestAnswer::Done, ContestAnswer::Full] {
+        let verdict = search(&history(events(reported)), STEPS);
         assert_eq!(verdict, Verdict::Linearizable);
     }
     let twice = vec![
         done(claim(1, 2), 0, 1),
-        done(Call::Release(1), 2, 3),
-        done(Call::Release(1), 4, 5),
+        done(ContestCall::Release(1), 2, 3),
+        done(ContestCall::Release(1), 4, 5),
     ];
     assert_eq!(search(&history(twice), STEPS), Verdict::Refused);
 }

@@ -1,14 +1,14 @@
-//! What came of many contests of one kind.
+//! The totals of many contests of one kind.
 
 use std::io::Write as _;
 use std::{env, fs};
 
-use berth_tests::contest::{Answer, History};
+use berth_tests::contest::{ContestAnswer, ContestHistory};
 
 use crate::claims::linear::Verdict;
 
 #[derive(Debug, Default)]
-pub(crate) struct Sums {
+pub(crate) struct ContestSums {
     trials: u64,
     done: u64,
     full: u64,
@@ -19,17 +19,17 @@ pub(crate) struct Sums {
     violations: Vec<String>,
 }
 
-impl Sums {
-    pub(crate) fn add(&mut self, history: &History, verdict: &Result<Verdict, String>) {
+impl ContestSums {
+    pub(crate) fn add(&mut self, history: &ContestHistory, verdict: &Result<Verdict, String>) {
         self.trials += 1;
         for event in &history.events {
             let sum = match event.answer() {
-                Some(Answer::Done) => &mut self.done,
-                Some(Answer::Full) => &mut self.full,
-                Some(Answer::Conflict) => &mut self.conflicts,
-                Some(Answer::Failed(503)) => &mut self.away,
-                None | Some(Answer::Failed(_)) => &mut self.unknown,
-                Some(Answer::NotThere | Answer::Seen { .. }) => continue,
+                Some(ContestAnswer::Done) => &mut self.done,
+                Some(ContestAnswer::Full) => &mut self.full,
+                Some(ContestAnswer::Conflict) => &mut self.conflicts,
+                Some(ContestAnswer::Failed(503)) => &mut self.away,
+                None | Some(ContestAnswer::Failed(_)) => &mut self.unknown,
+                Some(ContestAnswer::NotThere | ContestAnswer::Seen { .. }) => continue,
             };
             *sum += 1;
         }
@@ -40,8 +40,7 @@ impl Sums {
         }
     }
 
-    /// Whether there were contests, and in none of them anybody was given what he asked for: that they gave nobody too much says
-    /// nothing then.
+    /// Whether there were contests but no claim succeeded; then the absence of overallocation proves nothing.
     pub(crate) fn are_idle(&self) -> bool {
         self.trials > 0 && self.done == 0
     }

@@ -1,15 +1,15 @@
-//! The contests on Berth alone, by database, isolation level, processes and writers.
+//! Contests on Berth alone, by database, isolation level, number of processes and of writers.
 
 use std::{env, thread};
 
 use berth_tests::contest::{
-    Answer, Contest, History, Isolation, Services, Testimony, Where, place,
+    ContestAnswer, Contest, ContestHistory, Isolation, Services, ProviderChangeLog, RowsLocation, place,
 };
 
 use tokio::runtime::{Builder, Runtime};
 
 use crate::claims::linear::{Verdict, search, verify};
-use crate::claims::report::Sums;
+use crate::claims::report::ContestSums;
 
 /// A search without an order to try is given up after so many steps, and counts as nothing.
 const STEPS: u64 = 5_000;
@@ -23,8 +23,8 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 /// What the search came to, or what is not as it must be.
 pub(crate) fn judge(
     contest: &Contest,
-    history: &History,
-    testimony: &Testimony,
+    history: &ContestHistory,
+    testimony: &ProviderChangeLog,
 ) -> Result<Verdict, String> {
     if !contest.releases {
         let order = place(history, testimony).map_err(|wrong| wrong.to_string())?;
@@ -35,10 +35,10 @@ pub(crate) fn judge(
     }
     for event in &history.events {
         match event.answer() {
-            Some(Answer::Failed(status)) if *status != 503 => {
+            Some(ContestAnswer::Failed(status)) if *status != 503 => {
                 return Err(format!("a failure: {event:?}"));
             }
-            Some(Answer::Seen { held, .. }) if held.values().sum::<u64>() > history.capacity => {
+            Some(ContestAnswer::Seen { held, .. }) if held.values().sum::<u64>() > history.capacity => {
                 return Err(format!("too much is held: {event:?}"));
             }
             _ => {}
@@ -57,7 +57,7 @@ pub(crate) fn runtime() -> Runtime {
 }
 
 /// Contests of one kind, one after another; what the database saw is read at their end.
-fn contests(services: &Services, writers: u32, from: u64, count: u64) -> Vec<(Contest, History)> {
+fn contests(services: &Services, writers: u32, from: u64, count: u64) -> Vec<(Contest, ContestHistory)> {
     let runtime = runtime();
     let held = (from..from + count).map(|number| {
         let contest = Contest {
@@ -75,7 +75,7 @@ fn contests(services: &Services, writers: u32, from: u64, count: u64) -> Vec<(Co
 }
 
 /// One database, by one or several processes.
-fn never_a_unit_too_many(at: Where, processes: usize, isolation: Isolation) -> Vec<String> {
+fn never_a_unit_too_many(at: RowsLocation, processes: usize, isolation: Isolation) -> Vec<String> {
     let count = number("BERTH_CLAIMS_TRIALS");
     let from = number("BERTH_CLAIMS_FROM").unwrap_or(3);
     let mut services = Services::start(at, processes, isolation).expect("services");
@@ -86,10 +86,10 @@ fn never_a_unit_too_many(at: Where, processes: usize, isolation: Isolation) -> V
     let mut violations = Vec::new();
     services.stop().expect("they end well");
     for ((writers, ..), held) in kinds.into_iter().zip(held) {
-        let mut sum = Sums::default();
+        let mut sum = ContestSums::default();
         for (contest, history) in held {
             let testimony = services.with_database(async |store| {
-                Ok(Testimony::of(store, contest.number, contest.consumers()).await?)
+                Ok(ProviderChangeLog::of(store, contest.number, contest.consumers()).await?)
             });
             let testimony = testimony.expect("the database is there");
             let verdict = judge(&contest, &history, &testimony);
@@ -101,10 +101,10 @@ fn never_a_unit_too_many(at: Where, processes: usize, isolation: Isolation) -> V
         let named = sum.violations().iter();
         violations.extend(named.map(|why| format!("{kind}: {why}")));
         if sum.are_idle() {
-            violations.push(format!("{kind}: nobody was given anything"));
+            violations.push(format!("{kind}: no claim succeeded"));
         }
         if sum.are_away() {
-            violations.push(format!("{kind}: more than one in a hundred is told 503"));
+            violations.push(format!("{kind}: more than one in a hundred got 503"));
         }
     }
     violations
@@ -112,7 +112,7 @@ fn never_a_unit_too_many(at: Where, processes: usize, isolation: Isolation) -> V
 
 /// One and four processes at both isolation levels, each kind on a database of its own: they wait for each other more than they
 /// work.
-fn on_a_server(at: Where) {
+fn on_a_server(at: RowsLocation) {
     let violations = thread::scope(|scope| {
         let kinds = [1, 4].into_iter().flat_map(|processes| {
             [Isolation::RepeatableRead, Isolation::ReadCommitted].map(|isolation| {
@@ -128,16 +128,16 @@ fn on_a_server(at: Where) {
 
 #[test]
 fn on_sqlite_never_a_unit_too_many() {
-    let violations = never_a_unit_too_many(Where::Sqlite, 1, Isolation::default());
+    let violations = never_a_unit_too_many(RowsLocation::Sqlite, 1, Isolation::default());
     assert_eq!(violations, [""; 0]);
 }
 
 #[test]
 fn on_postgresql_one_and_four_processes_never_give_a_unit_too_many() {
-    on_a_server(Where::Postgres);
+    on_a_server(RowsLocation::Postgres);
 }
 
 #[test]
 fn on_mariadb_one_and_four_processes_never_give_a_unit_too_many() {
-    on_a_server(Where::MariaDb);
+    on_a_server(RowsLocation::MariaDb);
 }

@@ -1,13 +1,14 @@
-//! Bad input to the Placement that `berth placement serve` serves, by those who do not know us: schemathesis, by the OpenAPI document,
-//! and libFuzzer (`tests/fuzz`), guided by coverage; and a thousand connections that ask nothing. `make soak` does more of the former two.
+//! Bad input to `berth placement serve` from independent tools: schemathesis, by the OpenAPI document, and libFuzzer
+//! (`tests/fuzz`), guided by coverage. Also a thousand connections that send nothing. `make soak` does more of the
+//! former two.
 //!
-//!   BERTH_SCHEMATHESIS_EXAMPLES=8   how many requests schemathesis makes up for each operation in a run, beside those it always makes
-//!   BERTH_SCHEMATHESIS_RUNS=1       how many runs by the document, one after another over one service
-//!   BERTH_FUZZER=FILE               the fuzzer, built before; else it is built
+//!   BERTH_SCHEMATHESIS_EXAMPLES=8   the number of generated requests per operation and run, in addition to the fixed ones
+//!   BERTH_SCHEMATHESIS_RUNS=1       the number of runs by the document, one after another with one service
+//!   BERTH_FUZZER=FILE               the fuzzer's binary; built if this is not set
 //!   BERTH_FUZZ_SEED=1               the fuzzer's seed
-//!   BERTH_FUZZ_RUNS=100000          how many inputs each target of the fuzzer is given
-//!   BERTH_FUZZ_KEEP=DIR             where inputs that lead somewhere new are kept; nowhere unless it is said
-//!   BERTH_BAD_INPUT_REPORT=FILE     a line a run: what, requests or inputs, KiB resident before and after, violations
+//!   BERTH_FUZZ_RUNS=100000          the number of inputs for each target of the fuzzer
+//!   BERTH_FUZZ_KEEP=DIR             a directory for inputs with new coverage; they are dropped if this is not set
+//!   BERTH_BAD_INPUT_REPORT=FILE     a line for each run: what, requests or inputs, KiB resident before and after, violations
 
 use std::fs;
 use std::io::Write as _;
@@ -16,12 +17,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, process};
 
-use berth_tests::exchange::{Ask, address_of};
+use berth_tests::exchange::{HttpCall, address_of};
 use berth_tests::peer::{Schemathesis, checkout, output, report_bad_input};
 use berth_tests::scratch::Scratch;
 use serde_json::json;
 
-use super::{Manner, PATIENCE, Service, Storage};
+use super::{ServiceSettings, PATIENCE, Service, Storage};
 
 /// How much more memory the service may have after the last run than after the first: what they made is in
 /// its database and in its snapshot.
@@ -31,22 +32,22 @@ const GROWTH_KIB: u64 = 32 << 10;
 const RUNS: u64 = 20_000;
 
 /// What schemathesis looks for.
-struct Sought {
+struct SearchedDefect {
     /// The microversion; any that it makes up where there is none.
     version: Option<&'static str>,
     checks: &'static str,
     phases: &'static str,
 }
 
-/// What the document says, whose bodies are those of this microversion.
-const AS_DOCUMENTED: Sought = Sought {
+/// The checks by the document, with bodies of this microversion.
+const AS_DOCUMENTED: SearchedDefect = SearchedDefect {
     version: Some("1.39"),
     checks: CHECKS,
     phases: "coverage,fuzzing,stateful",
 };
 
 /// What no microversion may do.
-const AT_ANY_VERSION: Sought = Sought {
+const AT_ANY_VERSION: SearchedDefect = SearchedDefect {
     version: None,
     checks: "not_a_server_error",
     phases: "fuzzing,stateful",
@@ -68,7 +69,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 fn service(storage: Storage) -> Service {
-    let manner = Manner { storage, lines: "" };
+    let manner = ServiceSettings { storage, lines: "" };
     let service = Service::start("enforce_new_defaults = false\n", manner);
     for n in 1..=6 {
         let uuid = format!("00000000-0000-0000-0000-{n:012x}");
@@ -76,19 +77,19 @@ fn service(storage: Storage) -> Service {
         let body =
             json!({"name": format!("host{n}"), "uuid": uuid, "parent_provider_uuid": parent});
         let url = format!("{}/resource_providers", service.url);
-        let answer = admin(Ask::post(url)).json(&body).send().expect("an answer");
+        let answer = admin(HttpCall::post(url)).json(&body).send().expect("an answer");
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
     service
 }
 
-fn admin(ask: Ask) -> Ask {
+fn admin(ask: HttpCall) -> HttpCall {
     ask.header("x-auth-token", "admin")
         .header("openstack-api-version", "placement 1.39")
 }
 
 /// One run of schemathesis: how many requests it made. Its findings fail the test.
-fn schemathesis(service: &Service, seed: u64, sought: &Sought) -> u64 {
+fn schemathesis(service: &Service, seed: u64, sought: &SearchedDefect) -> u64 {
     let mut headers = vec!["X-Auth-Token: admin".to_owned()];
     if let Some(version) = sought.version {
         headers.push(format!("OpenStack-API-Version: placement {version}"));
@@ -108,7 +109,7 @@ fn schemathesis(service: &Service, seed: u64, sought: &Sought) -> u64 {
 }
 
 fn answers(service: &Service) {
-    let ask = admin(Ask::get(format!("{}/resource_classes", service.url)));
+    let ask = admin(HttpCall::get(format!("{}/resource_classes", service.url)));
     assert_eq!(ask.send().expect("it lives").status, 200);
 }
 
@@ -139,7 +140,7 @@ fn bad_requests(storage: Storage) {
 }
 
 #[test]
-fn whatever_the_document_allows_or_forbids_is_answered_as_it_says() {
+fn generated_requests_are_answered_as_documented() {
     bad_requests(Storage::Sqlite);
 }
 
@@ -162,7 +163,7 @@ fn fuzzer() -> PathBuf {
     let here = env::current_exe().expect("this program");
     let target = here.ancestors().nth(3).expect("a target directory");
     build.env("CARGO_TARGET_DIR", target);
-    // What cargo tells a test of its own package would have build scripts that look at it run again, and all that is on them.
+    // Cargo's variables for a test would make build scripts that depend on them, and all their dependents, run again.
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
         if [
@@ -237,7 +238,7 @@ fn fuzz(program: &Path, target: &str, words: &str, runs: u64) {
 
 #[test]
 #[cfg_attr(not(feature = "soak"), ignore = "make soak runs it")]
-fn nothing_that_is_made_up_breaks_what_reads_it() {
+fn no_generated_input_breaks_its_parser() {
     let program = fuzzer();
     let runs = number("BERTH_FUZZ_RUNS", RUNS);
     for (target, words) in TARGETS {
@@ -247,13 +248,13 @@ fn nothing_that_is_made_up_breaks_what_reads_it() {
 
 #[test]
 #[cfg_attr(not(feature = "soak"), ignore = "make soak runs it")]
-fn no_request_that_is_made_up_breaks_the_scheduler() {
+fn no_generated_request_breaks_the_scheduler() {
     let runs = number("BERTH_FUZZ_RUNS", RUNS);
     fuzz(&fuzzer(), "requests", "request", runs);
 }
 
 #[test]
-fn a_thousand_connections_that_ask_nothing_keep_nobody_out() {
+fn a_thousand_idle_connections_block_no_client() {
     // More than a process may open by itself on many machines.
     let mut more = Command::new("prlimit");
     more.args(["--pid", &process::id().to_string(), "--nofile=4096:"]);

@@ -1,7 +1,7 @@
-//! OpenStack Placement's own test-suite against the Placement that `berth placement serve` serves: all of its tests, in each of
-//! the configurations that they ask for, each file on an empty database. A test that does not pass fails this program by its name.
+//! OpenStack Placement's own test suite against `berth placement serve`: all of its tests, in each configuration that
+//! they need, each file on an empty database. A failed test fails this program by name.
 //!
-//!   BERTH_CONFORMANCE_DATABASES=postgresql,mariadb   where the service keeps its rows, one after another; all three unless it is said
+//!   BERTH_CONFORMANCE_DATABASES=postgresql,mariadb   the service's databases, one after another; default: all three
 
 mod bad_input;
 
@@ -19,7 +19,8 @@ use berth_tests::peer::{
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How the suite's configurations are said in berth.toml, and how many tests each has: one that is not run is no success.
+/// The suite's configurations as options of berth.toml, and the number of tests of each: a test that does not run is a
+/// failure.
 const CONFIGURATIONS: [(&str, usize, &str); 5] = [
     ("default", 857, "enforce_new_defaults = false\n"),
     ("legacy-rbac", 146, "enforce_new_defaults = false\n"),
@@ -33,7 +34,7 @@ const CONFIGURATIONS: [(&str, usize, &str); 5] = [
     ),
 ];
 
-/// Everybody may do all: each rule but the one that others are made of.
+/// A policy that permits everything: each rule except the ones that other rules refer to.
 fn open_policy() -> String {
     let rules = berth_placement::rules().into_iter().chain([
         "service_api",
@@ -53,7 +54,7 @@ enum Storage {
 }
 
 impl Storage {
-    /// Those that the environment names.
+    /// The databases that the environment selects.
     fn chosen() -> Vec<Self> {
         let names = std::env::var("BERTH_CONFORMANCE_DATABASES")
             .unwrap_or("sqlite,postgresql,mariadb".to_owned());
@@ -66,30 +67,30 @@ impl Storage {
         names.split(',').map(storage).collect()
     }
 
-    fn make(self) -> Rows {
+    fn make(self) -> GabbiDatabase {
         match self {
-            Self::Sqlite => Rows::Sqlite,
+            Self::Sqlite => GabbiDatabase::Sqlite,
             Self::MariaDb => {
                 let server = MariaDb::shared().expect("MariaDB starts");
-                Rows::MariaDb(server.create().expect("a database"))
+                GabbiDatabase::MariaDb(server.create().expect("a database"))
             }
             Self::Postgres => {
                 let server = Postgres::shared().expect("PostgreSQL starts");
-                Rows::Postgres(server.create().expect("a database"))
+                GabbiDatabase::Postgres(server.create().expect("a database"))
             }
         }
     }
 }
 
 /// A database for one file. It ends with the value.
-enum Rows {
+enum GabbiDatabase {
     /// In the service's own folder.
     Sqlite,
     MariaDb(Database),
     Postgres(PostgresDatabase),
 }
 
-impl Rows {
+impl GabbiDatabase {
     /// The line of `[placement_service]` that leads to it.
     fn line(&self) -> String {
         let url = match self {
@@ -103,23 +104,23 @@ impl Rows {
 
 /// How the service of a run is, whatever its file asks for.
 #[derive(Clone, Copy)]
-struct Manner {
+struct ServiceSettings {
     storage: Storage,
     /// Lines of `[placement_service]`.
     lines: &'static str,
 }
 
 /// A service for one file.
-struct Service {
+struct GabbiService {
     berth: RunningBerth,
     url: String,
     _home: BerthHome,
     /// Last: the service ends before its rows go.
-    _rows: Rows,
+    _rows: GabbiDatabase,
 }
 
-impl Service {
-    fn start(lines: &str, manner: Manner) -> Self {
+impl GabbiService {
+    fn start(lines: &str, manner: ServiceSettings) -> Self {
         let rows = manner.storage.make();
         let mut home = BerthHome::new().expect("a home");
         let section = "[placement_service]\nlisten = \"127.0.0.1:0\"\n";
@@ -157,19 +158,19 @@ fn run(
     gabbits: &mut Gabbits,
     file: &GabbiFile,
     lines: &str,
-    manner: Manner,
+    manner: ServiceSettings,
 ) -> (usize, Vec<String>) {
-    let service = Service::start(lines, manner);
+    let service = GabbiService::start(lines, manner);
     let outcome = outcome(gabbits, file, &service.url);
     let ended = service.berth.stop(PATIENCE).expect("it ends");
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     outcome
 }
 
-/// Runs files beside each other, a service and a program for each of some lanes.
+/// Runs files concurrently in several lanes, each with its own service and program.
 fn run_all(
     files: Vec<(GabbiFile, &str)>,
-    manner: Manner,
+    manner: ServiceSettings,
 ) -> (BTreeMap<String, usize>, Vec<String>) {
     let lanes = thread::available_parallelism().map_or(2, NonZero::get);
     let left = Mutex::new(files);
@@ -213,9 +214,9 @@ fn files(names: &[&str]) -> Vec<GabbiFile> {
 fn every_test_of_the_peers_own_suite_passes_in_every_configuration() {
     for storage in Storage::chosen() {
         let mut files = gabbi_files().expect("the suite");
-        // The longest first: nobody waits for one that began last.
+        // The longest file first, so that no long one starts last.
         files.sort_by_key(|file| file.tests);
-        let manner = Manner { storage, lines: "" };
+        let manner = ServiceSettings { storage, lines: "" };
         let (passed, failures) = run_all(files.into_iter().map(with_lines).collect(), manner);
         for (configuration, wanted, _) in CONFIGURATIONS {
             let passed = passed.get(configuration).copied().unwrap_or_default();
@@ -233,7 +234,7 @@ fn every_test_of_the_peers_own_suite_passes_in_every_configuration() {
 }
 
 #[test]
-fn behind_a_path_of_its_own_the_service_passes_what_does_not_look_at_links() {
+fn below_a_path_prefix_the_service_passes_tests_that_ignore_links() {
     let files = files(&[
         "basic-http",
         "microversion",
@@ -242,7 +243,7 @@ fn behind_a_path_of_its_own_the_service_passes_what_does_not_look_at_links() {
         "allocations",
         "reshaper",
     ]);
-    let manner = Manner {
+    let manner = ServiceSettings {
         storage: Storage::Sqlite,
         lines: "path_prefix = \"/placement\"\n",
     };
@@ -252,7 +253,7 @@ fn behind_a_path_of_its_own_the_service_passes_what_does_not_look_at_links() {
 
 /// A file for each tree that is planted: what is found in them is found by the peer.
 #[test]
-fn what_is_planted_over_the_api_is_what_the_peer_expects_of_its_own_fixtures() {
+fn objects_created_over_the_api_equal_the_peers_own_fixtures() {
     let files = files(&[
         "allocation-candidates",
         "allocation-candidates-any-traits-groups",

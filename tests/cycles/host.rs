@@ -1,4 +1,4 @@
-//! The host: a libvirtd over cards that are files, `berth up` on it, and what its services answer.
+//! The host of the cycles: a libvirtd with simulated cards, `berth up` on it, and the answers of its services.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use berth_tests::peer::Libvirtd;
 use http::Method;
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ pub(crate) struct Host {
 /// `berth up` where it sees the cards.
 fn up(home: &mut BerthHome, libvirtd: &Libvirtd) -> RunningBerth {
     for service in ["placement", "accelerator", "conductor"] {
-        // Else the port of the life before is asked, which may be another's by now.
+        // The port of the previous run may belong to another process now.
         let _ = fs::remove_file(home.state_dir().join(format!("{service}.endpoint")));
     }
     let config = home.config_file().display().to_string();
@@ -114,7 +114,7 @@ impl Host {
         }
     }
 
-    /// Nobody knows who had them before: they are reset first.
+    /// Their former users are unknown, so they are reset first.
     fn wait_for_devices(&mut self) {
         let began = Instant::now();
         while self
@@ -188,10 +188,10 @@ impl Host {
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Option<Answer> {
+    ) -> Option<HttpAnswer> {
         let endpoint = self.home.state_dir().join(format!("{service}.endpoint"));
         let endpoint = fs::read_to_string(endpoint).ok()?;
-        let mut ask = Ask::new(method, format!("{}{path}", endpoint.trim()))
+        let mut ask = HttpCall::new(method, format!("{}{path}", endpoint.trim()))
             .header("x-auth-token", "admin")
             .header("accept", "application/json");
         ask = match service {
@@ -255,7 +255,7 @@ impl Host {
             .then(|| format!("{uuid} has {found:?} of profile {name}: {given}"))
     }
 
-    /// Each attach handle, with who has it.
+    /// Each attach handle with its user.
     pub(crate) fn handles(&self) -> Vec<String> {
         let known = self.get("accelerator", &format!("/internal/v1/hosts/{NODE}/devices"));
         let known = known.unwrap_or_default();
@@ -292,7 +292,7 @@ impl Host {
         format!("{}{}", outcome.stdout, outcome.stderr)
     }
 
-    /// The processes whose command line has this host's folder in it, as QEMU's has.
+    /// The processes with this host's folder in their command line, as QEMU has.
     pub(crate) fn emulators(&self) -> Vec<String> {
         let listed = Command::new("pgrep")
             .args(["-a", "-f", "qemu-system"])

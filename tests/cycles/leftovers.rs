@@ -1,4 +1,4 @@
-//! What there is on a host at rest, in every place that a guest leaves something in, as lines to be compared.
+//! Lists everything that exists on an idle host, in every place where a guest may leave something, as lines to compare.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::cycles::host::{CARDS, Host, NODE};
 
-/// How long what a guest leaves may be there after it is gone: requests, resets and the next look at the host.
+/// How long the remains of a guest may exist after it: requests, resets and the next observation of the host.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often is looked meanwhile.
 const LOOK: Duration = Duration::from_millis(200);
@@ -99,11 +99,11 @@ impl Host {
         }
     }
 
-    /// Whether nobody has anything, as the services tell it.
+    /// Whether no guest has anything, according to the services.
     fn is_calm(&self) -> bool {
         let is_empty = |service, path, list: &str| {
-            let told = self.get(service, path).unwrap_or_default();
-            told[list].as_array().is_some_and(Vec::is_empty)
+            let reported = self.get(service, path).unwrap_or_default();
+            reported[list].as_array().is_some_and(Vec::is_empty)
         };
         is_empty("conductor", "/v1/guests", "guests")
             && is_empty("accelerator", "/v2/accelerator_requests", "arqs")
@@ -116,8 +116,8 @@ impl Host {
             ("conductor", "/v1/guests"),
             ("accelerator", "/v2/accelerator_requests"),
         ] {
-            let told = self.get(service, path).unwrap_or_default();
-            rows.insert(format!("{service} {path}: {told}"));
+            let reported = self.get(service, path).unwrap_or_default();
+            rows.insert(format!("{service} {path}: {reported}"));
         }
         for (n, handle) in self.handles().into_iter().enumerate() {
             rows.insert(format!("{n} {handle}"));
@@ -162,8 +162,8 @@ impl Host {
                 "allocations",
                 "aggregates",
             ] {
-                let told = self.get("placement", &format!("/resource_providers/{uuid}/{part}"));
-                values(&format!("{name} {part}"), &told.unwrap_or_default(), rows);
+                let reported = self.get("placement", &format!("/resource_providers/{uuid}/{part}"));
+                values(&format!("{name} {part}"), &reported.unwrap_or_default(), rows);
             }
         }
         let known = all["resource_providers"].as_array().map_or(0, Vec::len);

@@ -1,12 +1,13 @@
-//! Guests made and unmade again and again on the real libvirtd and QEMU, over cards that are files, while `berth up` is killed at
-//! random: after each round the host, libvirt, Placement, the accelerator service and berth's own files are as on the first day,
-//! and berth's memory is.
+//! Creates and deletes guests repeatedly on the real libvirtd and QEMU with simulated cards, while `berth up` is killed
+//! at random. After each round the host, libvirt, Placement, the accelerator service and Berth's own files must be as
+//! at the start, and Berth's memory must not grow.
 //!
-//! A cycle is one guest from its request to its end. A round ([`round`]) is up to eight of them at once. [`host`] is where it runs,
-//! [`leftovers`] what is compared, [`report`] what `make soak` writes down of it.
+//! A cycle is one guest from its request to its end. A round ([`round`]) has up to eight of them at once. [`host`] is
+//! the environment, [`leftovers`] the comparison, and [`report`] the table for `make soak`.
 //!
-//! `BERTH_CYCLES` says how many cycles (6), `BERTH_CYCLES_SEED` which are drawn (1), `BERTH_CYCLES_KILLS=0` that nobody is killed:
-//! then one process has done them all, and its memory is judged. `BERTH_CYCLES_REPORT` is a file for the table.
+//! `BERTH_CYCLES` is the number of cycles (6), `BERTH_CYCLES_SEED` their seed (1). `BERTH_CYCLES_KILLS=0` turns the
+//! kills off: one process then does all cycles, and its memory is checked. `BERTH_CYCLES_REPORT` is a file for the
+//! table.
 
 mod host;
 mod leftovers;
@@ -30,7 +31,7 @@ fn number(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn guests_come_and_go_through_kills_and_leave_nothing() {
+fn guests_are_created_and_deleted_through_kills_and_leave_nothing() {
     let cycles = number("BERTH_CYCLES").unwrap_or(6);
     let seed = number("BERTH_CYCLES_SEED").unwrap_or(1);
     let kills = number("BERTH_CYCLES_KILLS") != Some(0);

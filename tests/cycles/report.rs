@@ -1,9 +1,9 @@
-//! What was done, what was left, and how much memory berth had meanwhile.
+//! The report of a run: its cycles, the leftovers, and Berth's memory.
 
 use std::io::Write as _;
 use std::{env, fs, io};
 
-use crate::cycles::round::{Ran, Round};
+use crate::cycles::round::{RoundResult, Round};
 
 /// The variable that names the file for the table.
 const REPORT: &str = "BERTH_CYCLES_REPORT";
@@ -12,21 +12,21 @@ const REPORT: &str = "BERTH_CYCLES_REPORT";
 /// those so far. What grows by each guest exceeds it.
 const GROWTH: u64 = 2048;
 
-/// A look at berth after a round.
+/// A sample of berth's process after a round.
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct ProcessSample {
     cycles: u64,
     life: usize,
     resident: u64,
     open_files: usize,
 }
 
-/// All that is told of a run.
+/// The results of a run.
 pub(crate) struct Report {
     seed: u64,
     kills: usize,
     ran: usize,
-    looks: Vec<Look>,
+    looks: Vec<ProcessSample>,
     violations: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ impl Report {
         }
     }
 
-    pub(crate) fn ran(&mut self, round: &Round, ran: &Ran) {
+    pub(crate) fn ran(&mut self, round: &Round, ran: &RoundResult) {
         self.kills += ran.kills;
         self.ran += ran.ran;
         let violations = ran
@@ -63,7 +63,7 @@ impl Report {
     }
 
     pub(crate) fn looked(&mut self, cycles: u64, life: usize, resident: u64, open_files: usize) {
-        self.looks.push(Look {
+        self.looks.push(ProcessSample {
             cycles,
             life,
             resident,
@@ -89,9 +89,10 @@ impl Report {
         )
     }
 
-    /// Memory and open files of the one life there was, once it is warm: the last fifth of the looks beside the first.
+    /// Checks memory and open files of a single process after its warm-up: the last fifth of the samples against the
+    /// first.
     pub(crate) fn judge_life(&mut self, warm_after: u64) {
-        let warm: Vec<Look> = self
+        let warm: Vec<ProcessSample> = self
             .looks
             .iter()
             .filter(|look| look.cycles >= warm_after)
@@ -103,7 +104,7 @@ impl Report {
             (
                 "KiB of memory",
                 GROWTH,
-                (|look: &Look| look.resident) as fn(&Look) -> u64,
+                (|look: &ProcessSample| look.resident) as fn(&ProcessSample) -> u64,
             ),
             ("open files", 4, |look| look.open_files as u64),
         ] {

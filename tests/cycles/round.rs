@@ -1,4 +1,4 @@
-//! A round: which guests are asked for at once, which of them are not waited for, and when berth is killed meanwhile.
+//! One round: which guests are requested together, which of them are not awaited, and when berth is killed.
 
 use std::fmt;
 use std::thread::sleep;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::cycles::host::{CARDS, Host, PARTS};
 
-/// How often a round looks at its guests.
+/// How often a round polls its guests.
 const LOOK: Duration = Duration::from_millis(100);
 /// No round takes this long, not even on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -26,7 +26,7 @@ pub(crate) const PROFILES: [(&str, usize, usize); 5] = [
 
 /// One guest of a round.
 #[derive(Debug, Clone)]
-pub(crate) struct Guest {
+pub(crate) struct RoundGuest {
     uuid: Uuid,
     profile: usize,
     /// It is deleted after this part of a round, whether it runs or not; none: once it runs.
@@ -36,7 +36,7 @@ pub(crate) struct Guest {
 /// What one round does. Its numbers are parts of the time that an undisturbed round takes on this machine.
 #[derive(Clone)]
 pub(crate) struct Round {
-    pub(crate) guests: Vec<Guest>,
+    pub(crate) guests: Vec<RoundGuest>,
     /// When berth is killed; again: counted from the moment it is back.
     kills: Vec<f64>,
 }
@@ -57,7 +57,7 @@ impl fmt::Debug for Round {
 
 /// What became of it.
 #[derive(Debug, Default)]
-pub(crate) struct Ran {
+pub(crate) struct RoundResult {
     pub(crate) took: Duration,
     pub(crate) kills: usize,
     /// How many of its guests ran and had their devices.
@@ -86,7 +86,7 @@ impl Round {
             }
             (cards, parts) = (cards - of_cards, parts - of_parts);
             let bytes = *Uuid::from_u64_pair(high, low).as_bytes();
-            guests.push(Guest {
+            guests.push(RoundGuest {
                 uuid: uuid::Builder::from_random_bytes(bytes).into_uuid(),
                 profile,
                 early,
@@ -102,8 +102,8 @@ impl Round {
     }
 
     /// Asks for its guests, kills, and asks again until they are gone.
-    pub(crate) fn run(&self, host: &mut Host) -> Ran {
-        let mut ran = Ran::default();
+    pub(crate) fn run(&self, host: &mut Host) -> RoundResult {
+        let mut ran = RoundResult::default();
         let pace = host.pace();
         let began = Instant::now();
         let mut since = began;
@@ -185,7 +185,7 @@ impl Round {
     }
 }
 
-impl Guest {
+impl RoundGuest {
     fn body(&self, host: &Host) -> Value {
         json!({
             "uuid": self.uuid.to_string(),

@@ -1,5 +1,5 @@
-//! Several accelerator services on one database, each with its own connections as processes have them: who binds the last handles,
-//! who tells of it, and what a killed one leaves.
+//! Several accelerator services on one database, each with separate connections as processes have them: who binds the
+//! last handles, who sends the events, and what a killed service leaves.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -13,23 +13,23 @@ use crate::databases::accelerator_on_postgres::receiver::{Receiver, SILENT};
 use crate::databases::accelerator_on_postgres::service::{
     HOST, RP, RP_2, Reply, Service, bind, card, guest, options, unbind,
 };
-use crate::databases::place::Place;
+use crate::databases::test_database::TestDatabase;
 
 on_servers! {
-    tables_that_were_made_by_half_are_made_anew_and_others_are_left
+    half_created_tables_are_recreated_and_others_are_kept
     of_sixteen_the_last_handles_are_each_one_requests_at_repeatable_read
     of_sixteen_the_last_handles_are_each_one_requests_at_read_committed
     a_request_is_one_guests_and_a_guest_is_bound_once
     hosts_that_end_their_programmings_at_once_end_the_bind
-    a_request_that_two_hosts_wait_for_is_told_once_and_by_whoever_is_left
+    a_request_that_two_services_wait_for_is_reported_once_and_by_the_survivor
     an_agent_hears_of_a_change_at_another_service
-    a_kill_leaves_a_guest_with_all_its_handles_or_with_none_and_another_goes_on
+    a_kill_leaves_a_guest_with_all_its_handles_or_with_none_and_another_service_continues
 }
 
-async fn open(place: &Place, isolation: Isolation) -> SqlStore {
+async fn open(place: &TestDatabase, isolation: Isolation) -> SqlStore {
     let options = SqlOptions {
         isolation,
-        // At REPEATABLE READ, which the service does not ask for, those who lose a turn begin anew.
+        // At REPEATABLE READ, which the service does not request, the loser of a conflict starts again.
         attempts: 100,
         ..SqlOptions::default()
     };
@@ -37,7 +37,7 @@ async fn open(place: &Place, isolation: Isolation) -> SqlStore {
 }
 
 /// So many, started at once on an empty database.
-async fn services(place: &Place, count: usize, isolation: Isolation) -> Vec<Service> {
+async fn services(place: &TestDatabase, count: usize, isolation: Isolation) -> Vec<Service> {
     let starts = (0..count).map(|_| async {
         let store = open(place, isolation).await;
         Service::over(store, options()).await
@@ -45,15 +45,15 @@ async fn services(place: &Place, count: usize, isolation: Isolation) -> Vec<Serv
     join_all(starts).await
 }
 
-async fn of_sixteen_the_last_handles_are_each_one_requests_at_repeatable_read(place: Place) {
+async fn of_sixteen_the_last_handles_are_each_one_requests_at_repeatable_read(place: TestDatabase) {
     contests(place, Isolation::RepeatableRead).await;
 }
 
-async fn of_sixteen_the_last_handles_are_each_one_requests_at_read_committed(place: Place) {
+async fn of_sixteen_the_last_handles_are_each_one_requests_at_read_committed(place: TestDatabase) {
     contests(place, Isolation::ReadCommitted).await;
 }
 
-async fn contests(place: Place, isolation: Isolation) {
+async fn contests(place: TestDatabase, isolation: Isolation) {
     let services = services(&place, 4, isolation).await;
     services[0].report(HOST, json!([card(0, RP, 6)])).await;
     services[0].profile("dp", 1).await;
@@ -83,12 +83,12 @@ async fn contests(place: Place, isolation: Isolation) {
                 other => panic!("{other}: {reply:?}"),
             }
             let path = format!("/v2/accelerator_requests?instance={guest}");
-            // Given back when all have been looked at, but for those that have none.
+            // Handles are released after all have been checked, except for requests without any.
             if reply.status == 409 {
                 assert_eq!(services[0].delete(&path).await.status, 204);
             }
         }
-        assert_eq!(held.len(), 6, "none is left while somebody lacks one");
+        assert_eq!(held.len(), 6, "no handle is free while a request lacks one");
         assert_eq!(services[1].held().await, 6);
         for n in 0..16 {
             let path = format!(
@@ -102,7 +102,7 @@ async fn contests(place: Place, isolation: Isolation) {
 }
 
 /// A kill while the tables were made leaves some of them on MariaDB, where each is kept as it is made, and none on PostgreSQL.
-async fn tables_that_were_made_by_half_are_made_anew_and_others_are_left(place: Place) {
+async fn half_created_tables_are_recreated_and_others_are_kept(place: TestDatabase) {
     let service = services(&place, 1, Isolation::ReadCommitted)
         .await
         .remove(0);
@@ -115,7 +115,7 @@ async fn tables_that_were_made_by_half_are_made_anew_and_others_are_left(place: 
     }
     let prepared = berth_accelerator::prepare(&service.store).await;
     match place {
-        Place::Postgres(_) => {
+        TestDatabase::Postgres(_) => {
             let refused = prepared.unwrap_err().to_string();
             assert!(
                 refused.contains("does not contain the version"),
@@ -145,7 +145,7 @@ fn statuses(replies: [Reply; 2]) -> [u16; 2] {
     statuses
 }
 
-async fn a_request_is_one_guests_and_a_guest_is_bound_once(place: Place) {
+async fn a_request_is_one_guests_and_a_guest_is_bound_once(place: TestDatabase) {
     let services = services(&place, 2, Isolation::ReadCommitted).await;
     services[0].report(HOST, json!([card(0, RP, 16)])).await;
     services[0].profile("dp", 1).await;
@@ -181,8 +181,8 @@ fn programmable(provider: &str, slot: usize) -> Value {
     device
 }
 
-/// Each sees that the other has not ended: whoever is second must see that the first has.
-async fn hosts_that_end_their_programmings_at_once_end_the_bind(place: Place) {
+/// Each sees that the other has not finished; the second one must notice that the first has.
+async fn hosts_that_end_their_programmings_at_once_end_the_bind(place: TestDatabase) {
     const OTHER: &str = "compute2";
     let services = services(&place, 2, Isolation::RepeatableRead).await;
     services[0].report(HOST, json!([programmable(RP, 0)])).await;
@@ -219,14 +219,14 @@ async fn hosts_that_end_their_programmings_at_once_end_the_bind(place: Place) {
     }
 }
 
-/// What a receiver was told of, one by one.
+/// The events that a receiver got, one by one.
 fn tags(told: &[Value]) -> Vec<String> {
     let events = told.iter().flat_map(|post| post["events"].as_array());
     let tags = events.flatten().map(|event| event["tag"].to_string());
     tags.collect()
 }
 
-async fn a_request_that_two_hosts_wait_for_is_told_once_and_by_whoever_is_left(place: Place) {
+async fn a_request_that_two_services_wait_for_is_reported_once_and_by_the_survivor(place: TestDatabase) {
     const GUESTS: usize = 12;
     let services = services(&place, 2, Isolation::ReadCommitted).await;
     services[0].report(HOST, json!([card(0, RP, 16)])).await;
@@ -265,7 +265,7 @@ async fn a_request_that_two_hosts_wait_for_is_told_once_and_by_whoever_is_left(p
     assert_eq!(services[0].outbox().await, []);
 }
 
-async fn an_agent_hears_of_a_change_at_another_service(place: Place) {
+async fn an_agent_hears_of_a_change_at_another_service(place: TestDatabase) {
     let services = services(&place, 2, Isolation::ReadCommitted).await;
     let reported = services[0].report(HOST, json!([card(0, RP, 1)])).await;
     let mark = reported["changes"].as_str().unwrap().to_owned();
@@ -279,7 +279,7 @@ async fn an_agent_hears_of_a_change_at_another_service(place: Place) {
     );
     let told = told.unwrap().changes;
     assert_ne!(told, mark);
-    // Whoever is asked says the same, so that no agent runs from one to the other.
+    // All services give the same answer, so that no agent switches between them.
     for service in &services {
         let path = format!("/internal/v1/hosts/{HOST}/changes");
         let agent = service.by("agent");
@@ -310,7 +310,7 @@ async fn binder_that_is_to_be_killed() {
     }
 }
 
-async fn a_kill_leaves_a_guest_with_all_its_handles_or_with_none_and_another_goes_on(place: Place) {
+async fn a_kill_leaves_a_guest_with_all_its_handles_or_with_none_and_another_service_continues(place: TestDatabase) {
     let service = services(&place, 1, Isolation::ReadCommitted)
         .await
         .remove(0);
@@ -331,7 +331,7 @@ async fn a_kill_leaves_a_guest_with_all_its_handles_or_with_none_and_another_goe
         std::thread::sleep(std::time::Duration::from_micros(1_700 * round));
         child.kill().unwrap();
         child.wait().unwrap();
-        // Whoever writes next comes after whatever the dead one did.
+        // The next writer commits after the dead one's last transaction.
         service.profile(&format!("after-{round}"), 1).await;
         let states = service.get("/v2/accelerator_requests").await.states();
         let told = service.outbox().await.len();
@@ -340,10 +340,10 @@ async fn a_kill_leaves_a_guest_with_all_its_handles_or_with_none_and_another_goe
         let none = states.iter().all(|state| state == "Unbound") && (told, held) == (0, 0);
         assert!(
             whole || none,
-            "round {round}: {states:?}, {told} told, {held} held"
+            "round {round}: {states:?}, {told} events, {held} handles held"
         );
         if whole {
-            // The one that is left tells of it.
+            // The remaining service sends the event.
             let receiver = Receiver::answering([]);
             let delivery = receiver.deliver(&service);
             assert_eq!(tags(&receiver.told(1).await).len(), EACH);

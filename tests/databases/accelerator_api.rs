@@ -1,5 +1,6 @@
-//! The accelerator API's own tests, over a server: what holds on SQLite holds there. This file is a module twice, once for each
-//! server, and knows by its name which. What is left out is about a SQLite file, or plants a defect before the service.
+//! The accelerator API's own tests on a database server: everything that holds on SQLite must hold there. This file is
+//! compiled as two modules, one for each server, and its module name selects the server. Tests of a SQLite file, and
+//! planted defects, are left out.
 
 #![allow(
     dead_code,
@@ -40,10 +41,10 @@ mod place {
 
     use berth_store::{Isolation, SqlError, SqlOptions, SqlStore, Statement, Transaction, Work};
 
-    use crate::databases::place::Place;
+    use crate::databases::test_database::TestDatabase;
 
-    /// Those that no test has now.
-    static FREE: Mutex<Vec<Place>> = Mutex::new(Vec::new());
+    /// The databases that no test uses now.
+    static FREE: Mutex<Vec<TestDatabase>> = Mutex::new(Vec::new());
 
     /// The tables, who refers to another before it.
     const TABLES: [&str; 9] = [
@@ -59,9 +60,9 @@ mod place {
     ];
 
     /// Gives its place back.
-    struct Kept(Option<Place>);
+    struct DatabaseGuard(Option<TestDatabase>);
 
-    impl Drop for Kept {
+    impl Drop for DatabaseGuard {
         fn drop(&mut self) {
             let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
             free.extend(self.0.take());
@@ -80,15 +81,15 @@ mod place {
             // A test that has ended has no connection; what one did to the schema stays.
             let sessions = store.other_sessions().await.unwrap();
             if sessions.seen.is_empty() && store.write(&Empty).await.unwrap_or(false) {
-                return (store, Arc::new(Kept(Some(place))));
+                return (store, Arc::new(DatabaseGuard(Some(place))));
             }
             store.close().await;
         }
         let place = match module_path!().contains("postgres") {
-            true => Place::postgres(),
-            false => Place::mariadb(),
+            true => TestDatabase::postgres(),
+            false => TestDatabase::mariadb(),
         };
-        (place.open(&options).await, Arc::new(Kept(Some(place))))
+        (place.open(&options).await, Arc::new(DatabaseGuard(Some(place))))
     }
 
     /// Empties the tables; whether they are all there, and no more than they should be.

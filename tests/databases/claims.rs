@@ -1,4 +1,4 @@
-//! Claims of the last units: two services, each with its own connections as two processes have them, on one database.
+//! Claims of the last units by two services with separate connections, as of two processes, on one database.
 
 use axum::body::Body;
 use berth_placement::{PlacementApiOptions, prepare, router};
@@ -9,28 +9,28 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use crate::databases::place::Place;
+use crate::databases::test_database::TestDatabase;
 
 on_servers! {
     never_one_unit_too_many_at_repeatable_read
     never_one_unit_too_many_at_read_committed
-    whoever_is_outrun_to_the_end_is_told_so_and_has_nothing
+    the_loser_of_a_conflict_gets_an_error_and_holds_nothing
     a_provider_is_deleted_or_has_a_claim_and_never_both
-    what_gives_all_back_and_what_moves_at_repeatable_read
-    what_gives_all_back_and_what_moves_at_read_committed
+    a_release_and_a_concurrent_move_at_repeatable_read
+    a_release_and_a_concurrent_move_at_read_committed
 }
 
-async fn what_gives_all_back_and_what_moves_at_repeatable_read(place: Place) {
-    what_gives_all_back_and_what_moves(place, Isolation::RepeatableRead).await;
+async fn a_release_and_a_concurrent_move_at_repeatable_read(place: TestDatabase) {
+    a_release_and_a_concurrent_move(place, Isolation::RepeatableRead).await;
 }
 
-async fn what_gives_all_back_and_what_moves_at_read_committed(place: Place) {
-    what_gives_all_back_and_what_moves(place, Isolation::ReadCommitted).await;
+async fn a_release_and_a_concurrent_move_at_read_committed(place: TestDatabase) {
+    a_release_and_a_concurrent_move(place, Isolation::ReadCommitted).await;
 }
 
-/// One writer takes all from a consumer while another moves it to a second host and gives it more there: only one of them knows the
-/// consumer's generation, and nothing is held by nobody.
-async fn what_gives_all_back_and_what_moves(place: Place, isolation: Isolation) {
+/// One writer releases all allocations of a consumer while another moves it to a second host and extends it. Only one
+/// of them has the consumer's generation, and no allocation may be orphaned.
+async fn a_release_and_a_concurrent_move(place: TestDatabase, isolation: Isolation) {
     let services = services(&place, isolation).await;
     let [here, there] = [
         provider(&services[0], 1, 1_000).await,
@@ -70,21 +70,21 @@ async fn what_gives_all_back_and_what_moves(place: Place, isolation: Isolation) 
         }
     }
     for host in [&here, &there] {
-        assert_eq!(used(&services[0], host).await, 0, "held by nobody");
+        assert_eq!(used(&services[0], host).await, 0, "no orphaned allocation");
     }
 }
 
-async fn never_one_unit_too_many_at_repeatable_read(place: Place) {
+async fn never_one_unit_too_many_at_repeatable_read(place: TestDatabase) {
     never_one_unit_too_many(place, Isolation::RepeatableRead).await;
 }
 
-async fn never_one_unit_too_many_at_read_committed(place: Place) {
+async fn never_one_unit_too_many_at_read_committed(place: TestDatabase) {
     never_one_unit_too_many(place, Isolation::ReadCommitted).await;
 }
 
 pub(crate) type Service = axum::Router;
 
-async fn services(place: &Place, isolation: Isolation) -> [Service; 2] {
+async fn services(place: &TestDatabase, isolation: Isolation) -> [Service; 2] {
     let options = SqlOptions {
         isolation,
         ..SqlOptions::default()
@@ -92,7 +92,7 @@ async fn services(place: &Place, isolation: Isolation) -> [Service; 2] {
     services_with(place, options).await
 }
 
-async fn services_with(place: &Place, options: SqlOptions) -> [Service; 2] {
+async fn services_with(place: &TestDatabase, options: SqlOptions) -> [Service; 2] {
     let (one, other) = (place.open(&options).await, place.open(&options).await);
     let (first, second) = tokio::join!(prepare(&one), prepare(&other));
     first.unwrap();
@@ -157,7 +157,7 @@ async fn used(service: &Service, provider: &str) -> Value {
     usages["usages"]["VCPU"].clone()
 }
 
-async fn never_one_unit_too_many(place: Place, isolation: Isolation) {
+async fn never_one_unit_too_many(place: TestDatabase, isolation: Isolation) {
     let services = services(&place, isolation).await;
     for trial in 0..8 {
         let host = provider(&services[0], trial, 6).await;
@@ -174,7 +174,7 @@ async fn never_one_unit_too_many(place: Place, isolation: Isolation) {
         // A refusal is that it is full, or that too many came at once; never that the service failed.
         let refused = |status: &StatusCode| *status == 204 || *status == 409;
         assert!(answers.iter().all(refused), "{answers:?}");
-        // Whoever comes alone has what is left.
+        // A lone claim gets what is left.
         for n in 20..26 {
             claim(&services[0], &host, trial * 100 + n).await;
         }
@@ -182,8 +182,8 @@ async fn never_one_unit_too_many(place: Place, isolation: Isolation) {
     }
 }
 
-/// The server refuses a transaction that came second, and nobody tries it again: that is a conflict, and not a failure.
-async fn whoever_is_outrun_to_the_end_is_told_so_and_has_nothing(place: Place) {
+/// The server refuses the second transaction, and it is not retried: that is a conflict, not a failure.
+async fn the_loser_of_a_conflict_gets_an_error_and_holds_nothing(place: TestDatabase) {
     let one = services(&place, Isolation::RepeatableRead).await;
     // The first of a project is not what is looked at.
     let first = provider(&one[0], 99, 3).await;
@@ -204,14 +204,14 @@ async fn whoever_is_outrun_to_the_end_is_told_so_and_has_nothing(place: Place) {
         });
         let answers = join_all(claims).await;
         let answers: Vec<_> = answers.into_iter().map(Result::unwrap).collect();
-        let told = |status: &StatusCode| *status == 204 || *status == 409;
-        assert!(answers.iter().all(told), "{answers:?}");
+        let reported = |status: &StatusCode| *status == 204 || *status == 409;
+        assert!(answers.iter().all(reported), "{answers:?}");
         let granted = answers.iter().filter(|status| **status == 204).count();
         assert_eq!(used(&one[1], &host).await, granted, "{answers:?}");
     }
 }
 
-async fn a_provider_is_deleted_or_has_a_claim_and_never_both(place: Place) {
+async fn a_provider_is_deleted_or_has_a_claim_and_never_both(place: TestDatabase) {
     let services = services(&place, Isolation::RepeatableRead).await;
     for trial in 0..24 {
         let host = provider(&services[0], trial, 6).await;

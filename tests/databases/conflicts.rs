@@ -1,4 +1,4 @@
-//! Writers that meet.
+//! Conflicts of concurrent writers on each database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,18 +7,18 @@ use std::time::Duration;
 use berth_store::{Isolation, SqlError, SqlOptions, SqlStore, Statement, Transaction, Value, Work};
 use tokio::sync::Barrier;
 
-use crate::databases::place::Place;
+use crate::databases::test_database::TestDatabase;
 use crate::databases::work::{Insert, WorkError, ask, count, in_time, named, one};
 
 mod everywhere {
     use super::{
-        a_failed_run_leaves_no_row, a_taken_key_is_told_as_duplicate,
-        what_a_transaction_reads_is_one_state,
+        a_failed_run_leaves_no_row, a_taken_key_is_reported_as_duplicate,
+        a_transaction_reads_one_consistent_state,
     };
     on_all! {
         a_failed_run_leaves_no_row
-        a_taken_key_is_told_as_duplicate
-        what_a_transaction_reads_is_one_state
+        a_taken_key_is_reported_as_duplicate
+        a_transaction_reads_one_consistent_state
     }
 }
 
@@ -27,15 +27,15 @@ on_servers! {
     no_update_is_lost_at_repeatable_read
     no_update_is_lost_at_read_committed
     not_one_unit_too_many_is_claimed
-    a_lock_that_is_not_had_in_time_is_a_conflict
-    a_locked_row_is_read_as_it_is_now
+    a_lock_timeout_is_a_conflict
+    a_locked_row_is_read_in_its_current_state
     a_statement_after_a_failed_one_is_refused_where_the_server_would
 }
 
-/// Fails as often as told, after it wrote.
-struct Failing(AtomicU32);
+/// Fails this number of times, after its write.
+struct FailingWrite(AtomicU32);
 
-impl Work for Failing {
+impl Work for FailingWrite {
     type Output = i64;
     type Error = WorkError;
 
@@ -54,19 +54,19 @@ impl Work for Failing {
     }
 }
 
-async fn a_failed_run_leaves_no_row(place: Place) {
+async fn a_failed_run_leaves_no_row(place: TestDatabase) {
     let store = place.store().await;
-    let never = store.write(&Failing(AtomicU32::new(51))).await;
+    let never = store.write(&FailingWrite(AtomicU32::new(51))).await;
     assert!(matches!(never, Err(WorkError::Never)), "{never:?}");
     assert_eq!(count(&store).await, 0);
-    let often = Failing(AtomicU32::new(50));
+    let often = FailingWrite(AtomicU32::new(50));
     assert!(matches!(store.write(&often).await, Err(WorkError::Outrun)));
     assert_eq!(often.0.load(Ordering::Relaxed), 40, "ten attempts");
-    store.write(&Failing(AtomicU32::new(3))).await.unwrap();
+    store.write(&FailingWrite(AtomicU32::new(3))).await.unwrap();
     assert_eq!(count(&store).await, 1);
 }
 
-async fn a_taken_key_is_told_as_duplicate(place: Place) {
+async fn a_taken_key_is_reported_as_duplicate(place: TestDatabase) {
     let store = place.store().await;
     store.write(&named("a")).await.unwrap();
     let again = store.write(&named("a")).await;
@@ -77,7 +77,7 @@ async fn a_taken_key_is_told_as_duplicate(place: Place) {
     store.write(&named("b")).await.unwrap();
 }
 
-async fn what_a_transaction_reads_is_one_state(place: Place) {
+async fn a_transaction_reads_one_consistent_state(place: TestDatabase) {
     let options = SqlOptions {
         isolation: Isolation::ReadCommitted,
         ..SqlOptions::default()
@@ -93,16 +93,16 @@ async fn what_a_transaction_reads_is_one_state(place: Place) {
 }
 
 /// Locks two rows, one after the other, when both writers hold their first.
-struct Cross {
+struct LockTwoRows {
     first: i64,
     second: i64,
     both: Barrier,
     runs: AtomicU32,
 }
 
-struct Crossing(Arc<Cross>, i64, i64);
+struct LockTwoRowsMeeting(Arc<LockTwoRows>, i64, i64);
 
-impl Work for Crossing {
+impl Work for LockTwoRowsMeeting {
     type Output = ();
     type Error = SqlError;
 
@@ -118,18 +118,18 @@ impl Work for Crossing {
     }
 }
 
-async fn a_deadlock_runs_the_whole_of_one_again(place: Place) {
+async fn a_deadlock_runs_the_whole_of_one_again(place: TestDatabase) {
     let store = place.store().await;
     let first = store.write(&named("a")).await.unwrap();
     let second = store.write(&named("b")).await.unwrap();
-    let cross = Arc::new(Cross {
+    let cross = Arc::new(LockTwoRows {
         first,
         second,
         both: Barrier::new(2),
         runs: AtomicU32::new(0),
     });
-    let one_way = Crossing(Arc::clone(&cross), cross.first, cross.second);
-    let other_way = Crossing(Arc::clone(&cross), cross.second, cross.first);
+    let one_way = LockTwoRowsMeeting(Arc::clone(&cross), cross.first, cross.second);
+    let other_way = LockTwoRowsMeeting(Arc::clone(&cross), cross.second, cross.first);
     let both = async { tokio::join!(store.write(&one_way), store.write(&other_way)) };
     let (one, other) = in_time(both).await;
     one.unwrap();
@@ -144,9 +144,9 @@ async fn a_deadlock_runs_the_whole_of_one_again(place: Place) {
 }
 
 /// Reads a generation and raises it by compare and swap, as every write of Placement's does.
-struct Swap;
+struct CompareAndSwap;
 
-impl Work for Swap {
+impl Work for CompareAndSwap {
     type Output = ();
     type Error = WorkError;
 
@@ -163,7 +163,7 @@ impl Work for Swap {
     }
 }
 
-async fn no_update_is_lost(place: Place, isolation: Isolation) {
+async fn no_update_is_lost(place: TestDatabase, isolation: Isolation) {
     const WRITERS: i64 = 8;
     const EACH: i64 = 25;
     let options = SqlOptions {
@@ -183,7 +183,7 @@ async fn no_update_is_lost(place: Place, isolation: Isolation) {
         };
         tokio::spawn(async move {
             for _ in 0..EACH {
-                store.write(&Swap).await.unwrap();
+                store.write(&CompareAndSwap).await.unwrap();
             }
         })
     });
@@ -194,18 +194,18 @@ async fn no_update_is_lost(place: Place, isolation: Isolation) {
     assert_eq!(row.int(0).unwrap(), WRITERS * EACH);
 }
 
-async fn no_update_is_lost_at_repeatable_read(place: Place) {
+async fn no_update_is_lost_at_repeatable_read(place: TestDatabase) {
     no_update_is_lost(place, Isolation::RepeatableRead).await;
 }
 
-async fn no_update_is_lost_at_read_committed(place: Place) {
+async fn no_update_is_lost_at_read_committed(place: TestDatabase) {
     no_update_is_lost(place, Isolation::ReadCommitted).await;
 }
 
 /// Takes one of six units of a thing, where one is left: the thing is locked, its parts are counted, and it is raised.
-struct Claim(i64);
+struct ClaimUnit(i64);
 
-impl Work for Claim {
+impl Work for ClaimUnit {
     type Output = ();
     type Error = WorkError;
 
@@ -230,7 +230,7 @@ impl Work for Claim {
     }
 }
 
-async fn not_one_unit_too_many_is_claimed(place: Place) {
+async fn not_one_unit_too_many_is_claimed(place: TestDatabase) {
     for isolation in [Isolation::RepeatableRead, Isolation::ReadCommitted] {
         let options = SqlOptions {
             isolation,
@@ -251,7 +251,7 @@ async fn not_one_unit_too_many_is_claimed(place: Place) {
                 } else {
                     other.clone()
                 };
-                tokio::spawn(async move { store.write(&Claim(thing)).await })
+                tokio::spawn(async move { store.write(&ClaimUnit(thing)).await })
             });
             let mut claimed = 0;
             for claim in claims.collect::<Vec<_>>() {
@@ -270,10 +270,10 @@ async fn not_one_unit_too_many_is_claimed(place: Place) {
     }
 }
 
-/// Locks the row and stays until it is told.
-struct Hold(Barrier, Barrier);
+/// Locks the row and keeps it until a signal.
+struct HoldLock(Barrier, Barrier);
 
-impl Work for Hold {
+impl Work for HoldLock {
     type Output = ();
     type Error = SqlError;
 
@@ -293,7 +293,7 @@ impl Work for Hold {
     }
 }
 
-async fn a_lock_that_is_not_had_in_time_is_a_conflict(place: Place) {
+async fn a_lock_timeout_is_a_conflict(place: TestDatabase) {
     let options = SqlOptions {
         busy_timeout: Duration::from_secs(1),
         attempts: 2,
@@ -301,10 +301,10 @@ async fn a_lock_that_is_not_had_in_time_is_a_conflict(place: Place) {
     };
     let store = place.store_with(&options).await;
     store.write(&named("a")).await.unwrap();
-    let hold = Hold(Barrier::new(2), Barrier::new(2));
+    let hold = HoldLock(Barrier::new(2), Barrier::new(2));
     let refused = async {
         hold.0.wait().await;
-        let refused = store.write(&Swap).await;
+        let refused = store.write(&CompareAndSwap).await;
         hold.1.wait().await;
         refused
     };
@@ -318,9 +318,9 @@ async fn a_lock_that_is_not_had_in_time_is_a_conflict(place: Place) {
 }
 
 /// Locks the row first of all and then reads.
-struct Look;
+struct LockThenRead;
 
-impl Work for Look {
+impl Work for LockThenRead {
     type Output = i64;
     type Error = SqlError;
 
@@ -333,7 +333,7 @@ impl Work for Look {
     }
 }
 
-async fn a_locked_row_is_read_as_it_is_now(place: Place) {
+async fn a_locked_row_is_read_in_its_current_state(place: TestDatabase) {
     for isolation in [Isolation::RepeatableRead, Isolation::ReadCommitted] {
         let options = SqlOptions {
             isolation,
@@ -345,12 +345,12 @@ async fn a_locked_row_is_read_as_it_is_now(place: Place) {
         };
         // Taken the second time.
         store.write(&named("a")).await.ok();
-        let hold = Hold(Barrier::new(2), Barrier::new(2));
+        let hold = HoldLock(Barrier::new(2), Barrier::new(2));
         let looking = async {
             hold.0.wait().await;
             let looking = tokio::spawn({
                 let store = store.clone();
-                async move { store.write(&Look).await }
+                async move { store.write(&LockThenRead).await }
             });
             hold.1.wait().await;
             looking.await.unwrap()
@@ -362,10 +362,10 @@ async fn a_locked_row_is_read_as_it_is_now(place: Place) {
     }
 }
 
-/// Goes on after an error that it does not heed.
-struct Careless;
+/// Continues after an error that it ignores.
+struct IgnoreError;
 
-impl Work for Careless {
+impl Work for IgnoreError {
     type Output = ();
     type Error = SqlError;
 
@@ -382,12 +382,12 @@ impl Work for Careless {
     }
 }
 
-async fn a_statement_after_a_failed_one_is_refused_where_the_server_would(place: Place) {
+async fn a_statement_after_a_failed_one_is_refused_where_the_server_would(place: TestDatabase) {
     let store = place.store().await;
     store.write(&named("a")).await.unwrap();
-    let went = store.write(&Careless).await;
+    let went = store.write(&IgnoreError).await;
     match place {
-        Place::Postgres(_) => {
+        TestDatabase::Postgres(_) => {
             assert!(matches!(went, Err(SqlError::Ended { .. })), "{went:?}");
             assert_eq!(count(&store).await, 1);
         }
@@ -401,7 +401,7 @@ async fn a_statement_after_a_failed_one_is_refused_where_the_server_would(place:
 /// PostgreSQL may find out only at COMMIT.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_conflict_at_commit_runs_the_whole_again() {
-    let place = Place::postgres();
+    let place = TestDatabase::postgres();
     let store = place.store().await;
     place.query(
         "create sequence tries; grant all on sequence tries to placement;

@@ -1,5 +1,5 @@
-//! Several processes with hosts on one database, each with its own connections: who comes second reads again, and nobody reads
-//! what is old.
+//! Several processes with hosts on one database, with separate connections: the second writer reads again, and no
+//! reader gets outdated data.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,17 @@ use serde_json::json;
 
 use crate::databases::hosts_on_postgres::server_groups::{create, make};
 use crate::databases::hosts_on_postgres::service::{Service, guest, node, state, told, told_with};
-use crate::databases::place::Place;
+use crate::databases::test_database::TestDatabase;
 
 on_servers! {
     sixteen_at_once_at_four_processes_land_apart_at_repeatable_read
     sixteen_at_once_at_four_processes_land_apart_at_read_committed
-    what_one_process_is_told_another_reads_at_once
+    a_report_to_one_process_is_read_by_another_at_once
     of_two_hosts_that_tell_one_node_at_once_one_has_it
 }
 
 /// So many, started at once on an empty database.
-async fn processes(place: &Place, count: usize, isolation: Isolation) -> Vec<Service> {
+async fn processes(place: &TestDatabase, count: usize, isolation: Isolation) -> Vec<Service> {
     let starts = (0..count).map(|_| async {
         let options = SqlOptions {
             isolation,
@@ -31,15 +31,15 @@ async fn processes(place: &Place, count: usize, isolation: Isolation) -> Vec<Ser
     join_all(starts).await
 }
 
-async fn sixteen_at_once_at_four_processes_land_apart_at_repeatable_read(place: Place) {
+async fn sixteen_at_once_at_four_processes_land_apart_at_repeatable_read(place: TestDatabase) {
     contests(place, Isolation::RepeatableRead).await;
 }
 
-async fn sixteen_at_once_at_four_processes_land_apart_at_read_committed(place: Place) {
+async fn sixteen_at_once_at_four_processes_land_apart_at_read_committed(place: TestDatabase) {
     contests(place, Isolation::ReadCommitted).await;
 }
 
-async fn contests(place: Place, isolation: Isolation) {
+async fn contests(place: TestDatabase, isolation: Isolation) {
     let processes = processes(&place, 4, isolation).await;
     for (count, told_none) in [(16, 0), (15, 1)] {
         let group = make(&processes[0].hosts, ServerGroupPolicy::AntiAffinity, None).await;
@@ -60,7 +60,7 @@ async fn contests(place: Place, isolation: Isolation) {
     }
 }
 
-async fn what_one_process_is_told_another_reads_at_once(place: Place) {
+async fn a_report_to_one_process_is_read_by_another_at_once(place: TestDatabase) {
     let processes = processes(&place, 2, Isolation::ReadCommitted).await;
     let (one, other) = (&processes[0], &processes[1]);
     let aggregate = one.hosts.create_aggregate("a", [].into()).await.unwrap().id;
@@ -88,7 +88,7 @@ async fn what_one_process_is_told_another_reads_at_once(place: Place) {
     }
 }
 
-async fn of_two_hosts_that_tell_one_node_at_once_one_has_it(place: Place) {
+async fn of_two_hosts_that_tell_one_node_at_once_one_has_it(place: TestDatabase) {
     let processes = processes(&place, 2, Isolation::ReadCommitted).await;
     for n in 1..=5 {
         let tells = (0..2).map(|at| {

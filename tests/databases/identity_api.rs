@@ -1,5 +1,6 @@
-//! The identity service's own tests, over a server: what holds on SQLite holds there. This file is a module twice, once for each
-//! server, and knows by its name which. What is left out is about a SQLite file, or asks no database.
+//! The identity service's own tests on a database server: everything that holds on SQLite must hold there. This file is
+//! compiled as two modules, one for each server, and its module name selects the server. Tests of a SQLite file, or
+//! without a database, are left out.
 
 #![allow(
     dead_code,
@@ -22,7 +23,7 @@ mod place {
 
     use berth_store::{Isolation, SqlOptions, SqlStore};
 
-    use crate::databases::place::Place;
+    use crate::databases::test_database::TestDatabase;
 
     pub(super) async fn fresh() -> (SqlStore, Arc<dyn Any + Send + Sync>) {
         // As the program opens it.
@@ -31,8 +32,8 @@ mod place {
             ..SqlOptions::default()
         };
         let place = match module_path!().contains("postgres") {
-            true => Place::postgres(),
-            false => Place::mariadb(),
+            true => TestDatabase::postgres(),
+            false => TestDatabase::mariadb(),
         };
         (place.open(&options).await, Arc::new(place))
     }

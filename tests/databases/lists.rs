@@ -1,8 +1,8 @@
-//! Lists of keys, many rows, rows packed into one.
+//! Statements with lists of keys, with many rows, and with several rows in one statement.
 
 use berth_store::{Row, SqlError, SqlStore, Statement, Transaction, Value, Work};
 
-use crate::databases::place::Place;
+use crate::databases::test_database::TestDatabase;
 use crate::databases::work::{count, named};
 
 on_all! {
@@ -34,7 +34,7 @@ impl Work for Many {
     }
 }
 
-async fn filled(place: &Place, rows: i64) -> SqlStore {
+async fn filled(place: &TestDatabase, rows: i64) -> SqlStore {
     let store = place.store().await;
     assert_eq!(
         store.write(&Many(rows)).await.unwrap(),
@@ -43,7 +43,7 @@ async fn filled(place: &Place, rows: i64) -> SqlStore {
     store
 }
 
-async fn a_hundred_thousand_keys_are_found(place: Place) {
+async fn a_hundred_thousand_keys_are_found(place: TestDatabase) {
     let store = filled(&place, 30_000).await;
     let names: Vec<String> = (0..100_000).map(|n| format!("n{n}")).collect();
     let ids: Vec<i64> = (-50_000..50_000).collect();
@@ -70,7 +70,7 @@ async fn a_hundred_thousand_keys_are_found(place: Place) {
     );
 }
 
-async fn lists_of_few_keys_find_each_row_once(place: Place) {
+async fn lists_of_few_keys_find_each_row_once(place: TestDatabase) {
     let store = filled(&place, 20).await;
     let by_name = Statement::new("SELECT name FROM things WHERE name IN");
     for keys in 1..12 {
@@ -105,7 +105,7 @@ async fn lists_of_few_keys_find_each_row_once(place: Place) {
     );
 }
 
-async fn rows_are_changed_and_deleted_by_their_keys(place: Place) {
+async fn rows_are_changed_and_deleted_by_their_keys(place: TestDatabase) {
     struct Change;
     impl Work for Change {
         type Output = (u64, u64);
@@ -149,15 +149,15 @@ impl Work for Plan {
 }
 
 /// The plan of a list over a table that is large against it.
-async fn keys_are_found_by_the_index(place: Place) {
+async fn keys_are_found_by_the_index(place: TestDatabase) {
     let store = filled(&place, 30_000).await;
     let explain = match &place {
-        Place::Sqlite(_) => "EXPLAIN QUERY PLAN",
-        Place::Postgres(_) => {
+        TestDatabase::Sqlite(_) => "EXPLAIN QUERY PLAN",
+        TestDatabase::Postgres(_) => {
             place.query("analyze things");
             "EXPLAIN"
         }
-        Place::MariaDb(_) => {
+        TestDatabase::MariaDb(_) => {
             place.query("analyze table things");
             "EXPLAIN"
         }
@@ -181,9 +181,9 @@ async fn keys_are_found_by_the_index(place: Place) {
         let head = format!("{explain} {head}");
         let text = store.write(&Plan(head.clone(), keys)).await.unwrap();
         let scans = |line: &String| match &place {
-            Place::Sqlite(_) => line.contains("SCAN things"),
-            Place::Postgres(_) => line.contains("Seq Scan on things"),
-            Place::MariaDb(_) => line.contains("things ALL") || line.contains("things index"),
+            TestDatabase::Sqlite(_) => line.contains("SCAN things"),
+            TestDatabase::Postgres(_) => line.contains("Seq Scan on things"),
+            TestDatabase::MariaDb(_) => line.contains("things ALL") || line.contains("things index"),
         };
         assert!(!text.iter().any(scans), "{head}: {text:#?}");
         assert!(
@@ -193,7 +193,7 @@ async fn keys_are_found_by_the_index(place: Place) {
     }
 }
 
-async fn packed_rows_come_over(place: Place) {
+async fn packed_rows_come_over(place: TestDatabase) {
     let store = place.store().await;
     let names = ["it's", "\"two\"", "ä\n"];
     for name in names {
@@ -231,7 +231,7 @@ async fn packed_rows_come_over(place: Place) {
     assert!(matches!(error, SqlError::Column { column: 0, .. }));
 }
 
-async fn many_rows_with_nulls_are_inserted(place: Place) {
+async fn many_rows_with_nulls_are_inserted(place: TestDatabase) {
     let store = filled(&place, 1_234).await;
     let sql = "SELECT COUNT(*), COUNT(weight), SUM(id) FROM things";
     let rows = store.rows(Statement::new(sql)).await.unwrap();

@@ -1,5 +1,6 @@
-//! The SQL store means the same on each database: every promise is tried on SQLite, on a real PostgreSQL and on a real MariaDB,
-//! in a database of its own. The services' own API tests run here on PostgreSQL, and by `make soak` on MariaDB as well.
+//! The SQL store behaves the same on each database: its guarantees are tested on SQLite, on a real PostgreSQL and on a
+//! real MariaDB, in a separate database each. The services' own API tests run here on PostgreSQL, and in `make soak`
+//! also on MariaDB.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(
@@ -17,7 +18,7 @@ macro_rules! on_all {
         mod $database {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
             async fn $name() {
-                super::$name(crate::databases::place::Place::$database()).await;
+                super::$name(crate::databases::test_database::TestDatabase::$database()).await;
             })*
         }
     };
@@ -57,7 +58,7 @@ mod identity_on_mariadb;
 mod identity_on_postgres;
 mod lists;
 mod outages;
-mod place;
+mod test_database;
 mod placement_copy;
 mod placement_schema;
 mod proxy;

@@ -1,4 +1,4 @@
-//! The server goes.
+//! Behaviour of the store when the database server fails.
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,14 +12,14 @@ use berth_tests::peer::{MariaDb, Postgres};
 use std::sync::Arc;
 use tokio::sync::Barrier;
 
-use crate::databases::place::Place;
-use crate::databases::work::{Do, count, in_time, named};
+use crate::databases::test_database::TestDatabase;
+use crate::databases::work::{Execute, count, in_time, named};
 
 /// On a server of its own: others share one.
-fn alone(place: &str) -> Place {
+fn alone(place: &str) -> TestDatabase {
     match place {
-        "postgres" => Place::Postgres(Arc::new(Postgres::start().unwrap()).create().unwrap()),
-        _ => Place::MariaDb(Arc::new(MariaDb::start().unwrap()).create().unwrap()),
+        "postgres" => TestDatabase::Postgres(Arc::new(Postgres::start().unwrap()).create().unwrap()),
+        _ => TestDatabase::MariaDb(Arc::new(MariaDb::start().unwrap()).create().unwrap()),
     }
 }
 
@@ -33,13 +33,13 @@ fn quick() -> SqlOptions {
 }
 
 /// Writes, and waits until the server was killed in the first run.
-struct Interrupted {
+struct InterruptedWrite {
     wrote: Barrier,
     killed: Barrier,
     runs: AtomicU32,
 }
 
-impl Work for Interrupted {
+impl Work for InterruptedWrite {
     type Output = ();
     type Error = SqlError;
 
@@ -56,10 +56,10 @@ impl Work for Interrupted {
     }
 }
 
-async fn a_killed_server_leaves_nothing_half_and_the_work_is_run_again(place: Place) {
+async fn a_killed_server_leaves_nothing_half_and_the_work_is_run_again(place: TestDatabase) {
     let store = place.store_with(&quick()).await;
     store.write(&named("a")).await.unwrap();
-    let work = Interrupted {
+    let work = InterruptedWrite {
         wrote: Barrier::new(2),
         killed: Barrier::new(2),
         runs: AtomicU32::new(0),
@@ -80,7 +80,7 @@ async fn a_killed_server_leaves_nothing_half_and_the_work_is_run_again(place: Pl
     assert_eq!(count(&store).await, 3);
 }
 
-async fn a_server_that_is_gone_is_told_and_found_again(place: Place) {
+async fn a_stopped_server_is_reported_and_found_again(place: TestDatabase) {
     let store = place.store_with(&quick()).await;
     store.write(&named("a")).await.unwrap();
     place.kill_server();
@@ -88,9 +88,9 @@ async fn a_server_that_is_gone_is_told_and_found_again(place: Place) {
     let error = refused.err().unwrap();
     assert!(matches!(error, SqlError::Unreachable(_)), "{error:?}");
     assert!(
-        error.mend().contains("database server runs"),
+        error.hint().contains("database server runs"),
         "{}",
-        error.mend()
+        error.hint()
     );
     assert!(error.will_pass());
     let refused = store.write(&named("b")).await.unwrap_err();
@@ -114,7 +114,7 @@ async fn a_server_that_is_gone_is_told_and_found_again(place: Place) {
 }
 
 /// A proxy that lets a COMMIT through, and not its answer, is the one way to an unknown outcome.
-async fn a_connection_lost_at_commit_leaves_the_outcome_unknown(place: Place) {
+async fn a_connection_lost_at_commit_leaves_the_outcome_unknown(place: TestDatabase) {
     let store = place.store().await;
     let proxy = crate::databases::proxy::Proxy::start(&place).await;
     let through = SqlStore::open(&proxy.location(&place), &quick())
@@ -130,14 +130,14 @@ async fn a_connection_lost_at_commit_leaves_the_outcome_unknown(place: Place) {
     assert_eq!(count(&store).await, 1);
 }
 
-async fn statements_that_take_too_long_are_ended(place: Place) {
+async fn statements_that_take_too_long_are_ended(place: TestDatabase) {
     let options = SqlOptions {
         statement_timeout: Duration::from_secs(1),
         ..quick()
     };
     let store = place.store_with(&options).await;
     let sleep = match place {
-        Place::Postgres(_) => "SELECT CAST(pg_sleep(30) AS TEXT)",
+        TestDatabase::Postgres(_) => "SELECT CAST(pg_sleep(30) AS TEXT)",
         _ => "SELECT SLEEP(30)",
     };
     let error = store.rows(Statement::new(sleep)).await.err().unwrap();
@@ -145,7 +145,7 @@ async fn statements_that_take_too_long_are_ended(place: Place) {
     assert_eq!(count(&store).await, 0);
 }
 
-async fn a_pool_that_is_used_up_is_told_as_busy(place: Place) {
+async fn an_exhausted_pool_is_reported_as_busy(place: TestDatabase) {
     let options = SqlOptions {
         connections: 2,
         ..quick()
@@ -157,7 +157,7 @@ async fn a_pool_that_is_used_up_is_told_as_busy(place: Place) {
     assert!(matches!(error, SqlError::Busy(_)), "{error:?}");
 }
 
-async fn a_dropped_transaction_gives_its_connection_back(place: Place) {
+async fn a_dropped_transaction_gives_its_connection_back(place: TestDatabase) {
     let options = SqlOptions {
         connections: 2,
         ..quick()
@@ -170,18 +170,18 @@ async fn a_dropped_transaction_gives_its_connection_back(place: Place) {
             .unwrap();
     }
     store
-        .write(&Do(Statement::new("DELETE FROM things")))
+        .write(&Execute(Statement::new("DELETE FROM things")))
         .await
         .unwrap();
 }
 
-/// A connection that is given back is asked for a sign of life, for which whoever closes the pool waits.
-async fn a_server_that_has_fallen_silent_keeps_nobody_from_closing(place: Place) {
+/// A returned connection is pinged, and closing the pool waits for that.
+async fn a_silent_server_does_not_block_closing(place: TestDatabase) {
     let proxy = crate::databases::proxy::Proxy::start(&place).await;
     let opened = SqlStore::open(&proxy.location(&place), &quick()).await;
     let through = opened.unwrap();
     let sleep = match place {
-        Place::Postgres(_) => "SELECT CAST(pg_sleep(3) AS TEXT)",
+        TestDatabase::Postgres(_) => "SELECT CAST(pg_sleep(3) AS TEXT)",
         _ => "SELECT SLEEP(3)",
     };
     let silence = async {
@@ -195,9 +195,9 @@ async fn a_server_that_has_fallen_silent_keeps_nobody_from_closing(place: Place)
 }
 
 /// Two rows or none.
-struct Pair;
+struct InsertPair;
 
-impl Work for Pair {
+impl Work for InsertPair {
     type Output = ();
     type Error = SqlError;
 
@@ -211,7 +211,7 @@ impl Work for Pair {
 }
 
 /// A client that hangs up drops the future that works for it, wherever that is.
-async fn work_that_is_dropped_leaves_nothing_half_and_no_connection_spoiled(place: Place) {
+async fn abandoned_work_leaves_no_partial_change_and_no_broken_connection(place: TestDatabase) {
     let options = SqlOptions {
         connections: 3,
         ..SqlOptions::default()
@@ -222,7 +222,7 @@ async fn work_that_is_dropped_leaves_nothing_half_and_no_connection_spoiled(plac
         let store = store.clone();
         crowd.push(tokio::spawn(async move {
             let patience = Duration::from_micros(n * 37 % 9_000);
-            let ended = tokio::time::timeout(patience, store.write(&Pair)).await;
+            let ended = tokio::time::timeout(patience, store.write(&InsertPair)).await;
             ended.is_ok_and(|ended| ended.is_ok())
         }));
         if n % 20 == 0 {
@@ -234,7 +234,7 @@ async fn work_that_is_dropped_leaves_nothing_half_and_no_connection_spoiled(plac
         acknowledged += i64::from(one.await.unwrap());
     }
     for _ in 0..10 {
-        store.write(&Pair).await.unwrap();
+        store.write(&InsertPair).await.unwrap();
         acknowledged += 1;
     }
     let rows = count(&store).await;
@@ -245,7 +245,7 @@ async fn work_that_is_dropped_leaves_nothing_half_and_no_connection_spoiled(plac
     );
 }
 
-async fn nobody_at_the_port_is_told(scheme: &str) {
+async fn a_refused_port_is_reported(scheme: &str) {
     let port = berth_tests::port::free_port().unwrap();
     let url = format!("{scheme}://placement:very-secret@127.0.0.1:{port}/placement");
     let location: Location = url.parse().unwrap();
@@ -283,34 +283,34 @@ macro_rules! on_a_server_of_its_own {
 
 on_a_server_of_its_own! {
     a_killed_server_leaves_nothing_half_and_the_work_is_run_again
-    a_server_that_is_gone_is_told_and_found_again
+    a_stopped_server_is_reported_and_found_again
 }
 
 mod everywhere {
-    use super::work_that_is_dropped_leaves_nothing_half_and_no_connection_spoiled;
+    use super::abandoned_work_leaves_no_partial_change_and_no_broken_connection;
     on_all! {
-        work_that_is_dropped_leaves_nothing_half_and_no_connection_spoiled
+        abandoned_work_leaves_no_partial_change_and_no_broken_connection
     }
 }
 
 mod shared {
     use super::{
         a_connection_lost_at_commit_leaves_the_outcome_unknown,
-        a_dropped_transaction_gives_its_connection_back, a_pool_that_is_used_up_is_told_as_busy,
-        a_server_that_has_fallen_silent_keeps_nobody_from_closing,
+        a_dropped_transaction_gives_its_connection_back, an_exhausted_pool_is_reported_as_busy,
+        a_silent_server_does_not_block_closing,
         statements_that_take_too_long_are_ended,
     };
     on_servers! {
         a_connection_lost_at_commit_leaves_the_outcome_unknown
         a_dropped_transaction_gives_its_connection_back
-        a_pool_that_is_used_up_is_told_as_busy
-        a_server_that_has_fallen_silent_keeps_nobody_from_closing
+        an_exhausted_pool_is_reported_as_busy
+        a_silent_server_does_not_block_closing
         statements_that_take_too_long_are_ended
     }
 }
 
 #[tokio::test]
-async fn nobody_at_the_port_is_told_by_name() {
-    nobody_at_the_port_is_told("postgresql").await;
-    nobody_at_the_port_is_told("mysql").await;
+async fn a_refused_port_is_reported_by_name() {
+    a_refused_port_is_reported("postgresql").await;
+    a_refused_port_is_reported("mysql").await;
 }

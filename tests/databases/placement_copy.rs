@@ -1,4 +1,4 @@
-//! All rows of Placement's database in another, of any kind; and a copy that was not completed.
+//! Copies of all rows of Placement's database to another of any kind, and an incomplete copy.
 
 use std::fs;
 
@@ -9,17 +9,17 @@ use berth_store::{SqlOptions, SqlStore, Statement};
 use berth_tests::peer::PlacementSchema;
 use serde_json::json;
 
-use crate::databases::place::Place;
+use crate::databases::test_database::TestDatabase;
 use crate::databases::placement_schema::{ROWS, another, answer, assert_whole, open, sync_all};
-use crate::databases::work::{Do, Script, one};
+use crate::databases::work::{Execute, Script, one};
 
 mod everywhere {
     use super::{
-        a_copy_that_ends_after_any_table_is_not_served_and_is_begun_anew,
+        a_copy_that_ends_after_any_table_is_not_served_and_restarts,
         only_an_empty_database_is_copied_to_and_only_a_whole_one_is_copied,
     };
     on_all! {
-        a_copy_that_ends_after_any_table_is_not_served_and_is_begun_anew
+        a_copy_that_ends_after_any_table_is_not_served_and_restarts
         only_an_empty_database_is_copied_to_and_only_a_whole_one_is_copied
     }
 }
@@ -46,11 +46,11 @@ async fn fill(store: &SqlStore) {
         all.push(sql.to_owned());
     }
     for sql in all {
-        store.write(&Do(Statement::new(sql))).await.unwrap();
+        store.write(&Execute(Statement::new(sql))).await.unwrap();
     }
 }
 
-async fn look(place: &Place) -> SqlStore {
+async fn look(place: &TestDatabase) -> SqlStore {
     let looked = SqlStore::open_read_only_at(&place.location(), &SqlOptions::default()).await;
     looked.unwrap().unwrap()
 }
@@ -68,19 +68,19 @@ async fn copy_all(
 
 /// There and back again over each border: all rows, and the next id of each table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_database_goes_from_any_kind_to_any_other_and_back_with_all_its_rows() {
+async fn a_database_is_copied_between_all_kinds_and_back_with_all_its_rows() {
     let mut schema = PlacementSchema::start().unwrap();
-    let mut from = Place::sqlite();
+    let mut from = TestDatabase::sqlite();
     let store = open(&from).await;
     fill(&store).await;
     store.close().await;
     let way = [
-        Place::postgres(),
-        Place::mariadb(),
-        Place::sqlite(),
-        Place::mariadb(),
-        Place::postgres(),
-        Place::sqlite(),
+        TestDatabase::postgres(),
+        TestDatabase::mariadb(),
+        TestDatabase::sqlite(),
+        TestDatabase::mariadb(),
+        TestDatabase::postgres(),
+        TestDatabase::sqlite(),
     ];
     let mut known = Vec::new();
     for to in way {
@@ -96,7 +96,7 @@ async fn a_database_goes_from_any_kind_to_any_other_and_back_with_all_its_rows()
             "INSERT INTO projects (external_id) VALUES ('the next')",
             "DELETE FROM projects WHERE external_id = 'the next'",
         ] {
-            new.write(&Do(Statement::new(sql))).await.unwrap();
+            new.write(&Execute(Statement::new(sql))).await.unwrap();
         }
         new.close().await;
         let url = to.sqlalchemy_url();
@@ -112,12 +112,12 @@ async fn a_database_goes_from_any_kind_to_any_other_and_back_with_all_its_rows()
     assert_eq!(known[4], known[1]);
 }
 
-async fn a_copy_that_ends_after_any_table_is_not_served_and_is_begun_anew(place: Place) {
-    let from = Place::sqlite();
+async fn a_copy_that_ends_after_any_table_is_not_served_and_restarts(place: TestDatabase) {
+    let from = TestDatabase::sqlite();
     let store = open(&from).await;
     fill(&store).await;
     store.close().await;
-    let Place::Sqlite(folder) = &from else {
+    let TestDatabase::Sqlite(folder) = &from else {
         unreachable!("made as one")
     };
     let bytes = || fs::read(folder.path().join("things.db")).unwrap();
@@ -152,8 +152,8 @@ async fn a_copy_that_ends_after_any_table_is_not_served_and_is_begun_anew(place:
     assert!(bytes() == before, "what is copied was written to");
 }
 
-async fn only_an_empty_database_is_copied_to_and_only_a_whole_one_is_copied(place: Place) {
-    let from = Place::sqlite();
+async fn only_an_empty_database_is_copied_to_and_only_a_whole_one_is_copied(place: TestDatabase) {
+    let from = TestDatabase::sqlite();
     let store = open(&from).await;
     sync_all(&store).await.unwrap();
     store.write(&Script(ROWS)).await.unwrap();
@@ -182,13 +182,13 @@ async fn only_an_empty_database_is_copied_to_and_only_a_whole_one_is_copied(plac
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_does_not_fit_is_named_by_its_table_and_the_copy_not_completed() {
-    let from = Place::sqlite();
+async fn a_row_that_does_not_fit_is_reported_by_its_table_and_the_copy_is_incomplete() {
+    let from = TestDatabase::sqlite();
     let store = open(&from).await;
     sync_all(&store).await.unwrap();
     let run = async |sql: &'static str| store.write(&Script(sql)).await.unwrap();
     run("INSERT INTO projects (external_id) VALUES ('anna'), ('ANNA')").await;
-    let (mariadb, postgres) = (Place::mariadb(), Place::postgres());
+    let (mariadb, postgres) = (TestDatabase::mariadb(), TestDatabase::postgres());
     let new = open(&mariadb).await;
     let error = copy_all(&store, &new).await.unwrap_err();
     assert!(
@@ -229,12 +229,12 @@ async fn what_does_not_fit_is_named_by_its_table_and_the_copy_not_completed() {
 
 /// Of a ratio that four bytes hold and another that they round, six digits come over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_ratio_that_mariadb_cannot_hold_whole_comes_over_as_it_can() {
-    let (from, to) = (Place::sqlite(), Place::mariadb());
+async fn a_ratio_beyond_mariadbs_precision_is_copied_rounded() {
+    let (from, to) = (TestDatabase::sqlite(), TestDatabase::mariadb());
     let store = open(&from).await;
     fill(&store).await;
     let ratio = "UPDATE inventories SET allocation_ratio = 1.23456499";
-    store.write(&Do(Statement::new(ratio))).await.unwrap();
+    store.write(&Execute(Statement::new(ratio))).await.unwrap();
     let new = open(&to).await;
     copy_all(&store, &new).await.unwrap();
     let rows = to.query("SELECT DISTINCT allocation_ratio FROM inventories");
@@ -245,9 +245,9 @@ async fn a_ratio_that_mariadb_cannot_hold_whole_comes_over_as_it_can() {
 
 /// The answer to the last COMMIT is lost: whether it was done is looked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_copy_whose_last_commit_is_not_answered_is_known_to_be_complete() {
-    for place in [Place::postgres(), Place::mariadb()] {
-        let from = Place::sqlite();
+async fn a_copy_with_an_unanswered_last_commit_is_recognised_as_complete() {
+    for place in [TestDatabase::postgres(), TestDatabase::mariadb()] {
+        let from = TestDatabase::sqlite();
         let store = open(&from).await;
         fill(&store).await;
         let proxy = crate::databases::proxy::Proxy::start(&place).await;

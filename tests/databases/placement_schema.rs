@@ -1,5 +1,5 @@
-//! Placement's schema: made from nothing or from an older revision it is what OpenStack's own migrations make, and what is in the
-//! way is told.
+//! Placement's schema: created from nothing or upgraded from an older revision, it must equal the result of OpenStack's
+//! own migrations, and obstacles must be reported.
 
 use std::sync::Arc;
 
@@ -11,29 +11,29 @@ use berth_store::{Dialect, SqlOptions, SqlStore, Statement};
 use berth_tests::peer::{MariaDb, PlacementSchema};
 use serde_json::{Value, json};
 
-use crate::databases::place::Place;
-use crate::databases::work::{Do, Script};
+use crate::databases::test_database::TestDatabase;
+use crate::databases::work::{Execute, Script};
 
 mod everywhere {
     use super::{
         a_database_without_its_revision_has_one_answer,
-        a_schema_made_from_nothing_is_the_one_that_openstacks_own_migrations_make,
-        every_older_revision_comes_to_the_newest_with_its_rows,
+        a_schema_created_from_nothing_equals_that_of_openstacks_own_migrations,
+        every_older_revision_is_upgraded_to_the_newest_with_its_rows,
         rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named, views_are_no_tables,
-        what_is_not_as_its_revision_says_is_told,
+        differences_from_the_revision_are_reported,
     };
     on_all! {
-        a_schema_made_from_nothing_is_the_one_that_openstacks_own_migrations_make
-        every_older_revision_comes_to_the_newest_with_its_rows
+        a_schema_created_from_nothing_equals_that_of_openstacks_own_migrations
+        every_older_revision_is_upgraded_to_the_newest_with_its_rows
         rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named
-        what_is_not_as_its_revision_says_is_told
+        differences_from_the_revision_are_reported
         a_database_without_its_revision_has_one_answer
         views_are_no_tables
     }
 }
 
-/// Of every kind that a later revision finds fault with: providers without a root (2 is below 1), allocations whose consumer has
-/// no row, one of them with two.
+/// Rows of every kind that a later revision refuses: providers without a root (2 is below 1), and allocations with a
+/// consumer that has no row, one of them with two allocations.
 pub(crate) const ROWS: &str = "
     INSERT INTO resource_providers (created_at, id, uuid, name, generation, root_provider_id, parent_provider_id) VALUES
         ('2018-01-01 00:00:00', 1, '4e8e5957-649f-477b-9e5b-f1f75b21c03c', 'host', 3, NULL, NULL),
@@ -101,7 +101,7 @@ pub(crate) async fn sync_all(store: &SqlStore) -> Result<Vec<SchemaStep>, Placem
     Ok(done)
 }
 
-pub(crate) async fn open(place: &Place) -> SqlStore {
+pub(crate) async fn open(place: &TestDatabase) -> SqlStore {
     place.open(&SqlOptions::default()).await
 }
 
@@ -110,7 +110,7 @@ pub(crate) async fn answer(store: &SqlStore, sql: &'static str) -> String {
     rows.first().unwrap().int(0).unwrap().to_string()
 }
 
-/// What a later revision promises of rows, and no more: that they are there is told by [`AFTERWARDS`].
+/// Only the guarantees of a later revision on rows; [`AFTERWARDS`] checks that the rows exist.
 pub(crate) async fn assert_whole(store: &SqlStore) {
     assert_eq!(compare(store).await.unwrap(), []);
     assert_eq!(plan(store).await.unwrap().steps, []);
@@ -119,15 +119,15 @@ pub(crate) async fn assert_whole(store: &SqlStore) {
     }
 }
 
-pub(crate) fn another(place: &Place) -> Place {
+pub(crate) fn another(place: &TestDatabase) -> TestDatabase {
     match place {
-        Place::Sqlite(_) => Place::sqlite(),
-        Place::Postgres(_) => Place::postgres(),
-        Place::MariaDb(_) => Place::mariadb(),
+        TestDatabase::Sqlite(_) => TestDatabase::sqlite(),
+        TestDatabase::Postgres(_) => TestDatabase::postgres(),
+        TestDatabase::MariaDb(_) => TestDatabase::mariadb(),
     }
 }
 
-async fn a_schema_made_from_nothing_is_the_one_that_openstacks_own_migrations_make(place: Place) {
+async fn a_schema_created_from_nothing_equals_that_of_openstacks_own_migrations(place: TestDatabase) {
     let store = open(&place).await;
     assert_eq!(version(&store).await.unwrap(), SchemaVersion::Empty);
     assert_eq!(plan(&store).await.unwrap().steps, [SchemaStep::Make]);
@@ -152,7 +152,7 @@ async fn a_schema_made_from_nothing_is_the_one_that_openstacks_own_migrations_ma
     store.close().await;
 }
 
-async fn every_older_revision_comes_to_the_newest_with_its_rows(place: Place) {
+async fn every_older_revision_is_upgraded_to_the_newest_with_its_rows(place: TestDatabase) {
     let mut schema = PlacementSchema::start().unwrap();
     let theirs = another(&place);
     schema.upgrade(&theirs.sqlalchemy_url(), "head").unwrap();
@@ -176,7 +176,7 @@ async fn every_older_revision_comes_to_the_newest_with_its_rows(place: Place) {
         assert_whole(&store).await;
         store.close().await;
         let mut reflected = schema.reflect(&url).unwrap();
-        if matches!(old, Place::Sqlite(_)) && revision < Revision::ConsumerTypes {
+        if matches!(old, TestDatabase::Sqlite(_)) && revision < Revision::ConsumerTypes {
             // The key came with its column, so its name is where SQLAlchemy looks for none.
             let name = |of: &Value| of["consumers"]["foreign_keys"]["consumer_type_id"][0].clone();
             assert_eq!(name(&reflected), Value::Null);
@@ -192,14 +192,14 @@ async fn every_older_revision_comes_to_the_newest_with_its_rows(place: Place) {
     }
 }
 
-async fn rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named(place: Place) {
+async fn rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named(place: TestDatabase) {
     let mut schema = PlacementSchema::start().unwrap();
     let url = place.sqlalchemy_url();
     schema.upgrade(&url, Revision::Initial.id()).unwrap();
     let store = open(&place).await;
     store.write(&Script(ROWS)).await.unwrap();
     let ring = "UPDATE resource_providers SET parent_provider_id = 2 WHERE id = 1";
-    store.write(&Do(Statement::new(ring))).await.unwrap();
+    store.write(&Execute(Statement::new(ring))).await.unwrap();
     let error = sync_all(&store).await.unwrap_err();
     assert!(
         matches!(&error, PlacementSchemaError::NoRoot { providers } if providers.len() == 2),
@@ -211,14 +211,15 @@ async fn rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named(place
         SchemaVersion::Known(Revision::Initial)
     );
     let mended = "UPDATE resource_providers SET parent_provider_id = NULL WHERE id = 1";
-    store.write(&Do(Statement::new(mended))).await.unwrap();
+    store.write(&Execute(Statement::new(mended))).await.unwrap();
     assert_eq!(sync_all(&store).await.unwrap().len(), 6);
     assert_whole(&store).await;
     store.close().await;
 }
 
-/// An alembic_version without a row: where nothing else has one either the tables are made, and otherwise all say the same.
-async fn a_database_without_its_revision_has_one_answer(place: Place) {
+/// An alembic_version without a row: if the other tables are empty, too, they are created, else every command reports
+/// the same.
+async fn a_database_without_its_revision_has_one_answer(place: TestDatabase) {
     let store = open(&place).await;
     let run = async |sql: &'static str| store.write(&Script(sql)).await.unwrap();
     run("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, PRIMARY KEY (version_num))").await;
@@ -264,7 +265,7 @@ async fn a_database_without_its_revision_has_one_answer(place: Place) {
 }
 
 /// Extensions of PostgreSQL put some into the schema.
-async fn views_are_no_tables(place: Place) {
+async fn views_are_no_tables(place: TestDatabase) {
     let store = open(&place).await;
     store
         .write(&Script(
@@ -279,12 +280,12 @@ async fn views_are_no_tables(place: Place) {
     store.close().await;
 }
 
-/// SQLite alone has the table made anew by OpenStack's tool.
+/// Only on SQLite, OpenStack's tool recreates the table.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_an_operator_put_on_consumers_outlives_the_upgrade_on_sqlite() {
+async fn an_operators_objects_on_consumers_survive_the_upgrade_on_sqlite() {
     let mut schema = PlacementSchema::start().unwrap();
     for has_column in [false, true] {
-        let place = Place::sqlite();
+        let place = TestDatabase::sqlite();
         let url = place.sqlalchemy_url();
         schema.upgrade(&url, Revision::Consumers.id()).unwrap();
         let store = open(&place).await;
@@ -331,7 +332,7 @@ async fn what_an_operator_put_on_consumers_outlives_the_upgrade_on_sqlite() {
     }
 }
 
-async fn what_is_not_as_its_revision_says_is_told(place: Place) {
+async fn differences_from_the_revision_are_reported(place: TestDatabase) {
     let store = open(&place).await;
     let run = async |sql: &'static str| store.write(&Script(sql)).await.unwrap();
     let told = async || {
@@ -431,11 +432,11 @@ async fn logged(server: &Arc<MariaDb>, what: impl AsyncFnOnce()) -> Vec<String> 
     rows.into_iter().map(|row| row.join("\t")).collect()
 }
 
-/// MariaDB keeps each change of the schema as it is made: whoever is killed leaves any number of them behind.
+/// MariaDB commits each change of the schema at once, so a kill can leave any number of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_upgrade_on_mariadb_that_was_cut_after_any_statement_is_gone_on_with() {
+async fn an_upgrade_on_mariadb_continues_after_a_cut_at_any_statement() {
     let server = Arc::new(MariaDb::start().unwrap());
-    let place = || Place::MariaDb(server.create().unwrap());
+    let place = || TestDatabase::MariaDb(server.create().unwrap());
     let old = place();
     let url = old.sqlalchemy_url();
     let made = logged(&server, async || {
@@ -468,11 +469,12 @@ async fn an_upgrade_on_mariadb_that_was_cut_after_any_statement_is_gone_on_with(
     }
 }
 
-/// The same of a database that was empty, after every fourth statement: whoever made it, the tables come to what they should be.
+/// The same for an empty database, after every fourth statement: the tables must become complete, whichever tool
+/// started them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn tables_that_were_half_made_on_mariadb_are_made() {
+async fn half_created_tables_on_mariadb_are_completed() {
     let server = Arc::new(MariaDb::start().unwrap());
-    let place = || Place::MariaDb(server.create().unwrap());
+    let place = || TestDatabase::MariaDb(server.create().unwrap());
     let (ours, theirs) = (place(), place());
     let store = open(&ours).await;
     let by_us = logged(&server, async || {

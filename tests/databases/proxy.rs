@@ -1,4 +1,4 @@
-//! A proxy in front of a database that can lose the answer to a COMMIT, and fall silent.
+//! A proxy in front of a database that can lose the answer to a COMMIT, or stop answering.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -7,43 +7,43 @@ use berth_store::Location;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::databases::place::Place;
+use crate::databases::test_database::TestDatabase;
 
 pub(crate) struct Proxy {
     port: u16,
-    spoilt: Arc<Spoilt>,
+    spoilt: Arc<LossyProxy>,
 }
 
 /// What does not pass.
 #[derive(Default)]
-struct Spoilt {
+struct LossyProxy {
     /// The answers to so many COMMITs.
     commits: AtomicU32,
     all: AtomicBool,
 }
 
 impl Proxy {
-    pub(crate) async fn start(place: &Place) -> Self {
+    pub(crate) async fn start(place: &TestDatabase) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (spoilt, behind) = (Arc::<Spoilt>::default(), port_of(&place.url()));
-        let told = Arc::clone(&spoilt);
+        let (spoilt, behind) = (Arc::<LossyProxy>::default(), port_of(&place.url()));
+        let reported = Arc::clone(&spoilt);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
-                tokio::spawn(pass(client, server, Arc::clone(&told)));
+                tokio::spawn(pass(client, server, Arc::clone(&reported)));
             }
         });
         Self { port, spoilt }
     }
 
     /// The same database through the proxy, which must be able to read what passes.
-    pub(crate) fn location(&self, place: &Place) -> Location {
+    pub(crate) fn location(&self, place: &TestDatabase) -> Location {
         let url = place.url();
         let behind = port_of(&url);
         let url = url.replace(&format!(":{behind}/"), &format!(":{}/", self.port));
         let option = match place {
-            Place::Postgres(_) => "sslmode=disable",
+            TestDatabase::Postgres(_) => "sslmode=disable",
             _ => "ssl_mode=disabled",
         };
         format!("{url}?{option}").parse().unwrap()
@@ -69,7 +69,7 @@ fn port_of(url: &str) -> u16 {
     before.rsplit_once(':').unwrap().1.parse().unwrap()
 }
 
-async fn pass(mut client: TcpStream, mut server: TcpStream, spoilt: Arc<Spoilt>) {
+async fn pass(mut client: TcpStream, mut server: TcpStream, spoilt: Arc<LossyProxy>) {
     let (mut asked, mut answered) = ([0; 65_536], [0; 65_536]);
     loop {
         tokio::select! {

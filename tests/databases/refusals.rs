@@ -1,4 +1,4 @@
-//! Who is not let in is told why, and the password is in no word of it.
+//! Refused logins: the error names the reason, and no text contains the password.
 
 use std::error::Error;
 use std::time::Duration;
@@ -8,26 +8,26 @@ use berth_store::{
     Location, OpenError, Retryable as _, SqlError, SqlOptions, SqlStore, Statement, Value,
 };
 
-use crate::databases::place::Place;
-use crate::databases::work::{Do, Script, count, named};
+use crate::databases::test_database::TestDatabase;
+use crate::databases::work::{Execute, Script, count, named};
 
 on_servers! {
-    wrong_passwords_users_and_databases_are_told
-    what_a_user_may_not_do_is_told
-    statements_with_too_few_values_are_refused_and_the_connection_goes_on
+    wrong_passwords_users_and_databases_are_reported
+    missing_permissions_are_reported
+    statements_with_too_few_values_are_refused_and_the_connection_stays_usable
     the_spelling_of_sqlalchemy_opens_the_same_database
     a_server_proves_itself_by_its_certificate
     a_value_too_long_is_refused_and_not_cut
-    what_a_server_says_is_sorted_by_what_helps
+    errors_of_a_server_are_classified_by_their_remedy
 }
 
 /// A code, the error it is, and whether another run may help.
-type Sorted = (&'static str, fn(&SqlError) -> bool, Disposition);
+type ClassifiedError = (&'static str, fn(&SqlError) -> bool, Disposition);
 
 /// The server is made to fail in each way by its own codes.
-async fn what_a_server_says_is_sorted_by_what_helps(place: Place) {
+async fn errors_of_a_server_are_classified_by_their_remedy(place: TestDatabase) {
     let store = place.store().await;
-    let postgres: &[Sorted] = &[
+    let postgres: &[ClassifiedError] = &[
         ("40001", |it| matches!(it, SqlError::Conflict(_)), Retry),
         ("40P01", |it| matches!(it, SqlError::Conflict(_)), Retry),
         ("55P03", |it| matches!(it, SqlError::Conflict(_)), Retry),
@@ -47,7 +47,7 @@ async fn what_a_server_says_is_sorted_by_what_helps(place: Place) {
         ("XX001", |it| matches!(it, SqlError::Corrupt(_)), Fatal),
         ("42P01", |it| matches!(it, SqlError::Refused(_)), Fatal),
     ];
-    let mariadb: &[Sorted] = &[
+    let mariadb: &[ClassifiedError] = &[
         ("1213", |it| matches!(it, SqlError::Conflict(_)), Retry),
         ("1205", |it| matches!(it, SqlError::Conflict(_)), Retry),
         ("1020", |it| matches!(it, SqlError::Conflict(_)), Retry),
@@ -70,12 +70,12 @@ async fn what_a_server_says_is_sorted_by_what_helps(place: Place) {
         ("1146", |it| matches!(it, SqlError::Refused(_)), Fatal),
     ];
     let codes = match place {
-        Place::Postgres(_) => postgres,
+        TestDatabase::Postgres(_) => postgres,
         _ => mariadb,
     };
     for (code, is_right, disposition) in codes {
         let sql = match place {
-            Place::Postgres(_) => {
+            TestDatabase::Postgres(_) => {
                 format!("DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{code}'; END $$")
             }
             _ => format!("SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = {code}"),
@@ -83,7 +83,7 @@ async fn what_a_server_says_is_sorted_by_what_helps(place: Place) {
         let error = store.write(&Script(sql.leak())).await.unwrap_err();
         assert!(is_right(&error), "{code}: {error:?}");
         assert_eq!(error.disposition(), *disposition, "{code}");
-        assert!(!error.mend().is_empty());
+        assert!(!error.hint().is_empty());
     }
     assert_eq!(count(&store).await, 0);
 }
@@ -127,7 +127,7 @@ async fn refused(url: &str) -> OpenError {
     error
 }
 
-async fn wrong_passwords_users_and_databases_are_told(place: Place) {
+async fn wrong_passwords_users_and_databases_are_reported(place: TestDatabase) {
     let url = place.url();
     let wrong = url.replace("test-only", "s3cret");
     let error = refused(&wrong).await;
@@ -177,15 +177,15 @@ async fn wrong_passwords_users_and_databases_are_told(place: Place) {
         Statement::new("SELECT nothing FROM nowhere"),
         Statement::new("INSERT INTO parts (thing_id, used) VALUES (9, 9)"),
     ] {
-        let error = store.write(&Do(statement)).await.unwrap_err();
+        let error = store.write(&Execute(statement)).await.unwrap_err();
         assert!(!words(&error).contains("test-only"), "{error:?}");
     }
 }
 
-async fn what_a_user_may_not_do_is_told(place: Place) {
+async fn missing_permissions_are_reported(place: TestDatabase) {
     let store = place.store().await;
     let (user, change) = match &place {
-        Place::Postgres(_) => (
+        TestDatabase::Postgres(_) => (
             "create role reader login password 's3cret'",
             "grant select on things to reader",
         ),
@@ -207,16 +207,16 @@ async fn what_a_user_may_not_do_is_told(place: Place) {
     let error = reader.write(&named("a")).await.unwrap_err();
     assert!(matches!(error, SqlError::Denied(_)), "{error:?}");
     assert!(!words(&error).contains("s3cret"));
-    // Of others' sessions MariaDB shows nothing to whom nobody gave PROCESS.
+    // Without PROCESS, MariaDB does not show other sessions.
     let sessions = reader.other_sessions().await.unwrap();
-    let shows_all = matches!(place, Place::Postgres(_));
+    let shows_all = matches!(place, TestDatabase::Postgres(_));
     assert_eq!(sessions.complete, shows_all, "{sessions:?}");
     assert_eq!(!sessions.seen.is_empty(), shows_all, "{sessions:?}");
     reader.close().await;
     store.close().await;
 }
 
-async fn statements_with_too_few_values_are_refused_and_the_connection_goes_on(place: Place) {
+async fn statements_with_too_few_values_are_refused_and_the_connection_stays_usable(place: TestDatabase) {
     let store = place.store().await;
     for values in [vec![], vec![Value::Int(1), Value::Int(2)]] {
         let select = Statement::new("SELECT id FROM things WHERE id = ?").bind_all(values);
@@ -229,13 +229,13 @@ async fn statements_with_too_few_values_are_refused_and_the_connection_goes_on(p
     store.write(&named("a")).await.unwrap();
 }
 
-async fn the_spelling_of_sqlalchemy_opens_the_same_database(place: Place) {
+async fn the_spelling_of_sqlalchemy_opens_the_same_database(place: TestDatabase) {
     let store = place.store().await;
     store.write(&named("a")).await.unwrap();
     let url = match &place {
-        Place::Sqlite(_) => return,
-        Place::Postgres(database) => database.sqlalchemy_url(),
-        Place::MariaDb(database) => database.sqlalchemy_url(),
+        TestDatabase::Sqlite(_) => return,
+        TestDatabase::Postgres(database) => database.sqlalchemy_url(),
+        TestDatabase::MariaDb(database) => database.sqlalchemy_url(),
     };
     let location: Location = url.parse().unwrap();
     let by_socket = SqlStore::open(&location, &quick()).await.unwrap();
@@ -247,21 +247,21 @@ async fn the_spelling_of_sqlalchemy_opens_the_same_database(place: Place) {
 }
 
 /// URL with what makes the driver verify by this CA.
-fn verified(place: &Place, ca: &str) -> String {
+fn verified(place: &TestDatabase, ca: &str) -> String {
     match place {
-        Place::Postgres(_) => format!("{}?sslmode=verify-full&sslrootcert={ca}", place.url()),
+        TestDatabase::Postgres(_) => format!("{}?sslmode=verify-full&sslrootcert={ca}", place.url()),
         _ => format!("{}?ssl_ca={ca}&ssl_verify_identity=true", place.url()),
     }
 }
 
-async fn a_server_proves_itself_by_its_certificate(place: Place) {
+async fn a_server_proves_itself_by_its_certificate(place: TestDatabase) {
     let authority = match &place {
-        Place::Sqlite(_) => return,
-        Place::Postgres(database) => database.authority(),
-        Place::MariaDb(database) => database.authority(),
+        TestDatabase::Sqlite(_) => return,
+        TestDatabase::Postgres(database) => database.authority(),
+        TestDatabase::MariaDb(database) => database.authority(),
     };
     let encrypted = match &place {
-        Place::Postgres(_) => {
+        TestDatabase::Postgres(_) => {
             "SELECT 'cipher', cipher FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl"
         }
         _ => "SHOW STATUS LIKE 'Ssl_cipher'",
@@ -301,7 +301,7 @@ async fn a_server_proves_itself_by_its_certificate(place: Place) {
     assert!(error.to_string().contains("/nowhere/ca.pem"), "{error}");
 }
 
-async fn a_value_too_long_is_refused_and_not_cut(place: Place) {
+async fn a_value_too_long_is_refused_and_not_cut(place: TestDatabase) {
     let store = place.store().await;
     let error = store.write(&named("x".repeat(256))).await.unwrap_err();
     assert!(

@@ -1,4 +1,4 @@
-//! Whoever changes the schema, or must be alone.
+//! Changes of the schema, and commands that need exclusive access.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use berth_store::{
     Dialect, OpenError, Schema, SchemaError, SqlError, SqlOptions, SqlStore, Statement,
 };
 
-use crate::databases::place::{Place, things};
+use crate::databases::test_database::{TestDatabase, things};
 use crate::databases::work::{Script, count, named};
 
 mod everywhere {
-    use super::{a_database_without_tables_is_none, what_only_looks_changes_nothing};
+    use super::{a_database_without_tables_is_none, read_only_commands_change_nothing};
     on_all! {
         a_database_without_tables_is_none
-        what_only_looks_changes_nothing
+        read_only_commands_change_nothing
     }
 }
 
 on_servers! {
     the_schema_is_changed_by_one_at_a_time
-    the_lock_goes_with_its_holder
+    the_lock_is_released_with_its_holder
     other_sessions_are_seen
-    sessions_of_offline_work_are_told_from_a_services
+    sessions_of_offline_work_are_distinguished_from_a_services
     a_script_changes_the_schema
     tables_that_lost_their_version_keep_their_rows
 }
 
 const SHORT: Duration = Duration::from_millis(300);
 
-async fn a_database_without_tables_is_none(place: Place) {
+async fn a_database_without_tables_is_none(place: TestDatabase) {
     let (location, options) = (place.location(), SqlOptions::default());
     let error = SqlStore::open_existing(&location, &options)
         .await
@@ -48,7 +48,7 @@ async fn a_database_without_tables_is_none(place: Place) {
     SqlStore::open_existing(&location, &options).await.unwrap();
 }
 
-async fn what_only_looks_changes_nothing(place: Place) {
+async fn read_only_commands_change_nothing(place: TestDatabase) {
     let store = place.store().await;
     store.write(&named("a")).await.unwrap();
     let looked = SqlStore::open_read_only_at(&place.location(), &SqlOptions::default()).await;
@@ -66,7 +66,7 @@ async fn what_only_looks_changes_nothing(place: Place) {
     assert_eq!(count(&store).await, 1);
 }
 
-async fn the_schema_is_changed_by_one_at_a_time(place: Place) {
+async fn the_schema_is_changed_by_one_at_a_time(place: TestDatabase) {
     let store = place.store().await;
     let other = place.open(&SqlOptions::default()).await;
     let mut lock = store.schema_lock(SHORT).await.unwrap();
@@ -83,11 +83,11 @@ async fn the_schema_is_changed_by_one_at_a_time(place: Place) {
     store.schema_lock(Duration::from_secs(60)).await.unwrap();
 }
 
-async fn the_lock_goes_with_its_holder(place: Place) {
+async fn the_lock_is_released_with_its_holder(place: TestDatabase) {
     let store = place.store().await;
     let mut lock = store.schema_lock(SHORT).await.unwrap();
     match &place {
-        Place::Postgres(_) => {
+        TestDatabase::Postgres(_) => {
             let sql = "select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and database = \
                  (select oid from pg_database where datname = current_database())";
             place.query(sql);
@@ -108,7 +108,7 @@ async fn the_lock_goes_with_its_holder(place: Place) {
         .unwrap();
 }
 
-async fn other_sessions_are_seen(place: Place) {
+async fn other_sessions_are_seen(place: TestDatabase) {
     let store = place.store().await;
     // Two of our own, which are none of others.
     let (_one, _two) = (store.read().await.unwrap(), store.read().await.unwrap());
@@ -136,7 +136,7 @@ async fn other_sessions_are_seen(place: Place) {
     );
 }
 
-async fn sessions_of_offline_work_are_told_from_a_services(place: Place) {
+async fn sessions_of_offline_work_are_distinguished_from_a_services(place: TestDatabase) {
     let store = place.store().await;
     let offline = SqlOptions {
         is_offline_work: true,
@@ -159,7 +159,7 @@ async fn sessions_of_offline_work_are_told_from_a_services(place: Place) {
     );
 }
 
-async fn a_script_changes_the_schema(place: Place) {
+async fn a_script_changes_the_schema(place: TestDatabase) {
     let store = place.open(&SqlOptions::default()).await;
     store.write(&Script(things(store.dialect()))).await.unwrap();
     let refused = store
@@ -179,7 +179,7 @@ async fn a_script_changes_the_schema(place: Place) {
     assert_eq!(is_there, store.dialect() == Dialect::MySql);
 }
 
-async fn tables_that_lost_their_version_keep_their_rows(place: Place) {
+async fn tables_that_lost_their_version_keep_their_rows(place: TestDatabase) {
     let pier = Schema {
         of: "the pier",
         mark: "pier_schema",
@@ -194,7 +194,7 @@ async fn tables_that_lost_their_version_keep_their_rows(place: Place) {
     // As one leaves them that was killed between the last table and the version.
     store.write(&Script(lost)).await.unwrap();
     let made = pier.prepare(&store).await;
-    assert_eq!(made.is_ok(), matches!(place, Place::MariaDb(_)), "{made:?}");
+    assert_eq!(made.is_ok(), matches!(place, TestDatabase::MariaDb(_)), "{made:?}");
     let ship = "INSERT INTO pier_ships (id, name) VALUES (1, 'Santa')";
     for script in [lost, ship] {
         store.write(&Script(script)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Candidates searched in the tables of each database, by one service after another has written, against those of a snapshot of
+//! Candidate searches in the tables of each database, after another service wrote, compared with those in a snapshot of
 //! the same cloud.
 
 use std::fmt::Write as _;
@@ -13,11 +13,11 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use crate::databases::claims::{ask, uuid};
-use crate::databases::place::Place;
+use crate::databases::test_database::TestDatabase;
 use crate::databases::random_cloud::{Question, Write, some_cloud, some_question, some_write};
 
 on_servers! {
-    the_tables_tell_what_a_snapshot_tells
+    a_search_in_the_tables_equals_one_in_a_snapshot
 }
 
 mod everywhere {
@@ -34,7 +34,7 @@ mod everywhere {
 /// Clouds that are made on each database. The crate's own test tries many more on SQLite.
 const CLOUDS: usize = 8;
 
-async fn the_tables_tell_what_a_snapshot_tells(place: Place) {
+async fn a_search_in_the_tables_equals_one_in_a_snapshot(place: TestDatabase) {
     let step = (some_write(), proptest::collection::vec(some_question(), 10));
     let cases = (some_cloud(), proptest::collection::vec(step, 3..8));
     // Always the same clouds: what a failure shows can be had again.
@@ -83,7 +83,7 @@ const EMPTY: &str = "DELETE FROM allocations; DELETE FROM consumers; DELETE FROM
      DELETE FROM resource_providers";
 
 /// A service that searches in the tables, on SQLite too.
-async fn by_tables(place: &Place) -> (SqlStore, Router) {
+async fn by_tables(place: &TestDatabase) -> (SqlStore, Router) {
     let store = place.open(&SqlOptions::default()).await;
     prepare(&store).await.unwrap();
     let options = PlacementApiOptions {
@@ -123,7 +123,7 @@ async fn candidates(service: &Router, query: &str) -> usize {
 }
 
 /// As OpenStack's migration of tables from before there were roots leaves them.
-async fn a_provider_with_a_parent_that_is_its_own_root_is_a_tree(place: Place) {
+async fn a_provider_with_a_parent_that_is_its_own_root_is_a_tree(place: TestDatabase) {
     let (store, service) = by_tables(&place).await;
     let vcpu = || json!({"VCPU": {"total": 8}});
     for number in 0..3 {
@@ -132,7 +132,7 @@ async fn a_provider_with_a_parent_that_is_its_own_root_is_a_tree(place: Place) {
     let sql = "UPDATE resource_providers SET parent_provider_id = ? WHERE uuid = ?";
     let below = Statement::new(sql).bind(1).bind(uuid(1, 1));
     store
-        .write(&crate::databases::work::Do(below))
+        .write(&crate::databases::work::Execute(below))
         .await
         .unwrap();
     assert_eq!(candidates(&service, "resources=VCPU:1").await, 3);
@@ -141,7 +141,7 @@ async fn a_provider_with_a_parent_that_is_its_own_root_is_a_tree(place: Place) {
 /// Traits, aggregates, classes and groups of one request.
 const MANY: u32 = 100;
 
-async fn a_request_for_more_than_a_statement_can_say_is_answered(place: Place) {
+async fn a_request_for_more_than_a_statement_can_say_is_answered(place: TestDatabase) {
     let (_store, service) = by_tables(&place).await;
     let (traits, classes): (Vec<_>, Vec<_>) = (0..MANY)
         .map(|n| (format!("CUSTOM_T{n}"), format!("CUSTOM_C{n}")))

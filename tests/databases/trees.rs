@@ -1,5 +1,5 @@
-//! Trees that are moved while others put providers into them and take some out: two services, each with its own connections as
-//! two processes have them, on one database.
+//! Moves of trees while other writers add and remove providers: two services with separate connections, as of two
+//! processes, on one database.
 
 use std::collections::BTreeMap;
 
@@ -11,24 +11,24 @@ use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use crate::databases::claims::{ask, uuid};
-use crate::databases::place::Place;
+use crate::databases::test_database::TestDatabase;
 
 on_all! {
-    who_comes_into_a_tree_that_is_moved_is_moved_with_it
-    who_comes_into_a_tree_that_is_moved_is_moved_with_it_at_read_committed
+    a_provider_added_to_a_moving_tree_moves_with_it
+    a_provider_added_to_a_moving_tree_moves_with_it_at_read_committed
 }
 
 const ROUNDS: u32 = 32;
 
-async fn who_comes_into_a_tree_that_is_moved_is_moved_with_it(place: Place) {
+async fn a_provider_added_to_a_moving_tree_moves_with_it(place: TestDatabase) {
     comes_along(place, Isolation::RepeatableRead).await;
 }
 
-async fn who_comes_into_a_tree_that_is_moved_is_moved_with_it_at_read_committed(place: Place) {
+async fn a_provider_added_to_a_moving_tree_moves_with_it_at_read_committed(place: TestDatabase) {
     comes_along(place, Isolation::ReadCommitted).await;
 }
 
-async fn comes_along(place: Place, isolation: Isolation) {
+async fn comes_along(place: TestDatabase, isolation: Isolation) {
     let (store, services) = services(&place, isolation).await;
     let mut moved = 0;
     for round in 0..ROUNDS {
@@ -85,14 +85,14 @@ async fn comes_along(place: Place, isolation: Isolation) {
 }
 
 /// What the database holds, and two who write to it. SQLite has one process.
-async fn services(place: &Place, isolation: Isolation) -> (SqlStore, [Router; 2]) {
+async fn services(place: &TestDatabase, isolation: Isolation) -> (SqlStore, [Router; 2]) {
     let options = SqlOptions {
         isolation,
         ..SqlOptions::default()
     };
     let one = place.open(&options).await;
     let other = match place {
-        Place::Sqlite(_) => one.clone(),
+        TestDatabase::Sqlite(_) => one.clone(),
         _ => place.open(&options).await,
     };
     prepare(&one).await.unwrap();
@@ -113,7 +113,7 @@ async fn put_below(service: &Router, provider: &str, parent: Option<&String>) ->
     ask(service, Method::PUT, &path, &body).await.0
 }
 
-/// Each provider's root is the one that its parents lead to.
+/// Each provider's root must be the one that its parents lead to.
 async fn whole(store: &SqlStore) {
     let sql = "SELECT id, root_provider_id, parent_provider_id FROM resource_providers";
     let rows = store.rows(Statement::new(sql)).await.unwrap();

@@ -1,27 +1,27 @@
-//! What goes in comes out.
+//! Every value that is written is read back unchanged.
 
 use berth_store::{SqlError, SqlTimestamp, Statement, Transaction, Value, Work};
 
-use crate::databases::place::Place;
-use crate::databases::work::{Do, Insert, ask, count, named, one};
+use crate::databases::test_database::TestDatabase;
+use crate::databases::work::{Execute, Insert, ask, count, named, one};
 
 on_all! {
-    text_of_every_script_comes_back
-    a_null_goes_into_a_column_of_any_type
+    text_of_every_script_is_read_unchanged
+    a_null_fits_into_a_column_of_any_type
     the_same_text_takes_a_null_and_then_a_number
-    moments_keep_what_the_column_can
-    an_insert_tells_the_id_of_its_row
+    timestamps_keep_the_precision_of_the_column
+    an_insert_returns_the_id_of_its_row
     sums_and_counts_are_whole_numbers
-    ratios_come_back_as_they_were_written
+    ratios_are_read_as_written
     question_marks_in_literals_are_no_placeholders
-    a_column_of_another_type_is_told
+    a_column_of_another_type_is_reported
     an_update_counts_the_rows_it_finds
-    names_that_differ_in_case_are_told_apart
-    what_is_there_may_be_left_be_or_changed
+    names_that_differ_in_case_are_distinct
+    existing_objects_can_be_kept_or_changed
     the_databases_own_time_is_a_moment
 }
 
-async fn text_of_every_script_comes_back(place: Place) {
+async fn text_of_every_script_is_read_unchanged(place: TestDatabase) {
     let store = place.store().await;
     let names = [
         "it's",
@@ -34,9 +34,9 @@ async fn text_of_every_script_comes_back(place: Place) {
     ];
     // The tests' MariaDB databases have the tables' old character set, which has no emoji: as Placement's has.
     let names = match &place {
-        Place::MariaDb(_) => {
+        TestDatabase::MariaDb(_) => {
             let wide = "ALTER TABLE things MODIFY name VARCHAR(255) CHARACTER SET utf8mb4";
-            store.write(&Do(Statement::new(wide))).await.unwrap();
+            store.write(&Execute(Statement::new(wide))).await.unwrap();
             names
         }
         _ => names,
@@ -49,7 +49,7 @@ async fn text_of_every_script_comes_back(place: Place) {
     }
 }
 
-async fn a_null_goes_into_a_column_of_any_type(place: Place) {
+async fn a_null_fits_into_a_column_of_any_type(place: TestDatabase) {
     let store = place.store().await;
     let insert = "INSERT INTO things (name, weight, created_at) VALUES (?, ?, ?)";
     let nulls = || [Value::Null, Value::Null, Value::Null];
@@ -74,7 +74,7 @@ async fn a_null_goes_into_a_column_of_any_type(place: Place) {
     assert_eq!(row.int(3).unwrap(), 0);
 }
 
-async fn the_same_text_takes_a_null_and_then_a_number(place: Place) {
+async fn the_same_text_takes_a_null_and_then_a_number(place: TestDatabase) {
     let store = place.store().await;
     let insert = "INSERT INTO things (weight) VALUES (?)";
     for value in [Value::Null, Value::Int(3), Value::Double(2.5), Value::Null] {
@@ -92,7 +92,7 @@ async fn the_same_text_takes_a_null_and_then_a_number(place: Place) {
     assert_eq!(weights, [3.0, 2.5]);
 }
 
-async fn moments_keep_what_the_column_can(place: Place) {
+async fn timestamps_keep_the_precision_of_the_column(place: TestDatabase) {
     let store = place.store().await;
     let now: SqlTimestamp = "2026-11-22 17:11:40.123456".parse().unwrap();
     let insert = Statement::new("INSERT INTO things (created_at) VALUES (?)").bind(now);
@@ -100,7 +100,7 @@ async fn moments_keep_what_the_column_can(place: Place) {
     let row = ask(&store, "SELECT created_at FROM things").await;
     // A plain datetime of MariaDB's has whole seconds.
     let expected = match place {
-        Place::MariaDb(_) => "2026-11-22 17:11:40.000000",
+        TestDatabase::MariaDb(_) => "2026-11-22 17:11:40.000000",
         _ => "2026-11-22 17:11:40.123456",
     };
     assert_eq!(row.moment(0).unwrap().to_string(), expected);
@@ -117,13 +117,13 @@ async fn moments_keep_what_the_column_can(place: Place) {
     ] {
         let moment: SqlTimestamp = text.parse().unwrap();
         let set = Statement::new("UPDATE things SET created_at = ?").bind(moment);
-        store.write(&Do(set)).await.unwrap();
+        store.write(&Execute(set)).await.unwrap();
         let row = ask(&store, "SELECT created_at FROM things").await;
         assert_eq!(row.moment(0).unwrap(), moment);
     }
 }
 
-async fn an_insert_tells_the_id_of_its_row(place: Place) {
+async fn an_insert_returns_the_id_of_its_row(place: TestDatabase) {
     let store = place.store().await;
     assert_eq!(store.write(&named("a")).await.unwrap(), 1);
     assert_eq!(store.write(&named("b")).await.unwrap(), 2);
@@ -131,12 +131,12 @@ async fn an_insert_tells_the_id_of_its_row(place: Place) {
     let zero = Statement::new("INSERT INTO things (id, name) VALUES (?, ?)")
         .bind(0)
         .bind("zero");
-    store.write(&Do(zero)).await.unwrap();
+    store.write(&Execute(zero)).await.unwrap();
     let row = ask(&store, "SELECT name FROM things WHERE id = 0").await;
     assert_eq!(row.text(0).unwrap(), "zero");
 }
 
-async fn sums_and_counts_are_whole_numbers(place: Place) {
+async fn sums_and_counts_are_whole_numbers(place: TestDatabase) {
     let store = place.store().await;
     let id = store.write(&named("a")).await.unwrap();
     for used in [3_000_000_000_i64, 4_000_000_000] {
@@ -159,7 +159,7 @@ async fn sums_and_counts_are_whole_numbers(place: Place) {
     assert_eq!(row.opt_int(0).unwrap(), None);
 }
 
-async fn ratios_come_back_as_they_were_written(place: Place) {
+async fn ratios_are_read_as_written(place: TestDatabase) {
     let store = place.store().await;
     for ratio in [1.0, 1.1, 0.9, 1.3, 16.0, 0.0001, 999.25] {
         let insert = Statement::new("INSERT INTO things (weight) VALUES (?)").bind(ratio);
@@ -172,7 +172,7 @@ async fn ratios_come_back_as_they_were_written(place: Place) {
     }
 }
 
-async fn question_marks_in_literals_are_no_placeholders(place: Place) {
+async fn question_marks_in_literals_are_no_placeholders(place: TestDatabase) {
     let store = place.store().await;
     store.write(&named("why?")).await.unwrap();
     let sql = "SELECT id, 'it''s ?' FROM things WHERE name = 'why?' AND id = ? -- really?";
@@ -187,7 +187,7 @@ async fn question_marks_in_literals_are_no_placeholders(place: Place) {
     assert_eq!(row.text(0).unwrap(), "why?\\");
 }
 
-async fn a_column_of_another_type_is_told(place: Place) {
+async fn a_column_of_another_type_is_reported(place: TestDatabase) {
     let store = place.store().await;
     store.write(&named("a")).await.unwrap();
     let row = ask(&store, "SELECT id, name FROM things").await;
@@ -204,7 +204,7 @@ async fn a_column_of_another_type_is_told(place: Place) {
     }
 }
 
-async fn an_update_counts_the_rows_it_finds(place: Place) {
+async fn an_update_counts_the_rows_it_finds(place: TestDatabase) {
     let store = place.store().await;
     store.write(&named("a")).await.unwrap();
     for (sql, expected) in [
@@ -213,14 +213,14 @@ async fn an_update_counts_the_rows_it_finds(place: Place) {
         ("UPDATE things SET generation = 1 WHERE generation = 0", 0),
     ] {
         assert_eq!(
-            store.write(&Do(Statement::new(sql))).await.unwrap(),
+            store.write(&Execute(Statement::new(sql))).await.unwrap(),
             expected,
             "{sql}"
         );
     }
 }
 
-async fn names_that_differ_in_case_are_told_apart(place: Place) {
+async fn names_that_differ_in_case_are_distinct(place: TestDatabase) {
     let store = place.store().await;
     store.write(&named("CUSTOM_A")).await.unwrap();
     let exactly = store.dialect().exactly("name");
@@ -244,9 +244,9 @@ async fn names_that_differ_in_case_are_told_apart(place: Place) {
     }
 }
 
-async fn what_is_there_may_be_left_be_or_changed(place: Place) {
-    struct Twice;
-    impl Work for Twice {
+async fn existing_objects_can_be_kept_or_changed(place: TestDatabase) {
+    struct RepeatedRead;
+    impl Work for RepeatedRead {
         type Output = ();
         type Error = SqlError;
 
@@ -270,11 +270,11 @@ async fn what_is_there_may_be_left_be_or_changed(place: Place) {
         }
     }
     let store = place.store().await;
-    store.write(&Twice).await.unwrap();
+    store.write(&RepeatedRead).await.unwrap();
     assert_eq!(count(&store).await, 2);
 }
 
-async fn the_databases_own_time_is_a_moment(place: Place) {
+async fn the_databases_own_time_is_a_moment(place: TestDatabase) {
     let store = place.store().await;
     let sql = format!("SELECT {}", store.dialect().now());
     let there = one(&store, Statement::new(sql)).await.moment(0).unwrap();

@@ -1,4 +1,4 @@
-//! Pieces of work for the tests.
+//! Statements and transactions that several tests use.
 
 use std::time::Duration;
 
@@ -37,9 +37,9 @@ impl Work for Script {
     }
 }
 
-pub(crate) struct Do(pub(crate) Statement);
+pub(crate) struct Execute(pub(crate) Statement);
 
-impl Work for Do {
+impl Work for Execute {
     type Output = u64;
     type Error = SqlError;
 
@@ -79,10 +79,10 @@ pub(crate) async fn ask(store: &SqlStore, sql: &'static str) -> Row {
     one(store, Statement::new(sql)).await
 }
 
-/// What this comes to. It may wait for ever, for a task that failed meanwhile or for a server; then the test fails.
+/// The result of a future with a time limit: without it, a wait for a failed task or a server would block the test.
 pub(crate) async fn in_time<T>(waiting: impl Future<Output = T>) -> T {
     let ended = tokio::time::timeout(Duration::from_secs(60), waiting).await;
-    ended.expect("it comes to its end")
+    ended.expect("it finishes in time")
 }
 
 pub(crate) async fn count(store: &SqlStore) -> i64 {

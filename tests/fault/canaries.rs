@@ -1,5 +1,5 @@
-//! Planted bugs on the agent's way to Placement: each must be caught, and by the invariant it breaks. An invariant without
-//! a caught bug does not count; those that need other worlds have theirs beside the audit itself.
+//! Planted bugs between the agent and Placement: each must be caught by the invariant that it breaks. An invariant
+//! without a caught bug does not count; those of other stores are tested with the audit itself.
 
 use berth_client::{HttpService, TransportError};
 use berth_invariants::{InvariantId, audit_at_rest};
@@ -10,36 +10,36 @@ use serde_json::{Value, json};
 
 use crate::case::{Case, run_tampered};
 use crate::evidence;
-use crate::journeys::Journey;
-use crate::sweep::Swept;
+use crate::scenarios::FaultScenario;
+use crate::sweep::CleanRun;
 
 type Answer = Result<Response<Bytes>, TransportError>;
 
 /// What a tamperer does with a request.
-enum Tampered {
+enum Tampering {
     Sent(Request<Bytes>),
     Answered(Response<Bytes>),
 }
 
-fn tampering(http: HttpService, tamper: fn(Request<Bytes>) -> Tampered) -> HttpService {
+fn tampering(http: HttpService, tamper: fn(Request<Bytes>) -> Tampering) -> HttpService {
     HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
         let http = http.clone();
         async move {
             let answer: Answer = match tamper(request) {
-                Tampered::Sent(request) => http.send(request).await,
-                Tampered::Answered(answer) => Ok(answer),
+                Tampering::Sent(request) => http.send(request).await,
+                Tampering::Answered(answer) => Ok(answer),
             };
             answer
         }
     }))
 }
 
-fn swept() -> Swept {
-    Swept::of(Journey::StartupReshape)
+fn swept() -> CleanRun {
+    CleanRun::of(FaultScenario::StartupReshape)
 }
 
 /// Runs the reshape with a bug on the way.
-fn with_bug(swept: &Swept, tamper: fn(Request<Bytes>) -> Tampered) -> (Case, Vec<InvariantId>) {
+fn with_bug(swept: &CleanRun, tamper: fn(Request<Bytes>) -> Tampering) -> (Case, Vec<InvariantId>) {
     let case = run_tampered(&swept.situation, &[], |http| tampering(http, tamper));
     let worlds = evidence::worlds(&swept.situation, &case, &swept.clean.end);
     let broken = audit_at_rest(&worlds)
@@ -54,21 +54,21 @@ fn is(request: &Request<Bytes>, method: &Method, end: &str) -> bool {
 }
 
 /// The body of a reshape, changed.
-fn reshaping(request: Request<Bytes>, change: impl FnOnce(&mut Value)) -> Tampered {
+fn reshaping(request: Request<Bytes>, change: impl FnOnce(&mut Value)) -> Tampering {
     if !is(&request, &Method::POST, "/reshaper") {
-        return Tampered::Sent(request);
+        return Tampering::Sent(request);
     }
-    Tampered::Sent(request.map(|body| {
+    Tampering::Sent(request.map(|body| {
         let mut body: Value = serde_json::from_slice(&body).unwrap();
         change(&mut body);
         body.to_string().into()
     }))
 }
 
-fn answer(status: StatusCode, body: &Value) -> Tampered {
+fn answer(status: StatusCode, body: &Value) -> Tampering {
     let mut answer = Response::new(Bytes::from(body.to_string()));
     *answer.status_mut() = status;
-    Tampered::Answered(answer)
+    Tampering::Answered(answer)
 }
 
 /// The units of the n-th consumer's virtual GPU in a reshape's body.
@@ -113,7 +113,7 @@ fn a_reshape_that_doubles_a_unit_is_caught() {
 }
 
 #[test]
-fn a_reshape_that_touches_what_is_held_elsewhere_is_caught() {
+fn a_reshape_that_changes_allocations_elsewhere_is_caught() {
     let (case, broken) = with_bug(&swept(), |request| {
         reshaping(request, |body| {
             let held = &mut body["allocations"][consumer(4).to_string()]["allocations"];
@@ -160,7 +160,7 @@ fn children_that_a_refused_reshape_leaves_are_caught() {
         if request.method() == Method::DELETE {
             return answer(StatusCode::NO_CONTENT, &Value::Null);
         }
-        Tampered::Sent(request)
+        Tampering::Sent(request)
     });
     assert!(
         case.history.ends[0].starts_with("76: "),
@@ -171,7 +171,7 @@ fn children_that_a_refused_reshape_leaves_are_caught() {
 }
 
 #[test]
-fn a_write_that_is_acknowledged_and_not_done_is_caught() {
+fn an_acknowledged_write_without_effect_is_caught() {
     let (_, broken) = with_bug(&swept(), |request| {
         if is(&request, &Method::PUT, "/traits") {
             let body: Value = serde_json::from_slice(request.body()).unwrap();
@@ -179,7 +179,7 @@ fn a_write_that_is_acknowledged_and_not_done_is_caught() {
                 "resource_provider_generation": body["resource_provider_generation"].as_i64().unwrap() + 1});
             return answer(StatusCode::OK, &body);
         }
-        Tampered::Sent(request)
+        Tampering::Sent(request)
     });
     assert!(broken.contains(&InvariantId::L5), "{broken:?}");
 }
@@ -191,7 +191,7 @@ fn a_secret_that_a_peer_echoes_into_an_error_is_caught() {
             let echo = json!({"errors": [{"status": 403, "title": "Forbidden", "detail": "planted-secret"}]});
             return answer(StatusCode::FORBIDDEN, &echo);
         }
-        Tampered::Sent(request)
+        Tampering::Sent(request)
     });
     assert!(
         broken.contains(&InvariantId::S13),

@@ -1,4 +1,4 @@
-//! One run of a journey, failed at one point, at several or at none, until its unit is at rest.
+//! One run of a scenario with a fault at one point, at several or at none, until its unit is idle.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -9,16 +9,16 @@ use berth_client::HttpService;
 use berth_fault_injection::{
     DeterministicScheduler, Effect, InjectionPoint, PointGate, RecordingGate, SchedulerState, Trace,
 };
-use berth_model::Held;
+use berth_model::HeldUnits;
 use berth_tests::cloud::Cloud;
-use berth_tests::fault::{GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage, SwitchedGate};
-use berth_tests::node::{MemoryFiles, Shown};
-use berth_tests::unit::{Exit, History, Rest, Unit};
-use berth_tests::witness::{Testimony, Witness};
+use berth_tests::fault::{GatedDriver, GatedFiles, GatedHttp, HarnessClock, FaultStage, SwitchedGate};
+use berth_tests::node::{MemoryFiles, ViewDriver};
+use berth_tests::unit::{Exit, UnitHistory, UnitEnd, Unit};
+use berth_tests::witness::{WitnessReport, Witness};
 use berth_tests::worlds::PlacementRows;
 use tokio::time::timeout;
 
-use crate::journeys::{Begins, Situation};
+use crate::scenarios::{CountFrom, Situation};
 
 /// How long a fault that lasts is let last, and how long a healed unit may take to settle (virtual time).
 const FAULT_PHASE: Duration = Duration::from_mins(40);
@@ -39,15 +39,15 @@ pub(crate) struct Case {
     /// The state files in the end.
     pub(crate) files: BTreeMap<String, String>,
     /// Ends of processes and failed passes, all of the run.
-    pub(crate) history: History,
+    pub(crate) history: UnitHistory,
     /// Whether the unit settled in the end.
     pub(crate) settled: bool,
     /// What it reports as held.
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<HeldUnits>,
     /// What was noted directly before Placement, all in all.
-    pub(crate) testimony: Testimony,
+    pub(crate) testimony: WitnessReport,
     /// The same until the fault phase was over.
-    pub(crate) testimony_then: Testimony,
+    pub(crate) testimony_then: WitnessReport,
     /// Writes to Placement that were done before the fault phase was over.
     pub(crate) writes: usize,
 }
@@ -97,19 +97,19 @@ async fn run_in(
         RecordingGate::new(points, "", Arc::new(move || clock.elapsed()))
     };
     let armed: Arc<SwitchedGate<Gates>> = Arc::new(match situation.begins {
-        Begins::AtStart => SwitchedGate::on(recorded),
-        Begins::WhenReady => SwitchedGate::off(recorded),
+        CountFrom::AtStart => SwitchedGate::on(recorded),
+        CountFrom::WhenReady => SwitchedGate::off(recorded),
     });
     let turns = DeterministicScheduler::seeded(1);
     let journey = turns.task_gate(armed.clone());
-    let stage = Stage::with_clock(Arc::new(journey.clone()), clock.clone());
+    let stage = FaultStage::with_clock(Arc::new(journey.clone()), clock.clone());
     let files = Arc::new(MemoryFiles::default());
     for (name, content) in &situation.files {
         files.put(name, content);
     }
-    let shown = Arc::new(Shown::new(match situation.begins {
-        Begins::AtStart => situation.is.view(),
-        Begins::WhenReady => situation.was.view(),
+    let shown = Arc::new(ViewDriver::new(match situation.begins {
+        CountFrom::AtStart => situation.is.view(),
+        CountFrom::WhenReady => situation.was.view(),
     }));
     let unit = Unit {
         driver: Arc::new(GatedDriver::around(
@@ -126,7 +126,7 @@ async fn run_in(
             .behind_keystone(&clock)
             .decorated(|http| GatedHttp::around(http, &stage)),
     };
-    let history = Mutex::new(History::default());
+    let history = Mutex::new(UnitHistory::default());
     let ready = || {
         shown.show(&situation.is);
         armed.switch_on();
@@ -142,9 +142,9 @@ async fn run_in(
     let writes = acknowledged_writes(&armed.inner().trace());
     armed.inner().inner().switch_off();
     let (under_fault, rest) = match rest {
-        Ok(Rest::Settled { held }) => (UnderFault::Settled, Ok(Rest::Settled { held })),
-        Ok(Rest::Stopped { exit, reason }) => {
-            // The operator has mended it, and starts it again.
+        Ok(UnitEnd::Settled { held }) => (UnderFault::Settled, Ok(UnitEnd::Settled { held })),
+        Ok(UnitEnd::Stopped { exit, reason }) => {
+            // The operator has fixed the cause, and starts the unit again.
             let rest = timeout(HEALED_PHASE, stage.run(idle, lives())).await;
             (UnderFault::Stopped(exit, reason), rest)
         }
@@ -154,7 +154,7 @@ async fn run_in(
         }
     };
     let held = match rest {
-        Ok(Rest::Settled { held }) => Some(held),
+        Ok(UnitEnd::Settled { held }) => Some(held),
         _ => None,
     };
     stage.settle_debts().await;

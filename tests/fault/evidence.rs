@@ -1,4 +1,4 @@
-//! What a run left, as the audit's worlds.
+//! The state that a run left, in the audit's format.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use berth_model::ProviderTree;
 use berth_tests::worlds::{PlacementRows, tree_of};
 
 use crate::case::{Case, UnderFault};
-use crate::journeys::Situation;
+use crate::scenarios::Situation;
 
 /// What a start with a reshape, its retries and its ticks may send in a minute.
 const REQUESTS_PER_MINUTE: usize = 500;
@@ -161,7 +161,7 @@ fn end(case: &Case) -> TaskOutcome {
 }
 
 fn passes(case: &Case) -> Vec<Pass> {
-    let pass = |pass: &berth_tests::unit::Pass| Pass {
+    let pass = |pass: &berth_tests::unit::UnitPass| Pass {
         loop_name: format!("life {}", pass.life),
         began: pass.began,
         ended: pass.ended,
@@ -179,7 +179,7 @@ fn exits(case: &Case) -> Vec<Exit> {
         Some(Ok(code)) => Exit::Code(code),
         _ => Exit::Killed,
     };
-    // Placement that finds a request malformed means a bug: here it was told to.
+    // If Placement finds a request malformed, there is a bug, except where it is injected.
     let malformed = GateDecision::Fault(Fault::BadRequest);
     let told = case
         .trace
@@ -221,8 +221,8 @@ fn reported(case: &Case) -> AgentReport {
     }
 }
 
-/// The tree that a clean run left: what the driver wants and the agent completes. None where its UUIDs are made anew in
-/// each run; there the rows are compared by name.
+/// The tree that a clean run left: the driver's view, completed by the agent. None if its UUIDs differ between runs;
+/// the rows are then compared by name.
 fn desired(clean: &PlacementRows, node: &str) -> Option<ProviderTree> {
     let world = PlacementSnapshot::from(clean);
     tree_of(&world, node)

@@ -1,4 +1,4 @@
-//! What is wrong with a run, and how to see it again.
+//! Judges a run: its violations, and the command that reproduces it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,13 +10,13 @@ use berth_tests::worlds::PlacementRows;
 
 use crate::case::{Case, UnderFault};
 use crate::evidence;
-use crate::journeys::Situation;
-use crate::rows::{Cell, Outcome, Rows};
-use crate::sweep::Swept;
+use crate::scenarios::Situation;
+use crate::rows::{Cell, FaultOutcome, Rows};
+use crate::sweep::CleanRun;
 
 /// What is wrong with a clean run.
-pub(crate) fn clean(swept: &Swept) -> Vec<String> {
-    let Swept { situation, clean } = swept;
+pub(crate) fn clean(swept: &CleanRun) -> Vec<String> {
+    let CleanRun { situation, clean } = swept;
     let mut wrong = units(situation, &clean.end);
     if clean.under_fault != UnderFault::Settled || clean.history.failures().count() > 0 {
         let (stood, history) = (&clean.under_fault, &clean.history);
@@ -34,12 +34,12 @@ pub(crate) fn clean(swept: &Swept) -> Vec<String> {
 
 /// What is wrong with a failed run.
 pub(crate) fn failed(
-    swept: &Swept,
+    swept: &CleanRun,
     rows: &Rows,
     points: &[InjectionPoint],
     case: &Case,
 ) -> Vec<String> {
-    let Swept { situation, clean } = swept;
+    let CleanRun { situation, clean } = swept;
     let meant = swept.crossing(&points[0]);
     let mut wrong = Vec::new();
     if case.struck.first() != Some(meant) || case.struck.len() != points.len() {
@@ -74,7 +74,7 @@ fn units(situation: &Situation, end: &PlacementRows) -> Vec<String> {
 
 /// An outcome that `rows.toml` does not have for the cell. Pairs have cells where both are kills.
 fn another_outcome(
-    swept: &Swept,
+    swept: &CleanRun,
     rows: &Rows,
     points: &[InjectionPoint],
     case: &Case,
@@ -83,7 +83,7 @@ fn another_outcome(
         return None;
     }
     let cell = Cell::of(swept.situation.journey, points, swept.crossing(&points[0]));
-    let seen = Outcome::seen(case, &swept.situation);
+    let seen = FaultOutcome::seen(case, &swept.situation);
     match rows.get(&cell) {
         None => Some(format!(
             "rows.toml does not say what {cell} is; it was {seen}"
@@ -94,7 +94,7 @@ fn another_outcome(
 }
 
 /// What the audit finds: at rest, and when the fault phase was over.
-fn audited(swept: &Swept, case: &Case) -> Vec<String> {
+fn audited(swept: &CleanRun, case: &Case) -> Vec<String> {
     let worlds = evidence::worlds(&swept.situation, case, &swept.clean.end);
     let at_rest = audit_at_rest(&worlds);
     let histories = Histories {
@@ -125,14 +125,14 @@ fn name(points: &[InjectionPoint]) -> String {
 
 /// A line that repeats the case, and what is wrong.
 pub(crate) fn explain(
-    swept: &Swept,
+    swept: &CleanRun,
     points: &[InjectionPoint],
     case: &Case,
     wrong: &[String],
 ) -> String {
     let (journey, points_name) = (swept.situation.journey.as_str(), name(points));
     let mut text = format!(
-        "BERTH_FAULT_AT={journey}:{points_name} cargo test -p berth-tests --test fault every_journey -- --nocapture\n"
+        "BERTH_FAULT_AT={journey}:{points_name} cargo test -p berth-tests --test fault every_scenario -- --nocapture\n"
     );
     let _ = writeln!(
         text,
@@ -152,7 +152,7 @@ pub(crate) fn explain(
 }
 
 /// Writes all of a case, in the target folder, where a person or a later audit can read it.
-pub(crate) fn keep(swept: &Swept, points: &[InjectionPoint], case: &Case, wrong: &[String]) {
+pub(crate) fn keep(swept: &CleanRun, points: &[InjectionPoint], case: &Case, wrong: &[String]) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults");
     std::fs::create_dir_all(&folder).unwrap();
     let trace: Vec<String> = case.trace.lines().iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! The log of a run: its warnings and errors, as lines.
+//! The warnings and errors that a run logged, as lines.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};

@@ -1,11 +1,12 @@
-//! Faults, tier T0: every journey of a node, failed once at each of its crossings in each way that makes sense there.
+//! Fault injection for a node, tier T0: every scenario of a node, with one fault at each of its effects, in each
+//! applicable way.
 //!
-//! A clean run of a [`journeys::Situation`] records the crossings; [`sweep`] runs it again for each point of that trace,
-//! lets the unit come to rest, and compares what it left with what [`rows`] says (written first, in `rows.toml`), with the
-//! world before and the world after a clean run, and with the audit ([`judge`], on [`evidence`]). [`canaries`] plant
-//! bugs that must be caught; [`regressions`] are failures of the past, replayed first. [`visibility`] runs the agent's own
-//! service under faults that last, and [`watched`] looks at it; [`swarm`] runs several nodes at once by a seed; [`twice`] sees that a
-//! case can be repeated. [`report`] writes `docs/faults.md`. [`guests`] is the same for guests' journeys.
+//! A clean run of a [`scenarios::Situation`] records its effects. [`sweep`] repeats it for each point of that trace and
+//! waits until the unit is idle. It compares the result with [`rows`] (written first, in `rows.toml`), with the world
+//! before and after a clean run, and with the audit ([`judge`], on [`evidence`]). [`canaries`] plant bugs that must be
+//! caught; [`regressions`] are past failures, replayed first. [`visibility`] runs the agent's own service under
+//! persistent faults, and [`watched`] observes it. [`swarm`] runs several nodes at once by a seed, and [`twice`] checks
+//! that a case is reproducible. [`report`] writes `docs/faults.md`. [`guests`] is the same for guests.
 
 #![cfg(test)]
 
@@ -13,7 +14,7 @@ mod canaries;
 mod case;
 mod evidence;
 mod guests;
-mod journeys;
+mod scenarios;
 mod judge;
 mod log;
 mod regressions;

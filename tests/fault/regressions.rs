@@ -1,18 +1,18 @@
-//! Failures of the past, by name: a crossing's number changes with its journey, its name and place seldom do. Each is a line
-//! in `regressions/JOURNEY.txt`; a failure of the sweep prints the line to add there.
+//! Replays past failures by name, because an effect's number changes with its scenario, but its name rarely does. Each
+//! is a line in `regressions/SCENARIO.txt`; a failure of the sweep prints the line to add there.
 
 use std::path::PathBuf;
 
 use berth_fault_injection::{EffectPhase, Fault, FaultRepetition, InjectionPoint, Trace};
 
 use crate::case::run;
-use crate::journeys::Journey;
-use crate::sweep::Swept;
+use crate::scenarios::FaultScenario;
+use crate::sweep::CleanRun;
 
-/// The seed of whose turn it is, as the sweep has it.
+/// The seed of the order, as in the sweep.
 const SEED: &str = "1";
 
-fn lines(journey: Journey) -> Vec<String> {
+fn lines(journey: FaultScenario) -> Vec<String> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fault/regressions");
     let file = folder.join(format!("{}.txt", journey.as_str()));
     let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -23,8 +23,8 @@ fn lines(journey: Journey) -> Vec<String> {
         .collect()
 }
 
-/// The points of each line of a journey.
-pub(crate) fn of(swept: &Swept) -> Vec<Vec<InjectionPoint>> {
+/// The points of each line of a scenario.
+pub(crate) fn of(swept: &CleanRun) -> Vec<Vec<InjectionPoint>> {
     let journey = swept.situation.journey;
     let points = |line: String| {
         points(swept, &line)
@@ -33,7 +33,7 @@ pub(crate) fn of(swept: &Swept) -> Vec<Vec<InjectionPoint>> {
     lines(journey).into_iter().map(points).collect()
 }
 
-fn points(swept: &Swept, line: &str) -> Result<Vec<InjectionPoint>, String> {
+fn points(swept: &CleanRun, line: &str) -> Result<Vec<InjectionPoint>, String> {
     let cells: Vec<&str> = line.split('|').map(str::trim).collect();
     let (seed, cells) = cells.split_first().ok_or("no seed")?;
     if *seed != SEED {
@@ -42,14 +42,14 @@ fn points(swept: &Swept, line: &str) -> Result<Vec<InjectionPoint>, String> {
     let mut points: Vec<InjectionPoint> = Vec::new();
     for cells in cells.chunks(4) {
         let [crossing, which, side, fault] = cells else {
-            return Err("CROSSING | WHICH | SIDE | FAULT are expected".to_owned());
+            return Err("EFFECT | NUMBER | SIDE | FAULT are expected".to_owned());
         };
-        // The second fault is at a crossing of the run that the first makes.
+        // The second fault is at an effect of the run with the first one.
         let failed = (!points.is_empty()).then(|| run(&swept.situation, &points).trace);
         let trace = failed.as_ref().unwrap_or(&swept.clean.trace);
         let which: usize = which.parse().map_err(|_| "WHICH is a number".to_owned())?;
         let number = number(trace, crossing, which)
-            .ok_or_else(|| format!("the run has no such crossing: {crossing} {which}"))?;
+            .ok_or_else(|| format!("the run has no such effect: {crossing} {which}"))?;
         let point = format!("effect:{number}:{side}:{fault}");
         points.push(point.parse().map_err(|error| format!("{error}"))?);
     }
@@ -84,9 +84,9 @@ pub(crate) fn line(trace: &Trace, points: &[InjectionPoint]) -> String {
 }
 
 #[test]
-fn a_line_names_the_points_that_it_was_made_of() {
-    let swept = Swept::of(Journey::StartupReshape);
-    let written = lines(Journey::StartupReshape);
+fn a_line_names_its_points() {
+    let swept = CleanRun::of(FaultScenario::StartupReshape);
+    let written = lines(FaultScenario::StartupReshape);
     assert!(!written.is_empty());
     for (text, points) in written.iter().zip(of(&swept)) {
         let trace = run(&swept.situation, &points).trace;
@@ -95,8 +95,8 @@ fn a_line_names_the_points_that_it_was_made_of() {
 }
 
 #[test]
-fn a_line_that_names_nothing_is_said() {
-    let swept = Swept::of(Journey::Tick);
+fn a_line_without_a_match_is_reported() {
+    let swept = CleanRun::of(FaultScenario::Tick);
     for bad in [
         "2 | driver observe | 1 | before | kill",
         "1 | driver observe | 99 | before | kill",

@@ -1,4 +1,4 @@
-//! What the sweep found, as tables: `docs/faults.md`, compared with each run. `BLESS=1` writes it.
+//! Writes the sweep's results as tables: `docs/faults.md`, compared with each run. `BLESS=1` writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,20 +7,20 @@ use std::sync::Mutex;
 
 use berth_fault_injection::{Boundary, EffectKind};
 
-use crate::journeys::Journey;
-use crate::rows::{Outcome, Rows};
-use crate::sweep::{Swept, Tally};
+use crate::scenarios::FaultScenario;
+use crate::rows::{FaultOutcome, Rows};
+use crate::sweep::{CleanRun, CellTally};
 
 const HEAD: &str = "# Faults\n\n\
 Written by the fault sweep (`cargo test -p berth-tests --test fault`, `BLESS=1` to renew); do not edit.\n\n\
-Each journey is run once without a fault, which records every crossing of a seam: each request, look at the hypervisor, and\n\
-state file. Then it is run again for each crossing, each side of it (before it has an effect, after it had), and each fault that\n\
-makes sense there, one at a time, until the unit is at rest. What a journey may make of a fault is written first, in\n\
-`tests/fault/rows.toml`; there the four outcomes are explained. After every run Placement is compared row by row with a run\n\
-without a fault, every unit with where it belongs, and all is audited.\n";
+Each scenario is run once without a fault, which records every effect at a boundary: each request, observation of the hypervisor\n\
+and access to a state file. It is then repeated for each effect, each side of it (before and after the effect), and each applicable\n\
+fault, one at a time, until the unit is idle. The allowed outcomes were written first, in `tests/fault/rows.toml`, which explains\n\
+the four outcomes. After every run, Placement is compared row by row with a run without a fault, every unit with its expected\n\
+provider, and everything is audited.\n";
 
 /// Cells and outcomes that `rows.toml` lists and no case had.
-pub(crate) fn never_exercised(rows: &Rows, tally: &Tally) -> Vec<String> {
+pub(crate) fn never_exercised(rows: &Rows, tally: &CellTally) -> Vec<String> {
     let mut findings = Vec::new();
     for (cell, allowed) in rows {
         for outcome in allowed {
@@ -35,8 +35,8 @@ pub(crate) fn never_exercised(rows: &Rows, tally: &Tally) -> Vec<String> {
     findings
 }
 
-/// The tally in the form of `rows.toml`, for whoever writes a new journey's table: to be judged, not to be copied.
-pub(crate) fn as_rows(tally: &Tally) -> String {
+/// The tally in the format of `rows.toml`, as a start for a new scenario's table; review it before use.
+pub(crate) fn as_rows(tally: &CellTally) -> String {
     let mut text = String::new();
     let mut before = None;
     for (cell, seen) in tally {
@@ -66,7 +66,7 @@ pub(crate) enum Section {
 }
 
 /// Where the part on guests begins.
-const GUESTS: &str = "# Guests' journeys\n";
+const GUESTS: &str = "# Guests\n";
 
 /// Held while the page is read or written.
 static PAGE: Mutex<()> = Mutex::new(());
@@ -105,7 +105,7 @@ pub(crate) fn replace(section: Section, text: &str) {
 }
 
 /// Compares the page with what was seen.
-pub(crate) fn compare(swept: &[Swept], tally: &Tally) {
+pub(crate) fn compare(swept: &[CleanRun], tally: &CellTally) {
     let page = page(swept, tally);
     if std::env::var_os("BLESS").is_some() {
         replace(Section::Node, &page);
@@ -117,11 +117,11 @@ pub(crate) fn compare(swept: &[Swept], tally: &Tally) {
     );
 }
 
-fn page(swept: &[Swept], tally: &Tally) -> String {
+fn page(swept: &[CleanRun], tally: &CellTally) -> String {
     let mut text = HEAD.to_owned();
     let _ = write!(
         text,
-        "\n| journey | crossings | of them writes | cases |\n|---|---|---|---|\n"
+        "\n| scenario | effects | of them writes | cases |\n|---|---|---|---|\n"
     );
     for swept in swept {
         let journey = swept.situation.journey;
@@ -142,16 +142,16 @@ fn page(swept: &[Swept], tally: &Tally) -> String {
 }
 
 fn of(
-    journey: Journey,
-    tally: &Tally,
-) -> impl Iterator<Item = (&crate::rows::Cell, &BTreeMap<Outcome, usize>)> {
+    journey: FaultScenario,
+    tally: &CellTally,
+) -> impl Iterator<Item = (&crate::rows::Cell, &BTreeMap<FaultOutcome, usize>)> {
     tally
         .iter()
         .filter(move |(cell, _)| cell.journey == journey)
 }
 
 /// Rows of a fault, columns of kinds, cells with outcomes and their numbers of cases.
-fn table(text: &mut String, journey: Journey, tally: &Tally) {
+fn table(text: &mut String, journey: FaultScenario, tally: &CellTally) {
     let kinds: BTreeSet<&str> = of(journey, tally)
         .map(|(cell, _)| cell.kind.as_str())
         .collect();

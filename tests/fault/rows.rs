@@ -1,4 +1,4 @@
-//! The outcomes that were written first, and what a run's outcome is.
+//! The expected outcomes, which were written before the first run, and the classification of a run's outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,24 +6,24 @@ use std::fmt;
 use berth_fault_injection::{Boundary, Effect, Fault, FaultRepetition, InjectionPoint};
 
 use crate::case::{Case, UnderFault};
-use crate::journeys::{Journey, Situation};
+use crate::scenarios::{FaultScenario, Situation};
 
 /// How a run ended under its fault. What `rows.toml` means by its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Outcome {
+pub(crate) enum FaultOutcome {
     Done,
     Undone,
     Held,
     Refused,
 }
 
-impl Outcome {
+impl FaultOutcome {
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
-            Outcome::Done => "done",
-            Outcome::Undone => "undone",
-            Outcome::Held => "held",
-            Outcome::Refused => "refused",
+            FaultOutcome::Done => "done",
+            FaultOutcome::Undone => "undone",
+            FaultOutcome::Held => "held",
+            FaultOutcome::Refused => "refused",
         }
     }
 
@@ -45,13 +45,13 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for FaultOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
 }
 
-/// What a crossing does, as far as outcomes differ.
+/// The kind of an effect, as far as outcomes depend on it.
 pub(crate) fn kind(crossing: &Effect) -> &'static str {
     let operation = crossing.operation.as_ref();
     match (crossing.boundary, operation) {
@@ -82,20 +82,20 @@ fn name(points: &[InjectionPoint]) -> String {
     } = point;
     match repetition {
         FaultRepetition::Once => format!("{} {fault}", fault.row()),
-        FaultRepetition::Forever => format!("{} {fault} for ever", fault.row()),
+        FaultRepetition::Forever => format!("{} {fault} forever", fault.row()),
     }
 }
 
 /// A cell of the table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cell {
-    pub(crate) journey: Journey,
+    pub(crate) journey: FaultScenario,
     pub(crate) fault: String,
     pub(crate) kind: String,
 }
 
 impl Cell {
-    pub(crate) fn of(journey: Journey, points: &[InjectionPoint], crossing: &Effect) -> Self {
+    pub(crate) fn of(journey: FaultScenario, points: &[InjectionPoint], crossing: &Effect) -> Self {
         Self {
             journey,
             fault: name(points),
@@ -116,9 +116,9 @@ impl fmt::Display for Cell {
     }
 }
 
-pub(crate) type Rows = BTreeMap<Cell, BTreeSet<Outcome>>;
+pub(crate) type Rows = BTreeMap<Cell, BTreeSet<FaultOutcome>>;
 
-/// Reads `rows.toml`: a table per journey, in it a table per fault, in it a word (or several) per kind of crossing.
+/// Reads `rows.toml`: a table per scenario, in it a table per fault, in it one or several outcomes per kind of effect.
 pub(crate) fn read() -> Rows {
     let text = include_str!("rows.toml");
     let table: BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>> =
@@ -128,22 +128,22 @@ pub(crate) fn read() -> Rows {
         .flat_map(|fault| {
             [
                 format!("{} {fault}", fault.row()),
-                format!("{} {fault} for ever", fault.row()),
+                format!("{} {fault} forever", fault.row()),
             ]
         })
         .collect();
     let is_fault = |fault: &String| faults.contains(fault) || fault == KILLED_AGAIN;
     let mut rows = Rows::new();
     for (journey_name, by_fault) in table {
-        let journey = Journey::ALL
+        let journey = FaultScenario::ALL
             .into_iter()
             .find(|journey| journey.as_str() == journey_name);
-        let journey = journey.unwrap_or_else(|| panic!("rows.toml: no journey {journey_name}"));
+        let journey = journey.unwrap_or_else(|| panic!("rows.toml: no scenario {journey_name}"));
         for (fault, by_kind) in by_fault {
             assert!(is_fault(&fault), "rows.toml: no fault {fault}");
             for (kind, words) in by_kind {
                 let outcomes = words.split(" or ").map(|word| {
-                    Outcome::of(word).unwrap_or_else(|| panic!("rows.toml: no outcome {word}"))
+                    FaultOutcome::of(word).unwrap_or_else(|| panic!("rows.toml: no outcome {word}"))
                 });
                 let cell = Cell {
                     journey,

@@ -1,5 +1,5 @@
-//! Several nodes at once in one cloud, one crossing at a time by a seed, each with a handful of faults: the same seed twice
-//! gives the same trace, and every unit is where it belongs.
+//! The node swarm: several nodes in one cloud, with one effect at a time in the order of a seed, and a few faults each.
+//! The same seed must give the same trace, and every unit must be on the right provider.
 
 use std::future::ready;
 use std::pin::pin;
@@ -13,10 +13,10 @@ use berth_fault_injection::{
 use berth_model::{ProviderUuid, ResourceClass, SeededRng};
 use berth_tests::claims::{Claim, claim, neighbours};
 use berth_tests::cloud::{Cloud, Snapshot};
-use berth_tests::fault::{GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage};
+use berth_tests::fault::{GatedDriver, GatedFiles, GatedHttp, HarnessClock, FaultStage};
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::{COMPUTE_ID, MemoryFiles, Node, Shown};
-use berth_tests::unit::{History, Rest, Unit};
+use berth_tests::node::{COMPUTE_ID, MemoryFiles, Node, ViewDriver};
+use berth_tests::unit::{UnitHistory, UnitEnd, Unit};
 use berth_tests::worlds::PlacementRows;
 use berth_virt::VgpuModel;
 use futures_util::future::join_all;
@@ -24,13 +24,13 @@ use futures_util::future::join_all;
 const NODES: u32 = 3;
 const SEEDS: u64 = 12;
 
-struct Cast {
+struct SwarmCast {
     snapshot: Snapshot,
     hosts: Vec<(Host, ProviderUuid)>,
 }
 
 /// Three hosts of the old model, with two guests each; the first has the new one already.
-async fn cast() -> Cast {
+async fn cast() -> SwarmCast {
     let cloud = Cloud::in_process().await;
     let placement = cloud.placement();
     neighbours(&placement).await;
@@ -50,14 +50,14 @@ async fn cast() -> Cast {
         claim(&placement, claims.into()).await;
         hosts.push((host, root));
     }
-    Cast {
+    SwarmCast {
         snapshot: Snapshot::take(cloud.store().unwrap()).await,
         hosts,
     }
 }
 
 /// Runs all of them at once.
-fn run(cast: &Cast, seed: u64) -> (Trace, PlacementRows) {
+fn run(cast: &SwarmCast, seed: u64) -> (Trace, PlacementRows) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -70,21 +70,21 @@ fn run(cast: &Cast, seed: u64) -> (Trace, PlacementRows) {
         let first = {
             let clock = clock.clone();
             RecordingGate::new(
-                Handful::of(seeded.next_u64()),
+                RandomFaults::of(seeded.next_u64()),
                 "",
                 Arc::new(move || clock.elapsed()),
             )
         };
         let mut acts = Vec::new();
         for (n, (host, root)) in cast.hosts.iter().enumerate() {
-            let recorded = first.for_task(Handful::of(seeded.next_u64()), &format!("node {n}"));
+            let recorded = first.for_task(RandomFaults::of(seeded.next_u64()), &format!("node {n}"));
             let journey = turns.task_gate(Arc::new(recorded) as Arc<dyn Gate>);
-            let stage = Stage::with_clock(Arc::new(journey.clone()), clock.clone());
+            let stage = FaultStage::with_clock(Arc::new(journey.clone()), clock.clone());
             let files = MemoryFiles::default();
             files.put(COMPUTE_ID, &root.to_string());
             let unit = Unit {
                 driver: Arc::new(GatedDriver::around(
-                    Arc::new(Shown::new(host.view())),
+                    Arc::new(ViewDriver::new(host.view())),
                     &stage,
                     None,
                 )),
@@ -93,7 +93,7 @@ fn run(cast: &Cast, seed: u64) -> (Trace, PlacementRows) {
                 files: Arc::new(GatedFiles::around(Arc::new(files), &stage)),
                 cloud: cloud.decorated(|http| GatedHttp::around(http, &stage)),
             };
-            acts.push((unit, stage, journey, Mutex::new(History::default())));
+            acts.push((unit, stage, journey, Mutex::new(UnitHistory::default())));
         }
         let runs = acts.iter().map(|(unit, stage, journey, history)| {
             let lives = unit.run(|| stage.killed(), &|| {}, history);
@@ -109,7 +109,7 @@ fn run(cast: &Cast, seed: u64) -> (Trace, PlacementRows) {
         assert!(
             rests
                 .iter()
-                .all(|rest| matches!(rest, Rest::Settled { .. })),
+                .all(|rest| matches!(rest, UnitEnd::Settled { .. })),
             "{rests:?}"
         );
         (first.trace(), cloud.rows().await)
@@ -131,9 +131,9 @@ const PASSING: [Fault; 10] = [
 ];
 
 /// Fails some crossings, a handful at most, as the seed decides.
-struct Handful(Mutex<(SeededRng, usize)>);
+struct RandomFaults(Mutex<(SeededRng, usize)>);
 
-impl Handful {
+impl RandomFaults {
     fn of(seed: u64) -> Self {
         Self(Mutex::new((SeededRng::new(seed), 4)))
     }
@@ -151,7 +151,7 @@ impl Handful {
     }
 }
 
-impl Gate for Handful {
+impl Gate for RandomFaults {
     fn before<'a>(&'a self, crossing: &'a Effect) -> GateFuture<'a> {
         Box::pin(ready(self.decide(crossing, EffectPhase::Before)))
     }

@@ -1,4 +1,4 @@
-//! One run per journey, crossing, side and fault; and a second kill during the recovery from each kill.
+//! The node sweep: one run per scenario, effect, side and fault; and a second kill during the recovery from each kill.
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -11,22 +11,22 @@ use berth_fault_injection::{
 use berth_model::SeededRng;
 
 use crate::case::{Case, run};
-use crate::journeys::{Journey, Situation};
+use crate::scenarios::{FaultScenario, Situation};
 use crate::judge;
 use crate::regressions;
-use crate::rows::{self, Cell, Outcome};
+use crate::rows::{self, Cell, FaultOutcome};
 
 /// How many cases of each cell ended how.
-pub(crate) type Tally = BTreeMap<Cell, BTreeMap<Outcome, usize>>;
+pub(crate) type CellTally = BTreeMap<Cell, BTreeMap<FaultOutcome, usize>>;
 
-/// A journey with its clean run.
-pub(crate) struct Swept {
+/// A scenario with its clean run.
+pub(crate) struct CleanRun {
     pub(crate) situation: Situation,
     pub(crate) clean: Case,
 }
 
-impl Swept {
-    pub(crate) fn of(journey: Journey) -> Self {
+impl CleanRun {
+    pub(crate) fn of(journey: FaultScenario) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -36,7 +36,7 @@ impl Swept {
         Self { situation, clean }
     }
 
-    /// The crossing that a point of the clean run's trace is at.
+    /// The effect of a point of the clean run's trace.
     pub(crate) fn crossing(&self, point: &InjectionPoint) -> &Effect {
         let mut lines = self.clean.trace.lines().iter();
         let line = lines.find(|line| line.number == point.number);
@@ -46,16 +46,16 @@ impl Swept {
 
 /// Which pairs of faults are run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pairs {
+enum PairSelection {
     /// After each kill one more, somewhere in the recovery.
     SampledKills,
-    /// After each kill one at every crossing of the recovery (`BERTH_FAULT_PAIRS=kill`).
+    /// After each kill a second one at every effect of the recovery (`BERTH_FAULT_PAIRS=kill`).
     EveryKill,
-    /// After each fault every fault at every later crossing (`BERTH_FAULT_PAIRS=all`): for a night.
+    /// After each fault every fault at every later effect (`BERTH_FAULT_PAIRS=all`), which takes a night.
     Everything,
 }
 
-impl Pairs {
+impl PairSelection {
     fn asked_for() -> Self {
         match std::env::var("BERTH_FAULT_PAIRS").as_deref() {
             Err(_) => Self::SampledKills,
@@ -94,13 +94,13 @@ impl Pairs {
 /// `BERTH_FAULT_PART=3/8`: of every eight points of the clean runs the third, with the second faults after them. All parts
 /// together are the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct SweepPart {
     number: usize,
     of: usize,
 }
 
-impl Part {
-    pub(crate) const WHOLE: Part = Part { number: 1, of: 1 };
+impl SweepPart {
+    pub(crate) const WHOLE: SweepPart = SweepPart { number: 1, of: 1 };
 
     pub(crate) fn asked_for() -> Self {
         match std::env::var("BERTH_FAULT_PART") {
@@ -124,37 +124,37 @@ impl Part {
 #[test]
 fn the_parts_of_a_sweep_are_the_whole_and_each_case_is_in_one() {
     let mut together: Vec<usize> = (1..=8)
-        .map(|number| Part::read(&format!("{number}/8")).unwrap())
+        .map(|number| SweepPart::read(&format!("{number}/8")).unwrap())
         .flat_map(|part| part.take(0..1001))
         .collect();
     together.sort_unstable();
     assert!(together.into_iter().eq(0..1001));
-    assert_eq!(Part::WHOLE.take(0..9).len(), 9);
+    assert_eq!(SweepPart::WHOLE.take(0..9).len(), 9);
     for bad in ["", "1", "0/8", "9/8", "1/0", "a/8", "1/b", "-1/8"] {
-        assert_eq!(Part::read(bad), None, "{bad}");
+        assert_eq!(SweepPart::read(bad), None, "{bad}");
     }
 }
 
 /// What all cases came to.
 #[derive(Default)]
-struct Findings {
-    tally: Tally,
+struct SweepFindings {
+    tally: CellTally,
     cases: usize,
-    failed: Vec<(Journey, Vec<InjectionPoint>, String)>,
+    failed: Vec<(FaultScenario, Vec<InjectionPoint>, String)>,
 }
 
 /// Runs a case, judges it, and counts it.
 fn case(
-    swept: &Swept,
+    swept: &CleanRun,
     points: &[InjectionPoint],
     rows: &rows::Rows,
-    findings: &Mutex<Findings>,
+    findings: &Mutex<SweepFindings>,
 ) -> Case {
     let journey = swept.situation.journey;
     let case = run(&swept.situation, points);
     let crossing = swept.crossing(&points[0]);
     let cell = Cell::of(journey, points, crossing);
-    let seen = Outcome::seen(&case, &swept.situation);
+    let seen = FaultOutcome::seen(&case, &swept.situation);
     let wrong = judge::failed(swept, rows, points, &case);
     if !wrong.is_empty() || asked_for().is_some() {
         judge::keep(swept, points, &case, &wrong);
@@ -176,7 +176,7 @@ fn case(
 }
 
 /// A failure of the past; not counted among the cases.
-fn replay(swept: &Swept, points: &[InjectionPoint], rows: &rows::Rows, wrong: &mut Vec<String>) {
+fn replay(swept: &CleanRun, points: &[InjectionPoint], rows: &rows::Rows, wrong: &mut Vec<String>) {
     let case = run(&swept.situation, points);
     let found = judge::failed(swept, rows, points, &case);
     if !found.is_empty() {
@@ -199,26 +199,26 @@ pub(crate) fn on_all_processors<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) 
     });
 }
 
-/// `BERTH_FAULT_AT=JOURNEY:POINT[,POINT…]`: that case alone.
-fn asked_for() -> Option<(Journey, Vec<InjectionPoint>)> {
+/// `BERTH_FAULT_AT=SCENARIO:POINT[,POINT…]`: only that case.
+fn asked_for() -> Option<(FaultScenario, Vec<InjectionPoint>)> {
     let text = std::env::var("BERTH_FAULT_AT").ok()?;
-    let (name, points) = text.split_once(':').expect("JOURNEY:effect:NUMBER:...");
-    let journey = Journey::ALL
+    let (name, points) = text.split_once(':').expect("SCENARIO:effect:NUMBER:...");
+    let journey = FaultScenario::ALL
         .into_iter()
         .find(|known| known.as_str() == name);
     let points = points
         .split(',')
         .map(|point| point.parse().expect("a point"));
-    Some((journey.expect("a journey's name"), points.collect()))
+    Some((journey.expect("a scenario's name"), points.collect()))
 }
 
 #[test]
-fn every_journey_fails_well_at_every_crossing() {
-    let (asked, pairs, rows) = (asked_for(), Pairs::asked_for(), rows::read());
-    let part = Part::asked_for();
-    let swept: Vec<Swept> = Journey::ALL.into_iter().map(Swept::of).collect();
+fn every_scenario_fails_well_at_every_effect() {
+    let (asked, pairs, rows) = (asked_for(), PairSelection::asked_for(), rows::read());
+    let part = SweepPart::asked_for();
+    let swept: Vec<CleanRun> = FaultScenario::ALL.into_iter().map(CleanRun::of).collect();
     let mut wrong: Vec<String> = swept.iter().flat_map(judge::clean).collect();
-    let findings = Mutex::new(Findings::default());
+    let findings = Mutex::new(SweepFindings::default());
     if let Some((journey, points)) = &asked {
         let swept = swept
             .iter()
@@ -234,11 +234,11 @@ fn every_journey_fails_well_at_every_crossing() {
                 }
             }
         }
-        let points = |swept: &Swept| swept.clean.trace.points();
+        let points = |swept: &CleanRun| swept.clean.trace.points();
         let firsts = swept
             .iter()
             .flat_map(|swept| points(swept).into_iter().map(move |point| (swept, point)));
-        let firsts: Vec<(&Swept, InjectionPoint)> = part.take(firsts);
+        let firsts: Vec<(&CleanRun, InjectionPoint)> = part.take(firsts);
         on_all_processors(&firsts, |(swept, first)| {
             let single = case(swept, &[*first], &rows, &findings);
             for second in pairs.after(*first, &single) {
@@ -256,7 +256,7 @@ fn every_journey_fails_well_at_every_crossing() {
             .take(30)
             .map(|(_, _, text)| text),
     );
-    let is_whole = asked.is_none() && pairs == Pairs::SampledKills && part == Part::WHOLE;
+    let is_whole = asked.is_none() && pairs == PairSelection::SampledKills && part == SweepPart::WHOLE;
     if is_whole {
         wrong.extend(crate::report::never_exercised(&rows, &findings.tally));
     }

@@ -1,5 +1,5 @@
-//! Whether a case is a function of its points and of nothing else: a sample of the sweep's cases, each run twice. A case that
-//! another run does not repeat cannot be looked into, and a failure of it means nothing.
+//! Checks that a case is a function of its points only: runs a sample of the sweep's cases twice. A case that another
+//! run does not reproduce cannot be debugged, and its failure means nothing.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -12,8 +12,8 @@ use http::{Request, Response, StatusCode};
 use uuid::Uuid;
 
 use crate::case::{Case, run, run_tampered};
-use crate::journeys::Journey;
-use crate::sweep::{Swept, on_all_processors};
+use crate::scenarios::FaultScenario;
+use crate::sweep::{CleanRun, on_all_processors};
 
 /// One case of so many is run twice.
 const EVERY: usize = 40;
@@ -57,13 +57,13 @@ fn without_uuids(text: &str) -> String {
 }
 
 #[test]
-fn a_case_that_is_run_twice_gives_the_same_trace() {
-    let swept: Vec<Swept> = Journey::ALL.into_iter().map(Swept::of).collect();
-    let points = |swept: &Swept| swept.clean.trace.points();
+fn a_repeated_case_gives_the_same_trace() {
+    let swept: Vec<CleanRun> = FaultScenario::ALL.into_iter().map(CleanRun::of).collect();
+    let points = |swept: &CleanRun| swept.clean.trace.points();
     let all = swept
         .iter()
         .flat_map(|swept| points(swept).into_iter().map(move |point| (swept, point)));
-    let sample: Vec<(&Swept, InjectionPoint)> = all.step_by(EVERY).collect();
+    let sample: Vec<(&CleanRun, InjectionPoint)> = all.step_by(EVERY).collect();
     assert!(sample.len() > 20, "{} cases say little", sample.len());
     let different = Mutex::new(Vec::new());
     on_all_processors(&sample, |(swept, point)| {
@@ -97,7 +97,7 @@ fn unseeded(http: HttpService, asked: &Arc<AtomicUsize>, refused: usize) -> Http
 
 #[test]
 fn a_run_that_hangs_on_more_than_its_points_is_caught() {
-    let swept = Swept::of(Journey::StartupReshape);
+    let swept = CleanRun::of(FaultScenario::StartupReshape);
     let runs = |refused| {
         let asked = Arc::new(AtomicUsize::new(0));
         let tampered = || {

@@ -1,5 +1,6 @@
-//! Whether a fault that lasts is seen: in the log, in `STATUS=`, in `/healthz` and in a metric while it lasts, and in none of
-//! them when it is healed and the service has settled. What must be seen where is written first, in `visibility.toml`.
+//! Checks that a persistent fault is visible while it lasts: in the log, in `STATUS=`, in `/healthz` and in a metric.
+//! It must be visible in none of them after it is healed and the service has settled. The expectations in
+//! `visibility.toml` were written first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,39 +10,39 @@ use berth_fault_injection::{EffectPhase, Fault};
 
 use berth_tests::sample::one_of;
 
-use crate::journeys::{Journey, Situation};
+use crate::scenarios::{FaultScenario, Situation};
 use crate::rows::kind;
 use crate::sweep::on_all_processors;
-use crate::watched::{Lasting, Look, Watched, watch};
+use crate::watched::{PersistentFault, UnitObservation, WatchedRun, watch};
 
 /// One of so many lasting faults is watched.
 const CELLS: usize = one_of(5);
 
 /// Where a fault is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+enum VisibilityChannel {
     Log,
     Status,
     Health,
     Metric,
 }
 
-impl Place {
-    const ALL: [Place; 4] = [Place::Log, Place::Status, Place::Health, Place::Metric];
+impl VisibilityChannel {
+    const ALL: [VisibilityChannel; 4] = [VisibilityChannel::Log, VisibilityChannel::Status, VisibilityChannel::Health, VisibilityChannel::Metric];
 
     const fn as_str(self) -> &'static str {
         match self {
-            Place::Log => "log",
-            Place::Status => "status",
-            Place::Health => "health",
-            Place::Metric => "metric",
+            VisibilityChannel::Log => "log",
+            VisibilityChannel::Status => "status",
+            VisibilityChannel::Health => "health",
+            VisibilityChannel::Metric => "metric",
         }
     }
 }
 
-/// What was seen of a fault, as a word of `visibility.toml`.
+/// The visibility of a fault, as a word of `visibility.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Seen {
+enum FaultVisibility {
     /// Nothing was delayed, held or refused, and all looked as without it.
     Borne,
     /// The process gave no sign of life, and the service manager killed it.
@@ -53,73 +54,73 @@ enum Seen {
     /// The process ended with this code, with the reason in the log and in its last `STATUS=`.
     Ends(u8),
     /// In these places only.
-    Only(BTreeSet<Place>),
+    Only(BTreeSet<VisibilityChannel>),
     /// It ended with this code, and the reason is in these places only.
-    EndsIn(u8, BTreeSet<Place>),
+    EndsIn(u8, BTreeSet<VisibilityChannel>),
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for FaultVisibility {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = |places: &BTreeSet<Place>| {
+        let words = |places: &BTreeSet<VisibilityChannel>| {
             let words: Vec<_> = places.iter().map(|place| place.as_str()).collect();
             words.join(", ")
         };
         match self {
-            Seen::Borne => f.write_str("borne"),
-            Seen::Killed => f.write_str("killed"),
-            Seen::Shown => f.write_str("shown"),
-            Seen::ShownForGood => f.write_str("shown for good"),
-            Seen::Ends(code) => write!(f, "ends {code}"),
-            Seen::Only(places) => write!(f, "only {}", words(places)),
-            Seen::EndsIn(code, places) => write!(f, "ends {code}, only {}", words(places)),
+            FaultVisibility::Borne => f.write_str("borne"),
+            FaultVisibility::Killed => f.write_str("killed"),
+            FaultVisibility::Shown => f.write_str("shown"),
+            FaultVisibility::ShownForGood => f.write_str("shown for good"),
+            FaultVisibility::Ends(code) => write!(f, "ends {code}"),
+            FaultVisibility::Only(places) => write!(f, "only {}", words(places)),
+            FaultVisibility::EndsIn(code, places) => write!(f, "ends {code}, only {}", words(places)),
         }
     }
 }
 
-impl Seen {
+impl FaultVisibility {
     /// What the looks have that those of a run without a fault have not.
-    fn of(watched: &Watched, clean: &Watched) -> Self {
+    fn of(watched: &WatchedRun, clean: &WatchedRun) -> Self {
         let places = places(&watched.under_fault, clean);
         match watched.ends.first() {
-            Some((code, _)) if places.contains(&Place::Log) && places.contains(&Place::Status) => {
-                Seen::Ends(*code)
+            Some((code, _)) if places.contains(&VisibilityChannel::Log) && places.contains(&VisibilityChannel::Status) => {
+                FaultVisibility::Ends(*code)
             }
-            Some((code, _)) => Seen::EndsIn(*code, places),
-            None if places.is_empty() && watched.silenced > 0 => Seen::Killed,
-            None if places.is_empty() => Seen::Borne,
-            None if places.len() == Place::ALL.len() && left_over(watched, clean).is_empty() => {
-                Seen::Shown
+            Some((code, _)) => FaultVisibility::EndsIn(*code, places),
+            None if places.is_empty() && watched.silenced > 0 => FaultVisibility::Killed,
+            None if places.is_empty() => FaultVisibility::Borne,
+            None if places.len() == VisibilityChannel::ALL.len() && left_over(watched, clean).is_empty() => {
+                FaultVisibility::Shown
             }
-            None if places.len() == Place::ALL.len() => Seen::ShownForGood,
-            None => Seen::Only(places),
+            None if places.len() == VisibilityChannel::ALL.len() => FaultVisibility::ShownForGood,
+            None => FaultVisibility::Only(places),
         }
     }
 }
 
-fn places(looks: &[Look], clean: &Watched) -> BTreeSet<Place> {
+fn places(looks: &[UnitObservation], clean: &WatchedRun) -> BTreeSet<VisibilityChannel> {
     let usual = &clean.under_fault;
-    let is_new = |place: &Place| {
+    let is_new = |place: &VisibilityChannel| {
         looks.iter().any(|look| match place {
-            Place::Log => !look.log.is_subset(&all(usual, |look| &look.log)),
-            Place::Status => {
+            VisibilityChannel::Log => !look.log.is_subset(&all(usual, |look| &look.log)),
+            VisibilityChannel::Status => {
                 !look.status.is_empty() && usual.iter().all(|usual| usual.status != look.status)
             }
-            Place::Health => !look.findings.is_subset(&all(usual, |look| &look.findings)),
-            Place::Metric => {
-                let more = |usual: &Look| (0..2).any(|n| look.counted[n] > usual.counted[n]);
+            VisibilityChannel::Health => !look.findings.is_subset(&all(usual, |look| &look.findings)),
+            VisibilityChannel::Metric => {
+                let more = |usual: &UnitObservation| (0..2).any(|n| look.counted[n] > usual.counted[n]);
                 usual.iter().all(more)
             }
         })
     };
-    Place::ALL.into_iter().filter(is_new).collect()
+    VisibilityChannel::ALL.into_iter().filter(is_new).collect()
 }
 
-fn all<'a>(looks: &'a [Look], of: impl Fn(&'a Look) -> &'a BTreeSet<String>) -> BTreeSet<String> {
+fn all<'a>(looks: &'a [UnitObservation], of: impl Fn(&'a UnitObservation) -> &'a BTreeSet<String>) -> BTreeSet<String> {
     looks.iter().flat_map(of).cloned().collect()
 }
 
 /// What is still seen when all is healed.
-fn left_over(watched: &Watched, clean: &Watched) -> Vec<String> {
+fn left_over(watched: &WatchedRun, clean: &WatchedRun) -> Vec<String> {
     let (Some(now), Some(usual)) = (&watched.settled, &clean.settled) else {
         return vec!["it did not settle when all was healed".to_owned()];
     };
@@ -135,17 +136,17 @@ fn left_over(watched: &Watched, clean: &Watched) -> Vec<String> {
 
 type Words = BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>;
 
-/// By journey, fault and kind: the word, and what is wrong.
-type Found<'a> = BTreeMap<(Journey, String, &'a str), (String, Vec<String>)>;
+/// The visibility and the problems, by scenario, fault and kind.
+type VisibilityProblems<'a> = BTreeMap<(FaultScenario, String, &'a str), (String, Vec<String>)>;
 
-/// The faults that can last, at each kind of crossing that a journey has. A process that is killed has nothing to say.
-fn lasting(clean: &Watched) -> BTreeSet<Lasting> {
+/// The faults that can persist, at each kind of effect of a scenario. A killed process reports nothing.
+fn lasting(clean: &WatchedRun) -> BTreeSet<PersistentFault> {
     let mut lasting = BTreeMap::new();
     for crossing in &clean.crossings {
         for moment in [EffectPhase::Before, EffectPhase::After] {
             for fault in Fault::applying(crossing, moment) {
                 let kind = kind(crossing);
-                let one = Lasting {
+                let one = PersistentFault {
                     fault,
                     kind,
                     moment,
@@ -154,12 +155,12 @@ fn lasting(clean: &Watched) -> BTreeSet<Lasting> {
             }
         }
     }
-    let mut lasting: BTreeSet<Lasting> = lasting.into_values().collect();
+    let mut lasting: BTreeSet<PersistentFault> = lasting.into_values().collect();
     lasting.retain(|one| !matches!(one.fault, Fault::Kill | Fault::PowerCut));
     lasting
 }
 
-fn situation(journey: Journey) -> Situation {
+fn situation(journey: FaultScenario) -> Situation {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -168,9 +169,9 @@ fn situation(journey: Journey) -> Situation {
 }
 
 #[test]
-fn a_fault_that_lasts_is_seen_in_log_status_health_and_metric_and_is_gone_when_it_is_healed() {
+fn a_persistent_fault_is_visible_in_log_status_health_and_metric_until_it_is_healed() {
     let words: Words = toml::from_str(include_str!("visibility.toml")).unwrap();
-    let watched: Vec<_> = Journey::ALL
+    let watched: Vec<_> = FaultScenario::ALL
         .into_iter()
         .map(|journey| {
             let situation = situation(journey);
@@ -187,7 +188,7 @@ fn a_fault_that_lasts_is_seen_in_log_status_health_and_metric_and_is_gone_when_i
         })
         .step_by(CELLS)
         .collect();
-    let found: Mutex<Found<'_>> = Mutex::default();
+    let found: Mutex<VisibilityProblems<'_>> = Mutex::default();
     on_all_processors(&cells, |(situation, clean, lasting)| {
         let seen = watch(situation, Some(*lasting));
         let mut wrong = left_over(&seen, clean);
@@ -199,8 +200,8 @@ fn a_fault_that_lasts_is_seen_in_log_status_health_and_metric_and_is_gone_when_i
             format!("{} {}", lasting.fault.row(), lasting.fault),
             lasting.kind,
         );
-        let word = Seen::of(&seen, clean);
-        if word == Seen::ShownForGood && seen.settled.is_some() {
+        let word = FaultVisibility::of(&seen, clean);
+        if word == FaultVisibility::ShownForGood && seen.settled.is_some() {
             wrong.clear();
         }
         let word = word.to_string();
@@ -242,54 +243,54 @@ fn a_fault_that_lasts_is_seen_in_log_status_health_and_metric_and_is_gone_when_i
     if CELLS == 1 {
         assert_eq!(
             listed, written,
-            "visibility.toml lists cells that no journey has"
+            "visibility.toml lists cells of no scenario"
         );
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// A run that everybody saw.
-fn seen_by_all() -> (Watched, Watched) {
-    let situation = situation(Journey::StartupReshape);
-    let refused = Lasting {
+fn seen_by_all() -> (WatchedRun, WatchedRun) {
+    let situation = situation(FaultScenario::StartupReshape);
+    let refused = PersistentFault {
         fault: Fault::ConnectionRefused,
         kind: "read",
         moment: EffectPhase::Before,
     };
     let clean = watch(&situation, None);
     let seen = watch(&situation, Some(refused));
-    assert_eq!(Seen::of(&seen, &clean), Seen::Shown);
+    assert_eq!(FaultVisibility::of(&seen, &clean), FaultVisibility::Shown);
     assert_eq!(left_over(&seen, &clean), Vec::<String>::new());
     (seen, clean)
 }
 
 #[test]
-fn an_agent_that_says_nothing_in_one_of_the_four_places_is_caught() {
+fn an_agent_that_omits_one_of_the_four_reports_is_caught() {
     let (seen, clean) = seen_by_all();
-    for place in Place::ALL {
+    for place in VisibilityChannel::ALL {
         let mut silent = seen.clone();
         for look in &mut silent.under_fault {
             let usual = clean.settled.clone().unwrap();
             match place {
-                Place::Log => look.log.clear(),
-                Place::Status => look.status = usual.status,
-                Place::Health => look.findings = usual.findings,
-                Place::Metric => look.counted = usual.counted,
+                VisibilityChannel::Log => look.log.clear(),
+                VisibilityChannel::Status => look.status = usual.status,
+                VisibilityChannel::Health => look.findings = usual.findings,
+                VisibilityChannel::Metric => look.counted = usual.counted,
             }
         }
-        let others = Place::ALL.into_iter().filter(|other| *other != place);
-        assert_eq!(Seen::of(&silent, &clean), Seen::Only(others.collect()));
+        let others = VisibilityChannel::ALL.into_iter().filter(|other| *other != place);
+        assert_eq!(FaultVisibility::of(&silent, &clean), FaultVisibility::Only(others.collect()));
     }
 }
 
 #[test]
-fn an_agent_that_goes_on_complaining_or_never_settles_is_caught() {
+fn an_agent_that_keeps_complaining_or_never_settles_is_caught() {
     let (seen, clean) = seen_by_all();
     let mut complains = seen.clone();
     let trouble = seen.under_fault.iter().find(|look| look.has_errors);
     complains.settled = trouble.cloned();
     assert_eq!(left_over(&complains, &clean).len(), 2);
-    assert_eq!(Seen::of(&complains, &clean), Seen::ShownForGood);
+    assert_eq!(FaultVisibility::of(&complains, &clean), FaultVisibility::ShownForGood);
     let mut restless = seen;
     restless.settled = None;
     assert_eq!(left_over(&restless, &clean).len(), 1);

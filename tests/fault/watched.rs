@@ -1,6 +1,6 @@
-//! The agent's own service under a fault that lasts, watched as an operator and systemd watch it: its log, `STATUS=`,
-//! `/healthz` and `/metrics`. systemd's part is played here: a process that ends is started again or not, and one that gives
-//! no sign of life is killed.
+//! Runs the agent's own service under a persistent fault, and observes it as an operator and systemd do: log,
+//! `STATUS=`, `/healthz` and `/metrics`. This module also plays systemd: it restarts a process that ended, if its exit
+//! code says so, and kills one without a sign of life.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -21,21 +21,22 @@ use berth_fault_injection::{
 };
 use berth_tests::cloud::Cloud;
 use berth_tests::fault::{
-    GatedDriver, GatedFiles, GatedHttp, HarnessClock, Stage, SwitchedGate, busy,
+    GatedDriver, GatedFiles, GatedHttp, HarnessClock, FaultStage, SwitchedGate, busy,
 };
-use berth_tests::node::{MemoryFiles, Shown};
+use berth_tests::node::{MemoryFiles, ViewDriver};
 use berth_tests::unit::{code, sentence};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::journeys::{Begins, Situation};
+use crate::scenarios::{CountFrom, Situation};
 use crate::log::Log;
 use crate::rows::kind;
 
-/// How often somebody looks.
+/// How often the service is observed.
 const LOOK: Duration = Duration::from_secs(10);
-/// How long a fault lasts: longer than what a service takes to show it. A hang is told from a slow peer after 15 minutes.
+/// How long a fault persists: longer than a service takes to show it. A hang is distinguished from a slow peer after 15
+/// minutes.
 const LASTS: Duration = Duration::from_mins(4);
 const HANG_LASTS: Duration = Duration::from_mins(35);
 /// How long a healed service may take to settle.
@@ -45,22 +46,22 @@ const WATCHDOG: Duration = Duration::from_secs(60);
 const START: Duration = Duration::from_secs(90);
 const RESTART: Duration = Duration::from_secs(2);
 
-/// A fault at every crossing of a kind, for as long as it lasts.
+/// A fault at every effect of a kind, while it persists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Lasting {
+pub(crate) struct PersistentFault {
     pub(crate) fault: Fault,
     pub(crate) kind: &'static str,
     pub(crate) moment: EffectPhase,
 }
 
-/// What somebody who looks sees.
+/// One observation of the service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct UnitObservation {
     /// Warnings and errors logged since the look before.
     pub(crate) log: BTreeSet<String>,
     /// `STATUS=`.
     pub(crate) status: String,
-    /// Codes of `/healthz`; empty where nobody answers.
+    /// The codes of `/healthz`; empty if it does not answer.
     pub(crate) findings: BTreeSet<String>,
     /// `berth_health_messages`: errors and warnings.
     pub(crate) counted: [u64; 2],
@@ -72,33 +73,33 @@ pub(crate) struct Look {
 
 /// What was seen of a run.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Watched {
+pub(crate) struct WatchedRun {
     /// While the fault lasted.
-    pub(crate) under_fault: Vec<Look>,
+    pub(crate) under_fault: Vec<UnitObservation>,
     /// Each end of a process while it lasted: exit code and reason.
     pub(crate) ends: Vec<(u8, String)>,
     /// How often systemd killed it for being silent while it lasted.
     pub(crate) silenced: usize,
     /// When it had settled after that; none: it did not.
-    pub(crate) settled: Option<Look>,
+    pub(crate) settled: Option<UnitObservation>,
     /// How often the fault struck.
     pub(crate) struck: usize,
     /// The crossings, of a run without a fault.
     pub(crate) crossings: BTreeSet<Effect>,
 }
 
-/// Fails what it is told to, and notes what passes.
-struct LastingGate {
-    lasting: Option<Lasting>,
+/// Injects the fault while it is active, and records the effects.
+struct PersistentFaultGate {
+    lasting: Option<PersistentFault>,
     seen: Mutex<(usize, BTreeSet<Effect>)>,
 }
 
-impl LastingGate {
+impl PersistentFaultGate {
     fn decide(&self, crossing: &Effect, now: EffectPhase) -> GateDecision {
         let mut seen = self.seen.lock().unwrap();
         seen.1.insert(crossing.clone());
         match self.lasting {
-            Some(Lasting {
+            Some(PersistentFault {
                 fault,
                 kind: of,
                 moment,
@@ -111,7 +112,7 @@ impl LastingGate {
     }
 }
 
-impl Gate for LastingGate {
+impl Gate for PersistentFaultGate {
     fn before<'a>(&'a self, crossing: &'a Effect) -> GateFuture<'a> {
         Box::pin(ready(self.decide(crossing, EffectPhase::Before)))
     }
@@ -122,7 +123,7 @@ impl Gate for LastingGate {
 }
 
 /// Runs it; without a fault for as long as any fault but a hang lasts.
-pub(crate) fn watch(situation: &Situation, lasting: Option<Lasting>) -> Watched {
+pub(crate) fn watch(situation: &Situation, lasting: Option<PersistentFault>) -> WatchedRun {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -133,37 +134,37 @@ pub(crate) fn watch(situation: &Situation, lasting: Option<Lasting>) -> Watched 
     let _second = tracing::Dispatch::new(log.clone());
     let _logs = tracing::subscriber::set_default(log.clone());
     runtime.block_on(async {
-        let unit = Unit::of(situation, lasting, log).await;
+        let unit = WatchedUnit::of(situation, lasting, log).await;
         // Around all of it: a process that is dropped half-way leaves its clock standing still.
         unit.stage.run(|| true, unit.run(situation)).await
     })
 }
 
 /// The unit and all around it.
-struct Unit {
-    stage: Stage,
-    driver: Arc<GatedDriver<Shown>>,
-    shown: Arc<Shown>,
+struct WatchedUnit {
+    stage: FaultStage,
+    driver: Arc<GatedDriver<ViewDriver>>,
+    shown: Arc<ViewDriver>,
     files: Arc<GatedFiles>,
     cloud: Cloud,
-    gate: Arc<SwitchedGate<LastingGate>>,
+    gate: Arc<SwitchedGate<PersistentFaultGate>>,
     live: LiveOptions,
     folder: TempDir,
     manager: Manager,
-    times: Times,
+    times: RunProgress,
     log: Log,
 }
 
 /// How far a run is.
-struct Times {
+struct RunProgress {
     began: Instant,
     lasts: Duration,
     healed: Cell<bool>,
-    /// The journey begins when the first process is ready.
+    /// The scenario begins when the first process is ready.
     waits: Cell<bool>,
 }
 
-impl Times {
+impl RunProgress {
     fn gives_up(&self) -> Duration {
         self.lasts + SETTLES
     }
@@ -171,17 +172,17 @@ impl Times {
 
 struct Manager {
     socket: UnixDatagram,
-    heard: RefCell<Heard>,
+    heard: RefCell<RunMessages>,
 }
 
-struct Heard {
+struct RunMessages {
     status: String,
     ready: bool,
     sign: Instant,
 }
 
 /// How a process ended.
-enum Ended {
+enum WatchedProcessEnd {
     Exit(u8, String),
     Silent,
     AtRest,
@@ -225,37 +226,37 @@ impl Manager {
     }
 }
 
-impl Unit {
-    async fn of(situation: &Situation, lasting: Option<Lasting>, log: Log) -> Self {
+impl WatchedUnit {
+    async fn of(situation: &Situation, lasting: Option<PersistentFault>, log: Log) -> Self {
         let clock = HarnessClock::begin();
         let cloud = Cloud::of(situation.snapshot).await.behind_keystone(&clock);
-        let gate = LastingGate {
+        let gate = PersistentFaultGate {
             lasting,
             seen: Mutex::default(),
         };
         let (gate, view) = match situation.begins {
-            Begins::AtStart => (SwitchedGate::on(gate), situation.is.view()),
-            Begins::WhenReady => (SwitchedGate::off(gate), situation.was.view()),
+            CountFrom::AtStart => (SwitchedGate::on(gate), situation.is.view()),
+            CountFrom::WhenReady => (SwitchedGate::off(gate), situation.was.view()),
         };
         let hangs = lasting.is_some_and(|lasting| lasting.fault == Fault::Hang);
-        let times = Times {
+        let times = RunProgress {
             began: Instant::now(),
             lasts: if hangs { HANG_LASTS } else { LASTS },
             healed: Cell::new(false),
-            waits: Cell::new(situation.begins == Begins::WhenReady),
+            waits: Cell::new(situation.begins == CountFrom::WhenReady),
         };
         let gate = Arc::new(gate);
-        let stage = Stage::with_clock(gate.clone(), clock);
+        let stage = FaultStage::with_clock(gate.clone(), clock);
         let files = MemoryFiles::default();
         for (name, content) in &situation.files {
             files.put(name, content);
         }
-        let shown = Arc::new(Shown::new(view));
+        let shown = Arc::new(ViewDriver::new(view));
         let before = Some(situation.was.view());
         let folder = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
         socket.set_nonblocking(true).unwrap();
-        let heard = Heard {
+        let heard = RunMessages {
             status: String::new(),
             ready: false,
             sign: Instant::now(),
@@ -283,7 +284,7 @@ impl Unit {
         }
     }
 
-    fn agent(&self) -> Agent<GatedDriver<Shown>> {
+    fn agent(&self) -> Agent<GatedDriver<ViewDriver>> {
         let (metrics, files) = (Metrics::default(), self.files.clone());
         let placement = self
             .cloud
@@ -302,20 +303,20 @@ impl Unit {
         agent
     }
 
-    async fn run(&self, situation: &Situation) -> Watched {
-        let mut watched = Watched::default();
+    async fn run(&self, situation: &Situation) -> WatchedRun {
+        let mut watched = WatchedRun::default();
         while watched.settled.is_none() && self.times.began.elapsed() < self.times.gives_up() {
             match self.process(situation, &mut watched).await {
-                Ended::Exit(code, reason) if !self.is_healed() => {
+                WatchedProcessEnd::Exit(code, reason) if !self.is_healed() => {
                     watched.under_fault.push(self.last_look(&reason));
                     watched.ends.push((code, reason));
                     if matches!(code, 76 | 78) {
-                        // The operator mends what is wrong, and starts it again.
+                        // The operator fixes the cause, and starts the unit again.
                         self.heal();
                     }
                 }
-                Ended::Silent if !self.is_healed() => watched.silenced += 1,
-                Ended::Exit(..) | Ended::Silent | Ended::AtRest => {}
+                WatchedProcessEnd::Silent if !self.is_healed() => watched.silenced += 1,
+                WatchedProcessEnd::Exit(..) | WatchedProcessEnd::Silent | WatchedProcessEnd::AtRest => {}
             }
             sleep(RESTART).await;
             self.heal_in_time();
@@ -341,11 +342,11 @@ impl Unit {
     }
 
     /// What stays of a process that ended: its last words. The program prints the reason as its last line of log.
-    fn last_look(&self, reason: &str) -> Look {
+    fn last_look(&self, reason: &str) -> UnitObservation {
         self.manager.hear();
-        let mut look = Look {
+        let mut look = UnitObservation {
             log: self.log.take(),
-            ..Look::default()
+            ..UnitObservation::default()
         };
         look.log.insert(format!("the agent ended: {reason}"));
         look.status.clone_from(&self.manager.heard.borrow().status);
@@ -353,7 +354,7 @@ impl Unit {
     }
 
     /// One process until it ends, is killed, or has settled after all was healed.
-    async fn process(&self, situation: &Situation, watched: &mut Watched) -> Ended {
+    async fn process(&self, situation: &Situation, watched: &mut WatchedRun) -> WatchedProcessEnd {
         self.manager.begin();
         let service = service::run(self.agent(), CancellationToken::new());
         let mut service = pin!(self.heard_by_the_manager(situation, service));
@@ -361,8 +362,8 @@ impl Unit {
             tokio::select! {
                 biased;
                 ended = &mut service => {
-                    let error = ended.expect_err("nobody stops it");
-                    return Ended::Exit(code(error.reason()), sentence(&error));
+                    let error = ended.expect_err("it is not stopped");
+                    return WatchedProcessEnd::Exit(code(error.reason()), sentence(&error));
                 }
                 () = sleep(LOOK) => {}
             }
@@ -372,13 +373,13 @@ impl Unit {
                 self.heal_in_time();
             } else if look.in_sync && !look.has_errors && look.log.is_empty() {
                 watched.settled = Some(look);
-                return Ended::AtRest;
+                return WatchedProcessEnd::AtRest;
             }
             if self.manager.gives_up() {
-                return Ended::Silent;
+                return WatchedProcessEnd::Silent;
             }
             if self.times.began.elapsed() >= self.times.gives_up() {
-                return Ended::AtRest;
+                return WatchedProcessEnd::AtRest;
             }
         }
     }
@@ -401,12 +402,12 @@ impl Unit {
         heard.await
     }
 
-    async fn look(&self) -> Look {
+    async fn look(&self) -> UnitObservation {
         if self.manager.heard.borrow().status.is_empty() {
-            // It has not come as far as its loop: its socket is there, and nobody answers.
-            return Look {
+            // It has not reached its loop: its socket exists, but does not answer.
+            return UnitObservation {
                 log: self.log.take(),
-                ..Look::default()
+                ..UnitObservation::default()
             };
         }
         let client = AdminClient::new(&self.folder.path().join("agent.sock")).unwrap();
@@ -419,7 +420,7 @@ impl Unit {
             line.and_then(|value| value.trim().parse().ok())
                 .unwrap_or_default()
         };
-        Look {
+        UnitObservation {
             log: self.log.take(),
             status: self.manager.heard.borrow().status.clone(),
             has_errors: findings.iter().any(|finding| finding.severity == "error"),

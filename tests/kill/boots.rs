@@ -1,14 +1,14 @@
-//! Servers on what is killed by SIGKILL at any moment: a `berth up`, or a `berth controller` with two `berth agent`s, of which one
-//! drawn at random is killed each time. Three servers at a time, each with a device, from their requests to the compute API until
-//! they run, and back. A client that hears nothing looks for its server before it asks again.
+//! Servers under SIGKILL at random times: of a `berth up`, or of a `berth controller` and two `berth agent`s, one of
+//! which is drawn for each kill. Three servers at a time, each with a device, are created and deleted over the compute
+//! API. A client without an answer looks for its server before it repeats the request.
 //!
-//! After each batch that runs, servers, guests, allocations and accelerator requests are one to one; after each that was deleted
-//! nothing is left of any of them, and every device is free. Requests that were made, and of which a kill kept the conductor from
-//! hearing, hold nothing; at the end the accelerator service has deleted them, too, as it does with what nobody touches for long.
+//! After each batch that runs, servers, guests, allocations and accelerator requests must match one to one. After each
+//! deleted batch nothing may be left of any of them, and every device must be free. Requests whose answer the conductor
+//! lost in a kill hold nothing; at the end the accelerator service must have deleted them as idle requests.
 //!
-//!   BERTH_BOOTS=500   so many servers (21 of `berth up`, 9 of processes apart)
+//!   BERTH_BOOTS=500   the number of servers (21 for `berth up`, 9 for separate processes)
 //!   BERTH_BOOTS_FROM=1   the first seed; each batch has the next
-//!   BERTH_BOOTS_REPORT=FILE   to which a line is added, for `make soak`: servers, kills while booting, while deleting, seconds,
+//!   BERTH_BOOTS_REPORT=FILE   a file to which a line is added, for `make soak`: servers, kills during boots, kills during deletes, seconds,
 //!   violations, what was killed
 
 mod judge;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
 use berth_model::SeededRng;
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -134,7 +134,7 @@ impl Machine {
         Some(servers.is_empty())
     }
 
-    /// Goes on until it is done, with a kill on the way.
+    /// Repeats a step until it is done, with a kill during it.
     fn through_a_kill(
         &mut self,
         seeded: &mut SeededRng,
@@ -163,13 +163,13 @@ impl Machine {
     }
 }
 
-fn ask(method: Method, url: &str, body: Option<&Value>) -> Option<Answer> {
+fn ask(method: Method, url: &str, body: Option<&Value>) -> Option<HttpAnswer> {
     let service = match url.contains("/v2.1") {
         true => "compute 2.82",
         false if url.contains("/v2/") => "accelerator 2.3",
         false => "placement 1.39",
     };
-    let mut ask = Ask::new(method, url)
+    let mut ask = HttpCall::new(method, url)
         .header("x-auth-token", "admin")
         .header("openstack-api-version", service);
     if let Some(body) = body {
@@ -195,16 +195,16 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn servers_of_a_machine_that_is_killed_all_the_time_are_whole_and_leave_nothing() {
+fn servers_survive_kills_of_a_single_process_and_leave_nothing() {
     through_kills(Stand::machine(), 21);
 }
 
 #[test]
-fn servers_of_a_controller_and_agents_any_of_which_is_killed_are_whole_and_leave_nothing() {
+fn servers_survive_kills_of_a_controller_and_agents_and_leave_nothing() {
     through_kills(Stand::apart(), 9);
 }
 
-/// So many servers, if nobody says how many.
+/// `servers` is the default number of servers.
 fn through_kills(stand: Stand, servers: usize) {
     let servers = number("BERTH_BOOTS").map_or(servers, |n| usize::try_from(n).expect("a number"));
     let first = number("BERTH_BOOTS_FROM").unwrap_or(1);
@@ -226,7 +226,7 @@ fn through_kills(stand: Stand, servers: usize) {
         }
         violations.extend(wrong.iter().map(|line| format!("seed {seed}: {line}")));
     }
-    until("requests that nobody heard of are deleted", || {
+    until("idle requests are deleted", || {
         machine.arqs().is_empty().then_some(())
     });
     report(&machine, servers, begun, violations.len());
@@ -252,7 +252,7 @@ fn report(machine: &Machine, servers: usize, begun: Instant, wrong: usize) {
 
 /// A judge that never says no is worth nothing.
 #[test]
-fn what_is_left_of_a_server_is_seen_wherever_it_is() {
+fn leftovers_of_a_server_are_found_in_every_service() {
     let mut machine = Machine::start(Stand::machine());
     // The first resets of its devices are findings until they are done; all else is empty at once.
     until("a fresh machine has nothing", || {

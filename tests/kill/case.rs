@@ -1,19 +1,19 @@
-//! What one seed does: which journey is killed where, and what happens to the start after it. Pure.
+//! The case of a seed: which scenario is killed at which request, and what happens to the following start. Pure.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use berth_client::JitterRng;
-use berth_tests::fault_proxy::{Fault, Rule, Spoilt};
+use berth_tests::fault_proxy::{ProxyFault, ProxyRule, ErrorAnswer};
 
-use crate::kill::stand::{Prepared, Sword};
+use crate::kill::stand::{PreparedScenario, KillRule};
 
 /// On which side of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Moment {
+pub(crate) enum KillSide {
     /// Placement never sees it.
     Before,
-    /// Placement has done and answered it, and nobody hears.
+    /// After Placement has executed and answered the request; the answer is lost.
     After,
 }
 
@@ -21,31 +21,31 @@ pub(crate) enum Moment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kill {
     pub(crate) request: usize,
-    pub(crate) moment: Moment,
+    pub(crate) moment: KillSide,
 }
 
 impl Kill {
-    fn fault(self, sword: Sword) -> Fault {
+    fn fault(self, sword: KillRule) -> ProxyFault {
         match self.moment {
-            Moment::Before => Fault::instead(move || sword.strike()),
-            Moment::After => Fault::after(move || sword.strike()),
+            KillSide::Before => ProxyFault::instead(move || sword.strike()),
+            KillSide::After => ProxyFault::after(move || sword.strike()),
         }
     }
 
     /// At the so manyth request of any kind.
-    fn rule(self, sword: Sword) -> Rule {
-        Rule::new(self.fault(sword)).nth(self.request)
+    fn rule(self, sword: KillRule) -> ProxyRule {
+        ProxyRule::new(self.fault(sword)).nth(self.request)
     }
 
     /// At the request that this one is in an undisturbed start. Some are sent side by side and arrive in any order, so it
     /// counts among those of its route.
-    pub(crate) fn rule_among(self, crossings: &[String], sword: Sword) -> Rule {
+    pub(crate) fn rule_among(self, crossings: &[String], sword: KillRule) -> ProxyRule {
         let (method, template) = among(&crossings[self.request - 1]);
         let before = crossings[..self.request].iter();
         let nth = before
             .filter(|route| among(route) == (method, template))
             .count();
-        Rule::new(self.fault(sword)).on(method, template).nth(nth)
+        ProxyRule::new(self.fault(sword)).on(method, template).nth(nth)
     }
 }
 
@@ -77,37 +77,37 @@ impl Recovery {
         }
     }
 
-    pub(crate) fn rules(self, sword: Sword) -> Vec<Rule> {
+    pub(crate) fn rules(self, sword: KillRule) -> Vec<ProxyRule> {
         match self {
             Recovery::Undisturbed => Vec::new(),
             Recovery::Killed(kill) => vec![kill.rule(sword)],
-            Recovery::Error(n) => vec![Rule::new(Fault::Answer(Spoilt::INTERNAL)).nth(n)],
-            Recovery::Unheard(n) => vec![Rule::new(Fault::DropBefore).nth(n)],
-            Recovery::Unanswered(n) => vec![Rule::new(Fault::DropAfter).nth(n)],
+            Recovery::Error(n) => vec![ProxyRule::new(ProxyFault::Answer(ErrorAnswer::INTERNAL)).nth(n)],
+            Recovery::Unheard(n) => vec![ProxyRule::new(ProxyFault::DropBefore).nth(n)],
+            Recovery::Unanswered(n) => vec![ProxyRule::new(ProxyFault::DropAfter).nth(n)],
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Case {
-    /// The journey, by its place in the list of those prepared.
+pub(crate) struct KillCase {
+    /// The scenario, by its index in the list of prepared ones.
     pub(crate) journey: usize,
     pub(crate) kill: Kill,
     pub(crate) recovery: Recovery,
 }
 
-/// Every place where a kill may strike, in an order such that each kind of request of each journey comes before any comes
-/// again, and requests that change something are struck on both sides first.
-pub(crate) fn places(prepared: &[Prepared]) -> Vec<(usize, Kill)> {
-    let mut seen: BTreeMap<(&str, &str, Moment), usize> = BTreeMap::new();
+/// All possible kills. Each kind of request of each scenario comes before any is repeated, and for requests that change
+/// something both sides come first.
+pub(crate) fn places(prepared: &[PreparedScenario]) -> Vec<(usize, Kill)> {
+    let mut seen: BTreeMap<(&str, &str, KillSide), usize> = BTreeMap::new();
     let mut places = Vec::new();
     for (journey, one) in prepared.iter().enumerate() {
         for (request, route) in (1..).zip(&one.crossings) {
-            for moment in [Moment::Before, Moment::After] {
+            for moment in [KillSide::Before, KillSide::After] {
                 let kind = (one.journey.as_str(), route.as_str(), moment);
                 let times = seen.entry(kind).or_insert(0);
                 let is_read = route.starts_with("GET ");
-                let rank = *times + 3 * usize::from(is_read && moment == Moment::After);
+                let rank = *times + 3 * usize::from(is_read && moment == KillSide::After);
                 *times += 1;
                 places.push((rank, (journey, Kill { request, moment })));
             }
@@ -118,7 +118,7 @@ pub(crate) fn places(prepared: &[Prepared]) -> Vec<(usize, Kill)> {
 }
 
 /// The seed's case; seeds count from 1.
-pub(crate) fn case(seed: u64, places: &[(usize, Kill)], prepared: &[Prepared]) -> Case {
+pub(crate) fn case(seed: u64, places: &[(usize, Kill)], prepared: &[PreparedScenario]) -> KillCase {
     let turn = usize::try_from(seed.saturating_sub(1)).unwrap_or(0) % places.len();
     let (journey, kill) = places[turn];
     let dice = JitterRng::seeded(seed);
@@ -126,7 +126,7 @@ pub(crate) fn case(seed: u64, places: &[(usize, Kill)], prepared: &[Prepared]) -
     let request = 1 + below(prepared[journey].crossings.len());
     let recovery = match below(8) {
         0 | 1 => {
-            let moment = [Moment::Before, Moment::After][below(2)];
+            let moment = [KillSide::Before, KillSide::After][below(2)];
             Recovery::Killed(Kill { request, moment })
         }
         2 => Recovery::Error(request),
@@ -134,18 +134,18 @@ pub(crate) fn case(seed: u64, places: &[(usize, Kill)], prepared: &[Prepared]) -
         4 => Recovery::Unanswered(request),
         _ => Recovery::Undisturbed,
     };
-    Case {
+    KillCase {
         journey,
         kill,
         recovery,
     }
 }
 
-impl fmt::Display for Moment {
+impl fmt::Display for KillSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Moment::Before => "before",
-            Moment::After => "after",
+            KillSide::Before => "before",
+            KillSide::After => "after",
         })
     }
 }

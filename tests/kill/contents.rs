@@ -1,5 +1,5 @@
-//! What a Placement holds, as lines without UUIDs of providers and without generations; and its rows as SQL, to put the same
-//! world there again and again.
+//! The contents of a Placement as lines without UUIDs of providers and without generations, and its rows as SQL, to
+//! restore the same state repeatedly.
 
 use std::collections::BTreeSet;
 

@@ -1,14 +1,16 @@
-//! SIGKILLs of the shipped binary at the requests of its start, against the real Placement: an upgrade with a reshape, a
-//! first start, a renamed host. After each, the next start must leave everything as a start that nobody killed.
+//! SIGKILLs of the shipped binary at the requests of its start, against the real Placement: an upgrade with a reshape,
+//! a first start, a renamed host. After each, the next start must lead to the same state as an undisturbed one.
 //!
-//! And SIGKILLs of `berth placement serve` under load (`service`), and of `berth up`, or of a controller and its agents, while servers boot and go (`boots`).
+//! Also SIGKILLs of `berth placement serve` under load (`service`), and of `berth up`, or of a controller and its
+//! agents, while servers are created and deleted (`boots`).
 //!
-//! `BERTH_KILLS` says how many seeds (50), `BERTH_KILL_SEED_FROM` the first (1), `BERTH_KILL_REPORT` a file for the table.
+//! `BERTH_KILLS` is the number of seeds (50), `BERTH_KILL_SEED_FROM` the first (1), `BERTH_KILL_REPORT` a file for the
+//! table.
 
 mod boots;
 mod case;
 mod contents;
-mod journey;
+mod scenario;
 mod report;
 mod reshaped;
 mod route;
@@ -21,11 +23,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use case::{Case, case, places};
+use case::{KillCase, case, places};
 use contents::statements;
-use journey::Journey;
+use scenario::KillScenario;
 use report::Report;
-use stand::{Prepared, Stand};
+use stand::{PreparedScenario, Stand};
 
 /// Each thread has a Placement of its own.
 const THREADS: usize = 2;
@@ -65,13 +67,13 @@ fn on_stands<T: Send>(
 }
 
 #[test]
-fn a_start_that_is_killed_anywhere_leaves_every_unit_in_its_place() {
+fn a_start_killed_anywhere_leaves_every_unit_on_its_provider() {
     let from = number("BERTH_KILL_SEED_FROM").or_else(|| number("BERTH_SEED_FROM"));
     let first = from.unwrap_or(1);
     let seeds = number("BERTH_KILLS").unwrap_or(50);
     let mut stands: Vec<Stand> = (0..THREADS).map(|_| Stand::new()).collect();
-    let prepared = on_stands(&mut stands, Journey::ALL.len(), |stand, journey| {
-        stand.prepare(Journey::ALL[journey])
+    let prepared = on_stands(&mut stands, KillScenario::ALL.len(), |stand, journey| {
+        stand.prepare(KillScenario::ALL[journey])
     });
     let places = places(&prepared);
     let report = Mutex::new(Report::default());
@@ -101,14 +103,14 @@ fn a_start_that_is_killed_anywhere_leaves_every_unit_in_its_place() {
 }
 
 /// What a case came to.
-struct Struck {
+struct CaseResult {
     /// Where a process was killed.
     kills: Vec<String>,
     violations: Vec<String>,
 }
 
-fn strike(stand: &mut Stand, prepared: &Prepared, case: Case) -> Struck {
-    let mut struck = Struck {
+fn strike(stand: &mut Stand, prepared: &PreparedScenario, case: KillCase) -> CaseResult {
+    let mut struck = CaseResult {
         kills: Vec::new(),
         violations: Vec::new(),
     };
@@ -162,9 +164,9 @@ fn strike(stand: &mut Stand, prepared: &Prepared, case: Case) -> Struck {
 }
 
 #[test]
-fn a_unit_that_is_lost_doubled_or_left_and_a_file_that_stays_are_seen() {
+fn lost_duplicated_and_left_over_units_and_files_are_detected() {
     let mut stand = Stand::new();
-    let journey = Journey::ALL[0];
+    let journey = KillScenario::ALL[0];
     let prepared = stand.prepare(journey);
     let id = stand.compute_id();
     let check = |stand: &Stand| stand.violations(&prepared, id.as_deref());

@@ -1,14 +1,14 @@
-//! What was killed where, and what came of it.
+//! The report of a run: the kills by request, and their violations.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::{env, fs, io};
 
-/// Kills and violations by crossing.
+/// Kills and violations by request.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
-    /// By `JOURNEY METHOD /route before|after`.
+    /// By `SCENARIO METHOD /route before|after`.
     crossings: BTreeMap<String, (usize, usize)>,
     failures: Vec<String>,
 }

@@ -1,4 +1,5 @@
-//! A host whose virtual GPUs are moved by a reshape from its root to a child and back again, with all who hold them.
+//! A host with virtual GPUs that are moved repeatedly by a reshape from its root to a child and back, with all their
+//! consumers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +16,7 @@ const MOVES: u32 = 10_000;
 
 /// A host, and what is known of it.
 #[derive(Debug)]
-pub(crate) struct Reshaped {
+pub(crate) struct ReshapedHost {
     number: u32,
     /// Reshapes that were done.
     done: u64,
@@ -23,7 +24,7 @@ pub(crate) struct Reshaped {
     unknown: bool,
 }
 
-impl Reshaped {
+impl ReshapedHost {
     fn provider(&self, child: bool) -> String {
         Uuid::from_u128(0x5e << 120 | u128::from(self.number) << 8 | u128::from(child)).to_string()
     }
@@ -120,8 +121,8 @@ impl Reshaped {
         self.done
     }
 
-    /// Looks where the virtual GPUs are, and all who hold them: as after all that were acknowledged, or after
-    /// the one that was not answered.
+    /// Checks the position of the virtual GPUs and of all consumers: as after the last acknowledged reshape, or after
+    /// the unanswered one.
     pub(crate) async fn look(&mut self, service: &str) -> Result<(), String> {
         let mut seen = Vec::new();
         for child in [false, true] {

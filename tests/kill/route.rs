@@ -1,4 +1,4 @@
-//! A request by its route: what a table of crossings counts.
+//! A request's route, by which a table counts requests.
 
 use uuid::Uuid;
 

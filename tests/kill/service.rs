@@ -1,10 +1,10 @@
-//! A Placement that is killed under load: by SIGKILL at any moment, while sixteen writers want the last units of a provider and
-//! three hosts are reshaped to and fro. After each kill it is started again on what is left: all that it had acknowledged is
-//! there, nothing is there by half, and the rows fit each other.
+//! A Placement that is killed under load: by SIGKILL at random times, while sixteen writers claim the last units of a
+//! provider and three hosts are reshaped back and forth. After each kill it is restarted: all acknowledged changes must
+//! exist, none may be partial, and the rows must be consistent.
 //!
-//!   BERTH_SERVICE_KILLS=200   so many kills on each database (8)
+//!   BERTH_SERVICE_KILLS=200   the number of kills on each database (8)
 //!   BERTH_SERVICE_KILLS_FROM=1   the first seed
-//!   BERTH_SERVICE_KILLS_REPORT=FILE   to which a line is added for each database, for `make soak`
+//!   BERTH_SERVICE_KILLS_REPORT=FILE   a file to which a line is added for each database, for `make soak`
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use std::{env, fs};
 use berth_client::JitterRng;
 use berth_store::Statement;
 use berth_tests::contest::{
-    Answer, Contest, History, Isolation, Services, ServicesError, Testimony, Where, place,
+    ContestAnswer, Contest, ContestHistory, Isolation, Services, ServicesError, ProviderChangeLog, RowsLocation, place,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use crate::kill::number;
-use crate::kill::reshaped::Reshaped;
+use crate::kill::reshaped::ReshapedHost;
 
 /// Rows that do not fit each other: whatever one of these finds is wrong.
 const MISFITS: [(&str, &str); 9] = [
@@ -78,7 +78,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// What came of the kills.
 #[derive(Debug, Default)]
-struct Sums {
+struct KillTotals {
     kills: u64,
     acknowledged: u64,
     unknown: u64,
@@ -86,27 +86,27 @@ struct Sums {
 }
 
 /// Services that are killed, with what they have to hold.
-struct Struck {
+struct KilledServices {
     services: Services,
-    hosts: Vec<Reshaped>,
+    hosts: Vec<ReshapedHost>,
     runtime: Runtime,
-    sums: Sums,
+    sums: KillTotals,
 }
 
-impl Struck {
-    fn new(at: Where, processes: usize) -> Self {
+impl KilledServices {
+    fn new(at: RowsLocation, processes: usize) -> Self {
         let services = Services::start(at, processes, Isolation::default()).expect("services");
         let mut runtime = Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let urls = services.urls();
-        let made = |number| runtime.block_on(Reshaped::make(number, &urls[0]));
+        let made = |number| runtime.block_on(ReshapedHost::make(number, &urls[0]));
         let hosts = (1..=3).map(|number| made(number).expect("a host"));
         Self {
             hosts: hosts.collect(),
             services,
             runtime,
-            sums: Sums::default(),
+            sums: KillTotals::default(),
         }
     }
 
@@ -188,7 +188,7 @@ impl Struck {
             .map_err(|error| error.to_string())
     }
 
-    /// Whoever was spared ends too, and a server is let end what it was told to do for the dead.
+    /// Stops the surviving processes, and lets the server finish the statements of the killed ones.
     fn settle(&mut self) -> Result<(), String> {
         for which in 0..self.services.urls().len() {
             self.services.kill(which);
@@ -213,10 +213,10 @@ impl Struck {
         }
     }
 
-    /// What the database holds, with nobody at it.
-    fn judge(&mut self, contest: &Contest, history: &History) -> Result<(), String> {
+    /// Checks the database, while no service uses it.
+    fn judge(&mut self, contest: &Contest, history: &ContestHistory) -> Result<(), String> {
         for event in &history.events {
-            self.sums.acknowledged += u64::from(event.answer() == Some(&Answer::Done));
+            self.sums.acknowledged += u64::from(event.answer() == Some(&ContestAnswer::Done));
             self.sums.unknown += u64::from(event.is_unknown());
         }
         let read = self.services.with_database(async |store| {
@@ -228,7 +228,7 @@ impl Struck {
                     found.push(format!("{count} {what}"));
                 }
             }
-            let testimony = Testimony::of(store, contest.number, contest.consumers()).await?;
+            let testimony = ProviderChangeLog::of(store, contest.number, contest.consumers()).await?;
             Ok::<_, ServicesError>((found, testimony))
         });
         let (found, testimony) = read.map_err(|error| error.to_string())?;
@@ -240,10 +240,10 @@ impl Struck {
     }
 }
 
-fn killed_at_random(at: Where, processes: usize) {
+fn killed_at_random(at: RowsLocation, processes: usize) {
     let count = number("BERTH_SERVICE_KILLS").unwrap_or(8);
     let from = number("BERTH_SERVICE_KILLS_FROM").unwrap_or(1);
-    let mut struck = Struck::new(at, processes);
+    let mut struck = KilledServices::new(at, processes);
     for seed in from..from + count {
         if let Err(why) = struck.strike(seed) {
             struck.sums.violations.push(format!("seed {seed}: {why}"));
@@ -251,7 +251,7 @@ fn killed_at_random(at: Where, processes: usize) {
             break;
         }
     }
-    let reshapes: u64 = struck.hosts.iter().map(Reshaped::done).sum();
+    let reshapes: u64 = struck.hosts.iter().map(ReshapedHost::done).sum();
     let sums = struck.sums;
     let line = format!(
         "{at:?}\t{processes}\t{}\t{}\t{}\t{}\t{}\n",
@@ -280,11 +280,11 @@ fn killed_at_random(at: Where, processes: usize) {
 }
 
 #[test]
-fn a_placement_on_sqlite_that_is_killed_under_load_has_all_it_acknowledged_and_nothing_by_half() {
-    killed_at_random(Where::Sqlite, 1);
+fn a_placement_on_sqlite_killed_under_load_keeps_acknowledged_writes_and_no_partial_ones() {
+    killed_at_random(RowsLocation::Sqlite, 1);
 }
 
 #[test]
-fn two_placements_on_postgresql_that_are_killed_under_load_have_all_they_acknowledged() {
-    killed_at_random(Where::Postgres, 2);
+fn two_placements_on_postgresql_killed_under_load_keep_acknowledged_writes() {
+    killed_at_random(RowsLocation::Postgres, 2);
 }

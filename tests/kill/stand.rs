@@ -1,4 +1,4 @@
-//! A test stand: a Placement, a proxy before it, a machine with `berth` installed. One for each thread.
+//! A test stand: a Placement, a proxy in front of it, and a machine with `berth` installed. Each thread has one.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,13 +11,13 @@ use berth_model::{ProviderUuid, Trait};
 use berth_tests::berth::{BerthHome, Outcome, RunningBerth};
 use berth_tests::claims::{add, claim, join, neighbours};
 use berth_tests::cloud::Cloud;
-use berth_tests::fault_proxy::{FaultProxy, Rule};
+use berth_tests::fault_proxy::{FaultProxy, ProxyRule};
 use berth_tests::node::COMPUTE_ID;
 use berth_tests::peer::{Lease, PlacementSettings, RealPlacement};
 use uuid::Uuid;
 
 use crate::kill::contents::{difference, held, lines, statements};
-use crate::kill::journey::Journey;
+use crate::kill::scenario::KillScenario;
 use crate::kill::route::route;
 
 /// No start takes this long, not even on a machine that does much else.
@@ -29,9 +29,9 @@ pub(crate) struct Stand {
     home: BerthHome,
 }
 
-/// A journey ready to be started as often as wanted, and what it comes to when nothing happens.
-pub(crate) struct Prepared {
-    pub(crate) journey: Journey,
+/// A scenario that can be started repeatedly, with its result without a kill.
+pub(crate) struct PreparedScenario {
+    pub(crate) journey: KillScenario,
     /// The requests of an undisturbed start, by their routes.
     pub(crate) crossings: Vec<String>,
     statements: String,
@@ -49,9 +49,9 @@ fn locked(victim: &Victim) -> MutexGuard<'_, Option<RunningBerth>> {
 
 /// What a rule needs to kill.
 #[derive(Clone)]
-pub(crate) struct Sword(Victim);
+pub(crate) struct KillRule(Victim);
 
-impl Sword {
+impl KillRule {
     pub(crate) fn strike(&self) {
         if let Some(berth) = locked(&self.0).as_mut() {
             berth.kill();
@@ -60,13 +60,13 @@ impl Sword {
 }
 
 /// How a start ended.
-pub(crate) struct Ended {
+pub(crate) struct StartEnd {
     pub(crate) outcome: Outcome,
     /// The requests it sent, by their routes.
     pub(crate) crossings: Vec<String>,
 }
 
-impl Ended {
+impl StartEnd {
     pub(crate) fn was_killed(&self) -> bool {
         self.outcome.code == 128 + 9
     }
@@ -95,12 +95,12 @@ impl Stand {
         }
     }
 
-    /// Makes a journey's world, and goes it once undisturbed.
-    pub(crate) fn prepare(&mut self, journey: Journey) -> Prepared {
+    /// Creates a scenario's world, and runs it once without a kill.
+    pub(crate) fn prepare(&mut self, journey: KillScenario) -> PreparedScenario {
         self.placement.reset().expect("an empty Placement");
         self.clear_state();
         self.seed(journey);
-        let mut prepared = Prepared {
+        let mut prepared = PreparedScenario {
             journey,
             crossings: Vec::new(),
             statements: statements(&self.placement),
@@ -125,7 +125,7 @@ impl Stand {
         prepared
     }
 
-    fn seed(&mut self, journey: Journey) {
+    fn seed(&mut self, journey: KillScenario) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
@@ -137,7 +137,7 @@ impl Stand {
         };
         self.show(&machine);
         let ended = self
-            .start(Journey::Greenfield, |_| Vec::new())
+            .start(KillScenario::Greenfield, |_| Vec::new())
             .expect("it ends");
         assert_eq!(ended.outcome.code, 0, "{}", ended.outcome.stderr);
         let root = self.compute_id().expect("a node that was reported");
@@ -160,8 +160,8 @@ impl Stand {
         });
     }
 
-    /// The world as it is before the journey.
-    pub(crate) fn put(&mut self, prepared: &Prepared) {
+    /// Restores the world to its state before the scenario.
+    pub(crate) fn put(&mut self, prepared: &PreparedScenario) {
         self.placement.reset().expect("an empty Placement");
         self.placement
             .query(&prepared.statements)
@@ -183,13 +183,13 @@ impl Stand {
     /// Starts `berth agent --once` with these rules on its way to Placement, until it ends by itself or by one of them.
     pub(crate) fn start(
         &mut self,
-        journey: Journey,
-        rules: impl FnOnce(Sword) -> Vec<Rule>,
-    ) -> Result<Ended, String> {
+        journey: KillScenario,
+        rules: impl FnOnce(KillRule) -> Vec<ProxyRule>,
+    ) -> Result<StartEnd, String> {
         let victim = Victim::default();
         self.proxy.heal();
         self.proxy.forget();
-        for rule in rules(Sword(Arc::clone(&victim))) {
+        for rule in rules(KillRule(Arc::clone(&victim))) {
             self.proxy.spoil(rule);
         }
         let config = self.home.config_file().display().to_string();
@@ -219,14 +219,14 @@ impl Stand {
         let crossings = trace
             .iter()
             .map(|crossing| route(&crossing.method, &crossing.path));
-        Ok(Ended {
+        Ok(StartEnd {
             outcome,
             crossings: crossings.collect(),
         })
     }
 
     /// What is not as an undisturbed start leaves it.
-    pub(crate) fn violations(&self, prepared: &Prepared, compute_id: Option<&str>) -> Vec<String> {
+    pub(crate) fn violations(&self, prepared: &PreparedScenario, compute_id: Option<&str>) -> Vec<String> {
         let mut violations = difference(&lines(&self.placement), &prepared.expected);
         let files = self.files();
         if files != prepared.files {

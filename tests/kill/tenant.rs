@@ -1,30 +1,30 @@
-//! Who is on the host: consumers of every kind, what they hold before, and what they must hold afterwards.
+//! The consumers on the host: all kinds, with the allocations that they have before and must have afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_client::JitterRng;
-use berth_fake::{Guest, Migration, MigrationSight};
+use berth_fake::{MachineGuest, Migration, MigrationSight};
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid, ResourceClass};
 use berth_tests::claims::{Claim, Neighbours};
-use berth_virt::{CpuPolicy, GuestMdev, GuestView, PowerState};
+use berth_virt::{GuestCpuPolicy, GuestMdev, GuestView, PowerState};
 use uuid::Uuid;
 
-use crate::kill::journey::address;
+use crate::kill::scenario::address;
 
 /// A consumer and the guest behind it.
 pub(crate) struct Tenant {
     n: u32,
-    kind: Kind,
+    kind: TenantKind,
     /// The GPU of each of its units.
     gpus: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TenantKind {
     Plain,
     /// It holds a share of the storage and of another host as well.
     Wide,
-    /// Its guest is not there.
+    /// Its guest does not exist.
     Orphan,
     /// A migration holds its resources.
     Migrating(MigrationSight),
@@ -36,7 +36,7 @@ impl Tenant {
     pub(crate) fn plain(n: u32, gpus: Vec<u8>) -> Self {
         Self {
             n,
-            kind: Kind::Plain,
+            kind: TenantKind::Plain,
             gpus,
         }
     }
@@ -46,14 +46,14 @@ impl Tenant {
         let dice = JitterRng::seeded(u64::from(n) << 32 | u64::from(consumers));
         let any = || (dice.next() % u64::from(gpus)) as u8;
         let (kind, gpus) = match n {
-            0 => (Kind::Wide, vec![1]),
-            1 => (Kind::Plain, vec![0, 1]),
-            2 => (Kind::Orphan, vec![0]),
-            3 => (Kind::Migrating(MigrationSight::Known), vec![1, 1]),
-            4 => (Kind::Bare, vec![0]),
-            5 => (Kind::Migrating(MigrationSight::Unknown), vec![any()]),
+            0 => (TenantKind::Wide, vec![1]),
+            1 => (TenantKind::Plain, vec![0, 1]),
+            2 => (TenantKind::Orphan, vec![0]),
+            3 => (TenantKind::Migrating(MigrationSight::Known), vec![1, 1]),
+            4 => (TenantKind::Bare, vec![0]),
+            5 => (TenantKind::Migrating(MigrationSight::Unknown), vec![any()]),
             _ => (
-                Kind::Plain,
+                TenantKind::Plain,
                 (0..1 + dice.next() % 3).map(|_| any()).collect(),
             ),
         };
@@ -66,7 +66,7 @@ impl Tenant {
 
     fn consumer(&self) -> ConsumerUuid {
         match self.kind {
-            Kind::Migrating(_) => Uuid::from_u128(0xd0_0000 + u128::from(self.n)).into(),
+            TenantKind::Migrating(_) => Uuid::from_u128(0xd0_0000 + u128::from(self.n)).into(),
             _ => self.instance(),
         }
     }
@@ -76,21 +76,21 @@ impl Tenant {
         256 + u64::from(self.n)
     }
 
-    pub(crate) fn guest(&self) -> Option<Guest> {
-        if self.kind == Kind::Orphan {
+    pub(crate) fn guest(&self) -> Option<MachineGuest> {
+        if self.kind == TenantKind::Orphan {
             return None;
         }
         let mdev = |(unit, gpu): (u128, &u8)| GuestMdev {
             uuid: Uuid::from_u128(0xe0_0000 + (u128::from(self.n) << 8) + unit),
             parent: Some(address(*gpu)),
         };
-        Some(Guest {
+        Some(MachineGuest {
             uuid: self.instance(),
             seen: GuestView {
                 name: format!("instance-{:08x}", self.n),
                 power: PowerState::Running,
                 also: BTreeSet::new(),
-                cpu_policy: CpuPolicy::Shared,
+                cpu_policy: GuestCpuPolicy::Shared,
                 vcpus: 1,
                 memory_mib: self.memory_mib(),
                 cells: Vec::new(),
@@ -100,7 +100,7 @@ impl Tenant {
             disk_gib: 0,
             customs: BTreeMap::new(),
             migration: match self.kind {
-                Kind::Migrating(sight) => Some(Migration {
+                TenantKind::Migrating(sight) => Some(Migration {
                     consumer: self.consumer(),
                     sight,
                 }),
@@ -116,15 +116,15 @@ impl Tenant {
         place: impl Fn(u8) -> ProviderUuid,
     ) -> Claim {
         let mut claim = Claim::of(self.consumer());
-        if self.kind != Kind::Bare {
+        if self.kind != TenantKind::Bare {
             claim = claim.and(root, &ResourceClass::VCPU, 1);
             claim = claim.and(root, &ResourceClass::MEMORY_MB, self.memory_mib());
         }
-        if self.kind == Kind::Wide {
+        if self.kind == TenantKind::Wide {
             claim = claim.and(neighbours.storage, &ResourceClass::DISK_GB, 20);
             claim = claim.and(neighbours.other, &ResourceClass::VCPU, 1);
         }
-        if let Kind::Migrating(_) = self.kind {
+        if let TenantKind::Migrating(_) = self.kind {
             claim = claim.migrating();
         }
         for gpu in &self.gpus {
@@ -136,17 +136,17 @@ impl Tenant {
 
     pub(crate) fn holdings(&self, node: &NodeName) -> Vec<String> {
         let mut held: BTreeMap<String, u64> = BTreeMap::new();
-        if self.kind != Kind::Bare {
+        if self.kind != TenantKind::Bare {
             held.insert(format!("VCPU on {node}"), 1);
             held.insert(format!("MEMORY_MB on {node}"), self.memory_mib());
         }
-        if self.kind == Kind::Wide {
+        if self.kind == TenantKind::Wide {
             held.insert("DISK_GB on storage".to_owned(), 20);
             held.insert("VCPU on other-01".to_owned(), 1);
         }
         for gpu in &self.gpus {
             let place = match self.kind {
-                Kind::Orphan => node.to_string(),
+                TenantKind::Orphan => node.to_string(),
                 _ => format!("{node}_{}", address(*gpu).nodedev_name()),
             };
             *held.entry(format!("VGPU on {place}")).or_insert(0) += 1;

@@ -1,4 +1,4 @@
-//! The laboratory's own checks: where nothing can be asked, none of them holds.
+//! Tests of the lab's own checks: without a host to ask, none of them may pass.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ fn host() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("lab/host")
 }
 
-/// Runs a piece of shell beside the checks, which wait for nothing.
+/// Runs a shell script with the checks' functions; their waits return immediately.
 fn shell(words: &str) -> Output {
     let scratch = tempfile::tempdir().expect("a folder");
     let script = format!(
@@ -25,7 +25,7 @@ fn shell(words: &str) -> Output {
 }
 
 #[test]
-fn a_question_that_cannot_be_asked_is_neither_yes_nor_no() {
+fn a_failed_query_is_neither_yes_nor_no() {
     for (words, status) in [
         ("says b echo abc", 0),
         ("says x echo abc", 1),
@@ -48,7 +48,7 @@ fn a_question_that_cannot_be_asked_is_neither_yes_nor_no() {
 }
 
 #[test]
-fn where_no_program_answers_it_is_not_said_that_nothing_is_left() {
+fn without_an_answer_a_check_does_not_pass() {
     let programs = tempfile::tempdir().expect("a folder");
     for name in ["berth", "virsh", "curl", "pgrep", "find", "ls", "lspci"] {
         let path = programs.path().join(name);

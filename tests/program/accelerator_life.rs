@@ -1,28 +1,28 @@
-//! An accelerator's life on the wire, as Nova and an operator live it: `berth accelerator serve` behind the real Keystone, from
-//! the versions to the last profile, with what is told to the compute API.
+//! The lifecycle of an accelerator over HTTP, as Nova and an operator use it: `berth accelerator serve` behind the real
+//! Keystone, from the version list to the deletion of the last profile, with the events to the compute API.
 
 mod service;
 
 use std::collections::BTreeSet;
 
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use http::Method;
 use serde_json::{Value, json};
 
-use service::{HOST, NOBODY, RP, Service, Who, bind_to, guest, profile, states, unbind, uuids};
+use service::{HOST, NOBODY, RP, Service, ServiceCaller, bind_to, guest, profile, states, unbind, uuids};
 
 #[test]
-fn versions_are_told_to_all_and_everything_else_to_whom_keystone_knows() {
+fn versions_need_no_token_and_everything_else_does() {
     let service = Service::start();
-    let root = Ask::get(service.url.trim_end_matches("v2"));
-    let root = service.expect(200, Who::Nobody, root).json();
+    let root = HttpCall::get(service.url.trim_end_matches("v2"));
+    let root = service.expect(200, ServiceCaller::Nobody, root).json();
     assert_eq!(root["default_version"]["id"], "v2");
     let version = &root["versions"][0];
     assert_eq!(
         (&version["min_version"], &version["max_version"]),
         (&json!("2.0"), &json!("2.3"))
     );
-    let v2 = service.expect(200, Who::Nobody, service.ask(Method::GET, ""));
+    let v2 = service.expect(200, ServiceCaller::Nobody, service.ask(Method::GET, ""));
     assert_eq!(v2.json()["id"], "v2.0");
     let headers = [
         "openstack-api-minimum-version",
@@ -39,17 +39,17 @@ fn versions_are_told_to_all_and_everything_else_to_whom_keystone_knows() {
     }
     service.expect(
         401,
-        Who::Nobody,
+        ServiceCaller::Nobody,
         service.ask(Method::GET, "/device_profiles"),
     );
     let made_up = service
         .ask(Method::GET, "/device_profiles")
         .header("x-auth-token", "made-up");
-    service.expect(401, Who::Nobody, made_up);
+    service.expect(401, ServiceCaller::Nobody, made_up);
 }
 
 #[test]
-fn what_a_host_reported_is_shown_to_administrators_and_taken_out_of_service() {
+fn administrators_see_reported_devices_and_disable_them() {
     let service = Service::start();
     let old = service.get("/devices")["devices"][0].clone();
     let fields = |document: &Value| {
@@ -95,8 +95,8 @@ fn what_a_host_reported_is_shown_to_administrators_and_taken_out_of_service() {
     }
     for (command, status) in [("disable", "maintaining"), ("enable", "enabled")] {
         let switch = || service.ask(Method::POST, &format!("{path}/{command}"));
-        service.expect(403, Who::Tenant, switch());
-        service.expect(204, Who::Admin, switch());
+        service.expect(403, ServiceCaller::Tenant, switch());
+        service.expect(204, ServiceCaller::Admin, switch());
         let shown = service.at("2.3", 200, &path).json();
         assert_eq!(
             (&shown["uuid"], &shown["status"]),
@@ -139,19 +139,19 @@ fn what_a_host_reported_is_shown_to_administrators_and_taken_out_of_service() {
         service.at("2.0", 404, &format!("/{noun}/{NOBODY}"));
         service.expect(
             403,
-            Who::Tenant,
+            ServiceCaller::Tenant,
             service.ask(Method::GET, &format!("/{noun}")),
         );
         service.expect(
             403,
-            Who::Tenant,
+            ServiceCaller::Tenant,
             service.ask(Method::GET, &format!("/{noun}/{uuid}")),
         );
     }
 }
 
 #[test]
-fn profiles_are_written_by_administrators_found_by_all_and_kept_while_they_are_in_use() {
+fn administrators_manage_profiles_all_can_read_them_and_used_ones_are_kept() {
     let service = Service::start();
     let good =
         json!([{"resources:FPGA": "2", "trait:CUSTOM_FPGA_INTEL": "required", "accel:note": "x"}]);
@@ -187,7 +187,7 @@ fn profiles_are_written_by_administrators_found_by_all_and_kept_while_they_are_i
     let by_tenant = service
         .ask(Method::POST, "/device_profiles")
         .json(&profile("t", &good));
-    service.expect(403, Who::Tenant, by_tenant);
+    service.expect(403, ServiceCaller::Tenant, by_tenant);
     for (query, names) in [
         ("", &["dp", "dp-b"][..]),
         ("?name=dp", &["dp"]),
@@ -195,7 +195,7 @@ fn profiles_are_written_by_administrators_found_by_all_and_kept_while_they_are_i
         ("?name=nosuch", &[]),
     ] {
         let list = service.ask(Method::GET, &format!("/device_profiles{query}"));
-        let list = service.expect(200, Who::Tenant, list).json();
+        let list = service.expect(200, ServiceCaller::Tenant, list).json();
         let found = list["device_profiles"].as_array().into_iter().flatten();
         let found: BTreeSet<_> = found
             .filter_map(|one| one["name"].as_str().map(str::to_owned))
@@ -298,7 +298,7 @@ fn a_guest_gets_its_devices_whole_keeps_them_and_gives_them_back() {
     ] {
         service.patch(status, &arqs[..1], &steps);
     }
-    for who in [Who::AdminAlone, Who::Tenant] {
+    for who in [ServiceCaller::AdminAlone, ServiceCaller::Tenant] {
         let body = json!({ arqs[0].clone(): whole });
         let bind = service
             .ask(Method::PATCH, "/accelerator_requests")
@@ -350,7 +350,7 @@ fn a_guest_gets_its_devices_whole_keeps_them_and_gives_them_back() {
         Method::DELETE,
         &format!("/accelerator_requests?arqs={}", arqs[0]),
     );
-    service.expect(403, Who::AdminAlone, taking);
+    service.expect(403, ServiceCaller::AdminAlone, taking);
 
     // There is one handle left, and three are asked for.
     let second = guest(2);

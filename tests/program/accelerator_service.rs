@@ -1,7 +1,8 @@
-//! `berth accelerator serve`: from a host's report to a bound request, through a kill; and what keeps it from serving.
+//! `berth accelerator serve`: from a host's report to a bound request, through a kill; and conditions that prevent it
+//! from serving.
 
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use berth_tests::peer::{MariaDb, Postgres};
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ pub(crate) fn serve(home: &mut BerthHome) -> (RunningBerth, String) {
     (berth, url)
 }
 
-fn send(ask: Ask) -> Answer {
+fn send(ask: HttpCall) -> HttpAnswer {
     ask.header("x-auth-token", "admin")
         .send()
         .expect("an answer")
@@ -41,7 +42,7 @@ pub(crate) fn report(url: &str, host: &str) -> Value {
     let deployable = json!({"name": "node_0000:84:00.0", "rp_uuid": RP, "resource_class": "PGPU", "attach_handles": [handle]});
     let device = json!({"name": "0000:84:00.0", "type": "GPU", "vendor": "10de", "deployables": [deployable]});
     let path = url.replace("/v2", &format!("/internal/v1/hosts/{host}/devices"));
-    let answer = send(Ask::put(path).json(&json!({"devices": [device]})));
+    let answer = send(HttpCall::put(path).json(&json!({"devices": [device]})));
     assert_eq!(answer.status.as_u16(), 200, "{}", answer.text());
     answer.json()
 }
@@ -50,10 +51,10 @@ pub(crate) fn report(url: &str, host: &str) -> Value {
 pub(crate) fn bound(url: &str, host: &str) -> String {
     let groups = json!([{"resources:PGPU": "1"}]);
     let profile = json!([{"name": "gpu", "groups": groups}]);
-    let made = send(Ask::post(format!("{url}/device_profiles")).json(&profile));
+    let made = send(HttpCall::post(format!("{url}/device_profiles")).json(&profile));
     assert_eq!(made.status.as_u16(), 201, "{}", made.text());
     let requests = format!("{url}/accelerator_requests");
-    let made = send(Ask::post(&requests).json(&json!({"device_profile_name": "gpu"})));
+    let made = send(HttpCall::post(&requests).json(&json!({"device_profile_name": "gpu"})));
     let uuid = made.json()["arqs"][0]["uuid"]
         .as_str()
         .expect("a uuid")
@@ -64,14 +65,14 @@ pub(crate) fn bound(url: &str, host: &str) -> String {
         add("/device_rp_uuid", RP),
         add("/instance_uuid", GUEST)
     ]);
-    let patch = Ask::new(http::Method::PATCH, &requests).json(&json!({ uuid.clone(): steps }));
+    let patch = HttpCall::new(http::Method::PATCH, &requests).json(&json!({ uuid.clone(): steps }));
     let answer = send(patch);
     assert_eq!(answer.status.as_u16(), 202, "{}", answer.text());
     uuid
 }
 
 #[test]
-fn what_was_bound_is_bound_after_a_kill_and_the_end_is_clean() {
+fn bound_requests_survive_a_kill_and_the_end_is_clean() {
     let mut home = home();
     let (mut berth, url) = serve(&mut home);
     report(&url, "node");
@@ -79,7 +80,7 @@ fn what_was_bound_is_bound_after_a_kill_and_the_end_is_clean() {
     berth.kill();
     drop(berth);
     let (berth, url) = serve(&mut home);
-    let found = send(Ask::get(format!("{url}/accelerator_requests/{uuid}"))).json();
+    let found = send(HttpCall::get(format!("{url}/accelerator_requests/{uuid}"))).json();
     assert_eq!(
         (&found["state"], &found["instance_uuid"]),
         (&json!("Bound"), &json!(GUEST))
@@ -88,7 +89,7 @@ fn what_was_bound_is_bound_after_a_kill_and_the_end_is_clean() {
     let known = report(&url, "node");
     let handle = &known["devices"][0]["deployables"][0]["attach_handles"][0];
     assert_eq!(handle["arq_uuid"], uuid.as_str());
-    let unknown = Ask::get(format!("{url}/devices"))
+    let unknown = HttpCall::get(format!("{url}/devices"))
         .send()
         .expect("an answer");
     assert_eq!(unknown.status.as_u16(), 401);
@@ -96,7 +97,7 @@ fn what_was_bound_is_bound_after_a_kill_and_the_end_is_clean() {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
 }
 
-/// Two processes on one server's database, whose URL stands in a file; one is killed.
+/// Two processes on one server's database, with the URL in a file; one is killed.
 fn two_on(database_url: &str) {
     let mut homes = [home(), home()];
     let mut served = homes.iter_mut().map(|home| {
@@ -112,7 +113,7 @@ fn two_on(database_url: &str) {
     report(&first, "node");
     let uuid = bound(&second, "node");
     one.kill();
-    let found = send(Ask::get(format!("{second}/accelerator_requests/{uuid}"))).json();
+    let found = send(HttpCall::get(format!("{second}/accelerator_requests/{uuid}"))).json();
     assert_eq!(found["state"], "Bound");
     let known = report(&second, "node");
     let handle = &known["devices"][0]["deployables"][0]["attach_handles"][0];
@@ -123,19 +124,19 @@ fn two_on(database_url: &str) {
 }
 
 #[test]
-fn two_processes_serve_what_is_in_one_database_on_postgresql_and_one_goes_on() {
+fn two_processes_serve_one_database_on_postgresql_and_one_survives() {
     let server = Postgres::shared().expect("a PostgreSQL");
     two_on(&server.create().expect("a database").url());
 }
 
 #[test]
-fn two_processes_serve_what_is_in_one_database_on_mariadb_and_one_goes_on() {
+fn two_processes_serve_one_database_on_mariadb_and_one_survives() {
     let server = MariaDb::shared().expect("a MariaDB");
     two_on(&server.create().expect("a database").url());
 }
 
 #[test]
-fn what_keeps_it_from_serving_is_said_in_a_sentence() {
+fn errors_that_prevent_serving_are_clear() {
     let mut home = home();
     let config = home.config_file().display().to_string();
     let mut refused = |arguments: &[&str], code: i32, words: &[&str]| {

@@ -1,5 +1,5 @@
-//! The agent's API from another host: who shows a certificate of the authority is served and named in the log, nobody else, and
-//! new files are taken at SIGHUP.
+//! The agent's API from another host: callers with a certificate of the authority are served and named in the log,
+//! others are refused, and new files take effect at SIGHUP.
 
 use std::fs;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn ask(trusted: &Authority, client: Option<&Pair>, url: &str) -> Option<String> 
 }
 
 #[test]
-fn another_host_with_a_certificate_is_served_and_new_files_are_taken_at_sighup() {
+fn another_host_with_a_certificate_is_served_and_new_files_are_loaded_at_sighup() {
     let api = Api::lease();
     let mut node = Hypervisor::new("pcpu", "tls-agent-1", &way(&api.placement.url()));
     let (ours, next) = (
@@ -71,7 +71,7 @@ fn another_host_with_a_certificate_is_served_and_new_files_are_taken_at_sighup()
         .wait_for_log(PATIENCE, named)
         .expect("who came in is in the log");
 
-    // Files by which nobody could be served leave those before in force.
+    // Invalid files leave the previous ones in force.
     fs::write(&ca, "no certificate").expect("a file");
     agent.signal(Signal::SIGHUP);
     let refused = "holds no certificate";

@@ -1,4 +1,4 @@
-//! Agents of other hosts, over TLS with certificates: asked by commands, and by the conductor.
+//! Agents of other hosts over TLS with certificates, called by commands and by the conductor.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::program::accelerator_service::{bound, report, serve};
 use crate::program::hypervisor::{Hypervisor, PATIENCE};
 use crate::program::placement_api::{Api, way};
 
-/// A node whose agent listens for those whom the authority signed; the root of its API.
+/// A node with an agent that serves callers with the authority's certificates; returns the root of its API.
 pub(crate) fn listening(node: &mut Hypervisor, authority: &Authority) -> String {
     let port = free_port().expect("a port");
     let server = authority.server();
@@ -42,7 +42,7 @@ fn options(url: &str, authority: &Authority, client: &Pair) -> Vec<String> {
 }
 
 #[test]
-fn commands_ask_another_hosts_agent_with_a_certificate_and_say_what_is_wrong_without() {
+fn commands_reach_another_hosts_agent_with_a_certificate_and_fail_clearly_without() {
     let api = Api::lease();
     let mut node = Hypervisor::new("accelerators", "elsewhere-1", &way(&api.placement.url()));
     let ours = Authority::new(&node.home.path("pki"), "ours");
@@ -123,7 +123,7 @@ fn commands_ask_another_hosts_agent_with_a_certificate_and_say_what_is_wrong_wit
     assert_eq!(listed.code, 0, "{}", listed.stderr);
     assert!(listed.stdout.contains(name));
 
-    // Another authority's certificate lets nobody in, and a stranger's agent is not believed.
+    // A certificate of another authority is refused, and so is an agent with one.
     let stranger = options(&url, &ours, &others.client());
     let refused = ask(&["guest", "list"], &stranger);
     assert_eq!(refused.code, 69, "{}", refused.stderr);
@@ -203,13 +203,13 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
     let mut agent = there.start(&["--log-level", "debug", "agent"]);
     there.wait_until_well(&mut agent);
 
-    // Binds are told to the agent of their host, not to that beside the service.
+    // Events about binds go to the agent of their host, not to that next to the service.
     let file = here.home.state_dir().join("accelerator.endpoint");
     let root = fs::read_to_string(file).expect("up says where the accelerator service is");
     let service = format!("{}/v2", root.trim());
     report(&service, "elsewhere-there");
     let arq = bound(&service, "elsewhere-there");
-    agent.wait_for_log(PATIENCE, &arq).expect("it is told");
+    agent.wait_for_log(PATIENCE, &arq).expect("it gets the event");
 
     let create = |name: &'static str, node: &'static str| {
         [
@@ -240,17 +240,17 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
     assert_eq!(gone.code, 0, "{}\n{}", gone.stderr, up.stderr());
     assert_eq!(names(&mut there), "");
 
-    // One whose agent is away is waited for, and says so.
+    // A boot waits for an agent that is down, and reports it.
     agent.stop(PATIENCE).expect("it ends");
     let held = create("held", "elsewhere-there");
     let held = here.run(&[&held[..], &["--timeout", "3s"]].concat());
     assert_eq!(held.code, 69, "{}", held.stderr);
-    assert!(held.stderr.contains("it goes on"), "{}", held.stderr);
+    assert!(held.stderr.contains("the boot continues"), "{}", held.stderr);
     up.stop(PATIENCE).expect("it ends");
 }
 
 #[test]
-fn the_accelerator_service_tells_binds_to_the_agent_of_their_host_by_the_hosts_name() {
+fn the_accelerator_service_reports_binds_to_the_agent_of_their_host() {
     const HOST: &str = "localhost";
     let api = Api::lease();
     let mut node = Hypervisor::new("pcpu", HOST, &way(&api.placement.url()));
@@ -280,7 +280,7 @@ fn the_accelerator_service_tells_binds_to_the_agent_of_their_host_by_the_hosts_n
     let (service, url) = serve(&mut home);
     report(&url, HOST);
     let arq = bound(&url, HOST);
-    agent.wait_for_log(PATIENCE, &arq).expect("it is told");
+    agent.wait_for_log(PATIENCE, &arq).expect("it gets the event");
     service.stop(PATIENCE).expect("it ends");
     agent.stop(PATIENCE).expect("it ends");
 }

@@ -1,4 +1,5 @@
-//! `berth placement audit` and `berth placement heal-allocations`, over the API of the real Placement and on its database.
+//! `berth placement audit` and `berth placement heal-allocations`, over the API of the real Placement and on its
+//! database.
 
 use berth_tests::berth::Outcome;
 use serde_json::{Value, json};
@@ -44,12 +45,12 @@ const AUDIT: [&str; 2] = ["placement", "audit"];
 const HEAL: [&str; 2] = ["placement", "heal-allocations"];
 
 #[test]
-fn what_is_nobodys_is_deleted_and_what_guests_lack_is_healed_each_shown_before() {
+fn orphans_are_deleted_and_missing_allocations_healed_each_after_a_preview() {
     let api = Api::lease();
     let (mut host, root) = host(&api, "heal-1");
     api.shared_storage(STORAGE, &root, 1000);
-    // One as it should be; one that lost what it held of a GPU, and has the other unit on the wrong one; one that Placement does not
-    // know at all; and what a guest left that is gone.
+    // Four guests: a correct one; one that lost the allocation of a GPU and has the other unit on the wrong one; one
+    // that Placement does not know; and the leftover allocation of a deleted guest.
     let right = gpu(&api, &root, "04");
     let wrong = gpu(&api, &root, "84");
     let unused = gpu(&api, &root, "c4");
@@ -98,16 +99,16 @@ fn what_is_nobodys_is_deleted_and_what_guests_lack_is_healed_each_shown_before()
     assert_eq!(pair["amiss"], "guest");
     assert_eq!(pair["uses"]["heal-1_pci_0000_04_00_0"], json!({"VGPU": 1}));
     assert_eq!(pair["uses"]["heal-1_pci_0000_c5_00_0"], json!({"VGPU": 1}));
-    let told = host.run(&AUDIT);
+    let reported = host.run(&AUDIT);
     for words in [
         "heal-1_pci_0000_c4_00_0: 2 VGPU",
         "heal-allocations",
         NOBODY,
     ] {
-        assert!(done(&told).contains(words), "{words}: {}", told.stdout);
+        assert!(done(&reported).contains(words), "{words}: {}", reported.stdout);
     }
 
-    // Beside guests that lack something it may be one of theirs.
+    // As long as guests lack allocations, it may belong to one of them.
     let left = host.run(&[&AUDIT[..], &["--delete", "--settle", "0"]].concat());
     assert!(done(&left).contains("heal first"), "{}", left.stdout);
     assert_eq!(api.held(NOBODY).len(), 3);
@@ -136,7 +137,7 @@ fn what_is_nobodys_is_deleted_and_what_guests_lack_is_healed_each_shown_before()
     assert!(done(&host.run(&HEAL)).starts_with("nothing to heal"));
     let delete = [&AUDIT[..], &["--delete", "--settle", "0"]].concat();
     let deleted = host.run(&delete);
-    assert!(done(&deleted).contains("what it holds elsewhere stays"));
+    assert!(done(&deleted).contains("its allocations on other hosts are kept"));
     assert_eq!(
         api.held(NOBODY),
         [(format!("storage-{STORAGE}"), "DISK_GB".to_owned(), 10)]
@@ -144,7 +145,7 @@ fn what_is_nobodys_is_deleted_and_what_guests_lack_is_healed_each_shown_before()
 
     let well = host.run(&AUDIT);
     assert!(
-        done(&well).starts_with("nothing is amiss with the 7 consumers of heal-1"),
+        done(&well).starts_with("no problems with the 7 consumers of heal-1"),
         "{}",
         well.stdout
     );
@@ -181,7 +182,7 @@ fn two_guests_that_each_hold_the_others_unit_are_healed_together() {
 }
 
 #[test]
-fn a_migrations_allocations_are_told_and_never_taken_for_an_orphans() {
+fn allocations_of_a_migration_are_reported_but_never_as_orphans() {
     let api = Api::lease();
     let (mut host, root) = host(&api, "heal-2");
     let first = gpu(&api, &root, "44");
@@ -234,7 +235,7 @@ fn a_database_is_audited_and_healed_where_no_service_has_it_open() {
     assert!(done(&deleted).contains(&format!("{NOBODY}: deleted")));
     let well = run(&mut host, &AUDIT);
     assert!(
-        done(&well).starts_with("nothing is amiss"),
+        done(&well).starts_with("no problems with the "),
         "{}",
         well.stdout
     );
@@ -245,7 +246,7 @@ fn a_database_is_audited_and_healed_where_no_service_has_it_open() {
 }
 
 #[test]
-fn a_node_that_is_to_be_reshaped_or_was_never_reported_is_not_audited() {
+fn a_node_before_its_reshape_or_first_report_is_not_audited() {
     let api = Api::lease();
     let mut host = Hypervisor::new("eight-gpu-flat", "heal-4", &api.way());
     let unknown = host.run(&AUDIT);

@@ -1,5 +1,5 @@
-//! What the program reads beside its configuration, spoilt: machine files, state files, Placement's answers. A sentence that
-//! names what is wrong, never a panic, and no secret in anything it says.
+//! Corrupt input other than the configuration: machine files, state files, Placement's answers. The program must name
+//! the problem, never panic, and never print a secret.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use berth_tests::berth::Outcome;
-use berth_tests::fault_proxy::{Fault, FaultProxy, Rule};
+use berth_tests::fault_proxy::{ProxyFault, FaultProxy, ProxyRule};
 
 use serde_json::json;
 
@@ -40,7 +40,7 @@ fn expect(outcome: &Outcome, codes: &[i32], words: &[&str], of: &str) {
 }
 
 #[test]
-fn a_machine_file_that_is_wrong_is_78_and_names_file_and_key() {
+fn an_invalid_machine_file_is_78_and_names_file_and_key() {
     let good =
         "[[node]]\nname = \"n\"\nmemory_mib = 1024\ndisk = 10\ncpus = { online = \"0-3\" }\n";
     let gpu = |line: &str| format!("{good}[[node.gpu]]\naddress = \"0000:04:00.0\"\n{line}\n");
@@ -145,18 +145,18 @@ fn a_damaged_state_file_is_named_with_its_mend() {
         api.get("/resource_providers")["resource_providers"],
         serde_json::json!([])
     );
-    expect(&node.once(), &[0], &[], "all mended");
+    expect(&node.once(), &[0], &[], "all fixed");
 }
 
 #[test]
-fn answers_of_placement_that_are_cut_or_no_json_are_waited_out_at_the_start() {
+fn truncated_answers_of_placement_are_retried_at_the_start() {
     let api = Api::lease();
     for (fault, name) in [
-        (Fault::Garbage, "garbage-1"),
-        (Fault::Truncate, "truncated-1"),
+        (ProxyFault::Garbage, "garbage-1"),
+        (ProxyFault::Truncate, "truncated-1"),
     ] {
         let proxy = FaultProxy::start(&api.placement.url()).expect("a proxy");
-        proxy.spoil(Rule::new(fault));
+        proxy.spoil(ProxyRule::new(fault));
         let mut node = Hypervisor::new("pcpu", name, &way(&proxy.url()));
         let manager = node.managed();
         let mut agent = node.start(&["agent"]);
@@ -172,20 +172,20 @@ fn answers_of_placement_that_are_cut_or_no_json_are_waited_out_at_the_start() {
 }
 
 #[test]
-fn answers_of_placement_that_are_spoilt_do_not_end_a_running_agent() {
+fn corrupt_answers_of_placement_do_not_end_a_running_agent() {
     let api = Api::lease();
     let proxy = FaultProxy::start(&api.placement.url()).expect("a proxy");
     let mut node = Hypervisor::new("pcpu", "spoilt-1", &way(&proxy.url()));
     let manager = node.managed();
     let mut agent = node.start(&["agent"]);
     for (fault, words) in [
-        (Fault::Garbage, "JSON"),
-        (Fault::Truncate, "before the answer was complete"),
-        (Fault::Endless, "larger than"),
+        (ProxyFault::Garbage, "JSON"),
+        (ProxyFault::Truncate, "before the answer was complete"),
+        (ProxyFault::Endless, "larger than"),
     ] {
         let well = || manager.status().starts_with("in sync");
         agent.wait_until(PATIENCE, well).expect("it is well");
-        proxy.spoil(Rule::new(fault));
+        proxy.spoil(ProxyRule::new(fault));
         let said = || manager.status().contains(words);
         agent
             .wait_until(PATIENCE, said)
@@ -195,9 +195,9 @@ fn answers_of_placement_that_are_spoilt_do_not_end_a_running_agent() {
     }
     assert_eq!(manager.count("READY=1"), 1);
     no_panic(&agent.stderr());
-    // A start that meets an answer without an end says so, and goes on when it is over.
+    // A start that gets an endless answer reports it, and continues when it is over.
     agent.stop(PATIENCE).expect("it ends");
-    proxy.spoil(Rule::new(Fault::Endless));
+    proxy.spoil(ProxyRule::new(ProxyFault::Endless));
     let mut agent = node.start(&["agent"]);
     let said = || manager.status().contains("larger than");
     agent.wait_until(PATIENCE, said).expect("it says why");
@@ -209,13 +209,13 @@ fn answers_of_placement_that_are_spoilt_do_not_end_a_running_agent() {
 }
 
 /// Answers every request with the same bytes.
-struct Liar {
+struct ScriptedServer {
     url: String,
     answer: Arc<Mutex<String>>,
     asked: Arc<Mutex<usize>>,
 }
 
-impl Liar {
+impl ScriptedServer {
     fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -256,8 +256,8 @@ impl Liar {
 }
 
 #[test]
-fn answers_of_placement_that_are_another_shape_are_survived_or_refused_in_a_sentence() {
-    let liar = Liar::start();
+fn malformed_answers_of_placement_are_survived_or_refused_with_a_message() {
+    let liar = ScriptedServer::start();
     let mut node = Hypervisor::new("pcpu", "lied-to-1", &way(&liar.url));
     let provider = |generation: &str| {
         format!(
@@ -360,9 +360,9 @@ fn answers_of_placement_that_are_another_shape_are_survived_or_refused_in_a_sent
 }
 
 #[test]
-fn a_secret_of_the_configuration_is_in_nothing_that_is_said_or_kept() {
+fn a_secret_of_the_configuration_is_never_printed_or_stored() {
     const SECRETS: [&str; 3] = ["planted-password", "planted-token", "planted-credential"];
-    let liar = Liar::start();
+    let liar = ScriptedServer::start();
     let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
     let url = &liar.url;
     let ways = [
@@ -377,7 +377,7 @@ fn a_secret_of_the_configuration_is_in_nothing_that_is_said_or_kept() {
              application_credential_secret = \"planted-credential\""
         ),
     ];
-    // It says back what it was told, as some servers do in their error pages.
+    // The server repeats its input, as some servers do in their error pages.
     let echo = "{\"error\": {\"message\": \"no user with planted-password, planted-token, planted-credential\"}}";
     for way in ways {
         let mut node = Hypervisor::new("pcpu", "secret-1", &format!("{way}\n{listen}"));
@@ -406,8 +406,8 @@ fn a_secret_of_the_configuration_is_in_nothing_that_is_said_or_kept() {
         }
         liar.says("500 Oops", "", echo);
         let mut agent = node.start(&["--log-level", "trace", "agent"]);
-        let told = || node.ask("/metrics").is_some() && !manager.status().is_empty();
-        agent.wait_until(PATIENCE, told).expect("it runs");
+        let reported = || node.ask("/metrics").is_some() && !manager.status().is_empty();
+        agent.wait_until(PATIENCE, reported).expect("it runs");
         for path in ["/metrics", "/healthz"] {
             said.push_str(&node.ask(path).expect("an answer").text());
         }
@@ -420,7 +420,7 @@ fn a_secret_of_the_configuration_is_in_nothing_that_is_said_or_kept() {
             said.push_str(&String::from_utf8_lossy(&content));
         }
         let own = [said, ended.stdout, ended.stderr, manager.heard().join("\n")].concat();
-        // The server repeats the secrets; those that the program has are masked, the others it cannot know.
+        // The server repeats the secrets; the program masks its own ones, and cannot know the others.
         for secret in SECRETS.iter().filter(|secret| way.contains(**secret)) {
             assert!(!own.contains(secret), "{way}: {own}");
         }

@@ -1,10 +1,10 @@
-//! `berth up` behind its one listener, with images and with the first user that it made.
+//! `berth up` behind its one listener, with images and with the first user that it created.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use berth_tests::berth::BerthHome;
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use berth_tests::peer::{AcceleratorPlugin, OpenStackShell};
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
@@ -28,14 +28,14 @@ pub(crate) fn password(state: &Path) -> String {
     line.expect("a password").trim_matches('"').to_owned()
 }
 
-/// An image whose bytes the image service gives.
+/// An image with data that the image service serves.
 pub(crate) const SERVED: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac897";
 
 pub(crate) fn served() -> Vec<u8> {
     (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect()
 }
 
-/// The file of images for a home: the one of the hosts, and one whose bytes lie where no guest may name files of.
+/// The images file for a home: the hosts' image, and one with data in a folder that guests may not name.
 pub(crate) fn images(home: &BerthHome) -> String {
     let file = images_file(home);
     let data = home.path("served.raw");
@@ -87,7 +87,7 @@ impl Cloud {
             "identity": {"methods": ["password"], "password": {"user": user}},
             "scope": {"project": {"name": "admin", "domain": {"id": "default"}}},
         }});
-        let ask = Ask::post(format!("{}/identity/v3/auth/tokens", self.base)).json(&body);
+        let ask = HttpCall::post(format!("{}/identity/v3/auth/tokens", self.base)).json(&body);
         let answer = ask.send().expect("an answer");
         assert_eq!(answer.status, 201, "{}", answer.text());
         let token = answer.headers.get("x-subject-token").expect("a token");
@@ -95,7 +95,7 @@ impl Cloud {
     }
 
     /// What the newest compute API answers, where it says yes.
-    pub(crate) fn asked(&self, token: &str, ask: Ask) -> Value {
+    pub(crate) fn asked(&self, token: &str, ask: HttpCall) -> Value {
         let ask = ask
             .header("x-auth-token", token)
             .header("openstack-api-version", "compute 2.82");

@@ -1,4 +1,4 @@
-//! Commands that talk to a running node or look at what it looks at.
+//! Commands that talk to a running node or inspect its state.
 
 use std::collections::BTreeSet;
 
@@ -42,11 +42,11 @@ fn each_node_of_a_cluster_is_seen_by_each_command() {
     let tree = done(&mut node, &["provider", "tree"]);
     assert!(nodes.iter().all(|name| tree.contains(name)), "{tree}");
 
-    // One word, and every node is reshaped by the next start.
+    // After this change of one setting, the next start reshapes every node.
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
     assert_eq!(up.wait(PATIENCE).expect("it ends").code, 75);
     let said = done(&mut node, &["up", "--once"]);
-    assert!(!said.contains("next:"), "nobody is there to ask: {said}");
+    assert!(!said.contains("next:"), "no service is left to ask: {said}");
     let look = ["placement", "migrate-compute-inventory", "--dry-run"];
     let said = done(&mut node, &look);
     assert_eq!(said.matches("nothing to do").count(), 3, "{said}");
@@ -73,7 +73,7 @@ fn a_host_out_of_service_is_planned_as_one() {
     let plan = ["reshape", "plan", "--detailed-exitcode"];
     done(&mut node, &plan);
     assert_eq!(agent.stop(PATIENCE).expect("it ends").code, 0);
-    // Also by one that starts later.
+    // The same for a process that starts later.
     let once = node.once();
     assert_eq!(once.code, 0, "{}", once.stderr);
     assert!(disabled());
@@ -96,7 +96,7 @@ fn a_host_out_of_service_is_planned_as_one() {
 }
 
 #[test]
-fn what_a_reload_does_not_change_is_still_shown_as_needing_a_restart() {
+fn options_that_a_reload_does_not_change_still_show_the_need_of_a_restart() {
     let api = Api::lease();
     let mut node = Hypervisor::new("pcpu", "differs-1", &api.way());
     let manager = node.managed();

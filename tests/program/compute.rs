@@ -1,4 +1,4 @@
-//! `openstack server` over `berth up`, from a flavor to a running server and back, through kills.
+//! `openstack server` with `berth up`, from a flavor to a running server and its deletion, through kills.
 
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -146,8 +146,8 @@ impl Cloud {
     #[track_caller]
     fn why_there_is_no_host(&mut self, shown: &Value) -> (String, String) {
         const NONE: &str = "No valid host was found: ";
-        let told = shown["fault"]["message"].as_str().unwrap_or_default();
-        let reason = told.strip_prefix(NONE);
+        let reported = shown["fault"]["message"].as_str().unwrap_or_default();
+        let reason = reported.strip_prefix(NONE);
         let reason = reason.unwrap_or_else(|| panic!("{shown}")).to_owned();
         let id = shown["id"].as_str().expect("an id");
         let explain = ["scheduler", "explain", "--request", id];
@@ -219,7 +219,7 @@ fn openstacks_client_boots_switches_and_deletes_a_server_with_a_device() {
 }
 
 #[test]
-fn a_server_boots_through_a_kill_and_one_that_fits_nowhere_says_why() {
+fn a_server_boots_through_a_kill_and_one_without_a_host_shows_the_reason() {
     let mut cloud = Cloud::start("compute-kills");
     cloud
         .operator
@@ -249,8 +249,8 @@ fn a_server_boots_through_a_kill_and_one_that_fits_nowhere_says_why() {
         .done(&format!("server create odd --flavor odd {image}"));
     let shown = cloud.operator.until("odd", "ERROR");
     let (reason, explained) = cloud.why_there_is_no_host(&shown);
-    for told in [reason, explained] {
-        assert!(told.contains("ComputeCapabilitiesFilter"), "{told}");
+    for reported in [reason, explained] {
+        assert!(reported.contains("ComputeCapabilitiesFilter"), "{reported}");
     }
     cloud.operator.done("server delete one big odd");
     cloud.host.kill_and_start_again();
@@ -262,7 +262,7 @@ fn a_server_boots_through_a_kill_and_one_that_fits_nowhere_says_why() {
 }
 
 #[test]
-fn the_compute_api_alone_boots_a_server_over_services_and_an_agent_elsewhere() {
+fn the_compute_api_alone_boots_a_server_with_remote_services_and_agent() {
     let api = Api::lease();
     let placement = way(&api.placement.url());
     let mut accelerators = accelerator_service::home();

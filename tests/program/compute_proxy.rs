@@ -1,4 +1,4 @@
-//! openstacksdk's compute proxy, unchanged, through the `clouds.yaml` that `berth up` wrote.
+//! openstacksdk's compute proxy, unchanged, with the `clouds.yaml` that `berth up` wrote.
 
 use std::process::Command;
 

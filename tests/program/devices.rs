@@ -1,4 +1,5 @@
-//! `berth device reset` and `release`: an operator has a running agent's devices cleaned and taken back, and is told why not.
+//! `berth device reset` and `release`: an operator lets the running agent clean and release devices, and gets the
+//! reason if it refuses.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,9 +10,9 @@ use serde_json::Value;
 use crate::program::hypervisor::{Hypervisor, PATIENCE};
 use crate::program::placement_api::{Api, way};
 
-/// One that nobody has.
+/// An unused device.
 const FREE: &str = "0000:17:00.0";
-/// One that the machine's guest has.
+/// A device of the machine's guest.
 const HELD: &str = "0000:65:00.0";
 const GUEST: &str = "6b1d9f0a-5a3e-5c0e-9c42-52f6c8f0a1d7";
 /// A card of four mediated devices.
@@ -42,7 +43,7 @@ impl Hypervisor {
 }
 
 #[test]
-fn a_device_that_nobody_has_is_reset_by_a_command_and_a_guests_is_not() {
+fn an_unused_device_is_reset_by_a_command_and_a_used_one_is_not() {
     let api = Api::lease();
     let mut node = Hypervisor::new("accelerators", "devices-1", &way(&api.placement.url()));
     let guest = format!("uuid = \"{GUEST}\"");
@@ -69,7 +70,7 @@ fn a_device_that_nobody_has_is_reset_by_a_command_and_a_guests_is_not() {
 
     for dry_run in [&["reset", HELD][..], &["reset", HELD, "--dry-run"]] {
         let why = node.refused_device(dry_run);
-        let whose = format!("device {HELD} is guest {GUEST}'s: end that guest first");
+        let whose = format!("device {HELD} is in use by guest {GUEST}: delete that guest first");
         assert!(why.contains(&whose), "{why}");
     }
     for nowhere in ["0000:ff:00.0", "nonsense", "../agent"] {
@@ -83,7 +84,7 @@ fn a_device_that_nobody_has_is_reset_by_a_command_and_a_guests_is_not() {
 }
 
 #[test]
-fn a_device_leaves_its_quarantine_by_a_command_when_its_reset_succeeds_or_its_risk_is_taken() {
+fn a_device_leaves_its_quarantine_by_a_command_after_a_reset_or_an_accepted_risk() {
     let api = Api::lease();
     let mut node = Hypervisor::new("accelerators", "devices-2", &way(&api.placement.url()));
     let mut agent = node.start(&["agent"]);
@@ -113,7 +114,7 @@ fn a_device_leaves_its_quarantine_by_a_command_when_its_reset_succeeds_or_its_ri
     assert_eq!(node.state(FREE), "free");
 
     node.device(&["quarantine", FREE, "--reason", "it is loud again"]);
-    // A plan of this host is the agent's, who runs beside it, and of another Placement what it would get.
+    // A plan of this host comes from the running agent; with another Placement it shows what that would get.
     let plan = ["reshape", "plan"];
     let begun = Instant::now();
     let in_sync = |text: &str| !text.contains("reserved") && !text.contains("QUARANTINED");
@@ -157,7 +158,7 @@ fn a_hook_that_a_killed_agent_left_is_ended_by_the_next() {
     agent.kill();
     drop(agent);
     let left = started();
-    assert!(left.iter().all(|pid| is_there(pid)), "nobody ended them");
+    assert!(left.iter().all(|pid| is_there(pid)), "they are still running");
     let mut agent = node.start(&["agent"]);
     agent
         .wait_until(PATIENCE, || started().len() > left.len())

@@ -1,11 +1,11 @@
-//! `berth up` on the sample out-of-tree driver of the documentation: its tree in Placement, a guest with a device, and a kill of
-//! the driver.
+//! `berth up` with the sample out-of-tree driver of the documentation: its tree in Placement, a guest with a device,
+//! and a kill of the driver.
 
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use berth_tests::berth::{BerthHome, Outcome, RunningBerth};
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use berth_tests::peer::checkout;
 use berth_tests::port::free_port;
 use nix::sys::signal::{Signal, kill};
@@ -16,7 +16,7 @@ use crate::program::hypervisor::PATIENCE;
 
 const NODE: &str = "exec-1";
 
-/// A host whose driver is the sample.
+/// A host with the sample driver.
 struct Host {
     home: BerthHome,
     metrics: u16,
@@ -61,7 +61,7 @@ impl Host {
             .start(["--config", &config, "up"])
             .expect("berth starts");
         let health = format!("http://127.0.0.1:{}/healthz", self.metrics);
-        let well = || Ask::get(&health).send().is_ok_and(|it| it.status == 200);
+        let well = || HttpCall::get(&health).send().is_ok_and(|it| it.status == 200);
         let waited = up.wait_until(PATIENCE, well);
         assert!(waited.is_ok(), "{}", up.stderr());
         up
@@ -72,7 +72,7 @@ impl Host {
         let endpoint = self.home.state_dir().join("placement.endpoint");
         let endpoint = fs::read_to_string(endpoint).expect("up says where Placement is");
         let url = format!("{}{path}", endpoint.trim());
-        let answer = Ask::get(url).header("x-auth-token", "admin").send();
+        let answer = HttpCall::get(url).header("x-auth-token", "admin").send();
         answer.expect("Placement answers").json()
     }
 
@@ -115,7 +115,7 @@ fn driver_of(up: &RunningBerth) -> Option<Pid> {
 }
 
 #[test]
-fn a_guest_boots_on_a_driver_of_ones_own_and_outlives_its_kill() {
+fn a_guest_boots_on_an_external_driver_and_survives_its_kill() {
     let mut host = Host::new(&sample());
     let mut up = host.start();
     let providers = host.placement("/resource_providers")["resource_providers"].to_string();
@@ -184,7 +184,7 @@ fn a_guest_boots_on_a_driver_of_ones_own_and_outlives_its_kill() {
     }
 }
 
-/// Waits until the driver's process has no command any more: it ended with berth.
+/// Waits until the driver's process has no child: it ended with berth.
 fn host_is_quiet(command: &str) {
     let begun = Instant::now();
     while fs::read_to_string(command).is_ok_and(|text| text.contains("driver.py")) {
@@ -194,7 +194,7 @@ fn host_is_quiet(command: &str) {
 }
 
 #[test]
-fn a_driver_that_is_no_program_is_a_mistake_in_the_configuration() {
+fn a_driver_without_a_program_is_a_configuration_error() {
     for (driver, says) in [
         ("/no/such/driver", "/no/such/driver"),
         ("/etc/hostname", "/etc/hostname"),

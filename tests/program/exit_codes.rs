@@ -1,5 +1,5 @@
-//! Every exit code that scripts and units branch on, from the program itself. 70, a bug, has no way to be made from
-//! outside: the panic hook has a test beside it.
+//! Every exit code that scripts and units depend on, from the program itself. 70, a bug, cannot be caused from outside;
+//! the panic hook has its own test.
 
 mod disk;
 mod held;
@@ -40,7 +40,7 @@ fn up(machine: &str) -> (Hypervisor, berth_tests::berth::RunningBerth) {
 }
 
 #[test]
-fn a_refusal_of_the_running_agent_is_1_and_an_agent_that_is_away_69() {
+fn a_refusal_of_the_running_agent_is_1_and_an_unreachable_agent_69() {
     let (mut node, up) = up("pcpu");
     let refused = node.run(&["agent", "disable", "--reason", "two\nlines"]);
     expect(&refused, 1, &["reason"]);
@@ -51,12 +51,12 @@ fn a_refusal_of_the_running_agent_is_1_and_an_agent_that_is_away_69() {
     );
     expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
     let away = node.run(&["agent", "status"]);
-    expect(&away, 69, &["agent.sock", "mend:"]);
+    expect(&away, 69, &["agent.sock", "hint:"]);
     expect(&node.run(&["provider", "tree"]), 69, &["127.0.0.1:0"]);
 }
 
 #[test]
-fn a_database_that_cannot_be_meant_is_refused_and_nothing_is_made() {
+fn an_invalid_database_is_refused_and_nothing_is_created() {
     let mut node = Hypervisor::new("pcpu", "node-1", "");
     let mut serve = |url: &str| node.run(&["placement", "serve", "--database", url]);
     let folder = tempfile::tempdir().expect("a folder");
@@ -77,7 +77,7 @@ fn a_database_that_cannot_be_meant_is_refused_and_nothing_is_made() {
         }
         for more in [&[][..], &["--dry-run"]] {
             let upgrade = ["placement", "migrate-compute-inventory", "--database", &url];
-            let words = ["is not there", "p.sqlite", "the service uses"];
+            let words = ["no database at", "p.sqlite", "the service's database"];
             expect(&node.run(&[&upgrade[..], more].concat()), 74, &words);
         }
         let made = std::fs::read_dir(folder.path()).expect("a folder").count();
@@ -86,7 +86,7 @@ fn a_database_that_cannot_be_meant_is_refused_and_nothing_is_made() {
 }
 
 #[test]
-fn a_database_that_lost_a_table_is_74_and_the_table_is_not_made_anew() {
+fn a_database_that_lost_a_table_is_74_and_the_table_is_not_recreated() {
     let (mut node, up) = up("pcpu");
     expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
     let database = node.home.state_dir().join("placement.sqlite");
@@ -103,7 +103,7 @@ fn a_database_that_lost_a_table_is_74_and_the_table_is_not_made_anew() {
 }
 
 #[test]
-fn what_another_release_wrote_is_78_whichever_service_it_is_of() {
+fn a_database_of_another_release_is_78_for_every_service() {
     let (mut node, up) = up("pcpu");
     expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
     for (file, other, ours) in [
@@ -139,7 +139,7 @@ fn what_another_release_wrote_is_78_whichever_service_it_is_of() {
     expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
 }
 
-/// One statement of SQL, as somebody with a shell would have run it.
+/// Runs one SQL statement directly on the database, as a user with a shell could.
 pub(crate) fn write(database: &Path, sql: &'static str) {
     struct Script(&'static str);
     impl Work for Script {
@@ -154,14 +154,14 @@ pub(crate) fn write(database: &Path, sql: &'static str) {
     runtime.block_on(async {
         let location = Location::SqliteFile(database.to_owned());
         let store = SqlStore::open(&location, &SqlOptions::default()).await;
-        let store = store.expect("nobody else has it");
+        let store = store.expect("it is free");
         store.write(&Script(sql)).await.expect("it can be done");
         store.close().await;
     });
 }
 
 #[test]
-fn an_agent_that_accepts_and_never_answers_is_69_after_the_time_given() {
+fn a_silent_agent_is_69_after_the_time_limit() {
     let mut node = Hypervisor::new("pcpu", "node-1", "");
     let socket = node.home.path("silent.sock");
     let silent = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
@@ -169,7 +169,7 @@ fn an_agent_that_accepts_and_never_answers_is_69_after_the_time_given() {
     node.home
         .set_env("BERTH__AGENT__ADMIN_SOCKET", shown.clone());
     let status = node.run(&["agent", "status", "--timeout", "1"]);
-    expect(&status, 69, &[&shown, "no answer within 1s", "mend:"]);
+    expect(&status, 69, &[&shown, "no answer within 1s", "hint:"]);
     expect(
         &node.run(&["agent", "status", "--timeout", "0"]),
         64,
@@ -179,7 +179,7 @@ fn an_agent_that_accepts_and_never_answers_is_69_after_the_time_given() {
 }
 
 #[test]
-fn up_says_what_is_next_only_once_it_works() {
+fn up_prints_the_next_steps_only_once_it_works() {
     let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
     let mut node = Hypervisor::new("pcpu", "node-1", listen);
     node.home
@@ -192,7 +192,7 @@ fn up_says_what_is_next_only_once_it_works() {
 }
 
 #[test]
-fn a_state_folder_that_is_none_is_74() {
+fn an_invalid_state_folder_is_74() {
     let mut node = Hypervisor::new("pcpu", "node-1", &way("http://127.0.0.1:9"));
     node.home.write("file", "").expect("a file");
     let inside = node.home.path("file").join("state").display().to_string();
@@ -225,7 +225,7 @@ fn a_machine_edited_while_the_agent_runs_is_75_and_the_next_start_reshapes() {
 }
 
 #[test]
-fn placement_away_past_the_deadline_is_69_and_says_who_is_away() {
+fn placement_down_past_the_deadline_is_69_and_is_named() {
     let port = free_port().expect("a port");
     let mut node = Hypervisor::new("pcpu", "node-1", &way(&format!("http://127.0.0.1:{port}")));
     let started = std::time::Instant::now();
@@ -238,13 +238,13 @@ fn placement_away_past_the_deadline_is_69_and_says_who_is_away() {
 }
 
 #[test]
-fn a_configuration_that_cannot_be_is_78_for_every_command() {
+fn an_invalid_configuration_is_78_for_every_command() {
     let mut node = Hypervisor::new("pcpu", "node-1", "");
     // Nothing says where Placement is.
     expect(
         &node.run(&["agent", "--once"]),
         78,
-        &["[placement]", "mend:"],
+        &["[placement]", "hint:"],
     );
     node.configure("auth_typo = \"none\"", "");
     for command in [

@@ -58,7 +58,7 @@ fn said(home: &mut BerthHome, query: &str, more: &[&str]) -> String {
 }
 
 #[test]
-fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
+fn an_empty_answer_is_explained_by_leaving_out_one_demand_at_a_time() {
     let api = Api::lease();
     three_hosts(&api);
     let mut home = BerthHome::new().expect("a home");
@@ -72,7 +72,7 @@ fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
         ),
         (
             "resources=VCPU:16&required=CUSTOM_FAST",
-            "No candidate: no host has all of it; there would be one without any of: trait CUSTOM_FAST; 16 VCPU (the most that a \
+            "No candidate: no host meets all demands; leaving out any of these would give one: trait CUSTOM_FAST; 16 VCPU (the most that a \
              provider has free is 8).\n",
         ),
         (
@@ -81,7 +81,7 @@ fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
         ),
         (
             "resources=VCPU:1,MEMORY_MB:100",
-            "No candidate: no provider meets 100 MEMORY_MB (so much is free, but min_unit, max_unit or step_size",
+            "No candidate: no provider meets 100 MEMORY_MB (this much is free, but min_unit, max_unit or step_size",
         ),
         (
             "resources=VCPU:1&resources_gpu=PGPU:1&required_gpu=CUSTOM_FAST&root_required=CUSTOM_FAST",
@@ -93,7 +93,7 @@ fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
         ),
         (
             "resources=VCPU:1,CUSTOM_GONE:1&required=CUSTOM_NEVER",
-            "No candidate: nobody ever reported what is named in: ",
+            "No candidate: no host ever reported these: ",
         ),
         (
             "resources=VCPU:100",
@@ -113,7 +113,7 @@ fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
         ),
         (
             "resources=VCPU:1&required=in:CUSTOM_FAST,HW_CPU_X86_AVX&required=!CUSTOM_FAST",
-            "No candidate: no host has all of it; there would be one without any of: one of the traits CUSTOM_FAST, HW_CPU_X86_AVX; \
+            "No candidate: no host meets all demands; leaving out any of these would give one: one of the traits CUSTOM_FAST, HW_CPU_X86_AVX; \
              no trait CUSTOM_FAST.\n",
         ),
     ] {
@@ -137,7 +137,7 @@ fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
     let refused = home.run(arguments).expect("it runs");
     assert_eq!(refused.code, 78, "{}", refused.stderr);
     assert!(refused.stderr.contains("VCPU:none"), "{}", refused.stderr);
-    // What Placement alone can know of it is told in its words, as the user's mistake.
+    // Errors that only Placement can detect are reported as its message, as usage errors.
     let config = home.config_file().display().to_string();
     let query = "resources=VCPU:1&in_tree=acc-01";
     let arguments = ["--config", &config, "placement", "explain", query];
@@ -148,7 +148,7 @@ fn why_an_answer_is_empty_is_told_by_leaving_out_one_demand_at_a_time() {
 }
 
 #[test]
-fn a_database_without_a_service_can_be_asked_too() {
+fn a_database_without_a_service_can_be_queried_too() {
     let mut home = BerthHome::new().expect("a home");
     let database = format!("sqlite:{}", home.path("placement.sqlite").display());
     let missing = home.run([

@@ -1,9 +1,10 @@
-//! `[agent] events_listen`: where the real Cyborg tells of binds. Whom it lets in, what it takes, and what is in the log of it.
+//! `[agent] events_listen`, which gets the real Cyborg's events about binds: its authentication, the accepted events,
+//! and its log.
 
 use std::net::SocketAddr;
 
 use berth_tests::berth::RunningBerth;
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
@@ -15,14 +16,14 @@ const KNOWN: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
 const UNKNOWN: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d04";
 const ARQ: &str = "ad5ad7b5-8b0c-4a3b-8f3c-3a0e2a0c0001";
 
-/// A node whose agent hears events, with one guest.
-struct Door {
+/// A node with an agent that receives events, and with one guest.
+struct EventNode {
     node: Hypervisor,
     agent: RunningBerth,
     address: SocketAddr,
 }
 
-impl Door {
+impl EventNode {
     fn open(mut node: Hypervisor) -> Self {
         let port = free_port().expect("a port");
         let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -46,10 +47,10 @@ impl Door {
         }
     }
 
-    fn post(&self, token: Option<&str>, body: &str) -> Answer {
+    fn post(&self, token: Option<&str>, body: &str) -> HttpAnswer {
         let url = format!("http://{}/v2.1/os-server-external-events", self.address);
         let body = serde_json::from_str(body).unwrap_or_else(|_| json!(body));
-        let ask = Ask::post(url)
+        let ask = HttpCall::post(url)
             .header("openstack-api-version", "compute 2.82")
             .json(&body);
         let ask = match token {
@@ -96,9 +97,9 @@ const BAD: [&str; 7] = [
 ];
 
 #[test]
-fn without_keystone_whoever_is_on_this_host_is_heard_and_what_is_no_event_is_refused() {
+fn without_keystone_local_callers_are_accepted_and_invalid_events_refused() {
     let api = Api::lease();
-    let door = Door::open(Hypervisor::new("pcpu", "events-1", &api.way()));
+    let door = EventNode::open(Hypervisor::new("pcpu", "events-1", &api.way()));
     door.told(None, KNOWN, 200, 200);
     // As Nova answers for a guest without a host: the real Cyborg takes a 404 for a failed bind.
     door.told(None, UNKNOWN, 207, 422);
@@ -109,7 +110,7 @@ fn without_keystone_whoever_is_on_this_host_is_heard_and_what_is_no_event_is_ref
     let huge = format!("\"{}\"", "x".repeat(70_000));
     door.refused(None, &huge, 413, "overLimit");
     // Only events: the agent's own API is elsewhere.
-    let other = Ask::get(format!("http://{}/v1/guests", door.address)).send();
+    let other = HttpCall::get(format!("http://{}/v1/guests", door.address)).send();
     assert_eq!(other.expect("an answer").status.as_u16(), 404);
     let ended = door.agent.stop(PATIENCE).expect("it ends");
     assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -117,7 +118,7 @@ fn without_keystone_whoever_is_on_this_host_is_heard_and_what_is_no_event_is_ref
 }
 
 #[test]
-fn with_keystone_the_services_token_is_heard_and_no_tenants_and_none_is_in_the_log() {
+fn with_keystone_only_a_service_token_is_accepted_and_no_token_is_logged() {
     let region = Region::shared();
     let keystone = &region.keystone;
     let berth = keystone.berth();
@@ -127,7 +128,7 @@ fn with_keystone_the_services_token_is_heard_and_no_tenants_and_none_is_in_the_l
         let key = format!("BERTH__KEYSTONE_AUTHTOKEN__{option}");
         node.home.set_env(&key, value);
     }
-    let door = Door::open(node);
+    let door = EventNode::open(node);
     let token = |who| keystone.token(who).expect("a token");
     let (tenant, elsewhere) = (keystone.tenant(), keystone.tenant_service());
     let (service, tenant) = (token(&berth), token(&tenant));
@@ -143,7 +144,7 @@ fn with_keystone_the_services_token_is_heard_and_no_tenants_and_none_is_in_the_l
     door.refused(Some("two\u{fc}"), &event, 401, "unauthorized");
     for body in BAD {
         door.refused(Some(&service), body, 400, "badRequest");
-        // Who may not tell does not learn what could be told.
+        // An unauthorized caller learns nothing about the events.
         door.refused(Some(&tenant), body, 403, "forbidden");
     }
     let revoked = token(&berth);

@@ -1,10 +1,11 @@
-//! `berth up` from a device profile to a running guest and back, through kills: everything in one process, asked by commands.
+//! `berth up` from a device profile to a running guest and its deletion, through kills: everything in one process,
+//! driven by commands.
 
 use std::time::Duration;
 use std::{fs, thread};
 
 use berth_tests::berth::RunningBerth;
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use serde_json::Value;
 
 use crate::program::exit_codes::write;
@@ -50,7 +51,7 @@ impl Host {
         node.home
             .set_env("BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES", folders);
         node.home.set_env("BERTH__RECONCILE_INTERVAL", "1");
-        // A kill between the accelerator service's answer and the conductor's journal leaves requests that nobody knows.
+        // A kill between the accelerator service's answer and the conductor's journal leaves unknown requests.
         node.home
             .set_env("BERTH__ACCELERATOR_SERVICE__UNBOUND_REQUEST_GRACE", "15");
         if !fs::read_to_string(node.home.path("machine.toml"))
@@ -140,7 +141,7 @@ impl Host {
         let endpoint = self.node.home.state_dir().join("placement.endpoint");
         let endpoint = fs::read_to_string(endpoint).expect("up says where Placement is");
         let url = format!("{}/allocations/{consumer}", endpoint.trim());
-        let answer = Ask::get(url).header("x-auth-token", "admin").send();
+        let answer = HttpCall::get(url).header("x-auth-token", "admin").send();
         answer.expect("Placement answers").json()["allocations"].clone()
     }
 
@@ -257,13 +258,13 @@ fn more_guests_than_devices_are_refused_with_the_reason_and_a_profile_in_use_sta
     ]);
     assert_eq!(refused.code, 1, "{}", refused.stderr);
     assert!(refused.stderr.contains("PGPU"), "{}", refused.stderr);
-    // One that could not start is refused before anything is made for it.
+    // A guest that could not start is refused before anything is created for it.
     let absent = format!("{kernel}-6.12");
     let size = ["--vcpus", "1", "--ram", "256", "--wait"];
     let create = ["guest", "create", "four", "--kernel", &absent];
     let refused = host.node.run(&[&create[..], &size].concat());
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    let said = format!("boot.kernel: there is no file {absent} on this host");
+    let said = format!("boot.kernel: file {absent} does not exist on this host");
     assert!(refused.stderr.contains(&said), "{}", refused.stderr);
     let in_use = host.node.run(&["accelerator", "profile", "delete", "gpu"]);
     assert_eq!(in_use.code, 1, "{}", in_use.stderr);
@@ -278,7 +279,7 @@ fn more_guests_than_devices_are_refused_with_the_reason_and_a_profile_in_use_sta
 }
 
 #[test]
-fn a_guest_whose_allocations_were_lost_is_given_them_back_its_device_too() {
+fn a_guest_with_lost_allocations_gets_them_back_with_its_device() {
     let mut host = Host::start("guests-7");
     let groups = ["gpu", "--group", "resources:PGPU=1"];
     host.done(&[&["accelerator", "profile", "create"][..], &groups].concat());
@@ -291,7 +292,7 @@ fn a_guest_whose_allocations_were_lost_is_given_them_back_its_device_too() {
     let endpoint = host.node.home.state_dir().join("placement.endpoint");
     let endpoint = fs::read_to_string(endpoint).expect("up says where Placement is");
     let url = format!("{}/allocations/{guest}", endpoint.trim());
-    let ask = Ask::new(http::Method::DELETE, url).header("x-auth-token", "admin");
+    let ask = HttpCall::new(http::Method::DELETE, url).header("x-auth-token", "admin");
     assert_eq!(ask.send().expect("an answer").status, 204);
     let lost = host.listed(&["reconcile", "--dry-run"]);
     let codes: Vec<_> = lost.iter().map(|it| &it["code"]).collect();
@@ -321,7 +322,7 @@ fn a_guest_whose_allocations_were_lost_is_given_them_back_its_device_too() {
 }
 
 #[test]
-fn a_journal_with_a_guest_that_cannot_be_read_is_told_until_it_can() {
+fn an_unreadable_guest_in_a_journal_is_reported_until_it_is_readable() {
     let mut host = Host::start("guests-5");
     host.done(&[
         "accelerator",
@@ -350,7 +351,7 @@ fn a_journal_with_a_guest_that_cannot_be_read_is_told_until_it_can() {
                         .all(|word| text.contains(word))
             }) && manager.status().contains("what cannot be read")
         };
-        host.up.wait_until(PATIENCE, told).expect("it is told");
+        host.up.wait_until(PATIENCE, told).expect("it is reported");
         if file == "conductor.db" {
             let listed = host.node.run(&["guest", "list", "-f", "value"]);
             assert!(listed.stdout.contains(file), "{listed:?}");
@@ -367,7 +368,7 @@ fn a_journal_with_a_guest_that_cannot_be_read_is_told_until_it_can() {
 }
 
 #[test]
-fn a_second_service_on_the_port_is_told_by_its_option() {
+fn a_second_service_on_the_port_is_reported_by_its_option() {
     let first = Host::start("guests-3");
     let endpoint = first.node.home.state_dir().join("accelerator.endpoint");
     let endpoint = fs::read_to_string(endpoint).expect("up says where it is");
@@ -437,7 +438,7 @@ fn a_guest_gets_both_functions_of_a_xilinx_card_by_a_profile_of_one_gate_array()
     assert_eq!(units.sum::<u64>(), 1, "{held:?}");
     let said = host.done(&["reconcile", "--dry-run"]);
     assert!(said.contains("nothing differs"), "{said}");
-    // Nobody gets half of a card.
+    // No guest gets half of a card.
     let kernel = host.kernel.clone();
     let size = ["--vcpus", "1", "--ram", "256", "--kernel", &kernel];
     let create = [

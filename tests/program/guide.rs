@@ -331,8 +331,7 @@ impl Environment {
         text.replace(&home.replace("//", "/"), "")
     }
 
-    /// Starts `berth up` in the background, and waits until its health is good. One that runs already must end for a
-    /// reshape.
+    /// Starts `berth up` in the background, and waits until it is healthy. A running one must end for a reshape.
     fn start(&mut self, command: &str, socket: &Path) -> String {
         if let Some(up) = self.up.take() {
             let ended = up.wait(PATIENCE).expect("the one before ends");
@@ -398,7 +397,7 @@ impl Environment {
     fn perform(&mut self, step: &Step) -> Option<String> {
         assert!(
             self.code == 0 || step.command == "echo $?",
-            "the command before `{}` failed with {}, and the page does not say so",
+            "the command before `{}` failed with {}, but the page does not show it",
             step.command,
             self.code
         );
@@ -446,7 +445,7 @@ fn guide() -> BTreeMap<PathBuf, String> {
     found.into_iter().map(text).collect()
 }
 
-/// Runs the commands of a page, and reports those that print something else.
+/// Runs the commands of a page, and reports those with other output.
 fn differences(page: &Path, text: &str) -> Vec<String> {
     let mut differences = Vec::new();
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -581,7 +580,7 @@ fn every_toml_block_of_the_guide_is_a_valid_configuration() {
 }
 
 #[test]
-fn outputs_are_compared_without_what_differs_from_run_to_run() {
+fn outputs_are_compared_without_parts_that_vary_between_runs() {
     for (shown, printed) in [
         (
             "node 9a17439a-85d0-4c53-a3d3-0f68a2eac896 is ok",
@@ -682,7 +681,7 @@ fn walk() -> Vec<String> {
     block.lines().map(str::to_owned).collect()
 }
 
-/// A file of images with the one that `make run` makes.
+/// An images file with the image that `make run` builds.
 fn images(home: &BerthHome) -> String {
     let image = home.path("berth-guest.raw");
     fs::write(&image, served()).expect("a file");
@@ -696,7 +695,7 @@ fn images(home: &BerthHome) -> String {
 
 /// The node of `make run` is one with a fake machine here, on which guests' consoles are silent.
 #[test]
-fn the_readmes_openstack_commands_do_what_it_says_word_for_word() {
+fn the_readmes_openstack_commands_work_as_written() {
     let home = BerthHome::new().expect("a home");
     let images = images(&home);
     let images = [("BERTH__COMPUTE_SERVICE__IMAGES_FILE", images.as_str())];
@@ -752,8 +751,8 @@ fn the_readmes_openstack_commands_do_what_it_says_word_for_word() {
         thread::sleep(Duration::from_millis(100));
     }
     let password = password(&cloud.state());
-    let told = cloud.host.up.stdout() + &cloud.host.up.stderr();
-    assert!(!told.contains(&password), "nobody is told the password");
+    let reported = cloud.host.up.stdout() + &cloud.host.up.stderr();
+    assert!(!reported.contains(&password), "the password is not printed");
     cloud.host.kill_and_start_again();
 }
 

@@ -1,10 +1,10 @@
-//! A machine with `berth` installed: the shipped machine files, a configuration, a place for its state.
+//! A machine with `berth` installed: the shipped machine files, a configuration, and a state directory.
 
 use std::fs;
 use std::time::Duration;
 
 use berth_tests::berth::{BerthHome, Outcome, RunningBerth};
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use berth_tests::peer::checkout;
 use berth_tests::port::free_port;
 
@@ -94,9 +94,9 @@ impl Hypervisor {
         manager
     }
 
-    /// Asks the port for metrics and health; none where nobody listens.
-    pub(crate) fn ask(&self, path: &str) -> Option<Answer> {
-        Ask::get(format!("http://127.0.0.1:{}{path}", self.metrics))
+    /// Reads metrics or health from the port; none if it refuses connections.
+    pub(crate) fn ask(&self, path: &str) -> Option<HttpAnswer> {
+        HttpCall::get(format!("http://127.0.0.1:{}{path}", self.metrics))
             .send()
             .ok()
     }

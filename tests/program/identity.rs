@@ -1,5 +1,5 @@
-//! `berth identity serve` in Keystone's place: for Berth's own agent and services, for OpenStack's client, and for OpenStack's
-//! Placement with keystonemiddleware.
+//! `berth identity serve` in place of Keystone: for Berth's own agent and services, for OpenStack's client, and for
+//! OpenStack's Placement with keystonemiddleware.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use berth_tests::berth::{BerthHome, RunningBerth, program};
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use berth_tests::peer::{
     AcceleratorPlugin, Auth, OpenStackShell, PlacementSettings, PolicyDefaults, RealPlacement,
 };
@@ -118,7 +118,7 @@ impl Cloud {
         let scope = json!({"project": {"name": project, "domain": {"name": "Default"}}});
         let identity = json!({"methods": ["password"], "password": {"user": user}});
         let body = json!({"auth": {"identity": identity, "scope": scope}});
-        let answer = Ask::post(format!("{}/auth/tokens", self.url))
+        let answer = HttpCall::post(format!("{}/auth/tokens", self.url))
             .json(&body)
             .send();
         let answer = answer.expect("an answer");
@@ -129,7 +129,7 @@ impl Cloud {
 
     /// What Placement answers to a microversioned request with this token.
     fn providers(&self, url: &str, token: &str) -> (u16, Value) {
-        let ask = Ask::get(format!("{url}/resource_providers"))
+        let ask = HttpCall::get(format!("{url}/resource_providers"))
             .header("x-auth-token", token)
             .header("openstack-api-version", "placement 1.39");
         let answer = ask.send().expect("an answer");
@@ -168,10 +168,10 @@ fn an_agent_logs_in_finds_placement_in_the_catalog_and_reports() {
         "{}",
         refused.stderr
     );
-    let told = cloud.identity.stderr();
+    let reported = cloud.identity.stderr();
     assert!(
-        told.contains("login refused") && !told.contains("planted-secret"),
-        "{told}"
+        reported.contains("login refused") && !reported.contains("planted-secret"),
+        "{reported}"
     );
 }
 
@@ -188,7 +188,7 @@ fn a_token_outlives_a_kill_and_not_a_change_of_its_user() {
     assert_eq!(
         cloud.providers(&cloud.placement_url, &admin).0,
         503,
-        "nobody can say whose it is"
+        "the token cannot be validated"
     );
     let (identity, _) = serve(&mut cloud.home, "identity", "Identity at ");
     cloud.identity = identity;
@@ -198,15 +198,15 @@ fn a_token_outlives_a_kill_and_not_a_change_of_its_user() {
     let log = "the new users file is invalid";
     let url = cloud.placement_url.clone();
     let look = || {
-        Ask::get(format!("{url}/resource_providers"))
+        HttpCall::get(format!("{url}/resource_providers"))
             .header("x-auth-token", &admin)
             .send()
     };
-    let told = || {
+    let reported = || {
         drop(look());
         cloud.identity.stderr().contains(log)
     };
-    wait_until(told);
+    wait_until(reported);
     assert_eq!(
         cloud.providers(&cloud.placement_url, &admin).0,
         200,
@@ -235,7 +235,7 @@ fn wait_until(mut ready: impl FnMut() -> bool) {
 }
 
 #[test]
-fn the_file_of_users_is_looked_at_by_commands_and_what_is_wrong_is_named() {
+fn commands_check_the_users_file_and_name_its_errors() {
     let mut home = BerthHome::new().expect("a home");
     home.configure("[identity_service]\nusers_file = \"@HOME@/identity.toml\"\n")
         .expect("a configuration");
@@ -305,10 +305,10 @@ fn project(name: &str) -> Value {
 }
 
 #[test]
-fn openstacks_client_finds_in_it_what_it_asks_keystone_for() {
+fn openstacks_client_works_with_it_as_with_keystone() {
     let cloud = Cloud::start("");
     let token = cloud.token("admin", "admin");
-    let made = Ask::post(format!("{}/resource_providers", cloud.placement_url))
+    let made = HttpCall::post(format!("{}/resource_providers", cloud.placement_url))
         .header("x-auth-token", &token)
         .header("openstack-api-version", "placement 1.39")
         .json(&json!({"name": "node-7"}));

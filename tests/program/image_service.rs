@@ -1,4 +1,4 @@
-//! Guests whose image is the real Glance's, put there with `openstack image create` as an operator does.
+//! Guests with images from the real Glance, created with `openstack image create` as an operator does.
 
 use std::fs;
 use std::process::Command;
@@ -152,7 +152,7 @@ fn an_image_is_refused_with_the_reason_while_its_project_its_bytes_or_its_state_
 
     let (private, _) = host.upload("private-image", "--private");
     let said = host.boot("private", &private).expect_err("it is refused");
-    assert!(said.contains("another project's"), "{said}");
+    assert!(said.contains("belongs to another project"), "{said}");
 
     let (shared, _) = host.upload("shared-image", "--shared");
     let said = host.boot("unshared", &shared).expect_err("it is refused");

@@ -1,10 +1,10 @@
-//! Behind the real Keystone, with the policy a new deployment has.
+//! A node with the real Keystone and the default policy of a new deployment.
 
 use std::sync::{Mutex, OnceLock};
 
 use berth_tests::berth::Outcome;
-use berth_tests::exchange::{Answer, Ask};
-use berth_tests::fault_proxy::{Fault, FaultProxy, Rule};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
+use berth_tests::fault_proxy::{ProxyFault, FaultProxy, ProxyRule};
 use berth_tests::peer::{
     Credentials, KeystoneSettings, PlacementSettings, RealKeystone, RealPlacement,
 };
@@ -34,7 +34,7 @@ impl Region {
         }
     }
 
-    /// The one that tests share, each with a node of its own.
+    /// The environment that tests share, each with its own node.
     pub(crate) fn shared() -> &'static Self {
         static REGION: OnceLock<Region> = OnceLock::new();
         static STARTING: Mutex<()> = Mutex::new(());
@@ -47,7 +47,7 @@ impl Region {
         login(&self.keystone.url(), credentials)
     }
 
-    /// The options of `[keystone_authtoken]` by which a service looks at tokens as this user.
+    /// The options of `[keystone_authtoken]` with which a service validates tokens as this user.
     pub(crate) fn account(&self, credentials: &Credentials) -> Vec<(&'static str, String)> {
         let Credentials::Password { username, password } = credentials else {
             panic!("a service logs in with a password");
@@ -67,12 +67,12 @@ impl Region {
         self.placement.url()
     }
 
-    fn ask(&self, method: Method, path: &str) -> Ask {
+    fn ask(&self, method: Method, path: &str) -> HttpCall {
         let token = self
             .keystone
             .token(&self.keystone.berth())
             .expect("a token");
-        Ask::new(method, format!("{}{path}", self.placement.url()))
+        HttpCall::new(method, format!("{}{path}", self.placement.url()))
             .header("x-auth-token", &token)
             .header("openstack-api-version", "placement 1.39")
     }
@@ -86,7 +86,7 @@ impl Region {
     }
 }
 
-fn names(answer: &Answer) -> Vec<String> {
+fn names(answer: &HttpAnswer) -> Vec<String> {
     let body = answer.json();
     let providers = body["resource_providers"].as_array().expect("a list");
     providers
@@ -149,7 +149,7 @@ fn each_way_to_log_in_reports_the_node() {
 }
 
 #[test]
-fn the_role_admin_alone_is_refused_a_reshape_and_told_which_role_and_which_command() {
+fn the_role_admin_alone_cannot_reshape_and_the_error_names_role_and_command() {
     let region = Region::shared();
     let berth = region.login(&region.keystone.berth());
     let mut node = Hypervisor::new("eight-gpu-flat", "wrong-role", &berth);
@@ -201,7 +201,7 @@ fn the_role_admin_alone_is_refused_a_reshape_and_told_which_role_and_which_comma
 }
 
 #[test]
-fn a_wrong_password_is_said_in_a_sentence_without_the_password() {
+fn a_wrong_password_is_reported_without_the_password() {
     let region = Region::shared();
     let wrong = Credentials::Password {
         username: "berth".to_owned(),
@@ -217,7 +217,7 @@ fn a_wrong_password_is_said_in_a_sentence_without_the_password() {
 }
 
 #[test]
-fn what_the_catalog_has_is_named_where_region_or_interface_is_wrong() {
+fn the_error_lists_the_catalogs_entries_if_region_or_interface_is_wrong() {
     let region = Region::shared();
     let berth = region.login(&region.keystone.berth());
     let name = region.keystone.region();
@@ -235,7 +235,7 @@ fn what_the_catalog_has_is_named_where_region_or_interface_is_wrong() {
 }
 
 #[test]
-fn keystone_away_at_start_is_waited_for() {
+fn an_unreachable_keystone_is_awaited_at_start() {
     let region = Region::shared();
     let port = free_port().expect("a port");
     let away = login(
@@ -245,10 +245,10 @@ fn keystone_away_at_start_is_waited_for() {
     let mut node = Hypervisor::new("pcpu", "keystone-away", &away);
     let manager = node.managed();
     let mut agent = node.start(&["agent"]);
-    let told = || manager.status().contains(&port.to_string());
+    let reported = || manager.status().contains(&port.to_string());
     agent
-        .wait_until(PATIENCE, told)
-        .expect("it says who is away");
+        .wait_until(PATIENCE, reported)
+        .expect("it names the service that is down");
     assert!(!manager.was_told("READY=1"));
     assert!(
         manager
@@ -278,7 +278,7 @@ fn an_expired_token_is_renewed_and_the_agent_ticks_on() {
     agent
         .wait_until(PATIENCE, || manager.was_told("READY=1"))
         .expect("it is ready");
-    // The second token from here on is one that took the place of an expired one.
+    // The second token from here on replaces an expired one.
     keystone.forget();
     let logins = || keystone.count("POST", "/v3/auth/tokens");
     agent
@@ -322,8 +322,8 @@ fn a_revoked_token_costs_one_more_login_and_nothing_else() {
     placement.forget();
     // What keystonemiddleware answers to a token that was revoked.
     placement.spoil(
-        Rule::new(Fault::Answer(
-            berth_tests::fault_proxy::Spoilt::UNAUTHORIZED,
+        ProxyRule::new(ProxyFault::Answer(
+            berth_tests::fault_proxy::ErrorAnswer::UNAUTHORIZED,
         ))
         .nth(1),
     );

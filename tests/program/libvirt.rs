@@ -1,5 +1,5 @@
-//! The libvirt driver in the shipped program: four reshapes on a node of libvirt's test driver against the real Placement,
-//! unit by unit, and this host through a real libvirtd.
+//! The libvirt driver in the shipped program: four reshapes on a node of libvirt's test driver against the real
+//! Placement, unit by unit, and this host through a real libvirtd.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::program::placement_api::Api;
 
 const MDEV_TYPE: &str = "nvidia-558";
 
-/// A node whose hypervisor is a file.
+/// A node with a hypervisor in a file.
 struct Node {
     home: BerthHome,
     name: String,
@@ -85,7 +85,7 @@ fn guest(node: &mut TestNode, number: u32, on: &[u8]) -> String {
     uuid(number).to_string()
 }
 
-/// XML that libvirt takes, keeps and shows, and that is none: nobody said what `y` stands for.
+/// Invalid XML that libvirt accepts, stores and returns: the prefix `y` is not declared.
 const ODD: &str = "<x:a xmlns:x='http://example.com/x'><y:b/></x:a>";
 
 /// The migration that holds the n-th guest's resources; the hypervisor does not know it.

@@ -1,5 +1,5 @@
-//! Guests with devices on the real libvirtd and QEMU, through `berth up`, its kills and libvirtd's. The cards are files; the
-//! rest is what runs on a host.
+//! Guests with devices on the real libvirtd and QEMU, through `berth up`, with kills of it and of libvirtd. The cards
+//! are simulated by files; the rest is real.
 
 mod card_host;
 mod life;
@@ -34,7 +34,7 @@ fn a_guest_runs_on_libvirt_with_its_card_through_kills_of_berth_and_its_delete_l
             let sees =
                 |line: &&str| line.starts_with("berth-guest: pci") && line.contains(CARDS_IDS);
             assert!(console.lines().any(|line| sees(&line)), "{console}");
-            // Its system is asked, ends, and starts anew with what it has.
+            // The guest's system gets the request, ends, and starts again with its devices.
             host.done(&["guest", "reboot", &uuid]);
             let console = host.console(&uuid, |said| {
                 said.matches("berth-guest: ready").count() == 2
@@ -59,7 +59,7 @@ fn a_guest_runs_on_libvirt_with_its_card_through_kills_of_berth_and_its_delete_l
 }
 
 #[test]
-fn a_libvirtd_that_is_killed_leaves_a_guest_with_its_card_or_none_of_either() {
+fn a_killed_libvirtd_leaves_a_guest_with_its_card_or_neither() {
     let mut host = CardHost::start();
     for (round, pause) in [150, 700].into_iter().enumerate() {
         let name = format!("job-{round}");

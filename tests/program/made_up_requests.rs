@@ -1,15 +1,15 @@
-//! Requests that nobody would make, to the compute and the Identity API behind the one listener of `berth up`: schemathesis makes
-//! them up by the OpenAPI documents. `make soak` makes more of them.
+//! Generated requests to the compute and the Identity API behind the one listener of `berth up`: schemathesis generates
+//! them from the OpenAPI documents. `make soak` sends more of them.
 //!
-//!   BERTH_CLOUD_EXAMPLES=4          how many it makes up for each operation, beside those it always makes
-//!   BERTH_CLOUD_SEED=1              what they are made up from
-//!   BERTH_BAD_INPUT_REPORT=FILE     a line a run: what, requests, KiB resident before and after, violations
+//!   BERTH_CLOUD_EXAMPLES=4          the number of generated requests per operation, in addition to the fixed ones
+//!   BERTH_CLOUD_SEED=1              their seed
+//!   BERTH_BAD_INPUT_REPORT=FILE     a line for each run: what, requests, KiB resident before and after, violations
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 use std::{env, fs};
 
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use berth_tests::peer::{Schemathesis, report_bad_input};
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ const KEY: &str =
 /// Some of each kind for one run, and what each is called.
 fn plant(cloud: &Cloud, token: &str, run: usize) -> Value {
     let url = |path: &str| format!("{}/compute/v2.1/{path}", cloud.base);
-    let made = |path: &str, body: Value| cloud.asked(token, Ask::post(url(path)).json(&body));
+    let made = |path: &str, body: Value| cloud.asked(token, HttpCall::post(url(path)).json(&body));
     let (mut flavors, mut groups, mut aggregates, mut keys) = (vec![], vec![], vec![], vec![]);
     for n in 0..OTHERS {
         let name = format!("tiny-{run}-{n}");
@@ -55,10 +55,10 @@ fn plant(cloud: &Cloud, token: &str, run: usize) -> Value {
             made("servers", json!({ "server": server }))["server"]["id"].clone()
         })
         .collect();
-    let hypervisors = cloud.asked(token, Ask::get(url("os-hypervisors")));
-    let services = cloud.asked(token, Ask::get(url("os-services")));
+    let hypervisors = cloud.asked(token, HttpCall::get(url("os-hypervisors")));
+    let services = cloud.asked(token, HttpCall::get(url("os-services")));
     let projects = format!("{}/identity/v3/projects", cloud.base);
-    let project = cloud.asked(token, Ask::get(projects))["projects"][0]["id"].clone();
+    let project = cloud.asked(token, HttpCall::get(projects))["projects"][0]["id"].clone();
     let names: Vec<Value> = keys.iter().cloned().chain([json!("admin")]).collect();
     json!({
         "flavor": flavors, "flavorRef": flavors, "imageRef": [IMAGE], "rescue_image_ref": [IMAGE],
@@ -82,7 +82,7 @@ fn set(variable: &str, otherwise: u64) -> u64 {
 }
 
 #[test]
-fn whatever_is_asked_of_compute_and_identity_is_answered_as_their_documents_say() {
+fn generated_requests_to_compute_and_identity_are_answered_as_documented() {
     let mut cloud = Cloud::start("made-up", &[]);
     let token = cloud.token();
     let answers = cloud.host.node.home.path("answers.json");

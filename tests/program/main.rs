@@ -1,4 +1,5 @@
-//! The `berth` program as it is shipped: started, told, starved, refused, ended. One room a noun, each test a sentence.
+//! Tests of the shipped `berth` program as a child process: starts, signals, missing resources, refusals and ends. Each
+//! module has a topic, and each test name states what it shows.
 
 mod accelerator_life;
 mod accelerator_service;

@@ -1,10 +1,10 @@
-//! What the service manager, health and metrics are told while Placement comes and goes, the configuration is read again, and
-//! the program is stopped.
+//! What the service manager, health and metrics show while Placement stops and returns, the configuration is reloaded,
+//! and the program is stopped.
 
 use std::time::Duration;
 
 use berth_tests::berth::RunningBerth;
-use berth_tests::fault_proxy::{Fault, FaultProxy, Rule};
+use berth_tests::fault_proxy::{ProxyFault, FaultProxy, ProxyRule};
 use nix::sys::signal::Signal;
 
 use crate::program::hypervisor::{Hypervisor, PATIENCE};
@@ -25,15 +25,15 @@ fn health(node: &Hypervisor) -> u16 {
 }
 
 #[test]
-fn placement_away_at_start_and_later_is_waited_for_and_said() {
+fn an_unreachable_placement_is_awaited_and_reported_at_start_and_later() {
     let api = Api::lease();
     let proxy = FaultProxy::start(&api.placement.url()).expect("a proxy");
-    proxy.spoil(Rule::new(Fault::DropBefore));
+    proxy.spoil(ProxyRule::new(ProxyFault::DropBefore));
     let mut node = Hypervisor::new("pcpu", "away-1", &way(&proxy.url()));
     node.home.set_env("WATCHDOG_USEC", "400000");
     let manager = node.managed();
     let mut agent = node.start(&["agent"]);
-    let away = "placement gave no answer";
+    let away = "placement did not answer";
     until(&mut agent, "it says what it waits for", || {
         manager.status().contains(away)
     });
@@ -55,7 +55,7 @@ fn placement_away_at_start_and_later_is_waited_for_and_said() {
         Some(0.0)
     );
     let errors = "berth_health_messages{severity=\"error\"}";
-    until(&mut agent, "the metric says so, too", || {
+    until(&mut agent, "the metric shows it, too", || {
         node.metric(errors) == Some(1.0)
     });
 
@@ -77,21 +77,21 @@ fn placement_away_at_start_and_later_is_waited_for_and_said() {
     );
     assert_eq!(node.metric(errors), Some(0.0));
 
-    proxy.spoil(Rule::new(Fault::DropBefore));
-    until(&mut agent, "it says who is away", || {
+    proxy.spoil(ProxyRule::new(ProxyFault::DropBefore));
+    until(&mut agent, "it names the service that is down", || {
         manager.status().contains(away)
     });
     until(&mut agent, "it is not well", || health(&node) == 503);
     assert_eq!(node.metric(errors), Some(1.0));
     let petted = manager.count("WATCHDOG=1");
-    until(&mut agent, "its loop goes on", || {
+    until(&mut agent, "its loop continues", || {
         manager.count("WATCHDOG=1") > petted + 1
     });
     assert_eq!(manager.count("READY=1"), 1, "once ready, always ready");
     proxy.heal();
     assert_eq!(node.run(&["agent", "tick"]).code, 0);
     until(&mut agent, "it is well again", || health(&node) == 200);
-    until(&mut agent, "it says so", || {
+    until(&mut agent, "it reports it", || {
         manager.status().starts_with("in sync")
     });
 
@@ -101,7 +101,7 @@ fn placement_away_at_start_and_later_is_waited_for_and_said() {
 }
 
 #[test]
-fn a_hangup_takes_a_good_configuration_and_keeps_the_old_one_before_a_bad_one() {
+fn a_hangup_loads_a_valid_configuration_and_keeps_the_old_one_if_it_is_invalid() {
     let api = Api::lease();
     let mut node = Hypervisor::new("pcpu", "reload-1", &api.way());
     let manager = node.managed();
@@ -126,7 +126,7 @@ fn a_hangup_takes_a_good_configuration_and_keeps_the_old_one_before_a_bad_one() 
     assert_eq!(manager.count("RELOADING=1"), 1);
     let heard = manager.heard();
     let reloading = heard.iter().position(|line| line == "RELOADING=1");
-    let next = heard.get(reloading.expect("it was told") + 1);
+    let next = heard.get(reloading.expect("it was reported") + 1);
     assert!(next.is_some_and(|line| line.starts_with("MONOTONIC_USEC=")));
 
     node.configure(&api.way(), "reserved_host_memory_mb = \"all of it\"");
@@ -162,8 +162,8 @@ fn a_stop_during_a_reshape_lets_it_finish() {
     api.claim(SINGLE, &[(&root, "VGPU", 1), (&root, "VCPU", 8)]);
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
     let proxy = FaultProxy::start(&api.placement.url()).expect("a proxy");
-    let slow = Fault::DelayBefore(Duration::from_secs(2));
-    proxy.spoil(Rule::new(slow).on("POST", "/reshaper"));
+    let slow = ProxyFault::DelayBefore(Duration::from_secs(2));
+    proxy.spoil(ProxyRule::new(slow).on("POST", "/reshaper"));
     node.configure(&way(&proxy.url()), "");
     let manager = node.managed();
     let mut agent = node.start(&["agent"]);
@@ -171,7 +171,7 @@ fn a_stop_during_a_reshape_lets_it_finish() {
         proxy.count("POST", "/reshaper") == 1
     });
     agent.signal(Signal::SIGTERM);
-    until(&mut agent, "the stop is told at once", || {
+    until(&mut agent, "the stop is reported at once", || {
         manager.was_told("STOPPING=1")
     });
     let done = |proxy: &FaultProxy| {
@@ -194,7 +194,7 @@ fn a_stop_during_a_reshape_lets_it_finish() {
 }
 
 #[test]
-fn the_last_status_says_why_it_ended() {
+fn the_last_status_names_the_reason_of_the_end() {
     let api = Api::lease();
     let mut node = Hypervisor::new("eight-gpu-flat", "last-words-1", &api.way());
     let manager = node.managed();
@@ -211,7 +211,7 @@ fn the_last_status_says_why_it_ended() {
 }
 
 #[test]
-fn a_service_manager_that_is_not_there_is_said_and_done_without() {
+fn a_missing_service_manager_is_reported_and_not_needed() {
     let api = Api::lease();
     let mut node = Hypervisor::new("pcpu", "unmanaged-1", &api.way());
     let nowhere = node.home.path("nowhere");

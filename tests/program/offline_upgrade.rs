@@ -1,5 +1,5 @@
-//! `berth placement migrate-compute-inventory`: the upgrade with no service running, on a database that OpenStack's Placement
-//! and the built-in one hand to each other.
+//! `berth placement migrate-compute-inventory`: the upgrade with no service running, on a database that OpenStack's
+//! Placement and the built-in one use alternately.
 
 use std::fs;
 use std::path::Path;
@@ -30,8 +30,8 @@ fn done(outcome: &Outcome) -> &str {
     &outcome.stdout
 }
 
-/// Puts a database where Placement's is; it must not run. Whoever only reads one that was in WAL mode before (another test's
-/// command may have worked on it) leaves an empty log.
+/// Copies a database to Placement's place while Placement does not run. A mere read of a database that was in WAL mode
+/// (another test's command may have used it) leaves an empty log.
 fn hand_over(from: &Path, to: &Path) {
     for suffix in ["-wal", "-shm", "-journal"] {
         let rest = format!("{}{suffix}", from.display());
@@ -61,7 +61,7 @@ fn rows(placement: &RealPlacement) -> Vec<String> {
 }
 
 #[test]
-fn a_database_goes_from_placement_through_the_offline_upgrade_and_back() {
+fn a_database_of_placement_is_upgraded_offline_and_returned() {
     let mut api = Api::lease();
     let mut node = Hypervisor::new("eight-gpu-flat", "offline-1", &api.way());
     done(&node.once());
@@ -92,7 +92,7 @@ fn a_database_goes_from_placement_through_the_offline_upgrade_and_back() {
         assert_eq!(beside.code, 73, "{}", beside.stdout);
         assert!(
             beside.stderr.contains(&format!(
-                "(pid {pid}); this is done on a database that no service uses"
+                "(pid {pid}); this command needs a database that no service uses"
             )),
             "{}",
             beside.stderr
@@ -147,7 +147,7 @@ fn a_database_goes_from_placement_through_the_offline_upgrade_and_back() {
         }
         assert_eq!(api.held(guest), expected);
     }
-    // A start beside the upgraded database finds nothing to do.
+    // A start with the upgraded database finds nothing to do.
     let once = node.once();
     done(&once);
     assert!(!once.stderr.contains("reshaped"), "{}", once.stderr);
@@ -156,7 +156,7 @@ fn a_database_goes_from_placement_through_the_offline_upgrade_and_back() {
 }
 
 #[test]
-fn a_database_on_a_server_goes_through_the_offline_upgrade_and_back_to_placement() {
+fn a_database_on_a_server_is_upgraded_offline_and_returned_to_placement() {
     let settings = PlacementSettings {
         storage: Storage::MariaDb,
         ..PlacementSettings::default()
@@ -203,7 +203,7 @@ fn a_database_on_a_server_goes_through_the_offline_upgrade_and_back_to_placement
 }
 
 #[test]
-fn what_berth_up_wrote_is_placements_own() {
+fn a_database_written_by_berth_up_works_with_placement() {
     let mut api = Api::lease();
     let mut node = Hypervisor::new("shared-storage", "handed-1", "");
     node.home
@@ -236,7 +236,7 @@ fn what_berth_up_wrote_is_placements_own() {
 }
 
 #[test]
-fn a_database_that_is_not_placements_is_named_and_left_alone() {
+fn a_database_that_is_not_placements_is_named_and_not_changed() {
     let mut node = Hypervisor::new("pcpu", "node-1", "");
     node.home
         .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");

@@ -1,4 +1,5 @@
-//! The one listener of `berth up` and `berth controller`: OpenStack's client, unchanged, through the `clouds.yaml` that it wrote.
+//! The one listener of `berth up` and `berth controller`: OpenStack's client, unchanged, with the `clouds.yaml` that it
+//! wrote.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use berth_tests::berth::BerthHome;
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
 
@@ -73,7 +74,7 @@ fn openstacks_client_lists_shows_and_saves_images_and_boots_from_the_bytes_of_on
 }
 
 #[test]
-fn without_a_file_of_images_it_is_said_how_there_are_some() {
+fn without_an_images_file_the_error_explains_how_to_add_images() {
     let listen = format!("127.0.0.1:{}", free_port().expect("a port"));
     let environment = [("BERTH__API__LISTEN", listen.as_str())];
     let host = Host::start_with("front-bare", &environment);
@@ -118,7 +119,7 @@ fn version_documents_name_the_url_that_the_client_used() {
             "/image",
             "/image/v2",
         ] {
-            let answer = Ask::get(format!("{base}{path}"))
+            let answer = HttpCall::get(format!("{base}{path}"))
                 .send()
                 .expect("it answers");
             let document = answer.json();
@@ -134,24 +135,24 @@ fn version_documents_name_the_url_that_the_client_used() {
                 );
             }
         }
-        let root = Ask::get(format!("{base}/placement")).send();
+        let root = HttpCall::get(format!("{base}/placement")).send();
         assert_eq!(
             root.expect("it answers").json()["versions"][0]["id"],
             "v1.0"
         );
-        // Without a token nobody gets further, and is told where tokens are from.
-        let refused = Ask::get(format!("{base}/placement/resource_providers")).send();
+        // A request without a token is refused, and the answer names the Identity service.
+        let refused = HttpCall::get(format!("{base}/placement/resource_providers")).send();
         let refused = refused.expect("it answers");
         assert_eq!(refused.status, 401);
         let said = refused.header("www-authenticate");
         assert!(said.contains("/identity/v3"), "{said}");
-        let nowhere = Ask::get(format!("{base}/resource_providers")).send();
+        let nowhere = HttpCall::get(format!("{base}/resource_providers")).send();
         assert_eq!(nowhere.expect("it answers").status, 404);
     }
 }
 
 #[test]
-fn the_first_user_is_the_same_after_every_start_and_mended_where_a_file_is_lost() {
+fn the_first_user_is_the_same_after_every_start_and_repaired_if_a_file_is_lost() {
     let mut cloud = Cloud::start("front-user", &[]);
     let state = cloud.state();
     let first = password(&state);
@@ -190,7 +191,7 @@ fn users(home: &BerthHome) -> PathBuf {
 }
 
 #[test]
-fn an_operators_users_take_the_first_users_place_and_may_what_their_roles_say() {
+fn an_operators_users_replace_the_first_user_with_the_rights_of_their_roles() {
     let home = BerthHome::new().expect("a home");
     let file = users(&home).display().to_string();
     let users_file = [("BERTH__IDENTITY_SERVICE__USERS_FILE", file.as_str())];
@@ -245,7 +246,7 @@ fn a_controller_boots_a_server_on_the_host_of_an_agent_in_another_process() {
         .start(["--config", &config, "controller", "--listen", &listen])
         .expect("it starts");
     let base = controller
-        .wait_for_line(PATIENCE, "All of it at ")
+        .wait_for_line(PATIENCE, "All APIs at ")
         .expect("it serves");
     assert_eq!(base, format!("http://{listen}"));
     let password = password(&home.state_dir());
@@ -272,7 +273,7 @@ fn a_controller_boots_a_server_on_the_host_of_an_agent_in_another_process() {
     let end = Instant::now() + PATIENCE;
     while operator.json("hypervisor list") == json!([]) {
         let log = agent.stderr();
-        assert!(Instant::now() < end, "its state is not told: {log}");
+        assert!(Instant::now() < end, "its state is not reported: {log}");
         thread::sleep(Duration::from_millis(100));
     }
     operator.done("flavor create tiny --ram 64 --vcpus 1 --disk 0");

@@ -1,13 +1,13 @@
-//! `openstack accelerator` drives `berth accelerator serve` unchanged: every command of both plugins that OpenStack has had
-//! for it, each answer compared with what the service holds.
+//! `openstack accelerator` with `berth accelerator serve`, unchanged: every command of both plugins that OpenStack has
+//! had, each answer compared with the service's state.
 
 use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::exchange::Ask;
-use berth_tests::peer::{AcceleratorPlugin, OpenStackShell, Said};
+use berth_tests::exchange::HttpCall;
+use berth_tests::peer::{AcceleratorPlugin, OpenStackShell, CommandOutput};
 use berth_tests::wait::wait_until;
 use serde_json::{Value, json};
 
@@ -103,7 +103,7 @@ impl Operator {
         let device = json!({"name": "0000:84:00.0", "type": "FPGA", "vendor": "8086", "model": "N3000",
             "std_board_info": "{\"product_id\":\"0b30\"}", "deployables": [deployable]});
         let path = operator.internal("/devices");
-        let report = Ask::put(path).json(&json!({"devices": [device]}));
+        let report = HttpCall::put(path).json(&json!({"devices": [device]}));
         let answer = report.header("x-auth-token", "admin").send();
         assert_eq!(answer.expect("an answer").status.as_u16(), 200);
         operator
@@ -117,14 +117,14 @@ impl Operator {
 
     /// What the service holds, at its newest microversion.
     fn held(&self, path: &str) -> Value {
-        let ask = Ask::get(format!("{}{path}", self.url)).header("x-auth-token", "admin");
+        let ask = HttpCall::get(format!("{}{path}", self.url)).header("x-auth-token", "admin");
         let ask = ask.header("openstack-api-version", "accelerator 2.3");
         let answer = ask.send().expect("an answer");
         assert_eq!(answer.status.as_u16(), 200, "{}", answer.text());
         answer.json()
     }
 
-    fn says(&mut self, words: &[&str]) -> Said {
+    fn says(&mut self, words: &[&str]) -> CommandOutput {
         let all = [&["--os-cloud", "berth"], words].concat();
         self.shell.run(&all).expect("the shell answers")
     }
@@ -212,7 +212,7 @@ fn profiles(operator: &mut Operator) {
     assert_eq!(operator.shows(&by_uuid, &path, &[PROFILE, TIMES]), made);
     let by_name = [&show[..], &["fpga"]].concat();
     if plugin == AcceleratorPlugin::OpenStackClient {
-        // It asks for 2.0 unless it is told another, and Cyborg knows names in the path from 2.2 on.
+        // The client requests 2.0 by default, and Cyborg accepts names in the path only from 2.2 on.
         let reason = "The minimal required API version should be 2.2";
         operator.refused(&by_name, reason);
     }
@@ -240,7 +240,7 @@ fn devices(operator: &mut Operator) {
         let shown = operator.shows(&show, &path, &all);
         assert_eq!(shown["status"], status);
     }
-    // It does not look at what is answered to the other two.
+    // The client ignores the answers to the other two.
     operator.refused(&["accelerator", "device", "show", NOBODY], "not found");
 }
 
@@ -259,16 +259,16 @@ fn deployables(operator: &mut Operator) -> String {
 
 /// The host's agent programs what is due, once.
 fn program_what_is_due(internal: &str) -> Value {
-    let ask = |ask: Ask| ask.header("x-auth-token", "admin").send();
+    let ask = |ask: HttpCall| ask.header("x-auth-token", "admin").send();
     let (uuid, program) = wait_until("something is to be programmed", || {
-        let due = ask(Ask::get(internal)).expect("an answer").json();
+        let due = ask(HttpCall::get(internal)).expect("an answer").json();
         let first = &due["programmings"][0];
         match first["uuid"].as_str() {
             Some(uuid) => Ok((uuid.to_owned(), first["program"].clone())),
             None => Err(due),
         }
     });
-    let end = Ask::post(format!("{internal}/{uuid}")).json(&json!({}));
+    let end = HttpCall::post(format!("{internal}/{uuid}")).json(&json!({}));
     let ended = ask(end).expect("an answer");
     assert!(ended.status.is_success(), "{}", ended.text());
     program
@@ -277,8 +277,8 @@ fn program_what_is_due(internal: &str) -> Value {
 fn programming(operator: &mut Operator, deployable: &str) {
     let words = ["accelerator", "deployable", "program", deployable, IMAGE];
     if operator.plugin == AcceleratorPlugin::CyborgClient {
-        // Of the two that it stands on, openstacksdk 4.22 has an update_deployable that calls itself and asks nobody. This
-        // line says when that is mended.
+        // In openstacksdk 4.22, one of its two libraries, update_deployable calls itself forever. This line fails when
+        // that is fixed.
         operator.refused(&words, "maximum recursion depth exceeded");
         return;
     }

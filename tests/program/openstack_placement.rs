@@ -1,11 +1,11 @@
-//! `osc-placement`, the commands of `openstack` for Placement, drives `berth placement serve` unchanged: each command there is, at
-//! each microversion that changes it, says what it says over OpenStack's own Placement.
+//! `osc-placement`, the `openstack` commands for Placement, with `berth placement serve`, unchanged: each command, at
+//! each microversion that changes it, prints the same as with OpenStack's own Placement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_tests::berth::BerthHome;
 use berth_tests::peer::{
-    AcceleratorPlugin, OpenStackShell, PlacementSettings, RealPlacement, Said,
+    AcceleratorPlugin, OpenStackShell, PlacementSettings, RealPlacement, CommandOutput,
 };
 use serde_json::{Value, json};
 
@@ -204,7 +204,7 @@ struct Operator {
 }
 
 impl Operator {
-    fn says(&mut self, cloud: &str, version: &str, words: &[String]) -> Said {
+    fn says(&mut self, cloud: &str, version: &str, words: &[String]) -> CommandOutput {
         let mut all = vec!["--os-cloud", cloud];
         if version != "-" {
             all.extend(["--os-placement-api-version", version]);
@@ -264,7 +264,7 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// The commands that there are.
+/// All commands of the plugin.
 fn commands(operator: &mut Operator) -> BTreeSet<String> {
     let words = ["command", "list", "--group", "openstack.placement.v1"];
     let words: Vec<String> = [&words[..], &["-f", "json"]]
@@ -283,7 +283,7 @@ fn commands(operator: &mut Operator) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_command_says_what_it_says_over_openstacks_own_placement() {
+fn every_command_prints_the_same_as_with_openstacks_own_placement() {
     let mut home = BerthHome::new().expect("a home");
     let text = "state_path = \"@HOME@/state\"\n[placement_service]\nlisten = \"127.0.0.1:0\"\n";
     home.configure(text).expect("a configuration");
@@ -348,5 +348,5 @@ fn every_command_says_what_it_says_over_openstacks_own_placement() {
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
-    assert!(left.is_empty(), "commands that nobody gave: {left:?}");
+    assert!(left.is_empty(), "commands that were not run: {left:?}");
 }

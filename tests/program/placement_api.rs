@@ -1,6 +1,6 @@
-//! A real Placement and what an operator, a scheduler or another service does in it.
+//! A real Placement, and the actions of an operator, a scheduler or another service in it.
 
-use berth_tests::exchange::Answer;
+use berth_tests::exchange::HttpAnswer;
 use berth_tests::peer::{Lease, PlacementSettings, RealPlacement};
 use http::Method;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ impl Api {
         way(&self.placement.url())
     }
 
-    pub(crate) fn send(&self, method: Method, path: &str, body: &Value) -> Answer {
+    pub(crate) fn send(&self, method: Method, path: &str, body: &Value) -> HttpAnswer {
         let ask = self.placement.ask(method, path, "1.39");
         let ask = if body.is_null() { ask } else { ask.json(body) };
         ask.send().expect("an answer")
@@ -134,7 +134,7 @@ impl Api {
         self.expect(200, Method::PUT, &path, &body);
     }
 
-    /// A provider whose disk the tree of `root` shares.
+    /// A provider with a disk that the tree of `root` shares.
     pub(crate) fn shared_storage(&self, uuid: &str, root: &str, total: u64) {
         let body = json!({"name": format!("storage-{uuid}"), "uuid": uuid});
         self.expect(200, Method::POST, "/resource_providers", &body);

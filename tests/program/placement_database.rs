@@ -1,5 +1,4 @@
-//! `berth placement db`: what a database is at, whether it is as it should be, and the way there; and a database that is named by
-//! a file with its URL.
+//! `berth placement db`: the revision of a database, its check and its upgrade; also with a file that contains the URL.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,7 +73,7 @@ fn a_database_of_an_older_release_is_upgraded_and_looking_at_it_changes_no_byte(
     let before = bytes_of_all(&folder);
     let version = ["db", "version", "--database", &url];
     let said = berth(&mut home, &version);
-    let needs = format!("b5c396305c25; head is {HEAD}: berth placement db sync brings it there\n");
+    let needs = format!("b5c396305c25; head is {HEAD}: berth placement db sync upgrades it\n");
     assert_eq!(expect(&said, 0, &[]), needs);
     let said = berth(&mut home, &[&version[..], &["-f", "json"]].concat());
     assert_eq!(
@@ -131,11 +130,11 @@ fn a_database_of_an_older_release_is_upgraded_and_looking_at_it_changes_no_byte(
 }
 
 #[test]
-fn a_database_that_is_not_there_is_made_and_what_is_none_of_placements_is_refused() {
+fn a_missing_database_is_created_and_a_foreign_one_refused() {
     let mut home = home();
     let missing = berth(&mut home, &["db", "version"]);
     assert!(expect(&missing, 0, &[]).starts_with("none; head is"));
-    expect(&berth(&mut home, &["db", "check"]), 1, &["is not there"]);
+    expect(&berth(&mut home, &["db", "check"]), 1, &["does not exist"]);
     let said = berth(&mut home, &["db", "sync", "--dry-run"]);
     let make = "make the tables, at revision a082b8bb98d0\n";
     assert_eq!(expect(&said, 0, &[]), format!("would {make}"));
@@ -146,7 +145,7 @@ fn a_database_that_is_not_there_is_made_and_what_is_none_of_placements_is_refuse
     expect(
         &berth(&mut home, &["db", "check"]),
         0,
-        &["is as schema revision"],
+        &["matches schema revision"],
     );
     let nothing = berth(&mut home, &["db", "check", "-f", "json"]);
     assert_eq!(items(&expect(&nothing, 0, &[])), json!([]));
@@ -159,9 +158,9 @@ fn a_database_that_is_not_there_is_made_and_what_is_none_of_placements_is_refuse
     run("drop index allocations_consumer_id_idx; create table notes (id integer)");
     let check = ["db", "check", "--database", &url];
     let said = berth(&mut home, &check);
-    let told = expect(&said, 1, &["2 differences"]);
+    let reported = expect(&said, 1, &["2 differences"]);
     assert_eq!(
-        told,
+        reported,
         "index allocations_consumer_id_idx of allocations is missing\ntable notes is not Placement's\n"
     );
     let said = berth(&mut home, &[&check[..], &["-f", "json"]].concat());
@@ -186,7 +185,7 @@ fn a_database_that_is_not_there_is_made_and_what_is_none_of_placements_is_refuse
     let said = berth(&mut home, &sync);
     assert_eq!(
         expect(&said, 0, &[]),
-        "table notes is not Placement's, and is left\ndone: insert rows for 1 consumers that only have allocations\n"
+        "table notes is not Placement's, and is kept\ndone: insert rows for 1 consumers that only have allocations\n"
     );
     let owner =
         run("select p.external_id, c.uuid from consumers c join projects p on p.id = c.project_id");
@@ -201,7 +200,7 @@ fn a_database_that_is_not_there_is_made_and_what_is_none_of_placements_is_refuse
     }
 }
 
-/// Beside the real Placement on a server, and after it; the database is named by a file.
+/// On a server, while the real Placement runs and after it; the database's URL is in a file.
 fn on_a_server(settings: PlacementSettings) {
     let mut placement = RealPlacement::lease(settings).expect("Placement starts");
     let asked = placement.ask(Method::GET, "/resource_providers", "1.39");
@@ -218,7 +217,7 @@ fn on_a_server(settings: PlacementSettings) {
     expect(
         &berth(&mut home, &["db", "check"]),
         0,
-        &["127.0.0.1", "is as schema revision"],
+        &["127.0.0.1", "matches schema revision"],
     );
     for arguments in [&["db", "sync"][..], &["db", "sync", "--dry-run"]] {
         expect(
@@ -233,18 +232,18 @@ fn on_a_server(settings: PlacementSettings) {
 }
 
 #[test]
-fn a_database_on_mariadb_is_looked_at_beside_its_service_and_upgraded_without() {
+fn a_database_on_mariadb_is_checked_while_its_service_runs_and_upgraded_without_it() {
     on_a_server(PlacementSettings::on_mariadb());
 }
 
 #[test]
-fn a_database_on_postgresql_is_looked_at_beside_its_service_and_upgraded_without() {
+fn a_database_on_postgresql_is_checked_while_its_service_runs_and_upgraded_without_it() {
     on_a_server(PlacementSettings::on_postgres());
 }
 
 /// The real Placement's rows, on other servers, and back below it.
 #[test]
-fn a_placement_goes_to_another_database_and_back_and_shows_what_it_showed() {
+fn a_placement_copied_to_another_database_and_back_shows_the_same() {
     let mut placement =
         RealPlacement::start(PlacementSettings::default()).expect("Placement starts");
     let host = "8a4ee1de-5f0c-4b14-9e4b-d7b3cbbf3ad1";
@@ -315,9 +314,9 @@ fn a_placement_goes_to_another_database_and_back_and_shows_what_it_showed() {
     expect(
         &berth(&mut home, &missing),
         1,
-        &["/no/such/file is not there"],
+        &["/no/such/file does not exist"],
     );
-    // One that was not completed.
+    // An incomplete copy.
     middle
         .query("update alembic_version set version_num = 'incomplete-copy'")
         .expect("it is done");
@@ -341,7 +340,7 @@ fn a_placement_goes_to_another_database_and_back_and_shows_what_it_showed() {
 }
 
 #[test]
-fn a_url_in_a_file_serves_wherever_a_url_is_taken_and_none_of_it_is_told() {
+fn a_url_in_a_file_works_for_every_url_option_and_is_never_printed() {
     let mut home = home();
     let here = home.path("here.sqlite").display().to_string();
     let file = home

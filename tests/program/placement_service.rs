@@ -1,8 +1,8 @@
-//! `berth placement serve` for others than this host: behind the real Keystone, beside OpenStack's own Placement; the rules of
-//! an operator; and what keeps it from serving.
+//! `berth placement serve` for other hosts: behind the real Keystone, next to OpenStack's own Placement; an operator's
+//! rules; and conditions that prevent it from serving.
 
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use berth_tests::peer::{Credentials, KeystoneSettings};
 use http::Method;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn serve(home: &mut BerthHome) -> (RunningBerth, String) {
     (berth, url)
 }
 
-/// One whose callers show tokens of the region's Keystone.
+/// A service with callers that send tokens of the region's Keystone.
 fn behind(region: &Region, cached: u32) -> (BerthHome, RunningBerth, String) {
     let lines = format!(
         "auth_strategy = \"keystone\"\n[keystone_authtoken]\ntoken_cache_time = {cached}\n"
@@ -43,8 +43,8 @@ fn behind(region: &Region, cached: u32) -> (BerthHome, RunningBerth, String) {
     (home, berth, url)
 }
 
-fn ask(url: &str, (method, path, body): &(Method, String, Value), token: Option<&str>) -> Answer {
-    let ask = Ask::new(method.clone(), format!("{url}{path}"));
+fn ask(url: &str, (method, path, body): &(Method, String, Value), token: Option<&str>) -> HttpAnswer {
+    let ask = HttpCall::new(method.clone(), format!("{url}{path}"));
     let ask = ask.header("openstack-api-version", "placement 1.39");
     let ask = match body {
         Value::Null => ask,
@@ -58,7 +58,7 @@ fn ask(url: &str, (method, path, body): &(Method, String, Value), token: Option<
 }
 
 #[test]
-fn behind_keystone_it_lets_in_whom_openstacks_own_placement_lets_in() {
+fn behind_keystone_it_admits_the_same_callers_as_openstacks_own_placement() {
     let region = Region::shared();
     let keystone = &region.keystone;
     let (_home, berth, ours) = behind(region, 300);
@@ -116,7 +116,7 @@ fn behind_keystone_it_lets_in_whom_openstacks_own_placement_lets_in() {
                 assert_eq!(ours.header(header), theirs.header(header), "{what}");
             }
             if ours.status.as_u16() == 403 {
-                let title = |answer: &Answer| answer.json()["errors"][0]["title"].clone();
+                let title = |answer: &HttpAnswer| answer.json()["errors"][0]["title"].clone();
                 assert_eq!(title(&ours), title(&theirs), "{what}");
             }
         }
@@ -130,7 +130,7 @@ fn behind_keystone_it_lets_in_whom_openstacks_own_placement_lets_in() {
 }
 
 #[test]
-fn a_token_is_good_until_it_expires_or_what_is_remembered_of_it_does() {
+fn a_token_is_valid_until_it_or_its_cache_entry_expires() {
     let region = Region::start(KeystoneSettings {
         token_expiration: 5,
     });
@@ -154,7 +154,7 @@ fn a_token_is_good_until_it_expires_or_what_is_remembered_of_it_does() {
 }
 
 #[test]
-fn with_keystone_away_it_says_so_and_serves_again_when_keystone_does() {
+fn an_outage_of_keystone_is_reported_and_survived() {
     let mut region = Region::start(KeystoneSettings::default());
     let (_home, mut berth, url) = behind(&region, 300);
     let list = (Method::GET, "/resource_providers".to_owned(), Value::Null);
@@ -210,7 +210,7 @@ fn behind_keystone_berth_up_needs_no_token_of_its_own_and_others_do() {
         let status = ask(&url, &list, token).status.as_u16();
         assert_eq!(status, 401, "{token:?}");
     }
-    // A command goes by [placement], whose catalog names another.
+    // A command follows [placement], and its catalog names another service.
     node.home
         .set_env("BERTH__PLACEMENT__ENDPOINT_OVERRIDE", url.clone());
     let tree = node.run(&["provider", "tree"]);
@@ -253,7 +253,7 @@ fn the_rules_of_an_operator_decide_and_are_listed() {
         ("member", "/resource_providers", 403),
         ("auditor", "/traits", 403),
     ] {
-        let ask = Ask::get(format!("{url}{path}")).header("x-auth-token", "carol:p1");
+        let ask = HttpCall::get(format!("{url}{path}")).header("x-auth-token", "carol:p1");
         let ask = ask.header("openstack-api-version", "placement 1.39");
         let answer = ask.header("x-roles", roles).send().expect("an answer");
         assert_eq!(answer.status.as_u16(), status, "{roles} {path}");
@@ -261,7 +261,7 @@ fn the_rules_of_an_operator_decide_and_are_listed() {
 }
 
 #[test]
-fn what_keeps_it_from_serving_is_said_in_a_sentence() {
+fn errors_that_prevent_serving_are_clear() {
     for (lines, words, code, said) in [
         (
             "",

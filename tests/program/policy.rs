@@ -1,4 +1,4 @@
-//! `[accelerator_service] policy_file`: an operator's rules decide, wrong ones are refused before anybody asks, and the
+//! `[accelerator_service] policy_file`: an operator's rules take effect, invalid ones are refused at the start, and the
 //! language is oslo.policy's.
 
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use berth_http::policy::{PolicyRule, parse};
 use berth_http::{Caller, Policy, TokenScope};
 use berth_tests::berth::BerthHome;
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use berth_tests::peer::{checkout, installed, output};
 use berth_tests::scratch::Scratch;
 use http::Method;
@@ -55,7 +55,7 @@ fn an_operators_rules_decide_and_the_others_stay() {
     let mut create = |user: &str, roles: &str| {
         number += 1;
         let profile = json!([{"name": format!("dp{number}"), "groups": [{"resources:FPGA": "1"}]}]);
-        let ask = Ask::post(format!("{url}/device_profiles")).json(&profile);
+        let ask = HttpCall::post(format!("{url}/device_profiles")).json(&profile);
         let ask = ask.header("x-auth-token", user).header("x-roles", roles);
         ask.send().expect("an answer").status.as_u16()
     };
@@ -68,7 +68,7 @@ fn an_operators_rules_decide_and_the_others_stay() {
         assert_eq!(create(user, roles), status, "{user} {roles}");
     }
     let see = |method: Method, path: &str, roles: &str| {
-        let ask = Ask::new(method, format!("{url}{path}")).header("x-auth-token", "carol:p1");
+        let ask = HttpCall::new(method, format!("{url}{path}")).header("x-auth-token", "carol:p1");
         let answer = ask.header("x-roles", roles).send();
         answer.expect("an answer").status.as_u16()
     };
@@ -180,7 +180,7 @@ fn whom() -> impl Strategy<Value = (Caller, String)> {
 }
 
 #[test]
-fn what_oslo_policy_says_of_a_rule_is_what_is_said_here() {
+fn rules_are_evaluated_as_by_oslo_policy() {
     let named = [("keepers", "role:keeper or role:member"), ("nobody", "!")];
     let mut runner = TestRunner::deterministic();
     let mut cases = Vec::new();
@@ -188,7 +188,7 @@ fn what_oslo_policy_says_of_a_rule_is_what_is_said_here() {
     for _ in 0..1000 {
         let drawn = (text(), whom()).new_tree(&mut runner).expect("a case");
         let (text, (caller, project)) = drawn.current();
-        // `not` binds to one check; before another word of the kind the text is none, there as here.
+        // `not` applies to one check; before another operator the text is invalid, in oslo.policy as here.
         let Ok(rule) = parse(&text) else { continue };
         let rules = named.map(|(name, text)| (name, parse(text).expect("a rule")));
         let defaults = rules.into_iter().chain([("asked", rule)]);
@@ -238,7 +238,7 @@ fn an_operators_rules_decide_at_the_compute_api_too() {
     );
     let token = cloud.token();
     let flavor = json!({"flavor": {"name": "tiny", "ram": 64, "vcpus": 1, "disk": 0}});
-    let ask = Ask::post(format!("{}/compute/v2.1/flavors", cloud.base)).json(&flavor);
+    let ask = HttpCall::post(format!("{}/compute/v2.1/flavors", cloud.base)).json(&flavor);
     let answer = ask.header("x-auth-token", &token).send();
     let answer = answer.expect("an answer");
     assert_eq!(answer.status.as_u16(), 403, "{}", answer.text());
@@ -247,7 +247,7 @@ fn an_operators_rules_decide_at_the_compute_api_too() {
     // What the file does not name stays.
     let group = json!({"server_group": {"name": "apart", "policies": ["anti-affinity"]}});
     let groups = format!("{}/compute/v2.1/os-server-groups", cloud.base);
-    let ask = Ask::post(groups).json(&group);
+    let ask = HttpCall::post(groups).json(&group);
     let answer = ask.header("x-auth-token", &token).send();
     assert_eq!(answer.expect("an answer").status.as_u16(), 200);
 }

@@ -3,14 +3,14 @@
 use std::time::Instant;
 use std::{fs, thread, time::Duration};
 
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 
 use crate::program::guests::Host;
 use crate::program::hypervisor::PATIENCE;
 
 const GUESTS: &str = "berth_scheduler_headroom_guests{";
 
-/// Asks again and again until the page says so.
+/// Polls the page until the series has the value.
 #[track_caller]
 fn until(host: &Host, series: &str, wanted: f64) {
     let begun = Instant::now();
@@ -26,7 +26,7 @@ fn until(host: &Host, series: &str, wanted: f64) {
 }
 
 #[test]
-fn what_the_scheduler_counts_is_on_the_agent_s_page_and_on_the_conductor_s() {
+fn the_schedulers_metrics_are_on_the_agents_and_the_conductors_page() {
     let mut host = Host::start_with(
         "guests-metrics",
         &[
@@ -59,7 +59,7 @@ fn what_the_scheduler_counts_is_on_the_agent_s_page_and_on_the_conductor_s() {
     );
     let endpoint = host.node.home.state_dir().join("conductor.endpoint");
     let endpoint = fs::read_to_string(endpoint).expect("up says where the conductor is");
-    let answer = Ask::get(format!("{}/metrics", endpoint.trim())).send();
+    let answer = HttpCall::get(format!("{}/metrics", endpoint.trim())).send();
     let answer = answer.expect("the conductor answers");
     assert!(
         answer

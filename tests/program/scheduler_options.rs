@@ -1,12 +1,11 @@
-//! The scheduler's options in the configuration: what nobody can schedule by is found by `berth config check`, and not only by
-//! `berth up`.
+//! The scheduler's options in the configuration: `berth config check` finds invalid ones, not only `berth up`.
 
 use std::os::unix::fs::PermissionsExt;
 
 use crate::program::accelerator_service::home;
 use crate::program::hypervisor::{Hypervisor, PATIENCE};
 
-/// A machine whose configuration has these sections too.
+/// A machine with these additional sections in its configuration.
 fn machine(node: &str, sections: &str) -> Hypervisor {
     let mut machine = Hypervisor::new("pcpu", node, sections);
     let any = "127.0.0.1:0";
@@ -20,7 +19,7 @@ fn machine(node: &str, sections: &str) -> Hypervisor {
 }
 
 #[test]
-fn up_once_refuses_what_nobody_can_schedule_by_as_up_does() {
+fn up_once_refuses_invalid_scheduler_options_as_up_does() {
     let sections = "[filter_scheduler]\nenabled_filters = [\"ComputFilter\"]\n";
     let mut machine = machine("once-1", sections);
     for arguments in [&["up", "--once"][..], &["up"]] {
@@ -32,7 +31,7 @@ fn up_once_refuses_what_nobody_can_schedule_by_as_up_does() {
 }
 
 #[test]
-fn up_ends_while_a_plugin_is_asked_what_it_is() {
+fn up_can_be_stopped_while_it_reads_a_plugins_manifest() {
     let sections = "[filter_scheduler]\nweight_classes = [\"slow\"]\n[scheduler_plugin_slow]\nprogram = \"@HOME@/slow.sh\"\n";
     let mut machine = machine("slow-1", sections);
     let asked = machine.home.path("asked");
@@ -63,7 +62,7 @@ fn a_plugin_that_others_can_change_is_refused_or_doubtful_with_its_mend() {
     let config = home.config_file().display().to_string();
     let checked = home.run(["--config", &config, "config", "check"]);
     let checked = checked.expect("it runs");
-    // Whoever is not the superuser runs it, and it says no.
+    // Other users than root run it, and it refuses.
     assert_eq!(checked.code, 78, "{}", checked.stderr);
     let said: Vec<&str> = checked.stderr.split_whitespace().collect();
     let said = said.join(" ");
@@ -76,7 +75,7 @@ fn a_plugin_that_others_can_change_is_refused_or_doubtful_with_its_mend() {
 }
 
 #[test]
-fn config_check_finds_what_nobody_can_schedule_by() {
+fn config_check_finds_invalid_scheduler_options() {
     let mut home = home();
     let lost = home.write("lost.sh", "#!/bin/sh\necho '{}'\n");
     let lost = lost.expect("a file").display().to_string();
@@ -109,7 +108,7 @@ fn config_check_finds_what_nobody_can_schedule_by() {
         let said = said.join(" ");
         assert!(said.contains(words), "{options}: {said}");
         assert!(said.contains("berth.toml:"), "{options}: {said}");
-        // Whoever looks at the text alone asks no plugin.
+        // An offline check does not run plugins.
         let offline = home.run(["--config", &config, "config", "check", "--offline"]);
         assert_eq!(offline.expect("it runs").code, 0, "{options}");
     }

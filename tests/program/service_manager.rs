@@ -1,4 +1,4 @@
-//! What systemd is to a unit of `Type=notify`: a socket that the program tells how it is.
+//! The role of systemd for a unit of `Type=notify`: a socket that gets the program's status.
 
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// What the reader is told in its own words, to know that it has read all that was said before.
+/// The reader's own marker: once it is received, all earlier messages have been read.
 const ASKED: &[u8] = b"\0asked";
 
 /// A socket and everything that was said on it, line by line.

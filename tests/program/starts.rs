@@ -7,7 +7,7 @@ fn home() -> BerthHome {
 }
 
 #[test]
-fn it_says_its_version_and_ends_with_0() {
+fn it_prints_its_version_and_exits_with_0() {
     let outcome = home().run(["--version"]).expect("berth runs");
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Placement behind TLS: the authority's file is what lets the node in, and its name is in the sentence when it does not.
+//! Placement behind TLS: the authority's file lets the node connect, and the error names the file if not.
 
 use std::net::TcpStream;
 
@@ -50,7 +50,7 @@ fn terminator(node: &Hypervisor, placement: &str, listen: u16) -> Process {
 }
 
 #[test]
-fn the_authoritys_file_lets_the_node_in_and_another_one_is_refused_in_a_sentence() {
+fn the_authoritys_file_admits_the_node_and_another_one_gives_a_clear_error() {
     let api = Api::lease();
     let port = free_port().expect("a port");
     let url = format!("https://127.0.0.1:{port}");

@@ -1,4 +1,4 @@
-//! An agent's guests on a fake machine whose devices the real Cyborg gives out.
+//! An agent with guests on a fake machine, and with devices that the real Cyborg binds.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent_api::compute_api;
-use berth_agent_devices::{DeviceConditions as _, DeviceOptions, Devices, DevicesParts};
+use berth_agent_devices::{DeviceConditions as _, DeviceOptions, DeviceManager, DeviceManagerParts};
 use berth_agent_images::InstancesPath;
 use berth_agent_instances::reconcile::Reconciler;
 use berth_agent_instances::{
-    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, Guests, GuestsParts,
+    Accelerators, BuildOptions, BuildContext, ExternalEvents, GuestFiles, Guests, GuestsParts,
     HostResources, ReconcileOutcome,
 };
 use berth_agent_journal::{GuestRequest, SqlJournal};
@@ -21,10 +21,10 @@ use berth_virt::guest_spec::{
     CpuModel, DesiredPower, GuestBoot, GuestDevices, GuestDisks, GuestInterfaces, GuestName,
     GuestOwner, GuestSpec, GuestTopology, HostPath, ProjectId,
 };
-use berth_virt::{HostDevice, VirtDriver as _};
+use berth_virt::{HostDeviceId, VirtDriver as _};
 
 use crate::real_cyborg::cloud::{Cloud, FUNCTIONS, NODE};
-use crate::real_cyborg::nova::Mailbox;
+use crate::real_cyborg::nova::EventDelivery;
 
 pub(crate) struct Agent {
     pub(crate) guests: Guests<FakeDriver, HostResources<FakeDriver>>,
@@ -36,7 +36,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// One that asks this accelerator service.
+    /// An agent that uses this accelerator service.
     pub(crate) async fn new(cloud: &Cloud, accelerators: AcceleratorClient) -> Self {
         Self::waiting(cloud, accelerators, Duration::from_mins(2)).await
     }
@@ -69,7 +69,7 @@ impl Agent {
             },
             boot_id: "boot".to_owned(),
         });
-        let guests = guests.with_building(Building {
+        let guests = guests.with_build_context(BuildContext {
             options: BuildOptions {
                 instances: instances.clone(),
                 cpu_model: CpuModel::Default,
@@ -88,12 +88,13 @@ impl Agent {
         }
     }
 
-    /// The comparison of its guests, by one who has seen the host's devices and, where they are its own, told them.
+    /// The reconciler of its guests, after it observed the host's devices and, if it reports them itself, reported
+    /// them.
     pub(crate) async fn reconciler(
         &self,
         cloud: &Cloud,
     ) -> Reconciler<FakeDriver, HostResources<FakeDriver>> {
-        let devices = Devices::open(DevicesParts {
+        let devices = DeviceManager::open(DeviceManagerParts {
             driver: Arc::clone(&self.driver),
             register: self.journal.devices(),
             journal: Arc::new(self.journal.clone()),
@@ -101,10 +102,10 @@ impl Agent {
             options: DeviceOptions::default(),
         });
         let devices = devices.await.expect("memory");
-        let look = devices.begin_look();
+        let look = devices.begin_observation();
         let mut view = self.driver.observe().await.expect("the driver tells");
         devices.overlay(look, &mut view);
-        devices.tell().await.expect("Cyborg has no such route");
+        devices.send_reports().await.expect("Cyborg has no such route");
         let placement = cloud.placement_client();
         Reconciler::new(self.guests.clone(), Some(devices), Some(placement))
     }
@@ -113,7 +114,7 @@ impl Agent {
     pub(crate) fn hears_of(&self, cloud: &Cloud, guest: ConsumerUuid) {
         let journal = Arc::new(self.journal.clone());
         let router = compute_api(journal, self.events.clone(), cloud.nova.sources());
-        cloud.nova.deliver(guest, Mailbox::Agent(router));
+        cloud.nova.deliver(guest, EventDelivery::Agent(router));
     }
 
     /// Asks for the guest with these requests, and no other devices.
@@ -127,13 +128,13 @@ impl Agent {
 
     /// Until the guest runs.
     pub(crate) async fn runs(&self, guest: ConsumerUuid) {
-        let end = self.guests.journey(guest).await;
+        let end = self.guests.reconcile_instance(guest).await;
         assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     }
 
     /// Until the guest is refused; why.
     pub(crate) async fn refuses(&self, guest: ConsumerUuid) -> String {
-        match self.guests.journey(guest).await {
+        match self.guests.reconcile_instance(guest).await {
             ReconcileOutcome::Undone { reason } => {
                 assert!(self.is_empty().await, "a refused guest is undone");
                 reason
@@ -146,12 +147,12 @@ impl Agent {
     pub(crate) async fn deletes(&self, guest: ConsumerUuid) {
         let asked = self.guests.delete(guest).await;
         asked.expect("the journal takes it");
-        let end = self.guests.journey(guest).await;
+        let end = self.guests.reconcile_instance(guest).await;
         assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
         assert!(self.devices(guest).await.is_empty());
     }
 
-    /// The functions that the guest has on the hypervisor; none where it is not there.
+    /// The functions that the guest has on the hypervisor; none if the guest does not exist.
     pub(crate) async fn devices(&self, guest: ConsumerUuid) -> BTreeSet<PciAddress> {
         let all = self.driver.guests().await.expect("the driver tells");
         let Some(guest) = all.get(&guest) else {
@@ -159,8 +160,8 @@ impl Agent {
         };
         let held = guest.devices.iter();
         held.filter_map(|held| match held.device {
-            HostDevice::Function(address) => Some(address),
-            HostDevice::Mdev(_) => None,
+            HostDeviceId::Function(address) => Some(address),
+            HostDeviceId::Mdev(_) => None,
         })
         .collect()
     }

@@ -1,10 +1,11 @@
-//! The agent reports the node, and Cyborg its devices: neither touches what is the other's.
+//! The agent reports the node, and Cyborg its devices: neither touches the other's objects.
 
 use serde_json::Value;
 
 use crate::real_cyborg::cloud::{Cloud, FUNCTIONS, ONLY, fake_provider, of_provider, provider};
 
-/// What Placement has of Cyborg's providers. A claim changes a generation, too: those that other tests claim are shown without.
+/// Placement's view of Cyborg's providers. A claim changes a generation, so those that other tests claim are shown
+/// without it.
 fn children(cloud: &Cloud) -> Vec<Value> {
     let all = (0..FUNCTIONS.len()).map(|at| (provider(at), at < ONLY));
     let all = all.chain([(fake_provider(), false)]);
@@ -21,7 +22,7 @@ fn children(cloud: &Cloud) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cyborg_reported_stands_through_ticks_and_a_new_start_of_the_agent() {
+async fn cyborgs_reports_survive_ticks_and_restarts_of_the_agent() {
     let cloud = Cloud::shared();
     let before = children(cloud);
     assert!(

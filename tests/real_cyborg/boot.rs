@@ -1,4 +1,5 @@
-//! A guest from a device profile to its end: our conductor and agent, Cyborg's requests, Placement's candidates.
+//! A guest from a device profile to its deletion: Berth's conductor and agent, Cyborg's requests, Placement's
+//! candidates.
 
 use berth_conductor::GuestRunOutcome;
 

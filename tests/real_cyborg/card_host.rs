@@ -1,5 +1,5 @@
-//! A host with libvirtd and QEMU beside the real Cyborg: `berth agent` as a process, guests with the cards that Cyborg's PCI
-//! driver finds and binds. The cards are files; the rest is what runs on a host.
+//! A host with libvirtd and QEMU and the real Cyborg: `berth agent` as a process, and guests with the cards that
+//! Cyborg's PCI driver finds and binds. The cards are simulated by files; the rest is real.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::real_cyborg::cloud::{Cloud, named, new_guest, of_provider};
 use crate::real_cyborg::conductor::{assert_nothing_left, body, conductor_of, end};
-use crate::real_cyborg::nova::Mailbox;
+use crate::real_cyborg::nova::EventDelivery;
 
 const HOST: &str = "card-host";
 pub(crate) const CARDS: [PciFunction; 2] = [
@@ -51,7 +51,7 @@ const BESIDE: &str = "[pci]\ndevice_spec = [{ vendor_id = \"1234\", product_id =
 const OWN: &str = "[accelerators]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
 
 impl CardHost {
-    /// With Cyborg's agent, whose devices are beneath the node's root provider.
+    /// With Cyborg's agent, which reports its devices below the node's root provider.
     pub(crate) async fn start(cloud: &'static Cloud, cyborg: &CyborgSettings) -> Self {
         let mut host = tokio::task::block_in_place(|| Processes::start(cloud, cyborg.root));
         let cyborg = tokio::task::block_in_place(|| {
@@ -78,13 +78,14 @@ impl CardHost {
         }
     }
 
-    /// Cyborg's agent is stopped, and Berth's started anew as the one that reports the cards; Cyborg's API and conductor stay.
+    /// Stops Cyborg's agent, and restarts Berth's as the one that reports the cards; Cyborg's API and conductor
+    /// continue.
     pub(crate) fn take_over(&mut self) {
         self.cyborg = None;
         self.start_agent_with(OWN, "");
     }
 
-    /// Berth's accelerator service is started, and the agent anew as one that leads to it; its URL with the version.
+    /// Starts Berth's accelerator service, and restarts the agent with it; returns its URL with the version.
     pub(crate) fn leave_cyborg(&mut self) -> String {
         let lists = format!("{OWN}\n[accelerator_service]\nauth_strategy = \"keystone\"");
         self.start_agent_with(&lists, "");
@@ -105,7 +106,7 @@ impl CardHost {
         url
     }
 
-    /// Berth's agent is started anew with these settings of its environment too, and Cyborg's stays.
+    /// Restarts Berth's agent with these additional variables; Cyborg's continues.
     pub(crate) fn restart_agent(&mut self, environment: &[(String, String)]) {
         for (key, value) in environment {
             self.home.set_env(key, value);
@@ -231,7 +232,7 @@ impl CardHost {
     pub(crate) async fn create_by(&self, conductor: &Conductor) -> ConsumerUuid {
         let guest = new_guest();
         let url = format!("http://127.0.0.1:{}", self.events);
-        self.cloud.nova.deliver(guest, Mailbox::At(url));
+        self.cloud.nova.deliver(guest, EventDelivery::At(url));
         let images = images();
         let file = |name: &str| images.join(name).display().to_string();
         let mut body = body(guest, self.node, "card");

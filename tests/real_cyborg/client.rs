@@ -1,10 +1,10 @@
-//! OpenStack's command line client before the real Cyborg and before the service built in: it shows the same columns of both,
-//! with values of the same kind, and is refused by both in the same way.
+//! OpenStack's command line client with the real Cyborg and with the built-in service: both give the same columns,
+//! values of the same kind, and the same refusals.
 
 use berth_accelerator::{AcceleratorApiOptions, prepare, router, serve_tcp};
 use berth_store::SqlStore;
-use berth_tests::exchange::Ask;
-use berth_tests::peer::{AcceleratorPlugin, OpenStackShell, Said};
+use berth_tests::exchange::HttpCall;
+use berth_tests::peer::{AcceleratorPlugin, OpenStackShell, CommandOutput};
 use serde_json::{Value, json};
 
 use crate::real_cyborg::cloud::{Cloud, options};
@@ -35,8 +35,8 @@ fn built_in() -> String {
         "rp_uuid": "f9d7848a-7688-361f-8e4b-3e58185de5fe", "driver_name": "pci"});
     let device = json!({"name": "0000:21:00.0", "type": "GPU", "vendor": "10de", "model": "T4",
         "std_board_info": "{}", "vendor_board_info": "{}", "deployables": [deployable]});
-    let report = Ask::put(format!("{root}/internal/v1/hosts/acc-01/devices"));
-    let profile = Ask::post(format!("{root}/v2/device_profiles"));
+    let report = HttpCall::put(format!("{root}/internal/v1/hosts/acc-01/devices"));
+    let profile = HttpCall::post(format!("{root}/v2/device_profiles"));
     for ask in [
         report.json(&json!({"devices": [device]})),
         profile.json(&json!([{"name": "pci", "groups": [{"resources:CUSTOM_PCI": "1"}]}])),
@@ -95,7 +95,7 @@ fn agree(ours: &Value, theirs: &Value) -> bool {
 }
 
 /// How a command was refused: the code, and what the client says before it quotes the service's own words.
-fn refusal(said: &Said) -> (i64, String) {
+fn refusal(said: &CommandOutput) -> (i64, String) {
     let words = said.err.split(" for url: ").next().unwrap_or_default();
     (said.code, words.trim().to_owned())
 }

@@ -1,4 +1,4 @@
-//! The cloud that all tests share.
+//! The cloud that all tests of this folder share.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -15,7 +15,7 @@ use berth_model::{
 };
 use berth_tests::cloud::Cloud as PlacementCloud;
 use berth_tests::host::Host;
-use berth_tests::node::{Life, Node};
+use berth_tests::node::{NodeLife, Node};
 use berth_tests::peer::{Credentials, CyborgSettings, PciFunction, RealCyborg};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};
@@ -89,7 +89,7 @@ pub(crate) struct Cloud {
     pub(crate) cyborg: RealCyborg,
     pub(crate) nova: Nova,
     /// The node as the agent reports it, and its present life; it was there before Cyborg's agent.
-    pub(crate) node: tokio::sync::Mutex<(Node, Life)>,
+    pub(crate) node: tokio::sync::Mutex<(Node, NodeLife)>,
     /// The node's tree in Placement with Cyborg's devices.
     tree: Arc<ProviderTree>,
     http: HttpService,
@@ -279,7 +279,7 @@ impl Cloud {
         arqs[0]
     }
 
-    /// The states of these requests; none for each that is not there.
+    /// The states of these requests; none for a request that does not exist.
     pub(crate) async fn phases(&self, arqs: &[ArqUuid]) -> Vec<Option<ArqPhase>> {
         let client = self.accelerators();
         let mut phases = Vec::with_capacity(arqs.len());
@@ -299,7 +299,7 @@ impl Cloud {
     }
 }
 
-/// A guest that nobody knows.
+/// A new guest's UUID.
 pub(crate) fn new_guest() -> ConsumerUuid {
     Uuid::new_v4().into()
 }

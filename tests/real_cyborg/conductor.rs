@@ -1,4 +1,4 @@
-//! Our conductor before the real Placement, the real Cyborg and an agent.
+//! Berth's conductor with the real Placement, the real Cyborg and an agent.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,17 +13,17 @@ use berth_conductor::{
 use berth_hosts::Hosts;
 use berth_model::ConsumerUuid;
 use berth_tests::boot::{asked, impatient};
-use berth_tests::host_states::{self, ToldHost};
+use berth_tests::host_states::{self, ReportedHost};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::real_cyborg::agent::Agent;
 use crate::real_cyborg::cloud::{Cloud, NODE};
 
-/// How long a journey is gone on with at most: an agent that was started anew has to report its host first.
+/// How long a boot is retried at most: a restarted agent must report its host first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One that asks an agent of this process.
+/// A conductor that uses an agent in this process.
 pub(crate) async fn conductor(
     cloud: &Cloud,
     agent: &Agent,
@@ -33,7 +33,7 @@ pub(crate) async fn conductor(
     conductor_of(cloud, http, accelerators).await
 }
 
-/// One that asks this agent.
+/// A conductor that uses this agent.
 pub(crate) async fn conductor_of(
     cloud: &Cloud,
     agent: HttpService,
@@ -78,7 +78,7 @@ async fn told(cloud: &Cloud) -> Hosts {
             continue;
         }
         let uuid = text("uuid").and_then(|it| it.parse().ok());
-        let host = ToldHost {
+        let host = ReportedHost {
             name: text("name").expect("a name"),
             node: uuid.expect("a UUID"),
             vcpus: 16,
@@ -107,7 +107,7 @@ pub(crate) fn body(guest: ConsumerUuid, node: &str, profile: &str) -> Value {
     })
 }
 
-/// The end of a guest's journey; one that stands still goes on when its pause is over.
+/// The end of a guest's task; a blocked one is retried after its pause.
 pub(crate) async fn end(conductor: &Conductor, guest: ConsumerUuid) -> GuestRunOutcome {
     let began = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! Cyborg goes away from the conductor: at each question of a boot, of its end and of a boot that is taken back, before it is
-//! done and after, and killed as a process.
+//! Outages of Cyborg for the conductor: at each request of a boot, of its deletion and of a rollback, before and after
+//! its execution; and kills of its process.
 
 use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_model::DeviceProfileName;
@@ -8,11 +8,11 @@ use http::Method;
 use crate::real_cyborg::agent::Agent;
 use crate::real_cyborg::cloud::{CUT, Cloud, KILLED, address, new_guest};
 use crate::real_cyborg::conductor::{assert_nothing_left, conductor, end, with_profile};
-use crate::real_cyborg::gate::{Cut, Gate};
+use crate::real_cyborg::gate::{OutagePoint, OutageGate};
 
 /// A boot and its end with the cut.
-async fn life(cloud: &Cloud, cut: Option<Cut>) -> Gate {
-    let gate = Gate::new(cut);
+async fn life(cloud: &Cloud, cut: Option<OutagePoint>) -> OutageGate {
+    let gate = OutageGate::new(cut);
     let agent = Agent::new(cloud, cloud.accelerators()).await;
     let accelerators = cloud.accelerators_through(|http| gate.before(http));
     let conductor = conductor(cloud, &agent, accelerators).await;
@@ -37,8 +37,8 @@ async fn life(cloud: &Cloud, cut: Option<Cut>) -> Gate {
 }
 
 /// A boot that the agent refuses, with the cut: its device is one of Cyborg's fake driver.
-async fn refusal(cloud: &Cloud, cut: Option<Cut>) -> Gate {
-    let gate = Gate::new(cut);
+async fn refusal(cloud: &Cloud, cut: Option<OutagePoint>) -> OutageGate {
+    let gate = OutageGate::new(cut);
     let agent = Agent::new(cloud, cloud.accelerators()).await;
     let accelerators = cloud.accelerators_through(|http| gate.before(http));
     let conductor = conductor(cloud, &agent, accelerators).await;
@@ -56,21 +56,21 @@ async fn refusal(cloud: &Cloud, cut: Option<Cut>) -> Gate {
     gate
 }
 
-/// Cyborg has no request of this profile any more, once those are looked for whose names nobody heard.
+/// Asserts that Cyborg has no request of this profile, after orphaned requests were collected.
 async fn assert_no_requests(cloud: &Cloud, conductor: &Conductor, profile: &str) {
     let looked = conductor.collect_orphaned_arqs().await;
     looked.expect("Cyborg answers");
     let profile = DeviceProfileName::new(profile).expect("a name");
     let all = cloud.accelerators().arqs().await.expect("Cyborg answers");
-    let left = all.iter().filter(|told| {
-        let arq = told.arq.as_ref();
+    let left = all.iter().filter(|reported| {
+        let arq = reported.arq.as_ref();
         arq.is_ok_and(|arq| arq.device_profile == profile)
     });
     assert_eq!(left.count(), 0, "{all:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_boot_and_its_end_go_through_an_outage_at_each_question() {
+async fn a_boot_and_its_deletion_survive_an_outage_at_each_request() {
     let cloud = Cloud::shared();
     let whole = life(cloud, None).await;
     let questions = whole.questions();
@@ -85,7 +85,7 @@ async fn a_boot_and_its_end_go_through_an_outage_at_each_question() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refused_boot_is_taken_back_through_an_outage_at_each_question() {
+async fn a_refused_boot_is_undone_through_an_outage_at_each_request() {
     let cloud = Cloud::shared();
     let whole = refusal(cloud, None).await;
     for cut in whole.cuts() {

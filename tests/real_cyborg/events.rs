@@ -1,20 +1,20 @@
-//! The event of a bind comes before the guest is asked for, while it waits, or never.
+//! The event of a bind arrives before the guest is requested, while it waits, or never.
 
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use berth_client::AcceleratorError;
 use berth_model::ArqPhase;
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use berth_tests::peer::Credentials;
 use serde_json::json;
 
 use crate::real_cyborg::agent::Agent;
 use crate::real_cyborg::cloud::{Cloud, address, new_guest, provider};
-use crate::real_cyborg::nova::Mailbox;
+use crate::real_cyborg::nova::EventDelivery;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_before_the_guest_is_asked_for_is_made_good_by_asking() {
+async fn an_event_before_the_guests_request_is_replaced_by_a_query() {
     let cloud = Cloud::shared();
     let agent = Agent::new(cloud, cloud.accelerators()).await;
     let guest = new_guest();
@@ -59,10 +59,10 @@ async fn an_event_while_the_guest_waits_ends_the_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_event_that_never_comes_is_not_needed() {
+async fn a_missing_event_is_not_needed() {
     let cloud = Cloud::shared();
-    for mailbox in [Mailbox::Lost, Mailbox::Refused(StatusCode::NOT_FOUND)] {
-        let is_refused = matches!(mailbox, Mailbox::Refused(_));
+    for mailbox in [EventDelivery::Lost, EventDelivery::Refused(StatusCode::NOT_FOUND)] {
+        let is_refused = matches!(mailbox, EventDelivery::Refused(_));
         let agent = Agent::new(cloud, cloud.accelerators()).await;
         let guest = new_guest();
         cloud.nova.deliver(guest, mailbox);
@@ -88,12 +88,12 @@ async fn an_event_that_never_comes_is_not_needed() {
 }
 
 #[test]
-fn nobody_tells_an_agent_of_binds_without_a_token_of_a_service() {
+fn an_agent_accepts_events_about_binds_only_with_a_service_token() {
     let cloud = Cloud::shared();
     let event = json!({"events": [{"name": "accelerator-request-bound", "status": "completed",
         "server_uuid": new_guest().to_string(), "tag": new_guest().to_string()}]});
     let told = |token: &str| {
-        let ask = Ask::post(format!("{}/os-server-external-events", cloud.nova.url()))
+        let ask = HttpCall::post(format!("{}/os-server-external-events", cloud.nova.url()))
             .header("x-auth-token", token)
             .header("openstack-api-version", "compute 2.82");
         ask.json(&event).send().expect("an answer").status.as_u16()

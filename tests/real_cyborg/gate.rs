@@ -1,4 +1,4 @@
-//! The way to Cyborg, cut once: at a question, before it arrives or after it was done.
+//! Cuts the connection to Cyborg once: at a request, before it arrives or after it was executed.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use tower::service_fn;
 
 /// Where an outage strikes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cut {
+pub(crate) enum OutagePoint {
     /// Nothing listens when the n-th question is asked.
     Before(usize),
     /// The n-th question is done, and its answer is lost.
@@ -18,15 +18,15 @@ pub(crate) enum Cut {
 }
 
 #[derive(Clone)]
-pub(crate) struct Gate {
+pub(crate) struct OutageGate {
     asked: Arc<AtomicUsize>,
     /// The method of each question so far.
     questions: Arc<Mutex<Vec<Method>>>,
-    cut: Option<Cut>,
+    cut: Option<OutagePoint>,
 }
 
-impl Gate {
-    pub(crate) fn new(cut: Option<Cut>) -> Self {
+impl OutageGate {
+    pub(crate) fn new(cut: Option<OutagePoint>) -> Self {
         Self {
             asked: Arc::default(),
             questions: Arc::default(),
@@ -41,11 +41,11 @@ impl Gate {
     }
 
     /// Where an outage may strike: before each question, and after each that changes something.
-    pub(crate) fn cuts(&self) -> Vec<Cut> {
+    pub(crate) fn cuts(&self) -> Vec<OutagePoint> {
         let questions = self.questions();
         let cuts = questions.iter().enumerate().flat_map(|(at, method)| {
-            let after = (method != Method::GET).then_some(Cut::After(at));
-            [Some(Cut::Before(at)), after]
+            let after = (method != Method::GET).then_some(OutagePoint::After(at));
+            [Some(OutagePoint::Before(at)), after]
         });
         cuts.flatten().collect()
     }
@@ -61,10 +61,10 @@ impl Gate {
                     .unwrap_or_else(PoisonError::into_inner)
                     .push(request.method().clone());
                 match gate.cut {
-                    Some(Cut::Before(cut)) if at == cut => Err(TransportError::Refused {
+                    Some(OutagePoint::Before(cut)) if at == cut => Err(TransportError::Refused {
                         peer: "cyborg".to_owned(),
                     }),
-                    Some(Cut::After(cut)) if at == cut => {
+                    Some(OutagePoint::After(cut)) if at == cut => {
                         http.send(request).await.ok();
                         Err(TransportError::Closed {
                             reason: "connection reset by peer".to_owned(),

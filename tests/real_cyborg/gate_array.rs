@@ -1,4 +1,4 @@
-//! An Intel gate array with virtual functions, as Cyborg's own driver finds it, is one device of Berth's, whose provider is
+//! An Intel FPGA with virtual functions, as Cyborg's own driver finds it, is one device of Berth's; its provider is
 //! found by the name that Cyborg gave it.
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use berth_model::{
     Inventory, NodeName, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
 };
-use berth_sysfs::{AllowList, DeviceLists, LastLook, Sysfs, offered_devices};
+use berth_sysfs::{AllowList, DeviceLists, LastObservation, Sysfs, offered_devices};
 use berth_tests::peer::intel_fpgas;
 use berth_virt::{OfferedHandle, PciInPlacement};
 use serde_json::json;
@@ -48,7 +48,7 @@ fn card_with_parts(sysfs: &Path) {
 }
 
 #[test]
-fn what_cyborgs_driver_finds_of_an_intel_gate_array_is_one_device_with_cyborgs_provider() {
+fn an_intel_fpga_found_by_cyborgs_driver_is_one_device_with_cyborgs_provider() {
     let sysfs = tempfile::tempdir().expect("a directory");
     card_with_parts(sysfs.path());
     let found = intel_fpgas(sysfs.path()).expect("Cyborg's driver answers");
@@ -66,7 +66,7 @@ fn what_cyborgs_driver_finds_of_an_intel_gate_array_is_one_device_with_cyborgs_p
         pci: PciInPlacement::NotReported,
         accelerator: &listed,
     };
-    let look = Sysfs::at(sysfs.path()).look_at_devices(lists, &mut LastLook::default(), |_| false);
+    let look = Sysfs::at(sysfs.path()).observe_devices(lists, &mut LastObservation::default(), |_| false);
     let offered = offered_devices(&node, lists, &look.expect("a tree").0);
     let [card] = &offered.devices[..] else {
         panic!("{offered:?}")

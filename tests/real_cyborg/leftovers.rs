@@ -1,7 +1,7 @@
-//! What Cyborg holds and nobody ends: the agent's comparison finds it by the list of all requests, for Cyborg takes no report of
-//! devices and unbinds nothing by itself.
+//! Orphaned requests in Cyborg: the agent's reconciler finds them in the list of all requests, because Cyborg accepts
+//! no device reports and unbinds nothing by itself.
 
-use berth_agent_instances::reconcile::{Finding, Reconciled, Remedy};
+use berth_agent_instances::reconcile::{ReconcileFinding, ReconcileReport, Remedy};
 use http::Method;
 use serde_json::json;
 
@@ -13,19 +13,19 @@ const ORPHAN: usize = 11;
 const HELD: usize = 12;
 
 /// The text and the remedy of what was found of a subject, once it has lasted. Other tests have leftovers of their own.
-fn told(found: &Reconciled, subject: &str) -> Vec<(&'static str, Remedy, String)> {
+fn told(found: &ReconcileReport, subject: &str) -> Vec<(&'static str, Remedy, String)> {
     let of_it = found.findings.iter().map(|(finding, _)| finding);
     let of_it = of_it.filter(|finding| finding.subject() == subject);
     of_it
-        .map(|finding: &Finding| {
-            let (remedy, text) = finding.told(berth_agent_instances::reconcile::GRACE);
+        .map(|finding: &ReconcileFinding| {
+            let (remedy, text) = finding.describe(berth_agent_instances::reconcile::FINDING_GRACE);
             (finding.code(), remedy, text)
         })
         .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_cyborg_bound_here_for_a_guest_that_nobody_knows_is_found_until_it_is_deleted()
+async fn a_request_that_cyborg_bound_here_for_an_unknown_guest_is_found_until_it_is_deleted()
  {
     let cloud = Cloud::shared();
     let agent = Agent::new(cloud, cloud.accelerators()).await;
@@ -36,7 +36,7 @@ async fn a_request_that_cyborg_bound_here_for_a_guest_that_nobody_knows_is_found
     let nobody = new_guest();
     let orphan = cloud.bound("pci", nobody, provider(ORPHAN)).await;
     let reconciler = agent.reconciler(cloud).await;
-    let looked = reconciler.look().await.expect("the journal is read");
+    let looked = reconciler.find_differences().await.expect("the journal is read");
     assert_eq!(looked.unknown, Vec::<String>::new());
     assert_eq!(told(&looked, &arq.to_string()), []);
     let found = told(&looked, &orphan.to_string());
@@ -49,7 +49,7 @@ async fn a_request_that_cyborg_bound_here_for_a_guest_that_nobody_knows_is_found
     // It is done as the sentence says.
     let deleted = cloud.accelerators().delete_arq(orphan).await;
     deleted.expect("Cyborg deletes it");
-    let looked = reconciler.look().await.expect("the journal is read");
+    let looked = reconciler.find_differences().await.expect("the journal is read");
     assert_eq!(told(&looked, &orphan.to_string()), []);
     cloud.assert_free(ORPHAN).await;
 
@@ -67,7 +67,7 @@ async fn a_request_that_cyborg_bound_here_for_a_guest_that_nobody_knows_is_found
         let of_device = of_device.as_object().expect("an object").clone();
         held.as_object_mut().expect("an object").extend(of_device);
         claim(cloud, &guest.to_string(), &held);
-        let looked = reconciler.look().await.expect("the journal is read");
+        let looked = reconciler.find_differences().await.expect("the journal is read");
         let found = told(&looked, &guest.to_string());
         let codes: Vec<_> = found.iter().map(|(code, ..)| *code).collect();
         let expected: &[&str] = if differs {

@@ -1,5 +1,5 @@
-//! Guests with the real Cyborg, the real Placement and the real Keystone: the agent's guests on the fake driver, asked for
-//! with accelerator requests that Cyborg binds, and told of binds by Cyborg's own client of Nova.
+//! Guests with the real Cyborg, the real Placement and the real Keystone: the agent's guests on the fake driver have
+//! accelerator requests that Cyborg binds, and Cyborg's own Nova client sends the events.
 //!
 //! One cloud serves all tests; each uses functions of the host that no other test uses.
 

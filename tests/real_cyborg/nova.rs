@@ -1,5 +1,5 @@
-//! Who Cyborg tells of binds: the agents of the tests, behind one address. Events go to the agent of their guest, and are
-//! recorded with the answer.
+//! The receiver of Cyborg's events about binds: it forwards them to the agents of the tests, by guest, and records them
+//! with the answers.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,14 +14,14 @@ use berth_agent_instances::ExternalEvents;
 use berth_agent_journal::SqlJournal;
 use berth_client::IdentityClient;
 use berth_model::ConsumerUuid;
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
 
-/// What becomes of the events of a guest.
+/// What happens to the events of a guest.
 #[derive(Clone)]
-pub(crate) enum Mailbox {
+pub(crate) enum EventDelivery {
     /// They go to its agent in this process.
     Agent(Router),
     /// They go to its agent at this URL, without `/v2.1`.
@@ -33,7 +33,7 @@ pub(crate) enum Mailbox {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct ReceivedEvent {
     pub(crate) events: Value,
     pub(crate) microversion: String,
     pub(crate) status: u16,
@@ -41,12 +41,13 @@ pub(crate) struct Told {
 }
 
 #[derive(Default)]
-struct Desk {
-    mailboxes: HashMap<ConsumerUuid, Mailbox>,
-    told: HashMap<ConsumerUuid, Vec<Told>>,
+struct EventReceiver {
+    mailboxes: HashMap<ConsumerUuid, EventDelivery>,
+    told: HashMap<ConsumerUuid, Vec<ReceivedEvent>>,
     /// An agent that knows no guest.
     stranger: Option<Router>,
-    /// The URL of a compute API, without `/v2.1`, whose servers have no mailbox: who asks for one does not choose its UUID.
+    /// The URL of a compute API, without `/v2.1`, for guests without a mailbox: a user of the API cannot choose the
+    /// UUID.
     compute: Option<String>,
     sources: Option<EventSources>,
 }
@@ -54,7 +55,7 @@ struct Desk {
 #[derive(Clone)]
 pub(crate) struct Nova {
     url: String,
-    desk: Arc<Mutex<Desk>>,
+    desk: Arc<Mutex<EventReceiver>>,
 }
 
 impl Nova {
@@ -81,7 +82,7 @@ impl Nova {
         nova
     }
 
-    /// From now on agents ask this Keystone whose a token is.
+    /// From now on agents validate tokens with this Keystone.
     pub(crate) fn open(&self, identity: &IdentityClient) {
         let sources = EventSources::WithToken {
             identity: Box::new(identity.clone()),
@@ -108,32 +109,32 @@ impl Nova {
         self.url.clone()
     }
 
-    /// What becomes of a guest's events from now on.
-    pub(crate) fn deliver(&self, guest: ConsumerUuid, mailbox: Mailbox) {
+    /// Sets what happens to a guest's events from now on.
+    pub(crate) fn deliver(&self, guest: ConsumerUuid, mailbox: EventDelivery) {
         self.desk().mailboxes.insert(guest, mailbox);
     }
 
-    /// Events of guests without a mailbox go to this compute API, until the value is dropped; what it has no server for goes on as
-    /// before.
-    pub(crate) fn deliver_to_compute(&self, url: &str) -> ToCompute {
+    /// Sends the events of guests without a mailbox to this compute API until the value is dropped; events without a
+    /// server there are handled as before.
+    pub(crate) fn deliver_to_compute(&self, url: &str) -> ComputeNotification {
         self.desk().compute = Some(url.to_owned());
-        ToCompute(self.clone())
+        ComputeNotification(self.clone())
     }
 
-    /// What Cyborg told of a guest so far.
-    pub(crate) fn told(&self, guest: ConsumerUuid) -> Vec<Told> {
+    /// Cyborg's events for a guest so far.
+    pub(crate) fn told(&self, guest: ConsumerUuid) -> Vec<ReceivedEvent> {
         self.desk().told.get(&guest).cloned().unwrap_or_default()
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
+    fn desk(&self) -> MutexGuard<'_, EventReceiver> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A compute API is told.
-pub(crate) struct ToCompute(Nova);
+/// Forwards events to a compute API while it exists.
+pub(crate) struct ComputeNotification(Nova);
 
-impl Drop for ToCompute {
+impl Drop for ComputeNotification {
     fn drop(&mut self) {
         self.0.desk().compute = None;
     }
@@ -160,13 +161,13 @@ async fn tell(State(nova): State<Nova>, request: Request) -> Response {
     };
     let of_compute = of_compute.filter(|(_, _, answer)| !is_no_server(answer));
     let (status, headers, answer) = match mailbox {
-        Some(Mailbox::Refused(status)) => (status, Default::default(), Bytes::new()),
-        Some(Mailbox::Lost) => {
+        Some(EventDelivery::Refused(status)) => (status, Default::default(), Bytes::new()),
+        Some(EventDelivery::Lost) => {
             let answer = Bytes::from(events.to_string());
             (StatusCode::OK, Default::default(), answer)
         }
-        Some(Mailbox::Agent(router)) => asked(router, request).await,
-        Some(Mailbox::At(url)) => forwarded(&url, &request, &events).await,
+        Some(EventDelivery::Agent(router)) => asked(router, request).await,
+        Some(EventDelivery::At(url)) => forwarded(&url, &request, &events).await,
         None => match (of_compute, stranger) {
             (Some(told), _) => told,
             (None, Some(router)) => asked(router, request).await,
@@ -178,7 +179,7 @@ async fn tell(State(nova): State<Nova>, request: Request) -> Response {
         },
     };
     if let Some(guest) = guest {
-        let told = Told {
+        let told = ReceivedEvent {
             events: events["events"].clone(),
             microversion,
             status: status.as_u16(),
@@ -200,7 +201,7 @@ fn forwarded(
     request: &Request,
     events: &Value,
 ) -> impl Future<Output = (StatusCode, http::HeaderMap, Bytes)> + use<> {
-    let mut ask = Ask::post(format!("{url}{}", request.uri().path())).json(events);
+    let mut ask = HttpCall::post(format!("{url}{}", request.uri().path())).json(events);
     for name in ["x-auth-token", "openstack-api-version"] {
         let value = request.headers().get(name);
         let value = value.and_then(|value| value.to_str().ok());

@@ -1,4 +1,5 @@
-//! Cyborg goes away from the agent: at each question of a guest's life, before it is done and after, and killed as a process.
+//! Outages of Cyborg for the agent: at each request of a guest's life, before and after its execution; and kills of its
+//! process.
 
 use berth_agent_instances::ReconcileOutcome;
 use berth_model::{ArqPhase, ConsumerUuid};
@@ -6,19 +7,19 @@ use http::Method;
 
 use crate::real_cyborg::agent::Agent;
 use crate::real_cyborg::cloud::{Cloud, address, fake_provider, new_guest, provider};
-use crate::real_cyborg::gate::{Cut, Gate};
+use crate::real_cyborg::gate::{OutagePoint, OutageGate};
 
-/// The end of a guest's journey; one that stands still goes on when Cyborg is back.
+/// The end of a guest's task; a blocked one continues when Cyborg is back.
 async fn end(agent: &Agent, guest: ConsumerUuid) -> ReconcileOutcome {
-    match agent.guests.journey(guest).await {
-        ReconcileOutcome::Held { .. } => agent.guests.journey(guest).await,
+    match agent.guests.reconcile_instance(guest).await {
+        ReconcileOutcome::Blocked { .. } => agent.guests.reconcile_instance(guest).await,
         end => end,
     }
 }
 
 /// A life with the cut.
-async fn life(cloud: &Cloud, cut: Option<Cut>) -> Gate {
-    let gate = Gate::new(cut);
+async fn life(cloud: &Cloud, cut: Option<OutagePoint>) -> OutageGate {
+    let gate = OutageGate::new(cut);
     let accelerators = cloud.accelerators_through(|http| gate.before(http));
     let agent = Agent::new(cloud, accelerators).await;
     let guest = new_guest();
@@ -44,8 +45,8 @@ async fn life(cloud: &Cloud, cut: Option<Cut>) -> Gate {
 }
 
 /// A refusal with the cut.
-async fn refusal(cloud: &Cloud, cut: Option<Cut>) -> Gate {
-    let gate = Gate::new(cut);
+async fn refusal(cloud: &Cloud, cut: Option<OutagePoint>) -> OutageGate {
+    let gate = OutageGate::new(cut);
     let accelerators = cloud.accelerators_through(|http| gate.before(http));
     let agent = Agent::new(cloud, accelerators).await;
     let guest = new_guest();
@@ -109,10 +110,10 @@ async fn a_killed_cyborg_delays_a_guest_and_its_end() {
     assert_eq!(agent.devices(guest).await, [address(7)].into());
     api.kill();
     agent.guests.delete(guest).await.expect("it is taken");
-    let held = agent.guests.journey(guest).await;
-    assert!(matches!(held, ReconcileOutcome::Held { .. }), "{held:?}");
+    let held = agent.guests.reconcile_instance(guest).await;
+    assert!(matches!(held, ReconcileOutcome::Blocked { .. }), "{held:?}");
     tokio::task::block_in_place(|| api.start()).expect("the API starts");
-    let gone = agent.guests.journey(guest).await;
+    let gone = agent.guests.reconcile_instance(guest).await;
     assert!(matches!(gone, ReconcileOutcome::Gone), "{gone:?}");
     assert_eq!(cloud.phases(&[arq]).await, [None]);
     cloud.assert_free(7).await;

@@ -1,4 +1,5 @@
-//! Cyborg's API answers, and what is behind it is away: its conductor, who makes and binds requests, or its database.
+//! Cyborg's API answers, but a service behind it is down: its conductor, which creates and binds requests, or its
+//! database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,19 +22,19 @@ use crate::real_cyborg::agent::Agent;
 use crate::real_cyborg::cloud::{ADRIFT, Cloud, ROWLESS, address, new_guest, provider};
 use crate::real_cyborg::conductor::{assert_nothing_left, conductor_with, end, with_profile};
 
-/// How long whoever waits for Cyborg waits here; one question may take two seconds.
+/// How long callers wait for Cyborg here; one request may take two seconds.
 const SHORT: Duration = Duration::from_secs(8);
 /// Nothing that is to end takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The way to an API behind which something is away, for some questions and as long as it is.
-struct Detour {
+struct OutageProxy {
     _api: CyborgApi,
     to: Authority,
     is_away: Arc<AtomicBool>,
 }
 
-impl Detour {
+impl OutageProxy {
     fn start(cloud: &Cloud, away: Away) -> Self {
         let api = tokio::task::block_in_place(|| {
             let mut api = cloud.cyborg.crippled_api(away).expect("a process");
@@ -48,7 +49,7 @@ impl Detour {
         }
     }
 
-    /// Cyborg, whose questions of these methods are answered there.
+    /// A client of Cyborg that sends requests of these methods through the proxy.
     fn client(&self, cloud: &Cloud, methods: &'static [Method]) -> AcceleratorClient {
         let (to, is_away) = (self.to.clone(), Arc::clone(&self.is_away));
         cloud.accelerators_through(move |http| {
@@ -83,7 +84,7 @@ async fn conductor(cloud: &Cloud, agent: &Agent, accelerators: AcceleratorClient
     conductor_with(cloud, http, accelerators, options).await
 }
 
-/// The end of a boot that stands still meanwhile.
+/// The end of a boot that is blocked meanwhile.
 async fn failed(conductor: &Conductor, guest: ConsumerUuid) -> String {
     let begun = Instant::now();
     loop {
@@ -107,7 +108,7 @@ async fn assert_undone(cloud: &Cloud, conductor: &Conductor, guest: ConsumerUuid
     cloud.assert_free(at).await;
 }
 
-/// A guest of the agent's whose requests nobody can bind.
+/// A guest of the agent's with requests that cannot be bound.
 async fn asked(
     cloud: &Cloud,
     agent: &Agent,
@@ -126,7 +127,7 @@ async fn asked(
     };
     let bindings = arqs.iter().map(|arq| (*arq, binding_of.clone())).collect();
     let refused = binding.bind_arqs(&bindings).await;
-    assert!(refused.is_err(), "nobody binds it");
+    assert!(refused.is_err(), "it cannot be bound");
     (guest, arqs)
 }
 
@@ -134,7 +135,7 @@ async fn asked(
 async fn without_cyborgs_conductor_a_guest_is_waited_for_until_the_time_is_up_and_nothing_is_left()
 {
     let cloud = Cloud::shared();
-    let detour = Detour::start(cloud, Away::Conductor);
+    let detour = OutageProxy::start(cloud, Away::Conductor);
     // The API answers questions, and what changes something asks the conductor.
     let changes: &[Method] = &[Method::POST, Method::PATCH];
     let agent = Agent::waiting(cloud, detour.client(cloud, changes), SHORT).await;
@@ -170,7 +171,7 @@ async fn without_cyborgs_conductor_a_guest_is_waited_for_until_the_time_is_up_an
         assert_undone(cloud, &conductor, guest, ADRIFT).await;
     }
 
-    // It comes back in time.
+    // The service returns in time.
     let client = detour.client(cloud, changes);
     let conductor = conductor(cloud, &agent, client).await;
     let guest = new_guest();
@@ -192,7 +193,7 @@ async fn without_cyborgs_conductor_a_guest_is_waited_for_until_the_time_is_up_an
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_cyborgs_database_nothing_is_started_and_nothing_is_left_when_it_is_back() {
     let cloud = Cloud::shared();
-    let detour = Detour::start(cloud, Away::Database);
+    let detour = OutageProxy::start(cloud, Away::Database);
     let agent = Agent::waiting(cloud, detour.client(cloud, ALL), SHORT).await;
     let (guest, arqs) = asked(
         cloud,
@@ -202,9 +203,9 @@ async fn without_cyborgs_database_nothing_is_started_and_nothing_is_left_when_it
         &detour.client(cloud, ALL),
     )
     .await;
-    // Its requests cannot be looked at, so whether something is to be given back is not known yet.
-    let held = agent.guests.journey(guest).await;
-    let GuestEnd::Held { reason } = held else {
+    // Its requests cannot be read, so it is unknown whether something must be released.
+    let held = agent.guests.reconcile_instance(guest).await;
+    let GuestEnd::Blocked { reason } = held else {
         panic!("{held:?}");
     };
     assert!(agent.devices(guest).await.is_empty(), "{reason}");
@@ -216,7 +217,7 @@ async fn without_cyborgs_database_nothing_is_started_and_nothing_is_left_when_it
     let deleted = cloud.accelerators().delete_arq(arqs[0]).await;
     deleted.expect("Cyborg deletes it");
 
-    let detour = Detour {
+    let detour = OutageProxy {
         is_away: Arc::new(AtomicBool::new(true)),
         ..detour
     };

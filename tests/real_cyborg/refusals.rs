@@ -1,4 +1,4 @@
-//! What Cyborg binds and no guest may have: nothing of the guest is left, and its requests are unbound and there.
+//! Bound devices that no guest may have: nothing of the guest is left, and its requests exist but are unbound.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::real_cyborg::agent::Agent;
 use crate::real_cyborg::cloud::{Cloud, fake_provider, new_guest, provider};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_guest_of_which_one_request_cannot_be_bound_is_not_started() {
+async fn a_guest_with_an_unbindable_request_is_not_started() {
     let cloud = Cloud::shared();
     let agent = Agent::new(cloud, cloud.accelerators()).await;
     let guest = new_guest();
@@ -48,7 +48,7 @@ async fn a_guest_with_a_handle_of_the_fake_driver_is_not_started() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_is_bound_on_another_host_is_refused_and_left_to_that_host() {
+async fn a_request_bound_on_another_host_is_refused_and_kept_there() {
     let cloud = Cloud::shared();
     let agent = Agent::new(cloud, cloud.accelerators()).await;
     let guest = new_guest();
@@ -75,15 +75,15 @@ async fn an_agent_of_another_project_neither_uses_nor_ends_a_request() {
     let agent = Agent::new(cloud, cloud.accelerators_of(&keystone.tenant_service())).await;
     agent.asks_for(guest, &[arq]).await;
     let reason = agent.refuses(guest).await;
-    assert!(reason.contains("is another project's"), "{reason}");
+    assert!(reason.contains("belongs to another project"), "{reason}");
     agent.deletes(guest).await;
     assert_eq!(cloud.phases(&[arq]).await, [Some(ArqPhase::Bound)]);
-    // Without the role of a service Cyborg believes no token at all, and the guest waits for the account to be mended.
+    // Without the service role Cyborg accepts no token, and the guest waits until the account is fixed.
     let tenant = cloud.accelerators_of(&keystone.tenant());
     let agent = Agent::new(cloud, tenant.clone()).await;
     agent.asks_for(guest, &[arq]).await;
-    let held = agent.guests.journey(guest).await;
-    let ReconcileOutcome::Held { reason } = held else {
+    let held = agent.guests.reconcile_instance(guest).await;
+    let ReconcileOutcome::Blocked { reason } = held else {
         panic!("{held:?}");
     };
     let reason = reason.to_string();

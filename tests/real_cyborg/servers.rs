@@ -1,14 +1,14 @@
-//! `openstack server create` in a cloud where everything around Berth is OpenStack's: Keystone says who asks, Glance has the image,
-//! Placement the providers, Cyborg the accelerator requests; Berth is the compute API, the scheduler, the conductor and the agent
-//! of a host with libvirtd and QEMU.
+//! `openstack server create` in a cloud with OpenStack's other services: Keystone authenticates, Glance has the image,
+//! Placement the providers, Cyborg the accelerator requests. Berth is the compute API, the scheduler, the conductor and
+//! the agent of a host with libvirtd and QEMU.
 
 use std::time::{Duration, Instant};
 
 use berth_model::ConsumerUuid;
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use berth_tests::peer::{
-    AcceleratorPlugin, CyborgSettings, OpenStackShell, RealGlance, RealKeystone, Said,
+    AcceleratorPlugin, CyborgSettings, OpenStackShell, RealGlance, RealKeystone, CommandOutput,
 };
 use berth_tests::port::free_port;
 use serde_json::{Value, json};
@@ -17,22 +17,22 @@ use crate::authority::Authority;
 use crate::real_cyborg::card_host::{CARDS, CardHost, PATIENCE, authtoken, images, login};
 use crate::real_cyborg::cloud::{Cloud, named, of_provider};
 use crate::real_cyborg::conductor::assert_nothing_left;
-use crate::real_cyborg::nova::ToCompute;
+use crate::real_cyborg::nova::ComputeNotification;
 
 const HOST: &str = "server-host";
 
-/// `berth compute serve` before that cloud, and who asks it.
+/// `berth compute serve` in that cloud, and its caller.
 struct Compute {
     process: RunningBerth,
     operators: OpenStackShell,
     /// Cyborg's events come here.
-    _told: ToCompute,
+    _told: ComputeNotification,
     url: String,
     _home: BerthHome,
 }
 
 impl Compute {
-    /// One whose only host is this; the host's agent is started anew as one that it knows.
+    /// A compute API with this only host; the host's agent is restarted as one that it knows.
     fn start(cloud: &Cloud, host: &mut CardHost) -> Self {
         let keystone = cloud.cyborg.keystone();
         let mut home = BerthHome::new().expect("a home");
@@ -98,17 +98,17 @@ impl Compute {
     }
 
     /// Tells what became of a bind, as a service.
-    fn tell(&self, cloud: &Cloud, events: &Value) -> Answer {
+    fn tell(&self, cloud: &Cloud, events: &Value) -> HttpAnswer {
         let keystone = cloud.cyborg.keystone();
         let token = keystone.token(&keystone.berth()).expect("a token");
-        let ask = Ask::post(format!("{}/os-server-external-events", self.url))
+        let ask = HttpCall::post(format!("{}/os-server-external-events", self.url))
             .header("x-auth-token", &token)
             .header("openstack-api-version", "compute 2.82")
             .json(&json!({ "events": events }));
         ask.send().expect("an answer")
     }
 
-    fn ask(&mut self, cloud: &str, words: &str) -> Said {
+    fn ask(&mut self, cloud: &str, words: &str) -> CommandOutput {
         let words: Vec<&str> = ["--os-cloud", cloud]
             .into_iter()
             .chain(words.split(' '))
@@ -161,7 +161,7 @@ impl Compute {
         self.done("admin", &create);
     }
 
-    /// Asks until the console has told so many times that the guest is ready.
+    /// Polls the console until it has reported this many times that the guest is ready.
     #[track_caller]
     fn until_ready(&mut self, server: &str, times: usize) {
         let end = Instant::now() + PATIENCE;
@@ -296,11 +296,11 @@ async fn openstacks_client_boots_servers_with_cards_over_keystone_glance_placeme
         assert_eq!(told.len(), 1, "{told:?}");
         assert_eq!(told[0].microversion, "compute 2.82");
         assert_eq!(told[0].events[0]["tag"], arqs[0].uuid.to_string());
-        // A card is bound at once, before its host is asked for the server. Nova's answer is 422 then, too, and Cyborg takes that for
-        // no failure.
+        // A card is bound at once, before its host gets the server. Nova answers 422 then, too, and Cyborg does not
+        // treat that as a failure.
         assert_eq!(told[0].status, 207, "{told:?}");
         assert_eq!(told[0].answer["events"][0]["code"], 422, "{told:?}");
-        // The host has it by now, and the same event reaches its agent.
+        // The host has it now, and the same event reaches its agent.
         let again = tokio::task::block_in_place(|| compute.tell(cloud, &told[0].events));
         assert_eq!(again.status, 200, "{}", again.text());
         assert_eq!(again.json()["events"][0]["code"], 200);
@@ -322,7 +322,7 @@ async fn openstacks_client_boots_servers_with_cards_over_keystone_glance_placeme
         assert_eq!(
             life(&host),
             first,
-            "its system started anew, and it was not switched off"
+            "its system restarted, and it was not switched off"
         );
         for (command, status) in [
             ("server stop web-1", "SHUTOFF"),

@@ -1,5 +1,6 @@
-//! A host of Cyborg's is taken over: its agent is stopped, ours reports the devices from then on, and Cyborg's API and conductor
-//! keep the profiles and the requests, until Berth's own service takes them over too. `docs/guide/howto/take-over-cyborg.md` in one test.
+//! A host of Cyborg's is taken over: its agent is stopped, and Berth's reports the devices from then on. Cyborg's API
+//! and conductor keep the profiles and the requests, until Berth's own service takes them over, too. This is
+//! `docs/guide/howto/take-over-cyborg.md` in one test.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -92,7 +93,7 @@ async fn await_devices(accelerators: &AcceleratorClient, host: &CardHost) {
     }
 }
 
-/// Waits until every card is clean and nobody's.
+/// Waits until every card is clean and unused.
 async fn await_free(host: &mut CardHost) {
     let begun = Instant::now();
     loop {
@@ -112,7 +113,7 @@ async fn await_free(host: &mut CardHost) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_host_of_cyborgs_is_taken_over_with_a_guest_on_it_and_no_provider_is_made_again() {
+async fn a_host_of_cyborgs_is_taken_over_with_a_guest_and_no_provider_is_recreated() {
     let cloud = Cloud::shared();
     let cyborg = CyborgSettings {
         host: SHORT,
@@ -171,7 +172,7 @@ async fn a_host_of_cyborgs_is_taken_over_with_a_guest_on_it_and_no_provider_is_m
     // At the first look that knows the tree.
     let kept = "keeps the class that Cyborg's PCI driver gave it";
     let said = tokio::task::block_in_place(|| host.agent.wait_for_log(PATIENCE, kept));
-    said.expect("it is told");
+    said.expect("it is reported");
     let differs = host.berth(&["reconcile", "--dry-run"]);
     assert!(!differs.contains(&guest.to_string()), "{differs}");
     let shown = host.berth(&["device", "list"]);
@@ -218,12 +219,12 @@ async fn a_host_of_cyborgs_is_taken_over_with_a_guest_on_it_and_no_provider_is_m
         );
         assert_nothing_left(cloud, guest).await;
     }
-    // What Cyborg bound is given back to both, and the next guest's card is bound by Berth's own service.
+    // Both services get back what Cyborg bound, and Berth's own service binds the next guest's card.
     for guest in [guest, second] {
         let left = own.arqs_of_instance(guest).await.expect("it answers");
         assert_eq!(left, []);
     }
-    // A card is cleaned after its guest, and nobody's until then.
+    // A card is cleaned after its guest, and unused until then.
     await_free(&mut host).await;
     let conductor = host.conductor_with(own.clone()).await;
     let third = host.create_by(&conductor).await;

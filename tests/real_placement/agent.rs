@@ -1,4 +1,4 @@
-//! One agent with the fake driver: its machine can be replaced between its lives, as an upgrade does.
+//! One agent with the fake driver: its machine can be replaced between its runs, as an upgrade does.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use berth_agent_tracker::node_identity::{self, UuidSource};
 use berth_agent_tracker::options::{Ratios, ReservedForHost, TrackerOptions};
 use berth_agent_tracker::propose::ResourceTracker;
 use berth_agent_tracker::report_client::ReportClient;
-use berth_agent_tracker::startup::{self, Started};
-use berth_agent_tracker::tick::{self, Ticked};
+use berth_agent_tracker::startup::{self, StartupOutcome};
+use berth_agent_tracker::tick::{self, TickReport};
 use berth_fake::{FakeDriver, Machine};
 use berth_model::{AllocationRatio, NodeName, ProviderUuid};
 use berth_tests::cloud::Cloud;
@@ -25,9 +25,9 @@ pub(crate) struct Agent {
 }
 
 /// One life, after its startup.
-pub(crate) struct Life {
+pub(crate) struct AgentLife {
     tracker: ResourceTracker<FakeDriver>,
-    pub(crate) started: Started,
+    pub(crate) started: StartupOutcome,
 }
 
 impl Agent {
@@ -63,7 +63,7 @@ impl Agent {
             .expect("an agent that was started")
     }
 
-    pub(crate) async fn start(&self, cloud: &Cloud) -> Life {
+    pub(crate) async fn start(&self, cloud: &Cloud) -> AgentLife {
         let placement = cloud.placement();
         let source = UuidSource::File(COMPUTE_ID.to_owned());
         let rename = self.options.rename;
@@ -80,10 +80,10 @@ impl Agent {
             startup::reconcile(&mut tracker, &view, Service::Enabled, now, None, &|_, _| {})
                 .await
                 .unwrap_or_else(|error| panic!("{}", berth_tests::unit::sentence(&error)));
-        Life { tracker, started }
+        AgentLife { tracker, started }
     }
 
-    pub(crate) async fn tick(&self, life: &mut Life) -> Ticked {
+    pub(crate) async fn tick(&self, life: &mut AgentLife) -> TickReport {
         let view = self.driver.observe().await.expect("a machine");
         tick::reconcile(&mut life.tracker, &view, Service::Enabled, Instant::now())
             .await

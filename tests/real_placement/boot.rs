@@ -1,4 +1,4 @@
-//! Guests booted and deleted through the real Placement: candidates, mappings and claims are its own.
+//! Guests booted and deleted through the real Placement, with its own candidates, mappings and claims.
 
 use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_tests::boot::{BootStage, GPUS, guest, request};

@@ -1,4 +1,5 @@
-//! Who holds what: as it should be, by the drivers' own account of a guest's claims, and as Placement's API tells it.
+//! The allocations of consumers: the expected ones, from the drivers' account of a guest's claims, and the actual ones,
+//! from Placement's API.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +16,9 @@ use crate::real_placement::upgrade::{Upgrade, Version, card};
 /// Amounts by provider's UUID and class, by consumer.
 pub(crate) type Holdings = BTreeMap<String, BTreeMap<(String, String), u64>>;
 
-/// What every consumer of the machine's guests holds under the machine's model, on its storage and on another host
-/// included. With ten guests and more there is one migration of a guest that was never here, whose units nobody can place.
+/// The expected allocations of each consumer of the machine's guests under the machine's model, including its storage
+/// and another host. With ten or more guests, one is a migration of a guest that was never here; its units have no new
+/// provider.
 pub(crate) fn claims(
     upgrade: Upgrade,
     version: Version,

@@ -1,5 +1,6 @@
-//! The startup against the real Placement, with the fake driver: a first start, a restart, and the four reshapes, every unit
-//! checked through Placement's API; the same with no service running, on its database; and guests booted through it.
+//! The startup against the real Placement, with the fake driver: a first start, a restart, and the four reshapes, with
+//! every unit checked through Placement's API; the same with no service running, on its database; and guests booted
+//! through it.
 
 mod agent;
 mod boot;

@@ -1,6 +1,6 @@
-//! How large a machine must be for its guests.
+//! Computes how large a machine must be for its guests.
 
-use berth_fake::Guest;
+use berth_fake::MachineGuest;
 use berth_virt::{GuestCell, NumaCell};
 
 /// What all guests need, by where they are.
@@ -13,7 +13,7 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    pub(crate) fn of(guests: &[Guest]) -> Self {
+    pub(crate) fn of(guests: &[MachineGuest]) -> Self {
         let vcpus: u64 = guests.iter().map(|guest| guest.seen.vcpus).sum();
         let on = |cell| {
             let cells = guests.iter().flat_map(|guest| &guest.seen.cells);

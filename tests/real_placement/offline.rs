@@ -1,5 +1,5 @@
-//! The offline upgrade of four hosts with a thousand consumers, on the database that OpenStack's Placement filled and goes on
-//! with.
+//! The offline upgrade of four hosts with a thousand consumers, on a database that OpenStack's Placement filled and
+//! uses afterwards.
 
 use std::{fs, thread};
 
@@ -16,14 +16,14 @@ use crate::real_placement::upgrade::{Upgrade, Version};
 
 const GUESTS: u32 = 250;
 
-/// A host with `berth` installed, whose machine is modelled anew.
-struct Host {
+/// A host with `berth` installed and a new model of its machine.
+struct OfflineHost {
     home: BerthHome,
     upgrade: Upgrade,
     database: String,
 }
 
-impl Host {
+impl OfflineHost {
     fn new(upgrade: Upgrade, machine: &Machine, root: ProviderUuid, database: &str) -> Self {
         let home = BerthHome::new().expect("a home");
         home.write("machine.toml", &machine.to_toml())
@@ -105,7 +105,7 @@ async fn four_hosts_are_upgraded(settings: PlacementSettings) {
         join(&cloud.placement(), root, neighbours.aggregate).await;
         before.extend(claims(upgrade, Version::Old, &old, root, &neighbours));
         after.extend(claims(upgrade, Version::New, &new, root, &neighbours));
-        hosts.push(Host::new(upgrade, &new, root, &placement.database_url()));
+        hosts.push(OfflineHost::new(upgrade, &new, root, &placement.database_url()));
     }
     post(&placement, &before);
     assert_held(&placement, &expected(&before));

@@ -4,15 +4,15 @@ use berth_tests::claims::{Claim, join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::peer::{PlacementSettings, RealPlacement};
 
-use crate::real_placement::agent::{Agent, Life};
+use crate::real_placement::agent::{Agent, AgentLife};
 use crate::real_placement::holdings::{assert_held, check_consumers, claims, expected, post};
 use crate::real_placement::upgrade::{Upgrade, Version};
 
 /// What follows an upgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Then {
+enum AfterUpgrade {
     Nothing,
-    /// The old version comes back.
+    /// The old version is installed again.
     Back,
 }
 
@@ -21,7 +21,7 @@ fn count(requests: &[String], line: &str) -> usize {
 }
 
 /// The start after the machine is modelled differently: one POST, and all of it is read once.
-async fn upgrade(agent: &Agent, cloud: &Cloud, consumers: usize) -> Life {
+async fn upgrade(agent: &Agent, cloud: &Cloud, consumers: usize) -> AgentLife {
     let _ = cloud.take_requests();
     let life = agent.start(cloud).await;
     assert_eq!(life.started.reshapes.len(), 1);
@@ -33,7 +33,7 @@ async fn upgrade(agent: &Agent, cloud: &Cloud, consumers: usize) -> Life {
 }
 
 /// Nothing is left to do, and it costs at most the one question about units that are held.
-async fn two_quiet_ticks(agent: &Agent, cloud: &Cloud, life: &mut Life) {
+async fn two_quiet_ticks(agent: &Agent, cloud: &Cloud, life: &mut AgentLife) {
     let _ = cloud.take_requests();
     for _ in 0..2 {
         let ticked = agent.tick(life).await;
@@ -45,7 +45,7 @@ async fn two_quiet_ticks(agent: &Agent, cloud: &Cloud, life: &mut Life) {
     }
 }
 
-async fn reshapes(upgrading: Upgrade, guests: u32, settings: PlacementSettings, then: Then) {
+async fn reshapes(upgrading: Upgrade, guests: u32, settings: PlacementSettings, then: AfterUpgrade) {
     let placement = RealPlacement::lease(settings).expect("Placement starts");
     let cloud = Cloud::at(&placement.url());
     let [old, new] = [Version::Old, Version::New].map(|it| upgrading.machine(guests, it));
@@ -71,7 +71,7 @@ async fn reshapes(upgrading: Upgrade, guests: u32, settings: PlacementSettings, 
         .collect();
     assert_eq!(held, stranded(upgrading, guests));
     two_quiet_ticks(&agent, &cloud, &mut life).await;
-    if then == Then::Back {
+    if then == AfterUpgrade::Back {
         agent.show(&old);
         let mut life = upgrade(&agent, &cloud, before.len()).await;
         assert_held(&placement, &expected(&before));
@@ -97,12 +97,12 @@ fn sample(claims: &[Claim]) -> impl Iterator<Item = &Claim> {
 
 async fn one_and_ten(upgrade: Upgrade) {
     for guests in [1, 10] {
-        reshapes(upgrade, guests, PlacementSettings::default(), Then::Back).await;
+        reshapes(upgrade, guests, PlacementSettings::default(), AfterUpgrade::Back).await;
     }
 }
 
 async fn a_thousand(upgrade: Upgrade) {
-    reshapes(upgrade, 1000, PlacementSettings::default(), Then::Nothing).await;
+    reshapes(upgrade, 1000, PlacementSettings::default(), AfterUpgrade::Nothing).await;
 }
 
 #[tokio::test]
@@ -148,6 +148,6 @@ async fn a_thousand_guests_pinned_cpus_become_pcpu() {
 #[tokio::test]
 async fn every_upgrade_is_the_same_on_mariadb() {
     for upgrade in Upgrade::ALL {
-        reshapes(upgrade, 10, PlacementSettings::on_mariadb(), Then::Nothing).await;
+        reshapes(upgrade, 10, PlacementSettings::on_mariadb(), AfterUpgrade::Nothing).await;
     }
 }

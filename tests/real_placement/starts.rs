@@ -1,4 +1,4 @@
-//! A first start, and starts that have nothing to reshape.
+//! A first start, and starts with nothing to reshape.
 
 use berth_tests::claims::{join, neighbours};
 use berth_tests::cloud::Cloud;

@@ -1,11 +1,11 @@
-//! The four upgrades, each a machine before and after: guests of every kind, by their number.
+//! The four upgrades, each with the machine before and after it, and guests of every kind by their number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_fake::{Gpu, Guest, Machine, Migration, MigrationSight, Node};
+use berth_fake::{Gpu, MachineGuest, Machine, Migration, MigrationSight, MachineNode};
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ResourceClass};
 use berth_virt::{
-    CpuPolicy, CpuSet, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, Hypervisor,
+    GuestCpuPolicy, CpuSet, NodeCpus, CustomResource, NodeDisk, GuestCell, GuestMdev, GuestView, HypervisorInfo,
     NumaModel, PcpuModel, PowerState, ResourceModel, VgpuModel, VirtualFunctions,
 };
 use uuid::Uuid;
@@ -59,9 +59,9 @@ impl Upgrade {
     /// The machine with so many guests, in this version of its model.
     pub(crate) fn machine(self, guests: u32, version: Version) -> Machine {
         let old = version == Version::Old;
-        let guests: Vec<Guest> = (0..guests).map(|n| self.guest(n, version)).collect();
+        let guests: Vec<MachineGuest> = (0..guests).map(|n| self.guest(n, version)).collect();
         let needs = Needs::of(&guests);
-        let node = Node {
+        let node = MachineNode {
             name: self.node(),
             uuid: None,
             model: ResourceModel {
@@ -83,7 +83,7 @@ impl Upgrade {
             },
             cpus: self.cpus(&needs),
             memory_mib: needs.memory_mib(),
-            disk: Disk::Shared,
+            disk: NodeDisk::Shared,
             cells: pick(self == Upgrade::NumaCells, needs.cells(), Vec::new()),
             gpus: pick(self == Upgrade::VgpuPerGpu, gpus(guests.len()), Vec::new()),
             nics: pick(self == Upgrade::NumaCells, nics(), Vec::new()),
@@ -99,7 +99,7 @@ impl Upgrade {
             guests,
         };
         Machine {
-            hypervisor: Hypervisor {
+            hypervisor: HypervisorInfo {
                 kind: "fake".to_owned(),
                 version: "1.0".to_owned(),
                 hostname: node.name.to_string(),
@@ -118,27 +118,27 @@ impl Upgrade {
         Uuid::from_u128(1 << 65 | (self as u128) << 32 | u128::from(n)).into()
     }
 
-    fn cpus(self, needs: &Needs) -> Cpus {
+    fn cpus(self, needs: &Needs) -> NodeCpus {
         let set = |from: u32| {
             let text = format!("{from}-{}", from + needs.vcpus - 1);
             (self == Upgrade::Pcpu).then(|| text.parse().expect("a CPU set"))
         };
-        Cpus {
+        NodeCpus {
             online: CpuSet::first(2 * needs.vcpus),
             shared: set(0),
             dedicated: set(needs.vcpus),
         }
     }
 
-    /// The n-th guest. No two have as much memory, so a migration can be told from all others by what it holds.
-    fn guest(self, n: u32, version: Version) -> Guest {
+    /// The n-th guest. All have different amounts of memory, so that a migration can be identified by its allocations.
+    fn guest(self, n: u32, version: Version) -> MachineGuest {
         let vcpus = 2 + u64::from(n % 3);
         let memory_mib = 512 + u64::from(n);
         let seen = GuestView {
             name: format!("instance-{n:08x}"),
             power: pick(n % 11 == 10, PowerState::ShutOff, PowerState::Running),
             also: BTreeSet::new(),
-            cpu_policy: pick(self == Upgrade::Pcpu, policy(n), CpuPolicy::Shared),
+            cpu_policy: pick(self == Upgrade::Pcpu, policy(n), GuestCpuPolicy::Shared),
             vcpus,
             memory_mib,
             cells: pick(
@@ -151,7 +151,7 @@ impl Upgrade {
         };
         let cards = (self == Upgrade::ClassRenamed && n.is_multiple_of(2))
             .then(|| (card(version).class, 1 + u64::from(n % 3)));
-        Guest {
+        MachineGuest {
             uuid: self.instance(n),
             seen,
             disk_gib: pick(n.is_multiple_of(3), 10, 0),
@@ -184,11 +184,11 @@ fn pick<T>(first: bool, one: T, other: T) -> T {
     if first { one } else { other }
 }
 
-fn policy(n: u32) -> CpuPolicy {
+fn policy(n: u32) -> GuestCpuPolicy {
     match n % 3 {
-        0 => CpuPolicy::Dedicated,
-        1 => CpuPolicy::Shared,
-        _ => CpuPolicy::Mixed { dedicated: 1 },
+        0 => GuestCpuPolicy::Dedicated,
+        1 => GuestCpuPolicy::Shared,
+        _ => GuestCpuPolicy::Mixed { dedicated: 1 },
     }
 }
 

@@ -1,41 +1,41 @@
-//! A build that fails on the first host, at any of its steps, is done on the next one in the cell, and nothing of it stays on the
-//! first: two hosts, each with its own agent, and all services.
+//! A build that fails on the first host, at any of its steps, is done on the next one in the cell, and nothing is left
+//! on the first: two hosts with their own agents, and all services.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_conductor::journal::BootGoal;
-use berth_tests::guest_cloud::{GuestCloud, Mishap, NODE, Reach, SECOND, guest, request};
+use berth_tests::guest_cloud::{GuestCloud, GuestMishap, NODE, AgentReachability, SECOND, guest, request};
 use serde_json::Value;
 use tokio::time::sleep;
 
 /// Where the first host's build fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fails {
+enum BuildFailure {
     /// After the claim: its devices cannot be bound.
     AfterClaim,
-    /// In the agent, which is told of the guest once its devices are bound.
-    InAgent(Mishap),
+    /// In the agent, which gets the guest once its devices are bound.
+    InAgent(GuestMishap),
 }
 
-/// With what each of them is told.
-const CASES: [(Fails, &str); 4] = [
-    (Fails::AfterClaim, "is disabled"),
+/// The cases, each with the reported reason.
+const CASES: [(BuildFailure, &str); 4] = [
+    (BuildFailure::AfterClaim, "is disabled"),
     (
-        Fails::InAgent(Mishap::NotPrepared),
-        "bind to vfio-pci was not done",
+        BuildFailure::InAgent(GuestMishap::NotPrepared),
+        "bind to vfio-pci failed",
     ),
     (
-        Fails::InAgent(Mishap::NotDefined),
+        BuildFailure::InAgent(GuestMishap::NotDefined),
         "refused virDomainDefineXML",
     ),
     (
-        Fails::InAgent(Mishap::NotStarted),
+        BuildFailure::InAgent(GuestMishap::NotStarted),
         "refused virDomainCreate",
     ),
 ];
 
-/// A cloud of two hosts whose clock stands still while anybody works.
+/// Runs a test in a cloud of two hosts; its clock is stopped while a task works.
 fn in_a_cloud(story: impl AsyncFnOnce(&GuestCloud)) {
     in_this_cloud(GuestCloud::of_two, story);
 }
@@ -55,10 +55,10 @@ fn in_this_cloud(made: impl AsyncFnOnce() -> GuestCloud, story: impl AsyncFnOnce
     }));
 }
 
-/// Begins it, or mends it, on a host.
-async fn set(cloud: &GuestCloud, host: &str, fails: Fails, begins: bool) {
+/// Begins or ends the failure on a host.
+async fn set(cloud: &GuestCloud, host: &str, fails: BuildFailure, begins: bool) {
     match fails {
-        Fails::AfterClaim => {
+        BuildFailure::AfterClaim => {
             let word = if begins { "disable" } else { "enable" };
             let devices = cloud.ask("GET", "/v2/devices", Value::Null).await;
             for device in devices["devices"].as_array().into_iter().flatten() {
@@ -68,7 +68,7 @@ async fn set(cloud: &GuestCloud, host: &str, fails: Fails, begins: bool) {
                 }
             }
         }
-        Fails::InAgent(mishap) => {
+        BuildFailure::InAgent(mishap) => {
             let node = cloud.nodes.iter().find(|node| node.name == host).unwrap();
             node.hardware.meets(begins.then_some(mishap));
         }
@@ -208,10 +208,10 @@ fn where_every_host_fails_the_request_fails_with_the_reason_of_each_and_nothing_
 }
 
 #[test]
-fn a_guest_whose_first_hosts_agent_is_away_after_its_claim_runs_on_the_second_and_the_first_has_nothing_of_it()
+fn a_guest_runs_on_the_second_host_if_the_first_agent_is_unreachable_after_the_claim_and_leaves_nothing_there()
  {
     in_a_cloud(async |cloud| {
-        cloud.nodes[0].agent_is(Reach::Away);
+        cloud.nodes[0].agent_is(AgentReachability::Away);
         let conductor = cloud.conductor().await;
         conductor.create(&request(1, "gpu")).await.unwrap();
         assert_eq!(decided(cloud, 1).await, BootGoal::Active);
@@ -223,7 +223,7 @@ fn a_guest_whose_first_hosts_agent_is_away_after_its_claim_runs_on_the_second_an
         assert!(failed.reason.contains("refuses connections"), "{failed}");
         assert_eq!(failed.told(), "the selected host did not answer");
         is_on_the_second_alone(cloud, 1).await;
-        cloud.nodes[0].agent_is(Reach::There);
+        cloud.nodes[0].agent_is(AgentReachability::There);
         assert_eq!(cloud.rests(None).await, Vec::<String>::new());
         is_on_the_second_alone(cloud, 1).await;
         gone(cloud, 1).await;
@@ -245,9 +245,9 @@ async fn server(cloud: &GuestCloud, name: &str, status: &str) -> Value {
 }
 
 #[test]
-fn a_server_whose_first_host_fails_is_active_on_the_second_and_its_actions_tell_of_both() {
+fn a_server_with_a_failed_first_host_is_active_on_the_second_and_its_actions_show_both() {
     in_this_cloud(GuestCloud::with_api, async |cloud| {
-        cloud.hardware.meets(Some(Mishap::NotDefined));
+        cloud.hardware.meets(Some(GuestMishap::NotDefined));
         let made = cloud.ask_for_server("web").await.unwrap();
         assert_eq!(made.status, 202, "{made:?}");
         let shown = server(cloud, "web", "ACTIVE").await;
@@ -278,10 +278,10 @@ fn a_server_whose_first_host_fails_is_active_on_the_second_and_its_actions_tell_
 }
 
 #[test]
-fn a_server_that_no_host_can_build_says_so_and_operators_are_told_why_of_each() {
+fn a_server_that_no_host_can_build_has_a_fault_and_operators_see_the_reason_of_each_host() {
     in_this_cloud(GuestCloud::with_api, async |cloud| {
         for node in cloud.nodes.iter() {
-            node.hardware.meets(Some(Mishap::NotStarted));
+            node.hardware.meets(Some(GuestMishap::NotStarted));
         }
         cloud.ask_for_server("web").await.unwrap();
         let shown = server(cloud, "web", "ERROR").await;

@@ -1,8 +1,8 @@
-//! Boots: from a request to a guest with its devices and back, through a Placement, an accelerator service and an agent, each
-//! of which may refuse, fail or be away.
+//! Boots: from a request to a guest with its devices and back, with a Placement, an accelerator service and an agent,
+//! each of which may refuse, fail or be down.
 
 mod claims;
-mod journeys;
+mod concurrent;
 mod sweep;
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use berth_conductor::journal::{AcceptOutcome, BootJournal as _, StepState};
 use berth_conductor::{Conductor, ConductorError, ConductorOptions, GuestRunOutcome};
 use berth_model::{Arq, ArqState, ResourceClass};
 use berth_tests::boot::{
-    BootStage, Fault, GPUS, Mood, NODE, Point, asked, gpu, guest, impatient, request,
+    BootStage, BootFault, GPUS, AgentBehaviour, NODE, EffectSide, asked, gpu, guest, impatient, request,
 };
 use berth_tests::wait::poll_until;
 use serde_json::json;
@@ -81,14 +81,14 @@ async fn a_guest_without_a_profile_needs_no_accelerator_service() {
 }
 
 #[tokio::test]
-async fn where_there_is_no_candidate_the_fault_names_the_demand_that_has_none() {
+async fn without_a_candidate_the_fault_names_the_unmet_demand() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
     let conductor = stage.conductor();
     let reason = fails(&conductor, 1, "fast").await;
     assert_eq!(
         reason,
-        "No valid host was found: no host has trait CUSTOM_FAST in group device_profile_0 to give beside the rest"
+        "No valid host was found: no host has trait CUSTOM_FAST in group device_profile_0 in addition to the rest"
     );
     let reason = fails(&conductor, 2, "pair").await;
     assert!(
@@ -116,7 +116,7 @@ async fn where_there_is_no_candidate_the_fault_names_the_demand_that_has_none() 
     conductor.create(&unknown).await.unwrap();
     let end = format!("{:?}", conductor.reconcile_guest(guest(6)).await);
     assert!(
-        end.contains("no host ever reported the resource class CUSTOM_NOBODYS that is asked for"),
+        end.contains("no host ever reported the resource class CUSTOM_NOBODYS"),
         "{end}"
     );
     let reason = fails(&conductor, 5, "unheard-of").await;
@@ -128,7 +128,7 @@ async fn where_there_is_no_candidate_the_fault_names_the_demand_that_has_none() 
 }
 
 #[tokio::test]
-async fn a_bind_that_is_refused_is_tried_on_other_devices_and_then_taken_back() {
+async fn a_refused_bind_is_tried_on_other_devices_and_then_undone() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
     stage.disable_devices().await;
@@ -153,7 +153,7 @@ async fn a_bind_that_is_refused_is_tried_on_other_devices_and_then_taken_back() 
 }
 
 #[tokio::test]
-async fn a_guest_whose_requests_were_deleted_while_its_conductor_was_away_gets_new_ones() {
+async fn a_guest_gets_new_requests_if_they_were_deleted_while_its_conductor_was_down() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
     let conductor = stage.conductor();
@@ -165,7 +165,7 @@ async fn a_guest_whose_requests_were_deleted_while_its_conductor_was_away_gets_n
 
     stage
         .crossings
-        .begin(Some((Point { at, after: false }, Fault::Kill)));
+        .begin(Some((EffectSide { at, after: false }, BootFault::Kill)));
     let conductor = stage.conductor();
     conductor.create(&request(2, "two")).await.unwrap();
     tokio::select! {
@@ -198,7 +198,7 @@ async fn a_guest_whose_requests_were_deleted_while_its_conductor_was_away_gets_n
 }
 
 #[tokio::test]
-async fn a_device_that_is_being_cleaned_is_passed_over_where_there_is_another() {
+async fn a_device_being_cleaned_is_skipped_if_another_is_free() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
     let conductor = stage.conductor();
@@ -221,7 +221,7 @@ async fn a_device_that_is_being_cleaned_is_passed_over_where_there_is_another() 
 }
 
 #[tokio::test]
-async fn a_guest_whose_devices_are_all_being_cleaned_waits_and_says_for_what_and_then_gets_one() {
+async fn a_guest_waits_with_a_reason_while_all_devices_are_cleaned_and_then_gets_one() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
     let all: Vec<u8> = (0..GPUS).collect();
@@ -241,7 +241,7 @@ async fn a_guest_whose_devices_are_all_being_cleaned_waits_and_says_for_what_and
         matches!(again, GuestRunOutcome::Blocked { .. }),
         "{again:?}"
     );
-    // A conductor that starts anew goes on with it.
+    // A restarted conductor continues it.
     let conductor = stage.conductor();
     let again = conductor.reconcile_guest(guest(1)).await;
     assert!(
@@ -290,7 +290,7 @@ async fn a_device_that_does_not_get_clean_is_waited_for_so_long_and_no_longer() 
 async fn a_host_without_room_is_no_reason_not_to_try_another_candidate() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
-    stage.agent.is(Mood::NoRoomForOne);
+    stage.agent.is(AgentBehaviour::NoRoomForOne);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     let end = conductor.reconcile_guest(guest(1)).await;
@@ -329,10 +329,10 @@ async fn an_image_that_cannot_be_used_is_not_tried_with_another_device() {
     let of_host = json!({"path": "/images/a.qcow2"});
     let nowhere_else = "no other host or device satisfies the request";
     for (mood, location, attempts, last) in [
-        (Mood::BadImage, &of_all, 1, "it is no qcow2"),
+        (AgentBehaviour::BadImage, &of_all, 1, "it is no qcow2"),
         // Another host has a file of its own of that name; this is the only host.
-        (Mood::BadImage, &of_host, 2, nowhere_else),
-        (Mood::NoDisks, &of_all, 2, nowhere_else),
+        (AgentBehaviour::BadImage, &of_host, 2, nowhere_else),
+        (AgentBehaviour::NoDisks, &of_all, 2, nowhere_else),
     ] {
         let stage = BootStage::new().await;
         stage.crossings.begin(None);
@@ -348,7 +348,7 @@ async fn an_image_that_cannot_be_used_is_not_tried_with_another_device() {
 async fn a_build_that_fails_once_is_done_on_the_next_candidate() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
-    stage.agent.is(Mood::CannotBuildOne);
+    stage.agent.is(AgentBehaviour::CannotBuildOne);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     let end = conductor.reconcile_guest(guest(1)).await;
@@ -368,10 +368,10 @@ async fn a_build_that_fails_once_is_done_on_the_next_candidate() {
 }
 
 #[tokio::test]
-async fn a_request_that_the_agent_refuses_fails_with_the_agents_sentence() {
+async fn a_request_that_the_agent_refuses_fails_with_the_agents_message() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
-    stage.agent.is(Mood::Refuses);
+    stage.agent.is(AgentBehaviour::Refuses);
     let conductor = stage.conductor();
     let reason = fails(&conductor, 1, "gpu").await;
     assert!(
@@ -386,11 +386,11 @@ async fn a_request_that_the_agent_refuses_fails_with_the_agents_sentence() {
 }
 
 #[tokio::test]
-async fn a_guest_whose_agent_went_away_with_it_waits_and_is_taken_back_only_once_the_agent_says_that_it_is_gone()
+async fn a_guest_with_an_unreachable_agent_is_undone_only_after_the_agent_confirms_its_deletion()
  {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
-    stage.agent.is(Mood::Slow);
+    stage.agent.is(AgentBehaviour::Slow);
     let options = ConductorOptions {
         retry_timeout: Duration::ZERO,
         ..impatient()
@@ -399,7 +399,7 @@ async fn a_guest_whose_agent_went_away_with_it_waits_and_is_taken_back_only_once
     conductor.create(&request(1, "gpu")).await.unwrap();
     // It has accepted the guest.
     stage.wait_for_build(&conductor, guest(1)).await;
-    stage.agent.is(Mood::Away);
+    stage.agent.is(AgentBehaviour::Away);
     stage.wait_until_stuck(&conductor, guest(1)).await;
     // Out of patience, and on the way back, which the agent must allow.
     let GuestRunOutcome::Blocked { reason } = conductor.reconcile_guest(guest(1)).await else {
@@ -413,7 +413,7 @@ async fn a_guest_whose_agent_went_away_with_it_waits_and_is_taken_back_only_once
         stage.holders().await.contains_key(&guest(1)),
         "its claim is its own"
     );
-    stage.agent.is(Mood::Well);
+    stage.agent.is(AgentBehaviour::Well);
     let GuestRunOutcome::Failed { reason } = conductor.reconcile_guest(guest(1)).await else {
         panic!("it failed");
     };
@@ -425,10 +425,10 @@ async fn a_guest_whose_agent_went_away_with_it_waits_and_is_taken_back_only_once
 }
 
 #[tokio::test]
-async fn a_guest_whose_agent_never_heard_of_it_is_taken_back_without_that_agent() {
+async fn a_guest_unknown_to_its_agent_is_undone_without_that_agent() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
-    stage.agent.is(Mood::Away);
+    stage.agent.is(AgentBehaviour::Away);
     let options = ConductorOptions {
         retry_timeout: Duration::ZERO,
         ..impatient()
@@ -447,16 +447,16 @@ async fn a_guest_whose_agent_never_heard_of_it_is_taken_back_without_that_agent(
         assert!(reason.contains(part), "{reason}");
     }
     assert!(stage.holders().await.is_empty());
-    stage.agent.is(Mood::Well);
+    stage.agent.is(AgentBehaviour::Well);
     stage.judge().await;
 }
 
 /// As a front end does, or an agent of a later release.
 #[tokio::test]
-async fn a_conflict_that_says_nothing_of_other_hosts_is_no_reason_not_to_try_another_candidate() {
+async fn after_a_conflict_on_one_host_another_candidate_is_tried() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
-    stage.agent.is(Mood::ConflictsOnce);
+    stage.agent.is(AgentBehaviour::ConflictsOnce);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     let end = conductor.reconcile_guest(guest(1)).await;
@@ -468,10 +468,10 @@ async fn a_conflict_that_says_nothing_of_other_hosts_is_no_reason_not_to_try_ano
 }
 
 #[tokio::test]
-async fn a_guest_that_is_deleted_while_it_is_built_is_gone() {
+async fn a_guest_deleted_during_its_build_disappears() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
-    stage.agent.is(Mood::Slow);
+    stage.agent.is(AgentBehaviour::Slow);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     stage.wait_for_build(&conductor, guest(1)).await;
@@ -520,7 +520,7 @@ async fn a_uuid_that_holds_something_in_placement_keeps_it() {
         conductor.reconcile_guest(guest(1)).await,
         GuestRunOutcome::Active
     ));
-    // The conductor's journal is lost; somebody asks for the same UUID again.
+    // The conductor's journal is lost, and a client requests the same UUID again.
     stage.journal().delete_guest(guest(1)).await.unwrap();
     let held = stage.holders().await[&guest(1)].clone();
     // For other devices, or the very same.
@@ -536,7 +536,7 @@ async fn a_uuid_that_holds_something_in_placement_keeps_it() {
     }
 }
 
-/// Somebody made it at the agent, past the conductor.
+/// The guest was created at the agent, past the conductor.
 #[tokio::test]
 async fn a_guest_of_that_uuid_at_the_agent_is_not_deleted_when_the_agent_refuses_another() {
     let stage = BootStage::new().await;
@@ -554,7 +554,7 @@ async fn a_guest_of_that_uuid_at_the_agent_is_not_deleted_when_the_agent_refuses
     assert!(stage.agent.knows(guest(1)), "it is another's");
     assert!(
         stage.holders().await.is_empty(),
-        "what was claimed for the second is given back"
+        "the claim of the second is released"
     );
     conductor.delete(guest(1)).await.unwrap();
     let end = conductor.reconcile_guest(guest(1)).await;
@@ -564,8 +564,8 @@ async fn a_guest_of_that_uuid_at_the_agent_is_not_deleted_when_the_agent_refuses
 
 /// Before the delete, or while it is under way.
 #[tokio::test]
-async fn a_guest_that_runs_keeps_what_is_its_own_though_its_agent_lost_its_journal() {
-    for mood in [Mood::Forgetful, Mood::ForgetsTheDelete] {
+async fn a_running_guest_keeps_its_resources_after_its_agent_lost_its_journal() {
+    for mood in [AgentBehaviour::Forgetful, AgentBehaviour::ForgetsTheDelete] {
         let stage = BootStage::new().await;
         stage.crossings.begin(None);
         let conductor = stage.conductor();
@@ -587,7 +587,7 @@ async fn a_guest_that_runs_keeps_what_is_its_own_though_its_agent_lost_its_journ
         }
         assert_eq!(stage.holders().await, held, "{mood:?}");
         // The journal is back from a backup.
-        stage.agent.is(Mood::Well);
+        stage.agent.is(AgentBehaviour::Well);
         let end = conductor.reconcile_guest(guest(1)).await;
         assert!(matches!(end, GuestRunOutcome::Gone), "{mood:?}: {end:?}");
         stage.judge().await;

@@ -1,5 +1,5 @@
-//! Devices from the host to Placement and to the accelerator service: they appear, are bound, fall sick, vanish, are set
-//! aside and come back, are cleaned between two guests, checked by their vendor's program and programmed by another.
+//! Devices from the host to Placement and to the accelerator service: they appear, are bound, become unhealthy, vanish,
+//! are quarantined and return, are cleaned between two guests, and are checked and programmed by hooks.
 
 mod checking;
 mod cleaning;
@@ -14,13 +14,13 @@ use berth_tests::claims::{Claim, claim};
 use berth_virt::{DeviceType, OfferedDevice, UnfitReason};
 use serde_json::{Value, json};
 
-use stage::{Stage, address, card, guest, parted, provider_uuid, sick};
+use stage::{DeviceStage, address, card, guest, parted, provider_uuid, sick};
 
 const VANISHED: &str = "CUSTOM_BERTH_DEVICE_VANISHED";
 
 #[tokio::test]
 async fn a_device_that_appears_is_cleaned_and_then_bound() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     assert_eq!(stage.take_resets(), [address(0).to_string()]);
     let (amounts, traits) = stage.provider(0).await.expect("a provider");
     assert_eq!(amounts, "1 0");
@@ -35,7 +35,7 @@ async fn a_device_that_appears_is_cleaned_and_then_bound() {
 
 #[tokio::test]
 async fn where_nothing_changes_nothing_is_sent() {
-    let mut stage = Stage::with(vec![card(0), parted(1)]).await;
+    let mut stage = DeviceStage::with(vec![card(0), parted(1)]).await;
     stage.take_requests();
     for _ in 0..10 {
         stage.round().await;
@@ -49,8 +49,8 @@ async fn where_nothing_changes_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn a_sick_device_is_reserved_and_refused_and_comes_back() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+async fn an_unhealthy_device_is_reserved_and_refused_until_it_recovers() {
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     for reason in [
         UnfitReason::Aer,
         UnfitReason::ConfigSpace,
@@ -76,13 +76,13 @@ async fn a_sick_device_is_reserved_and_refused_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_request_of_a_network_cards_function_says_which_network_it_is_on() {
+async fn a_request_for_a_network_card_function_names_its_network() {
     let on = |network: &str| OfferedDevice {
         device_type: DeviceType::Nic,
         physical_network: Some(network.to_owned()),
         ..card(0)
     };
-    let mut stage = Stage::with(vec![on("physnet1")]).await;
+    let mut stage = DeviceStage::with(vec![on("physnet1")]).await;
     let (arq, state) = stage.binds(0, guest(1)).await;
     assert_eq!(state, "Bound");
     let at = |network: &str| {
@@ -103,7 +103,7 @@ async fn a_request_of_a_network_cards_function_says_which_network_it_is_on() {
 
 #[tokio::test]
 async fn a_device_that_vanishes_while_bound_stays_held_and_blocks_nothing() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     let (arq, state) = stage.binds(0, guest(1)).await;
     assert_eq!(state, "Bound");
     let placement = stage.cloud.placement();
@@ -135,7 +135,7 @@ async fn a_device_that_vanishes_while_bound_stays_held_and_blocks_nothing() {
     placement.delete_allocations(guest(1)).await.unwrap();
     stage.look_anew();
     stage.round().await;
-    assert_eq!(stage.provider(0).await, None, "nobody holds it");
+    assert_eq!(stage.provider(0).await, None, "no consumer holds it");
     assert_eq!(stage.provider(1).await.expect("the other").0, "1 0");
 
     stage.show(vec![card(0), card(1)]);
@@ -147,12 +147,12 @@ async fn a_device_that_vanishes_while_bound_stays_held_and_blocks_nothing() {
 }
 
 #[tokio::test]
-async fn a_slow_look_brings_no_card_back_that_a_later_one_did_not_see() {
-    let mut stage = Stage::with(vec![card(0), card(1)]).await;
-    let (slow, mut brought) = (stage.devices.begin_look(), stage.view());
+async fn a_slow_observation_does_not_restore_a_card_that_a_later_one_lacks() {
+    let mut stage = DeviceStage::with(vec![card(0), card(1)]).await;
+    let (slow, mut brought) = (stage.devices.begin_observation(), stage.view());
     stage.show(vec![card(1)]);
     stage.pass().await;
     stage.devices.overlay(slow, &mut brought);
-    stage.devices.tell().await.unwrap();
+    stage.devices.send_reports().await.unwrap();
     assert!(!stage.known().await.contains_key(&address(0).to_string()));
 }

@@ -1,4 +1,4 @@
-//! What operators, Cyborg and other hosts put into Placement stays as they left it.
+//! Objects that operators, Cyborg and other hosts put into Placement are not changed.
 
 use berth_agent_tracker::complete::Service;
 use berth_agent_tracker::tick;
@@ -6,7 +6,7 @@ use berth_model::{AllocationRatio, Inventory, ProviderUuid, ResourceClass, Trait
 use berth_tests::claims::{Claim, add, claim, join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::{Life, Node};
+use berth_tests::node::{NodeLife, Node};
 use berth_tests::worlds::{PlacementRows, ProviderRow};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -45,7 +45,7 @@ async fn mark(cloud: &Cloud, provider: ProviderUuid, name: &str) {
         .unwrap();
 }
 
-async fn fresh_tick(life: &mut Life, node: &Node) {
+async fn fresh_tick(life: &mut NodeLife, node: &Node) {
     life.tracker.forget();
     let (view, now) = (node.driver.view(), Instant::now());
     tick::reconcile(&mut life.tracker, &view, Service::Enabled, now)
@@ -205,7 +205,7 @@ async fn a_sharing_provider_is_read_and_never_written() {
 }
 
 #[tokio::test]
-async fn a_disk_that_is_shared_now_is_not_reported_twice() {
+async fn a_newly_shared_disk_is_not_reported_twice() {
     let cloud = Cloud::in_process().await;
     let node = Node::new(&Host::new("node"));
     let mut life = node.start(&cloud).await.unwrap();
@@ -217,7 +217,7 @@ async fn a_disk_that_is_shared_now_is_not_reported_twice() {
 
     node.driver.show(&Host::new("node").on_shared_storage());
     fresh_tick(&mut life, &node).await;
-    // What somebody still has of the old disk is held, the rest of it is not offered any more.
+    // The part of the old disk that is still allocated is held; the rest is no longer offered.
     let rows = cloud.rows().await;
     let root = &rows.providers["node"];
     assert_eq!(root.inventories["DISK_GB"], "20 20 1 2147483647 1 1.0");
@@ -234,7 +234,7 @@ async fn a_disk_that_is_shared_now_is_not_reported_twice() {
 }
 
 #[tokio::test]
-async fn what_a_consumer_holds_elsewhere_is_sent_back_unchanged() {
+async fn allocations_elsewhere_are_sent_back_unchanged() {
     let cloud = Cloud::in_process().await;
     let node = Node::new(&flat(&two_gpus()));
     node.start(&cloud).await.unwrap();
@@ -272,7 +272,7 @@ async fn what_a_consumer_holds_elsewhere_is_sent_back_unchanged() {
 }
 
 #[tokio::test]
-async fn a_free_gpu_s_child_goes_with_it() {
+async fn a_free_gpu_s_child_is_removed_with_it() {
     let cloud = Cloud::in_process().await;
     let host = Host::new("gpu-01").gpu(4).gpu(4);
     let node = Node::new(&host);
@@ -286,7 +286,7 @@ async fn a_free_gpu_s_child_goes_with_it() {
 }
 
 #[tokio::test]
-async fn children_that_go_are_removed_from_the_bottom() {
+async fn removed_children_are_deleted_bottom_up() {
     let cloud = Cloud::in_process().await;
     let placement = cloud.placement();
     let node = Node::new(&Host::new("gpu-01"));

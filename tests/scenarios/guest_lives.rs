@@ -1,5 +1,5 @@
-//! Guests through what befalls their host: it is switched off and on, a guest is switched off by hand, a card is pulled out in
-//! the middle of its reset.
+//! Guests through events of their host: it is power-cycled, a guest is switched off by hand, a card is removed during
+//! its reset.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use berth_virt::guest_spec::DesiredPower;
 use berth_wire::guest::GuestAction;
 use tokio::time::sleep;
 
-/// A cloud whose clock stands still while anybody works.
+/// A cloud with a clock that is stopped while a task works.
 fn in_a_cloud(story: impl AsyncFnOnce(&GuestCloud)) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -52,7 +52,7 @@ async fn rests(cloud: &GuestCloud) {
 }
 
 #[test]
-fn after_a_boot_of_the_host_the_guest_that_ran_is_back_with_its_devices_and_the_one_that_was_off_is_off()
+fn after_a_reboot_of_the_host_a_running_guest_is_restarted_with_its_devices_and_a_stopped_one_is_not()
  {
     in_a_cloud(async |cloud| {
         let running = booted(cloud, 1, "two").await;
@@ -64,10 +64,10 @@ fn after_a_boot_of_the_host_the_guest_that_ran_is_back_with_its_devices_and_the_
         })
         .await;
         rests(cloud).await;
-        assert!(!cloud.is_running(guest(2)).await, "nobody started it");
+        assert!(!cloud.is_running(guest(2)).await, "it was not started");
 
         cloud.boot_host().await;
-        until("it comes back", async || cloud.is_running(guest(1)).await).await;
+        until("it runs again", async || cloud.is_running(guest(1)).await).await;
         rests(cloud).await;
         assert_eq!(cloud.held_by(guest(1)).await, running);
         assert!(!cloud.is_running(guest(2)).await);
@@ -82,7 +82,7 @@ fn after_a_boot_of_the_host_the_guest_that_ran_is_back_with_its_devices_and_the_
 }
 
 #[test]
-fn a_card_that_is_pulled_out_while_it_is_reset_holds_up_nobody_and_is_free_when_it_is_back() {
+fn a_card_removed_during_its_reset_blocks_no_guest_and_is_free_when_it_returns() {
     in_a_cloud(async |cloud| {
         let held = booted(cloud, 1, "two").await;
         let pulled = held[0];
@@ -94,7 +94,7 @@ fn a_card_that_is_pulled_out_while_it_is_reset_holds_up_nobody_and_is_free_when_
         })
         .await;
         rests(cloud).await;
-        assert!(!cloud.is_offered(pulled).await, "it is not there");
+        assert!(!cloud.is_offered(pulled).await, "it does not exist");
         assert!(cloud.is_offered(held[1]).await, "the other is clean");
 
         cloud.plug_in(pulled);

@@ -1,12 +1,12 @@
-//! Units without a home are held where they are, nobody can claim there, and all others are reshaped.
+//! Units without a new provider are held on the old one and cannot be claimed, and all others are reshaped.
 
 use berth_agent_tracker::complete::Service;
-use berth_model::{ConsumerUuid, Held, HomelessReason, ResourceClass};
+use berth_model::{ConsumerUuid, HeldUnits, HomelessReason, ResourceClass};
 use berth_tests::claims::Claim;
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::Life;
+use berth_tests::node::NodeLife;
 
-use crate::scenarios::upgrading::{Upgrading, claimable, flat, guest_claim, places, two_gpus};
+use crate::scenarios::upgrading::{UpgradeNode, claimable, flat, guest_claim, places, two_gpus};
 
 const USAGES: &str = "GET /resource_providers/{uuid}/usages";
 const ORPHAN: u32 = 77;
@@ -17,7 +17,7 @@ fn holding(used: u64) -> String {
 }
 
 /// [`two_gpus`], and a consumer without a guest that holds so much of VGPU on the root.
-async fn with_orphans(orphans: &[(u32, u64)]) -> Upgrading {
+async fn with_orphans(orphans: &[(u32, u64)]) -> UpgradeNode {
     let host = two_gpus();
     let orphan = |root| {
         move |(n, units): &(u32, u64)| {
@@ -29,21 +29,21 @@ async fn with_orphans(orphans: &[(u32, u64)]) -> Upgrading {
         guests.chain(orphans.iter().map(orphan(root))).collect()
     };
     let host = host.clone().gpu(8);
-    Upgrading::of(&flat(&host), &host, claims).await
+    UpgradeNode::of(&flat(&host), &host, claims).await
 }
 
-async fn start(upgrading: &Upgrading) -> Life {
+async fn start(upgrading: &UpgradeNode) -> NodeLife {
     upgrading.node.start(&upgrading.cloud).await.unwrap()
 }
 
 /// Provider, class and units of what is held.
-fn told(held: &[Held]) -> Vec<(&str, &str, u64)> {
+fn told(held: &[HeldUnits]) -> Vec<(&str, &str, u64)> {
     held.iter()
         .map(|held| (held.name.as_str(), held.class.as_str(), held.used))
         .collect()
 }
 
-fn reasons(life: &Life) -> Vec<(ConsumerUuid, u64, HomelessReason)> {
+fn reasons(life: &NodeLife) -> Vec<(ConsumerUuid, u64, HomelessReason)> {
     let reshapes = life.started.reshapes.iter();
     reshapes
         .flat_map(|request| request.homeless())
@@ -51,13 +51,13 @@ fn reasons(life: &Life) -> Vec<(ConsumerUuid, u64, HomelessReason)> {
         .collect()
 }
 
-async fn free(upgrading: &Upgrading, n: u32) {
+async fn free(upgrading: &UpgradeNode, n: u32) {
     let placement = upgrading.cloud.placement();
     placement.delete_allocations(consumer(n)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_orphan_holds_is_held_and_the_rest_is_reshaped() {
+async fn an_orphans_units_are_held_and_the_rest_is_reshaped() {
     let upgrading = with_orphans(&[(ORPHAN, 2)]).await;
     let life = start(&upgrading).await;
     assert_eq!(told(&life.started.held), [("gpu-01", "VGPU", 2)]);
@@ -81,7 +81,7 @@ async fn what_an_orphan_holds_is_held_and_the_rest_is_reshaped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn held_units_shrink_with_their_consumers_and_go_with_the_last() {
+async fn held_units_shrink_with_their_consumers_and_end_with_the_last() {
     let upgrading = with_orphans(&[(ORPHAN, 2), (ORPHAN + 1, 1)]).await;
     let mut life = start(&upgrading).await;
     assert_eq!(told(&life.started.held), [("gpu-01", "VGPU", 3)]);
@@ -122,7 +122,7 @@ async fn a_held_provider_s_usages_are_a_tick_s_one_probe() {
 async fn a_guest_on_a_gpu_no_longer_configured_keeps_its_units_on_the_root() {
     let host = two_gpus().unconfigured_gpu(1);
     let claims = |root| (0..6).map(|n| guest_claim(n, root, 1)).collect();
-    let upgrading = Upgrading::of(&flat(&two_gpus()), &host, claims).await;
+    let upgrading = UpgradeNode::of(&flat(&two_gpus()), &host, claims).await;
     let life = start(&upgrading).await;
     assert_eq!(told(&life.started.held), [("gpu-01", "VGPU", 3)]);
     for (_, amount, reason) in reasons(&life) {
@@ -149,10 +149,10 @@ async fn a_guest_on_a_gpu_no_longer_configured_keeps_its_units_on_the_root() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_that_came_back_takes_its_held_units_home_at_the_next_start() {
+async fn a_returned_device_gets_its_held_units_back_at_the_next_start() {
     let host = two_gpus().unconfigured_gpu(1);
     let claims = |root| (0..6).map(|n| guest_claim(n, root, 1)).collect();
-    let upgrading = Upgrading::of(&flat(&two_gpus()), &host, claims).await;
+    let upgrading = UpgradeNode::of(&flat(&two_gpus()), &host, claims).await;
     let mut life = start(&upgrading).await;
 
     upgrading.node.driver.show(&two_gpus());
@@ -161,15 +161,15 @@ async fn a_device_that_came_back_takes_its_held_units_home_at_the_next_start() {
     let life = start(&upgrading).await;
     assert_eq!(life.started.held, []);
     assert_eq!(life.started.reshapes.len(), 1);
-    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+    UpgradeNode::assert_each_on_its_gpu(&upgrading.rows().await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_more_than_the_gpu_has_room_for_stays_held() {
+async fn units_beyond_the_capacity_of_the_gpu_stay_held() {
     let host = (0..3).fold(Host::new("gpu-01").gpu(2), |host, n| host.guest(n, &[0]));
     let roomy = (0..3).fold(Host::new("gpu-01").gpu(4), |host, n| host.guest(n, &[0]));
     let claims = |root| (0..3).map(|n| guest_claim(n, root, 1)).collect();
-    let upgrading = Upgrading::of(&flat(&roomy), &host, claims).await;
+    let upgrading = UpgradeNode::of(&flat(&roomy), &host, claims).await;
     let life = start(&upgrading).await;
     let gpu = host.gpu_provider(0);
     assert_eq!(told(&life.started.held), [("gpu-01", "VGPU", 1)]);
@@ -193,9 +193,9 @@ async fn what_is_more_than_the_gpu_has_room_for_stays_held() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gpu_that_leaves_in_use_stays_held_and_goes_when_its_last_unit_does() {
+async fn a_removed_gpu_in_use_stays_held_until_its_last_unit_is_released() {
     let host = Host::new("gpu-01").gpu(4).gpu(4).guest(0, &[1]);
-    let upgrading = Upgrading::of(&host, &host, |_| Vec::new()).await;
+    let upgrading = UpgradeNode::of(&host, &host, |_| Vec::new()).await;
     let gpu = host.gpu_provider(1);
     let uuid = upgrading.root.child(&gpu);
     let claim = Claim::of(consumer(0)).and(uuid, &ResourceClass::VGPU, 1);
@@ -216,7 +216,7 @@ async fn a_gpu_that_leaves_in_use_stays_held_and_goes_when_its_last_unit_does() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_held_stays_held_while_the_node_is_disabled() {
+async fn held_units_stay_held_while_the_node_is_disabled() {
     let mut upgrading = with_orphans(&[(ORPHAN, 2)]).await;
     let mut life = start(&upgrading).await;
     upgrading.node.service = Service::Disabled;

@@ -1,8 +1,8 @@
-//! A node knows who it is, or says why it does not and what mends it; it never guesses.
+//! The identity of a node: it is known for certain, or the error names the problem and the fix; it is never guessed.
 
 use std::sync::Arc;
 
-use berth_agent_tracker::node_identity::IdentityError;
+use berth_agent_tracker::node_identity::NodeIdentityError;
 use berth_agent_tracker::options::Rename;
 use berth_model::{Disposition, ProviderUuid};
 use berth_tests::claims::add;
@@ -12,7 +12,7 @@ use berth_tests::node::{COMPUTE_ID, MemoryFiles, Node, NodeError};
 use berth_tests::unit::sentence;
 use uuid::Uuid;
 
-use crate::scenarios::mishaps::{ALWAYS, Mishap, mishap, placement};
+use crate::scenarios::mishaps::{ALWAYS, RequestMishap, mishap, placement};
 
 /// The refusal in its words. It is final, and Placement was only asked.
 async fn refused(node: &Node, cloud: &Cloud) -> String {
@@ -40,7 +40,7 @@ fn node(host: &Host) -> (Node, Arc<MemoryFiles>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_uuid_file_is_not_replaced_but_told_with_the_uuid_to_restore() {
+async fn a_lost_uuid_file_is_not_replaced_but_reported_with_the_uuid_to_restore() {
     let cloud = placement().await;
     let host = Host::new("gpu-01").gpu(4);
     let (first, _) = node(&host);
@@ -48,10 +48,10 @@ async fn a_lost_uuid_file_is_not_replaced_but_told_with_the_uuid_to_restore() {
     let root = first.root().await;
 
     let (reinstalled, files) = node(&host);
-    let told = refused(&reinstalled, &cloud).await;
+    let reported = refused(&reinstalled, &cloud).await;
     let mend = format!("echo {root} > ");
     assert_says(
-        &told,
+        &reported,
         &["compute_id is missing", "gpu-01", &root.to_string(), &mend],
     );
     assert!(files.content().is_empty());
@@ -69,24 +69,24 @@ async fn a_name_that_another_provider_has_is_refused_with_both_uuids() {
     let own: ProviderUuid = Uuid::from_u128(0x0714).into();
     let (node, files) = node(&Host::new("gpu-01"));
     files.put(COMPUTE_ID, &own.to_string());
-    let told = refused(&node, &cloud).await;
+    let reported = refused(&node, &cloud).await;
     let (own, other) = (own.to_string(), other.to_string());
     assert_says(
-        &told,
+        &reported,
         &[&own, &other, "copied from another host", "write it into"],
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_uuid_that_is_none_or_a_child_s_is_refused() {
+async fn an_invalid_uuid_or_that_of_a_child_is_refused() {
     let cloud = placement().await;
     let host = Host::new("gpu-01").gpu(4);
     let (node, files) = node(&host);
     node.start(&cloud).await.unwrap();
     let (root, gpu) = (node.root().await, host.gpu_provider(0));
     for (content, said) in [
-        ("gpu-01", "which is no UUID"),
-        ("", "which is no UUID"),
+        ("gpu-01", "which is not a UUID"),
+        ("", "which is not a UUID"),
         (
             root.child(&gpu).to_string().as_str(),
             "is not a root resource provider",
@@ -121,9 +121,9 @@ const NEW_NAMES: [&str; 3] = [
 #[tokio::test(start_paused = true)]
 async fn a_renamed_host_is_refused_until_an_operator_accepts_it() {
     let (cloud, mut node) = renamed().await;
-    let told = refused(&node, &cloud).await;
+    let reported = refused(&node, &cloud).await;
     assert_says(
-        &told,
+        &reported,
         &["as old-01", "now new-01", "--accept-risk rename-host"],
     );
 
@@ -145,13 +145,13 @@ async fn a_renamed_host_is_refused_until_an_operator_accepts_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_root_is_renamed_last_so_that_a_rename_goes_on_after_a_crash() {
+async fn the_root_is_renamed_last_so_that_a_rename_continues_after_a_crash() {
     let (cloud, mut node) = renamed().await;
     node.options.rename = Rename::Accept;
     let put = "PUT /resource_providers/{uuid}";
     for done in 0..3 {
         // One more rename passes at each start.
-        let cut = mishap(&cloud, put, 1..usize::MAX, &Mishap::Unreachable);
+        let cut = mishap(&cloud, put, 1..usize::MAX, &RequestMishap::Unreachable);
         let crashed = node.start(&cut).await;
         let rows = cloud.rows().await;
         let renamed = names(&rows)
@@ -188,7 +188,7 @@ async fn a_rename_that_was_cut_off_is_finished_under_any_name_and_no_unit_is_dou
         let (cloud, mut node) = renamed().await;
         let before = cloud.rows().await;
         node.options.rename = Rename::Accept;
-        let cut = mishap(&cloud, put, cut_after..usize::MAX, &Mishap::Unreachable);
+        let cut = mishap(&cloud, put, cut_after..usize::MAX, &RequestMishap::Unreachable);
         assert!(node.start(&cut).await.is_err());
 
         let host = Host::new(name).gpu(4).gpu(4);
@@ -205,7 +205,7 @@ async fn a_rename_that_was_cut_off_is_finished_under_any_name_and_no_unit_is_dou
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_was_given_another_name_gets_its_own_back() {
+async fn a_renamed_child_gets_its_own_name_back() {
     let cloud = placement().await;
     let host = Host::new("gpu-01").gpu(4);
     let (node, _) = node(&host);
@@ -247,7 +247,7 @@ async fn two_children_for_one_device_are_named_with_the_mend() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_was_put_into_another_tree_is_not_taken_for_made() {
+async fn a_child_moved_to_another_tree_does_not_count_as_created() {
     let cloud = placement().await;
     let host = Host::new("gpu-01").gpu(4).gpu(4);
     let (node, _) = node(&host);
@@ -278,19 +278,19 @@ async fn a_child_that_was_put_into_another_tree_is_not_taken_for_made() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_placement_does_not_answer_asks_again_and_keeps_no_uuid() {
+async fn a_node_without_an_answer_from_placement_retries_and_keeps_no_uuid() {
     let cloud = placement().await;
     let away = mishap(
         &cloud,
         "GET /resource_providers",
         ALWAYS,
-        &Mishap::Unreachable,
+        &RequestMishap::Unreachable,
     );
     let (node, files) = node(&Host::new("gpu-01"));
     let Err(NodeError::Identity(error)) = node.start(&away).await else {
         panic!("it started");
     };
-    assert!(matches!(error, IdentityError::Placement { .. }), "{error}");
+    assert!(matches!(error, NodeIdentityError::Placement { .. }), "{error}");
     assert_eq!(error.disposition(), Disposition::Retry);
     assert!(files.content().is_empty());
     node.start(&cloud).await.unwrap();

@@ -1,4 +1,4 @@
-//! What goes wrong on the way to Placement, request by request: which one, the how-manieth of its kind, and how.
+//! Faults of requests to Placement: which request, the number of its occurrence, and the fault.
 
 use std::future::Future;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use serde_json::json;
 
 /// How a request goes wrong.
 #[derive(Clone)]
-pub(crate) enum Mishap {
+pub(crate) enum RequestMishap {
     /// It is answered so (status, code) and not carried out.
     Refused(u16, &'static str),
     /// It is answered as done (204) and not carried out.
@@ -25,27 +25,27 @@ pub(crate) enum Mishap {
     /// It is carried out, its answer is lost.
     AnswerLost,
     /// Something else happens just before it arrives.
-    Meanwhile(Meanwhile),
+    ConcurrentChange(ConcurrentChange),
 }
 
-pub(crate) type Meanwhile = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+pub(crate) type ConcurrentChange = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-impl Mishap {
+impl RequestMishap {
     /// This happens just before the request arrives.
     pub(crate) fn meanwhile<F: Future<Output = ()> + Send + 'static>(
         event: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self {
-        Self::Meanwhile(Arc::new(move || Box::pin(event())))
+        Self::ConcurrentChange(Arc::new(move || Box::pin(event())))
     }
 
     /// Another writer was faster.
     pub(crate) const CONFLICT: Self = Self::Refused(409, "placement.concurrent_update");
 }
 
-/// For ever, from the first on.
+/// Always, from the first one on.
 pub(crate) const ALWAYS: Range<usize> = 0..usize::MAX;
 
-/// The built-in Placement for a runtime whose clock is paused: the clock stands still while a request is under way.
+/// The built-in Placement for a runtime with a paused clock: the clock is stopped during a request.
 pub(crate) async fn placement() -> Cloud {
     let cloud = busy(Cloud::in_process()).await;
     cloud.decorated(|http| {
@@ -61,7 +61,7 @@ pub(crate) fn mishap(
     cloud: &Cloud,
     line: &'static str,
     which: Range<usize>,
-    how: &Mishap,
+    how: &RequestMishap,
 ) -> Cloud {
     let (count, how) = (Arc::new(AtomicUsize::new(0)), how.clone());
     cloud.decorated(|http| {
@@ -88,10 +88,10 @@ fn matches(request: &Request<Bytes>, line: &str) -> bool {
 async fn befall(
     http: &HttpService,
     request: Request<Bytes>,
-    how: Mishap,
+    how: RequestMishap,
 ) -> Result<Response<Bytes>, TransportError> {
     match how {
-        Mishap::Refused(status, code) => {
+        RequestMishap::Refused(status, code) => {
             let error = json!({"status": status, "title": "", "detail": "so it is", "code": code,
                 "request_id": "req-1"});
             let answer = Response::builder()
@@ -100,20 +100,20 @@ async fn befall(
                 .body(json!({"errors": [error]}).to_string().into());
             Ok(answer.expect("a whole answer"))
         }
-        Mishap::Pretended => {
+        RequestMishap::Pretended => {
             let answer = Response::builder().status(204).body(Bytes::new());
             Ok(answer.expect("a whole answer"))
         }
-        Mishap::Unreachable => Err(TransportError::Refused {
+        RequestMishap::Unreachable => Err(TransportError::Refused {
             peer: "placement:8778".to_owned(),
         }),
-        Mishap::AnswerLost => {
+        RequestMishap::AnswerLost => {
             http.send(request).await?;
             Err(TransportError::Closed {
                 reason: "connection reset by peer".to_owned(),
             })
         }
-        Mishap::Meanwhile(event) => {
+        RequestMishap::ConcurrentChange(event) => {
             event().await;
             http.send(request).await
         }

@@ -1,11 +1,11 @@
-//! Accelerators near the cells of their guests: from the flavor's word through the conductor's order of candidates to the device
-//! that the guest is given.
+//! Accelerators near the NUMA cells of their guests: from the flavor's extra spec through the conductor's order of
+//! candidates to the assigned device.
 
 use std::time::Duration;
 
 use berth_conductor::BootRequest;
 use berth_conductor::journal::BootGoal;
-use berth_tests::guest_cloud::{GuestCloud, Host, ON_CELL_0, guest};
+use berth_tests::guest_cloud::{GuestCloud, CardHardware, ON_CELL_0, guest};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -37,7 +37,7 @@ async fn booted(cloud: &GuestCloud, n: u32, request: BootRequest) -> Result<Vec<
 }
 
 #[test]
-fn the_near_device_comes_first_a_far_one_is_taken_where_that_is_allowed_and_refused_where_not() {
+fn the_near_device_is_preferred_and_a_far_one_used_only_if_allowed() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -46,7 +46,7 @@ fn the_near_device_comes_first_a_far_one_is_taken_where_that_is_allowed_and_refu
     let _inside = runtime.enter();
     let tasks = tokio::task::LocalSet::new();
     runtime.block_on(tasks.run_until(async {
-        let cloud = GuestCloud::of(Host::TwoCells).await;
+        let cloud = GuestCloud::of(CardHardware::TwoCells).await;
         // Two guests leave room for others on cell 0 alone.
         for (n, vcpus) in [(1, 12), (2, 16)] {
             assert_eq!(
@@ -57,7 +57,7 @@ fn the_near_device_comes_first_a_far_one_is_taken_where_that_is_allowed_and_refu
         let near = booted(&cloud, 3, request(3, 1, Some("gpu"), Some("required"))).await;
         assert_eq!(near, Ok(vec![ON_CELL_0]), "the only one on its cell");
         let far = booted(&cloud, 4, request(4, 1, Some("gpu"), Some("required"))).await;
-        let refused = far.expect_err("those that are left are on the other cell");
+        let refused = far.expect_err("the remaining ones are on the other cell");
         assert!(refused.contains("hw:pci_numa_affinity_policy"), "{refused}");
         let deleted = cloud.conductor().await.delete(guest(3)).await;
         deleted.unwrap();

@@ -1,12 +1,12 @@
-//! Files and bodies of the agent itself, and Keystone's answers to it, with anything in them: what is written reads back, and
-//! anything else is a sentence that names the file or who answered, never a panic. The parsers of other rooms have such tests
-//! beside them (the configuration's are in `cli/config/tests/config_errors`).
+//! Parsers of the agent's own files and bodies, and of Keystone's answers, with arbitrary input: written values read
+//! back, and anything else gives an error that names the file or the peer, never a panic. Other crates test their
+//! parsers themselves (`cli/config/tests/config_errors` those of the configuration).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use berth_agent_api::body::{HealthBody, StateBody};
-use berth_agent_tracker::disabled::{self, Disabled};
+use berth_agent_tracker::disabled::{self, DisabledByOperator};
 use berth_agent_tracker::node_identity::{UuidSource, identify};
 use berth_agent_tracker::options::Rename;
 use berth_client::{
@@ -48,7 +48,7 @@ proptest! {
     #[test]
     fn disabled_json_is_understood_or_named(content in anything()) {
         let files = files("disabled.json", &content);
-        let read = disabled::read(&files).now_or_never().expect("memory answers at once");
+        let read = disabled::load(&files).now_or_never().expect("memory answers at once");
         if let Err(error) = read {
             let said = sentence(&error);
             prop_assert!(said.contains("disabled.json"), "{}", said);
@@ -58,11 +58,11 @@ proptest! {
     #[test]
     fn disabled_json_reads_back(reason in "[a-zA-Z0-9äöü\"\\\\ ]{1,60}", by_uid in any::<Option<u32>>()) {
         let now = std::time::SystemTime::UNIX_EPOCH;
-        if let Ok(made) = Disabled::new(&reason, now, by_uid) {
+        if let Ok(made) = DisabledByOperator::new(&reason, now, by_uid) {
             let files = MemoryFiles::default();
-            disabled::write(&files, Some(&made)).now_or_never().unwrap().unwrap();
-            let read = disabled::read(&files).now_or_never().unwrap().unwrap();
-            prop_assert_eq!(read.here, Some(made));
+            disabled::store(&files, Some(&made)).now_or_never().unwrap().unwrap();
+            let read = disabled::load(&files).now_or_never().unwrap().unwrap();
+            prop_assert_eq!(read.by_operator, Some(made));
         }
     }
 

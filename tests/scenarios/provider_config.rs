@@ -1,4 +1,4 @@
-//! What operators' files add to providers, from the file to Placement and back.
+//! Additions of operators' provider files, from the file to Placement and back.
 
 use berth_agent_tracker::provider_config::ProviderConfigs;
 use berth_agent_tracker::tick::TickError;
@@ -6,7 +6,7 @@ use berth_model::{Disposition, ResourceClass};
 use berth_tests::claims::{Claim, claim};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::{Life, Node};
+use berth_tests::node::{NodeLife, Node};
 
 const LICENCES: &str = "CUSTOM_LICENCES";
 
@@ -27,7 +27,7 @@ fn licences(total: u32) -> ProviderConfigs {
 }
 
 /// What the next pass of this process goes by, as after a SIGHUP.
-fn hangup(life: &mut Life, node: &mut Node, configs: ProviderConfigs) {
+fn hangup(life: &mut NodeLife, node: &mut Node, configs: ProviderConfigs) {
     node.options.provider_configs = configs;
     life.tracker.set_options(node.options.clone());
 }
@@ -44,7 +44,7 @@ async fn has_trait(cloud: &Cloud) -> bool {
 }
 
 #[tokio::test]
-async fn what_a_file_adds_comes_changes_and_leaves_with_the_file() {
+async fn additions_of_a_file_appear_change_and_vanish_with_the_file() {
     let cloud = Cloud::in_process().await;
     let mut node = Node::new(&Host::new("gpu-01").gpu(4));
     let mut life = node.start(&cloud).await.unwrap();
@@ -82,7 +82,7 @@ async fn what_a_file_adds_comes_changes_and_leaves_with_the_file() {
 }
 
 #[tokio::test]
-async fn what_left_the_file_while_the_agent_was_down_leaves_placement_at_its_start() {
+async fn entries_removed_while_the_agent_was_down_leave_placement_at_its_start() {
     let cloud = Cloud::in_process().await;
     let mut node = Node::new(&Host::new("gpu-01").gpu(4));
     node.options.provider_configs = licences(7);
@@ -103,7 +103,7 @@ async fn what_left_the_file_while_the_agent_was_down_leaves_placement_at_its_sta
 }
 
 #[tokio::test]
-async fn units_in_use_of_what_left_the_file_are_held_and_go_when_they_are_free() {
+async fn used_units_of_removed_entries_are_held_until_they_are_free() {
     let cloud = Cloud::in_process().await;
     let mut node = Node::new(&Host::new("gpu-01").gpu(4));
     node.options.provider_configs = licences(7);

@@ -1,4 +1,4 @@
-//! What a node asks of Placement when there is nothing to do: next to nothing, however many consumers there are.
+//! The requests of an idle node to Placement: almost none, whatever the number of consumers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use berth_model::{ResourceClass, Trait};
 use berth_tests::claims::{Claim, claim, join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::{Life, Node, Shown};
+use berth_tests::node::{NodeLife, Node, ViewDriver};
 use berth_virt::CpuSet;
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ use crate::scenarios::upgrading::{flat, guest_claim, two_gpus};
 
 const NOTHING: [&str; 0] = [];
 
-async fn quiet_ticks(life: &mut Life, node: &Node, cloud: &Cloud, ticks: u32) {
+async fn quiet_ticks(life: &mut NodeLife, node: &Node, cloud: &Cloud, ticks: u32) {
     let _ = cloud.take_requests();
     for _ in 0..ticks {
         let ticked = life.tick(node).await.unwrap();
@@ -28,7 +28,7 @@ async fn quiet_ticks(life: &mut Life, node: &Node, cloud: &Cloud, ticks: u32) {
 }
 
 /// A tick after `resource_provider_association_refresh`.
-async fn aged_tick(life: &mut Life, node: &Node) {
+async fn aged_tick(life: &mut NodeLife, node: &Node) {
     let (view, later) = (
         node.driver.view(),
         Instant::now() + Duration::from_secs(301),
@@ -122,7 +122,7 @@ async fn steady_ticks_send_nothing_and_the_aged_one_a_single_request_with_0_100_
 }
 
 #[tokio::test]
-async fn a_node_without_a_refresh_interval_never_asks_again() {
+async fn a_node_without_a_refresh_interval_never_reads_again() {
     let cloud = Cloud::in_process().await;
     let mut node = Node::new(&two_gpus());
     node.options.association_refresh = None;
@@ -172,7 +172,7 @@ async fn a_tick_never_reads_allocations() {
 }
 
 #[tokio::test]
-async fn disabling_a_node_writes_one_trait_and_enabling_it_takes_that_away() {
+async fn disabling_a_node_adds_one_trait_and_enabling_it_removes_it() {
     let cloud = Cloud::in_process().await;
     let mut node = Node::new(&two_gpus());
     let mut life = node.start(&cloud).await.unwrap();
@@ -220,7 +220,7 @@ async fn several_nodes_of_one_driver_start_and_tick_side_by_side() {
     for n in 1..4 {
         view.nodes.extend(host(n).view().nodes);
     }
-    let driver = Arc::new(Shown::new(view));
+    let driver = Arc::new(ViewDriver::new(view));
     let nodes: Vec<Node> = (0..4)
         .map(|n| {
             let mut node = Node::new(&host(n));
@@ -229,7 +229,7 @@ async fn several_nodes_of_one_driver_start_and_tick_side_by_side() {
         })
         .collect();
     let started = join_all(nodes.iter().map(|node| node.start(&cloud))).await;
-    let mut lives: Vec<Life> = started.into_iter().map(Result::unwrap).collect();
+    let mut lives: Vec<NodeLife> = started.into_iter().map(Result::unwrap).collect();
     let rows = cloud.rows().await;
     assert_eq!(rows.providers.len(), 8);
     for n in 0..4 {

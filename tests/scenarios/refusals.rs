@@ -1,4 +1,4 @@
-//! A startup that is disturbed goes on by itself; one that is refused ends with the reason and leaves nothing half made.
+//! A disturbed startup continues by itself; a refused one ends with the reason and leaves nothing half done.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use berth_agent_tracker::tick::TickError;
 use berth_model::{Disposition, ResourceClass};
 use berth_tests::claims::{Claim, add, claim};
 use berth_tests::host::{Host, consumer};
-use berth_tests::unit::{Exit, History, Rest};
+use berth_tests::unit::{Exit, UnitHistory, UnitEnd};
 use tokio::time::timeout;
 use uuid::Uuid;
 
-use crate::scenarios::mishaps::{ALWAYS, Mishap, mishap};
-use crate::scenarios::upgrading::{Upgrading, flat, guest_claim, places, two_gpus};
+use crate::scenarios::mishaps::{ALWAYS, RequestMishap, mishap};
+use crate::scenarios::upgrading::{UpgradeNode, flat, guest_claim, places, two_gpus};
 
 const RESHAPE: &str = "POST /reshaper";
 
@@ -22,7 +22,7 @@ fn count(requests: &[String], line: &str) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn reshape_is_refused_outside_startup() {
-    let upgrading = Upgrading::two_gpus().await;
+    let upgrading = UpgradeNode::two_gpus().await;
     let (node, cloud) = (&upgrading.node, &upgrading.cloud);
     node.driver.show(&flat(&two_gpus()));
     let mut life = node.start(cloud).await.unwrap();
@@ -39,44 +39,44 @@ async fn reshape_is_refused_outside_startup() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reshape_that_one_server_error_meets_is_done_by_the_same_process() {
-    let upgrading = Upgrading::two_gpus().await;
-    let server_error = Mishap::Refused(500, "placement.undefined_code");
+    let upgrading = UpgradeNode::two_gpus().await;
+    let server_error = RequestMishap::Refused(500, "placement.undefined_code");
     let cloud = mishap(&upgrading.cloud, RESHAPE, 0..1, &server_error);
     let (rest, history) = upgrading.run(&cloud).await;
-    assert_eq!(rest, Rest::Settled { held: vec![] });
+    assert_eq!(rest, UnitEnd::Settled { held: vec![] });
     assert_eq!(history.ends, Vec::<String>::new());
     assert_eq!(count(&cloud.take_requests(), RESHAPE), 2);
-    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+    UpgradeNode::assert_each_on_its_gpu(&upgrading.rows().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reshape_whose_answer_is_lost_is_not_sent_again() {
-    let upgrading = Upgrading::two_gpus().await;
-    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..1, &Mishap::AnswerLost);
+    let upgrading = UpgradeNode::two_gpus().await;
+    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..1, &RequestMishap::AnswerLost);
     let (rest, history) = upgrading.run(&cloud).await;
-    assert_eq!(rest, Rest::Settled { held: vec![] });
+    assert_eq!(rest, UnitEnd::Settled { held: vec![] });
     assert_eq!(history.ends, Vec::<String>::new());
     assert_eq!(count(&cloud.take_requests(), RESHAPE), 1);
-    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+    UpgradeNode::assert_each_on_its_gpu(&upgrading.rows().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reshape_that_does_not_arrive_is_sent_again() {
-    let upgrading = Upgrading::two_gpus().await;
-    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..3, &Mishap::Unreachable);
+    let upgrading = UpgradeNode::two_gpus().await;
+    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..3, &RequestMishap::Unreachable);
     let (rest, history) = upgrading.run(&cloud).await;
-    assert_eq!(rest, Rest::Settled { held: vec![] });
+    assert_eq!(rest, UnitEnd::Settled { held: vec![] });
     assert_eq!(history.ends, Vec::<String>::new());
     assert_eq!(history.failures().count(), 3, "{history:#?}");
-    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+    UpgradeNode::assert_each_on_its_gpu(&upgrading.rows().await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_for_ever_is_met_with_growing_pauses_by_a_process_that_lives() {
-    let upgrading = Upgrading::two_gpus().await;
+async fn a_permanent_conflict_is_retried_with_growing_pauses_by_a_living_process() {
+    let upgrading = UpgradeNode::two_gpus().await;
     let before = upgrading.rows().await;
-    let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &Mishap::CONFLICT);
-    let history = Mutex::new(History::default());
+    let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &RequestMishap::CONFLICT);
+    let history = Mutex::new(UnitHistory::default());
     let hour = Duration::from_hours(1);
     let running = timeout(hour, upgrading.run_into(&cloud, &history)).await;
     assert!(running.is_err(), "{running:?}");
@@ -105,15 +105,15 @@ async fn a_conflict_for_ever_is_met_with_growing_pauses_by_a_process_that_lives(
     );
 
     let (rest, _) = upgrading.run(&upgrading.cloud).await;
-    assert_eq!(rest, Rest::Settled { held: vec![] });
-    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+    assert_eq!(rest, UnitEnd::Settled { held: vec![] });
+    UpgradeNode::assert_each_on_its_gpu(&upgrading.rows().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_consumer_that_changes_between_the_reading_and_the_reshape_is_read_again() {
-    let upgrading = Upgrading::two_gpus().await;
+    let upgrading = UpgradeNode::two_gpus().await;
     let (placement, root) = (upgrading.cloud.placement(), upgrading.root);
-    let freed = Mishap::meanwhile(move || {
+    let freed = RequestMishap::meanwhile(move || {
         let placement = placement.clone();
         async move {
             placement.delete_allocations(consumer(5)).await.unwrap();
@@ -124,17 +124,17 @@ async fn a_consumer_that_changes_between_the_reading_and_the_reshape_is_read_aga
     let life = upgrading.node.start(&cloud).await.unwrap();
     assert_eq!(life.started.reshapes.len(), 1);
     assert_eq!(count(&cloud.take_requests(), RESHAPE), 2);
-    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+    UpgradeNode::assert_each_on_its_gpu(&upgrading.rows().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reshape_that_is_forbidden_names_the_role_and_leaves_no_children() {
-    let upgrading = Upgrading::two_gpus().await;
+    let upgrading = UpgradeNode::two_gpus().await;
     let before = upgrading.rows().await;
-    let forbidden = Mishap::Refused(403, "placement.undefined_code");
+    let forbidden = RequestMishap::Refused(403, "placement.undefined_code");
     let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &forbidden);
     let (rest, _) = upgrading.run(&cloud).await;
-    let Rest::Stopped { exit, reason } = rest else {
+    let UnitEnd::Stopped { exit, reason } = rest else {
         panic!("{rest:?}");
     };
     assert_eq!(exit, Exit::ReshapeFailed);
@@ -148,19 +148,19 @@ async fn a_reshape_that_is_forbidden_names_the_role_and_leaves_no_children() {
     assert_eq!(upgrading.rows().await.difference(&before), "");
 
     let (rest, _) = upgrading.run(&upgrading.cloud).await;
-    assert_eq!(rest, Rest::Settled { held: vec![] });
-    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+    assert_eq!(rest, UnitEnd::Settled { held: vec![] });
+    UpgradeNode::assert_each_on_its_gpu(&upgrading.rows().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_reshape_whose_children_may_not_be_deleted_either_names_both() {
-    let upgrading = Upgrading::two_gpus().await;
-    let forbidden = Mishap::Refused(403, "placement.undefined_code");
+    let upgrading = UpgradeNode::two_gpus().await;
+    let forbidden = RequestMishap::Refused(403, "placement.undefined_code");
     let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &forbidden);
     let delete = "DELETE /resource_providers/{uuid}";
     let cloud = mishap(&cloud, delete, ALWAYS, &forbidden);
     let (rest, _) = upgrading.run(&cloud).await;
-    let Rest::Stopped { exit, reason } = rest else {
+    let UnitEnd::Stopped { exit, reason } = rest else {
         panic!("{rest:?}");
     };
     assert_eq!(exit, Exit::ReshapeFailed);
@@ -174,17 +174,17 @@ async fn a_forbidden_reshape_whose_children_may_not_be_deleted_either_names_both
         assert!(reason.contains(said), "{reason}");
     }
     let (rest, _) = upgrading.run(&upgrading.cloud).await;
-    assert_eq!(rest, Rest::Settled { held: vec![] });
-    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+    assert_eq!(rest, UnitEnd::Settled { held: vec![] });
+    UpgradeNode::assert_each_on_its_gpu(&upgrading.rows().await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reshape_that_is_only_said_to_be_done_is_told_so_and_leaves_no_children() {
-    let upgrading = Upgrading::two_gpus().await;
+async fn a_reshape_that_is_only_answered_as_done_is_detected_and_leaves_no_children() {
+    let upgrading = UpgradeNode::two_gpus().await;
     let before = upgrading.rows().await;
-    let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &Mishap::Pretended);
+    let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &RequestMishap::Pretended);
     let (rest, _) = upgrading.run(&cloud).await;
-    let Rest::Stopped { exit, reason } = rest else {
+    let UnitEnd::Stopped { exit, reason } = rest else {
         panic!("{rest:?}");
     };
     assert_eq!(exit, Exit::ReshapeFailed);
@@ -194,24 +194,24 @@ async fn a_reshape_that_is_only_said_to_be_done_is_told_so_and_leaves_no_childre
 
 #[tokio::test(start_paused = true)]
 async fn a_reshape_that_meets_three_writers_in_a_row_is_done_in_the_same_pass() {
-    let upgrading = Upgrading::two_gpus().await;
-    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..3, &Mishap::CONFLICT);
+    let upgrading = UpgradeNode::two_gpus().await;
+    let cloud = mishap(&upgrading.cloud, RESHAPE, 0..3, &RequestMishap::CONFLICT);
     let life = upgrading.node.start(&cloud).await.unwrap();
     assert_eq!(life.started.reshapes.len(), 1);
     assert_eq!(count(&cloud.take_requests(), RESHAPE), 4);
-    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+    UpgradeNode::assert_each_on_its_gpu(&upgrading.rows().await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_trait_conflict_just_after_the_reshape_does_not_reshape_again() {
-    let upgrading = Upgrading::two_gpus().await;
+    let upgrading = UpgradeNode::two_gpus().await;
     let traits = "PUT /resource_providers/{uuid}/traits";
-    let cloud = mishap(&upgrading.cloud, traits, 0..1, &Mishap::CONFLICT);
+    let cloud = mishap(&upgrading.cloud, traits, 0..1, &RequestMishap::CONFLICT);
     let life = upgrading.node.start(&cloud).await.unwrap();
     assert_eq!(life.started.reshapes.len(), 1);
     assert_eq!(count(&cloud.take_requests(), RESHAPE), 1);
     let rows = upgrading.rows().await;
-    Upgrading::assert_each_on_its_gpu(&rows);
+    UpgradeNode::assert_each_on_its_gpu(&rows);
     assert!(
         rows.providers
             .values()
@@ -223,7 +223,7 @@ async fn a_trait_conflict_just_after_the_reshape_does_not_reshape_again() {
 async fn a_consumer_that_holds_nothing_but_a_virtual_gpu_moves_too() {
     let host = Host::new("gpu-01").gpu(4).guest(0, &[0]);
     let only = |root| vec![Claim::of(consumer(0)).and(root, &ResourceClass::VGPU, 1)];
-    let upgrading = Upgrading::of(&flat(&host), &host, only).await;
+    let upgrading = UpgradeNode::of(&flat(&host), &host, only).await;
     let life = upgrading.node.start(&upgrading.cloud).await.unwrap();
     assert_eq!(life.started.held, []);
     let gpu = format!("{} VGPU", host.gpu_provider(0));
@@ -234,7 +234,7 @@ async fn a_consumer_that_holds_nothing_but_a_virtual_gpu_moves_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_that_placement_does_not_know_yet_may_be_where_units_go() {
+async fn units_can_move_to_a_class_that_placement_does_not_know_yet() {
     let old = Host::new("node")
         .custom("CUSTOM_CARD", &[], 4)
         .guest(0, &[]);
@@ -242,7 +242,7 @@ async fn a_class_that_placement_does_not_know_yet_may_be_where_units_go() {
     let new = new.guest(0, &[]);
     let card: ResourceClass = "CUSTOM_CARD".parse().unwrap();
     let claims = |root| vec![Claim::of(consumer(0)).and(root, &card, 3)];
-    let upgrading = Upgrading::of(&old, &new, claims).await;
+    let upgrading = UpgradeNode::of(&old, &new, claims).await;
     upgrading.node.start(&upgrading.cloud).await.unwrap();
     let rows = upgrading.rows().await;
     assert_eq!(
@@ -257,8 +257,8 @@ async fn a_class_that_placement_does_not_know_yet_may_be_where_units_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_s_name_that_is_taken_elsewhere_refuses_the_reshape_and_leaves_no_children() {
-    let upgrading = Upgrading::two_gpus().await;
+async fn a_child_name_used_elsewhere_refuses_the_reshape_and_leaves_no_children() {
+    let upgrading = UpgradeNode::two_gpus().await;
     // The second child's: the first is made before.
     let taken = two_gpus().gpu_provider(1);
     let squatter = Uuid::from_u128(0x59).into();
@@ -266,7 +266,7 @@ async fn a_child_s_name_that_is_taken_elsewhere_refuses_the_reshape_and_leaves_n
     add(&placement, squatter, taken.as_str(), None, &[], &[]).await;
     let before = upgrading.rows().await;
     let (rest, _) = upgrading.run(&upgrading.cloud).await;
-    let Rest::Stopped { exit, reason } = rest else {
+    let UnitEnd::Stopped { exit, reason } = rest else {
         panic!("{rest:?}");
     };
     assert_eq!(exit, Exit::ReshapeFailed);
@@ -276,26 +276,26 @@ async fn a_child_s_name_that_is_taken_elsewhere_refuses_the_reshape_and_leaves_n
 
     placement.delete_provider(squatter).await.unwrap();
     let (rest, _) = upgrading.run(&upgrading.cloud).await;
-    assert_eq!(rest, Rest::Settled { held: vec![] });
-    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+    assert_eq!(rest, UnitEnd::Settled { held: vec![] });
+    UpgradeNode::assert_each_on_its_gpu(&upgrading.rows().await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_leaves_children_alone_that_were_there_before() {
-    let upgrading = Upgrading::two_gpus().await;
+async fn a_refusal_keeps_children_that_existed_before() {
+    let upgrading = UpgradeNode::two_gpus().await;
     let gpu = two_gpus().gpu_provider(0);
     let child = upgrading.root.child(&gpu);
     let inventory = [(ResourceClass::VGPU, 4)];
     let (placement, root) = (upgrading.cloud.placement(), Some(upgrading.root));
     add(&placement, child, gpu.as_str(), root, &inventory, &[]).await;
     let before = upgrading.rows().await;
-    let malformed = Mishap::Refused(400, "placement.undefined_code");
+    let malformed = RequestMishap::Refused(400, "placement.undefined_code");
     let cloud = mishap(&upgrading.cloud, RESHAPE, ALWAYS, &malformed);
     let (rest, _) = upgrading.run(&cloud).await;
     assert!(
         matches!(
             rest,
-            Rest::Stopped {
+            UnitEnd::Stopped {
                 exit: Exit::ReshapeFailed,
                 ..
             }
@@ -306,10 +306,10 @@ async fn a_refusal_leaves_children_alone_that_were_there_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tick_that_is_forbidden_is_tried_again_and_not_fatal_to_the_process() {
+async fn a_forbidden_tick_is_retried_and_not_fatal_to_the_process() {
     let host = two_gpus();
-    let upgrading = Upgrading::of(&host, &host, |_| Vec::new()).await;
-    let forbidden = Mishap::Refused(403, "placement.undefined_code");
+    let upgrading = UpgradeNode::of(&host, &host, |_| Vec::new()).await;
+    let forbidden = RequestMishap::Refused(403, "placement.undefined_code");
     let traits = "PUT /resource_providers/{uuid}/traits";
     let cloud = mishap(&upgrading.cloud, traits, 0..2, &forbidden);
     let mut life = upgrading.node.start(&cloud).await.unwrap();
@@ -324,11 +324,11 @@ async fn a_tick_that_is_forbidden_is_tried_again_and_not_fatal_to_the_process() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_consumer_that_is_freed_while_it_is_read_is_not_brought_back() {
+async fn a_consumer_released_during_the_read_is_not_restored() {
     for line in ["GET /allocations/{consumer}", RESHAPE] {
-        let upgrading = Upgrading::two_gpus().await;
+        let upgrading = UpgradeNode::two_gpus().await;
         let placement = upgrading.cloud.placement();
-        let freed = Mishap::meanwhile(move || {
+        let freed = RequestMishap::meanwhile(move || {
             let placement = placement.clone();
             async move {
                 placement.delete_allocations(consumer(5)).await.unwrap();
@@ -336,7 +336,7 @@ async fn a_consumer_that_is_freed_while_it_is_read_is_not_brought_back() {
         });
         let cloud = mishap(&upgrading.cloud, line, 0..1, &freed);
         let (rest, history) = upgrading.run(&cloud).await;
-        assert_eq!(rest, Rest::Settled { held: vec![] });
+        assert_eq!(rest, UnitEnd::Settled { held: vec![] });
         assert_eq!(history.ends, Vec::<String>::new());
         let rows = upgrading.rows().await;
         assert_eq!(rows.held_by(consumer(5)), places(&[]));
@@ -347,9 +347,9 @@ async fn a_consumer_that_is_freed_while_it_is_read_is_not_brought_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_consumer_that_arrives_between_the_reading_and_the_reshape_is_not_lost() {
-    let upgrading = Upgrading::two_gpus().await;
+    let upgrading = UpgradeNode::two_gpus().await;
     let (placement, root) = (upgrading.cloud.placement(), upgrading.root);
-    let arrival = Mishap::meanwhile(move || {
+    let arrival = RequestMishap::meanwhile(move || {
         let placement = placement.clone();
         async move { claim(&placement, vec![guest_claim(6, root, 1)]).await }
     });
@@ -359,18 +359,18 @@ async fn a_consumer_that_arrives_between_the_reading_and_the_reshape_is_not_lost
     let life = upgrading.node.start(&cloud).await.unwrap();
     assert_eq!(life.started.held, []);
     let rows = upgrading.rows().await;
-    Upgrading::assert_each_on_its_gpu(&rows);
+    UpgradeNode::assert_each_on_its_gpu(&rows);
     let gpu = format!("{} VGPU", late.gpu_provider(1));
     assert_eq!(rows.held_by(consumer(6)).get(&gpu), Some(&1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_starts_of_one_node_side_by_side_lose_and_double_nothing() {
-    let upgrading = Upgrading::two_gpus().await;
+    let upgrading = UpgradeNode::two_gpus().await;
     let run = || upgrading.run(&upgrading.cloud);
     let (one, other) = tokio::join!(run(), run());
     for (rest, history) in [one, other] {
-        assert_eq!(rest, Rest::Settled { held: vec![] }, "{history:#?}");
+        assert_eq!(rest, UnitEnd::Settled { held: vec![] }, "{history:#?}");
     }
-    Upgrading::assert_each_on_its_gpu(&upgrading.rows().await);
+    UpgradeNode::assert_each_on_its_gpu(&upgrading.rows().await);
 }

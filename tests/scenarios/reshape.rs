@@ -1,4 +1,4 @@
-//! The four reshapes and their way back: every unit is where it belongs, one by one.
+//! The four reshapes and their reversal: every unit is on the right provider, one by one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use berth_tests::claims::{Claim, claim};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer, on_cell};
 use berth_tests::node::Node;
-use berth_virt::{CpuPolicy, NumaModel, PcpuModel, VirtualFunctions};
+use berth_virt::{GuestCpuPolicy, NumaModel, PcpuModel, VirtualFunctions};
 
 use crate::scenarios::upgrading::{flat, places};
 
@@ -19,12 +19,12 @@ struct Upgrade<'a> {
     old: Host,
     new: Host,
     units: &'a [Units<'a>],
-    /// Of these consumers, those that are migrations.
+    /// The consumers that are migrations.
     migrations: &'a [u32],
 }
 
 impl Upgrade<'_> {
-    fn held(&self, side: impl Fn(&Units<'_>) -> BTreeMap<String, u64>) -> Held {
+    fn held(&self, side: impl Fn(&Units<'_>) -> BTreeMap<String, u64>) -> HeldAllocations {
         let units = self.units.iter();
         units.map(|units| (units.0, side(units))).collect()
     }
@@ -73,15 +73,15 @@ impl Upgrade<'_> {
     }
 }
 
-type Held = BTreeMap<u32, BTreeMap<String, u64>>;
+type HeldAllocations = BTreeMap<u32, BTreeMap<String, u64>>;
 
-fn held(rows: &berth_tests::worlds::PlacementRows, units: &[Units<'_>]) -> Held {
+fn held(rows: &berth_tests::worlds::PlacementRows, units: &[Units<'_>]) -> HeldAllocations {
     let of = |(n, ..): &Units<'_>| (*n, rows.held_by(consumer(*n)));
     units.iter().map(of).collect()
 }
 
 #[tokio::test]
-async fn virtual_gpus_go_to_the_gpus_their_guests_use_and_back() {
+async fn virtual_gpus_move_to_the_gpus_of_their_guests_and_back() {
     let migration = consumer(90);
     let new = Host::new("gpu-01")
         .gpu(4)
@@ -151,7 +151,7 @@ async fn cpus_memory_and_functions_go_to_the_guests_cells_and_back() {
         })
         // On none: it goes whole to the first cell with room.
         .guest_as(2, |guest| (guest.vcpus, guest.memory_mib) = (8, 2048))
-        // More than the first cell has room for beside the others.
+        // More than the first cell has left next to the others.
         .guest_as(3, |guest| (guest.vcpus, guest.memory_mib) = (1, 129_000));
     let old = new.clone().modelled(|model| model.numa = NumaModel::Flat);
     let upgrade = Upgrade {
@@ -224,7 +224,7 @@ async fn a_class_s_units_take_its_new_name_and_the_old_one_back() {
                 &[("fpga-01 CUSTOM_FPGA_CARD", 3), ("fpga-01 VCPU", 1)],
                 &[("fpga-01 FPGA", 3), ("fpga-01 VCPU", 1)],
             ),
-            // Whose it is does not matter.
+            // The owner does not matter.
             (
                 1,
                 &[("fpga-01 CUSTOM_FPGA_CARD", 5)],
@@ -245,9 +245,9 @@ async fn pinned_cpus_become_pcpu_and_vcpu_again() {
     };
     let new = Host::new("cpu-01")
         .cpus("0-31", "32-63")
-        .guest_as(0, guest(CpuPolicy::Dedicated, 4))
-        .guest_as(1, guest(CpuPolicy::Shared, 2))
-        .guest_as(2, guest(CpuPolicy::Mixed { dedicated: 2 }, 6));
+        .guest_as(0, guest(GuestCpuPolicy::Dedicated, 4))
+        .guest_as(1, guest(GuestCpuPolicy::Shared, 2))
+        .guest_as(2, guest(GuestCpuPolicy::Mixed { dedicated: 2 }, 6));
     let old = new.clone().modelled(|model| model.pcpu = PcpuModel::Vcpu);
     let memory = ("cpu-01 MEMORY_MB", 256);
     let upgrade = Upgrade {
@@ -309,7 +309,7 @@ async fn the_driver_s_own_account_of_a_guest_is_where_its_units_go() {
 }
 
 #[tokio::test]
-async fn what_will_be_done_is_what_was_shown_before() {
+async fn the_executed_plan_equals_the_shown_one() {
     let cloud = Cloud::in_process().await;
     let host = Host::new("gpu-01").gpu(4).guest(0, &[0]);
     let node = Node::new(&flat(&host));
@@ -346,7 +346,7 @@ async fn all_models_may_change_at_one_start() {
         .modelled(|model| model.numa = NumaModel::Cells)
         .guest_as(0, |guest| {
             (guest.vcpus, guest.memory_mib) = (4, 1024);
-            guest.cpu_policy = CpuPolicy::Dedicated;
+            guest.cpu_policy = GuestCpuPolicy::Dedicated;
             guest.cells = vec![on_cell(0, 2, 512), on_cell(1, 2, 512)];
             guest.mdevs = berth_tests::host::guest(0, &[0, 1]).mdevs;
         })

@@ -1,4 +1,5 @@
-//! A node on the eve of its upgrade: reported the old way, with consumers, and then seen the new way.
+//! A node before and after its upgrade: reported with the old model, with consumers, and then observed with the new
+//! one.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -10,14 +11,14 @@ use berth_tests::claims::{Claim, claim};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer};
 use berth_tests::node::{MemoryFiles, Node};
-use berth_tests::unit::{History, Rest, Unit};
+use berth_tests::unit::{UnitHistory, UnitEnd, Unit};
 use berth_tests::worlds::PlacementRows;
 use berth_virt::VgpuModel;
 
 use crate::scenarios::mishaps;
 
 /// A node, the Placement it was reported to, and its root.
-pub(crate) struct Upgrading {
+pub(crate) struct UpgradeNode {
     pub(crate) cloud: Cloud,
     pub(crate) node: Node,
     pub(crate) root: ProviderUuid,
@@ -47,7 +48,7 @@ pub(crate) fn places(held: &[(&str, u64)]) -> BTreeMap<String, u64> {
     held.iter().map(place).collect()
 }
 
-impl Upgrading {
+impl UpgradeNode {
     /// Reports the old host, claims, and shows the new one from then on.
     pub(crate) async fn of(
         old: &Host,
@@ -72,14 +73,14 @@ impl Upgrading {
     }
 
     /// Runs the node as a unit against this Placement until it is at rest.
-    pub(crate) async fn run(&self, cloud: &Cloud) -> (Rest, History) {
-        let history = Mutex::new(History::default());
+    pub(crate) async fn run(&self, cloud: &Cloud) -> (UnitEnd, UnitHistory) {
+        let history = Mutex::new(UnitHistory::default());
         let rest = self.run_into(cloud, &history).await;
         (rest, history.into_inner().expect("nobody panicked"))
     }
 
     /// The same with the history in hand while it runs.
-    pub(crate) async fn run_into(&self, cloud: &Cloud, history: &Mutex<History>) -> Rest {
+    pub(crate) async fn run_into(&self, cloud: &Cloud, history: &Mutex<UnitHistory>) -> UnitEnd {
         let unit = Unit {
             driver: Arc::clone(&self.node.driver),
             name: self.node.name.clone(),

@@ -1,8 +1,8 @@
-//! Two cells: where the build on one host fails, the guest runs on another one of the same cell.
+//! Two cells: if the build on one host fails, the guest runs on another host of the same cell.
 
 use berth_conductor::GuestRunOutcome;
 use berth_scheduler::SchedulerOptions;
-use berth_tests::boot::{Mood, asked, guest};
+use berth_tests::boot::{AgentBehaviour, asked, guest};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
 use serde_json::json;
@@ -15,7 +15,7 @@ async fn an_alternate_is_in_the_cell_of_the_host_that_failed() {
     let fleet = Fleet::over(Cloud::in_process().await, &fleet).await;
     let conductor = fleet.conductor(SchedulerOptions::default()).await;
     for number in 0..4 {
-        fleet.agent.is(Mood::CannotBuildOne);
+        fleet.agent.is(AgentBehaviour::CannotBuildOne);
         let request = asked(&json!({
             "uuid": guest(number).to_string(),
             "name": "vm",
@@ -32,8 +32,8 @@ async fn an_alternate_is_in_the_cell_of_the_host_that_failed() {
         assert_eq!(chosen.cell, failed.cell);
         assert_ne!(Some(chosen.node.to_string()), failed.node);
     }
-    // A cell whose hosts have all failed is at its end, whatever the other one has.
-    fleet.agent.is(Mood::CannotBuild);
+    // A cell is exhausted when all of its hosts have failed, whatever the other cell has.
+    fleet.agent.is(AgentBehaviour::CannotBuild);
     let request = asked(&json!({
         "uuid": guest(9).to_string(),
         "name": "vm",
@@ -52,12 +52,12 @@ async fn an_alternate_is_in_the_cell_of_the_host_that_failed() {
 }
 
 #[tokio::test]
-async fn a_guest_of_one_node_is_looked_for_there_again_after_a_build_that_failed() {
+async fn a_guest_of_one_node_is_tried_there_again_after_a_failed_build() {
     let fleet = hosts(2, "cell2", 8);
     let node = fleet[1].name.clone();
     let fleet = Fleet::over(Cloud::in_process().await, &fleet).await;
     let conductor = fleet.conductor(SchedulerOptions::default()).await;
-    fleet.agent.is(Mood::CannotBuildOne);
+    fleet.agent.is(AgentBehaviour::CannotBuildOne);
     let request = asked(&json!({
         "uuid": guest(1).to_string(),
         "name": "vm",

@@ -1,7 +1,7 @@
-//! Sixty-four schedulers at once.
+//! Sixty-four concurrent schedulers.
 //!
-//!   BERTH_CROWD=whole   OpenStack's Placement has as many hosts and schedulers as the built-in one, on PostgreSQL as a cloud
-//!                       of that size has it; minutes
+//!   BERTH_CROWD=whole   OpenStack's Placement gets as many hosts and schedulers as the built-in one, on PostgreSQL as in a cloud
+//!                       of that size; this takes minutes
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// How often a boot is gone on with that stands still.
+/// How often a blocked boot is retried.
 const PATIENCE: usize = 1000;
 /// CPUs of a host.
 const VCPUS: u64 = 4;
@@ -34,7 +34,7 @@ async fn boot(conductors: &[Conductor], number: u32) -> GuestRunOutcome {
         .expect("a journal in memory");
     let mut end = conductor.reconcile_guest(request.uuid()).await;
     for _ in 0..PATIENCE {
-        // A Placement with more at once than it can take says so, or nothing; a conductor goes on then.
+        // An overloaded Placement reports it, or does not answer; a conductor then retries.
         let GuestRunOutcome::Blocked { .. } = end else {
             break;
         };

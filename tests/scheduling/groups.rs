@@ -1,4 +1,4 @@
-//! Guests of one server group, all asked for at once.
+//! Guests of one server group, all requested at once.
 
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ async fn group(fleet: &Fleet, policy: ServerGroupPolicy) -> Uuid {
     group.await.expect("a group").uuid
 }
 
-/// The nodes of those that run, and why the others do not.
+/// The nodes of the running guests, and why the others do not run.
 async fn create(fleet: &Fleet, group: Uuid) -> (Vec<String>, Vec<String>) {
     let mut boots = JoinSet::new();
     for number in 0..GUESTS {
@@ -44,7 +44,7 @@ async fn create(fleet: &Fleet, group: Uuid) -> (Vec<String>, Vec<String>) {
                 .await
                 .expect("a journal in memory");
             let mut end = conductor.reconcile_guest(request.uuid()).await;
-            // A Placement with more writers than its SQLite can take says so, and is asked again.
+            // A Placement with too many writers for its SQLite reports it, and the request is repeated.
             while matches!(&end, GuestRunOutcome::Blocked { reason } if reason.contains("database is locked")) {
                 end = conductor.reconcile_guest(request.uuid()).await;
             }
@@ -73,18 +73,18 @@ async fn sixteen_on(cloud: Cloud, many: usize) -> (usize, Vec<String>) {
     assert_eq!(apart.len(), nodes.len(), "{nodes:?}");
     let kept = fleet.hosts.group(group).await.expect("a group").members;
     let kept: BTreeSet<&String> = kept.values().collect();
-    assert_eq!(kept, apart, "the group has who runs, and nobody else");
+    assert_eq!(kept, apart, "the group has exactly the running members");
     (nodes.len(), reasons)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sixteen_that_are_to_be_apart_all_land_apart_on_sixteen_hosts() {
+async fn an_anti_affinity_group_of_sixteen_uses_sixteen_hosts() {
     let (running, reasons) = sixteen_on(Cloud::in_process().await, 16).await;
     assert_eq!((running, reasons.len()), (16, 0), "{reasons:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_fifteen_hosts_exactly_one_is_told_why_not() {
+async fn on_fifteen_hosts_exactly_one_fails_with_a_reason() {
     let (running, reasons) = sixteen_on(Cloud::in_process().await, 15).await;
     assert_eq!((running, reasons.len()), (15, 1), "{reasons:?}");
     let sentence =
@@ -100,7 +100,7 @@ async fn with_openstacks_placement_it_is_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn those_that_are_to_be_together_all_land_on_one_host() {
+async fn an_affinity_group_lands_on_one_host() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(8, "cell1", 16)).await;
     let group = group(&fleet, ServerGroupPolicy::Affinity).await;
     let (nodes, reasons) = create(&fleet, group).await;
@@ -109,7 +109,7 @@ async fn those_that_are_to_be_together_all_land_on_one_host() {
 }
 
 #[tokio::test]
-async fn who_is_deleted_leaves_the_group() {
+async fn a_deleted_guest_leaves_the_group() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
     let group = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
     let conductor = fleet.conductor(SchedulerOptions::default()).await;
@@ -134,7 +134,7 @@ async fn who_is_deleted_leaves_the_group() {
 }
 
 #[tokio::test]
-async fn a_group_whose_filter_is_not_enabled_takes_no_guest() {
+async fn a_group_without_its_filter_accepts_no_guest() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 8)).await;
     let apart = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
     let mut options = SchedulerOptions::default();
@@ -177,12 +177,12 @@ fn of_group(group: Uuid, number: u32) -> BootRequest {
 }
 
 #[tokio::test]
-async fn who_is_nowhere_leaves_the_group_though_its_conductor_lost_its_journal_for_ever() {
+async fn a_guest_without_a_host_leaves_the_group_after_its_conductor_lost_its_journal() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
     let group = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
     drop(booted(&fleet, group, 0).await);
     let other = booted(&fleet, group, 1).await;
-    // It runs, whoever knows of it.
+    // It runs, even if no conductor knows it.
     assert_eq!(other.collect_stale_members().await, Ok(0));
     fleet.agent.forget(guest(0));
     assert_eq!(
@@ -191,7 +191,7 @@ async fn who_is_nowhere_leaves_the_group_though_its_conductor_lost_its_journal_f
         "it has its allocation"
     );
     fleet.forget_allocations(guest(0)).await;
-    // Its place, and whose it was.
+    // Its membership, and its ownership row.
     assert_eq!(other.collect_stale_members().await, Ok(2));
     // The conductor's own guest is its own affair, whatever became of it.
     fleet.forget_allocations(guest(1)).await;
@@ -201,7 +201,7 @@ async fn who_is_nowhere_leaves_the_group_though_its_conductor_lost_its_journal_f
 }
 
 #[tokio::test]
-async fn a_guest_that_was_taken_for_nowhere_before_its_claim_is_placed_again() {
+async fn a_guest_removed_as_stale_before_its_claim_is_placed_again() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
     let group = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
     let looks = fleet.conductor(SchedulerOptions::default()).await;

@@ -1,4 +1,4 @@
-//! The page of metrics: hosts that were rejected, and how many more guests there is room for.
+//! Headroom metrics: rejected hosts, and how many more guests fit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ async fn it_is_less_by_one_with_each_guest_and_true_to_the_last() {
     assert_eq!(
         value(&before, HOSTS),
         None,
-        "nobody asked for a flavor yet: {before}"
+        "no flavor was requested yet: {before}"
     );
     for number in 0..12u32 {
         let end = boot(&conductor, number, json!({})).await;
@@ -61,7 +61,7 @@ async fn it_is_less_by_one_with_each_guest_and_true_to_the_last() {
         let page = conductor.metrics().await;
         let left = f64::from(11 - number);
         assert_eq!(value(&page, GUESTS), Some(left), "{page}");
-        // What the hosts told does not change here, so they are filled one after another.
+        // The reported states do not change here, so the hosts are filled one after another.
         assert_eq!(value(&page, HOSTS), Some((left / 4.0).ceil()), "{page}");
     }
     let end = boot(&conductor, 12, json!({})).await;
@@ -155,7 +155,7 @@ async fn hosts_that_filters_reject_are_counted_by_filter_and_reason() {
 }
 
 #[tokio::test]
-async fn after_a_restart_the_flavors_are_the_journal_s_and_nobody_is_asked_before_a_read() {
+async fn after_a_restart_the_flavors_come_from_the_journal_and_are_computed_at_the_first_read() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
     let journal = journal().await;
     let minutely = ConductorOptions {
@@ -190,7 +190,7 @@ async fn after_a_restart_the_flavors_are_the_journal_s_and_nobody_is_asked_befor
 }
 
 #[tokio::test]
-async fn it_is_never_made_where_that_is_said() {
+async fn the_identity_is_not_created_if_the_option_forbids_it() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
     let never = ConductorOptions {
         headroom_interval: None,
@@ -205,9 +205,9 @@ async fn it_is_never_made_where_that_is_said() {
 }
 
 #[tokio::test]
-async fn a_placement_that_is_away_is_counted_and_no_error_of_the_page() {
+async fn an_unreachable_placement_is_counted_and_no_error_of_the_page() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
-    // Nobody listens there.
+    // This port refuses connections.
     let fleet = fleet.asking(Cloud::at("http://127.0.0.1:9"));
     let conductor = fleet.conductor_of(journal().await, SchedulerOptions::default(), always());
     let end = boot(&conductor, 1, json!({})).await;

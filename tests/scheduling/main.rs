@@ -1,4 +1,5 @@
-//! Guests are placed on many hosts by the conductor and the filter scheduler: with the built-in Placement, and with OpenStack's.
+//! The conductor and the filter scheduler place guests on many hosts: with the built-in Placement, and with
+//! OpenStack's.
 
 mod cells;
 mod crowd;

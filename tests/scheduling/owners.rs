@@ -1,4 +1,4 @@
-//! One UUID, and two conductors that know nothing of each other.
+//! One UUID, and two conductors that do not know of each other.
 
 use berth_conductor::{BootRequest, Conductor, GuestRunOutcome};
 use berth_scheduler::SchedulerOptions;
@@ -25,7 +25,7 @@ async fn boot(conductor: Conductor, request: BootRequest) -> GuestRunOutcome {
 
 /// The other one is asked when the first is about to claim. On one host both want the very same.
 #[tokio::test]
-async fn who_is_asked_second_leaves_the_first_ones_guest_and_its_allocations_alone() {
+async fn the_second_conductor_does_not_touch_the_guest_and_allocations_of_the_first() {
     for (name, many) in [("other", 1), ("first", 1), ("other", 4)] {
         let fleet = Fleet::over(Cloud::in_process().await, &hosts(many, "cell1", 4)).await;
         let second = fleet.conductor(SchedulerOptions::default()).await;
@@ -71,7 +71,7 @@ async fn a_claim_that_arrives_twice_is_one_claim() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_at_once_one_has_the_guest_and_what_it_has_is_claimed() {
+async fn of_two_concurrent_requests_one_gets_the_guest_with_its_claim() {
     for round in 0..20 {
         let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
         let mut ends = tokio::task::JoinSet::new();

@@ -1,4 +1,4 @@
-//! Devices that a flavor asks for by alias, from the configuration to the host's agent.
+//! Devices that a flavor requests by alias, from the configuration to the host's agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use berth_scheduler::request::PciAlias;
 use berth_tests::boot::{asked, guest, impatient};
 use berth_tests::cloud::Cloud;
 use berth_tests::fleet::{Fleet, hosts};
-use berth_tests::host_states::{self, ToldHost};
+use berth_tests::host_states::{self, ReportedHost};
 use berth_wire::host_state::PciPool;
 use serde_json::json;
 use uuid::Uuid;
@@ -44,7 +44,7 @@ async fn fleet() -> Fleet {
         .put_inventories(card(), generation, &inventories)
         .await
         .expect("inventories");
-    let mut state = host_states::state(&ToldHost {
+    let mut state = host_states::state(&ReportedHost {
         name: host.name.clone(),
         node: *host.root().as_uuid(),
         vcpus: 4,
@@ -115,7 +115,7 @@ async fn a_guest_gets_the_devices_that_its_flavors_alias_means() {
 }
 
 #[tokio::test]
-async fn a_flavor_whose_devices_cannot_be_asked_for_is_refused_at_once() {
+async fn a_flavor_with_unavailable_devices_is_refused_at_once() {
     let fleet = fleet().await;
     let mut without = options();
     without.filter_scheduler.pci_in_placement = false;

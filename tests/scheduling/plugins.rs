@@ -1,4 +1,4 @@
-//! A scheduler with a plugin that it had not when a guest was asked for.
+//! A scheduler with a plugin that did not exist when a guest was requested.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -49,7 +49,7 @@ fn in_the_west(number: u32) -> BootRequest {
 }
 
 #[tokio::test]
-async fn a_guest_that_was_taken_before_a_plugin_came_is_the_same_when_it_is_asked_for_again() {
+async fn a_guest_accepted_before_a_plugin_existed_is_the_same_when_requested_again() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
     let journal = Arc::new(SqlBootJournal::in_memory().await.unwrap());
     let without = Scheduler::new(SchedulerOptions::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Each request leaves a record of why it has its host or none, also where it never came to filters.
+//! Each request leaves a record that explains its host or the lack of one, even if it never reached the filters.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use berth_tests::fleet::{Fleet, hosts};
 use berth_tests::host_states;
 use serde_json::{Value, json};
 
-/// A guest with these fields, and how its journey ended.
+/// A guest with these fields, and how its task ended.
 async fn boot(conductor: &Conductor, number: u32, fields: &Value) -> GuestRunOutcome {
     let mut body = json!({
         "uuid": guest(number).to_string(),
@@ -44,7 +44,7 @@ async fn the_record(conductor: &Conductor, guest: ConsumerUuid) -> (String, Stri
 }
 
 #[tokio::test]
-async fn a_request_that_nobody_could_be_asked_for_leaves_the_reason() {
+async fn a_request_that_cannot_be_queried_records_the_reason() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
     let conductor = fleet.conductor(SchedulerOptions::default()).await;
     let gone = "10000000-0000-4000-8000-00000000dead";
@@ -112,7 +112,7 @@ async fn a_project_without_the_aggregate_that_each_needs_leaves_that() {
 }
 
 #[tokio::test]
-async fn a_policy_that_nobody_sees_to_is_told() {
+async fn a_policy_without_an_enabled_filter_is_reported() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
     let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = vec!["ComputeFilter".to_owned()];
@@ -127,7 +127,7 @@ async fn a_policy_that_nobody_sees_to_is_told() {
 }
 
 #[tokio::test]
-async fn a_zone_that_there_is_not_is_refused_without_the_filter_of_zones_too() {
+async fn an_unknown_zone_is_refused_without_the_zone_filter_too() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
     let mut options = SchedulerOptions::default();
     options.filter_scheduler.enabled_filters = vec!["ComputeFilter".to_owned()];
@@ -143,9 +143,9 @@ async fn a_zone_that_there_is_not_is_refused_without_the_filter_of_zones_too() {
     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
 }
 
-/// Somebody beside the conductor has claimed for the UUID by the time of its claim: how hosts fared before that is kept with it.
+/// Another client has claimed for the UUID before the conductor's claim; the verdicts on hosts until then are kept.
 #[tokio::test]
-async fn a_search_that_ends_at_its_claim_is_kept_as_far_as_it_came() {
+async fn a_search_that_ends_at_its_claim_is_recorded_up_to_there() {
     let all = hosts(2, "cell1", 4);
     let fleet = Fleet::over(Cloud::in_process().await, &all).await;
     let (beside, other) = (fleet.cloud().placement(), all[1].root());

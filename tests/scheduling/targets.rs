@@ -1,4 +1,4 @@
-//! A host that is requested, one that is forced, and hosts to leave out.
+//! A requested host, a forced one, and hosts to exclude.
 
 use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_hosts::{ServiceStatus, ServiceUpdate};
@@ -31,7 +31,7 @@ async fn goes(conductor: &Conductor, number: u32, fields: &Value) -> Result<Stri
 }
 
 #[tokio::test]
-async fn filters_are_asked_about_a_requested_host_and_not_about_a_forced_one() {
+async fn filters_apply_to_a_requested_host_but_not_to_a_forced_one() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(3, "cell1", 4)).await;
     let disabled = ServiceUpdate {
         status: Some(ServiceStatus::Disabled { reason: None }),
@@ -115,7 +115,7 @@ async fn filters_are_asked_about_a_requested_host_and_not_about_a_forced_one() {
 
 /// No filter is asked, and Placement is.
 #[tokio::test]
-async fn a_forced_host_that_is_full_takes_nobody() {
+async fn a_forced_host_that_is_full_accepts_no_guest() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 1)).await;
     let conductor = fleet.conductor(SchedulerOptions::default()).await;
     let forced = json!({"availability_zone": "nova:cell1-001"});

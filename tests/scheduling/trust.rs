@@ -1,4 +1,4 @@
-//! Hosts that were attested, and flavors that ask for it.
+//! Attested hosts, and flavors that require trust.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn attested(host: &str, trust_lvl: &str, vtime: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_guest_that_asks_for_trust_goes_where_it_was_attested_lately() {
+async fn a_guest_that_requires_trust_lands_on_a_recently_attested_host() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(3, "cell1", 4)).await;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("hosts.json");

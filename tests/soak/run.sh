@@ -446,7 +446,7 @@ swarm() {
         left=$((GUEST_FROM + GUEST_SEEDS - seed))
         seeds=$((left < GUEST_BATCH ? left : GUEST_BATCH))
         BERTH_GUEST_SEEDS=$seed..$((seed + seeds)) batch guests "$seeds" "$seed" \
-            taskset -c "${PROCESSORS[$lane]}" "$STATE/fault-guests" -q --nocapture journeys_at_once
+            taskset -c "${PROCESSORS[$lane]}" "$STATE/fault-guests" -q --nocapture concurrent_scenarios
     done
 }
 
@@ -484,7 +484,7 @@ if [ "$ONLY" != guests ]; then
     [ "$ONLY" != '' ] || [ "$SUITE" = 0 ] || whole_suite
     for ((part = 1; part <= PARTS; part++)); do
         BERTH_FAULT_PAIRS=$PAIRS BERTH_FAULT_PART=$part/$PARTS batch "sweep, pairs $PAIRS, part $part of $PARTS" 0 "$part" \
-            "$STATE/fault" -q --nocapture every_journey_fails
+            "$STATE/fault" -q --nocapture every_scenario_fails
     done
     for ((seed = FROM; seed < FROM + KILLS; seed += BATCH)); do
         left=$((FROM + KILLS - seed))
@@ -511,12 +511,12 @@ else
 fi
 if ((GUEST_FAULTS > 0)); then
     what="guests' sweep$( ((GUEST_FAULTS == 1)) || echo ", one of $GUEST_FAULTS")"
-    BERTH_GUEST_FAULTS=$GUEST_FAULTS batch "$what" 0 1 "$STATE/fault-guests" -q --nocapture every_journey_of_a_guest
+    BERTH_GUEST_FAULTS=$GUEST_FAULTS batch "$what" 0 1 "$STATE/fault-guests" -q --nocapture every_scenario_of_a_guest
 fi
 for ((part = 1; part <= PARTS; part++)); do
     BERTH_GUEST_FAULTS=1 BERTH_GUEST_PAIRS=$GUEST_PAIRS BERTH_GUEST_PAIR_FAULTS=$GUEST_PAIR_FAULTS BERTH_FAULT_PART=$part/$PARTS \
         batch "guests' pairs, second $GUEST_PAIR_FAULTS, one of $GUEST_PAIRS, part $part of $PARTS" 0 "$part" \
-        "$STATE/fault-guests" -q --nocapture every_journey_of_a_guest
+        "$STATE/fault-guests" -q --nocapture every_scenario_of_a_guest
 done
 mapfile -t PROCESSORS < <(processors)
 for lane in "${!PROCESSORS[@]}"; do

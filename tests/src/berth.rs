@@ -1,5 +1,5 @@
-//! The `berth` program as a child process, configured in a directory of its own: what a black-box test starts, kills and
-//! reads.
+//! Runs the `berth` program as a child process, configured in a directory of its own. Black-box tests start it, kill it
+//! and read its output.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use crate::scratch::Scratch;
 /// Why `berth` could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum BerthError {
-    /// The program was not built beside the tests.
+    /// The program was not built with the tests.
     #[error("{} is not built: run `cargo build -p berth-cli` first (make test does)", path.display())]
     NotBuilt {
         /// Where it was looked for.
@@ -169,7 +169,7 @@ impl BerthHome {
                 command = command.env_remove(&key);
             }
         }
-        // Beside others: the ports that nobody asks for by number are any that are free.
+        // Tests run concurrently, so ports that no test names are any free ones.
         for section in ["ACCELERATOR_SERVICE", "CONDUCTOR_SERVICE"] {
             let variable = format!("BERTH__{section}__LISTEN");
             command = command.env(&variable, "127.0.0.1:0");

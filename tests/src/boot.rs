@@ -1,9 +1,9 @@
-//! A host with eight GPUs, a Placement and an accelerator service that know them, an agent that builds guests in memory, and a
-//! conductor that chooses by filters and weighers before all of it; every crossing between the conductor and them is counted, and
-//! at each of them it can be killed.
+//! A conductor with its environment for boot tests: a host with eight GPUs, a Placement and an accelerator service that
+//! know them, and an agent that builds guests in memory. The conductor selects hosts by filters and weighers. Every
+//! effect between it and its environment is counted, and at each of them it can be killed.
 
 mod agent;
-mod crossings;
+mod effects;
 mod hosts;
 mod journal;
 mod judge;
@@ -31,11 +31,11 @@ use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
-pub use agent::{BootAgent, Mood};
-pub use crossings::{Crossings, Fault, Point};
+pub use agent::{BootAgent, AgentBehaviour};
+pub use effects::{ConductorEffects, BootFault, EffectSide};
 
 use crate::cloud::Cloud;
-use crate::host_states::{self, ToldHost};
+use crate::host_states::{self, ReportedHost};
 use crate::wait::poll_until;
 
 pub const NODE: &str = "compute1";
@@ -49,10 +49,10 @@ pub struct BootStage {
     service: Router,
     /// The agent of the node.
     pub agent: BootAgent,
-    pub crossings: Crossings,
+    pub crossings: ConductorEffects,
     /// What is known of the host, and the server groups.
     pub hosts: Hosts,
-    /// A server group whose guests are to be on different hosts: here it has one guest at a time.
+    /// A server group with anti-affinity; in these tests it has at most one guest.
     pub apart: Uuid,
     journal: Arc<SqlBootJournal>,
     /// The host's signs of life.
@@ -65,10 +65,10 @@ impl BootStage {
         Self::over(Cloud::in_process().await).await
     }
 
-    /// A fresh one with this Placement, which has no provider of its names yet.
+    /// A new environment with this Placement, which has no provider with these names yet.
     ///
     /// # Panics
-    /// The Placement or the accelerator service do not take what they are told.
+    /// The Placement or the accelerator service refuses a request.
     pub async fn over(cloud: Cloud) -> Self {
         let store = SqlStore::in_memory().await.expect("memory");
         prepare(&store).await.expect("an empty database");
@@ -81,7 +81,7 @@ impl BootStage {
             agent: BootAgent::new(cloud.placement(), accelerators(&service, None)),
             cloud,
             service,
-            crossings: Crossings::default(),
+            crossings: ConductorEffects::default(),
             apart: host_states::group(&hosts, "apart", ServerGroupPolicy::AntiAffinity).await,
             hosts,
             journal: Arc::new(journal),
@@ -155,7 +155,7 @@ impl BootStage {
         put.expect("traits");
     }
 
-    /// These devices are new to the host: nobody gets them before it has cleaned them.
+    /// Marks these devices as new to the host: they are not assigned before the host has cleaned them.
     pub async fn dirty_devices(&self, dirty: &[u8]) {
         let others: Vec<u8> = (0..GPUS).filter(|n| !dirty.contains(n)).collect();
         let gone = others.iter().map(|n| device(*n));
@@ -168,7 +168,7 @@ impl BootStage {
         .await;
     }
 
-    /// All devices are cleaned by now.
+    /// Marks all devices as clean.
     pub async fn clean_devices(&self) {
         let known = self
             .tell_devices((0..GPUS).map(|n| scrubbed(n, true, &Value::Null)).collect())
@@ -212,10 +212,10 @@ impl BootStage {
         }
     }
 
-    /// Asks the accelerator service, beside the conductor.
+    /// Sends a request to the accelerator service, past the conductor.
     ///
     /// # Panics
-    /// It refuses.
+    /// The service refuses it.
     pub async fn ask(&self, method: &str, path: &str, body: Value) -> Value {
         let request = axum::http::Request::builder()
             .method(method)
@@ -258,22 +258,22 @@ impl BootStage {
         let agent = crossings.before("agent", self.agent.http());
         let auth = Auth::none("http://agent").expect("an endpoint");
         let parts = ConductorParts {
-            journal: Arc::new(journal::Seam::new(
+            journal: Arc::new(journal::FaultyBootJournal::new(
                 Arc::clone(&self.journal),
                 crossings.clone(),
             )),
             placement,
             accelerators: accelerators(&self.service, Some(&crossings)),
             agents: Arc::new(SingleAgent(GuestClient::new(agent, auth, &once()))),
-            scheduler: host_states::scheduler(hosts::Seam::new(self.hosts.clone(), crossings)),
+            scheduler: host_states::scheduler(hosts::FaultyCloudHosts::new(self.hosts.clone(), crossings)),
         };
         Conductor::open(parts, options)
     }
 
-    /// Nobody knows in Placement any more what the guest holds.
+    /// Deletes the guest's allocations in Placement, past the conductor.
     ///
     /// # Panics
-    /// Placement does not do it.
+    /// Placement refuses.
     pub async fn forget_allocations(&self, guest: ConsumerUuid) {
         let deleted = self.cloud.placement().delete_allocations(guest).await;
         deleted.expect("a delete");
@@ -288,7 +288,7 @@ impl BootStage {
         owned.iter().any(|it| it.instance == *guest.as_uuid())
     }
 
-    /// The journal, beneath the seam.
+    /// The journal, without fault injection.
     #[must_use]
     pub fn journal(&self) -> &SqlBootJournal {
         &self.journal
@@ -346,13 +346,13 @@ impl BootStage {
         format!("blocked: {blocked:?}; record: {record}; crossings: {history:?}")
     }
 
-    /// Placement, beside the conductor.
+    /// A client of Placement, past the conductor.
     #[must_use]
     pub fn placement(&self) -> PlacementClient {
         self.cloud.placement()
     }
 
-    /// The accelerator service, beside the conductor.
+    /// A client of the accelerator service, past the conductor.
     #[must_use]
     pub fn accelerators(&self) -> AcceleratorClient {
         accelerators(&self.service, None)
@@ -378,7 +378,7 @@ pub(crate) fn once() -> AdapterOptions {
     AdapterOptions::default()
 }
 
-pub(crate) fn accelerators(service: &Router, crossings: Option<&Crossings>) -> AcceleratorClient {
+pub(crate) fn accelerators(service: &Router, crossings: Option<&ConductorEffects>) -> AcceleratorClient {
     let http = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
     let http = match crossings {
         Some(crossings) => crossings.before("accelerator", http),
@@ -441,8 +441,8 @@ pub fn root() -> ProviderUuid {
 }
 
 /// What the host's agent would tell the scheduler.
-fn told() -> ToldHost {
-    ToldHost {
+fn told() -> ReportedHost {
+    ReportedHost {
         name: NODE.to_owned(),
         node: *root().as_uuid(),
         vcpus: 64,

@@ -1,4 +1,4 @@
-//! Fills a Placement with what a scheduler, an operator or another host would have put there.
+//! Fills a Placement with the objects that a scheduler, an operator or another host would have created.
 
 use std::collections::BTreeMap;
 
@@ -126,10 +126,10 @@ pub async fn neighbours(placement: &PlacementClient) -> Neighbours {
     neighbours
 }
 
-/// Makes a provider with inventories and traits, as somebody else would.
+/// Creates a provider with inventories and traits, as another client would.
 ///
 /// # Panics
-/// Placement does not take it.
+/// Placement refuses.
 pub async fn add(
     placement: &PlacementClient,
     uuid: ProviderUuid,

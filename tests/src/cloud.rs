@@ -1,4 +1,5 @@
-//! A Placement to report to: the built-in one in this process, or any by its URL. The same scenarios run on each.
+//! A Placement for scenarios: the built-in one in this process, or any other by its URL. The same scenarios run on
+//! each.
 
 mod keystone;
 mod snapshot;
@@ -6,7 +7,7 @@ mod snapshot;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_client::{
-    AdapterOptions, Auth, Exchange, HttpService, JitterRng, PlacementClient, RequestObserver,
+    AdapterOptions, Auth, HttpExchange, HttpService, JitterRng, PlacementClient, RequestObserver,
     Secret, TransportOptions,
 };
 use berth_placement::{PlacementApiOptions, prepare, router};
@@ -23,23 +24,23 @@ pub use snapshot::Snapshot;
 pub struct Cloud {
     http: HttpService,
     endpoint: String,
-    requests: Arc<Requests>,
-    login: Login,
+    requests: Arc<RequestLog>,
+    login: CloudLogin,
     store: Option<SqlStore>,
 }
 
 #[derive(Clone)]
-enum Login {
+enum CloudLogin {
     AdminToken,
     Password(HarnessClock),
 }
 
 /// The requests that were answered, as `METHOD route`.
 #[derive(Debug, Default)]
-pub struct Requests(Mutex<Vec<String>>);
+pub struct RequestLog(Mutex<Vec<String>>);
 
-impl RequestObserver for Requests {
-    fn observed(&self, exchange: &Exchange<'_>) {
+impl RequestObserver for RequestLog {
+    fn observed(&self, exchange: &HttpExchange<'_>) {
         let line = format!("{} {}", exchange.method, exchange.route);
         self.0
             .lock()
@@ -93,7 +94,7 @@ impl Cloud {
             http,
             endpoint: endpoint.to_owned(),
             requests: Arc::default(),
-            login: Login::AdminToken,
+            login: CloudLogin::AdminToken,
             store: None,
         }
     }
@@ -124,11 +125,11 @@ impl Cloud {
         self.decorated(|http| witness.before(http, store))
     }
 
-    /// The same Placement behind a small Keystone whose tokens last an hour of this clock.
+    /// The same Placement behind a small Keystone; its tokens are valid for one hour of this clock.
     #[must_use]
     pub fn behind_keystone(&self, clock: &HarnessClock) -> Self {
         Self {
-            login: Login::Password(clock.clone()),
+            login: CloudLogin::Password(clock.clone()),
             ..self.decorated(|http| keystone::guard(http, clock))
         }
     }
@@ -144,10 +145,10 @@ impl Cloud {
             ..AdapterOptions::default()
         };
         let auth = match &self.login {
-            Login::AdminToken => {
+            CloudLogin::AdminToken => {
                 Auth::admin_token(&self.endpoint, &Secret::from("admin".to_owned()))
             }
-            Login::Password(clock) => {
+            CloudLogin::Password(clock) => {
                 let login = keystone::login(&self.endpoint);
                 Auth::from_options(&login, &self.http, clock.wall(), &options)
             }

@@ -1,5 +1,5 @@
-//! One HTTP request, one answer, one connection: what a test needs to look at a peer, and what the fault proxy forwards
-//! with. Deliberately not Berth's own client, which is under test.
+//! Sends one HTTP request and reads one answer on one connection. Tests use it to inspect a peer, and the fault proxy
+//! to forward requests. It is deliberately not Berth's own client, which is under test.
 
 use std::net::SocketAddr;
 use std::sync::{OnceLock, mpsc};
@@ -45,14 +45,14 @@ pub enum ExchangeError {
 }
 
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     /// Body, at most what the peer sent.
     pub body: Bytes,
 }
 
-impl Answer {
+impl HttpAnswer {
     /// The body as JSON; null where it is none.
     #[must_use]
     pub fn json(&self) -> serde_json::Value {
@@ -65,7 +65,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// A header's value; empty where it is not there.
+    /// A header's value; empty if the header is missing.
     #[must_use]
     pub fn header(&self, name: &str) -> &str {
         self.headers
@@ -89,14 +89,14 @@ pub(crate) fn runtime() -> &'static Runtime {
 
 /// A request under construction: `Ask::get(url).header(…).send()`.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct HttpCall {
     method: Method,
     url: String,
     headers: Vec<(String, String)>,
     body: Bytes,
 }
 
-impl Ask {
+impl HttpCall {
     /// Any method, by its name in capitals.
     #[must_use]
     pub fn new(method: Method, url: impl Into<String>) -> Self {
@@ -141,9 +141,9 @@ impl Ask {
         self.header("content-type", "application/json")
     }
 
-    /// Sends it and waits for the whole answer, whatever its status. May be called from inside a runtime, whose thread
-    /// it blocks.
-    pub fn send(self) -> Result<Answer, ExchangeError> {
+    /// Sends it and waits for the whole answer, of any status. May be called from inside a runtime; it blocks the
+    /// thread.
+    pub fn send(self) -> Result<HttpAnswer, ExchangeError> {
         let address = address_of(&self.url)?;
         let mut request = Request::builder()
             .method(self.method)
@@ -162,7 +162,7 @@ impl Ask {
             .recv()
             .map_err(|_| ExchangeError::Ending)??
             .into_parts();
-        Ok(Answer {
+        Ok(HttpAnswer {
             status: parts.status,
             headers: parts.headers,
             body,
@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_url_is_taken_apart() {
+    fn a_url_is_parsed() {
         let url = "http://127.0.0.1:8778/placement/resource_providers?name=a/b";
         assert_eq!(
             address_of(url).expect("an address"),
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn nothing_listening_is_an_error_that_names_the_address() {
         let port = crate::port::free_port().expect("a port");
-        let error = Ask::get(format!("http://127.0.0.1:{port}/"))
+        let error = HttpCall::get(format!("http://127.0.0.1:{port}/"))
             .send()
             .expect_err("refused");
         assert!(

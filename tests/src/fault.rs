@@ -1,13 +1,13 @@
-//! The decorators that act faults out at the seams of a node in this process, and the traces they leave.
+//! Decorators that inject faults at the boundaries of a node in this process, and record traces.
 //!
-//! A [`Stage`] holds what all of one node's decorators share: the gate they ask, the clock that may jump, the names that
-//! stand for UUIDs in a trace, and the signal that the process was killed. [`GatedHttp`], [`GatedDriver`],
-//! [`GatedAttributes`], [`GatedFiles`], [`GatedGuestJournal`], [`GatedBootJournal`] and [`GatedHosts`] stand in front of the real
-//! thing, announce each effect to the gate and act out what the gate says; the table in the documentation of `berth_fault_injection` is what
-//! they follow. Called by the sweep, the swarm and the scenarios with faults.
+//! A [`FaultStage`] holds what all decorators of one node share: the gate, the clock, which may jump, the names that
+//! replace UUIDs in a trace, and the signal that the process was killed. [`GatedHttp`], [`GatedDriver`],
+//! [`GatedAttributes`], [`GatedFiles`], [`GatedGuestJournal`], [`GatedBootJournal`] and [`GatedHosts`] wrap the real
+//! objects. They announce each effect to the gate and act out the gate's decision, as the table in the documentation of
+//! `berth_fault_injection` defines. Used by the sweep, the swarm and the scenarios with faults.
 //!
-//! Time is virtual: a run's runtime has its clock paused, and [`Stage`] keeps it still while an effect is under way, so a
-//! time limit passes only where a fault makes something hang.
+//! Time is virtual: a run's runtime has a paused clock, and [`FaultStage`] keeps it paused during an effect, so that a
+//! time limit expires only where a fault makes a call hang.
 
 mod answers;
 mod attributes;
@@ -19,7 +19,7 @@ mod http;
 mod journals;
 mod route;
 mod stage;
-mod still;
+mod paused_clock;
 mod switched;
 
 pub use attributes::GatedAttributes;
@@ -29,6 +29,6 @@ pub use files::GatedFiles;
 pub use hosts::GatedHosts;
 pub use http::GatedHttp;
 pub use journals::{GatedBootJournal, GatedGuestJournal};
-pub use stage::Stage;
-pub use still::{busy, busy_but_at_gates, turn};
+pub use stage::FaultStage;
+pub use paused_clock::{busy, busy_but_at_gates, turn};
 pub use switched::SwitchedGate;

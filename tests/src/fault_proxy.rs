@@ -1,11 +1,11 @@
-//! A proxy on loopback that stands between a client and a service and spoils chosen requests: the HTTP faults of the
-//! fault matrix, for real processes. It counts and records every request, so a clean run lists what there is to spoil.
+//! A proxy on loopback between a client and a service that corrupts chosen requests: the HTTP faults of the fault
+//! matrix, for real processes. It counts and records every request, so a clean run lists the injection points.
 //!
 //! ```no_run
 //! # use berth_tests::fault_proxy::*;
 //! # fn upstream() -> String { String::new() }
 //! let proxy = FaultProxy::start(&upstream())?;
-//! proxy.spoil(Rule::new(Fault::Answer(Spoilt::CONFLICT)).on("POST", "/reshaper").nth(1));
+//! proxy.spoil(ProxyRule::new(ProxyFault::Answer(ErrorAnswer::CONFLICT)).on("POST", "/reshaper").nth(1));
 //! // … point the client at proxy.url(), run it …
 //! assert_eq!(proxy.count("POST", "/reshaper"), 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -27,14 +27,14 @@ use tokio::task::JoinHandle;
 use crate::exchange::{ExchangeError, address_of, runtime};
 
 mod rule;
-mod spoil;
+mod forward;
 
-pub use rule::{Fault, Rule, Spoilt};
-use spoil::{Body, Cut};
+pub use rule::{ProxyFault, ProxyRule, ErrorAnswer};
+use forward::{Body, ConnectionCut};
 
 /// One request as the proxy saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Crossing {
+pub struct ProxiedRequest {
     /// From 1, in order of arrival.
     pub number: usize,
     pub method: String,
@@ -46,19 +46,19 @@ pub struct Crossing {
 }
 
 #[derive(Debug, Default)]
-struct State {
-    rules: Vec<Rule>,
-    trace: Vec<Crossing>,
+struct ProxyState {
+    rules: Vec<ProxyRule>,
+    trace: Vec<ProxiedRequest>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ProxyShared {
     upstream: SocketAddr,
-    state: Mutex<State>,
+    state: Mutex<ProxyState>,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ProxyShared {
+    fn state(&self) -> MutexGuard<'_, ProxyState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -67,7 +67,7 @@ impl Shared {
 #[derive(Debug)]
 pub struct FaultProxy {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyShared>,
     accepting: JoinHandle<()>,
 }
 
@@ -85,7 +85,7 @@ pub enum FaultProxyError {
 impl FaultProxy {
     /// Listens on a free port, and forwards to the service at `upstream` (its path, if any, is the client's matter).
     pub fn start(upstream: &str) -> Result<Self, FaultProxyError> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProxyShared {
             upstream: address_of(upstream)?,
             state: Mutex::default(),
         });
@@ -111,7 +111,7 @@ impl FaultProxy {
     }
 
     /// Adds a rule. Of several that match a request the first added acts.
-    pub fn spoil(&self, rule: Rule) {
+    pub fn spoil(&self, rule: ProxyRule) {
         self.shared.state().rules.push(rule);
     }
 
@@ -122,7 +122,7 @@ impl FaultProxy {
 
     /// Every request so far.
     #[must_use]
-    pub fn trace(&self) -> Vec<Crossing> {
+    pub fn trace(&self) -> Vec<ProxiedRequest> {
         self.shared.state().trace.clone()
     }
 
@@ -150,7 +150,7 @@ impl Drop for FaultProxy {
 }
 
 /// Connections belong to the set, so they end with the task that accepts.
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<ProxyShared>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
@@ -163,22 +163,22 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, shared: Arc<ProxyShared>) {
     let service = service_fn(move |request| handle(Arc::clone(&shared), request));
-    // A cut connection is what this is for; nobody waits for the reason.
+    // Cut connections are intended here, so the error is ignored.
     let _ = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
 
-async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Response<Body>, Cut> {
+async fn handle(shared: Arc<ProxyShared>, request: Request<Incoming>) -> Result<Response<Body>, ConnectionCut> {
     let (parts, body) = request.into_parts();
-    let body = body.collect().await.map_err(|_| Cut)?.to_bytes();
+    let body = body.collect().await.map_err(|_| ConnectionCut)?.to_bytes();
     let request = Request::from_parts(parts, body);
     let (number, fault) = arrive(&shared, &request);
     // In a task of its own: a client that gives up must not undo what the service is already doing.
-    let work = tokio::spawn(spoil::answer(shared.upstream, request, fault));
-    let answer = work.await.unwrap_or(Err(Cut));
+    let work = tokio::spawn(forward::answer(shared.upstream, request, fault));
+    let answer = work.await.unwrap_or(Err(ConnectionCut));
     let status = answer.as_ref().ok().map(|answer| answer.status().as_u16());
     // Not found when the trace was forgotten meanwhile.
     if let Some(crossing) = shared
@@ -193,21 +193,21 @@ async fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Respo
 }
 
 /// Records a request and finds the fault for it.
-fn arrive(shared: &Shared, request: &Request<Bytes>) -> (usize, Option<Fault>) {
+fn arrive(shared: &ProxyShared, request: &Request<Bytes>) -> (usize, Option<ProxyFault>) {
     let mut state = shared.state();
     let method = request.method().as_str();
     let path = request.uri().path_and_query().map_or("/", |it| it.as_str());
     let fault = state
         .rules
         .iter_mut()
-        .fold(None, |found: Option<Fault>, rule| {
-            // Each rule counts its own requests, also those that another rule spoils.
+        .fold(None, |found: Option<ProxyFault>, rule| {
+            // Each rule counts its own requests, also those that another rule corrupts.
             let hit = rule.arrive(method, path);
             found.or(hit)
         });
     let number = state.trace.len() + 1;
-    let name = fault.as_ref().map(Fault::name);
-    state.trace.push(Crossing {
+    let name = fault.as_ref().map(ProxyFault::name);
+    state.trace.push(ProxiedRequest {
         number,
         method: method.to_owned(),
         path: path.to_owned(),

@@ -1,5 +1,5 @@
-//! Many compute hosts in one Placement, each of which told its state; conductors that choose among them by filters and weighers;
-//! and one agent for all of them, which builds guests in memory.
+//! A fleet for scheduling tests: many compute hosts with reported states in one Placement, conductors that select among
+//! them by filters and weighers, and one agent for all of them that builds guests in memory.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,7 +25,7 @@ use uuid::Uuid;
 
 use crate::boot::{BootAgent, accelerators, impatient, once};
 use crate::cloud::Cloud;
-use crate::host_states::{self, ToldHost};
+use crate::host_states::{self, ReportedHost};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetHost {
@@ -65,10 +65,10 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// These hosts in this Placement, which has no provider of their names yet.
+    /// These hosts in this Placement, which has no provider with these names yet.
     ///
     /// # Panics
-    /// A service does not take what it is told.
+    /// A service refuses a request.
     pub async fn over(cloud: Cloud, fleet: &[FleetHost]) -> Self {
         let store = SqlStore::in_memory().await.expect("memory");
         berth_accelerator::prepare(&store).await.expect("empty");
@@ -221,7 +221,7 @@ impl Fleet {
         deleted.expect("a delete");
     }
 
-    /// The same hosts, whose conductors to come ask this Placement.
+    /// The same hosts; later conductors use this Placement.
     #[must_use]
     pub fn asking(self, cloud: Cloud) -> Self {
         Self { cloud, ..self }
@@ -279,8 +279,8 @@ async fn report(cloud: &Cloud, host: &FleetHost) {
 }
 
 /// What it would tell the scheduler.
-fn told(host: &FleetHost) -> ToldHost {
-    ToldHost {
+fn told(host: &FleetHost) -> ReportedHost {
+    ReportedHost {
         name: host.name.clone(),
         node: *host.root().as_uuid(),
         vcpus: host.vcpus,

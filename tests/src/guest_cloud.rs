@@ -1,21 +1,23 @@
-//! A cloud of one or two hosts, all of it in this process: Placement, the accelerator service, what the scheduler knows of hosts, a
-//! conductor that chooses by it, the compute API before it where that is wanted, and of each host an agent with its guests and
-//! devices on the fake driver's machine. Agents, the conductor (with the compute API, as in the program), Placement and the accelerator
-//! service are processes of their own.
+//! A cloud of one or two hosts in this process: Placement, the accelerator service, the hosts database, a conductor,
+//! optionally the compute API in front of it, and for each host an agent with guests and devices on the fake driver's
+//! machine. Agents, the conductor (with the compute API, as in the program), Placement and the accelerator service
+//! count as separate processes.
 //!
-//! Everything that the agent and the conductor do to the world crosses a gate ([`Crossings`]): requests, calls of the driver,
-//! statements of their journals, transactions with the database of hosts. Only that the host tells its state does not: no guest waits
-//! for it. There a process can be killed (it is started again, as a unit would be) or told an error. Placement and the accelerator
-//! service have a gate at the requests that reach them, where they can be killed too.
-//! [`GuestCloud::worlds`] is what is true in the seven places, read beneath all of it, for the audit. Time is virtual: use it in
-//! a `LocalSet` of a runtime whose clock is paused. Called by the fault tests.
+//! Every effect of the agent and the conductor passes a gate ([`CloudEffects`]): requests, calls of the driver,
+//! statements of their journals, and transactions with the hosts database. Only the state reports of hosts do not,
+//! because no guest waits for them. At an effect, a process can be killed (it is restarted, as a unit would be) or get
+//! an error. Placement and the accelerator service have a gate for the requests that reach them, where they can also be
+//! killed.
+//!
+//! [`GuestCloud::worlds`] reads the true state of all seven stores beneath the APIs, for the audit. Time is virtual:
+//! use it in a `LocalSet` of a runtime with a paused clock. Used by the fault tests.
 
 mod ages;
 mod api;
-mod crossings;
+mod effects;
 mod fresh;
 mod hardware;
-mod lives;
+mod processes;
 mod node;
 mod server_rows;
 mod services;
@@ -46,15 +48,15 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-pub use api::Heard;
-pub use crossings::{Crossed, Crossings, Point, Process};
-pub use hardware::{Bug, Hardware, Host, Mishap, ON_CELL_0, card, name_of};
-pub use node::{Node, Reach};
+pub use api::ClientObservation;
+pub use effects::{RecordedEffect, CloudEffects, CloudFaultPoint, CloudProcess};
+pub use hardware::{PlantedBug, Hardware, CardHardware, GuestMishap, ON_CELL_0, card, name_of};
+pub use node::{ComputeNode, AgentReachability};
 
 use crate::cloud::Cloud;
 use crate::fault::{HarnessClock, busy};
-use lives::{Controller, Present};
-use services::Service;
+use processes::{Controller, Present};
+use services::CloudService;
 
 /// The node of the first host.
 pub const NODE: &str = "gpu-01";
@@ -77,25 +79,25 @@ pub struct GuestCloud {
     cloud: Cloud,
     service: Router,
     /// Placement's process and the accelerator service's.
-    services: [Arc<Service>; 2],
+    services: [Arc<CloudService>; 2],
     accelerator_db: SqlStore,
     /// What the accelerator service has seen of requests that hold nothing.
     unbound: Arc<tokio::sync::Mutex<IdleArqCollector>>,
     /// What the scheduler knows of the host, and the server groups.
     pub hosts: Hosts,
-    /// A server group whose guests are to be on different hosts: one host has one guest of it at a time.
+    /// A server group with anti-affinity: each host has at most one guest of it.
     pub apart: Uuid,
-    /// One whose guests are to be on one host.
+    /// A server group with affinity.
     pub together: Uuid,
     keeps_members: Arc<AtomicBool>,
     /// The first host, beneath its agent.
     pub hardware: Arc<Hardware>,
-    pub nodes: Arc<[Arc<Node>]>,
+    pub nodes: Arc<[Arc<ComputeNode>]>,
     /// The crossings of agents and conductor.
-    pub crossings: Crossings,
+    pub crossings: CloudEffects,
     conductor_db: Arc<berth_conductor::journal::SqlBootJournal>,
     conductor: Present<Controller>,
-    api: Option<api::Api>,
+    api: Option<api::CloudComputeApi>,
     processes: Arc<std::sync::Mutex<JoinSet<()>>>,
 }
 
@@ -122,7 +124,7 @@ impl GuestCloud {
         }
     }
 
-    /// Every host is switched off and on: guests are off, all processes begin anew.
+    /// Power-cycles every host: guests are off, and all processes start again.
     pub async fn boot_host(&self) {
         for node in self.nodes.iter() {
             node.boot().await;
@@ -130,7 +132,7 @@ impl GuestCloud {
         self.kill();
     }
 
-    /// Plants a bug, to see that it is caught: whoever leaves a server group does not.
+    /// Plants a bug, to test that it is caught: members are never removed from server groups.
     pub fn keep_members(&self) {
         self.keeps_members.store(true, Ordering::SeqCst);
     }
@@ -161,10 +163,10 @@ impl GuestCloud {
         self.cloud.placement()
     }
 
-    /// Asks the accelerator service, beside everything.
+    /// Sends a request to the accelerator service without fault injection.
     ///
     /// # Panics
-    /// It refuses.
+    /// The service refuses it.
     pub async fn ask(&self, method: &str, path: &str, body: Value) -> Value {
         let http = HttpService::in_process::<_, Body, _>(self.service.clone(), 8 << 20);
         let request = Request::builder()
@@ -197,7 +199,7 @@ impl GuestCloud {
         let mut present = self.conductor.subscribe();
         let life = present.wait_for(Option::is_some).await;
         let life = life.expect("a conductor").clone();
-        life.expect("one that lives").process.conductor.clone()
+        life.expect("a running one").process.conductor.clone()
     }
 
     /// An operator asks the agent of the guest's host, or the first where none knows it; no gate is on the way.
@@ -216,14 +218,14 @@ impl GuestCloud {
         }
         let mut present = node.agent.subscribe();
         let life = present.wait_for(Option::is_some).await;
-        let life = life.expect("an agent").clone().expect("one that lives");
+        let life = life.expect("an agent").clone().expect("a running one");
         let auth = Auth::none("http://agent").expect("an endpoint");
         let options = AdapterOptions::default();
         let client = GuestClient::new(life.process.routes.clone(), auth, &options);
         client.action(guest, action, None).await
     }
 
-    /// Waits until nothing is wrong any more; what still is when patience ends.
+    /// Waits until no problem is left; returns the remaining problems when patience ends.
     pub async fn rests(&self, expected: Option<&ProviderTree>) -> Vec<String> {
         self.rests_within(expected, PATIENCE).await
     }
@@ -278,7 +280,7 @@ impl GuestCloud {
     }
 }
 
-/// A service whose answers come from other threads: the clock stands still for them.
+/// A service with answers from other threads: the clock is stopped for them.
 fn leaving_the_process(http: HttpService) -> HttpService {
     HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
         let http = http.clone();
@@ -286,7 +288,7 @@ fn leaving_the_process(http: HttpService) -> HttpService {
     }))
 }
 
-/// A service at which nobody hears what an operator changes: a wait for that crosses nothing, and would be under way always.
+/// A service that ignores long polls for operators' changes: such a wait is no effect, and would never end.
 fn unheard(http: HttpService) -> HttpService {
     HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
         let http = http.clone();

@@ -1,11 +1,11 @@
-//! Hosts as scenarios want them: a builder of what a driver sees.
+//! A builder of hosts as a driver observes them, for scenarios.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderName, ResourceClass, Trait};
 use berth_virt::{
-    CpuPolicy, CpuSet, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView,
-    Hypervisor, NodeView, NumaCell, OfferedMdevs, PhysicalGpu, PowerState, ResourceModel,
+    GuestCpuPolicy, CpuSet, NodeCpus, CustomResource, NodeDisk, GuestCell, GuestMdev, GuestView, HostView,
+    HypervisorInfo, NodeView, NumaCell, OfferedMdevs, PhysicalGpu, PowerState, ResourceModel,
 };
 use uuid::Uuid;
 
@@ -42,13 +42,13 @@ impl Host {
     pub fn new(name: &str) -> Self {
         let node = NodeView {
             uuid: None,
-            cpus: Cpus {
+            cpus: NodeCpus {
                 online: CpuSet::first(64),
                 shared: None,
                 dedicated: None,
             },
             memory_mib: 262_144,
-            disk: Disk::Local { gib: 2000 },
+            disk: NodeDisk::Local { gib: 2000 },
             cells: Vec::new(),
             gpus: Vec::new(),
             functions: Vec::new(),
@@ -167,7 +167,7 @@ impl Host {
     /// Its disk is on a sharing provider.
     #[must_use]
     pub fn on_shared_storage(self) -> Self {
-        self.with(|node| node.disk = Disk::Shared)
+        self.with(|node| node.disk = NodeDisk::Shared)
     }
 
     /// With so many NUMA cells, of equal shares.
@@ -232,7 +232,7 @@ impl Host {
     #[must_use]
     pub fn view(&self) -> HostView {
         HostView {
-            hypervisor: Hypervisor {
+            hypervisor: HypervisorInfo {
                 kind: "fake".to_owned(),
                 version: "1".to_owned(),
                 hostname: self.name.to_string(),
@@ -260,7 +260,7 @@ pub fn guest(n: u32, on: &[u8]) -> GuestView {
         name: format!("instance-{n:08x}"),
         power: PowerState::Running,
         also: BTreeSet::new(),
-        cpu_policy: CpuPolicy::Shared,
+        cpu_policy: GuestCpuPolicy::Shared,
         vcpus: 1,
         memory_mib: 256,
         cells: Vec::new(),

@@ -1,4 +1,4 @@
-//! Hosts that the scheduler knows: their states, told to `services/hosts` as their agents would tell them, and that they live.
+//! Reports host states to `services/hosts` as agents would, with heartbeats, so that the scheduler knows the hosts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// A host of one node of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToldHost {
+pub struct ReportedHost {
     pub name: String,
     /// Its node's root provider.
     pub node: Uuid,
@@ -49,9 +49,9 @@ pub fn hosts_of(store: &SqlStore) -> Hosts {
 ///
 /// # Panics
 /// It is not taken.
-pub async fn tell(hosts: &Hosts, host: &ToldHost, alive: &mut JoinSet<()>) {
-    let told = hosts.store_state(&host.name, state(host)).await;
-    let state = told.expect("a state").state;
+pub async fn tell(hosts: &Hosts, host: &ReportedHost, alive: &mut JoinSet<()>) {
+    let reported = hosts.store_state(&host.name, state(host)).await;
+    let state = reported.expect("a state").state;
     let (hosts, name) = (hosts.clone(), host.name.clone());
     alive.spawn(async move {
         loop {
@@ -94,7 +94,7 @@ pub fn scheduler(hosts: impl CloudHosts + 'static) -> FilterScheduler {
 /// # Panics
 /// Its amounts are no small ones.
 #[must_use]
-pub fn state(host: &ToldHost) -> HostStateBody {
+pub fn state(host: &ReportedHost) -> HostStateBody {
     let number = |amount: u64| i64::try_from(amount).expect("a small amount");
     let node = NodeStateBody {
         uuid: host.node,

@@ -1,8 +1,8 @@
-//! The test harness: real peers, the `berth` program as a child process, and a proxy that spoils the traffic between
-//! them. Called by the tests of this folder alone; nothing imports this crate.
+//! The test harness: real peers, the `berth` program as a child process, and a proxy that injects faults into the
+//! traffic between them. Only the tests of this folder use it.
 //!
-//! Everything listens on loopback, on a port of its own, keeps its files in a [`scratch::Scratch`] directory, and
-//! ends with the value that stands for it (or, at the latest, with the test process).
+//! Everything listens on loopback on a port of its own, keeps its files in a [`scratch::Scratch`] directory, and ends
+//! when its value is dropped or, at the latest, with the test process.
 
 pub mod berth;
 pub mod boot;

@@ -1,4 +1,4 @@
-//! The end of a program that is waited for: one that hangs would hold up its test for ever, and with it all others.
+//! A time limit for a child process that a test waits for: a hanging program would block its test and all others.
 
 use std::io::Write as _;
 use std::process::Child;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A program is killed once its time is over; not any more when this is dropped, which is to be at once when its end was awaited:
-/// from then on another may have its number.
+/// Kills a program after its time limit. Drop this as soon as the program has ended, because another process may then
+/// get its id.
 #[derive(Debug)]
 pub struct Limit {
     _dropped: Sender<()>,
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_hangs_is_ended_and_one_that_does_not_is_left_alone() {
+    fn only_a_hanging_program_is_killed() {
         let mut hanging = sleep("1000");
         let limit = Limit::of(&hanging, Duration::from_millis(20));
         assert!(!hanging.wait().unwrap().success());

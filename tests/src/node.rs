@@ -1,16 +1,16 @@
-//! One node of a cloud: a driver, its state files and its tracker, driven pass by pass by a scenario.
+//! One node of a cloud for scenarios: a driver, its state files and its tracker, advanced pass by pass.
 
 mod memory_files;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_agent_tracker::complete::Service;
-use berth_agent_tracker::node_identity::{self, IdentityError, Known, UuidSource};
+use berth_agent_tracker::node_identity::{self, NodeIdentityError, PlacementRecord, UuidSource};
 use berth_agent_tracker::options::TrackerOptions;
 use berth_agent_tracker::propose::ResourceTracker;
 use berth_agent_tracker::report_client::{ReportClient, ReportError};
-use berth_agent_tracker::startup::{self, Preview, ReviewedPlan, Started, StartupError};
-use berth_agent_tracker::tick::{self, TickError, Ticked};
+use berth_agent_tracker::startup::{self, Preview, ReviewedPlan, StartupOutcome, StartupError};
+use berth_agent_tracker::tick::{self, TickError, TickReport};
 use berth_model::{NodeName, ProviderUuid};
 use berth_store::state_dir::{StateDir, StateFiles};
 use berth_virt::{HostEvents, HostView, ObserveError, VirtDriver};
@@ -27,9 +27,9 @@ pub const COMPUTE_ID: &str = "compute_id";
 
 /// A driver that shows whatever view a scenario gives it.
 #[derive(Debug)]
-pub struct Shown(Mutex<HostView>);
+pub struct ViewDriver(Mutex<HostView>);
 
-impl Shown {
+impl ViewDriver {
     /// A driver that shows this.
     #[must_use]
     pub fn new(view: HostView) -> Self {
@@ -50,7 +50,7 @@ impl Shown {
     }
 }
 
-impl VirtDriver for Shown {
+impl VirtDriver for ViewDriver {
     fn name(&self) -> &'static str {
         "shown"
     }
@@ -67,10 +67,10 @@ impl VirtDriver for Shown {
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// Who it is could not be told.
+    /// Its identity could not be determined.
     #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// Its startup did not come to its end.
+    Identity(#[from] NodeIdentityError),
+    /// Its startup failed.
     #[error(transparent)]
     Startup(#[from] StartupError),
     /// Its rename did not.
@@ -80,7 +80,7 @@ pub enum NodeError {
 
 /// A node with one driver, across any number of process lives.
 pub struct Node {
-    pub driver: Arc<Shown>,
+    pub driver: Arc<ViewDriver>,
     pub name: NodeName,
     /// The options of its next life.
     pub options: TrackerOptions,
@@ -91,10 +91,10 @@ pub struct Node {
 }
 
 /// One life of a node's process, after its startup.
-pub struct Life {
-    pub tracker: ResourceTracker<Shown>,
+pub struct NodeLife {
+    pub tracker: ResourceTracker<ViewDriver>,
     /// What the startup did.
-    pub started: Started,
+    pub started: StartupOutcome,
 }
 
 impl Node {
@@ -116,7 +116,7 @@ impl Node {
     #[must_use]
     pub fn with_files(host: &Host, files: Arc<dyn StateFiles>) -> Self {
         Self {
-            driver: Arc::new(Shown::new(host.view())),
+            driver: Arc::new(ViewDriver::new(host.view())),
             name: host.name().clone(),
             options: TrackerOptions::default(),
             service: Service::Enabled,
@@ -150,7 +150,7 @@ impl Node {
     pub async fn identified(
         &self,
         cloud: &Cloud,
-    ) -> Result<(ResourceTracker<Shown>, Known), IdentityError> {
+    ) -> Result<(ResourceTracker<ViewDriver>, PlacementRecord), NodeIdentityError> {
         let placement = cloud.placement();
         let source = UuidSource::File(COMPUTE_ID.to_owned());
         let (files, rename) = (self.files.as_ref(), self.options.rename);
@@ -159,21 +159,21 @@ impl Node {
         let report = ReportClient::new(placement, self.name.clone(), identity.root, &self.options);
         let (driver, options) = (Arc::clone(&self.driver), self.options.clone());
         let tracker = ResourceTracker::new(driver, self.name.clone(), report, options)
-            .remembering_in(Arc::clone(&self.files));
-        Ok((tracker, identity.known))
+            .with_state_files(Arc::clone(&self.files));
+        Ok((tracker, identity.in_placement))
     }
 
     /// Starts its process: who am I, rename if accepted, startup.
-    pub async fn start(&self, cloud: &Cloud) -> Result<Life, NodeError> {
+    pub async fn start(&self, cloud: &Cloud) -> Result<NodeLife, NodeError> {
         let (mut tracker, known) = self.identified(cloud).await?;
-        if let Known::Renamed { from } = &known {
+        if let PlacementRecord::Renamed { from } = &known {
             berth_agent_tracker::rename::reconcile(&mut tracker, from, Instant::now()).await?;
         }
         let view = self.driver.view();
         let now = Instant::now();
         let started =
             startup::reconcile(&mut tracker, &view, self.service, now, None, &|_, _| {}).await?;
-        Ok(Life { tracker, started })
+        Ok(NodeLife { tracker, started })
     }
 
     /// What a start would do.
@@ -184,8 +184,8 @@ impl Node {
     }
 }
 
-impl Life {
-    pub async fn tick(&mut self, node: &Node) -> Result<Ticked, TickError> {
+impl NodeLife {
+    pub async fn tick(&mut self, node: &Node) -> Result<TickReport, TickError> {
         let view = node.driver.view();
         tick::reconcile(&mut self.tracker, &view, node.service, Instant::now()).await
     }

@@ -1,6 +1,6 @@
-//! The real services, as children of the test process: OpenStack Placement, Keystone, Glance and Cyborg from PyPI, with the
-//! command line client of all, MariaDB, PostgreSQL, RabbitMQ and libvirtd from Debian. `make peers` (that is `tests/peers/install.sh`) puts them
-//! where [`installed`] looks.
+//! The real services as children of the test process: OpenStack Placement, Keystone, Glance and Cyborg from PyPI, with
+//! OpenStack's command line client; MariaDB, PostgreSQL, RabbitMQ and libvirtd from Debian. `make peers`
+//! (`tests/peers/install.sh`) installs them where [`installed`] looks.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -35,14 +35,14 @@ pub use glance::RealGlance;
 pub use keystone::{Credentials, KeystoneSettings, RealKeystone};
 pub use libvirtd::Libvirtd;
 pub use mariadb::{Database, MariaDb};
-pub use openstack_shell::{AcceleratorPlugin, OpenStackShell, Said};
+pub use openstack_shell::{AcceleratorPlugin, OpenStackShell, CommandOutput};
 pub use placement::{Auth, Lease, PlacementSettings, PolicyDefaults, RealPlacement, Storage};
 pub use placement_schema::PlacementSchema;
 pub use postgres::{Postgres, PostgresDatabase};
 pub use rabbitmq::RabbitMq;
 pub use schemathesis::{Schemathesis, report_bad_input};
 
-/// Why a peer is not there for a test.
+/// Why a peer is not available to a test.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     /// `make peers` was not run, or not since its script changed.
@@ -116,7 +116,7 @@ pub fn output(command: &mut Command) -> Result<String, PeerError> {
     output_of(command.stdin(Stdio::null()))
 }
 
-/// The same of one that reads what it is given.
+/// The same for a command that reads its standard input.
 fn output_of(command: &mut Command) -> Result<String, PeerError> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |errors: String| PeerError::Command {

@@ -1,8 +1,9 @@
-//! Ports on loopback for programs that must be told theirs. Called by whatever starts one.
+//! Allocates ports on loopback for programs that must know theirs in advance.
 //!
-//! A port that the kernel picks is any connection's a moment later: the tests of a binary run beside each other, and so
-//! may two binaries. These lie below where the kernel picks ([ip-sysctl], `ip_local_port_range`: from 32,768), and each
-//! is one test process's until it ends: by a lock on a file of its number, which a killed process leaves, too.
+//! A port that the kernel picks can become another connection's at once, and the tests of one or more binaries run
+//! concurrently. Therefore these ports are below the kernel's range ([ip-sysctl], `ip_local_port_range`: from 32,768).
+//! Each belongs to one test process until it ends, by a lock on a file of its number, which a killed process releases,
+//! too.
 //!
 //! [ip-sysctl]: https://docs.kernel.org/networking/ip-sysctl.html
 
@@ -29,7 +30,7 @@ pub fn free_port() -> io::Result<u16> {
     let mut taken = TAKEN
         .lock()
         .map_err(|_| io::Error::other("a call panicked"))?;
-    // Processes begin apart from each other, and each goes on where it was.
+    // Processes start at different ports, and each continues from its last one.
     let count = PORTS.len();
     let begin = process::id() as usize * 131 + taken.len();
     for port in (0..count).filter_map(|step| PORTS.clone().nth((begin + step) % count)) {
@@ -81,7 +82,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn no_port_is_given_twice() {
+    fn no_port_is_allocated_twice() {
         let ports: BTreeSet<u16> = (0..50).map(|_| free_port().expect("a port")).collect();
         assert_eq!(ports.len(), 50);
         assert!(ports.iter().all(|port| PORTS.contains(port)), "{ports:?}");

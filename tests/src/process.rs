@@ -1,5 +1,5 @@
-//! A child process that cannot outlive the tests: it leads a process group of its own, which is killed with the value,
-//! and the kernel kills it when the test process ends however that ends.
+//! A child process that cannot outlive the tests. It leads a process group that is killed when the value is dropped,
+//! and the kernel kills it when the test process ends in any way.
 
 use std::fs::File;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 /// Why a child process is not doing what it was started for.
 #[derive(thiserror::Error)]
 pub enum ProcessError {
-    /// The program is not there or cannot be run.
+    /// The program does not exist or cannot be run.
     #[error("{name} could not be started: {source}")]
     Spawn {
         /// What was to run.
@@ -157,7 +157,7 @@ fn spawn_from_keeper(command: Command) -> io::Result<Child> {
         let (orders, inbox) = mpsc::channel::<Order>();
         thread::spawn(move || {
             for (mut command, answer) in inbox {
-                // Whoever asked waits below, so the answer is received.
+                // The receiver waits below, so the answer is received.
                 let _ = answer.send(command.spawn());
             }
         });
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_ends_early_shows_its_last_words() {
+    fn a_process_that_ends_early_shows_its_last_output() {
         let scratch = Scratch::new().expect("a directory");
         let mut process = sh("echo no such table; exit 3", &scratch);
         let error = process
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_outlives_the_thread_that_asked_for_it() {
+    fn a_process_outlives_the_thread_that_started_it() {
         let scratch = Scratch::new().expect("a directory");
         let log = scratch.join("log");
         let mut process = thread::spawn(move || Program::new("sleep").arg("1000").start(&log))

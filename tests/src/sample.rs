@@ -1,4 +1,5 @@
-//! How much of a long list of cases a test runs: `make test` a sample, `make soak` all (feature `soak`).
+//! Chooses the size of a sample: `make test` runs a sample of a long list of cases, `make soak` (feature `soak`) all of
+//! them.
 
 /// One of so many cases, or every case in `make soak`.
 #[must_use]

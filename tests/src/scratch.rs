@@ -1,5 +1,5 @@
-//! Directories for one test process: removed with their value, and, since what a `static` owns is never dropped, swept by
-//! the next test process when their owner is gone.
+//! Directories for one test process, removed when dropped. Because a `static` is never dropped, the next test process
+//! sweeps those of dead owners.
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;
@@ -23,7 +23,7 @@ impl Scratch {
         SWEEP.call_once(sweep);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("{PREFIX}{}-{number}", std::process::id()));
-        // A process id comes round again; what is there is from a dead namesake.
+        // Process ids are reused; an existing directory belongs to a dead process with the same id.
         if path.exists() {
             fs::remove_dir_all(&path)?;
         }
@@ -45,7 +45,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // `BERTH_KEEP_SCRATCH=1` leaves everything for a look after a failure.
+        // `BERTH_KEEP_SCRATCH=1` keeps everything for inspection after a failure.
         if std::env::var_os("BERTH_KEEP_SCRATCH").is_none() {
             // A file that appears while its directory is removed is left to the sweep.
             let _ = fs::remove_dir_all(&self.path);
@@ -62,7 +62,7 @@ fn sweep() {
         let name = entry.file_name();
         let owner = name.to_str().and_then(owner_of);
         if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            // Another test process may sweep at the same moment; whoever comes second finds nothing.
+            // Another test process may sweep concurrently; the second one finds nothing.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_goes_with_its_value() {
+    fn a_directory_is_removed_with_its_value() {
         let scratch = Scratch::new().expect("a directory");
         let path = scratch.path().to_path_buf();
         fs::write(path.join("file"), "x").expect("a file");

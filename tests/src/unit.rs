@@ -1,20 +1,20 @@
-//! What systemd and the service's loop make of a node: processes that start, pass after pass, end with an exit code, and
-//! are started again or not. The passes are the agent's own; the pauses are its backoff's, in virtual time.
+//! Models what systemd and the service's loop make of a node: processes that start, run pass after pass, exit with a
+//! code, and are restarted or not. The passes are the agent's own; the pauses are its backoff's, in virtual time.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent::service::{PassError, ServiceError};
-use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::backoff::LoopBackoff;
 use berth_agent_tracker::complete::Service;
-use berth_agent_tracker::node_identity::{self, IdentityError, Known, UuidSource};
+use berth_agent_tracker::node_identity::{self, NodeIdentityError, PlacementRecord, UuidSource};
 use berth_agent_tracker::options::TrackerOptions;
 use berth_agent_tracker::propose::ResourceTracker;
 use berth_agent_tracker::report_client::ReportClient;
 use berth_agent_tracker::tick::{self, TickError};
 use berth_agent_tracker::{rename, startup};
-use berth_model::{Disposition, Held, NodeName};
+use berth_model::{Disposition, HeldUnits, NodeName};
 use berth_store::state_dir::StateFiles;
 use berth_virt::{ObserveError, VirtDriver};
 use tokio::time::{Instant, sleep};
@@ -54,11 +54,11 @@ const fn restarts(exit: Exit) -> bool {
 
 /// How a unit came to rest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Rest {
+pub enum UnitEnd {
     /// It runs and has nothing to do.
     Settled {
         /// Units held without a home.
-        held: Vec<Held>,
+        held: Vec<HeldUnits>,
     },
     /// Its process ended, and systemd does not start it again.
     Stopped {
@@ -70,16 +70,16 @@ pub enum Rest {
 
 /// What happened until a unit came to rest.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct History {
+pub struct UnitHistory {
     /// Each end of a process, in order: its code and reason, or what killed it.
     pub ends: Vec<String>,
     /// The passes, in order.
-    pub passes: Vec<Pass>,
+    pub passes: Vec<UnitPass>,
 }
 
 /// One pass of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pass {
+pub struct UnitPass {
     /// Of which process, counted from 1.
     pub life: usize,
     /// When it began, since the unit did.
@@ -89,7 +89,7 @@ pub struct Pass {
     pub failure: Option<String>,
 }
 
-impl History {
+impl UnitHistory {
     /// Why passes failed, in order.
     pub fn failures(&self) -> impl Iterator<Item = &str> {
         self.passes
@@ -109,24 +109,24 @@ pub struct Unit<D> {
     pub cloud: Cloud,
 }
 
-struct Process<'a, D> {
+struct UnitProcess<'a, D> {
     unit: &'a Unit<D>,
-    backoff: Backoff,
-    known: Option<(ResourceTracker<D>, Known)>,
+    backoff: LoopBackoff,
+    known: Option<(ResourceTracker<D>, PlacementRecord)>,
     began: Instant,
     life: usize,
 }
 
 impl<D: VirtDriver> Unit<D> {
-    /// Runs the unit until it is at rest. `killed` comes back when something kills the process; `ready` is called each
-    /// time a process has reported its node for the first time; `history` is written as things happen, so that it can be
-    /// read though this future is dropped.
+    /// Runs the unit until it is idle. `killed` returns when the process is killed; `ready` is called each time a
+    /// process has first reported its node; `history` is written immediately, so that it can be read after this future
+    /// is dropped.
     pub async fn run<K: Future<Output = ()>>(
         &self,
         killed: impl Fn() -> K,
         ready: &(dyn Fn() + Sync),
-        history: &std::sync::Mutex<History>,
-    ) -> Rest {
+        history: &std::sync::Mutex<UnitHistory>,
+    ) -> UnitEnd {
         let began = Instant::now();
         let note = |text: String| {
             let mut history = history
@@ -141,9 +141,9 @@ impl<D: VirtDriver> Unit<D> {
                 .ends
                 .len()
                 + 1;
-            let mut process = Process {
+            let mut process = UnitProcess {
                 unit: self,
-                backoff: Backoff::seeded(1),
+                backoff: LoopBackoff::seeded(1),
                 known: None,
                 began,
                 life,
@@ -155,12 +155,12 @@ impl<D: VirtDriver> Unit<D> {
             };
             match ended {
                 None => note("killed".to_owned()),
-                Some(Err(Ended::Watchdog)) => note("killed by its watchdog".to_owned()),
-                Some(Ok(held)) => return Rest::Settled { held },
-                Some(Err(Ended::Exit(exit, reason))) => {
+                Some(Err(UnitProcessEnd::Watchdog)) => note("killed by its watchdog".to_owned()),
+                Some(Ok(held)) => return UnitEnd::Settled { held },
+                Some(Err(UnitProcessEnd::Exit(exit, reason))) => {
                     note(format!("{}: {reason}", code(exit)));
                     if !restarts(exit) {
-                        return Rest::Stopped { exit, reason };
+                        return UnitEnd::Stopped { exit, reason };
                     }
                 }
             }
@@ -169,42 +169,42 @@ impl<D: VirtDriver> Unit<D> {
     }
 }
 
-enum Ended {
+enum UnitProcessEnd {
     Exit(Exit, String),
     Watchdog,
 }
 
 /// A look or a pass that failed.
 #[derive(Debug, thiserror::Error)]
-enum Failed {
+enum FailedStep {
     #[error(transparent)]
     Observe(#[from] ObserveError),
     #[error(transparent)]
     Pass(#[from] PassError),
 }
 
-struct Passed {
-    held: Vec<Held>,
+struct CompletedPass {
+    held: Vec<HeldUnits>,
     changed: bool,
 }
 
-impl<D: VirtDriver> Process<'_, D> {
+impl<D: VirtDriver> UnitProcess<'_, D> {
     async fn live(
         &mut self,
         ready: &(dyn Fn() + Sync),
-        history: &std::sync::Mutex<History>,
-    ) -> Result<Vec<Held>, Ended> {
+        history: &std::sync::Mutex<UnitHistory>,
+    ) -> Result<Vec<HeldUnits>, UnitProcessEnd> {
         let mut started = false;
         let (mut quiet, mut failed) = (0, false);
         loop {
             let began = self.began.elapsed();
             let pass = tokio::time::timeout(WATCHDOG, self.pass(started));
-            let passed = pass.await.map_err(|_| Ended::Watchdog)?;
+            let passed = pass.await.map_err(|_| UnitProcessEnd::Watchdog)?;
             self.note(history, began, passed.as_ref().err());
             let pause = match passed {
                 Ok(passed) => {
-                    self.backoff.worked();
-                    // The pass after a failure reads everything anew.
+                    self.backoff.reset();
+                    // The pass after a failure reads everything again.
                     let busy = passed.changed || !started || std::mem::replace(&mut failed, false);
                     quiet = if busy { 0 } else { quiet + 1 };
                     if quiet >= QUIET {
@@ -217,18 +217,18 @@ impl<D: VirtDriver> Process<'_, D> {
                 }
                 Err(error) => {
                     if let Some(end) = self.unit.end(error, started) {
-                        return Err(Ended::Exit(end.reason(), sentence(&end)));
+                        return Err(UnitProcessEnd::Exit(end.reason(), sentence(&end)));
                     }
                     failed = true;
-                    self.backoff.failed()
+                    self.backoff.next_delay()
                 }
             };
             sleep(pause).await;
         }
     }
 
-    fn note(&self, history: &std::sync::Mutex<History>, began: Duration, error: Option<&Failed>) {
-        let pass = Pass {
+    fn note(&self, history: &std::sync::Mutex<UnitHistory>, began: Duration, error: Option<&FailedStep>) {
+        let pass = UnitPass {
             life: self.life,
             began,
             ended: self.began.elapsed(),
@@ -240,17 +240,17 @@ impl<D: VirtDriver> Process<'_, D> {
         history.passes.push(pass);
     }
 
-    async fn pass(&mut self, started: bool) -> Result<Passed, Failed> {
+    async fn pass(&mut self, started: bool) -> Result<CompletedPass, FailedStep> {
         let unit = self.unit;
         let view = unit.driver.observe().await?;
         let (tracker, known) = match &mut self.known {
             Some(known) => known,
             none => none.insert(identify(unit).await.map_err(PassError::from)?),
         };
-        if let Known::Renamed { from } = known {
+        if let PlacementRecord::Renamed { from } = known {
             let renamed = rename::reconcile(tracker, from, Instant::now()).await;
             renamed.map_err(PassError::Rename)?;
-            *known = Known::ByName;
+            *known = PlacementRecord::SameName;
         }
         let now = Instant::now();
         if started {
@@ -258,7 +258,7 @@ impl<D: VirtDriver> Process<'_, D> {
                 .await
                 .map_err(PassError::from)?;
             let changed = !ticked.changed.is_empty();
-            return Ok(Passed {
+            return Ok(CompletedPass {
                 held: ticked.held,
                 changed,
             });
@@ -266,7 +266,7 @@ impl<D: VirtDriver> Process<'_, D> {
         let started = startup::reconcile(tracker, &view, Service::Enabled, now, None, &|_, _| {})
             .await
             .map_err(PassError::from)?;
-        Ok(Passed {
+        Ok(CompletedPass {
             held: started.held,
             changed: true,
         })
@@ -275,7 +275,7 @@ impl<D: VirtDriver> Process<'_, D> {
 
 async fn identify<D: VirtDriver>(
     unit: &Unit<D>,
-) -> Result<(ResourceTracker<D>, Known), IdentityError> {
+) -> Result<(ResourceTracker<D>, PlacementRecord), NodeIdentityError> {
     let placement = unit.cloud.placement();
     let source = UuidSource::File(COMPUTE_ID.to_owned());
     let (name, options, files) = (&unit.name, &unit.options, unit.files.as_ref());
@@ -284,21 +284,21 @@ async fn identify<D: VirtDriver>(
     let report = ReportClient::new(placement, name.clone(), identity.root, options);
     let driver = Arc::clone(&unit.driver);
     let tracker = ResourceTracker::new(driver, name.clone(), report, options.clone());
-    Ok((tracker, identity.known))
+    Ok((tracker, identity.in_placement))
 }
 
 impl<D> Unit<D> {
     /// What ends the process, by the service's rule: at a start what waiting does not help, later a reshape alone.
-    fn end(&self, failed: Failed, started: bool) -> Option<ServiceError> {
+    fn end(&self, failed: FailedStep, started: bool) -> Option<ServiceError> {
         let node = self.name.clone();
         match failed {
-            Failed::Pass(PassError::Tick(TickError::ReshapeNeeded(pending))) => {
+            FailedStep::Pass(PassError::Tick(TickError::ReshapeNeeded(pending))) => {
                 Some(ServiceError::ReshapeNeeded { node, pending })
             }
-            Failed::Pass(source) if !started && source.disposition() == Disposition::Fatal => {
+            FailedStep::Pass(source) if !started && source.disposition() == Disposition::Fatal => {
                 Some(ServiceError::Start { node, source })
             }
-            Failed::Observe(error) if !started && error.disposition() == Disposition::Fatal => {
+            FailedStep::Observe(error) if !started && error.disposition() == Disposition::Fatal => {
                 Some(ServiceError::Observe(error))
             }
             _ => None,

@@ -1,7 +1,7 @@
-//! Waits of tests: each has a limit, and fails with what it waited for and what there was instead.
+//! Waits with a time limit. A failed wait reports what was expected and the last state.
 //!
-//! A `poll` returns `Ok` with what was waited for, or `Err` with the present state, which the failure shows. Where the last state can
-//! no longer lead to what is waited for, `poll` panics itself.
+//! A `poll` returns `Ok` with the expected value, or `Err` with the present state for the failure message. If the last
+//! state can no longer lead to the expected one, `poll` itself panics.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -141,10 +141,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_runs_out_says_what_it_waited_for_and_what_there_was_instead() {
+    fn a_timed_out_wait_reports_the_expected_and_the_last_state() {
         let wait = || Wait::new("the guest is active", SHORT, Location::caller());
         assert_says_all(&message_of(|| blocking(wait(), || Err("building"))));
-        // The clock of this test stands still but for its sleeps.
+        // The clock of this test advances only in its sleeps.
         let clock = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_gives_what_the_poll_gives() {
+    fn a_wait_returns_the_value_of_the_poll() {
         let mut polls = 0..3;
         let last = wait_until("a third poll", || match polls.next() {
             Some(n) if n < 2 => Err(n),

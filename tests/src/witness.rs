@@ -1,12 +1,12 @@
-//! Stands directly before Placement and notes what the audit wants to know of every write: what it says, on which
-//! generations it is based, how it was answered; and Placement's rows just before and just after a reshape.
+//! Records every write to Placement for the audit: its content, the generations that it is based on, and its answer;
+//! and Placement's rows immediately before and after a reshape.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_client::{HttpService, TransportError};
-use berth_invariants::{Allocated, Answer, Fact, PlacementWrite, Reshape};
+use berth_invariants::{AllocatedAmounts, Answer, Fact, PlacementWrite, Reshape};
 use berth_model::{ConsumerUuid, Generation, Inventory, ProviderUuid, ResourceClass, Trait};
 use berth_store::SqlStore;
 use berth_wire::placement::InventoryBody;
@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::worlds::{PlacementRows, Rows};
 
 #[derive(Debug, Clone, Default)]
-pub struct Testimony {
+pub struct WitnessReport {
     /// The writes, in the order of their answers.
     pub writes: Vec<PlacementWrite>,
     /// The reshapes that Placement took.
@@ -25,7 +25,7 @@ pub struct Testimony {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct Witness(Arc<Mutex<Testimony>>);
+pub struct Witness(Arc<Mutex<WitnessReport>>);
 
 impl Witness {
     /// The built-in Placement with this witness before it.
@@ -40,7 +40,7 @@ impl Witness {
 
     /// What was noted so far.
     #[must_use]
-    pub fn testimony(&self) -> Testimony {
+    pub fn testimony(&self) -> WitnessReport {
         self.0
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -87,7 +87,7 @@ async fn rows(store: &SqlStore, wanted: bool) -> Option<PlacementRows> {
     }
 }
 
-/// The tree of a reshape is that of a provider whose inventories changed.
+/// The tree of a reshape is that of a provider with changed inventories.
 fn reshape(before: &PlacementRows, after: &PlacementRows) -> Option<Reshape> {
     let changed = after.providers.iter().find(|(name, row)| {
         let known = before.providers.get(*name);
@@ -205,7 +205,7 @@ fn consumers(value: &Value) -> impl Iterator<Item = Fact> {
         .map(|(consumer, body)| Fact::Allocations(consumer, allocated(&body["allocations"])))
 }
 
-fn allocated(value: &Value) -> Allocated {
+fn allocated(value: &Value) -> AllocatedAmounts {
     object::<ProviderUuid>(value)
         .flat_map(|(provider, body)| {
             object::<ResourceClass>(&body["resources"])

@@ -1,5 +1,5 @@
-//! What cargo knows of this workspace: its crates, what each imports, what comes from outside. Read by the tests that
-//! hold the code to ARCHITECTURE.md and deny.toml.
+//! Cargo's metadata of this workspace: its crates, their dependencies, and external crates. Used by the tests that
+//! compare the code with ARCHITECTURE.md and deny.toml.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -26,7 +26,7 @@ pub enum WorkspaceError {
 /// What a dependency is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum DependencyKind {
     /// The library or program itself; cargo says null.
     Normal,
     Build,
@@ -53,7 +53,7 @@ pub struct Package {
 #[derive(Clone, Debug)]
 pub struct Dependency {
     pub name: String,
-    pub kind: Kind,
+    pub kind: DependencyKind,
     /// The versions it takes; `*` takes any.
     pub requirement: String,
     /// Named by path, inside the workspace.
@@ -66,7 +66,7 @@ pub struct Dependency {
 #[derive(Clone, Debug)]
 pub struct Workspace {
     packages: BTreeMap<String, Package>,
-    edges: BTreeMap<String, Vec<(String, BTreeSet<Kind>)>>,
+    edges: BTreeMap<String, Vec<(String, BTreeSet<DependencyKind>)>>,
 }
 
 impl Workspace {
@@ -104,7 +104,7 @@ impl Workspace {
         self.packages().filter(|package| package.source.is_none())
     }
 
-    /// Who imports whom, by name, for any reason.
+    /// All dependencies between crates of the workspace, of any kind.
     pub fn edges(&self) -> impl Iterator<Item = (&Package, &Package)> {
         let resolved = |id: &String| self.packages.get(id);
         self.edges.iter().flat_map(move |(from, to)| {
@@ -125,7 +125,7 @@ impl Workspace {
         let mut seen = BTreeSet::new();
         while let Some(id) = open.pop() {
             for (to, kinds) in self.edges.get(id).into_iter().flatten() {
-                if kinds.contains(&Kind::Normal) && seen.insert(to) {
+                if kinds.contains(&DependencyKind::Normal) && seen.insert(to) {
                     open.push(to);
                 }
             }
@@ -152,7 +152,7 @@ mod raw {
 
     use serde::Deserialize;
 
-    use super::{Dependency, Kind, Package, Workspace, folder_of};
+    use super::{Dependency, DependencyKind, Package, Workspace, folder_of};
 
     #[derive(Deserialize)]
     pub(super) struct Metadata {
@@ -175,7 +175,7 @@ mod raw {
     struct RawDependency {
         name: String,
         req: String,
-        kind: Option<Kind>,
+        kind: Option<DependencyKind>,
         path: Option<String>,
         rename: Option<String>,
     }
@@ -199,7 +199,7 @@ mod raw {
 
     #[derive(Deserialize)]
     struct EdgeKind {
-        kind: Option<Kind>,
+        kind: Option<DependencyKind>,
     }
 
     impl Metadata {
@@ -222,11 +222,11 @@ mod raw {
     }
 
     impl Node {
-        fn into_edges(self) -> (String, Vec<(String, std::collections::BTreeSet<Kind>)>) {
+        fn into_edges(self) -> (String, Vec<(String, std::collections::BTreeSet<DependencyKind>)>) {
             let kinds = |edge: &Edge| {
                 edge.dep_kinds
                     .iter()
-                    .map(|kind| kind.kind.unwrap_or(Kind::Normal))
+                    .map(|kind| kind.kind.unwrap_or(DependencyKind::Normal))
                     .collect()
             };
             (
@@ -249,7 +249,7 @@ mod raw {
             let declared = self.dependencies.into_iter().map(|it| Dependency {
                 source_name: it.rename.as_ref().unwrap_or(&it.name).replace('-', "_"),
                 name: it.name,
-                kind: it.kind.unwrap_or(Kind::Normal),
+                kind: it.kind.unwrap_or(DependencyKind::Normal),
                 requirement: it.req,
                 by_path: it.path.is_some(),
             });

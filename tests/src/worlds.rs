@@ -1,5 +1,5 @@
-//! What Placement holds, read beneath its API by SQL: the same rows whether the service is the built-in one or the real
-//! one, since both keep OpenStack's schema. Tests compare these values, and the audit judges them.
+//! Reads Placement's rows by SQL, beneath its API. The built-in and the real service share OpenStack's schema, so the
+//! rows are the same. Tests compare these values, and the audit checks them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ pub enum Rows<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct PlacementRows {
     pub providers: BTreeMap<String, ProviderRow>,
-    /// By UUID; one that has allocations but no row of its own has no generation.
+    /// By UUID; a consumer with allocations but without a row has no generation.
     pub consumers: BTreeMap<String, ConsumerRow>,
 }
 

@@ -1,27 +1,27 @@
-//! Who may ask: root, the user the agent runs as, and the members of one group. The kernel says who is at the other end of a
-//! connection (SO_PEERCRED); nothing is taken from the request.
+//! Access control for the unix sockets: root, the agent's own user and the members of one group are allowed. The kernel
+//! reports the peer of a connection (`SO_PEERCRED`); nothing is taken from the request.
 
 use std::ffi::CString;
 
 use nix::unistd::{Gid, Group, Uid, User, geteuid, getgrouplist};
 use tokio::net::UnixStream;
 
-/// Who is at the other end.
+/// Peer credentials of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Peer {
-    /// The user, where the kernel said.
+    /// User ID; `None` if the kernel did not report one.
     pub(super) uid: Option<u32>,
     gid: Option<u32>,
 }
 
 impl Peer {
-    /// Somebody on another host: no user of this one.
+    /// A peer on another host, which has no user ID here.
     pub(super) const REMOTE: Self = Self {
         uid: None,
         gid: None,
     };
 
-    /// Who the kernel says is at the other end.
+    /// Reads the peer's credentials from the socket.
     pub(super) fn at(socket: &UnixStream) -> Self {
         let credentials = socket.peer_cred().ok();
         Self {
@@ -38,17 +38,17 @@ pub(super) struct Access {
     name: String,
 }
 
-/// Whether somebody may ask.
+/// Result of an access check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum AccessDecision {
     Allowed,
     Refused,
-    /// That depends on the groups of the user, which the system's user database knows.
+    /// The result depends on the user's groups, which only the user database knows.
     IfMember(u32),
 }
 
 impl Access {
-    /// Root, this process's user, and the members of the group, if there is such a group.
+    /// Allows root, this process's user, and the members of the group if the group exists.
     pub(super) fn of_group(name: &str) -> Self {
         let group = Group::from_name(name)
             .ok()
@@ -69,18 +69,18 @@ impl Access {
         &self.name
     }
 
-    /// What the kernel's word alone decides.
-    pub(super) fn verdict(&self, peer: Peer) -> Verdict {
+    /// Decides from the peer credentials alone, without a look-up in the user database.
+    pub(super) fn decide(&self, peer: Peer) -> AccessDecision {
         match (peer.uid, self.group) {
-            (None, _) => Verdict::Refused,
-            (Some(uid), _) if uid == 0 || uid == self.own_uid => Verdict::Allowed,
-            (Some(_), Some(group)) if peer.gid == Some(group) => Verdict::Allowed,
-            (Some(uid), Some(_)) => Verdict::IfMember(uid),
-            (Some(_), None) => Verdict::Refused,
+            (None, _) => AccessDecision::Refused,
+            (Some(uid), _) if uid == 0 || uid == self.own_uid => AccessDecision::Allowed,
+            (Some(_), Some(group)) if peer.gid == Some(group) => AccessDecision::Allowed,
+            (Some(uid), Some(_)) => AccessDecision::IfMember(uid),
+            (Some(_), None) => AccessDecision::Refused,
         }
     }
 
-    /// Whether the user is in the group. Asks the user database: may block.
+    /// Whether the user is a member of the group. Reads the user database, which may block.
     pub(super) fn is_member(&self, uid: u32) -> bool {
         let Some(group) = self.group.map(Gid::from_raw) else {
             return false;
@@ -120,23 +120,27 @@ mod tests {
     #[test]
     fn the_kernels_word_decides() {
         let cases = [
-            (Peer::of(0, 0), Some(7), Verdict::Allowed),
-            (Peer::of(0, 0), None, Verdict::Allowed),
-            (Peer::of(991, 1), None, Verdict::Allowed),
-            (Peer::of(1000, 7), Some(7), Verdict::Allowed),
-            (Peer::of(1000, 1000), Some(7), Verdict::IfMember(1000)),
-            (Peer::of(1000, 1000), None, Verdict::Refused),
+            (Peer::of(0, 0), Some(7), AccessDecision::Allowed),
+            (Peer::of(0, 0), None, AccessDecision::Allowed),
+            (Peer::of(991, 1), None, AccessDecision::Allowed),
+            (Peer::of(1000, 7), Some(7), AccessDecision::Allowed),
+            (
+                Peer::of(1000, 1000),
+                Some(7),
+                AccessDecision::IfMember(1000),
+            ),
+            (Peer::of(1000, 1000), None, AccessDecision::Refused),
             (
                 Peer {
                     uid: None,
                     gid: Some(7),
                 },
                 Some(7),
-                Verdict::Refused,
+                AccessDecision::Refused,
             ),
         ];
         for (peer, group, expected) in cases {
-            assert_eq!(access(group).verdict(peer), expected, "{peer:?} {group:?}");
+            assert_eq!(access(group).decide(peer), expected, "{peer:?} {group:?}");
         }
     }
 
@@ -144,17 +148,20 @@ mod tests {
     fn membership_is_the_user_databases() {
         let nobody = User::from_name("nobody")
             .unwrap()
-            .expect("every Linux has nobody");
+            .expect("every Linux has the user nobody");
         let own = access(Some(nobody.gid.as_raw()));
         assert!(own.is_member(nobody.uid.as_raw()));
         assert!(!access(Some(4_000_000_000)).is_member(nobody.uid.as_raw()));
-        assert!(!own.is_member(4_000_000_000), "a user nobody knows");
+        assert!(
+            !own.is_member(4_000_000_000),
+            "an unknown user is no member"
+        );
     }
 
     #[test]
     fn a_group_that_does_not_exist_leaves_root() {
         let access = Access::of_group("no-such-group-here");
         assert_eq!(access.group(), None);
-        assert_eq!(access.verdict(Peer::of(0, 0)), Verdict::Allowed);
+        assert_eq!(access.decide(Peer::of(0, 0)), AccessDecision::Allowed);
     }
 }

@@ -1,7 +1,10 @@
-//! The agent's own API: a unix socket for the operator of this host (root and one group), and, where wanted, the same routes
-//! over TLS for whoever shows a certificate of one authority, and a loopback port for Prometheus with nothing but metrics and
-//! health. The lock beside the socket keeps a second agent away.
+//! Listeners of the admin API: opens the sockets ([`AdminListeners`]) and serves the routes on them ([`AdminServer`]).
 //!
+//! - A unix socket offers all routes to the operators of this host (root and one group).
+//! - Optionally, a TLS listener offers the same routes to clients with a certificate of one authority.
+//! - Optionally, a loopback port offers only metrics and health, for Prometheus.
+//!
+//! A lock file next to the unix socket prevents a second agent.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,17 +22,17 @@ use tokio_util::sync::CancellationToken;
 use crate::access::{Access, Peer};
 use crate::error::AdminError;
 use crate::metrics_page::RenderMetrics;
-use crate::requests::Request;
+use crate::requests::AgentRequest;
 use crate::router;
 use crate::socket::{self, SocketLock};
 use crate::state::States;
 
-/// Where the API is, and for whom.
+/// Addresses of the API and who may use them.
 #[derive(Debug, Clone)]
 pub struct AdminOptions {
-    /// The unix socket (`[agent] admin_socket`).
+    /// Path of the unix socket (`[agent] admin_socket`).
     pub socket: PathBuf,
-    /// The group whose members may ask, beside root (`[agent] admin_group`).
+    /// Group whose members may use the socket, in addition to root (`[agent] admin_group`).
     pub group: String,
     /// A loopback address for metrics and health (`[agent] metrics_listen`).
     pub metrics_listen: Option<SocketAddr>,
@@ -37,17 +40,17 @@ pub struct AdminOptions {
     pub tls: Option<TlsListen>,
 }
 
-/// Where the API is over TLS, and by which files.
+/// TLS listener: its address and its certificate files.
 #[derive(Debug, Clone)]
 pub struct TlsListen {
-    /// The address (`[agent] listen`).
+    /// Socket address (`[agent] listen`).
     pub address: SocketAddr,
-    /// Its settings (`[agent] tls_cert`, `tls_key`, `client_ca`); who holds a clone may replace them.
-    pub door: ReloadableTls,
+    /// Settings from `[agent] tls_cert`, `tls_key` and `client_ca`. They can be replaced through any clone.
+    pub settings: ReloadableTls,
 }
 
-/// The API's sockets, open but not yet answering.
-pub struct Door {
+/// The opened sockets of the API. Nothing is answered until [`AdminListeners::serve`].
+pub struct AdminListeners {
     socket: PathBuf,
     lock: Option<SocketLock>,
     unix: UnixListener,
@@ -56,7 +59,7 @@ pub struct Door {
     access: Access,
 }
 
-/// What each of the listeners bears: a few operators, and a scraper.
+/// Limits of each listener, sized for a few operators and one scraper.
 pub(crate) const LIMITS: ServeLimits = ServeLimits {
     connections: 64,
     idle: Duration::from_millis(500),
@@ -65,8 +68,12 @@ pub(crate) const LIMITS: ServeLimits = ServeLimits {
     grace: Duration::from_secs(2),
 };
 
-impl Door {
-    /// Opens the sockets, or finds that another agent has them. `taken` is the lock where the caller holds it already.
+impl AdminListeners {
+    /// Opens the sockets. Pass the lock as `taken` if the caller holds it already; otherwise this takes the lock.
+    ///
+    /// # Errors
+    ///
+    /// Another agent holds the lock or the socket, or an address cannot be used.
     pub async fn open(
         options: &AdminOptions,
         taken: Option<&SocketLock>,
@@ -90,12 +97,12 @@ impl Door {
         };
         let tls = match &options.tls {
             None => None,
-            Some(TlsListen { address, door }) => {
+            Some(TlsListen { address, settings }) => {
                 let address = *address;
                 let listener = TcpListener::bind(address).await;
                 let listener =
                     listener.map_err(|source| AdminError::ListenTls { address, source })?;
-                Some((listener, door.clone()))
+                Some((listener, settings.clone()))
             }
         };
         Ok(Self {
@@ -108,34 +115,34 @@ impl Door {
         })
     }
 
-    /// Answers from now on.
+    /// Starts to serve the routes on all listeners.
     pub fn serve(
         self,
         states: States,
         metrics: Arc<dyn RenderMetrics>,
-        requests: mpsc::Sender<Request>,
+        requests: mpsc::Sender<AgentRequest>,
         further: Router,
-    ) -> Serving {
+    ) -> AdminServer {
         let stop = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        let shared = router::Shared {
+        let shared = router::AdminContext {
             states,
             metrics,
             requests,
         };
         if let Some(tcp) = self.tcp {
-            let (stop, router) = (stop.clone(), router::public(shared.clone()));
+            let (stop, router) = (stop.clone(), router::public_routes(shared.clone()));
             tasks.spawn(async move {
                 berth_serve::serve(tcp, LIMITS, |_| router.clone(), stop.cancelled_owned()).await;
             });
         }
-        if let Some((listener, door)) = self.tls {
-            let router = router::certified(shared.clone(), further.clone());
-            tasks.spawn(over_tls(listener, door, router, stop.clone()));
+        if let Some((listener, settings)) = self.tls {
+            let router = router::tls_routes(shared.clone(), further.clone());
+            tasks.spawn(serve_tls(listener, settings, router, stop.clone()));
         }
         let router = router::admin(shared, self.access, further);
-        tasks.spawn(on_socket(self.unix, router, LIMITS, stop.clone()));
-        Serving {
+        tasks.spawn(serve_unix(self.unix, router, LIMITS, stop.clone()));
+        AdminServer {
             stop,
             tasks,
             socket: self.socket,
@@ -144,8 +151,8 @@ impl Door {
     }
 }
 
-/// Answers on the unix socket; each request carries who is at the other end of its connection.
-pub(super) async fn on_socket(
+/// Serves the router on the unix socket. Each request carries the peer credentials of its connection.
+pub(super) async fn serve_unix(
     listener: UnixListener,
     router: Router,
     limits: ServeLimits,
@@ -158,10 +165,10 @@ pub(super) async fn on_socket(
     berth_serve::serve(listener, limits, known, stop.cancelled_owned()).await;
 }
 
-/// Answers over TLS; each request carries whose certificate was shown on its connection.
-async fn over_tls(
+/// Serves the router over TLS. Each request carries the client certificate of its connection.
+async fn serve_tls(
     listener: TcpListener,
-    door: ReloadableTls,
+    settings: ReloadableTls,
     router: Router,
     stop: CancellationToken,
 ) {
@@ -169,27 +176,28 @@ async fn over_tls(
         let router = router.clone().layer(Extension(ConnectInfo(Peer::REMOTE)));
         router.layer(Extension(client))
     };
-    berth_serve::serve_tls(listener, door, LIMITS, known, stop.cancelled_owned()).await;
+    berth_serve::serve_tls(listener, settings, LIMITS, known, stop.cancelled_owned()).await;
 }
 
-/// The API while it answers. Dropped, it answers no more.
-pub struct Serving {
+/// The running API. Dropping it stops all listeners.
+pub struct AdminServer {
     stop: CancellationToken,
     tasks: JoinSet<()>,
     socket: PathBuf,
     _lock: Option<SocketLock>,
 }
 
-impl Serving {
-    /// Lets answers under way end, for a short time, and removes the socket.
+impl AdminServer {
+    /// Finishes running requests within a short grace period, and removes the socket.
     pub async fn stop(mut self) {
-        // Nobody new comes in by a name that is gone; another agent may come after the lock is dropped.
+        // The socket is removed first, so that no new client connects. The lock is released last, so that another agent
+        // starts only then.
         if let Err(error) = std::fs::remove_file(&self.socket) {
-            tracing::debug!(%error, "the admin socket was gone already");
+            tracing::debug!(%error, "the admin socket was already removed");
         }
         self.stop.cancel();
         let all = async { while self.tasks.join_next().await.is_some() {} };
-        // Each listener gives up on its answers under way by itself.
+        // Each listener limits the time of its running requests itself.
         all.await;
     }
 }

@@ -1,23 +1,23 @@
-//! The bodies of the admin API as they travel, both ways: the router writes them, [`crate::client`] reads them. Every one
-//! names the API's version; times are UTC in RFC 3339, durations seconds.
+//! JSON bodies of the admin API, for the server and for [`crate::client`]. Every body names the API's version. Times
+//! are UTC in RFC 3339, durations are seconds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use berth_agent_tracker::disabled::{Disabled, DisabledInCloud};
-use berth_model::{Held, Inventory, NodeName, Provider, ProviderTree};
+use berth_agent_tracker::disabled::{DisabledByOperator, DisabledInCloud};
+use berth_model::{HeldUnits, Inventory, NodeName, Provider, ProviderTree};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use crate::health::{Message, Severity};
+use crate::health::{HealthMessage, Severity};
 use crate::requests::TickOutcome;
-use crate::state::{AgentState, LastPass, NodeState, PassResult, Phase, Touched};
+use crate::state::{AgentState, ChangedProviders, LastPass, NodeState, PassResult, Phase};
 
-/// The API's version.
+/// Version of the API, the value of the key `api` in each body.
 pub const API: &str = "berth/1";
 
-/// The code of a refusal because a state file could not be written; nothing was changed.
+/// Error code for a state file that could not be written; nothing was changed.
 pub const STATE_FILES: &str = "state_files";
 
 fn time(at: SystemTime) -> String {
@@ -28,36 +28,36 @@ fn api() -> String {
     API.to_owned()
 }
 
-/// GET /healthz.
+/// Response of GET /healthz: the agent's status and its current findings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HealthBody {
-    /// The API's version, `berth/1`.
+    /// Version of the API, `berth/1`.
     pub api: String,
-    /// `ok`, `warning`, `starting` or `error`; the last two answer 503.
+    /// `ok`, `warning`, `starting` or `error`; the status code is 503 for the last two.
     pub status: String,
-    /// What is wrong, the worst first.
-    pub messages: Vec<MessageBody>,
+    /// Current findings, the most severe first.
+    pub messages: Vec<HealthMessageBody>,
 }
 
-/// One finding.
+/// One health finding; the admin API reference lists all codes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct MessageBody {
-    /// Stable, for scripts and runbooks.
+pub struct HealthMessageBody {
+    /// Stable code of the finding, for scripts and runbooks.
     pub code: String,
-    /// `error` or `warning`.
+    /// Severity of the finding: `error` or `warning`.
     pub severity: String,
-    /// A few words.
+    /// Short title of the finding, the same for every occurrence.
     pub title: String,
-    /// A sentence.
+    /// One sentence with the details of this occurrence.
     pub text: String,
-    /// The node it is about; empty: the whole agent.
+    /// Node or file that the finding is about; empty if it is about the whole agent.
     pub subject: String,
-    /// For how long, in whole seconds.
+    /// Seconds since the finding started, rounded down.
     pub for_seconds: u64,
 }
 
-impl MessageBody {
-    fn new(message: Message, now: Instant) -> Self {
+impl HealthMessageBody {
+    fn new(message: HealthMessage, now: Instant) -> Self {
         Self {
             code: message.code.to_owned(),
             severity: message.severity.as_str().to_owned(),
@@ -70,7 +70,7 @@ impl MessageBody {
 }
 
 impl HealthBody {
-    /// What holds now.
+    /// Builds the body from the agent's current state.
     #[must_use]
     pub fn new(state: &AgentState, now: Instant) -> Self {
         let messages = state.health.visible(now);
@@ -83,7 +83,7 @@ impl HealthBody {
         };
         let messages = messages
             .into_iter()
-            .map(|message| MessageBody::new(message, now))
+            .map(|message| HealthMessageBody::new(message, now))
             .collect();
         Self {
             api: api(),
@@ -92,72 +92,72 @@ impl HealthBody {
         }
     }
 
-    /// Whether the agent does its duty.
+    /// Whether the agent is healthy: no error, and past its start.
     #[must_use]
     pub fn is_well(&self) -> bool {
         matches!(self.status.as_str(), "ok" | "warning")
     }
 }
 
-/// GET /v1/state.
+/// Response of GET /v1/state: the state of the agent and of each node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct StateBody {
-    /// The API's version, `berth/1`.
+    /// Version of the API, `berth/1`.
     pub api: String,
-    /// The agent's version.
+    /// Version of the agent, as `berth --version` prints it.
     pub version: String,
-    /// `starting`, `running` or `stopping`.
+    /// Phase of the agent: `starting`, `running` or `stopping`.
     pub phase: String,
-    /// One sentence on how things stand, as `systemctl status` shows it.
+    /// Summary in one sentence, as `systemctl status` shows it.
     pub summary: String,
-    /// The driver (`compute_driver`).
+    /// Name of the compute driver (`compute_driver`).
     pub driver: String,
-    /// Why, since when and by whom the host takes no guests; null: it takes guests.
-    pub disabled: Option<Disabled>,
-    /// Why and since when the cloud's operators want no new guests here; null: they are welcome.
+    /// Reason, time and user if an operator disabled the host for new guests on this host; null if the host is enabled.
+    pub disabled: Option<DisabledByOperator>,
+    /// Reason and time if an operator of the cloud disabled the host for new guests; null if the host is enabled.
     #[serde(default)]
     pub disabled_in_cloud: Option<DisabledInCloud>,
-    /// Why the hypervisor cannot be observed; null: it can.
+    /// Error of the last observation of the hypervisor; null if it succeeded.
     pub unobserved: Option<String>,
-    /// The nodes.
+    /// State of each node that the hypervisor reports.
     pub nodes: Vec<NodeBody>,
 }
 
-/// One node.
+/// State of one node and of its resource providers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeBody {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its root provider's UUID, once that is clear.
+    /// UUID of the node's root provider; null until the node is identified.
     pub root: Option<String>,
-    /// `starting` or `running`.
+    /// Phase of the node: `starting` until its first cycle succeeded, then `running`.
     pub phase: String,
-    /// `in_sync`, `update`, `reshape_needed` or `unknown`.
+    /// Outcome of the last plan: `in_sync`, `update`, `reshape_needed` or `unknown`.
     pub plan: String,
-    /// Failed passes in a row.
+    /// Number of failed cycles since the last successful one.
     pub failures: u32,
-    /// In how many seconds it is tried again, after a failure.
+    /// Seconds until the next attempt after a failure; null if the last cycle did not fail.
     pub retry_in_seconds: Option<u64>,
-    /// Its last pass.
+    /// Result of the last cycle; null before the first one.
     pub last_pass: Option<PassBody>,
-    /// Units held without a home.
+    /// Used units that no longer have a provider of their own and are held on their old one.
     pub held: Vec<HeldBody>,
-    /// Placement's tree as last known.
-    pub tree: Option<ProviderBody>,
-    /// The sharing providers it takes from.
-    pub sharing: Vec<ProviderBody>,
+    /// The node's provider tree in Placement, as last known.
+    pub tree: Option<ProviderTreeBody>,
+    /// Sharing providers whose resources the node uses.
+    pub sharing: Vec<ProviderTreeBody>,
 }
 
-/// A pass.
+/// Result of one cycle over a node: observe, plan, update Placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PassBody {
-    /// When it ended.
+    /// Time at which the cycle ended.
     pub at: String,
-    /// How long it took.
+    /// Duration of the cycle in seconds.
     pub took_seconds: f64,
-    /// `in_sync`, `updated`, `reshaped` or `failed`.
+    /// Result of the cycle: `in_sync`, `updated`, `reshaped` or `failed`.
     pub result: String,
-    /// The plan that was carried out, or why it failed.
+    /// The executed plan as text, or the error of a failed cycle.
     pub text: String,
 }
 
@@ -176,21 +176,21 @@ fn seconds(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e6).round() / 1e6
 }
 
-/// Units held without a home.
+/// Held units of one resource class: they stay on their old provider because no new provider was found for them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldBody {
-    /// The provider they stay on.
+    /// Name of the provider that holds the units.
     pub provider: String,
-    /// Its UUID.
+    /// UUID of the provider that holds the units.
     pub uuid: String,
-    /// Their class.
+    /// Resource class of the units.
     pub resource_class: String,
-    /// How many.
+    /// Number of units that are in use.
     pub used: u64,
 }
 
 impl HeldBody {
-    fn new(held: &Held) -> Self {
+    fn new(held: &HeldUnits) -> Self {
         Self {
             provider: held.name.to_string(),
             uuid: held.provider.to_string(),
@@ -200,28 +200,28 @@ impl HeldBody {
     }
 }
 
-/// A provider with all below it.
+/// A resource provider with its descendants.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ProviderBody {
-    /// Its name.
+pub struct ProviderTreeBody {
+    /// Name of the resource provider.
     pub name: String,
-    /// Its UUID.
+    /// UUID of the resource provider.
     pub uuid: String,
-    /// Its generation; null where Placement does not have it yet.
+    /// Generation of the provider; null if Placement does not have the provider yet.
     pub generation: Option<i64>,
-    /// By class.
-    pub inventories: BTreeMap<String, InventoryBody>,
-    /// Its traits.
+    /// Inventories of the provider by resource class.
+    pub inventories: BTreeMap<String, ProviderInventoryBody>,
+    /// Traits of the provider in Placement.
     pub traits: Vec<String>,
-    /// Its aggregates.
+    /// UUIDs of the provider's aggregates.
     pub aggregates: Vec<String>,
-    /// Those below it, by name.
-    pub children: Vec<ProviderBody>,
+    /// Child providers, sorted by name.
+    pub children: Vec<ProviderTreeBody>,
 }
 
-/// An inventory, in Placement's words.
+/// An inventory with Placement's field names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct InventoryBody {
+pub struct ProviderInventoryBody {
     pub total: u32,
     pub reserved: u32,
     pub min_unit: u32,
@@ -230,7 +230,7 @@ pub struct InventoryBody {
     pub allocation_ratio: f64,
 }
 
-impl From<&Inventory> for InventoryBody {
+impl From<&Inventory> for ProviderInventoryBody {
     fn from(inventory: &Inventory) -> Self {
         Self {
             total: inventory.total,
@@ -243,8 +243,8 @@ impl From<&Inventory> for InventoryBody {
     }
 }
 
-impl ProviderBody {
-    /// A provider of the tree with all below it.
+impl ProviderTreeBody {
+    /// Builds the body of a provider and of its descendants in the tree.
     #[must_use]
     pub fn new(tree: &ProviderTree, provider: &Provider) -> Self {
         let inventories = provider.inventories.iter();
@@ -278,7 +278,7 @@ impl NodeBody {
                 .all()
                 .into_iter()
                 .filter(|provider| !tree.is_own(provider.uuid()));
-            others.map(|provider| ProviderBody::new(tree, provider))
+            others.map(|provider| ProviderTreeBody::new(tree, provider))
         });
         Self {
             name: name.to_string(),
@@ -291,21 +291,21 @@ impl NodeBody {
                 .map(|at| at.saturating_duration_since(now).as_secs()),
             last_pass: node.last.as_ref().map(PassBody::new),
             held: node.held.iter().map(HeldBody::new).collect(),
-            tree: tree.map(|tree| ProviderBody::new(tree, tree.root())),
+            tree: tree.map(|tree| ProviderTreeBody::new(tree, tree.root())),
             sharing: sharing.collect(),
         }
     }
 }
 
 impl StateBody {
-    /// What holds now.
+    /// Builds the body from the agent's current state.
     #[must_use]
     pub fn new(state: &AgentState, now: Instant) -> Self {
         Self {
             api: api(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             phase: state.phase.as_str().to_owned(),
-            summary: state.sentence(now),
+            summary: state.summary(now),
             driver: state.driver.to_owned(),
             disabled: state.disabled.clone(),
             disabled_in_cloud: state.disabled_in_cloud.clone(),
@@ -319,51 +319,51 @@ impl StateBody {
     }
 }
 
-/// GET /v1/plan.
+/// Response of GET /v1/plan: the last plan of each node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanBody {
-    /// The API's version, `berth/1`.
+    /// Version of the API, `berth/1`.
     pub api: String,
-    /// By node.
+    /// Last plan of each node, sorted by name.
     pub nodes: Vec<NodePlanBody>,
 }
 
-/// The last plan of a node.
+/// The last plan of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodePlanBody {
-    /// The node.
+    /// Name of the node.
     pub name: String,
-    /// `in_sync`, `update`, `reshape_needed` or `unknown`.
+    /// Outcome of the last plan: `in_sync`, `update`, `reshape_needed` or `unknown`.
     pub plan: String,
-    /// The last pass.
+    /// Result of the last cycle; null before the first one.
     pub last_pass: Option<PassBody>,
-    /// The last pass that changed something.
+    /// The last cycle that changed something in Placement.
     pub last_change: Option<ChangeBody>,
-    /// Units held without a home.
+    /// Used units that no longer have a provider of their own and are held on their old one.
     pub held: Vec<HeldBody>,
 }
 
-/// A pass that changed something.
+/// A cycle that changed providers in Placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ChangeBody {
-    /// The pass.
+    /// Result of that cycle.
     #[serde(flatten)]
     pub pass: PassBody,
-    /// Providers that were made.
+    /// Names of the created providers.
     pub created: Vec<String>,
-    /// Providers that were changed.
+    /// Names of the changed providers.
     pub changed: Vec<String>,
-    /// Providers that were deleted.
+    /// Names of the deleted providers.
     pub removed: Vec<String>,
 }
 
 impl ChangeBody {
     fn new(pass: &LastPass) -> Self {
-        let Touched {
+        let ChangedProviders {
             created,
             changed,
             removed,
-        } = pass.touched.clone();
+        } = pass.providers.clone();
         Self {
             pass: PassBody::new(pass),
             created,
@@ -374,7 +374,7 @@ impl ChangeBody {
 }
 
 impl PlanBody {
-    /// What was planned last.
+    /// Builds the body from the agent's current state.
     #[must_use]
     pub fn new(state: &AgentState) -> Self {
         let node = |(name, node): (&NodeName, &NodeState)| NodePlanBody {
@@ -391,40 +391,40 @@ impl PlanBody {
     }
 }
 
-/// GET /v1/config.
+/// Response of GET /v1/config: the configuration of the running agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfigBody {
-    /// The API's version, `berth/1`.
+    /// Version of the API, `berth/1`.
     pub api: String,
-    /// The configuration in force, secrets masked.
+    /// The configuration in effect; secrets are masked.
     pub config: serde_json::Value,
 }
 
-/// POST /v1/tick.
+/// Response of POST /v1/tick: the results of one cycle over all nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TickBody {
-    /// The API's version, `berth/1`.
+    /// Version of the API, `berth/1`.
     pub api: String,
-    /// When all of it was over.
+    /// Time at which the last node's cycle ended.
     pub at: String,
-    /// Why the hypervisor could not be observed, if so.
+    /// Error of the observation; null if the hypervisor was observed. If set, no node had a cycle.
     pub unobserved: Option<String>,
-    /// What came of each node's pass.
+    /// Result of the cycle of each node.
     pub nodes: Vec<NodeTickBody>,
 }
 
-/// One node's pass.
+/// Result of the cycle of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NodeTickBody {
-    /// The node.
+    /// Name of the node.
     pub name: String,
-    /// Its pass.
+    /// Result of that node's cycle.
     #[serde(flatten)]
     pub pass: PassBody,
 }
 
 impl TickBody {
-    /// What came of a pass.
+    /// Builds the body from the outcome of a cycle.
     #[must_use]
     pub fn new(outcome: &TickOutcome) -> Self {
         let node = |(name, pass): &(NodeName, LastPass)| NodeTickBody {
@@ -439,7 +439,7 @@ impl TickBody {
         }
     }
 
-    /// Whether every node is in step with Placement now.
+    /// Whether the host was observed and no node's cycle failed.
     #[must_use]
     pub fn is_well(&self) -> bool {
         let failed = PassResult::Failed.as_str();
@@ -447,39 +447,39 @@ impl TickBody {
     }
 }
 
-/// PUT /v1/disabled.
+/// Request body of PUT /v1/disabled: disables the host for new guests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DisableBody {
-    /// Why.
+    /// Reason that is shown to users, 1 to 255 characters on one line.
     pub reason: String,
 }
 
-/// The answer to PUT and DELETE /v1/disabled.
+/// Response of PUT and DELETE /v1/disabled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct DisabledBody {
-    /// The API's version, `berth/1`.
+    /// Version of the API, `berth/1`.
     pub api: String,
-    /// What holds now.
-    pub disabled: Option<Disabled>,
-    /// What came of the pass that reports it; null: it is not over yet.
+    /// The stored reason, time and user; null if the host is enabled.
+    pub disabled: Option<DisabledByOperator>,
+    /// Result of the cycle that reports the change to Placement; null if the cycle is still running.
     pub tick: Option<TickBody>,
 }
 
-/// Any refusal.
+/// Body of every error response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorBody {
-    /// The API's version, `berth/1`.
+    /// Version of the API, `berth/1`.
     pub api: String,
-    /// What is wrong.
+    /// Code and message of the error.
     pub error: ErrorDetail,
 }
 
-/// What is wrong.
+/// Code and message of an error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ErrorDetail {
-    /// A word for scripts.
+    /// Stable error code, for scripts.
     pub code: String,
-    /// A sentence.
+    /// One sentence for people that says what failed.
     pub message: String,
 }

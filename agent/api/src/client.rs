@@ -1,4 +1,4 @@
-//! The other end of the admin API: what `berth agent status`, `disable` and `enable` and `berth config diff` ask with.
+//! Client of the admin API, for `berth agent status`, `disable` and `enable` and for `berth config diff`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::body::{
 };
 use crate::router::PATIENCE;
 
-/// How long the agent may take to answer what it only has to look up, unless told otherwise.
-const AT_ONCE: Duration = Duration::from_secs(10);
+/// Default timeout of requests that the agent answers from memory.
+const QUICK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest answer that is read: the tree of a host with thousands of devices.
+/// Largest accepted response body: the provider tree of a host with thousands of devices.
 const BODY_LIMIT: usize = 32 << 20;
 
-/// Why the agent did not answer as hoped.
+/// A failed request to the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminClientError {
-    /// Nobody answers on the socket, or at the address.
+    /// No connection to the socket or to the address, or no response in time.
     #[error("the agent does not answer on {socket}; is it running (systemctl status berth-agent)?")]
-    Away {
-        /// The socket, or the root of its API.
+    Unreachable {
+        /// Path of the socket, or base URL of the API.
         socket: String,
         #[source]
         source: TransportError,
@@ -38,93 +38,99 @@ pub enum AdminClientError {
         code: String,
         message: String,
     },
-    /// The answer is not what this version understands.
+    /// The response is not valid in this version of the API.
     #[error(
-        "the agent's answer on {socket} is not understood: {reason}; agent and command may be of different versions"
+        "the response of the agent on {socket} cannot be understood: {reason}; agent and command may have different versions"
     )]
-    NotUnderstood { socket: String, reason: String },
+    InvalidResponse { socket: String, reason: String },
 }
 
-/// Asks a running agent.
+/// Sends requests to a running agent.
 #[derive(Clone)]
 pub struct AdminClient {
     http: HttpService,
-    /// What it is reached by, for people.
+    /// Socket path or base URL, for messages.
     place: String,
-    /// The root of its API.
+    /// Base URL of the API.
     root: String,
-    at_once: Duration,
+    quick_timeout: Duration,
 }
 
 impl AdminClient {
-    /// A client of the agent with this socket; nothing is sent yet.
+    /// Creates a client for the agent with this unix socket. Sends nothing.
     pub fn new(socket: &Path) -> Result<Self, AdminClientError> {
         let options = TransportOptions {
             body_limit: BODY_LIMIT,
             ..TransportOptions::default()
         };
-        let http =
-            HttpService::unix(socket, &options).map_err(|source| AdminClientError::Away {
+        let http = HttpService::unix(socket, &options).map_err(|source| {
+            AdminClientError::Unreachable {
                 socket: socket.display().to_string(),
                 source,
-            })?;
+            }
+        })?;
         Ok(Self {
             http,
             place: socket.display().to_string(),
             root: "http://agent".to_owned(),
-            at_once: AT_ONCE,
+            quick_timeout: QUICK_TIMEOUT,
         })
     }
 
-    /// A client of the agent whose API has this root (`https://HOST:PORT`, its `[agent] listen`), over these connections.
+    /// Creates a client for the agent at this base URL (`https://HOST:PORT`, its `[agent] listen`), over the given
+    /// connections.
     #[must_use]
-    pub fn over(http: HttpService, root: &str) -> Self {
+    pub fn remote(http: HttpService, root: &str) -> Self {
         let root = root.trim_end_matches('/').to_owned();
         Self {
             http,
             place: root.clone(),
             root,
-            at_once: AT_ONCE,
+            quick_timeout: QUICK_TIMEOUT,
         }
     }
 
-    /// The same with another time for what the agent only has to look up (10 s); what waits for a pass waits a minute and a
-    /// half.
+    /// Sets the timeout of requests that the agent answers from memory (default 10 s). Requests that wait for a cycle
+    /// keep their timeout of 90 s.
     #[must_use]
-    pub fn answering_within(mut self, deadline: Duration) -> Self {
-        self.at_once = deadline;
+    pub fn with_timeout(mut self, deadline: Duration) -> Self {
+        self.quick_timeout = deadline;
         self
     }
 
-    /// GET /healthz. An agent that is not well answers too.
+    /// GET /healthz. Returns the body also if the agent is not healthy.
     pub async fn health(&self) -> Result<HealthBody, AdminClientError> {
         let answer = self.send(Method::GET, "/healthz", Bytes::new()).await?;
-        self.understand(answer.body())
+        self.decode(answer.body())
     }
 
     pub async fn state(&self) -> Result<StateBody, AdminClientError> {
-        self.ask(Method::GET, "/v1/state", Bytes::new()).await
+        self.request(Method::GET, "/v1/state", Bytes::new()).await
     }
 
     pub async fn plan(&self) -> Result<PlanBody, AdminClientError> {
-        self.ask(Method::GET, "/v1/plan", Bytes::new()).await
+        self.request(Method::GET, "/v1/plan", Bytes::new()).await
     }
 
     /// GET /v1/config: the configuration in force, secrets masked.
     pub async fn config(&self) -> Result<serde_json::Value, AdminClientError> {
-        let body: ConfigBody = self.ask(Method::GET, "/v1/config", Bytes::new()).await?;
+        let body: ConfigBody = self
+            .request(Method::GET, "/v1/config", Bytes::new())
+            .await?;
         Ok(body.config)
     }
 
     /// GET /metrics, as text.
     pub async fn metrics(&self) -> Result<String, AdminClientError> {
-        let answer = self.accepted(Method::GET, "/metrics", Bytes::new()).await?;
+        let answer = self
+            .send_accepted(Method::GET, "/metrics", Bytes::new())
+            .await?;
         Ok(String::from_utf8_lossy(answer.body()).into_owned())
     }
 
-    /// POST /v1/tick: a pass now, and what comes of it.
+    /// POST /v1/tick: runs a cycle now and returns its result.
     pub async fn tick(&self) -> Result<TickBody, AdminClientError> {
-        self.ask(Method::POST, "/v1/tick", Bytes::new()).await
+        self.request(Method::POST, "/v1/tick", Bytes::new()).await
     }
 
     pub async fn disable(&self, reason: &str) -> Result<DisabledBody, AdminClientError> {
@@ -132,26 +138,27 @@ impl AdminClient {
             reason: reason.to_owned(),
         };
         let body = serde_json::to_vec(&body).expect("a text is JSON");
-        self.ask(Method::PUT, "/v1/disabled", body.into()).await
+        self.request(Method::PUT, "/v1/disabled", body.into()).await
     }
 
     pub async fn enable(&self) -> Result<DisabledBody, AdminClientError> {
-        self.ask(Method::DELETE, "/v1/disabled", Bytes::new()).await
+        self.request(Method::DELETE, "/v1/disabled", Bytes::new())
+            .await
     }
 
-    /// Sends, and reads the answer.
-    pub(crate) async fn ask<T: DeserializeOwned>(
+    /// Sends a request and decodes the response.
+    pub(crate) async fn request<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: Bytes,
     ) -> Result<T, AdminClientError> {
-        let answer = self.accepted(method, path, body).await?;
-        self.understand(answer.body())
+        let answer = self.send_accepted(method, path, body).await?;
+        self.decode(answer.body())
     }
 
-    /// Sends; any status but 200 is a refusal.
-    async fn accepted(
+    /// Sends a request; every status other than 200 is an error.
+    async fn send_accepted(
         &self,
         method: Method,
         path: &str,
@@ -161,7 +168,7 @@ impl AdminClient {
         if answer.status() == StatusCode::OK {
             return Ok(answer);
         }
-        let refused: ErrorBody = self.understand(answer.body())?;
+        let refused: ErrorBody = self.decode(answer.body())?;
         let (code, message) = (refused.error.code, refused.error.message);
         Err(AdminClientError::Refused {
             status: answer.status(),
@@ -177,7 +184,7 @@ impl AdminClient {
         body: Bytes,
     ) -> Result<Response<Bytes>, AdminClientError> {
         let after = match method {
-            Method::GET => self.at_once,
+            Method::GET => self.quick_timeout,
             _ => PATIENCE + Duration::from_secs(30),
         };
         let request = Request::builder()
@@ -190,33 +197,33 @@ impl AdminClient {
             Ok(answer) => answer,
             Err(_) => Err(TransportError::Timeout { after }),
         };
-        answer.map_err(|source| AdminClientError::Away {
-            socket: self.shown(),
+        answer.map_err(|source| AdminClientError::Unreachable {
+            socket: self.address_text(),
             source,
         })
     }
 
-    fn understand<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, AdminClientError> {
+    fn decode<T: DeserializeOwned>(&self, body: &[u8]) -> Result<T, AdminClientError> {
         #[derive(serde::Deserialize)]
-        struct Version {
+        struct ApiVersionBody {
             api: String,
         }
-        let not_understood = |reason: String| AdminClientError::NotUnderstood {
-            socket: self.shown(),
+        let invalid = |reason: String| AdminClientError::InvalidResponse {
+            socket: self.address_text(),
             reason,
         };
-        let version: Version =
-            serde_json::from_slice(body).map_err(|error| not_understood(error.to_string()))?;
+        let version: ApiVersionBody =
+            serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))?;
         if version.api != API {
-            return Err(not_understood(format!(
-                "it speaks {:?}, this is {API:?}",
+            return Err(invalid(format!(
+                "its API version is {:?}, expected {API:?}",
                 version.api
             )));
         }
-        serde_json::from_slice(body).map_err(|error| not_understood(error.to_string()))
+        serde_json::from_slice(body).map_err(|error| invalid(error.to_string()))
     }
 
-    fn shown(&self) -> String {
+    fn address_text(&self) -> String {
         self.place.clone()
     }
 }

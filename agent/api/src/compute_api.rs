@@ -1,8 +1,8 @@
-//! What services ask of Nova, answered by the agent: `POST /v2.1/os-server-external-events` (Compute API, microversions 2.1 to
-//! 2.82), and the version documents that clients look for before.
+//! The part of Nova's compute API that the agent implements: `POST /v2.1/os-server-external-events` (microversions 2.1
+//! to 2.82), and the version documents that clients request first.
 //!
-//! A guest that is not known here, or not yet, is answered with the code 422 in a 207, as Nova answers for a guest without a host:
-//! the wait asks for itself when it begins, and the real Cyborg takes a 404 for a failed bind.
+//! An event for an unknown guest gets the code 422 in a 207 response, as in Nova for an instance without a host. Cyborg would take a 404
+//! for a failed bind; and a guest that starts to wait later reads the state of its accelerator requests itself.
 
 mod body;
 mod version;
@@ -23,20 +23,19 @@ use berth_model::{ArqUuid, ConsumerUuid};
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, ServerExternalEvent, ServerExternalEvents};
 use serde_json::json;
 
-use crate::compute_api::body::{Asked, events};
-use crate::compute_api::version::{Version, versioned};
+use crate::compute_api::body::{ReportedEvent, events};
+use crate::compute_api::version::{ComputeMicroversion, with_version_headers};
 
-/// The largest body, in bytes: some three hundred events.
+/// Largest request body in bytes; enough for about 300 events.
 const BODY_LIMIT: usize = 64 << 10;
-/// The route of events.
 const EVENTS: &str = "/v2.1/os-server-external-events";
 
-/// Who may tell events.
+/// Authentication of clients that report events.
 #[derive(Clone)]
 pub enum EventSources {
-    /// Whoever comes this far: the unix socket's peers, or `auth_strategy = noauth2`.
-    Anybody,
-    /// Those whose token Keystone knows and gives one of these roles (Nova's rule: `service` or `admin`).
+    /// No token is needed: for peers of the unix socket, and with `auth_strategy = noauth2`.
+    NoToken,
+    /// The client needs a Keystone token with one of these roles (Nova's rule: `service` or `admin`).
     WithToken {
         identity: Box<IdentityClient>,
         roles: Arc<[String]>,
@@ -44,7 +43,7 @@ pub enum EventSources {
 }
 
 #[derive(Clone)]
-struct Desk {
+struct EventApiState {
     journal: Arc<dyn GuestJournal>,
     events: ExternalEvents,
     sources: EventSources,
@@ -58,39 +57,39 @@ pub fn compute_api(
     Router::new()
         .route("/v2.1", get(version::document))
         .route("/v2.1/", get(version::document))
-        .route(EVENTS, post(tell))
+        .route(EVENTS, post(report_events))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .with_state(Desk {
+        .with_state(EventApiState {
             journal,
             events,
             sources,
         })
 }
 
-async fn tell(
-    State(desk): State<Desk>,
+async fn report_events(
+    State(state): State<EventApiState>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let version = match version::asked(&headers) {
+    let version = match version::requested_version(&headers) {
         Ok(version) => version,
         Err(message) => return fault(StatusCode::NOT_ACCEPTABLE, &message),
     };
-    if let Err(refused) = admitted(&desk.sources, &headers).await {
-        return versioned(version, refused);
+    if let Err(refused) = check_token(&state.sources, &headers).await {
+        return with_version_headers(version, refused);
     }
     let answer = match body {
-        Ok(body) => told(&desk, version, &body).await,
+        Ok(body) => deliver_events(&state, version, &body).await,
         Err(rejection) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
             let message = format!("a body has at most {BODY_LIMIT} bytes");
             fault(StatusCode::PAYLOAD_TOO_LARGE, &message)
         }
-        Err(_) => fault(StatusCode::BAD_REQUEST, "the body did not arrive whole"),
+        Err(_) => fault(StatusCode::BAD_REQUEST, "the request body is incomplete"),
     };
-    versioned(version, answer)
+    with_version_headers(version, answer)
 }
 
-async fn admitted(sources: &EventSources, headers: &HeaderMap) -> Result<(), Response> {
+async fn check_token(sources: &EventSources, headers: &HeaderMap) -> Result<(), Response> {
     let EventSources::WithToken { identity, roles } = sources else {
         return Ok(());
     };
@@ -103,26 +102,30 @@ async fn admitted(sources: &EventSources, headers: &HeaderMap) -> Result<(), Res
             if held.any(|role| roles.iter().any(|may| may.eq_ignore_ascii_case(&role.name))) {
                 return Ok(());
             }
-            let message = format!("events may be told with the role {}", roles.join(" or "));
+            let message = format!("reporting events needs the role {}", roles.join(" or "));
             Err(fault(StatusCode::FORBIDDEN, &message))
         }
         Ok(None) => Err(unauthorized()),
         Err(error) => {
-            tracing::warn!(%error, "a token could not be looked at; events were refused");
-            let message = "Keystone could not be asked whose the token is";
+            tracing::warn!(%error, "a token could not be validated; events were refused");
+            let message = "Keystone could not validate the token";
             Err(fault(StatusCode::SERVICE_UNAVAILABLE, message))
         }
     }
 }
 
-async fn told(desk: &Desk, version: Version, body: &[u8]) -> Response {
+async fn deliver_events(
+    state: &EventApiState,
+    version: ComputeMicroversion,
+    body: &[u8],
+) -> Response {
     let asked = match events(body, version) {
         Ok(asked) => asked,
         Err(message) => return fault(StatusCode::BAD_REQUEST, &message),
     };
     let mut answers = Vec::with_capacity(asked.len());
     for event in asked {
-        let code = match heard(desk, &event).await {
+        let code = match deliver_event(state, &event).await {
             Ok(code) => code,
             Err(unread) => return unread,
         };
@@ -143,9 +146,12 @@ async fn told(desk: &Desk, version: Version, body: &[u8]) -> Response {
     (status, Json(ServerExternalEvents { events: answers })).into_response()
 }
 
-/// Hands one event on; the code of its answer.
-async fn heard(desk: &Desk, event: &Asked) -> Result<StatusCode, Response> {
-    // The only kind that an agent acts on.
+/// Delivers one event to the guest that waits for it, and returns the event's status code.
+async fn deliver_event(
+    state: &EventApiState,
+    event: &ReportedEvent,
+) -> Result<StatusCode, Response> {
+    // The agent acts on no other event.
     if event.name != ACCELERATOR_REQUEST_BOUND {
         return Ok(StatusCode::BAD_REQUEST);
     }
@@ -158,27 +164,27 @@ async fn heard(desk: &Desk, event: &Asked) -> Result<StatusCode, Response> {
     };
     let instance = ConsumerUuid::from(event.server_uuid);
     let status = event.status;
-    let listened = desk.events.tell(BindEvent {
+    let listened = state.events.dispatch(BindEvent {
         instance,
         arq,
         status,
     });
-    tracing::debug!(guest = %instance, %arq, status = status.as_str(), listened, "an accelerator request's bind has ended");
+    tracing::debug!(guest = %instance, %arq, status = status.as_str(), listened, "received the bind event of an accelerator request");
     if listened {
         return Ok(StatusCode::OK);
     }
-    match desk.journal.guest(instance).await {
+    match state.journal.guest(instance).await {
         Ok(Some(_)) => Ok(StatusCode::OK),
         Ok(None) => Ok(StatusCode::UNPROCESSABLE_ENTITY),
         Err(error) => {
-            tracing::warn!(%error, "an event could not be matched with a guest");
+            tracing::warn!(%error, "an event was refused: the journal cannot be read");
             let message = "the agent cannot read its journal";
             Err(fault(StatusCode::SERVICE_UNAVAILABLE, message))
         }
     }
 }
 
-/// A refusal as Nova words it.
+/// An error response in Nova's format.
 fn fault(status: StatusCode, message: &str) -> Response {
     let name = match status {
         StatusCode::BAD_REQUEST => "badRequest",

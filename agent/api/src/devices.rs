@@ -1,26 +1,24 @@
-//! Devices over the agent's admin API: list, show, reset, quarantine, release.
+//! Routes of the host's devices in the admin API: list, show, reset, quarantine and release.
 
 pub mod body;
 pub mod client;
 
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use berth_agent_devices::{ActError, ActionReport, Devices, DryRun};
+use berth_agent_devices::{ActError, ActionMode, ActionReport, DeviceManager};
 use berth_virt::VirtDriver;
 
 use crate::body::{API, STATE_FILES};
-use crate::devices::body::{DeviceActed, DeviceAction, DeviceDocument, DeviceList};
+use crate::devices::body::{DeviceAction, DeviceActionResult, DeviceDocument, HostDeviceList};
 use crate::refusal::refusal;
 
-/// The largest body of a request, in bytes.
 const BODY_LIMIT: usize = 16 << 10;
 
-/// Method, path and what it does of each route, for the documentation of whoever offers them.
+/// Method, path and description of each route, for the generated documentation.
 pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "GET",
@@ -49,7 +47,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-pub fn routes<D: VirtDriver>(devices: &Devices<D>) -> Router {
+pub fn routes<D: VirtDriver>(devices: &DeviceManager<D>) -> Router {
     Router::new()
         .route("/v1/devices", get(list::<D>))
         .route("/v1/devices/{name}", get(show::<D>))
@@ -60,26 +58,26 @@ pub fn routes<D: VirtDriver>(devices: &Devices<D>) -> Router {
         .with_state(devices.clone())
 }
 
-async fn list<D: VirtDriver>(State(devices): State<Devices<D>>) -> Response {
+async fn list<D: VirtDriver>(State(devices): State<DeviceManager<D>>) -> Response {
     if let Err(error) = devices.refresh().await {
-        return refused(&error.into());
+        return device_refusal(&error.into());
     }
     let devices = devices.statuses(None);
     let devices = devices.into_iter().map(Into::into).collect();
     let api = API.to_owned();
-    Json(DeviceList { api, devices }).into_response()
+    Json(HostDeviceList { api, devices }).into_response()
 }
 
 async fn show<D: VirtDriver>(
-    State(devices): State<Devices<D>>,
+    State(devices): State<DeviceManager<D>>,
     Path(name): Path<String>,
 ) -> Response {
     if let Err(error) = devices.refresh().await {
-        return refused(&error.into());
+        return device_refusal(&error.into());
     }
     let devices = devices.statuses(Some(&name));
     if devices.is_empty() {
-        return refused(&ActError::NotFound { name });
+        return device_refusal(&ActError::NotFound { name });
     }
     let devices = devices.into_iter().map(Into::into).collect();
     let api = API.to_owned();
@@ -87,79 +85,78 @@ async fn show<D: VirtDriver>(
 }
 
 async fn reset<D: VirtDriver>(
-    State(devices): State<Devices<D>>,
+    State(devices): State<DeviceManager<D>>,
     Path(name): Path<String>,
-    body: Result<Bytes, BytesRejection>,
+    ActionBody(action): ActionBody,
 ) -> Response {
-    let action = match read(body) {
-        Ok(action) => action,
-        Err(refusal) => return *refusal,
-    };
-    // A client that goes away must not leave a reset half-way.
-    done(tokio::spawn(async move { devices.reset(&name, doing(&action)).await }).await)
+    // Spawned, so that a client that disconnects does not interrupt the reset.
+    action_response(
+        tokio::spawn(async move { devices.reset(&name, dry_run_of(&action)).await }).await,
+    )
 }
 
 async fn quarantine<D: VirtDriver>(
-    State(devices): State<Devices<D>>,
+    State(devices): State<DeviceManager<D>>,
     Path(name): Path<String>,
-    body: Result<Bytes, BytesRejection>,
+    ActionBody(action): ActionBody,
 ) -> Response {
-    let action = match read(body) {
-        Ok(action) => action,
-        Err(refusal) => return *refusal,
-    };
     let reason = action.reason.clone().unwrap_or_default();
-    done(Ok(devices.quarantine(&name, &reason, doing(&action)).await))
+    action_response(Ok(devices
+        .quarantine(&name, &reason, dry_run_of(&action))
+        .await))
 }
 
 async fn release<D: VirtDriver>(
-    State(devices): State<Devices<D>>,
+    State(devices): State<DeviceManager<D>>,
     Path(name): Path<String>,
-    body: Result<Bytes, BytesRejection>,
+    ActionBody(action): ActionBody,
 ) -> Response {
-    let action = match read(body) {
-        Ok(action) => action,
-        Err(refusal) => return *refusal,
-    };
     let risk = action.accept_risk.first().copied();
-    let released = async move { devices.release(&name, risk, doing(&action)).await };
-    done(tokio::spawn(released).await)
+    let released = async move { devices.release(&name, risk, dry_run_of(&action)).await };
+    action_response(tokio::spawn(released).await)
 }
 
-fn doing(action: &DeviceAction) -> DryRun {
+/// The body of an action, as an extractor. A request without a body has the defaults of each field.
+struct ActionBody(DeviceAction);
+
+impl<S: Send + Sync> FromRequest<S> for ActionBody {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let body = Bytes::from_request(request, state).await;
+        let body = body
+            .map_err(|rejected| refusal(rejected.status(), "unreadable", rejected.body_text()))?;
+        if body.is_empty() {
+            return Ok(Self(DeviceAction::default()));
+        }
+        let action = berth_wire::decode(&body);
+        action
+            .map(Self)
+            .map_err(|error| refusal(StatusCode::BAD_REQUEST, "bad_request", error.to_string()))
+    }
+}
+
+fn dry_run_of(action: &DeviceAction) -> ActionMode {
     match action.dry_run {
-        true => DryRun::Yes,
-        false => DryRun::No,
+        true => ActionMode::DryRun,
+        false => ActionMode::Execute,
     }
 }
 
-/// The body; none at all is one that says nothing.
-fn read(body: Result<Bytes, BytesRejection>) -> Result<DeviceAction, Box<Response>> {
-    let body = body.map_err(|rejected| {
-        let refused = refusal(rejected.status(), "unreadable", rejected.body_text());
-        Box::new(refused)
-    })?;
-    if body.is_empty() {
-        return Ok(DeviceAction::default());
-    }
-    berth_wire::decode(&body).map_err(|error| {
-        let refused = refusal(StatusCode::BAD_REQUEST, "bad_request", error.to_string());
-        Box::new(refused)
-    })
-}
-
-fn done(acted: Result<Result<ActionReport, ActError>, tokio::task::JoinError>) -> Response {
-    match acted {
-        Ok(Ok(acted)) => Json(DeviceActed::from(acted)).into_response(),
-        Ok(Err(error)) => refused(&error),
+fn action_response(
+    outcome: Result<Result<ActionReport, ActError>, tokio::task::JoinError>,
+) -> Response {
+    match outcome {
+        Ok(Ok(report)) => Json(DeviceActionResult::from(report)).into_response(),
+        Ok(Err(error)) => device_refusal(&error),
         Err(_) => {
-            let message = "it ended with a fault of berth's own; its log says which".to_owned();
+            let message = "the action panicked; see the agent's log".to_owned();
             refusal(StatusCode::INTERNAL_SERVER_ERROR, "bug", message)
         }
     }
 }
 
-fn refused(error: &ActError) -> Response {
+fn device_refusal(error: &ActError) -> Response {
     let (status, code) = match error {
         ActError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
         ActError::Reason => (StatusCode::BAD_REQUEST, "bad_request"),

@@ -1,8 +1,7 @@
-//! A further API of this process, on a unix socket of its own beside the admin socket and for the same people: root, the user
-//! the agent runs as, and the members of `[agent] admin_group`. For a service that takes its callers at their word.
+//! A unix socket for another API in this process, next to the admin socket and with the same access control: root, the
+//! agent's user and the members of `[agent] admin_group`. Use it for services that do not authenticate their callers.
 //!
-//! Caller: the composition root, for the conductor of `berth up`. The socket's file is this process's alone: whoever holds
-//! the lock beside the admin socket.
+//! The composition root opens one for the conductor of `berth up`. The lock next to the admin socket also protects this socket's file.
 
 use std::path::{Path, PathBuf};
 
@@ -12,20 +11,20 @@ use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
-use crate::admin::on_socket;
+use crate::admin::serve_unix;
 use crate::error::AdminError;
 use crate::{router, socket};
 
-/// A socket, open but not yet answering.
+/// An opened socket. Nothing is answered until [`EmbeddedSocket::serve`].
 #[derive(Debug)]
-pub struct SocketBeside {
+pub struct EmbeddedSocket {
     path: PathBuf,
     listener: UnixListener,
     access: Access,
 }
 
-impl SocketBeside {
-    /// Makes the socket, in the place of one that a killed process left. `group` is `[agent] admin_group`.
+impl EmbeddedSocket {
+    /// Creates the socket and replaces the file of a killed process. `group` is `[agent] admin_group`.
     pub async fn open(path: &Path, group: &str) -> Result<Self, AdminError> {
         let access = Access::of_group(group);
         let listener = socket::bind(path, access.group()).await?;
@@ -36,12 +35,12 @@ impl SocketBeside {
         })
     }
 
-    /// Answers until `stop`, then lets answers under way end and removes the socket. Everybody else is refused with 403.
+    /// Serves the API until `stop`, then finishes running requests and removes the socket. Other users get a 403.
     pub async fn serve(self, api: Router, stop: CancellationToken) {
-        let fenced = router::fenced(api, self.access);
-        on_socket(self.listener, fenced, ServeLimits::default(), stop).await;
+        let restrict = router::restrict(api, self.access);
+        serve_unix(self.listener, restrict, ServeLimits::default(), stop).await;
         if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::debug!(%error, socket = %self.path.display(), "a socket was gone already");
+            tracing::debug!(%error, socket = %self.path.display(), "the socket was already removed");
         }
     }
 }
@@ -69,9 +68,9 @@ mod tests {
         for (uid, status) in [(65_534, 403), (0, 200)] {
             let access = Access::of_group("no-such-group");
             let peer = Extension(ConnectInfo(Peer::of(uid, uid)));
-            let fenced = router::fenced(api(), access).layer(peer);
+            let restrict = router::restrict(api(), access).layer(peer);
             let request = Request::get("/v1/guests").body(Body::empty()).unwrap();
-            let answer = fenced.oneshot(request).await.unwrap();
+            let answer = restrict.oneshot(request).await.unwrap();
             assert_eq!(answer.status().as_u16(), status, "user {uid}");
         }
     }
@@ -80,10 +79,10 @@ mod tests {
     async fn the_socket_is_for_its_owner_and_the_group_and_goes_with_the_service() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("conductor.sock");
-        let socket = SocketBeside::open(&path, "no-such-group").await.unwrap();
+        let socket = EmbeddedSocket::open(&path, "no-such-group").await.unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o660);
-        let second = SocketBeside::open(&path, "no-such-group").await;
+        let second = EmbeddedSocket::open(&path, "no-such-group").await;
         assert!(matches!(second, Err(AdminError::Held { .. })));
         let stop = CancellationToken::new();
         stop.cancel();

@@ -1,6 +1,9 @@
-//! How the agent is, as one type: what `/healthz`, `STATUS=`, the metric `berth_health_messages` and `berth doctor` show is
-//! the same list of findings. The model is Tailscale's `Warnable`: a finding has a code, a severity, a title, a text made from
-//! arguments, causes that hide it, and a time before it is shown. So one cause shows as one line, and nothing flaps.
+//! Health of the agent: the list of findings that `/healthz`, `STATUS=`, the metric `berth_health_messages` and `berth
+//! doctor` show.
+//!
+//! A [`Warnable`] (the name is Tailscale's) is a problem that can occur: code, severity, title, text template, causes that hide it, and a delay
+//! before it is shown. A [`HealthFinding`] is one occurrence, and [`AgentHealth`] holds the current ones. A cause hides its effects, so one
+//! problem gives one message; the delay keeps short problems from being shown.
 
 mod warnables;
 
@@ -12,20 +15,20 @@ use tokio::time::Instant;
 
 pub use crate::health::warnables::*;
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// A duty is not done: `/healthz` answers 503.
+    /// The agent cannot do its work: `/healthz` returns 503.
     Error,
-    /// All duties are done, but somebody should look.
+    /// The agent works, but an operator should act.
     Warning,
 }
 
 impl Severity {
-    /// Both, the worse first.
+    /// Both severities, the worse first.
     pub const ALL: [Severity; 2] = [Severity::Error, Severity::Warning];
 
-    /// The word in bodies and metric labels.
+    /// Name in bodies and metric labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -35,35 +38,34 @@ impl Severity {
     }
 }
 
-/// Something that can be wrong. One static value for each; its code is its identity.
+/// A problem that can occur. Each is one static value, identified by its code.
 #[derive(Debug)]
 pub struct Warnable {
-    /// Short, stable, in kebab case: scripts and runbooks go by it.
+    /// Short, stable name in kebab case, for scripts and runbooks.
     pub code: &'static str,
-    /// How bad it is.
     pub severity: Severity,
     pub title: &'static str,
-    /// A sentence with `{argument}` places.
+    /// Template of one sentence, with `{name}` placeholders.
     pub text: &'static str,
-    /// What, while it is wrong too, explains this one and hides it.
+    /// Causes: while one of them is present, this finding is hidden.
     pub depends_on: &'static [&'static Warnable],
-    /// How long it must be wrong before it is shown.
+    /// Time for which the problem must last before it is shown.
     pub time_to_visible: Duration,
 }
 
 impl Warnable {
-    /// The finding that this is wrong, without subject or arguments yet.
+    /// A finding of this problem, without subject and arguments.
     #[must_use]
-    pub fn found(&'static self) -> Finding {
-        Finding {
+    pub fn finding(&'static self) -> HealthFinding {
+        HealthFinding {
             warnable: self,
             subject: Cow::Borrowed(""),
             arguments: BTreeMap::new(),
         }
     }
 
-    /// The names of the places in the text.
-    pub fn places(&self) -> impl Iterator<Item = &'static str> {
+    /// Names of the template's placeholders.
+    pub fn placeholders(&self) -> impl Iterator<Item = &'static str> {
         self.text
             .split('{')
             .skip(1)
@@ -72,30 +74,30 @@ impl Warnable {
     }
 }
 
-/// That something is wrong, with what and how.
+/// One occurrence of a problem, with its subject and the arguments of the text.
 #[derive(Debug, Clone)]
-pub struct Finding {
+pub struct HealthFinding {
     warnable: &'static Warnable,
     subject: Cow<'static, str>,
     arguments: BTreeMap<&'static str, String>,
 }
 
-impl Finding {
-    /// The node or file it is about; the same thing can be wrong with several.
+impl HealthFinding {
+    /// Sets the node or file that the finding is about. Each subject has a finding of its own.
     #[must_use]
-    pub fn of(mut self, subject: impl Into<Cow<'static, str>>) -> Self {
+    pub fn about(mut self, subject: impl Into<Cow<'static, str>>) -> Self {
         self.subject = subject.into();
         self
     }
 
-    /// Fills a place of the text.
+    /// Sets the value of a placeholder.
     #[must_use]
     pub fn with(mut self, place: &'static str, value: impl Into<String>) -> Self {
         self.arguments.insert(place, value.into());
         self
     }
 
-    /// The text with its places filled: by the arguments, and `{subject}` by the subject.
+    /// The text with its placeholders replaced by the arguments; `{subject}` defaults to the subject.
     #[must_use]
     pub fn text(&self) -> String {
         let mut text = String::with_capacity(self.warnable.text.len() + 64);
@@ -117,109 +119,108 @@ impl Finding {
     }
 }
 
-/// Everything that is wrong at present, shown or not yet. A value: time comes in as an argument.
+/// All current findings, shown or not yet. It has no clock: the caller passes the time.
 #[derive(Debug, Clone, Default)]
-pub struct Health {
-    found: BTreeMap<(&'static str, Cow<'static, str>), Found>,
+pub struct AgentHealth {
+    active: BTreeMap<(&'static str, Cow<'static, str>), ActiveFinding>,
 }
 
 #[derive(Debug, Clone)]
-struct Found {
-    finding: Finding,
+struct ActiveFinding {
+    finding: HealthFinding,
     since: Instant,
 }
 
-impl Health {
-    /// Notes that something is wrong. What was wrong already keeps its start and takes the new arguments.
-    pub fn set(&mut self, finding: Finding, now: Instant) {
+impl AgentHealth {
+    /// Adds or updates a finding. An existing finding keeps its start time and gets the new arguments.
+    pub fn set(&mut self, finding: HealthFinding, now: Instant) {
         let key = (finding.warnable.code, finding.subject.clone());
-        let since = self.found.get(&key).map_or(now, |found| found.since);
-        self.found.insert(key, Found { finding, since });
+        let since = self.active.get(&key).map_or(now, |active| active.since);
+        self.active.insert(key, ActiveFinding { finding, since });
     }
 
-    /// Notes that it is well again for this subject.
+    /// Removes the finding about this subject.
     pub fn clear(&mut self, warnable: &'static Warnable, subject: &str) {
-        self.found
+        self.active
             .remove(&(warnable.code, Cow::Owned(subject.to_owned())));
     }
 
-    /// Notes that this is wrong with no subject but these.
+    /// Removes the findings about all other subjects.
     pub fn clear_others(&mut self, warnable: &'static Warnable, subjects: &BTreeSet<String>) {
-        self.found.retain(|(code, subject), _| {
+        self.active.retain(|(code, subject), _| {
             *code != warnable.code || subjects.contains(subject.as_ref())
         });
     }
 
-    /// Whether this is wrong, with any subject, shown or not.
+    /// Whether there is a finding of this problem, with any subject, shown or not.
     #[must_use]
     pub fn has(&self, warnable: &'static Warnable) -> bool {
-        self.found.keys().any(|(code, _)| *code == warnable.code)
+        self.active.keys().any(|(code, _)| *code == warnable.code)
     }
 
-    /// Whether this very finding is there, word for word.
+    /// Whether there is a finding with the same subject and the same arguments.
     #[must_use]
-    pub fn says(&self, finding: &Finding) -> bool {
+    pub fn contains(&self, finding: &HealthFinding) -> bool {
         let key = (finding.warnable.code, finding.subject.clone());
-        let known = self.found.get(&key);
+        let known = self.active.get(&key);
         known.is_some_and(|known| known.finding.arguments == finding.arguments)
     }
 
-    /// What is to be shown, the worst first: wrong for long enough, and not explained by a cause that is wrong too (with
-    /// the same subject, or with none).
+    /// The findings to show, the most severe first. A finding is shown if it has lasted long enough and if none of its
+    /// causes is present, with the same subject or without one.
     #[must_use]
-    pub fn visible(&self, now: Instant) -> Vec<Message> {
-        let shown = self.found.values().filter(|found| {
-            now.duration_since(found.since) >= found.finding.warnable.time_to_visible
-                && !self.is_explained(&found.finding)
+    pub fn visible(&self, now: Instant) -> Vec<HealthMessage> {
+        let shown = self.active.values().filter(|active| {
+            now.duration_since(active.since) >= active.finding.warnable.time_to_visible
+                && !self.is_explained(&active.finding)
         });
-        let mut messages: Vec<Message> = shown.map(Message::from).collect();
+        let mut messages: Vec<HealthMessage> = shown.map(HealthMessage::from).collect();
         messages.sort_by_key(|message| (message.severity, message.since));
         messages
     }
 
-    /// When the next finding is due to be shown, so that its reader can be told then.
+    /// Time at which the next finding becomes visible.
     #[must_use]
     pub fn next_change(&self, now: Instant) -> Option<Instant> {
         let due = self
-            .found
+            .active
             .values()
             .map(|f| f.since + f.finding.warnable.time_to_visible);
         due.filter(|due| *due > now).min()
     }
 
-    fn is_explained(&self, finding: &Finding) -> bool {
+    fn is_explained(&self, finding: &HealthFinding) -> bool {
         finding.warnable.depends_on.iter().any(|cause| {
             ["", finding.subject.as_ref()].into_iter().any(|subject| {
-                self.found
+                self.active
                     .contains_key(&(cause.code, Cow::Owned(subject.to_owned())))
             })
         })
     }
 }
 
-/// A finding as it is shown.
+/// A finding as it is shown to users.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Message {
+pub struct HealthMessage {
     pub code: &'static str,
-    /// How bad it is.
     pub severity: Severity,
     pub title: &'static str,
     pub text: String,
-    /// The node or file it is about; empty where it is about the whole agent.
+    /// Node or file that the finding is about; empty if it is about the whole agent.
     pub subject: String,
     pub since: Instant,
 }
 
-impl From<&Found> for Message {
-    fn from(found: &Found) -> Self {
-        let warnable = found.finding.warnable;
+impl From<&ActiveFinding> for HealthMessage {
+    fn from(active: &ActiveFinding) -> Self {
+        let warnable = active.finding.warnable;
         Self {
             code: warnable.code,
             severity: warnable.severity,
             title: warnable.title,
-            text: found.finding.text(),
-            subject: found.finding.subject.clone().into_owned(),
-            since: found.since,
+            text: active.finding.text(),
+            subject: active.finding.subject.clone().into_owned(),
+            since: active.since,
         }
     }
 }
@@ -228,7 +229,7 @@ impl From<&Found> for Message {
 mod tests {
     use super::*;
 
-    fn codes(health: &Health, now: Instant) -> Vec<&'static str> {
+    fn codes(health: &AgentHealth, now: Instant) -> Vec<&'static str> {
         health
             .visible(now)
             .iter()
@@ -238,16 +239,14 @@ mod tests {
 
     #[test]
     fn placement_down_shows_one_finding_not_seven() {
-        let mut health = Health::default();
+        let mut health = AgentHealth::default();
         let start = Instant::now();
         health.set(
-            PLACEMENT_AWAY
-                .found()
-                .with("error", "it refuses connections"),
+            PLACEMENT_AWAY.finding().with("error", "connection refused"),
             start,
         );
         for node in ["a", "b", "c", "d", "e", "f"] {
-            health.set(NOT_IN_SYNC.found().of(node), start);
+            health.set(NOT_IN_SYNC.finding().about(node), start);
         }
         let later = start + Duration::from_mins(10);
         assert_eq!(codes(&health, later), ["placement-away"]);
@@ -257,21 +256,21 @@ mod tests {
 
     #[test]
     fn a_cause_hides_its_effect_even_before_it_is_shown_itself() {
-        let mut health = Health::default();
+        let mut health = AgentHealth::default();
         let start = Instant::now();
-        health.set(NOT_IN_SYNC.found().of("a"), start);
+        health.set(NOT_IN_SYNC.finding().about("a"), start);
         let later = start + Duration::from_hours(1);
-        health.set(PLACEMENT_AWAY.found(), later);
+        health.set(PLACEMENT_AWAY.finding(), later);
         assert!(health.visible(later).is_empty());
     }
 
     #[test]
     fn a_cause_with_one_subject_does_not_hide_another_subjects_effect() {
-        let mut health = Health::default();
+        let mut health = AgentHealth::default();
         let start = Instant::now();
-        health.set(IDENTITY.found().of("a").with("error", "no"), start);
-        health.set(NOT_IN_SYNC.found().of("a"), start);
-        health.set(NOT_IN_SYNC.found().of("b"), start);
+        health.set(IDENTITY.finding().about("a").with("error", "no"), start);
+        health.set(NOT_IN_SYNC.finding().about("a"), start);
+        health.set(NOT_IN_SYNC.finding().about("b"), start);
         let later = start + Duration::from_hours(1);
         let shown: Vec<_> = health
             .visible(later)
@@ -287,10 +286,12 @@ mod tests {
 
     #[test]
     fn what_heals_before_its_time_is_never_shown() {
-        let mut health = Health::default();
+        let mut health = AgentHealth::default();
         let start = Instant::now();
-        health.set(PLACEMENT_AWAY.found(), start);
-        let due = health.next_change(start).expect("it has a time to visible");
+        health.set(PLACEMENT_AWAY.finding(), start);
+        let due = health
+            .next_change(start)
+            .expect("a time at which it becomes visible");
         assert!(health.visible(due - Duration::from_millis(1)).is_empty());
         assert_eq!(codes(&health, due), ["placement-away"]);
         health.clear(&PLACEMENT_AWAY, "");
@@ -300,11 +301,11 @@ mod tests {
 
     #[test]
     fn what_stays_wrong_keeps_its_start_and_takes_the_last_text() {
-        let mut health = Health::default();
+        let mut health = AgentHealth::default();
         let start = Instant::now();
-        health.set(PLACEMENT_AWAY.found().with("error", "first"), start);
+        health.set(PLACEMENT_AWAY.finding().with("error", "first"), start);
         let later = start + Duration::from_mins(1);
-        health.set(PLACEMENT_AWAY.found().with("error", "second"), later);
+        health.set(PLACEMENT_AWAY.finding().with("error", "second"), later);
         let message = health.visible(later).remove(0);
         assert_eq!(message.since, start);
         assert!(message.text.contains("second"), "{}", message.text);
@@ -312,11 +313,11 @@ mod tests {
 
     #[test]
     fn only_the_named_subjects_stay_wrong() {
-        let mut health = Health::default();
+        let mut health = AgentHealth::default();
         let start = Instant::now();
-        health.set(IDENTITY.found().of("a"), start);
+        health.set(IDENTITY.finding().about("a"), start);
         for node in ["a", "b"] {
-            health.set(NO_PROGRESS.found().of(node), start);
+            health.set(NO_PROGRESS.finding().about(node), start);
         }
         health.clear_others(&NO_PROGRESS, &BTreeSet::from(["b".to_owned()]));
         let shown: Vec<_> = health
@@ -335,10 +336,13 @@ mod tests {
 
     #[test]
     fn errors_come_before_warnings() {
-        let mut health = Health::default();
+        let mut health = AgentHealth::default();
         let start = Instant::now();
-        health.set(CONFIG_RELOAD_FAILED.found().with("error", "no"), start);
-        health.set(RESHAPE_FAILED.found().of("a").with("error", "no"), start);
+        health.set(CONFIG_RELOAD_FAILED.finding().with("error", "no"), start);
+        health.set(
+            RESHAPE_FAILED.finding().about("a").with("error", "no"),
+            start,
+        );
         assert_eq!(
             codes(&health, start),
             ["reshape-failed", "config-reload-failed"]

@@ -1,5 +1,5 @@
-//! Guests over the agent's admin API: create, list, show, delete, power. Answers come from the journal; what is asked for is
-//! done afterwards, and `GET` says how far it is.
+//! Routes of guests in the admin API: create, list, show, delete, actions, console. Responses come from the journal.
+//! The agent does the requested work afterwards, and `GET` shows its progress.
 
 mod body;
 mod console;
@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::{BytesRejection, QueryRejection};
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, FromRequestParts, Path, Query, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -19,18 +20,17 @@ use berth_agent_instances::{
     BuildError, GuestResources, Guests, GuestsError, PowerError, TransitionError,
 };
 use berth_model::{ConsumerUuid, Disposition};
-use berth_virt::{GuestError, Powered, VirtDriver};
+use berth_virt::{GuestError, GuestPowerOutcome, VirtDriver};
 use berth_wire::guest::{ActionId, GuestAction, NoActionId};
 use serde::Deserialize;
 
 use crate::compute_api::{EventSources, compute_api};
-use crate::instances::body::{Asked, Creation};
+use crate::instances::body::{ActionRequest, CreationRequest};
 use crate::refusal::refusal;
 
-/// The largest body of a request for a guest, in bytes.
 const BODY_LIMIT: usize = 256 << 10;
 
-/// Method, path and what it does of each route, for the documentation of whoever offers them.
+/// Method, path and description of each route, for the generated documentation.
 pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "GET",
@@ -79,7 +79,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The guests' routes, events included.
+/// All routes of guests, including external events.
 pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router {
     let own = Router::new()
         .route("/v1/guests", get(list::<D, R>).post(create::<D, R>))
@@ -95,8 +95,8 @@ pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router
     own.merge(compute_api(
         Arc::clone(guests.journal()),
         guests.events().clone(),
-        // Who comes this far was let in by the socket.
-        EventSources::Anybody,
+        // The socket has already checked the client.
+        EventSources::NoToken,
     ))
 }
 
@@ -104,29 +104,25 @@ async fn list<D: VirtDriver, R: GuestResources>(State(guests): State<Guests<D, R
     match guests.list().await {
         Ok(records) => {
             let states = guests.states().await;
-            Json(body::list(&records, &guests.held(), &states)).into_response()
+            Json(body::guest_list(&records, &guests.blocked(), &states)).into_response()
         }
-        Err(error) => refused(&error),
+        Err(error) => guests_refusal(&error),
     }
 }
 
 async fn show<D: VirtDriver, R: GuestResources>(
     State(guests): State<Guests<D, R>>,
-    Path(uuid): Path<String>,
+    GuestPath(uuid): GuestPath,
 ) -> Response {
-    let uuid = match known(&uuid) {
-        Ok(uuid) => uuid,
-        Err(refusal) => return *refusal,
-    };
     match guests.show(uuid).await {
         Ok(record) => {
-            let mut shown = body::one(&record, guests.held().get(&uuid));
+            let mut shown = body::guest_body(&record, guests.blocked().get(&uuid));
             let state = guests.state(uuid).await;
             shown.state = state.map(|state| state.to_string());
-            shown.image = guests.coming(&record).map(body::coming);
+            shown.image = guests.download_progress(&record).map(body::image_progress);
             Json(shown).into_response()
         }
-        Err(error) => refused(&error),
+        Err(error) => guests_refusal(&error),
     }
 }
 
@@ -134,109 +130,105 @@ async fn create<D: VirtDriver, R: GuestResources>(
     State(guests): State<Guests<D, R>>,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let creation = match whole(body)
-        .and_then(|bytes| Creation::read(&bytes).map_err(|error| Box::new(unread(&error))))
-    {
+    let creation = match read_body(body).and_then(|bytes| {
+        CreationRequest::read(&bytes).map_err(|error| Box::new(invalid_body(&error)))
+    }) {
         Ok(creation) => creation,
         Err(refusal) => return *refusal,
     };
     let (uuid, created) = match &creation {
-        Creation::Whole(request) => (request.uuid(), guests.whole(request).await),
-        Creation::Build(build) => (build.uuid.into(), guests.build(build).await),
+        CreationRequest::Complete(request) => (request.uuid(), guests.create_whole(request).await),
+        CreationRequest::Build(build) => (build.uuid.into(), guests.build(build).await),
     };
     match created {
-        Ok(_) => accepted(&guests, uuid).await,
-        Err(BuildError::Guests(error)) => refused(&error),
-        Err(error) => unbuilt(&error),
+        Ok(_) => accepted_guest(&guests, uuid).await,
+        Err(BuildError::Guests(error)) => guests_refusal(&error),
+        Err(error) => build_refusal(&error),
     }
 }
 
 async fn delete<D: VirtDriver, R: GuestResources>(
     State(guests): State<Guests<D, R>>,
-    Path(uuid): Path<String>,
+    GuestPath(uuid): GuestPath,
 ) -> Response {
-    let uuid = match known(&uuid) {
-        Ok(uuid) => uuid,
-        Err(refusal) => return *refusal,
-    };
     match guests.delete(uuid).await {
         Ok(()) => StatusCode::ACCEPTED.into_response(),
-        Err(error) => refused(&error),
+        Err(error) => guests_refusal(&error),
     }
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Once {
+struct ActionQuery {
     id: Option<ActionId>,
 }
 
 async fn action<D: VirtDriver, R: GuestResources>(
     State(guests): State<Guests<D, R>>,
-    Path(uuid): Path<String>,
-    once: Result<Query<Once>, QueryRejection>,
+    GuestPath(uuid): GuestPath,
+    once: Result<Query<ActionQuery>, QueryRejection>,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let uuid = match known(&uuid) {
-        Ok(uuid) => uuid,
-        Err(refusal) => return *refusal,
-    };
-    let Ok(Query(Once { id })) = once else {
-        let message = format!("id is all that can be said in the query: {NoActionId}");
+    let Ok(Query(ActionQuery { id })) = once else {
+        let message = format!("the only query parameter is id: {NoActionId}");
         return refusal(StatusCode::BAD_REQUEST, "bad_query", message);
     };
-    let asked = read::<GuestAction>(body).and_then(|action| {
+    let asked = decode_body::<GuestAction>(body).and_then(|action| {
         let options = guests.build_options();
-        body::asked(&action, options).map_err(|error| Box::new(unbuilt(&error)))
+        body::parse_action(&action, options).map_err(|error| Box::new(build_refusal(&error)))
     });
     let asked = match asked {
         Ok(asked) => asked,
         Err(refusal) => return *refusal,
     };
-    // A client that goes away must not leave the guest half-way.
+    // Spawned, so that a client that disconnects does not interrupt the action.
     let acting = guests.clone();
     let acted = tokio::spawn(async move {
         match asked {
-            Asked::Power(action) => Ok(acting.power_once(uuid, action, id.as_ref()).await?),
-            Asked::Change(change) => {
-                let changed = acting.change_once(uuid, &change, id.as_ref()).await;
-                changed.map(|()| Powered::Done)
+            ActionRequest::Power(action) => {
+                Ok(acting.power_once(uuid, action, id.as_ref()).await?)
             }
-            Asked::Suspend => Ok(acting.suspend(uuid, id.as_ref()).await?),
-            Asked::LiveMigrate(node) => {
+            ActionRequest::Change(change) => {
+                let changed = acting.transition_once(uuid, &change, id.as_ref()).await;
+                changed.map(|()| GuestPowerOutcome::Done)
+            }
+            ActionRequest::Suspend => Ok(acting.suspend(uuid, id.as_ref()).await?),
+            ActionRequest::LiveMigrate(node) => {
                 acting.live_migrate(uuid, &node).await?;
-                Ok(Powered::Done)
+                Ok(GuestPowerOutcome::Done)
             }
         }
     });
     let Ok(acted) = acted.await else {
-        let message = "the action ended with a fault of berth's own; its log says which".to_owned();
+        let message = "the action panicked; see the agent's log".to_owned();
         return refusal(StatusCode::INTERNAL_SERVER_ERROR, "bug", message);
     };
     match acted {
-        Ok(Powered::Done | Powered::AlreadySo) => accepted(&guests, uuid).await,
-        Ok(Powered::NotThere) => refusal(
+        Ok(GuestPowerOutcome::Done | GuestPowerOutcome::AlreadySo) => {
+            accepted_guest(&guests, uuid).await
+        }
+        Ok(GuestPowerOutcome::NotThere) => refusal(
             StatusCode::CONFLICT,
             "not_there",
             format!(
-                "guest {uuid} is not on the hypervisor; it is brought back by the next comparison"
+                "guest {uuid} is missing on the hypervisor; the next reconcile run restores it"
             ),
         ),
         Err(error) => {
             if let TransitionError::Power(PowerError::Journal(error)) = &error {
-                guests.journal_failed(error);
+                guests.record_journal_failure(error);
             }
-            let (status, code) = undone(&error);
+            let (status, code) = transition_error_code(&error);
             refusal(status, code, error.to_string())
         }
     }
 }
 
-/// How an action that was not done is answered.
-fn undone(error: &TransitionError) -> (StatusCode, &'static str) {
+/// Status and code of the response to a failed action.
+fn transition_error_code(error: &TransitionError) -> (StatusCode, &'static str) {
     match error {
         TransitionError::Power(PowerError::NotFound { .. }) => (StatusCode::NOT_FOUND, "not_found"),
-        TransitionError::Power(PowerError::Busy { .. }) | TransitionError::Overtaken { .. } => {
+        TransitionError::Power(PowerError::Busy { .. }) | TransitionError::Interrupted { .. } => {
             (StatusCode::CONFLICT, "busy")
         }
         TransitionError::Power(PowerError::Bind(_) | PowerError::Resource(_)) => {
@@ -252,18 +244,18 @@ fn undone(error: &TransitionError) -> (StatusCode, &'static str) {
         TransitionError::Resource(error) if error.disposition() == Disposition::Retry => {
             (StatusCode::SERVICE_UNAVAILABLE, "resource")
         }
-        TransitionError::Resource(_) | TransitionError::NotItsDisks { .. } => {
+        TransitionError::Resource(_) | TransitionError::NoManagedRoot { .. } => {
             (StatusCode::CONFLICT, "resource")
         }
         TransitionError::Rescued { .. } | TransitionError::NotRescued { .. } => {
             (StatusCode::CONFLICT, "state")
         }
-        TransitionError::Held { .. } => (StatusCode::SERVICE_UNAVAILABLE, "held"),
+        TransitionError::Blocked { .. } => (StatusCode::SERVICE_UNAVAILABLE, "held"),
     }
 }
 
-/// How a body that asks for what cannot be made is answered.
-fn unbuilt(error: &BuildError) -> Response {
+/// The response to a guest that cannot be created.
+fn build_refusal(error: &BuildError) -> Response {
     let (status, code) = match error.fault() {
         BuildFault::Body => (StatusCode::BAD_REQUEST, "bad_request"),
         BuildFault::NoRoom | BuildFault::Guests => (StatusCode::CONFLICT, "no_room"),
@@ -272,35 +264,44 @@ fn unbuilt(error: &BuildError) -> Response {
     refusal(status, code, error.to_string())
 }
 
-/// The guest as it is now, for one who asked for something.
-async fn accepted<D: VirtDriver, R: GuestResources>(
+/// 202 with the current state of the guest.
+async fn accepted_guest<D: VirtDriver, R: GuestResources>(
     guests: &Guests<D, R>,
     uuid: ConsumerUuid,
 ) -> Response {
     match guests.show(uuid).await {
         Ok(record) => (
             StatusCode::ACCEPTED,
-            Json(body::one(&record, guests.held().get(&uuid))),
+            Json(body::guest_body(&record, guests.blocked().get(&uuid))),
         )
             .into_response(),
-        Err(error) => refused(&error),
+        Err(error) => guests_refusal(&error),
     }
 }
 
-fn known(uuid: &str) -> Result<ConsumerUuid, Box<Response>> {
-    uuid.parse().map_err(|_| {
-        let message = "the path names no guest: a UUID is expected".to_owned();
-        Box::new(refusal(StatusCode::NOT_FOUND, "not_found", message))
-    })
+/// The guest's UUID in the path, as an extractor.
+struct GuestPath(ConsumerUuid);
+
+impl<S: Send + Sync> FromRequestParts<S> for GuestPath {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let Path(uuid) = path.map_err(IntoResponse::into_response)?;
+        uuid.parse().map(Self).map_err(|_| {
+            let message = "the path needs the UUID of a guest".to_owned();
+            refusal(StatusCode::NOT_FOUND, "not_found", message)
+        })
+    }
 }
 
-fn read<T: serde::de::DeserializeOwned>(
+fn decode_body<T: serde::de::DeserializeOwned>(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<T, Box<Response>> {
-    berth_wire::decode(&whole(body)?).map_err(|error| Box::new(unread(&error)))
+    berth_wire::decode(&read_body(body)?).map_err(|error| Box::new(invalid_body(&error)))
 }
 
-fn whole(body: Result<Bytes, BytesRejection>) -> Result<Bytes, Box<Response>> {
+fn read_body(body: Result<Bytes, BytesRejection>) -> Result<Bytes, Box<Response>> {
     body.map_err(|rejection| {
         let (code, message) = if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
             (
@@ -308,17 +309,17 @@ fn whole(body: Result<Bytes, BytesRejection>) -> Result<Bytes, Box<Response>> {
                 format!("a body has at most {BODY_LIMIT} bytes"),
             )
         } else {
-            ("bad_request", "the body did not arrive whole".to_owned())
+            ("bad_request", "the request body is incomplete".to_owned())
         };
         Box::new(refusal(rejection.status(), code, message))
     })
 }
 
-fn unread(error: &berth_wire::BodyError) -> Response {
+fn invalid_body(error: &berth_wire::BodyError) -> Response {
     refusal(StatusCode::BAD_REQUEST, "bad_request", error.to_string())
 }
 
-fn refused(error: &GuestsError) -> Response {
+fn guests_refusal(error: &GuestsError) -> Response {
     let (status, code) = match error {
         GuestsError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
         GuestsError::CpusTaken { .. } => (StatusCode::CONFLICT, "no_room"),
@@ -326,7 +327,7 @@ fn refused(error: &GuestsError) -> Response {
         GuestsError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
         GuestsError::Orphan { .. } => (StatusCode::CONFLICT, "guest_orphan"),
         GuestsError::Hypervisor { .. } => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
-        // Another host may have the folder, the file, or a disk that answers.
+        // Another host may have the folder or the file, so this is no fault of the request.
         GuestsError::File(_) => (StatusCode::CONFLICT, "file"),
         GuestsError::Resource(_) => (StatusCode::SERVICE_UNAVAILABLE, "resource"),
         GuestsError::Journal(_) => (StatusCode::SERVICE_UNAVAILABLE, "journal"),

@@ -1,20 +1,21 @@
-//! The agent's own API: a unix socket for the operators of this host (root and one group); optionally the same routes over TLS for
-//! clients with a certificate of one authority; and a loopback port for Prometheus with metrics and health only. A lock next to the
-//! socket keeps a second agent away.
+//! The agent's API: a unix socket for the operators of this host (root and one group); optionally the same routes over
+//! TLS for clients with a certificate of one authority; and a loopback port for Prometheus with metrics and health
+//! only. A lock next to the socket prevents a second agent.
 //!
-//! | module | what it does |
+//! | module | contents |
 //! |---|---|
-//! | `state`, `health`, `requests` | what the service loop publishes, and what the API asks of it |
-//! | `admin` | opens the sockets and serves them |
-//! | `socket` | opens the socket, finding a stale file or another agent |
-//! | `access` | who may ask |
-//! | `router` | the routes |
-//! | `instances`, `devices`, `reconcile` | the routes of instances, devices and the comparison |
+//! | `state`, `health` | the state that the service loop publishes |
+//! | `requests` | requests of the API to the service loop |
+//! | `admin` | opens the sockets and serves the routes on them |
+//! | `socket` | opens the unix socket, detects a stale file or another agent |
+//! | `access` | access control |
+//! | `router` | routes of the agent itself |
+//! | `instances`, `devices`, `reconcile` | routes of guests, devices and the reconcile report |
 //! | `compute_api` | the part of Nova's API by which services report events |
-//! | `embedded_socket` | further APIs of this process, for the same people |
-//! | `body` | the bodies as they travel |
-//! | `openapi`, `reference` | its documents |
-//! | `client` | the other end, for `berth agent status`, `disable`, `enable` |
+//! | `embedded_socket` | sockets for other APIs in this process |
+//! | `body` | JSON bodies |
+//! | `openapi`, `reference` | generated documentation |
+//! | `client` | client, for `berth agent status`, `disable`, `enable` |
 
 mod access;
 mod admin;
@@ -36,16 +37,17 @@ mod router;
 mod socket;
 mod state;
 
-pub use admin::{AdminOptions, Door, Serving, TlsListen};
+pub use admin::{AdminListeners, AdminOptions, AdminServer, TlsListen};
 pub use berth_serve::{ReloadableTls, TlsError, TlsFile, TlsFiles};
 pub use compute_api::{EventSources, compute_api};
-pub use embedded_socket::SocketBeside;
+pub use embedded_socket::EmbeddedSocket;
 pub use error::AdminError;
 pub use metrics_page::RenderMetrics;
 pub use reference::admin_page;
-pub use requests::{Request, TickOutcome};
+pub use requests::{AgentRequest, TickOutcome};
 pub use router::ROUTES;
 pub use socket::SocketLock;
 pub use state::{
-    AgentState, LastPass, NodeState, PassResult, Phase, PlanState, States, Touched, Trouble,
+    AgentState, ChangedProviders, FailureCause, LastPass, NodeState, PassResult, Phase, PlanState,
+    States,
 };

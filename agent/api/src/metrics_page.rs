@@ -1,14 +1,14 @@
-//! The page of metrics that the admin API offers.
+//! Interface to the agent's metrics, which another crate implements.
 
 use std::pin::Pin;
 
-use crate::health::Message;
+use crate::health::HealthMessage;
 
 /// Renders `GET /metrics`.
 pub trait RenderMetrics: Send + Sync {
-    /// The page in Prometheus' text format, with these messages of health counted on it.
+    /// The metrics in Prometheus' text format, including the number of these health messages.
     fn page<'a>(
         &'a self,
-        health: &'a [Message],
+        health: &'a [HealthMessage],
     ) -> Pin<Box<dyn Future<Output = String> + Send + 'a>>;
 }

@@ -1,5 +1,5 @@
-//! `docs/api/agent.json`: the agent's API as an OpenAPI document (3.1), written from the routes and from the types that travel,
-//! their documentation included. So the document cannot say of a field what the types do not.
+//! Generates `docs/api/agent.json`, the OpenAPI 3.1 document of the agent's API, from the routes and from the types of
+//! the bodies with their doc comments.
 
 use berth_wire::compute::ServerExternalEvents;
 use berth_wire::guest::{GuestAction, GuestBody, GuestBuild, GuestList, Places, PlacesAsked};
@@ -11,15 +11,15 @@ use crate::body::{
     API, ConfigBody, DisableBody, DisabledBody, ErrorBody, HealthBody, PlanBody, StateBody,
     TickBody,
 };
-use crate::devices::body::{DeviceActed, DeviceAction, DeviceDocument, DeviceList};
+use crate::devices::body::{DeviceAction, DeviceActionResult, DeviceDocument, HostDeviceList};
 use crate::reconcile::ReconcileBody;
 use crate::router::ROUTES;
 
-/// `docs/api/agent.json`.
+/// The text of `docs/api/agent.json`.
 #[must_use]
 pub fn openapi() -> String {
     let mut paths: Map<String, Value> = Map::new();
-    let mut bodies = Bodies::new();
+    let mut bodies = BodySchemas::new();
     for (method, path, help) in routes() {
         let at = paths.entry(path.to_owned()).or_insert_with(|| json!({}));
         at[method.to_lowercase()] = operation(&mut bodies, method, path, help);
@@ -31,7 +31,7 @@ pub fn openapi() -> String {
         "paths": paths,
         "components": {"schemas": bodies.0.take_definitions(true)},
     });
-    // What serde_json writes of a document of texts and numbers cannot fail.
+    // A document of strings and numbers can always be serialised.
     let mut text = serde_json::to_string_pretty(&document).unwrap_or_default();
     text.push('\n');
     text
@@ -44,10 +44,10 @@ fn routes() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> 
         .copied()
 }
 
-/// The shapes of bodies, each written down once and referred to by its name.
-struct Bodies(SchemaGenerator);
+/// Schemas of the bodies; each is defined once and referenced by name.
+struct BodySchemas(SchemaGenerator);
 
-impl Bodies {
+impl BodySchemas {
     fn new() -> Self {
         let settings = SchemaSettings::draft2020_12()
             .with(|settings| settings.definitions_path = "/components/schemas".into());
@@ -59,123 +59,123 @@ impl Bodies {
     }
 }
 
-/// What travels on a route.
-struct Exchange {
-    asks: Option<Asks>,
-    answers: Vec<Answer>,
-    refuses: Value,
+/// Request and responses of one route.
+struct RouteSchema {
+    request: Option<RequestSchema>,
+    answers: Vec<ResponseSchema>,
+    error: Value,
 }
 
-struct Asks {
+struct RequestSchema {
     body: Value,
-    /// Whether there must be one.
+    /// Whether the request needs a body.
     required: bool,
 }
 
-struct Answer {
+struct ResponseSchema {
     status: &'static str,
     description: &'static str,
-    /// None: no body.
+    /// `None`: the response has no body.
     body: Option<(&'static str, Value)>,
 }
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 
-impl Exchange {
-    /// Of a route; none of one that nobody wrote down here.
-    fn of(bodies: &mut Bodies, method: &str, path: &str) -> Option<Self> {
+impl RouteSchema {
+    /// The schema of a route; `None` for a route without one.
+    fn of(bodies: &mut BodySchemas, method: &str, path: &str) -> Option<Self> {
         let text = || (TEXT, json!({"type": "string"}));
-        let exchange = match (method, path) {
+        let route = match (method, path) {
             ("GET", "/healthz") => Self::answers(bodies)
                 .json::<HealthBody>(bodies, "200", "The agent does its duty.")
-                .json::<HealthBody>(bodies, "503", "It starts, or an error is shown."),
+                .json::<HealthBody>(
+                    bodies,
+                    "503",
+                    "The agent starts, or a finding of severity `error` is shown.",
+                ),
             ("GET", "/metrics") => Self::answers(bodies).answer("200", "The metrics.", text()),
-            ("GET", "/v1/state") => Self::found::<StateBody>(bodies),
-            ("GET", "/v1/plan") => Self::found::<PlanBody>(bodies),
-            ("GET", "/v1/config") => Self::found::<ConfigBody>(bodies),
+            ("GET", "/v1/state") => Self::ok::<StateBody>(bodies),
+            ("GET", "/v1/plan") => Self::ok::<PlanBody>(bodies),
+            ("GET", "/v1/config") => Self::ok::<ConfigBody>(bodies),
             ("POST", "/v1/tick") => Self::answers(bodies)
-                .json::<TickBody>(bodies, "200", "What came of each node's pass.")
-                .json::<ErrorBody>(bodies, "202", "It is not over yet, and goes on."),
-            ("PUT", "/v1/disabled") => {
-                Self::found::<DisabledBody>(bodies).asks::<DisableBody>(bodies)
-            }
-            ("DELETE", "/v1/disabled") => Self::found::<DisabledBody>(bodies),
-            ("GET", "/v1/guests") => Self::found::<GuestList>(bodies),
-            ("POST", "/v1/guests") => Self::begun::<GuestBody>(bodies)
-                .asks_one_of([bodies.of::<GuestBuild>(), whole_guest()]),
-            ("POST", "/v1/guests/places") => {
-                Self::found::<Places>(bodies).asks::<PlacesAsked>(bodies)
-            }
-            ("GET", "/v1/guests/{uuid}") => Self::found::<GuestBody>(bodies),
+                .json::<TickBody>(bodies, "200", "Result of each node's cycle.")
+                .json::<ErrorBody>(bodies, "202", "The cycle is still running."),
+            ("PUT", "/v1/disabled") => Self::ok::<DisabledBody>(bodies).body::<DisableBody>(bodies),
+            ("DELETE", "/v1/disabled") => Self::ok::<DisabledBody>(bodies),
+            ("GET", "/v1/guests") => Self::ok::<GuestList>(bodies),
+            ("POST", "/v1/guests") => Self::accepted::<GuestBody>(bodies)
+                .body_one_of([bodies.of::<GuestBuild>(), complete_guest()]),
+            ("POST", "/v1/guests/places") => Self::ok::<Places>(bodies).body::<PlacesAsked>(bodies),
+            ("GET", "/v1/guests/{uuid}") => Self::ok::<GuestBody>(bodies),
             ("DELETE", "/v1/guests/{uuid}") => {
-                let mut exchange = Self::answers(bodies);
-                exchange.answers.push(Answer {
+                let mut route = Self::answers(bodies);
+                route.answers.push(ResponseSchema {
                     status: "202",
-                    description: "It will be gone, whatever happens to the agent.",
+                    description: "The guest will be deleted, also after a restart of the agent.",
                     body: None,
                 });
-                exchange
+                route
             }
             ("POST", "/v1/guests/{uuid}/action") => {
-                Self::begun::<GuestBody>(bodies).asks::<GuestAction>(bodies)
+                Self::accepted::<GuestBody>(bodies).body::<GuestAction>(bodies)
             }
             ("GET", "/v1/guests/{uuid}/console") => {
                 Self::answers(bodies).answer("200", "The last lines.", text())
             }
             ("GET", "/v2.1") => Self {
-                refuses: compute_fault(),
+                error: compute_fault(),
                 ..Self::answers(bodies).answer("200", "The version.", (JSON, version()))
             },
             ("POST", "/v2.1/os-server-external-events") => Self {
-                refuses: compute_fault(),
+                error: compute_fault(),
                 ..Self::answers(bodies)
                     .json::<ServerExternalEvents>(bodies, "200", "All were heard.")
                     .json::<ServerExternalEvents>(bodies, "207", "Not all; each with its code.")
-                    .asks::<ServerExternalEvents>(bodies)
+                    .body::<ServerExternalEvents>(bodies)
             },
-            ("GET" | "POST", "/v1/reconcile") => Self::found::<ReconcileBody>(bodies),
-            ("GET", "/v1/devices") => Self::found::<DeviceList>(bodies),
-            ("GET", "/v1/devices/{name}") => Self::found::<DeviceDocument>(bodies),
+            ("GET" | "POST", "/v1/reconcile") => Self::ok::<ReconcileBody>(bodies),
+            ("GET", "/v1/devices") => Self::ok::<HostDeviceList>(bodies),
+            ("GET", "/v1/devices/{name}") => Self::ok::<DeviceDocument>(bodies),
             (
                 "POST",
                 "/v1/devices/{name}/reset"
                 | "/v1/devices/{name}/quarantine"
                 | "/v1/devices/{name}/release",
             ) => {
-                let mut exchange = Self::found::<DeviceActed>(bodies).asks::<DeviceAction>(bodies);
+                let mut route = Self::ok::<DeviceActionResult>(bodies).body::<DeviceAction>(bodies);
                 let needs_a_reason = path.ends_with("quarantine");
-                exchange
-                    .asks
+                route
+                    .request
                     .iter_mut()
-                    .for_each(|asks| asks.required = needs_a_reason);
-                exchange
+                    .for_each(|request| request.required = needs_a_reason);
+                route
             }
             _ => return None,
         };
-        Some(exchange)
+        Some(route)
     }
 
-    fn answers(bodies: &mut Bodies) -> Self {
+    fn answers(bodies: &mut BodySchemas) -> Self {
         Self {
-            asks: None,
+            request: None,
             answers: Vec::new(),
-            refuses: bodies.of::<ErrorBody>(),
+            error: bodies.of::<ErrorBody>(),
         }
     }
 
-    fn found<T: JsonSchema>(bodies: &mut Bodies) -> Self {
-        Self::answers(bodies).json::<T>(bodies, "200", "What was asked for.")
+    fn ok<T: JsonSchema>(bodies: &mut BodySchemas) -> Self {
+        Self::answers(bodies).json::<T>(bodies, "200", "The requested data.")
     }
 
-    fn begun<T: JsonSchema>(bodies: &mut Bodies) -> Self {
-        let description = "It is written down, and done or under way.";
+    fn accepted<T: JsonSchema>(bodies: &mut BodySchemas) -> Self {
+        let description = "The request is recorded; the work is done or running.";
         Self::answers(bodies).json::<T>(bodies, "202", description)
     }
 
     fn json<T: JsonSchema>(
         self,
-        bodies: &mut Bodies,
+        bodies: &mut BodySchemas,
         status: &'static str,
         description: &'static str,
     ) -> Self {
@@ -188,7 +188,7 @@ impl Exchange {
         description: &'static str,
         body: (&'static str, Value),
     ) -> Self {
-        self.answers.push(Answer {
+        self.answers.push(ResponseSchema {
             status,
             description,
             body: Some(body),
@@ -196,24 +196,24 @@ impl Exchange {
         self
     }
 
-    fn asks<T: JsonSchema>(self, bodies: &mut Bodies) -> Self {
-        self.asks_body(bodies.of::<T>())
+    fn body<T: JsonSchema>(self, bodies: &mut BodySchemas) -> Self {
+        self.request_body(bodies.of::<T>())
     }
 
-    fn asks_one_of<const N: usize>(self, shapes: [Value; N]) -> Self {
-        self.asks_body(json!({ "oneOf": shapes.to_vec() }))
+    fn body_one_of<const N: usize>(self, shapes: [Value; N]) -> Self {
+        self.request_body(json!({ "oneOf": shapes.to_vec() }))
     }
 
-    fn asks_body(self, body: Value) -> Self {
+    fn request_body(self, body: Value) -> Self {
         let required = true;
         Self {
-            asks: Some(Asks { body, required }),
+            request: Some(RequestSchema { body, required }),
             ..self
         }
     }
 }
 
-fn operation(bodies: &mut Bodies, method: &str, path: &str, help: &str) -> Value {
+fn operation(bodies: &mut BodySchemas, method: &str, path: &str, help: &str) -> Value {
     let names = path
         .split('/')
         .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
@@ -233,30 +233,30 @@ fn operation(bodies: &mut Bodies, method: &str, path: &str, help: &str) -> Value
     if !parameters.is_empty() {
         operation["parameters"] = json!(parameters);
     }
-    let Some(exchange) = Exchange::of(bodies, method, path) else {
+    let Some(route) = RouteSchema::of(bodies, method, path) else {
         return operation;
     };
-    if let Some(Asks { body, required }) = exchange.asks {
+    if let Some(RequestSchema { body, required }) = route.request {
         operation["requestBody"] =
             json!({"required": required, "content": {JSON: {"schema": body}}});
     }
-    for answer in exchange.answers {
-        let mut told = json!({"description": answer.description});
+    for answer in route.answers {
+        let mut response = json!({"description": answer.description});
         if let Some((kind, body)) = answer.body {
-            told["content"] = json!({kind: {"schema": body}});
+            response["content"] = json!({kind: {"schema": body}});
         }
-        operation["responses"][answer.status] = told;
+        operation["responses"][answer.status] = response;
     }
     operation["responses"]["default"] = json!({
         "description": "A refusal, in a sentence.",
-        "content": {JSON: {"schema": exchange.refuses}},
+        "content": {JSON: {"schema": route.error}},
     });
     operation
 }
 
-/// A guest as its driver takes it, of whoever knows the host himself.
-fn whole_guest() -> Value {
-    let description = "The guest as a driver is given it; what is built of a GuestBuild is one.";
+/// Schema of a complete guest, from a caller that knows the host.
+fn complete_guest() -> Value {
+    let description = "The guest as the driver gets it. A GuestBuild is converted to this form.";
     json!({
         "type": "object",
         "properties": {
@@ -268,7 +268,7 @@ fn whole_guest() -> Value {
     })
 }
 
-/// A refusal in Nova's form: one key, `badRequest` for instance.
+/// Schema of an error in Nova's format: one key, for example `badRequest`.
 fn compute_fault() -> Value {
     let fault = json!({
         "type": "object",
@@ -278,7 +278,7 @@ fn compute_fault() -> Value {
     json!({"type": "object", "additionalProperties": fault, "minProperties": 1, "maxProperties": 1})
 }
 
-/// Nova's version document.
+/// Schema of Nova's version document.
 fn version() -> Value {
     let text = json!({"type": "string"});
     let of = |names: &[&str]| -> Value {

@@ -1,4 +1,4 @@
-//! The comparison over the agent's admin API.
+//! Routes of the reconcile report in the admin API, and the client methods for them.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use berth_agent_instances::GuestResources;
-use berth_agent_instances::reconcile::{Reconciled, Reconciler};
+use berth_agent_instances::reconcile::{ReconcileReport, Reconciler};
 use berth_virt::VirtDriver;
 use http::Method;
 use schemars::JsonSchema;
@@ -16,7 +16,7 @@ use crate::body::API;
 use crate::client::{AdminClient, AdminClientError};
 use crate::refusal::refusal;
 
-/// Method, path and what it does of each route, for the documentation of whoever offers them.
+/// Method, path and description of each route, for the generated documentation.
 pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "GET",
@@ -26,40 +26,40 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/reconcile",
-        "The same, and repairs what can be repaired. Open operations of guests then continue.",
+        "As GET; also repairs the differences that can be repaired. Unfinished operations of guests then continue.",
     ),
 ];
 
-/// GET and POST /v1/reconcile.
+/// Response of GET and POST /v1/reconcile: the differences that were found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReconcileBody {
-    /// The API's version, `berth/1`.
+    /// Version of the API, `berth/1`.
     pub api: String,
-    /// The differences.
+    /// Differences between the compared sources.
     pub findings: Vec<FindingBody>,
-    /// What could not be read.
+    /// Sources that could not be read, each with the reason.
     pub unknown: Vec<String>,
 }
 
-/// One difference.
+/// One difference between the compared sources.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FindingBody {
-    /// A word for scripts.
+    /// Stable code of the difference, for scripts.
     pub code: String,
-    /// What it is about: a UUID or an address.
+    /// UUID or address of the affected object.
     pub subject: String,
-    /// `repaired`, `awaited` or `reported`.
+    /// What is done about it: `repaired`, `awaited` or `reported`.
     pub remedy: String,
-    /// For how long it has been seen, in whole seconds.
+    /// Seconds since the difference was first seen, rounded down.
     pub for_seconds: u64,
-    /// A sentence.
+    /// One sentence that describes the difference and its remedy.
     pub text: String,
 }
 
-impl From<Reconciled> for ReconcileBody {
-    fn from(found: Reconciled) -> Self {
+impl From<ReconcileReport> for ReconcileBody {
+    fn from(found: ReconcileReport) -> Self {
         let findings = found.findings.iter().map(|(finding, age)| {
-            let (remedy, text) = finding.told(*age);
+            let (remedy, text) = finding.describe(*age);
             FindingBody {
                 code: finding.code().to_owned(),
                 subject: finding.subject(),
@@ -76,17 +76,16 @@ impl From<Reconciled> for ReconcileBody {
     }
 }
 
-/// The routes.
 pub fn routes<D: VirtDriver, R: GuestResources>(reconciler: &Reconciler<D, R>) -> Router {
     Router::new()
-        .route("/v1/reconcile", get(look::<D, R>).post(repair::<D, R>))
+        .route("/v1/reconcile", get(compare::<D, R>).post(repair::<D, R>))
         .with_state(reconciler.clone())
 }
 
-async fn look<D: VirtDriver, R: GuestResources>(
+async fn compare<D: VirtDriver, R: GuestResources>(
     State(reconciler): State<Reconciler<D, R>>,
 ) -> Response {
-    answer(reconciler.look().await)
+    answer(reconciler.find_differences().await)
 }
 
 async fn repair<D: VirtDriver, R: GuestResources>(
@@ -95,7 +94,7 @@ async fn repair<D: VirtDriver, R: GuestResources>(
     answer(reconciler.repair().await)
 }
 
-fn answer<E: std::error::Error>(found: Result<Reconciled, E>) -> Response {
+fn answer<E: std::error::Error>(found: Result<ReconcileReport, E>) -> Response {
     match found {
         Ok(found) => Json(ReconcileBody::from(found)).into_response(),
         Err(error) => refusal(
@@ -107,21 +106,15 @@ fn answer<E: std::error::Error>(found: Result<Reconciled, E>) -> Response {
 }
 
 impl AdminClient {
-    /// GET /v1/reconcile: what differs.
-    ///
-    /// # Errors
-    /// As [`AdminClient::state`].
+    /// GET /v1/reconcile: reports the differences.
     pub async fn differences(&self) -> Result<ReconcileBody, AdminClientError> {
-        self.ask(Method::GET, "/v1/reconcile", Vec::new().into())
+        self.request(Method::GET, "/v1/reconcile", Vec::new().into())
             .await
     }
 
-    /// POST /v1/reconcile: what differs, and mends what can be mended.
-    ///
-    /// # Errors
-    /// As [`AdminClient::state`].
+    /// POST /v1/reconcile: reports the differences and repairs those that can be repaired.
     pub async fn reconcile(&self) -> Result<ReconcileBody, AdminClientError> {
-        self.ask(Method::POST, "/v1/reconcile", Vec::new().into())
+        self.request(Method::POST, "/v1/reconcile", Vec::new().into())
             .await
     }
 }

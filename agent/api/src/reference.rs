@@ -1,4 +1,4 @@
-//! `docs/guide/reference/admin-api.md`, written from the routes.
+//! Generates `docs/guide/reference/admin-api.md` from the routes and the health findings.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use crate::body::API;
 use crate::health::WARNABLES;
 use crate::router::{BODY_LIMIT, ROUTES};
 
-/// `docs/guide/reference/admin-api.md`.
+/// The text of `docs/guide/reference/admin-api.md`.
 #[must_use]
 pub fn admin_page() -> String {
     let mut page = format!(
@@ -44,7 +44,7 @@ pub fn admin_page() -> String {
     ];
     let mut details = String::new();
     for (method, path, help) in ROUTES.iter().chain(further.into_iter().flatten()) {
-        // A text of several paragraphs has a section of its own. Writing to a String cannot fail.
+        // A description of several paragraphs gets its own section. Writing to a String cannot fail.
         let (summary, detail) = help.split_once("\n\n").unwrap_or((help, ""));
         let _ = writeln!(page, "| {method} | `{path}` | {summary} |");
         if !detail.is_empty() {

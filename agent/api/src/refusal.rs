@@ -1,4 +1,4 @@
-//! The refusals of the admin API.
+//! Error responses of the admin API.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::body::{API, ErrorBody, ErrorDetail};
 
-/// A refusal as this API words it.
+/// An error response with this code and message.
 pub(crate) fn refusal(status: StatusCode, code: &str, message: String) -> Response {
     let error = ErrorDetail {
         code: code.to_owned(),

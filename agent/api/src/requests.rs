@@ -1,43 +1,43 @@
-//! What the admin API asks of the service loop.
+//! Requests of the admin API to the service loop.
 
 use std::time::SystemTime;
 
-use berth_agent_tracker::disabled::{Disabled, DisabledError};
+use berth_agent_tracker::disabled::{DisabledByOperator, DisabledError};
 use berth_model::NodeName;
 use tokio::sync::oneshot;
 
 use crate::state::LastPass;
 
-/// Something the admin API asks for. Its answer comes when a pass that began afterwards is over; a dropped sender means that
-/// the agent stops.
+/// A request to the service loop. It is answered after a cycle that started later than the request; a dropped sender
+/// means that the agent stops.
 #[derive(Debug)]
-pub enum Request {
-    /// A pass over all nodes, those that wait after a failure included.
+pub enum AgentRequest {
+    /// Runs a cycle over all nodes, including those that wait after a failure.
     Tick {
-        /// Gets what came of it.
+        /// Receives the outcome of the cycle.
         reply: oneshot::Sender<TickOutcome>,
     },
-    /// Disables or enables the host.
     SetDisabled {
-        /// What holds from now on.
-        disabled: Option<Disabled>,
-        /// Gets what came of the pass that reports it; an error: it could not be kept, and nothing changed.
+        /// The new setting; `None` enables the host.
+        disabled: Option<DisabledByOperator>,
+        /// Receives the outcome of the cycle that reports the change. The error means that the setting could not be
+        /// stored and nothing changed.
         reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
     },
     /// An operator disabled or enabled this host for new instances. The caller does not wait; the agent's state shows the result.
     SetDisabledInCloud {
-        /// Why they want none; none: they are welcome.
+        /// Reason of the operator; `None` enables the host.
         reason: Option<String>,
     },
 }
 
-/// What came of a pass that was asked for.
+/// Outcome of a requested cycle.
 #[derive(Debug, Clone)]
 pub struct TickOutcome {
-    /// When all of it was over.
+    /// Time at which the last node's cycle ended.
     pub at: SystemTime,
-    /// Why the hypervisor could not be observed, if so; then no node had a pass.
+    /// Error of the observation; if set, no node had a cycle.
     pub unobserved: Option<String>,
-    /// What came of each node's pass.
+    /// Result of each node's cycle.
     pub nodes: Vec<(NodeName, LastPass)>,
 }

@@ -1,4 +1,5 @@
-//! The routes of the admin API. Answers come from the state that the loop published; only a tick and disabling reach the loop.
+//! Routes of the agent itself in the admin API. Most responses come from the state that the service loop published;
+//! only a tick, disabling and enabling are sent to the loop.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -11,43 +12,43 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
-use berth_agent_tracker::disabled::{Disabled, DisabledError};
+use berth_agent_tracker::disabled::{DisabledByOperator, DisabledError};
 use berth_agent_tracker::error_chain::sentence;
 use berth_serve::TlsClient;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::access::{Access, Peer, Verdict};
+use crate::access::{Access, AccessDecision, Peer};
 use crate::body::{
     API, ConfigBody, DisableBody, DisabledBody, HealthBody, PlanBody, STATE_FILES, StateBody,
     TickBody,
 };
 use crate::metrics_page::RenderMetrics;
 use crate::refusal::refusal;
-use crate::requests::{Request, TickOutcome};
+use crate::requests::{AgentRequest, TickOutcome};
 use crate::state::{AgentState, States};
 
-/// The largest body of a request, in bytes.
+/// Largest request body in bytes.
 pub(super) const BODY_LIMIT: usize = 16 << 10;
 
-/// How long a request waits for the pass it asked for.
+/// How long a request waits for its cycle.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
-/// What the handlers need.
+/// State of the handlers.
 #[derive(Clone)]
-pub(super) struct Shared {
+pub(super) struct AdminContext {
     pub(super) states: States,
     pub(super) metrics: Arc<dyn RenderMetrics>,
-    pub(super) requests: mpsc::Sender<Request>,
+    pub(super) requests: mpsc::Sender<AgentRequest>,
 }
 
-impl Shared {
+impl AdminContext {
     fn state(&self) -> Arc<AgentState> {
         Arc::clone(&self.states.borrow())
     }
 }
 
-/// The routes, for the documentation.
+/// Method, path and description of each route, for the generated documentation.
 pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "GET",
@@ -91,8 +92,8 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Metrics and health, for anybody on this host.
-pub(super) fn public(shared: Shared) -> Router {
+/// Metrics and health, for every local user.
+pub(super) fn public_routes(shared: AdminContext) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
@@ -101,22 +102,22 @@ pub(super) fn public(shared: Shared) -> Router {
         .with_state(shared)
 }
 
-/// Everything, for those whom `access` lets in; `further` has the routes of guests and devices.
-pub(super) fn admin(shared: Shared, access: Access, further: Router) -> Router {
-    fenced(routes(shared, further), access)
+/// All routes, for peers that `access` allows; `further` has the routes of guests and devices.
+pub(super) fn admin(shared: AdminContext, access: Access, further: Router) -> Router {
+    restrict(routes(shared, further), access)
 }
 
-/// An API for those whom `access` lets in.
-pub(super) fn fenced(api: Router, access: Access) -> Router {
-    api.layer(middleware::from_fn_with_state(Arc::new(access), admit))
+/// Restricts an API to the peers that `access` allows.
+pub(super) fn restrict(api: Router, access: Access) -> Router {
+    api.layer(middleware::from_fn_with_state(Arc::new(access), authorize))
 }
 
-/// Everything, for whom the TLS door let in; each request is logged with whose certificate it came by.
-pub(super) fn certified(shared: Shared, further: Router) -> Router {
-    routes(shared, further).layer(middleware::from_fn(logged))
+/// All routes, for clients that TLS has authenticated. Each request is logged with the holder of its certificate.
+pub(super) fn tls_routes(shared: AdminContext, further: Router) -> Router {
+    routes(shared, further).layer(middleware::from_fn(log_request))
 }
 
-fn routes(shared: Shared, further: Router) -> Router {
+fn routes(shared: AdminContext, further: Router) -> Router {
     let own = Router::new()
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
@@ -127,13 +128,13 @@ fn routes(shared: Shared, further: Router) -> Router {
         .route("/v1/disabled", put(disable).delete(enable))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(shared);
-    // Guests' bodies have a limit of their own.
+    // The routes of guests have a larger body limit.
     own.merge(further)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
 }
 
-async fn logged(
+async fn log_request(
     Extension(client): Extension<TlsClient>,
     request: HttpRequest,
     next: Next,
@@ -146,23 +147,23 @@ async fn logged(
         %method,
         path,
         status = answer.status().as_u16(),
-        "the agent's API was asked over TLS"
+        "request to the agent's API over TLS"
     );
     answer
 }
 
-async fn admit(
+async fn authorize(
     State(access): State<Arc<Access>>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     request: HttpRequest,
     next: Next,
 ) -> Response {
-    let allowed = match access.verdict(peer) {
-        Verdict::Allowed => true,
-        Verdict::Refused => false,
-        Verdict::IfMember(uid) => {
+    let allowed = match access.decide(peer) {
+        AccessDecision::Allowed => true,
+        AccessDecision::Refused => false,
+        AccessDecision::IfMember(uid) => {
             let access = Arc::clone(&access);
-            // The user database may be on the network.
+            // In a blocking thread: the user database may be on the network.
             tokio::task::spawn_blocking(move || access.is_member(uid))
                 .await
                 .unwrap_or(false)
@@ -171,15 +172,15 @@ async fn admit(
     if allowed {
         return next.run(request).await;
     }
-    tracing::warn!(uid = ?peer.uid, path = request.uri().path(), "the admin API was refused to a user");
+    tracing::warn!(uid = ?peer.uid, path = request.uri().path(), "access to the admin API was refused");
     let message = format!(
-        "only root and members of group {} may ask (usermod -aG {0} USER)",
+        "only root and members of group {} may use the admin API (usermod -aG {0} USER)",
         access.name()
     );
     refusal(StatusCode::FORBIDDEN, "forbidden", message)
 }
 
-async fn healthz(State(shared): State<Shared>) -> Response {
+async fn healthz(State(shared): State<AdminContext>) -> Response {
     let body = HealthBody::new(&shared.state(), Instant::now());
     let status = if body.is_well() {
         StatusCode::OK
@@ -189,7 +190,7 @@ async fn healthz(State(shared): State<Shared>) -> Response {
     (status, Json(body)).into_response()
 }
 
-async fn metrics(State(shared): State<Shared>) -> Response {
+async fn metrics(State(shared): State<AdminContext>) -> Response {
     let health = shared.state().health.visible(Instant::now());
     let format = [(
         header::CONTENT_TYPE,
@@ -198,15 +199,15 @@ async fn metrics(State(shared): State<Shared>) -> Response {
     (format, shared.metrics.page(&health).await).into_response()
 }
 
-async fn state(State(shared): State<Shared>) -> Json<StateBody> {
+async fn state(State(shared): State<AdminContext>) -> Json<StateBody> {
     Json(StateBody::new(&shared.state(), Instant::now()))
 }
 
-async fn plan(State(shared): State<Shared>) -> Json<PlanBody> {
+async fn plan(State(shared): State<AdminContext>) -> Json<PlanBody> {
     Json(PlanBody::new(&shared.state()))
 }
 
-async fn config(State(shared): State<Shared>) -> Json<ConfigBody> {
+async fn config(State(shared): State<AdminContext>) -> Json<ConfigBody> {
     let config = serde_json::Value::clone(&shared.state().config);
     Json(ConfigBody {
         api: API.to_owned(),
@@ -214,9 +215,9 @@ async fn config(State(shared): State<Shared>) -> Json<ConfigBody> {
     })
 }
 
-async fn tick(State(shared): State<Shared>) -> Response {
+async fn tick(State(shared): State<AdminContext>) -> Response {
     let (reply, outcome) = oneshot::channel();
-    if let Err(stopping) = ask(&shared, Request::Tick { reply }).await {
+    if let Err(stopping) = send_to_loop(&shared, AgentRequest::Tick { reply }).await {
         return stopping;
     }
     match timeout(PATIENCE, outcome).await {
@@ -225,13 +226,13 @@ async fn tick(State(shared): State<Shared>) -> Response {
         Err(_) => refusal(
             StatusCode::ACCEPTED,
             "not_over",
-            "the pass is not over yet and goes on".to_owned(),
+            "the cycle is still running".to_owned(),
         ),
     }
 }
 
 async fn disable(
-    State(shared): State<Shared>,
+    State(shared): State<AdminContext>,
     ConnectInfo(peer): ConnectInfo<Peer>,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
@@ -244,25 +245,25 @@ async fn disable(
         Ok(wanted) => wanted,
         Err(error) => {
             return bad(format!(
-                "the body is to be {{\"reason\": \"...\"}}: {error}"
+                "invalid body: {error}; expected {{\"reason\": \"...\"}}"
             ));
         }
     };
-    match Disabled::new(&wanted.reason, SystemTime::now(), peer.uid) {
+    match DisabledByOperator::new(&wanted.reason, SystemTime::now(), peer.uid) {
         Ok(disabled) => set_disabled(&shared, Some(disabled)).await,
         Err(error) => bad(error.to_string()),
     }
 }
 
-async fn enable(State(shared): State<Shared>) -> Response {
+async fn enable(State(shared): State<AdminContext>) -> Response {
     set_disabled(&shared, None).await
 }
 
-async fn set_disabled(shared: &Shared, disabled: Option<Disabled>) -> Response {
+async fn set_disabled(shared: &AdminContext, disabled: Option<DisabledByOperator>) -> Response {
     let (reply, outcome) = oneshot::channel();
-    if let Err(stopping) = ask(
+    if let Err(stopping) = send_to_loop(
         shared,
-        Request::SetDisabled {
+        AgentRequest::SetDisabled {
             disabled: disabled.clone(),
             reply,
         },
@@ -282,14 +283,14 @@ async fn set_disabled(shared: &Shared, disabled: Option<Disabled>) -> Response {
     };
     match timeout(PATIENCE, outcome).await {
         Ok(Ok(Ok(outcome))) => answer(Some(outcome)),
-        Ok(Ok(Err(error))) => not_kept(&error),
-        // It is kept; only the pass that reports it is missing.
+        Ok(Ok(Err(error))) => store_failed(&error),
+        // The setting is stored; only the cycle that reports it is still running.
         Err(_) => answer(None),
         Ok(Err(_)) => stopping(),
     }
 }
 
-fn not_kept(error: &DisabledError) -> Response {
+fn store_failed(error: &DisabledError) -> Response {
     refusal(
         StatusCode::INTERNAL_SERVER_ERROR,
         STATE_FILES,
@@ -297,7 +298,7 @@ fn not_kept(error: &DisabledError) -> Response {
     )
 }
 
-async fn ask(shared: &Shared, request: Request) -> Result<(), Response> {
+async fn send_to_loop(shared: &AdminContext, request: AgentRequest) -> Result<(), Response> {
     shared.requests.send(request).await.map_err(|_| stopping())
 }
 
@@ -305,7 +306,7 @@ fn stopping() -> Response {
     refusal(
         StatusCode::SERVICE_UNAVAILABLE,
         "stopping",
-        "the agent stops".to_owned(),
+        "the agent is stopping".to_owned(),
     )
 }
 
@@ -313,7 +314,7 @@ async fn not_found() -> Response {
     refusal(
         StatusCode::NOT_FOUND,
         "not_found",
-        "there is no such route".to_owned(),
+        "unknown route".to_owned(),
     )
 }
 
@@ -321,7 +322,7 @@ async fn method_not_allowed() -> Response {
     refusal(
         StatusCode::METHOD_NOT_ALLOWED,
         "method_not_allowed",
-        "the route has no such method".to_owned(),
+        "the route does not have this method".to_owned(),
     )
 }
 
@@ -335,23 +336,23 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
-    use crate::health::Message;
+    use crate::health::HealthMessage;
 
     struct NoMetrics;
 
     impl RenderMetrics for NoMetrics {
         fn page<'a>(
             &'a self,
-            _: &'a [Message],
+            _: &'a [HealthMessage],
         ) -> Pin<Box<dyn Future<Output = String> + Send + 'a>> {
             Box::pin(std::future::ready(String::new()))
         }
     }
 
-    async fn asked(peer: Peer, method: &str, path: &str) -> Response {
+    async fn send(peer: Peer, method: &str, path: &str) -> Response {
         let (_states, states) = watch::channel(Arc::new(AgentState::unknown("scripted")));
         let (requests, _) = mpsc::channel(1);
-        let shared = Shared {
+        let shared = AdminContext {
             states,
             metrics: Arc::new(NoMetrics),
             requests,
@@ -377,9 +378,9 @@ mod tests {
             .map(|(method, path, _)| (*method, *path))
             .chain([("GET", "/v1/nothing")]);
         for (method, path) in routes {
-            let stranger = asked(Peer::of(65_533, 65_533), method, path).await;
+            let stranger = send(Peer::of(65_533, 65_533), method, path).await;
             assert_eq!(stranger.status(), StatusCode::FORBIDDEN, "{method} {path}");
-            let root = asked(Peer::of(0, 0), method, path).await;
+            let root = send(Peer::of(0, 0), method, path).await;
             assert_ne!(root.status(), StatusCode::FORBIDDEN, "{method} {path}");
         }
     }
@@ -387,7 +388,7 @@ mod tests {
     #[tokio::test]
     async fn every_documented_route_is_there_and_an_agent_that_stops_says_so() {
         for (method, path, _) in ROUTES {
-            let status = asked(Peer::of(0, 0), method, path).await.status();
+            let status = send(Peer::of(0, 0), method, path).await.status();
             let expected = match (*method, *path) {
                 ("GET", "/healthz") | ("POST" | "DELETE", _) => StatusCode::SERVICE_UNAVAILABLE,
                 ("PUT", _) => StatusCode::BAD_REQUEST,

@@ -1,4 +1,5 @@
-//! Opens the admin socket. A file that a killed agent left behind is replaced; a running agent is found and left alone.
+//! The unix socket of the admin API and its lock. The file of a killed agent is replaced; the socket of a running agent
+//! is an error.
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io;
@@ -9,21 +10,23 @@ use tokio::net::{UnixListener, UnixStream};
 
 use crate::error::AdminError;
 
-/// The lock of a running agent: a file beside its socket. The kernel drops it with the process, however that ends; the file
-/// stays.
+/// The lock of a running agent: a file next to its socket. The kernel releases the lock when the process ends, however
+/// it ends; the file stays.
 #[derive(Debug)]
 pub struct SocketLock(File);
 
 impl Drop for SocketLock {
-    /// Closing the file would not do: a child that is being forked has a copy of it until its exec, and with it the lock.
+    /// Unlocks explicitly: closing the file is not enough, because a forked child has a copy of the descriptor until
+    /// its exec, and would keep the lock.
     fn drop(&mut self) {
-        // Where even this fails, the lock goes with the last copy.
+        // If unlocking fails, the lock is released with the last copy.
         self.0.unlock().ok();
     }
 }
 
 impl SocketLock {
-    /// Takes the lock of the agent with this socket; an offline command takes it too, to be alone.
+    /// Takes the lock of the agent with this socket. Offline commands take it as well, so that no agent starts
+    /// meanwhile.
     pub fn take(socket: &Path) -> Result<Self, AdminError> {
         let shown = || socket.display().to_string();
         let failed = |source| AdminError::Socket {
@@ -54,7 +57,7 @@ impl SocketLock {
     }
 }
 
-/// Makes the socket, for its owner and the group.
+/// Creates the socket, with access for its owner and the group.
 pub(super) async fn bind(path: &Path, group: Option<u32>) -> Result<UnixListener, AdminError> {
     let shown = || path.display().to_string();
     let failed = |source| AdminError::Socket {
@@ -75,7 +78,7 @@ pub(super) async fn bind(path: &Path, group: Option<u32>) -> Result<UnixListener
         }
     }
     let listener = UnixListener::bind(path).map_err(failed)?;
-    // Who asks is checked on each connection; the file's mode is a second fence, so a group that cannot be set is no error.
+    // Each connection is checked as well, so a group that cannot be set is not an error.
     if let Some(group) = group
         && let Err(error) = std::os::unix::fs::chown(path, None, Some(group))
     {

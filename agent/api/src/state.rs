@@ -1,30 +1,29 @@
-//! What the agent knows of itself, as one value: the service's loop publishes it, the admin API and `STATUS=` read it.
+//! State of the agent as one value: the service loop publishes it, the admin API and `STATUS=` read it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use berth_agent_tracker::disabled::{Disabled, DisabledInCloud};
-use berth_model::{Held, NodeName, ProviderTree, ProviderUuid, TreeDiff};
+use berth_agent_tracker::disabled::{DisabledByOperator, DisabledInCloud};
+use berth_model::{HeldUnits, NodeName, ProviderTree, ProviderUuid, TreeDiff};
 use berth_virt::HostView;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::health::{Health, Severity};
+use crate::health::{AgentHealth, Severity};
 
-/// How far the service has come.
+/// Phase of the agent or of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Not every node has been reported yet.
+    /// Some node has not been reported to Placement yet.
     Starting,
     /// Every node has been reported once.
     Running,
-    /// It ends; passes under way are finished.
+    /// The agent stops; running passes are finished.
     Stopping,
 }
 
 impl Phase {
-    /// The word in bodies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -35,80 +34,71 @@ impl Phase {
     }
 }
 
-/// Everything the admin API shows.
 #[derive(Debug, Clone)]
 pub struct AgentState {
-    /// How far the service has come.
     pub phase: Phase,
-    /// The driver's name (`compute_driver`).
     pub driver: &'static str,
-    /// Whether an operator disabled the host.
-    pub disabled: Option<Disabled>,
-    /// Whether the cloud's operators disabled the host.
+    /// Set if an operator of this host disabled it.
+    pub disabled: Option<DisabledByOperator>,
+    /// Set if an operator of the cloud disabled the host.
     pub disabled_in_cloud: Option<DisabledInCloud>,
-    /// The host as it was seen last, with what is known of its devices beside; none before the first look.
+    /// The last observed host, with the known states of its devices; `None` before the first observation.
     pub view: Option<Arc<HostView>>,
-    /// The nodes that the hypervisor shows.
     pub nodes: BTreeMap<NodeName, NodeState>,
-    /// Why the last observation failed, if it did.
+    /// Error of the last observation, if it failed.
     pub unobserved: Option<String>,
-    /// Consumers read for a reshape, of how many, while that goes on.
+    /// Progress while allocations are read for a reshape: consumers read, and their total number.
     pub consumers: Option<(usize, usize)>,
-    pub health: Health,
-    /// The configuration in force, secrets masked.
+    pub health: AgentHealth,
+    /// The configuration in effect, with secrets masked.
     pub config: Arc<serde_json::Value>,
 }
 
 #[derive(Debug, Clone)]
 pub struct NodeState {
-    /// Its root provider, once that is clear.
+    /// The root provider; `None` until the node is identified.
     pub root: Option<ProviderUuid>,
-    /// Whether its first pass is done.
     pub phase: Phase,
-    /// How its last pass ended.
     pub plan: PlanState,
-    /// Failed passes in a row.
+    /// Failed passes since the last successful one.
     pub failures: u32,
-    /// When it is tried again, if it failed.
+    /// Time of the next attempt after a failure.
     pub retry_at: Option<Instant>,
     pub last: Option<LastPass>,
-    /// The last pass that changed something.
+    /// The last pass that changed something in Placement.
     pub last_change: Option<LastPass>,
-    /// Units held without a home.
-    pub held: Vec<Held>,
-    /// Placement's tree as last known.
+    /// Units that are held on their old provider.
+    pub held: Vec<HeldUnits>,
+    /// The provider tree in Placement, as last known.
     pub tree: Option<Arc<ProviderTree>>,
-    /// On which side its last pass broke, if it did.
-    pub trouble: Option<Trouble>,
+    /// Cause of the last failure, if the last pass failed.
+    pub failure_cause: Option<FailureCause>,
 }
 
-/// A pass that is over.
+/// Result of a finished pass.
 #[derive(Debug, Clone)]
 pub struct LastPass {
     pub at: SystemTime,
-    /// How long it took.
     pub took: Duration,
-    /// What came of it.
     pub result: PassResult,
-    /// The plan that was carried out, or why it failed.
+    /// The executed plan, or the error.
     pub text: Arc<str>,
-    /// The providers it touched, by name.
-    pub touched: Touched,
+    /// Names of the providers that the pass changed.
+    pub providers: ChangedProviders,
 }
 
-/// What came of a pass.
+/// Result of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PassResult {
-    /// There was nothing to do.
+    /// Placement already matched the host.
     InSync,
     Updated,
-    /// Inventory and allocations were moved.
+    /// Inventory and allocations were moved to other providers.
     Reshaped,
     Failed,
 }
 
 impl PassResult {
-    /// The word in bodies.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -120,15 +110,15 @@ impl PassResult {
     }
 }
 
-/// Providers by what a pass did to them, by name.
+/// Names of the providers that a pass created, changed and removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Touched {
+pub struct ChangedProviders {
     pub created: Vec<String>,
     pub changed: Vec<String>,
     pub removed: Vec<String>,
 }
 
-impl From<&TreeDiff> for Touched {
+impl From<&TreeDiff> for ChangedProviders {
     fn from(diff: &TreeDiff) -> Self {
         Self {
             created: diff
@@ -151,7 +141,7 @@ impl From<&TreeDiff> for Touched {
 }
 
 impl NodeState {
-    /// A node that was just seen.
+    /// A node that was just discovered.
     #[must_use]
     #[expect(
         clippy::new_without_default,
@@ -168,11 +158,11 @@ impl NodeState {
             last_change: None,
             held: Vec::new(),
             tree: None,
-            trouble: None,
+            failure_cause: None,
         }
     }
 
-    /// Why its last pass failed, if it did.
+    /// Error of the last pass, if it failed.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
         self.last
@@ -183,7 +173,7 @@ impl NodeState {
 }
 
 impl AgentState {
-    /// Before anything is known.
+    /// The state before the first observation.
     pub fn unknown(driver: &'static str) -> Self {
         Self {
             phase: Phase::Starting,
@@ -194,14 +184,14 @@ impl AgentState {
             nodes: BTreeMap::new(),
             unobserved: None,
             consumers: None,
-            health: Health::default(),
+            health: AgentHealth::default(),
             config: Arc::new(serde_json::Value::Null),
         }
     }
 
-    /// One truthful sentence: for `STATUS=` and whoever has room for one line only.
+    /// A summary in one sentence, for `STATUS=` and other one-line displays.
     #[must_use]
-    pub fn sentence(&self, now: Instant) -> String {
+    pub fn summary(&self, now: Instant) -> String {
         let disabled = self
             .disabled
             .as_ref()
@@ -213,7 +203,7 @@ impl AgentState {
         let what = match self.phase {
             Phase::Starting => format!("starting: {}", self.starting(now)),
             Phase::Running => self.running(now),
-            Phase::Stopping => "stopping: passes under way are finished".to_owned(),
+            Phase::Stopping => "stopping: finishing running passes".to_owned(),
         };
         format!("{what}{disabled}{in_cloud}")
     }
@@ -221,11 +211,11 @@ impl AgentState {
     fn starting(&self, now: Instant) -> String {
         if let Some((read, all)) = self.consumers {
             return format!(
-                "a reshape is needed, the allocations of {read} of {all} consumers are read"
+                "a reshape is needed; read the allocations of {read} of {all} consumers"
             );
         }
-        if let Some(trouble) = self.trouble(now) {
-            return format!("{trouble}; it is tried again");
+        if let Some(problem) = self.worst_problem(now) {
+            return format!("{problem}; retrying");
         }
         let waiting: Vec<&str> = self
             .nodes
@@ -234,15 +224,15 @@ impl AgentState {
             .map(|(name, _)| name.as_str())
             .collect();
         match waiting.as_slice() {
-            [] => "the hypervisor is looked at".to_owned(),
-            [node] => format!("node {node} is reported to Placement"),
-            nodes => format!("{} nodes are reported to Placement", nodes.len()),
+            [] => "observing the hypervisor".to_owned(),
+            [node] => format!("reporting node {node} to Placement"),
+            nodes => format!("reporting {} nodes to Placement", nodes.len()),
         }
     }
 
     fn running(&self, now: Instant) -> String {
-        if let Some(trouble) = self.trouble(now) {
-            return trouble;
+        if let Some(problem) = self.worst_problem(now) {
+            return problem;
         }
         let mut names = self.nodes.keys();
         let well = match (names.next(), self.nodes.len()) {
@@ -255,8 +245,8 @@ impl AgentState {
         }
     }
 
-    /// The worst that is wrong: what health shows, else what failed too recently to be shown.
-    fn trouble(&self, now: Instant) -> Option<String> {
+    /// The most severe problem: the first visible finding, otherwise a failure that is too recent to be visible.
+    fn worst_problem(&self, now: Instant) -> Option<String> {
         let mut errors = self.health.visible(now);
         errors.retain(|message| message.severity == Severity::Error);
         if let Some(worst) = errors.first() {
@@ -275,33 +265,29 @@ impl AgentState {
     }
 }
 
-/// On which side a failed pass broke.
+/// Cause of a failed pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
-    /// Placement, or Keystone on the way to it, does not answer.
-    PlacementAway,
-    /// It answers, but will not have us.
+pub enum FailureCause {
+    /// Placement, or Keystone when the agent requests a token, does not answer.
+    PlacementUnreachable,
+    /// Placement answers and rejects the agent.
     PlacementRefuses,
-    /// The identity of the node is unknown.
     Identity,
-    /// A reshape is needed.
     ReshapeNeeded,
-    /// A reshape was refused.
     ReshapeFailed,
-    /// Something else, a conflict for instance.
+    /// Any other cause, for example a conflict.
     Other,
 }
 
-/// How a node's last pass ended, as `berth_plan_state` says it.
+/// Outcome of a node's last plan, as `berth_plan_state` reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlanState {
-    /// Placement has what is seen.
+    /// Placement matches the host.
     InSync,
-    /// It differs, and Placement did not take the change.
+    /// A difference remains, because Placement did not accept the change.
     Update,
-    /// A reshape is needed.
     ReshapeNeeded,
-    /// No plan could be made yet, or at present.
+    /// No plan could be made.
     Unknown,
 }
 
@@ -324,5 +310,5 @@ impl PlanState {
     }
 }
 
-/// The state, as it changes.
+/// Receiver of the published states.
 pub type States = watch::Receiver<Arc<AgentState>>;

@@ -1,7 +1,8 @@
-//! What an operator asks for: reset, quarantine, release.
+//! The actions of an operator on devices: reset, quarantine, release ([`DeviceManager`]'s `reset`, `quarantine`,
+//! `release`).
 //!
-//! Nothing of it touches a device that a guest has. A release resets the device first and lifts the quarantine only where the
-//! reset was verified; who knows better says so by the risk's name.
+//! No action touches a device that a guest uses. A release resets the device first, and ends the quarantine only if the reset was
+//! verified. An operator may skip the reset by accepting the [`Risk`] by name.
 
 use std::fmt;
 
@@ -9,14 +10,14 @@ use berth_agent_journal::{JournalError, NamedDevice, Quarantine, QuarantineStays
 use berth_model::{ArqUuid, ConsumerUuid};
 use berth_virt::{DeviceError, GuestError, OfferedHandle, VirtDriver};
 
-use crate::devices::Devices;
-use crate::report::wanted;
-use crate::reset::{ResetError, ResetOutcome, ResetRequest};
+use crate::devices::DeviceManager;
+use crate::report::wanted_device;
+use crate::reset::{DeviceResetError, ResetOutcome, ResetRequest};
 
-/// The longest reason, in characters.
+/// Maximum length of a reason, in characters.
 const LONGEST: usize = 300;
 
-/// A risk that an operator takes by its name.
+/// A risk that an operator accepts by name.
 #[derive(
     Debug,
     Clone,
@@ -31,12 +32,11 @@ const LONGEST: usize = 300;
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Risk {
-    /// The next guest may find in the device what the last one left there.
+    /// The next guest may find data of the previous one in the device.
     UncleanDevice,
 }
 
 impl Risk {
-    /// Its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -51,100 +51,80 @@ impl fmt::Display for Risk {
     }
 }
 
-/// Whether something is to be done, or only said.
+/// Whether an action is executed or only described.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DryRun {
-    /// Done.
-    No,
-    /// Said.
-    Yes,
+pub enum ActionMode {
+    Execute,
+    DryRun,
 }
 
-/// What came of it, or would.
+/// The result of an action, or the expected result of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ActionReport {
-    /// The devices, by name.
+    /// The names of the devices.
     pub devices: Vec<String>,
-    /// What was done, or would be, in a sentence.
+    /// What was done, or would be done.
     pub text: String,
 }
 
-/// Why nothing was done.
+/// Why an action was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ActError {
-    /// No device has the name.
     #[error(
-        "this host offers no device {name:?}; a PCI address (0000:84:00.0) or a mediated device's UUID is expected: see berth \
+        "this host offers no device {name:?}; expected a PCI address (0000:84:00.0) or a mediated device's UUID: see berth \
          device list"
     )]
-    NotFound {
-        /// What was named.
-        name: String,
-    },
-    /// The reason is none.
-    #[error("reason: 1 to {LONGEST} characters without control characters are expected")]
+    NotFound { name: String },
+    #[error("reason: expected 1 to {LONGEST} characters without control characters")]
     Reason,
-    /// A guest has it.
-    #[error("device {name} is guest {guest}'s: end that guest first (berth guest delete {guest})")]
-    Held {
-        /// The device.
-        name: String,
-        /// Whose it is.
-        guest: ConsumerUuid,
-    },
-    /// An accelerator request has it.
-    #[error("device {name} is bound to accelerator request {arq}: unbind or delete that first")]
-    Bound {
-        /// The device.
-        name: String,
-        /// The request.
-        arq: ArqUuid,
-    },
-    /// It is not in quarantine.
-    #[error("device {name} is not in quarantine")]
-    NotQuarantined {
-        /// What was named.
-        name: String,
-    },
-    /// It is being reset.
-    #[error("device {name} is being reset; ask again when that is over")]
-    Busy {
-        /// The device.
-        name: String,
-    },
-    /// The reset failed.
     #[error(
-        "{source}; it stays out of use (to give it out all the same: berth device release --accept-risk unclean-device)"
+        "device {name} is in use by guest {guest}: delete that guest first (berth guest delete {guest})"
     )]
-    Reset {
-        /// Why.
-        source: DeviceError,
-    },
-    /// The hypervisor does not tell its guests.
-    #[error("nobody knows whether a guest has the device: {0}")]
+    Held { name: String, guest: ConsumerUuid },
+    #[error(
+        "device {name} is bound to accelerator request {arq}: unbind or delete the request first"
+    )]
+    Bound { name: String, arq: ArqUuid },
+    #[error("device {name} is not in quarantine")]
+    NotQuarantined { name: String },
+    #[error("device {name} is being reset; retry when the reset has finished")]
+    Busy { name: String },
+    #[error(
+        "{source}; the device stays out of use (to release it without a reset: berth device release --accept-risk unclean-device)"
+    )]
+    Reset { source: DeviceError },
+    /// The hypervisor did not list its guests.
+    #[error("cannot determine whether a guest uses the device: {0}")]
     Hypervisor(#[from] GuestError),
-    /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-impl From<ResetError> for ActError {
-    fn from(error: ResetError) -> Self {
+impl From<DeviceResetError> for ActError {
+    fn from(error: DeviceResetError) -> Self {
         match error {
-            ResetError::Journal(error) => Self::Journal(error),
-            ResetError::Hypervisor(error) => Self::Hypervisor(error),
+            DeviceResetError::Journal(error) => Self::Journal(error),
+            DeviceResetError::Hypervisor(error) => Self::Hypervisor(error),
         }
     }
 }
 
-impl<D: VirtDriver> Devices<D> {
-    /// The handles that a name means: one, or all of a card's.
-    fn meant(&self, name: &str) -> Result<Vec<OfferedHandle>, ActError> {
+impl<D: VirtDriver> DeviceManager<D> {
+    /// Resolves a name to its handle, or a card's address to all its handles.
+    fn resolve_name(&self, name: &str) -> Result<Vec<OfferedHandle>, ActError> {
         let name = name.trim().to_ascii_lowercase();
-        let known = self.known();
-        let devices = || known.seen.values().flat_map(|seen| &seen.devices);
+        let table = self.table();
+        let devices = || {
+            table
+                .observed
+                .values()
+                .flat_map(|observation| &observation.devices)
+        };
         let handles = devices().flat_map(|device| &device.handles);
-        let one: Vec<_> = handles.filter(|it| it.name() == name).cloned().collect();
+        let one: Vec<_> = handles
+            .filter(|handle| handle.name() == name)
+            .cloned()
+            .collect();
         if !one.is_empty() {
             return Ok(one);
         }
@@ -155,74 +135,71 @@ impl<D: VirtDriver> Devices<D> {
         }
     }
 
-    /// Resets a device that nobody has, and each handle of a card. A quarantine stays.
+    /// Resets a free device, or each handle of a card. A quarantine remains.
     ///
-    /// # Errors
-    /// There is no such device, somebody has it, or the reset fails: then it is in quarantine.
-    pub async fn reset(&self, name: &str, doing: DryRun) -> Result<ActionReport, ActError> {
-        let handles = self.meant(name)?;
+    /// Errors: the device is unknown or in use, or the reset fails and the device is quarantined.
+    pub async fn reset(&self, name: &str, doing: ActionMode) -> Result<ActionReport, ActError> {
+        let handles = self.resolve_name(name)?;
         for handle in &handles {
             self.check_free(handle).await?;
         }
-        if doing == DryRun::Yes {
-            return Ok(acted(&handles, "would be reset"));
+        if doing == ActionMode::DryRun {
+            return Ok(report(&handles, "would be reset"));
         }
         for handle in &handles {
             self.reset_now(handle, QuarantineStays::Yes).await?;
         }
-        Ok(acted(&handles, "reset and verified"))
+        Ok(report(&handles, "reset and verified"))
     }
 
-    /// Sets a device aside: it goes to nobody. A guest that has it keeps it.
+    /// Quarantines a device: no guest gets it. A guest that uses it keeps it.
     ///
-    /// # Errors
-    /// There is no such device, or the reason is none.
+    /// Errors: the device is unknown, or the reason is invalid.
     pub async fn quarantine(
         &self,
         name: &str,
         reason: &str,
-        doing: DryRun,
+        doing: ActionMode,
     ) -> Result<ActionReport, ActError> {
-        let handles = self.meant(name)?;
-        let reason = checked(reason)?;
-        if doing == DryRun::Yes {
-            return Ok(acted(&handles, "would go into quarantine"));
+        let handles = self.resolve_name(name)?;
+        let reason = check_reason(reason)?;
+        if doing == ActionMode::DryRun {
+            return Ok(report(&handles, "would be quarantined"));
         }
         let why = Quarantine::new(reason, QuarantinedBy::Operator);
         for handle in &handles {
             let name = handle.name();
             self.inner.register.quarantine(&name, &why).await?;
-            tracing::warn!(device = %name, reason = %why.reason, "an operator put a device into quarantine");
+            tracing::warn!(device = %name, reason = %why.reason, "device quarantined by an operator");
         }
         self.refresh().await?;
-        self.inner.stir.notify_one();
-        Ok(acted(&handles, "in quarantine"))
+        self.inner.report_requested.notify_one();
+        Ok(report(&handles, "in quarantine"))
     }
 
-    /// Lifts a quarantine, after a verified reset; `risk`: without one. A device that a guest has is cleaned when the guest
-    /// has ended.
+    /// Ends a quarantine after a verified reset, or without a reset if the operator accepts the risk. A device in use
+    /// is cleaned when its guest ends.
     ///
-    /// # Errors
-    /// There is no such device, it is not in quarantine, or the reset fails: then it stays there.
+    /// Errors: the device is unknown or not in quarantine, or the reset fails and the device remains quarantined.
     pub async fn release(
         &self,
         name: &str,
         risk: Option<Risk>,
-        doing: DryRun,
+        doing: ActionMode,
     ) -> Result<ActionReport, ActError> {
-        let handles = self.meant(name)?;
+        let handles = self.resolve_name(name)?;
         let quarantined = {
-            let known = self.known();
+            let table = self.table();
             let is_aside =
-                |handle: &OfferedHandle| known.register.quarantines.contains_key(&handle.name());
+                |handle: &OfferedHandle| table.register.quarantines.contains_key(&handle.name());
             handles.into_iter().filter(is_aside).collect::<Vec<_>>()
         };
         if quarantined.is_empty() {
             let name = name.to_owned();
             return Err(ActError::NotQuarantined { name });
         }
-        if doing == DryRun::Yes {
-            return Ok(acted(
+        if doing == ActionMode::DryRun {
+            return Ok(report(
                 &quarantined,
                 "would be reset, and released if that succeeds",
             ));
@@ -232,8 +209,8 @@ impl<D: VirtDriver> Devices<D> {
                 (Ok(()), None) => self.reset_now(handle, QuarantineStays::No).await?,
                 (Ok(()), Some(Risk::UncleanDevice)) => {
                     let name = handle.name();
-                    tracing::warn!(device = %name, "an operator released a device without a reset");
-                    let releases = self.releases(&name);
+                    tracing::warn!(device = %name, "device released from quarantine by an operator without a reset");
+                    let releases = self.release_count(&name);
                     self.inner.register.release(&name, releases).await?;
                 }
                 (Err(ActError::Held { .. } | ActError::Bound { .. }), _) => {
@@ -244,8 +221,8 @@ impl<D: VirtDriver> Devices<D> {
             }
         }
         self.refresh().await?;
-        self.inner.stir.notify_one();
-        Ok(acted(&quarantined, "out of quarantine"))
+        self.inner.report_requested.notify_one();
+        Ok(report(&quarantined, "out of quarantine"))
     }
 
     async fn reset_now(
@@ -255,14 +232,17 @@ impl<D: VirtDriver> Devices<D> {
     ) -> Result<(), ActError> {
         let name = handle.name();
         let order = ResetRequest {
-            releases: self.releases(&name),
+            releases: self.release_count(&name),
             quarantine,
             failures: 0,
         };
-        match self.reset_free(&name, &wanted(handle), order).await? {
+        match self
+            .reset_free(&name, &wanted_device(handle), order)
+            .await?
+        {
             ResetOutcome::Clean(_) => {
-                self.known().attempts.remove(&name);
-                tracing::info!(device = %name, "an operator had a device reset");
+                self.table().reset_attempts.remove(&name);
+                tracing::info!(device = %name, "device reset by an operator");
                 Ok(())
             }
             ResetOutcome::Held(guest) => Err(ActError::Held { name, guest }),
@@ -271,31 +251,31 @@ impl<D: VirtDriver> Devices<D> {
         }
     }
 
-    /// How often the accelerator service saw the device given back; none where it does not know it.
-    fn releases(&self, name: &str) -> Option<i64> {
-        let known = self.known();
-        let mut told = known.told.values();
-        told.find_map(|told| told.advice.releases.get(name).copied())
+    /// The accelerator service's release counter of the device; `None` if the service does not know it.
+    fn release_count(&self, name: &str) -> Option<i64> {
+        let table = self.table();
+        let mut report = table.reports.values();
+        report.find_map(|report| report.advice.releases.get(name).copied())
     }
 
     async fn check_free(&self, handle: &OfferedHandle) -> Result<(), ActError> {
         let name = handle.name();
         self.refresh().await?;
         let (held, bound) = {
-            let known = self.known();
-            let bound = known.told.values();
+            let table = self.table();
+            let bound = table.reports.values();
             let bound = bound
-                .filter_map(|told| told.advice.holders.get(&name))
+                .filter_map(|report| report.advice.holders.get(&name))
                 .next();
             (
-                known.register.held.get(&name).copied(),
+                table.register.held.get(&name).copied(),
                 bound.map(|holder| holder.arq),
             )
         };
         if let Some(guest) = held {
             return Err(ActError::Held { name, guest });
         }
-        if let Some(guest) = self.used_by(&wanted(handle), &name).await? {
+        if let Some(guest) = self.used_by(&wanted_device(handle), &name).await? {
             return Err(ActError::Held { name, guest });
         }
         match bound {
@@ -305,7 +285,7 @@ impl<D: VirtDriver> Devices<D> {
     }
 }
 
-fn checked(reason: &str) -> Result<&str, ActError> {
+fn check_reason(reason: &str) -> Result<&str, ActError> {
     let reason = reason.trim();
     if reason.is_empty() || reason.chars().count() > LONGEST || reason.chars().any(char::is_control)
     {
@@ -314,7 +294,7 @@ fn checked(reason: &str) -> Result<&str, ActError> {
     Ok(reason)
 }
 
-fn acted(handles: &[OfferedHandle], what: &str) -> ActionReport {
+fn report(handles: &[OfferedHandle], what: &str) -> ActionReport {
     let devices: Vec<String> = handles.iter().map(NamedDevice::name).collect();
     ActionReport {
         text: format!("{what}: {}", devices.join(", ")),

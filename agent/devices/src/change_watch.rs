@@ -1,14 +1,14 @@
-//! Waits at the accelerator service for what an operator changes there (a device that is taken out of service, or put into it
-//! again), so that Placement knows it before the next report is due.
+//! Long-polls the accelerator service for changes by its operators, such as a disabled device, so that Placement learns
+//! of them before the next periodic report.
 //!
-//! A wait only says that a report would be answered otherwise: what is wanted comes with that answer. Where the service lets
-//! nobody wait, because it is another's or an older one, the reports come now and then all the same.
+//! A finished poll only shows that the answer to a report would change; the changes themselves come with the next report's answer. If
+//! the service does not support polling, the periodic reports remain.
 
 use std::collections::BTreeMap;
 use std::future::pending;
 use std::time::Duration;
 
-use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::backoff::LoopBackoff;
 use berth_client::{AcceleratorClient, AcceleratorError};
 use berth_model::NodeName;
 use berth_virt::VirtDriver;
@@ -16,54 +16,55 @@ use futures_util::future::{BoxFuture, FutureExt as _, select_all};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::devices::Devices;
+use crate::devices::DeviceManager;
 
-/// How long one request waits: less than what stands between agent and service gives a request.
+/// Duration of one poll: shorter than the timeout of common proxies.
 const WAIT: Duration = Duration::from_secs(25);
-/// The least pause between two waits, for a service that lets nobody wait now.
+/// Minimum pause between polls, for a service that answers at once.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What a wait came to.
+/// The result of a poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heard {
-    /// A report would be answered otherwise.
+enum WaitOutcome {
+    /// The answer to a report would change.
     Change,
     Nothing,
 }
 
-impl<D: VirtDriver> Devices<D> {
-    /// Waits for changes of all nodes until `shutdown`, and has each told at once; returns at once where there is no service.
-    pub(super) async fn listen(&self, shutdown: CancellationToken) {
+impl<D: VirtDriver> DeviceManager<D> {
+    /// Polls for changes of all nodes until `shutdown`, and requests a report after each. Returns at once without a
+    /// service.
+    pub(super) async fn watch_changes(&self, shutdown: CancellationToken) {
         let Some(service) = &self.inner.service else {
             return;
         };
-        let mut backoff = Backoff::seeded(self.inner.options.seed);
+        let mut backoff = LoopBackoff::seeded(self.inner.options.seed);
         let mut waits = Waits::default();
         loop {
-            waits.are_for(service, self.marks());
+            waits.update(service, self.change_tokens());
             let heard = tokio::select! {
                 () = shutdown.cancelled() => return,
-                // What was told now is waited for from now on.
-                () = self.inner.told.notified() => continue,
-                heard = waits.heard() => heard,
+                // A report was sent: poll with its change token.
+                () = self.inner.reported.notified() => continue,
+                heard = waits.next_outcome() => heard,
             };
             let pause = match heard {
-                Ok(Heard::Change) => {
-                    backoff.worked();
-                    self.stir();
+                Ok(WaitOutcome::Change) => {
+                    backoff.reset();
+                    self.request_report();
                     tokio::select! {
                         () = shutdown.cancelled() => return,
-                        () = self.inner.told.notified() => continue,
+                        () = self.inner.reported.notified() => continue,
                     }
                 }
-                Ok(Heard::Nothing) => {
-                    backoff.worked();
+                Ok(WaitOutcome::Nothing) => {
+                    backoff.reset();
                     PAUSE
                 }
-                // The reports tell it, if it lasts.
+                // A lasting failure is logged by the reporter.
                 Err(error) => {
-                    tracing::debug!(%error, "changes at the accelerator service cannot be waited for");
-                    backoff.failed().max(PAUSE)
+                    tracing::debug!(%error, "polling for changes at the accelerator service failed");
+                    backoff.next_delay().max(PAUSE)
                 }
             };
             waits = Waits::default();
@@ -74,38 +75,39 @@ impl<D: VirtDriver> Devices<D> {
         }
     }
 
-    /// By what to wait, for each node whose report the service lets wait.
-    fn marks(&self) -> BTreeMap<NodeName, String> {
-        let known = self.known();
-        let told = known.told.iter();
-        let marks = told.filter_map(|(node, told)| Some((node.clone(), told.changes.clone()?)));
+    /// The change token of each node whose report supports polling.
+    fn change_tokens(&self) -> BTreeMap<NodeName, String> {
+        let table = self.table();
+        let report = table.reports.iter();
+        let marks =
+            report.filter_map(|(node, report)| Some((node.clone(), report.changes.clone()?)));
         marks.collect()
     }
 }
 
-/// Waits that are under way, each with what it is for and by what. A host of many nodes tells one of them at a time, and then the
-/// waits for all others go on; once one ends by itself all begin anew.
+/// Running polls, by node and change token. Reports of many nodes are sent one at a time, and the polls of the other
+/// nodes continue meanwhile; after the end of a poll, all are restarted.
 #[derive(Default)]
 struct Waits<'a> {
-    under_way: BTreeMap<(NodeName, String), BoxFuture<'a, Answer>>,
+    under_way: BTreeMap<(NodeName, String), BoxFuture<'a, WaitResult>>,
 }
 
-type Answer = Result<Heard, Box<AcceleratorError>>;
+type WaitResult = Result<WaitOutcome, Box<AcceleratorError>>;
 
 impl<'a> Waits<'a> {
-    /// Begins those that are missing, and gives up those for another mark.
-    fn are_for(&mut self, service: &'a AcceleratorClient, marks: BTreeMap<NodeName, String>) {
+    /// Starts missing polls, and drops those with an outdated token.
+    fn update(&mut self, service: &'a AcceleratorClient, marks: BTreeMap<NodeName, String>) {
         self.under_way
             .retain(|(node, after), _| marks.get(node) == Some(after));
         for mark in marks {
             self.under_way.entry(mark).or_insert_with_key(|mark| {
                 let (node, after) = mark.clone();
                 async move {
-                    let told = service.host_changes(node.as_str(), &after, WAIT).await;
-                    let told = told.map_err(Box::new)?;
-                    Ok(match told.changes == after {
-                        true => Heard::Nothing,
-                        false => Heard::Change,
+                    let answer = service.host_changes(node.as_str(), &after, WAIT).await;
+                    let answer = answer.map_err(Box::new)?;
+                    Ok(match answer.changes == after {
+                        true => WaitOutcome::Nothing,
+                        false => WaitOutcome::Change,
                     })
                 }
                 .boxed()
@@ -113,8 +115,8 @@ impl<'a> Waits<'a> {
         }
     }
 
-    /// The first answer; never, where nothing is waited for.
-    async fn heard(&mut self) -> Answer {
+    /// Waits for the first result. Never returns if no poll is running.
+    async fn next_outcome(&mut self) -> WaitResult {
         if self.under_way.is_empty() {
             return pending().await;
         }

@@ -1,4 +1,5 @@
-//! What is known of this host's devices, and the overlay that every look gets.
+//! [`DeviceManager`]: the state of this host's devices, shared by the modules of this crate, and the interface to the
+//! service loop ([`DeviceConditions`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,7 +11,7 @@ use berth_client::AcceleratorClient;
 use berth_hook::Hook;
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 use berth_virt::{
-    HostDevice, HostEvent, HostEvents, HostView, NodeView, OfferedDevice, VirtDriver,
+    HostDeviceId, HostEvent, HostEvents, HostView, NodeView, OfferedDevice, VirtDriver,
 };
 use berth_wire::accelerator::HostDevicesReport;
 use futures_util::future::BoxFuture;
@@ -23,53 +24,51 @@ use crate::health_check::HealthCheck;
 use crate::overlay;
 use crate::report::{Advice, Scrub};
 
-/// What the service asks of the devices, whatever the driver. All but `keep` wait for nothing.
+/// The device conditions that the driver does not see, as the agent's service loop uses them. Only `run` waits.
 ///
-/// The loop takes a number ([`DeviceConditions::begin_look`]) before `observe` and calls [`DeviceConditions::overlay`] with each
-/// view between `observe` and `update_provider_tree` (in `observed`, before the view goes to the nodes' passes), hands the passes
-/// what [`DeviceConditions::take_missing`] gives, and takes [`DeviceConditions::changes`] for a source of events beside the
-/// driver's `watch` (`Trigger::HostEvent`): what is laid over the next look has changed. Beside the loop
-/// [`DeviceConditions::keep`] runs as a task until the stop.
+/// For each observation of the host, the loop calls [`DeviceConditions::begin_observation`], then the driver's `observe`, then
+/// [`DeviceConditions::overlay`] before it updates the provider trees. It passes [`DeviceConditions::take_missing`] to the nodes'
+/// passes, and treats [`DeviceConditions::changes`] as a second source of host events. [`DeviceConditions::run`] is a separate task.
 pub trait DeviceConditions: Send + Sync + 'static {
-    /// The number of a look at the host that begins now: of two looks the one that began later is right.
-    fn begin_look(&self) -> ObservationId;
+    /// Registers the start of an observation. The observation that started last is current.
+    fn begin_observation(&self) -> ObservationId;
 
-    /// Writes into the view what is known beside what was seen: quarantines, failed resets, devices that the accelerator
-    /// service has disabled, what the vendor's check says. Devices that are sick as seen stay as they are. The view is what
-    /// `look` brought; one that a later look has overtaken is written into and not believed.
-    fn overlay(&self, look: ObservationId, view: &mut HostView);
+    /// Adds conditions to an observed view: quarantines, failed resets, devices disabled at the accelerator service,
+    /// and verdicts of the health check. A device that the driver reported as unhealthy is not changed. A view of an
+    /// outdated observation gets the conditions, too, but is not stored.
+    fn overlay(&self, observation_id: ObservationId, view: &mut HostView);
 
-    /// The providers that Placement was seen without since this was asked last: a cache that has one of them is wrong.
+    /// The providers that Placement has lost since the last call. A cache that contains one is outdated.
     fn take_missing(&self) -> MissingProviders;
 
-    /// An event whenever the overlay of the last view would now be another one. Never ends.
+    /// An event whenever the overlay of the last view is outdated. Never ends.
     fn changes(&self) -> HostEvents;
 
-    /// Reports, watches for changes, resets, programs and checks until `shutdown`. `ends` changes whenever a change of an instance
-    /// ended (`Guests::ends` of the agent's instances).
-    fn keep(
+    /// Runs the reporter, the change watch, resets, programming and health checks until `shutdown`. `ends` changes with
+    /// every completed reconciliation of an instance (`Guests::completed_reconciles`).
+    fn run(
         &self,
         ends: Option<watch::Receiver<u64>>,
         shutdown: CancellationToken,
     ) -> BoxFuture<'static, ()>;
 }
 
-/// The number of a look at the host, in the order in which they began.
+/// The number of an observation of the host, in order of their start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObservationId(u64);
 
-/// Providers that Placement was seen without, by node.
+/// Providers that Placement has lost, by node.
 pub type MissingProviders = BTreeMap<NodeName, BTreeSet<ProviderUuid>>;
 
-/// How devices are told and cleaned.
+/// Options for reporting and cleaning devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceOptions {
-    /// How often the accelerator service is told what it knows already, so that either side may lose it (60 s). What an operator
-    /// changes there is heard of before.
+    /// Interval of reports without changes, so that either side may lose its state (60 s). Changes by operators are
+    /// noticed earlier.
     pub interval: Duration,
     /// Whether devices are cleaned between two guests.
     pub scrub: Scrub,
-    /// The seed of all jitter.
+    /// Seed of the jitter.
     pub seed: u64,
 }
 
@@ -83,23 +82,23 @@ impl Default for DeviceOptions {
     }
 }
 
-/// What devices are known through.
-pub struct DevicesParts<D> {
+/// The dependencies of [`DeviceManager`].
+pub struct DeviceManagerParts<D> {
     pub driver: Arc<D>,
-    /// What is kept of them: [`berth_agent_journal::SqlJournal::devices`].
+    /// The persistent state of devices: [`berth_agent_journal::SqlJournal::devices`].
     pub register: DeviceRegister,
     pub journal: Arc<dyn GuestJournal>,
-    /// The accelerator service; none where `[cyborg]` names none.
+    /// The accelerator service; `None` if `[cyborg]` configures none.
     pub service: Option<AcceleratorClient>,
     pub options: DeviceOptions,
 }
 
-/// The devices of this host. Clones are one.
-pub struct Devices<D> {
-    pub(super) inner: Arc<Inner<D>>,
+/// The devices of this host. Clones share the state.
+pub struct DeviceManager<D> {
+    pub(super) inner: Arc<DeviceManagerInner<D>>,
 }
 
-impl<D> Clone for Devices<D> {
+impl<D> Clone for DeviceManager<D> {
     fn clone(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
@@ -107,7 +106,7 @@ impl<D> Clone for Devices<D> {
     }
 }
 
-pub(super) struct Inner<D> {
+pub(super) struct DeviceManagerInner<D> {
     pub(super) driver: Arc<D>,
     pub(super) register: DeviceRegister,
     pub(super) journal: Arc<dyn GuestJournal>,
@@ -116,68 +115,66 @@ pub(super) struct Inner<D> {
     pub(super) program_hook: OnceLock<Hook>,
     pub(super) health_check: OnceLock<HealthCheck>,
     pub(super) trees: OnceLock<KnownTrees>,
-    known: Mutex<Known>,
-    /// Something is to be told.
-    pub(super) stir: Notify,
-    pub(super) told: Notify,
-    /// Other devices are seen than before.
-    pub(super) looked: Notify,
-    /// The overlay has changed.
-    changed: Arc<Notify>,
+    table: Mutex<DeviceTable>,
+    /// Wakes the reporter loop at once.
+    pub(super) report_requested: Notify,
+    pub(super) reported: Notify,
+    /// The observed devices changed.
+    pub(super) observed: Notify,
+    overlay_changed: Arc<Notify>,
 }
 
-/// What is known, in memory.
+/// The in-memory state of devices.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct DeviceTable {
     pub(super) register: Register,
-    /// By node, as it was looked at last.
-    pub(super) seen: BTreeMap<NodeName, Seen>,
-    /// The look that began last.
-    begun: ObservationId,
-    /// The look that `seen` is of.
-    seen_by: ObservationId,
-    /// What nobody took yet.
+    /// The last observation of each node.
+    pub(super) observed: BTreeMap<NodeName, NodeObservation>,
+    /// The observation that started last.
+    last_begun: ObservationId,
+    /// The observation in `observed`.
+    observed_by: ObservationId,
+    /// Missing providers that no pass has taken yet.
     pub(super) missing: MissingProviders,
-    /// By node, what the accelerator service was told and answered.
-    pub(super) told: BTreeMap<NodeName, LastReport>,
-    /// What was being reset, or programmed, when the process before this one ended, and is to be reset anew.
-    pub(super) cut_off: BTreeSet<String>,
-    /// Resets that failed, by device.
-    pub(super) attempts: BTreeMap<String, Attempt>,
-    /// Mediated devices that this process looked for and found gone or removed: only a process before it can have left one.
-    pub(super) swept: BTreeSet<String>,
-    /// What the log was told of a subject last: it is told again when it changes.
-    pub(super) said: BTreeMap<String, String>,
-    /// When the service had no route for devices, the last time it was asked: it is another's, or something between it and
-    /// this agent answered in its place.
-    pub(super) no_route: Option<Instant>,
+    /// The last report of each node, with the service's answer.
+    pub(super) reports: BTreeMap<NodeName, LastReport>,
+    /// Devices whose reset or programming was interrupted by the end of the previous process. They are reset again.
+    pub(super) interrupted: BTreeSet<String>,
+    /// Failed resets, by device.
+    pub(super) reset_attempts: BTreeMap<String, ResetAttempt>,
+    /// Mediated devices that were free and missing, or were removed. Only a previous process can have left one, so each
+    /// is checked once.
+    pub(super) checked_mdevs: BTreeSet<String>,
+    /// The last logged message by subject; a message is logged again when it changes.
+    pub(super) logged: BTreeMap<String, String>,
+    /// When the service last answered that it accepts no device reports: it is not Berth's, or a proxy answered.
+    pub(super) unsupported_since: Option<Instant>,
 }
 
-/// A reset that failed and is tried again.
+/// A failed reset that will be retried.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Attempt {
-    /// How often it failed for a reason that may pass.
+pub(super) struct ResetAttempt {
+    /// Number of failures with a cause that may be temporary.
     pub(super) failures: u32,
-    /// When it is tried again.
-    pub(super) again: Instant,
+    pub(super) retry_at: Instant,
 }
 
-/// A node as it was seen, before anything was laid over it.
+/// The last observation of a node, without conditions.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct NodeObservation {
     pub(super) devices: Vec<OfferedDevice>,
-    /// All its guests, unreadable ones too.
+    /// All guests, including unreadable ones.
     pub(super) guests: BTreeSet<ConsumerUuid>,
-    /// The devices that its guests have, by name.
+    /// The guests' devices, by name.
     pub(super) used: BTreeMap<String, ConsumerUuid>,
 }
 
-impl Seen {
+impl NodeObservation {
     fn of(node: &NodeView) -> Self {
         let mut used = BTreeMap::new();
         for (uuid, guest) in &node.guests {
-            let functions = guest.functions.iter().copied().map(HostDevice::Function);
-            let mdevs = guest.mdevs.iter().map(|mdev| HostDevice::Mdev(mdev.uuid));
+            let functions = guest.functions.iter().copied().map(HostDeviceId::Function);
+            let mdevs = guest.mdevs.iter().map(|mdev| HostDeviceId::Mdev(mdev.uuid));
             let devices = functions.chain(mdevs);
             used.extend(devices.map(|device| (device.name(), *uuid)));
         }
@@ -190,25 +187,25 @@ impl Seen {
     }
 }
 
-impl Known {
-    /// What the accelerator service last asked for of a node.
+impl DeviceTable {
+    /// The advice in the service's last answer for a node.
     pub(super) fn advice(&self, node: &NodeName) -> Option<&Advice> {
-        self.told.get(node).map(|told| &told.advice)
+        self.reports.get(node).map(|report| &report.advice)
     }
 }
 
-impl<D: VirtDriver> Devices<D> {
-    /// The devices as the register has them; none is seen yet. What a process before this one was resetting goes to nobody
-    /// before this one has reset it.
-    pub async fn open(parts: DevicesParts<D>) -> Result<Self, JournalError> {
+impl<D: VirtDriver> DeviceManager<D> {
+    /// Loads the persistent state. Devices whose reset the previous process did not finish stay withheld until they are
+    /// reset.
+    pub async fn open(parts: DeviceManagerParts<D>) -> Result<Self, JournalError> {
         let register = parts.register.read().await?;
-        let known = Known {
-            cut_off: register.cleaning.clone(),
+        let table = DeviceTable {
+            interrupted: register.cleaning.clone(),
             register,
-            ..Known::default()
+            ..DeviceTable::default()
         };
         Ok(Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(DeviceManagerInner {
                 driver: parts.driver,
                 register: parts.register,
                 journal: parts.journal,
@@ -217,137 +214,140 @@ impl<D: VirtDriver> Devices<D> {
                 program_hook: OnceLock::new(),
                 health_check: OnceLock::new(),
                 trees: OnceLock::new(),
-                known: Mutex::new(known),
-                stir: Notify::new(),
-                told: Notify::new(),
-                looked: Notify::new(),
-                changed: Arc::default(),
+                table: Mutex::new(table),
+                report_requested: Notify::new(),
+                reported: Notify::new(),
+                observed: Notify::new(),
+                overlay_changed: Arc::default(),
             }),
         })
     }
 
-    /// The same, with a program for devices that are to be programmed; said once, before anything is told.
+    /// Sets the program that programs devices. Call it once, before the first report.
     #[must_use]
     pub fn with_program_hook(self, hook: Hook) -> Self {
         let _ = self.inner.program_hook.set(hook);
         self
     }
 
-    /// The same, with a program that says whether a device is well; said once, before anything is kept.
+    /// Sets the health check program. Call it once, before [`DeviceConditions::run`].
     #[must_use]
     pub fn with_health_check(self, check: HealthCheck) -> Self {
         let _ = self.inner.health_check.set(check);
         self
     }
 
-    /// The same, beside the service that shows its nodes' trees there; said once, before anything is told. Of a node without a
-    /// tree nothing is told then: what its devices' providers are is not known yet.
+    /// Sets the provider trees of the service loop. Call it once, before the first report. A node without a tree is not
+    /// reported, because the providers of its devices are not known yet.
     #[must_use]
     pub fn with_trees(self, trees: KnownTrees) -> Self {
         let _ = self.inner.trees.set(trees);
         self
     }
 
-    /// Reads the register again, and asks for a look where the overlay is another one now.
+    /// Reloads the persistent state, and requests an observation if the overlay changed.
     pub async fn refresh(&self) -> Result<(), JournalError> {
         let register = self.inner.register.read().await?;
-        let mut known = self.known();
-        let before = &known.register;
+        let mut table = self.table();
+        let before = &table.register;
         let changed = before.disabled != register.disabled
             || before.sick.keys().ne(register.sick.keys())
             || before.quarantines.keys().ne(register.quarantines.keys());
-        known.register = register;
-        drop(known);
+        table.register = register;
+        drop(table);
         if changed {
-            self.ask_for_a_look();
+            self.request_observation();
         }
         Ok(())
     }
 
-    /// The providers that Placement was seen without are to be made again.
-    pub fn ask_for_the_missing(&self) {
-        let mut known = self.known();
-        let told = known.told.iter();
-        let missing = told.map(|(node, told)| (node.clone(), told.advice.missing.clone()));
+    /// Requests the creation of the providers that Placement has lost.
+    pub fn request_missing_providers(&self) {
+        let mut table = self.table();
+        let report = table.reports.iter();
+        let missing = report.map(|(node, report)| (node.clone(), report.advice.missing.clone()));
         let missing: Vec<_> = missing.filter(|(_, missing)| !missing.is_empty()).collect();
         for (node, missing) in missing {
-            known.missing.entry(node).or_default().extend(missing);
+            table.missing.entry(node).or_default().extend(missing);
         }
-        drop(known);
-        self.ask_for_a_look();
+        drop(table);
+        self.request_observation();
     }
 
-    pub(super) fn ask_for_a_look(&self) {
-        self.inner.changed.notify_one();
+    pub(super) fn request_observation(&self) {
+        self.inner.overlay_changed.notify_one();
     }
 
-    /// Somebody may have given something back: the accelerator service is asked soon.
-    pub fn stir(&self) {
-        for told in self.known().told.values_mut() {
-            told.stale = true;
+    /// Requests a report to the accelerator service soon, because a device may have been released.
+    pub fn request_report(&self) {
+        for report in self.table().reports.values_mut() {
+            report.stale = true;
         }
-        self.inner.stir.notify_one();
+        self.inner.report_requested.notify_one();
     }
 }
 
-impl<D> Devices<D> {
-    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
-        let known = self.inner.known.lock();
-        known.unwrap_or_else(PoisonError::into_inner)
+impl<D> DeviceManager<D> {
+    pub(super) fn table(&self) -> MutexGuard<'_, DeviceTable> {
+        let table = self.inner.table.lock();
+        table.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this is new of the subject: for one line in the log, and not one a minute.
-    pub(super) fn is_news(&self, subject: &str, text: &str) -> bool {
-        let said = &mut self.known().said;
-        said.insert(subject.to_owned(), text.to_owned()).as_deref() != Some(text)
+    /// Whether the message is new for the subject, so that a lasting state is logged once.
+    pub(super) fn is_new_message(&self, subject: &str, text: &str) -> bool {
+        let logged = &mut self.table().logged;
+        logged
+            .insert(subject.to_owned(), text.to_owned())
+            .as_deref()
+            != Some(text)
     }
 
-    /// There is nothing to say of the subject any more.
-    pub(super) fn no_news(&self, subject: &str) {
-        self.known().said.remove(subject);
+    /// Forgets the last message for the subject.
+    pub(super) fn clear_message(&self, subject: &str) {
+        self.table().logged.remove(subject);
     }
 }
 
-impl<D: VirtDriver> DeviceConditions for Devices<D> {
-    fn begin_look(&self) -> ObservationId {
-        let begun = &mut self.known().begun;
+impl<D: VirtDriver> DeviceConditions for DeviceManager<D> {
+    fn begin_observation(&self) -> ObservationId {
+        let begun = &mut self.table().last_begun;
         begun.0 += 1;
         *begun
     }
 
-    fn overlay(&self, look: ObservationId, view: &mut HostView) {
-        self.keep_cyborgs(view);
-        let mut known = self.known();
-        let mut stirs = false;
-        // A build looks beside the loop, and a slow look may come in after one that began later.
-        if look >= known.seen_by {
+    fn overlay(&self, observation_id: ObservationId, view: &mut HostView) {
+        self.preserve_cyborg_classes(view);
+        let mut table = self.table();
+        let mut has_changed = false;
+        // Builds observe the host concurrently with the loop, and a slow observation may end after a later one.
+        if observation_id >= table.observed_by {
             let nodes = view.nodes.iter();
-            let seen = nodes.map(|(name, node)| (name.clone(), Seen::of(node)));
-            let seen = seen.collect();
-            stirs = known.seen != seen;
-            (known.seen, known.seen_by) = (seen, look);
+            let observed = nodes.map(|(name, node)| (name.clone(), NodeObservation::of(node)));
+            let observed = observed.collect();
+            has_changed = table.observed != observed;
+            (table.observed, table.observed_by) = (observed, observation_id);
         }
-        overlay::overlay_all(view, &known.register);
-        drop(known);
-        if stirs {
-            self.inner.stir.notify_one();
-            self.inner.looked.notify_one();
+        overlay::overlay_all(view, &table.register);
+        drop(table);
+        if has_changed {
+            self.inner.report_requested.notify_one();
+            self.inner.observed.notify_one();
         }
     }
 
     fn take_missing(&self) -> MissingProviders {
-        std::mem::take(&mut self.known().missing)
+        std::mem::take(&mut self.table().missing)
     }
 
     fn changes(&self) -> HostEvents {
-        let changed = Arc::clone(&self.inner.changed);
+        let changed = Arc::clone(&self.inner.overlay_changed);
         Box::pin(stream::unfold(changed, |changed| async move {
             changed.notified().await;
             Some((HostEvent::Devices, changed))
         }))
     }
 
-    fn keep(
+    fn run(
         &self,
         ends: Option<watch::Receiver<u64>>,
         shutdown: CancellationToken,
@@ -355,10 +355,10 @@ impl<D: VirtDriver> DeviceConditions for Devices<D> {
         let devices = self.clone();
         Box::pin(async move {
             tokio::join!(
-                devices.run(ends, shutdown.clone()),
-                devices.listen(shutdown.clone()),
-                devices.program(shutdown.clone()),
-                devices.check(shutdown)
+                devices.run_reporter(ends, shutdown.clone()),
+                devices.watch_changes(shutdown.clone()),
+                devices.run_programming(shutdown.clone()),
+                devices.run_health_checks(shutdown)
             );
         })
     }
@@ -377,7 +377,7 @@ pub(super) struct LastReport {
 
 #[cfg(any(test, feature = "testing"))]
 impl LastReport {
-    /// The service answered so, now, to nothing.
+    /// A report that the service has just answered with this advice.
     pub(super) fn answered(advice: Advice) -> Self {
         Self {
             body: HostDevicesReport::default(),
@@ -390,16 +390,16 @@ impl LastReport {
 }
 
 #[cfg(any(test, feature = "testing"))]
-impl<D> Devices<D> {
+impl<D> DeviceManager<D> {
     /// Pretends that the node was observed with these devices, and that the accelerator service gave this advice.
     pub fn assume(&self, node: NodeName, devices: Vec<OfferedDevice>, advice: Advice) {
-        let seen = Seen {
+        let observation = NodeObservation {
             devices,
-            ..Seen::default()
+            ..NodeObservation::default()
         };
-        let mut known = self.known();
-        known.seen.insert(node.clone(), seen);
-        known.told.insert(node, LastReport::answered(advice));
+        let mut table = self.table();
+        table.observed.insert(node.clone(), observation);
+        table.reports.insert(node, LastReport::answered(advice));
     }
 
     #[must_use]

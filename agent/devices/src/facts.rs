@@ -1,6 +1,4 @@
-//! What the comparison of guests is to know of devices.
-//!
-//! Caller: [`berth_agent_instances::reconcile`].
+//! The devices' state for the reconciler ([`berth_agent_instances::reconcile`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,51 +6,55 @@ use berth_agent_journal::names;
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::{DeviceOwner, VirtDriver};
 
-use crate::devices::Devices;
+use crate::devices::DeviceManager;
 use crate::overlay;
 use crate::report::{self, Holder};
 
-impl<D: VirtDriver> Devices<D> {
-    /// The nodes that were seen last.
+impl<D: VirtDriver> DeviceManager<D> {
     pub fn nodes(&self) -> Vec<NodeName> {
-        self.known().seen.keys().cloned().collect()
+        self.table().observed.keys().cloned().collect()
     }
 
-    /// Whether the accelerator service does not say who holds this host's devices: it takes no report of them, or the host has
-    /// only devices that are not reported to it, those of `[pci]` beside a Cyborg that finds them by itself. A host without
-    /// devices has none that are held.
-    pub fn holders_are_unsaid(&self) -> bool {
-        let known = self.known();
-        let mut nodes = known.seen.values();
-        let has_some = nodes.clone().any(|seen| !seen.devices.is_empty());
-        let none_is_told = nodes.all(|seen| report::told(&seen.devices).next().is_none());
-        let is_unsaid = known.no_route.is_some() || none_is_told;
-        self.inner.service.is_some() && has_some && known.told.is_empty() && is_unsaid
+    /// Whether the accelerator service does not report the holders of this host's devices: it accepts no device
+    /// reports, or all devices belong to `[pci]` and Cyborg discovers them itself. `false` for a host without devices.
+    pub fn holders_unknown(&self) -> bool {
+        let table = self.table();
+        let mut nodes = table.observed.values();
+        let has_some = nodes
+            .clone()
+            .any(|observation| !observation.devices.is_empty());
+        let none_is_told = nodes.all(|observation| {
+            report::reportable_devices(&observation.devices)
+                .next()
+                .is_none()
+        });
+        let is_unreported = table.unsupported_since.is_some() || none_is_told;
+        self.inner.service.is_some() && has_some && table.reports.is_empty() && is_unreported
     }
 
-    /// Whether there is an accelerator service that takes reports: what it has not answered of a node yet, it may have to say that
-    /// devices are not clean.
-    pub(super) fn awaits_word(&self) -> bool {
-        self.inner.service.is_some() && self.known().no_route.is_none()
+    /// Whether the accelerator service accepts reports. If it has not answered for a node yet, the node's devices may
+    /// be unclean.
+    pub(super) fn awaits_service_report(&self) -> bool {
+        self.inner.service.is_some() && self.table().unsupported_since.is_none()
     }
 
-    /// What the comparison of guests is to know.
-    pub fn facts(&self) -> DeviceFacts {
+    /// Collects the state of all devices.
+    pub fn facts(&self) -> DeviceSnapshot {
         let unclean = self.unclean().into_iter().map(|unclean| unclean.name);
         let unclean = unclean.collect();
-        let known = self.known();
-        let mut facts = DeviceFacts {
+        let table = self.table();
+        let mut facts = DeviceSnapshot {
             unclean,
-            ..DeviceFacts::default()
+            ..DeviceSnapshot::default()
         };
-        let register = &known.register;
+        let register = &table.register;
         let withheld = register.quarantines.keys().chain(&register.cleaning);
         facts.withheld = withheld.chain(register.held.keys()).cloned().collect();
-        for (node, seen) in &known.seen {
-            for device in &seen.devices {
-                let mut laid_over = device.clone();
-                overlay::overlay(node, &mut laid_over, &known.register);
-                let reason = overlay::reason(&laid_over, &known.register);
+        for (node, observation) in &table.observed {
+            for device in &observation.devices {
+                let mut with_conditions = device.clone();
+                overlay::overlay(node, &mut with_conditions, &table.register);
+                let reason = overlay::reason(&with_conditions, &table.register);
                 for name in names(device) {
                     if device.owner == DeviceOwner::Accelerator {
                         let provider = device.provider_name(node).to_string();
@@ -62,8 +64,8 @@ impl<D: VirtDriver> Devices<D> {
                 }
             }
         }
-        for told in known.told.values() {
-            let advice = &told.advice;
+        for report in table.reports.values() {
+            let advice = &report.advice;
             let holders = advice.holders.iter();
             facts
                 .holders
@@ -76,21 +78,20 @@ impl<D: VirtDriver> Devices<D> {
     }
 }
 
-/// What is known of devices.
+/// The state of all devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DeviceFacts {
-    /// What is offered, and why not where it is not fit.
+pub struct DeviceSnapshot {
+    /// The offered devices, each with the reason if it is unfit.
     pub offered: BTreeMap<String, Option<String>>,
-    /// The name that the provider has of each that the accelerator service gives out.
+    /// The provider names of the accelerator service's devices.
     pub providers: BTreeMap<String, String>,
-    /// Who holds what, as the accelerator service has it.
+    /// The holders of devices, according to the accelerator service.
     pub holders: BTreeMap<String, Holder>,
-    /// What is held and was not there at the last report.
+    /// Devices that are in use and were missing in the last report.
     pub vanished: BTreeSet<String>,
-    /// What was given back and is not clean.
+    /// Released devices that are not clean.
     pub unclean: BTreeSet<String>,
-    /// What a guest of the journal holds, is being reset, or is in quarantine.
+    /// Devices that a journaled instance uses, that are being reset or that are quarantined.
     pub withheld: BTreeSet<String>,
-    /// Providers that Placement lost.
     pub missing: BTreeSet<ProviderUuid>,
 }

@@ -1,8 +1,8 @@
-//! Asks the operator's program of each device whether it is well: what a vendor's tool knows and no bus tells.
+//! Runs the operator's health check program for each device, to learn what only the vendor's tools can tell.
 //!
-//! Whoever does not say yes in time says no: a tool that hangs is how many a sick card is first seen. The last word is written
-//! down, so that a restart gives nobody a sick device, and holds until the program says another; without a program, nothing
-//! holds. All of it runs beside the loop: a look takes the last word and waits for none.
+//! A device is unhealthy if the program fails or does not finish in time, because a hanging tool is a common symptom. The last
+//! verdict is persistent and holds until the program returns another one; without a program, verdicts are deleted. Checks run
+//! concurrently with the service loop, and observations use the last verdict without waiting.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,15 +14,15 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::devices::{Devices, Known, Seen};
+use crate::devices::{DeviceManager, DeviceTable, NodeObservation};
 
-/// How many devices are asked about at a time.
+/// Maximum number of concurrent checks.
 const AT_ONCE: usize = 4;
 
-/// The pause before a device is asked about that was being reset or programmed, or whose verdict was not written.
+/// The pause before another check of a device that was being reset or programmed, or whose verdict could not be stored.
 const BREATH: Duration = Duration::from_secs(1);
 
-/// The program, and how often each device is asked about.
+/// The program, and the interval of its runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HealthCheck {
     pub hook: Hook,
@@ -30,7 +30,7 @@ pub struct HealthCheck {
     pub interval: Duration,
 }
 
-/// Checks under way and to come, by device.
+/// Running and scheduled checks, by device.
 #[derive(Default)]
 struct Checks {
     tasks: JoinSet<(String, Instant)>,
@@ -39,18 +39,18 @@ struct Checks {
 }
 
 impl Checks {
-    async fn ended(&mut self) {
+    async fn reap(&mut self) {
         match self.tasks.join_next().await {
             Some(Ok((address, due))) => {
                 self.running.remove(&address);
                 self.due.insert(address, due);
             }
-            // One that broke off is due still.
+            // An aborted check remains due.
             Some(Err(_)) | None => self.running.clear(),
         }
     }
 
-    /// When the next is due that is not under way; none while as many are under way as may be.
+    /// When the next check is due; `None` at the maximum number of running checks.
     fn next(&self) -> Option<Instant> {
         if self.running.len() >= AT_ONCE {
             return None;
@@ -61,21 +61,21 @@ impl Checks {
     }
 }
 
-/// What the program is told of a device.
+/// The input of the program for one device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
+struct HealthQuery {
     address: String,
     about: [(&'static str, String); 5],
     handles: Vec<String>,
 }
 
-impl Asked {
-    fn of(device: &OfferedDevice, seen: &Seen, known: &Known) -> Self {
+impl HealthQuery {
+    fn of(device: &OfferedDevice, observation: &NodeObservation, table: &DeviceTable) -> Self {
         let address = device.address.to_string();
         let handles = names(device);
         let guests: BTreeSet<String> = handles
             .iter()
-            .filter_map(|name| known.register.held.get(name).or(seen.used.get(name)))
+            .filter_map(|name| table.register.held.get(name).or(observation.used.get(name)))
             .map(ToString::to_string)
             .collect();
         let guests: Vec<String> = guests.into_iter().collect();
@@ -94,29 +94,29 @@ impl Asked {
     }
 }
 
-impl<D: VirtDriver> Devices<D> {
-    /// Checks until `shutdown`; returns at once where there is no program for it.
-    pub(super) async fn check(&self, shutdown: CancellationToken) {
+impl<D: VirtDriver> DeviceManager<D> {
+    /// Runs checks until `shutdown`. Without a program, deletes old verdicts and returns.
+    pub(super) async fn run_health_checks(&self, shutdown: CancellationToken) {
         let Some(check) = self.inner.health_check.get() else {
-            return self.nobody_says_so().await;
+            return self.clear_stale_verdicts().await;
         };
         let mut checks = Checks::default();
         loop {
             self.begin_checks(check, &mut checks);
             let next = checks.next();
             tokio::select! {
-                // What is under way is dropped with its set, and its programs end.
+                // Dropping the set aborts running checks and ends their programs.
                 () = shutdown.cancelled() => return,
-                () = self.inner.looked.notified() => {}
-                () = checks.ended(), if !checks.running.is_empty() => {}
+                () = self.inner.observed.notified() => {}
+                () = checks.reap(), if !checks.running.is_empty() => {}
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             }
         }
     }
 
-    /// Words of a program that is none any more do not hold.
-    async fn nobody_says_so(&self) {
-        if self.known().register.sick.is_empty() {
+    /// Deletes the verdicts of a program that is no longer configured.
+    async fn clear_stale_verdicts(&self) {
+        if self.table().register.sick.is_empty() {
             return;
         }
         let forgotten = async {
@@ -125,26 +125,24 @@ impl<D: VirtDriver> Devices<D> {
         };
         match forgotten.await {
             Ok(()) => {
-                tracing::info!(
-                    "no program checks devices any more: what one said of them is forgotten"
-                );
-                self.inner.stir.notify_one();
+                tracing::info!("no health check is configured; old verdicts deleted");
+                self.inner.report_requested.notify_one();
             }
             Err(error) => {
-                tracing::warn!(%error, "what an earlier program said of devices cannot be forgotten; it holds until a restart");
+                tracing::warn!(%error, "deleting old health check verdicts failed; they remain until a restart");
             }
         }
     }
 
-    /// Begins what is due and fits in; what is gone is forgotten, and due at once when it is there again.
+    /// Starts the checks that are due. A device that vanished is unscheduled, and is checked at once when it returns.
     fn begin_checks(&self, check: &HealthCheck, checks: &mut Checks) {
         let now = Instant::now();
-        let asked = self.to_ask();
+        let asked = self.queries();
         checks.due.retain(|address, _| asked.contains_key(address));
         for (address, asked) in asked {
             let due = *checks.due.entry(address.clone()).or_insert(now);
             if checks.running.len() >= AT_ONCE {
-                // It is noted as due, and begun when another has ended.
+                // It is scheduled now and starts when another check has ended.
                 continue;
             }
             if due > now || !checks.running.insert(address) {
@@ -158,60 +156,64 @@ impl<D: VirtDriver> Devices<D> {
         }
     }
 
-    fn to_ask(&self) -> BTreeMap<String, Asked> {
-        let known = self.known();
+    fn queries(&self) -> BTreeMap<String, HealthQuery> {
+        let table = self.table();
         let mut all = BTreeMap::new();
-        for seen in known.seen.values() {
-            let there = seen.devices.iter().filter(|device| {
+        for observation in table.observed.values() {
+            let there = observation.devices.iter().filter(|device| {
                 device.condition.reason() != Some(UnfitReason::Vanished)
                     && !device.handles.is_empty()
             });
-            let asked = there.map(|device| Asked::of(device, seen, &known));
+            let asked = there.map(|device| HealthQuery::of(device, observation, &table));
             all.extend(asked.map(|asked| (asked.address.clone(), asked)));
         }
         all
     }
 
-    /// Asks about one device and writes down the answer; how long until it is asked about again.
-    async fn check_one(&self, check: &HealthCheck, asked: &Asked) -> Duration {
+    /// Checks one device and stores the verdict. Returns the time until its next check.
+    async fn check_one(&self, check: &HealthCheck, asked: &HealthQuery) -> Duration {
         let breath = BREATH.min(check.interval);
         if self.is_being_cleaned(asked) {
             return breath;
         }
         let said = check.hook.ask(asked.about.clone()).await;
         if said.is_err() && self.is_being_cleaned(asked) {
-            // A card in the middle of its reset answers nobody.
+            // A device does not answer during its reset.
             return breath;
         }
         let subject = format!("check {}", asked.address);
-        match self.note(&asked.address, said).await {
+        match self.record_verdict(&asked.address, said).await {
             Ok(()) => {
-                self.no_news(&subject);
+                self.clear_message(&subject);
                 check.interval
             }
             Err(error) => {
                 let text = error.to_string();
-                if self.is_news(&subject, &text) {
-                    tracing::warn!(device = %asked.address, error = %text, "what the device's check said cannot be written down");
+                if self.is_new_message(&subject, &text) {
+                    tracing::warn!(device = %asked.address, error = %text, "storing a health check verdict failed; retrying");
                 }
                 breath
             }
         }
     }
 
-    fn is_being_cleaned(&self, asked: &Asked) -> bool {
-        let known = self.known();
+    fn is_being_cleaned(&self, asked: &HealthQuery) -> bool {
+        let table = self.table();
         let mut handles = asked.handles.iter();
-        handles.any(|name| known.register.cleaning.contains(name))
+        handles.any(|name| table.register.cleaning.contains(name))
     }
 
-    async fn note(&self, address: &str, said: Result<(), HookError>) -> Result<(), JournalError> {
-        let before = self.known().register.sick.get(address).cloned();
+    async fn record_verdict(
+        &self,
+        address: &str,
+        said: Result<(), HookError>,
+    ) -> Result<(), JournalError> {
+        let before = self.table().register.sick.get(address).cloned();
         match (said, before) {
             (Ok(()), None) => return Ok(()),
             (Ok(()), Some(_)) => {
                 self.inner.register.record_healthy(address).await?;
-                tracing::info!(device = %address, "the device's check says that it is well again");
+                tracing::info!(device = %address, "device is healthy again");
             }
             (Err(error), before) => {
                 let reason = error.reason();
@@ -220,12 +222,12 @@ impl<D: VirtDriver> Devices<D> {
                 }
                 self.inner.register.record_sick(address, &reason).await?;
                 if before.is_none() {
-                    tracing::warn!(device = %address, %error, "the device's check says that it is not well: it goes to nobody until it says otherwise");
+                    tracing::warn!(device = %address, %error, "device is unhealthy; not assigned until a check succeeds");
                 }
             }
         }
         self.refresh().await?;
-        self.inner.stir.notify_one();
+        self.inner.report_requested.notify_one();
         Ok(())
     }
 }

@@ -1,27 +1,36 @@
-//! The devices of this host that instances can get: reported to the accelerator service, reset between two instances,
-//! quarantined, programmed and checked.
+//! Manages the devices of this host that instances can get: reports them to the accelerator service, and resets,
+//! quarantines, programs and checks them.
 //!
-//! Each observation gets an overlay from [`DeviceConditions`]: devices in quarantine, and those that the accelerator service has
-//! disabled, are reserved in Placement. Concurrently, [`Devices::run`] reports the host's devices to the accelerator service when they
-//! change, when an operator changes something there, and periodically, and resets each device whose handle was given back.
+//! ```text
+//!              observe                 report                      answer (advice)
+//! driver --------------> overlay -----------------> accelerator service ---------> reset released devices
+//!                           ^                                                      disable, restore providers
+//!                           |                                                              |
+//!                           +-------------- register (persistent) <------------------------+
+//! ```
+//!
+//! [`DeviceConditions::overlay`] adds conditions to each observation: devices in quarantine, and those that the accelerator service
+//! has disabled, become reserved in Placement. [`DeviceManager::run_reporter`] sends a report when the devices change, when an
+//! operator changes something at the service, and periodically.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`report`] | from the observed devices to the report, and from its answer to what is to be done: pure |
-//! | `overlay` | writes what is known of devices into a view: pure |
-//! | `devices` | the state that the other modules share |
-//! | `facts` | what the comparison of instances needs to know |
+//! | `devices` | [`DeviceManager`]: the state that the other modules share |
+//! | [`report`] | from the observed devices to the report, and from the answer to its advice; pure |
+//! | `reporter` | sends reports, applies the answers, starts resets |
+//! | `reset` | resets devices between two instances |
+//! | `overlay` | adds known conditions to a view; pure |
+//! | `facts` | the devices' state for the reconciler |
 //! | `status` | the status of each device, for the admin API |
-//! | `reporter` | sends the report, and retries it |
-//! | `takeover` | what devices keep of Cyborg's providers |
-//! | `change_watch` | waits for an operator's changes at the accelerator service |
-//! | `reset` | resets devices |
-//! | `programming` | programs devices before a bind is whole |
+//! | `actions` | reset, quarantine and release by an operator |
+//! | `change_watch` | polls the accelerator service for changes |
+//! | `programming` | programs devices while a bind waits for it |
 //! | `health_check` | runs the vendor's check of each device |
-//! | `actions` | what an operator asks for |
+//! | `cyborg_providers` | preserves resource classes that Cyborg chose |
 
 mod actions;
 mod change_watch;
+mod cyborg_providers;
 mod devices;
 mod facts;
 mod health_check;
@@ -31,17 +40,17 @@ pub mod report;
 mod reporter;
 mod reset;
 mod status;
-mod takeover;
 #[cfg(any(test, feature = "testing"))]
 pub mod test_card;
 
-pub use actions::{ActError, ActionReport, DryRun, Risk};
+pub use actions::{ActError, ActionMode, ActionReport, Risk};
 pub use devices::{
-    DeviceConditions, DeviceOptions, Devices, DevicesParts, MissingProviders, ObservationId,
+    DeviceConditions, DeviceManager, DeviceManagerParts, DeviceOptions, MissingProviders,
+    ObservationId,
 };
-pub use facts::DeviceFacts;
+pub use facts::DeviceSnapshot;
 pub use health_check::HealthCheck;
 pub use overlay::overlay_all;
-pub use reporter::TellError;
-pub use reset::{ResetError, must_quarantine};
+pub use reporter::DeviceReportError;
+pub use reset::{DeviceResetError, must_quarantine};
 pub use status::DeviceStatus;

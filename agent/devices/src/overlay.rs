@@ -1,10 +1,10 @@
-//! What a view becomes of what is known beside it. Pure.
+//! Adds known conditions to observed devices: disabled, unhealthy, quarantined ([`overlay_all`]). Pure.
 
 use berth_agent_journal::{NamedDevice as _, QuarantinedBy, Register, names};
 use berth_model::{NodeName, ProviderUuid};
 use berth_virt::{DeviceCondition, DeviceOwner, HostView, OfferedDevice, UnfitReason};
 
-/// Writes into a view, which a driver has just seen, what is known beside it: for whoever looks once and asks no agent.
+/// Adds the conditions in the register to all devices of a view. Also for tools that observe the host without an agent.
 pub fn overlay_all(view: &mut HostView, register: &Register) {
     for (name, node) in &mut view.nodes {
         for device in &mut node.devices {
@@ -13,7 +13,7 @@ pub fn overlay_all(view: &mut HostView, register: &Register) {
     }
 }
 
-/// Writes into a device why it may not be given out, where what was seen is no reason by itself.
+/// Marks a device as unfit, unless the driver already did.
 pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Register) {
     if device.condition != DeviceCondition::Fit {
         return;
@@ -40,7 +40,8 @@ pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Re
         device.condition = DeviceCondition::Unfit { reason };
         return;
     }
-    // A part of a card: it is reserved. One that a guest holds is in use, and counts as that until it is given back.
+    // If only some handles of a card are quarantined, they are set aside. A handle in use counts as used until its
+    // release.
     let aside = device.handles.iter().filter(|handle| {
         let name = handle.name();
         quarantine(&name).is_some() && !register.held.contains_key(&name)
@@ -48,7 +49,7 @@ pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Re
     device.set_aside.extend(aside.cloned());
 }
 
-/// Why a device may not be given out, in words: with those of its vendor's check, where that says so.
+/// Why a device is unfit, with the output of the health check if that is the reason.
 pub(super) fn reason(device: &OfferedDevice, register: &Register) -> Option<String> {
     let reason = device.condition.reason()?;
     let words = match reason {

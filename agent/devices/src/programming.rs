@@ -1,14 +1,18 @@
-//! Programs devices that the accelerator service wants programmed, by the operator's program.
+//! Programs devices for accelerator requests, with the operator's program.
 //!
-//! The service keeps what is due and the host keeps nothing: a programming whose end was not told, because the process was
-//! killed or the service was away, is due still and is done again, so the program must bear that. While it runs the device is
-//! withheld as during a reset: neither a reset nor a guest comes between. What is not due any more is ended at once.
+//! ```text
+//! run_programming: begin_due --> program_and_report --> try_programming (until done) --> report the result
+//! ```
+//!
+//! Only the service stores which programmings are due. If the result was not reported, because the agent was killed or the service
+//! was unreachable, the programming is repeated, so the program must be idempotent. Meanwhile the device is withheld as during a
+//! reset: no reset and no guest can use it. A programming that is no longer due is cancelled at once.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_agent_journal::{CleaningOutcome, CleaningStart, NamedDevice as _, name_of_handle};
-use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::backoff::LoopBackoff;
 use berth_client::AcceleratorClient;
 use berth_hook::Hook;
 use berth_model::{Disposition, NodeName};
@@ -18,24 +22,24 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use crate::devices::Devices;
-use crate::report::{self, wanted};
-use crate::reset::ResetError;
+use crate::devices::DeviceManager;
+use crate::report::{self, wanted_device};
+use crate::reset::DeviceResetError;
 
-/// How often the service is asked what is due: a guest waits for it.
+/// Interval of queries for due programmings. An instance waits for them.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// What came of one try.
-enum Tried {
-    /// The device is programmed, or is not and will not be: why.
+/// The result of one attempt.
+enum ProgrammingAttempt {
+    /// The programming succeeded, or failed for good with this reason.
     Ended(Result<(), String>),
-    /// It can be tried again: something stood in the way that may pass.
+    /// A failure that may be temporary.
     Later(String),
-    /// Nobody wants it any more.
+    /// The programming is no longer due.
     Unwanted,
 }
 
-/// Programmings under way, by UUID.
+/// Running programmings, by UUID.
 #[derive(Default)]
 struct Programmings {
     tasks: JoinSet<Uuid>,
@@ -43,13 +47,13 @@ struct Programmings {
 }
 
 impl Programmings {
-    async fn ended(&mut self) {
+    async fn reap(&mut self) {
         if let Some(Ok(uuid)) = self.tasks.join_next().await {
             self.wanted.remove(&uuid);
         }
     }
 
-    /// Ends all, and waits for that.
+    /// Cancels all programmings and waits for their end.
     async fn stop(mut self) {
         for cancelled in self.wanted.values() {
             cancelled.cancel();
@@ -58,46 +62,46 @@ impl Programmings {
     }
 }
 
-impl<D: VirtDriver> Devices<D> {
-    /// Programs what is due until `shutdown`; returns at once where there is no program for it, or no service.
-    pub(super) async fn program(&self, shutdown: CancellationToken) {
+impl<D: VirtDriver> DeviceManager<D> {
+    /// Runs due programmings until `shutdown`. Returns at once without a program or a service.
+    pub(super) async fn run_programming(&self, shutdown: CancellationToken) {
         let (Some(hook), Some(service)) = (self.inner.program_hook.get(), &self.inner.service)
         else {
             return;
         };
-        let mut backoff = Backoff::seeded(self.inner.options.seed);
+        let mut backoff = LoopBackoff::seeded(self.inner.options.seed);
         let mut programmings = Programmings::default();
         loop {
             let pause = match self.begin_due(hook, service, &mut programmings).await {
                 Ok(()) => {
-                    backoff.worked();
-                    self.no_news("programming");
+                    backoff.reset();
+                    self.clear_message("programming");
                     LOOK
                 }
                 Err(text) => {
-                    if self.is_news("programming", &text) {
-                        tracing::warn!(error = %text, "it is not known which devices are to be programmed; asking again");
+                    if self.is_new_message("programming", &text) {
+                        tracing::warn!(error = %text, "querying due programmings failed; retrying");
                     }
-                    backoff.failed()
+                    backoff.next_delay()
                 }
             };
             tokio::select! {
                 () = shutdown.cancelled() => break,
                 () = tokio::time::sleep(pause) => {}
-                () = programmings.ended(), if !programmings.tasks.is_empty() => {}
+                () = programmings.reap(), if !programmings.tasks.is_empty() => {}
             }
         }
         programmings.stop().await;
     }
 
-    /// Begins what is due and not under way, and ends what is under way and not due any more.
+    /// Starts programmings that are due, and cancels running ones that are no longer due.
     async fn begin_due(
         &self,
         hook: &Hook,
         service: &AcceleratorClient,
         programmings: &mut Programmings,
     ) -> Result<(), String> {
-        let nodes: Vec<NodeName> = self.known().told.keys().cloned().collect();
+        let nodes: Vec<NodeName> = self.table().reports.keys().cloned().collect();
         let mut due = BTreeMap::new();
         for node in nodes {
             let answer = service.due_programmings(node.as_str()).await;
@@ -119,7 +123,7 @@ impl<D: VirtDriver> Devices<D> {
             let (devices, hook, service) = (self.clone(), hook.clone(), service.clone());
             programmings.tasks.spawn(async move {
                 devices
-                    .program_and_tell(&hook, &service, &node, &each, &cancelled)
+                    .program_and_report(&hook, &service, &node, &each, &cancelled)
                     .await;
                 uuid
             });
@@ -127,8 +131,8 @@ impl<D: VirtDriver> Devices<D> {
         Ok(())
     }
 
-    /// One programming to its end, told; or until nobody wants it any more.
-    async fn program_and_tell(
+    /// Runs one programming until it succeeds, fails for good or is cancelled, and reports the result.
+    async fn program_and_report(
         &self,
         hook: &Hook,
         service: &AcceleratorClient,
@@ -136,41 +140,41 @@ impl<D: VirtDriver> Devices<D> {
         due: &DueProgramming,
         cancelled: &CancellationToken,
     ) {
-        let mut backoff = Backoff::seeded(self.inner.options.seed);
+        let mut backoff = LoopBackoff::seeded(self.inner.options.seed);
         let end = loop {
             let reason = match self.try_programming(hook, due, cancelled).await {
-                Tried::Unwanted => return,
-                Tried::Ended(end) => break end,
-                Tried::Later(reason) => reason,
+                ProgrammingAttempt::Unwanted => return,
+                ProgrammingAttempt::Ended(end) => break end,
+                ProgrammingAttempt::Later(reason) => reason,
             };
-            tracing::debug!(programming = %due.uuid, reason, "a device cannot be programmed yet");
+            tracing::debug!(programming = %due.uuid, reason, "device cannot be programmed yet; retrying");
             tokio::select! {
                 () = cancelled.cancelled() => return,
-                () = tokio::time::sleep(backoff.failed()) => {}
+                () = tokio::time::sleep(backoff.next_delay()) => {}
             }
         };
         match &end {
             Ok(()) => {
-                tracing::info!(programming = %due.uuid, program = ?due.program, "a device was programmed");
+                tracing::info!(programming = %due.uuid, program = ?due.program, "device programmed");
             }
             Err(reason) => {
-                tracing::warn!(programming = %due.uuid, program = ?due.program, reason, "a device was not programmed");
+                tracing::warn!(programming = %due.uuid, program = ?due.program, reason, "programming of a device failed");
             }
         }
         let end = ProgrammingEnd { error: end.err() };
-        let mut backoff = Backoff::seeded(self.inner.options.seed);
+        let mut backoff = LoopBackoff::seeded(self.inner.options.seed);
         loop {
-            let told = tokio::select! {
+            let report = tokio::select! {
                 () = cancelled.cancelled() => return,
-                told = service.programming_ended(node.as_str(), due.uuid, &end) => told,
+                report = service.programming_ended(node.as_str(), due.uuid, &end) => report,
             };
-            match told {
+            match report {
                 Ok(()) => return,
                 Err(error) if error.disposition() == Disposition::Fatal => {
-                    tracing::warn!(programming = %due.uuid, %error, "the end of a programming was refused");
+                    tracing::warn!(programming = %due.uuid, %error, "the accelerator service refused the result of a programming");
                     return;
                 }
-                Err(_) => tokio::time::sleep(backoff.failed()).await,
+                Err(_) => tokio::time::sleep(backoff.next_delay()).await,
             }
         }
     }
@@ -180,7 +184,7 @@ impl<D: VirtDriver> Devices<D> {
         hook: &Hook,
         due: &DueProgramming,
         cancelled: &CancellationToken,
-    ) -> Tried {
+    ) -> ProgrammingAttempt {
         let mut targets = Vec::new();
         for handle in &due.attach_handles {
             match self.target(handle).await {
@@ -192,16 +196,16 @@ impl<D: VirtDriver> Devices<D> {
         let mut tried = None;
         for target in &targets {
             let name = target.name();
-            match self.begin(&name).await {
+            match self.begin_cleaning(&name).await {
                 Ok(CleaningStart::Begun) => begun.push(name),
                 Ok(CleaningStart::Held(guest)) => {
-                    let reason = format!("guest {guest} has {name}");
-                    tried = Some(Tried::Ended(Err(reason)));
+                    let reason = format!("guest {guest} uses {name}");
+                    tried = Some(ProgrammingAttempt::Ended(Err(reason)));
                 }
                 Ok(CleaningStart::UnderWay) => {
-                    tried = Some(Tried::Later(format!("{name} is being reset")));
+                    tried = Some(ProgrammingAttempt::Later(format!("{name} is being reset")));
                 }
-                Err(error) => tried = Some(Tried::Later(error.to_string())),
+                Err(error) => tried = Some(ProgrammingAttempt::Later(error.to_string())),
             }
             if tried.is_some() {
                 break;
@@ -212,54 +216,61 @@ impl<D: VirtDriver> Devices<D> {
             None => run_all(hook, due, &targets, cancelled).await,
         };
         for name in &begun {
-            if let Err(error) = self.end(name, CleaningOutcome::Unknown).await {
-                tracing::error!(device = %name, %error, "the end of a programming cannot be written; trying again");
+            if let Err(error) = self.finish_cleaning(name, CleaningOutcome::Unknown).await {
+                tracing::error!(device = %name, %error, "storing the end of a programming failed; retrying");
             }
         }
-        // A reset may have waited for it.
-        self.inner.stir.notify_one();
+        // A reset may be waiting for the device.
+        self.inner.report_requested.notify_one();
         tried
     }
 
-    /// The device of a handle, if this host offers it, it is well, and nobody uses it.
-    async fn target(&self, handle: &ProgrammedHandle) -> Result<OfferedHandle, Tried> {
+    /// The device of a handle. Fails unless this host offers it, it is healthy, and no guest uses it.
+    async fn target(&self, handle: &ProgrammedHandle) -> Result<OfferedHandle, ProgrammingAttempt> {
         let kind = &handle.attach_type;
         let name = name_of_handle(handle.uuid, kind, &handle.attach_info).ok_or_else(|| {
-            Tried::Ended(Err(format!(
-                "there is no device behind a handle of type {kind}"
-            )))
+            ProgrammingAttempt::Ended(Err(format!("a handle of type {kind} has no device")))
         })?;
         let offered = {
-            let known = self.known();
-            let seen = known.seen.values();
-            let devices = seen.flat_map(|seen| report::told(&seen.devices));
+            let table = self.table();
+            let observation = table.observed.values();
+            let devices = observation
+                .flat_map(|observation| report::reportable_devices(&observation.devices));
             let mut handles = devices.flat_map(|device| &device.handles);
             handles
                 .find(|offered| offered.name() == name)
                 .cloned()
-                .map(|offered| (offered, known.is_fit(&name)))
+                .map(|offered| (offered, table.is_fit(&name)))
         };
         let Some((offered, fit)) = offered else {
-            return Err(Tried::Ended(Err(format!(
+            return Err(ProgrammingAttempt::Ended(Err(format!(
                 "this host offers no device {name}"
             ))));
         };
         if !fit {
-            return Err(Tried::Ended(Err(format!("device {name} is not well"))));
+            return Err(ProgrammingAttempt::Ended(Err(format!(
+                "device {name} is unhealthy"
+            ))));
         }
-        let device = wanted(&offered);
+        let device = wanted_device(&offered);
         match self.inner.driver.check_device(&device).await {
-            // The list of what may be offered was asked when it was seen.
+            // A driver without this check verified the device when it was observed.
             Ok(()) | Err(DeviceError::NotSupported { .. }) => {}
             Err(error) if error.disposition() == Disposition::Retry => {
-                return Err(Tried::Later(error.to_string()));
+                return Err(ProgrammingAttempt::Later(error.to_string()));
             }
-            Err(error) => return Err(Tried::Ended(Err(error.to_string()))),
+            Err(error) => return Err(ProgrammingAttempt::Ended(Err(error.to_string()))),
         }
-        match self.used_by(&device, &name).await.map_err(ResetError::from) {
+        match self
+            .used_by(&device, &name)
+            .await
+            .map_err(DeviceResetError::from)
+        {
             Ok(None) => Ok(offered),
-            Ok(Some(guest)) => Err(Tried::Ended(Err(format!("guest {guest} has {name}")))),
-            Err(error) => Err(Tried::Later(error.to_string())),
+            Ok(Some(guest)) => Err(ProgrammingAttempt::Ended(Err(format!(
+                "guest {guest} uses {name}"
+            )))),
+            Err(error) => Err(ProgrammingAttempt::Later(error.to_string())),
         }
     }
 }
@@ -269,23 +280,25 @@ async fn run_all(
     due: &DueProgramming,
     targets: &[OfferedHandle],
     cancelled: &CancellationToken,
-) -> Tried {
+) -> ProgrammingAttempt {
     if targets.is_empty() {
-        return Tried::Ended(Err("nothing of the device is offered".to_owned()));
+        return ProgrammingAttempt::Ended(
+            Err("the host offers no handle of the device".to_owned()),
+        );
     }
     for target in targets {
         let end = tokio::select! {
-            () = cancelled.cancelled() => return Tried::Unwanted,
+            () = cancelled.cancelled() => return ProgrammingAttempt::Unwanted,
             end = run(hook, due.uuid, &due.program, target) => end,
         };
         if end.is_err() {
-            return Tried::Ended(end);
+            return ProgrammingAttempt::Ended(end);
         }
     }
-    Tried::Ended(Ok(()))
+    ProgrammingAttempt::Ended(Ok(()))
 }
 
-/// Asks the program for one device.
+/// Runs the program for one device.
 async fn run(
     hook: &Hook,
     programming: Uuid,

@@ -1,5 +1,5 @@
-//! From what is seen of a node's devices to the report for the accelerator service, and from its answer to what is to be done.
-//! Pure.
+//! Converts observed devices into the report for the accelerator service ([`host_devices`]), and the service's answer
+//! into [`Advice`] ([`advice`]). Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,19 +20,19 @@ use berth_wire::accelerator::{
 /// The status of a device that an operator disabled at the accelerator service.
 const MAINTAINING: &str = "maintaining";
 
-/// Whether this host cleans devices between two guests.
+/// Whether devices are cleaned between two guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scrub {
-    /// Each handle is reset after each guest, and free only then.
+    /// A handle is reset after each guest, and is not free before.
     #[default]
     Always,
-    /// Handles are free as soon as they are given back.
+    /// A handle is free when it is released.
     Never,
 }
 
-/// The device of a handle as a guest would get it.
+/// The device of a handle, as it is attached to a guest.
 #[must_use]
-pub fn wanted(handle: &OfferedHandle) -> WantedDevice {
+pub fn wanted_device(handle: &OfferedHandle) -> WantedDevice {
     match handle {
         OfferedHandle::Function(address) => WantedDevice::of(GuestDevice::Pci {
             address: *address,
@@ -52,9 +52,9 @@ pub fn wanted(handle: &OfferedHandle) -> WantedDevice {
     }
 }
 
-/// The devices of these that the accelerator service is to offer, in the order of their addresses. One that has vanished is not
-/// among them: what is held of it the service knows.
-pub fn told(devices: &[OfferedDevice]) -> impl Iterator<Item = &OfferedDevice> {
+/// The devices to report: those of the accelerator service that exist, in the order of their addresses. The service
+/// already knows vanished devices that are in use.
+pub fn reportable_devices(devices: &[OfferedDevice]) -> impl Iterator<Item = &OfferedDevice> {
     devices.iter().filter(|device| {
         device.owner == DeviceOwner::Accelerator
             && !device.handles.is_empty()
@@ -62,8 +62,8 @@ pub fn told(devices: &[OfferedDevice]) -> impl Iterator<Item = &OfferedDevice> {
     })
 }
 
-/// The report of a node's devices as they are seen, with the guests that the node has or is building. Where the node's tree is
-/// known, their providers are those that are in it: one that Cyborg made under another name of the host has its UUID from that.
+/// The report of a node's devices, with the guests that the node has or is building. With the provider tree, devices
+/// keep the providers in it: a provider that Cyborg created under another host name has a UUID derived from that name.
 #[must_use]
 pub fn host_devices(
     node: &NodeName,
@@ -73,7 +73,7 @@ pub fn host_devices(
     register: &Register,
     scrub: Scrub,
 ) -> HostDevicesReport {
-    let devices = told(devices).map(|device| ReportedHostDevice {
+    let devices = reportable_devices(devices).map(|device| ReportedHostDevice {
         name: device.address.to_string(),
         device_type: device.device_type.as_str().to_owned(),
         vendor: format!("{:04x}", device.vendor_id),
@@ -148,7 +148,7 @@ fn attach_handle(
                 asked_type: mdev_type.clone(),
                 vgpu_mark: None,
             };
-            // The handle's UUID is the mediated device's: a guest gets it by that.
+            // A guest gets the mediated device by its UUID.
             (Some(*uuid), AttachHandleType::Mdev, info)
         }
     };
@@ -157,7 +157,7 @@ fn attach_handle(
         uuid,
         attach_type: kind.as_str().to_owned(),
         attach_info: AttachHandleInfoBody::from(&info),
-        unavailable: quarantine.map(|why| format!("it is in quarantine: {}", why.reason)),
+        unavailable: quarantine.map(|why| format!("in quarantine: {}", why.reason)),
         scrubbed: scrub == Scrub::Always,
         cleaned: match scrub {
             Scrub::Always => register.cleaned.get(&name).copied(),
@@ -166,51 +166,50 @@ fn attach_handle(
     }
 }
 
-/// Who holds a handle.
+/// The accelerator request that holds a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
     pub arq: ArqUuid,
-    /// The guest that it is bound for.
+    /// The guest that the request is bound for.
     pub guest: Option<ConsumerUuid>,
 }
 
-/// A handle that was given back and is not clean yet.
+/// A released handle that must be cleaned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unclean {
+pub struct UncleanHandle {
     pub name: String,
     pub wanted: WantedDevice,
-    /// The release after which it is to be cleaned.
+    /// The release counter after which it must be cleaned.
     pub releases: i64,
 }
 
-/// Something of the host that is held and was not there at the last report.
+/// A device in use that was missing in the last report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VanishedHeld {
+pub struct VanishedDevice {
     pub name: String,
     pub holder: Holder,
 }
 
-/// What an answer asks for.
+/// What the service's answer to a report asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Advice {
-    /// Devices that an operator disabled, by the UUID that is made of their providers' names: their inventory is to be reserved.
+    /// Providers of devices that an operator disabled, with the UUIDs derived from the provider names. Their inventory
+    /// must be reserved.
     pub disabled: BTreeSet<ProviderUuid>,
-    /// Handles to clean now.
-    pub unclean: Vec<Unclean>,
-    /// What is gone and held: to be told.
-    pub vanished: Vec<VanishedHeld>,
-    /// Providers that Placement was seen without: a pass is to make them again.
+    pub unclean: Vec<UncleanHandle>,
+    /// Vanished devices in use, for the log.
+    pub vanished: Vec<VanishedDevice>,
+    /// Providers that Placement lost. A pass must create them again.
     pub missing: BTreeSet<ProviderUuid>,
-    /// Who holds which device.
     pub holders: BTreeMap<String, Holder>,
-    /// How often each device was given back.
+    /// The release counter of each device.
     pub releases: BTreeMap<String, i64>,
 }
 
-/// What an answer asks for, of the devices as they are seen.
+/// Converts the service's answer, given the observed devices.
 #[must_use]
 pub fn advice(node: &NodeName, known: &KnownDevices, devices: &[OfferedDevice]) -> Advice {
-    let handles = told(devices).flat_map(|device| &device.handles);
+    let handles = reportable_devices(devices).flat_map(|device| &device.handles);
     let handles: BTreeMap<String, &OfferedHandle> =
         handles.map(|handle| (handle.name(), handle)).collect();
     let mut advice = Advice::default();
@@ -218,10 +217,11 @@ pub fn advice(node: &NodeName, known: &KnownDevices, devices: &[OfferedDevice]) 
         for deployable in &device.deployables {
             let provider = ProviderUuid::from(deployable.rp_uuid);
             if device.status == MAINTAINING {
-                // By name: at the first look of a process nobody knows yet which UUIDs Placement has.
+                // Use the UUID derived from the name: before the first pass, the UUIDs in Placement are unknown.
                 let mut there = devices.iter();
-                let there = there.find(|it| it.address.to_string() == device.name);
-                let named = there.map(|it| ProviderUuid::of_deployable(&it.provider_name(node)));
+                let there = there.find(|offered| offered.address.to_string() == device.name);
+                let named =
+                    there.map(|offered| ProviderUuid::of_deployable(&offered.provider_name(node)));
                 advice.disabled.insert(named.unwrap_or(provider));
             }
             if deployable.provider_missing && !deployable.vanished && !device.vanished {
@@ -251,7 +251,7 @@ impl Advice {
             let holder = Holder { arq, guest };
             if gone {
                 let name = name.clone();
-                self.vanished.push(VanishedHeld { name, holder });
+                self.vanished.push(VanishedDevice { name, holder });
             }
             self.holders.insert(name, holder);
             return;
@@ -261,8 +261,8 @@ impl Advice {
         }
         self.releases.insert(name.clone(), known.releases);
         if let Some(handle) = handles.get(&name).filter(|_| known.unclean) {
-            self.unclean.push(Unclean {
-                wanted: wanted(handle),
+            self.unclean.push(UncleanHandle {
+                wanted: wanted_device(handle),
                 releases: known.releases,
                 name,
             });

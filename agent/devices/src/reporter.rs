@@ -1,11 +1,18 @@
-//! The report, told to the accelerator service when it changed and now and then, and what its answer asks for.
+//! The reporter: sends the report of the host's devices to the accelerator service when it changes and periodically,
+//! applies the answer, and starts resets.
+//!
+//! ```text
+//! run_reporter: send_reports --> apply_answer --> begin_resets --> wait for a change, an interval or the end of a reset --+
+//!      ^                                                                                                                |
+//!      +----------------------------------------------------------------------------------------------------------------+
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::time::Duration;
 
 use berth_agent_journal::JournalError;
-use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::backoff::LoopBackoff;
 use berth_client::AcceleratorError;
 use berth_model::{Disposition, NodeName};
 use berth_virt::VirtDriver;
@@ -16,20 +23,20 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use crate::devices::{Devices, LastReport};
-use crate::report::{self, Unclean};
-use crate::takeover::NodeTree;
+use crate::cyborg_providers::NodeTree;
+use crate::devices::{DeviceManager, LastReport};
+use crate::report::{self, UncleanHandle};
 
-/// How many devices are reset at a time: each may keep a bus busy.
+/// Maximum number of concurrent resets. A reset may keep a bus busy.
 const AT_ONCE: usize = 4;
 
-/// What the log calls an accelerator service without a route for devices.
+/// The log subject for a service that accepts no device reports.
 const NO_ROUTE: &str = "route";
 
-/// The least pause before a reset is tried again.
+/// Minimum pause before a reset is retried.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Resets under way. Dropped, they end.
+/// Running resets. Dropping it aborts them.
 #[derive(Default)]
 struct Resets {
     tasks: JoinSet<String>,
@@ -37,34 +44,32 @@ struct Resets {
 }
 
 impl Resets {
-    async fn ended(&mut self) {
+    async fn wait_for_reconcile(&mut self) {
         match self.tasks.join_next().await {
             Some(Ok(name)) => {
                 self.running.remove(&name);
             }
-            // One that broke off is found again as unclean.
+            // An aborted reset is found again as unclean.
             Some(Err(_)) => self.running.clear(),
             None => self.running.clear(),
         }
     }
 }
 
-/// The accelerator service does not know how the devices are.
+/// Why the accelerator service did not get the devices' state.
 #[derive(Debug, thiserror::Error)]
-pub enum TellError {
-    /// It did not take the report.
-    #[error("the accelerator service was not told the devices of {node}: {source}")]
+pub enum DeviceReportError {
+    #[error("reporting the devices of {node} to the accelerator service failed: {source}")]
     Service {
         node: NodeName,
         source: Box<AcceleratorError>,
     },
-    /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-impl TellError {
-    /// What a loop does about it.
+impl DeviceReportError {
+    /// How a caller reacts to this error.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -74,46 +79,50 @@ impl TellError {
     }
 }
 
-impl<D: VirtDriver> Devices<D> {
-    /// Reports and resets until `shutdown`. `guests` changes whenever a change of an instance ended (`Guests::ends` of the
-    /// agent's instances), because the instance may have released devices.
-    pub async fn run(&self, guests: Option<watch::Receiver<u64>>, shutdown: CancellationToken) {
-        let mut backoff = Backoff::seeded(self.inner.options.seed);
+impl<D: VirtDriver> DeviceManager<D> {
+    /// Sends reports and resets devices until `shutdown`. `guests` changes with every completed reconciliation of an
+    /// instance (`Guests::completed_reconciles`), because it may have released devices.
+    pub async fn run_reporter(
+        &self,
+        guests: Option<watch::Receiver<u64>>,
+        shutdown: CancellationToken,
+    ) {
+        let mut backoff = LoopBackoff::seeded(self.inner.options.seed);
         let mut guests = guests;
         let mut resets = Resets::default();
         loop {
             let now = Instant::now();
-            let next = match self.tell().await {
+            let next = match self.send_reports().await {
                 Ok(()) => {
-                    backoff.worked();
-                    self.no_news("telling");
+                    backoff.reset();
+                    self.clear_message("telling");
                     self.due_at().unwrap_or(now + self.inner.options.interval)
                 }
                 Err(error) => {
                     let text = error.to_string();
-                    if self.is_news("telling", &text) {
-                        tracing::warn!(error = %text, "devices could not be told; trying again");
+                    if self.is_new_message("telling", &text) {
+                        tracing::warn!(error = %text, "reporting devices failed; retrying");
                     }
                     match error.disposition() {
                         Disposition::Fatal => now + self.inner.options.interval,
-                        Disposition::Retry | Disposition::Refresh => now + backoff.failed(),
+                        Disposition::Retry | Disposition::Refresh => now + backoff.next_delay(),
                     }
                 }
             };
             self.begin_resets(&mut resets);
             let next = self
-                .next_try(now)
+                .next_retry(now)
                 .map_or(next, |at| next.min(at.max(now + BREATH)));
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = sleep_until(next) => {}
-                () = self.inner.stir.notified() => {}
-                () = resets.ended(), if !resets.running.is_empty() => {}
-                () = ended(&mut guests) => self.stir(),
-                () = self.a_tree_came() => {}
+                () = self.inner.report_requested.notified() => {}
+                () = resets.wait_for_reconcile(), if !resets.running.is_empty() => {}
+                () = ended(&mut guests) => self.request_report(),
+                () = self.wait_for_tree() => {}
             }
         }
-        // A reset under way is dropped with its set: the next process makes it anew.
+        // Dropping the set aborts running resets; the next process repeats them.
     }
 
     fn begin_resets(&self, resets: &mut Resets) {
@@ -121,7 +130,7 @@ impl<D: VirtDriver> Devices<D> {
             if resets.running.len() >= AT_ONCE {
                 return;
             }
-            if !resets.running.contains(&unclean.name) && self.may_try(&unclean) {
+            if !resets.running.contains(&unclean.name) && self.may_reset(&unclean) {
                 let devices = self.clone();
                 resets.running.insert(unclean.name.clone());
                 resets.tasks.spawn(async move {
@@ -130,49 +139,52 @@ impl<D: VirtDriver> Devices<D> {
                 });
             }
         }
-        for (name, device) in self.cut_off() {
+        for (name, device) in self.interrupted_resets() {
             if resets.running.len() >= AT_ONCE {
                 return;
             }
             if resets.running.insert(name.clone()) {
                 let devices = self.clone();
                 resets.tasks.spawn(async move {
-                    devices.reset_anew(&name, &device).await;
+                    devices.reset_interrupted(&name, &device).await;
                     name
                 });
             }
         }
     }
 
-    /// What the accelerator service waits for to be cleaned and is not in quarantine; whole functions first, for many mediated
-    /// devices of one card must not keep another card waiting.
-    pub(super) fn unclean(&self) -> Vec<Unclean> {
-        let known = self.known();
-        let all = known.told.values().flat_map(|told| &told.advice.unclean);
+    /// Handles that the accelerator service wants cleaned and that are not quarantined. Whole functions come first, so
+    /// that many mediated devices of one card do not delay another card.
+    pub(super) fn unclean(&self) -> Vec<UncleanHandle> {
+        let table = self.table();
+        let all = table
+            .reports
+            .values()
+            .flat_map(|report| &report.advice.unclean);
         let due = all.filter(|unclean| {
-            let register = &known.register;
+            let register = &table.register;
             register.cleaned.get(&unclean.name) != Some(&unclean.releases)
                 && !register.quarantines.contains_key(&unclean.name)
         });
-        let mut due: Vec<Unclean> = due.cloned().collect();
+        let mut due: Vec<UncleanHandle> = due.cloned().collect();
         due.sort_by_key(|unclean| unclean.wanted.mdev.is_some());
         due
     }
 
     fn due_at(&self) -> Option<Instant> {
-        let known = self.known();
-        let times = known.told.values().map(|told| told.at);
-        let last = known.no_route.or_else(|| times.min());
+        let table = self.table();
+        let times = table.reports.values().map(|report| report.at);
+        let last = table.unsupported_since.or_else(|| times.min());
         last.map(|at| at + self.inner.options.interval)
     }
 
-    /// Tells what has changed, or is due; nothing is sent of a node of which neither is so.
-    pub async fn tell(&self) -> Result<(), TellError> {
+    /// Sends the reports that have changed or are due.
+    pub async fn send_reports(&self) -> Result<(), DeviceReportError> {
         let Some(service) = self.inner.service.as_ref() else {
             return Ok(());
         };
         let is_early = |at: Instant| at.elapsed() < self.inner.options.interval;
-        if self.known().no_route.is_some_and(is_early) {
+        if self.table().unsupported_since.is_some_and(is_early) {
             return Ok(());
         }
         self.refresh().await?;
@@ -183,62 +195,69 @@ impl<D: VirtDriver> Devices<D> {
             let asked = Instant::now();
             match service.report_devices(node.as_str(), &body).await {
                 Ok(answer) => {
-                    if self.known().no_route.take().is_some() {
-                        self.no_news(NO_ROUTE);
-                        tracing::info!("the accelerator service takes devices from this agent");
+                    if self.table().unsupported_since.take().is_some() {
+                        self.clear_message(NO_ROUTE);
+                        tracing::info!("the accelerator service accepts device reports");
                     }
-                    self.answered(node, body, answer, asked).await?;
+                    self.apply_answer(node, body, answer, asked).await?;
                 }
                 Err(error) if is_no_route(&error) => {
-                    self.known().no_route = Some(asked);
-                    if self.is_news(NO_ROUTE, "none") {
+                    self.table().unsupported_since = Some(asked);
+                    if self.is_new_message(NO_ROUTE, "none") {
                         tracing::info!(
-                            "the accelerator service takes no devices from this agent: it is not berth's own and finds them by \
-                             itself, or what stands before it has no such route; it is asked again now and then"
+                            "the accelerator service accepts no device reports: it is not Berth's and discovers devices itself, \
+                             or a proxy has no such route; retrying periodically"
                         );
                     }
                     return Ok(());
                 }
                 Err(source) => {
                     let source = Box::new(source);
-                    return Err(TellError::Service { node, source });
+                    return Err(DeviceReportError::Service { node, source });
                 }
             }
         }
         Ok(())
     }
 
-    /// The report of each node that has devices for the service, or had some when it was told last.
-    async fn bodies(&self) -> Result<Vec<(NodeName, HostDevicesReport)>, TellError> {
+    /// The report of each node that has devices for the service, or had some in its last report.
+    async fn bodies(&self) -> Result<Vec<(NodeName, HostDevicesReport)>, DeviceReportError> {
         let records = self.inner.journal.guests().await?;
         let mut building: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for record in &records {
             let own = building.entry(record.request.node()).or_default();
             own.push(record.request.uuid());
         }
-        let mut known = self.known();
-        let known = &mut *known;
+        let mut table = self.table();
+        let table = &mut *table;
         let mut bodies = Vec::new();
-        for (node, seen) in &mut known.seen {
+        for (node, observation) in &mut table.observed {
             let tree = self.tree_of(node);
             if matches!(tree, NodeTree::Awaited) {
                 continue;
             }
             let tree = tree.known();
             if let Some(tree) = tree {
-                for device in &mut seen.devices {
-                    device.keep_cyborgs(node, tree);
+                for device in &mut observation.devices {
+                    device.retain_cyborg_providers(node, tree);
                 }
             }
-            if report::told(&seen.devices).next().is_none() && !known.told.contains_key(node) {
+            if report::reportable_devices(&observation.devices)
+                .next()
+                .is_none()
+                && !table.reports.contains_key(node)
+            {
                 continue;
             }
             let building = building.get(node).into_iter().flatten();
-            let guests = seen.guests.iter().chain(building).copied().collect();
-            let (register, scrub) = (&known.register, self.inner.options.scrub);
+            let guests = observation.guests.iter().chain(building).copied().collect();
+            let (register, scrub) = (&table.register, self.inner.options.scrub);
             let mut body =
-                report::host_devices(node, tree, &seen.devices, &guests, register, scrub);
-            let deployables = body.devices.iter_mut().flat_map(|it| &mut it.deployables);
+                report::host_devices(node, tree, &observation.devices, &guests, register, scrub);
+            let deployables = body
+                .devices
+                .iter_mut()
+                .flat_map(|device| &mut device.deployables);
             for deployable in deployables {
                 deployable.programmable = self.inner.program_hook.get().is_some();
             }
@@ -248,24 +267,26 @@ impl<D: VirtDriver> Devices<D> {
     }
 
     fn is_due(&self, node: &NodeName, body: &HostDevicesReport) -> bool {
-        let known = self.known();
-        known.told.get(node).is_none_or(|told| {
-            told.stale || told.body != *body || told.at.elapsed() >= self.inner.options.interval
+        let table = self.table();
+        table.reports.get(node).is_none_or(|report| {
+            report.stale
+                || report.body != *body
+                || report.at.elapsed() >= self.inner.options.interval
         })
     }
 
-    async fn answered(
+    async fn apply_answer(
         &self,
         node: NodeName,
         body: HostDevicesReport,
         answer: KnownDevices,
         at: Instant,
-    ) -> Result<(), TellError> {
+    ) -> Result<(), DeviceReportError> {
         let (advice, disabled) = {
-            let known = self.known();
-            let seen = known.seen.get(&node);
-            let devices = seen.map_or(&[][..], |seen| &seen.devices);
-            let disabled = known.register.disabled.get(&node).cloned();
+            let table = self.table();
+            let observation = table.observed.get(&node);
+            let devices = observation.map_or(&[][..], |observation| &observation.devices);
+            let disabled = table.register.disabled.get(&node).cloned();
             (
                 report::advice(&node, &answer, devices),
                 disabled.unwrap_or_default(),
@@ -276,39 +297,39 @@ impl<D: VirtDriver> Devices<D> {
                 .register
                 .set_disabled(&node, &advice.disabled)
                 .await?;
-            tracing::info!(%node, providers = advice.disabled.len(), "the accelerator service's disabled devices changed");
+            tracing::info!(%node, providers = advice.disabled.len(), "devices disabled at the accelerator service changed");
         }
         for gone in &advice.vanished {
             let (arq, guest) = (gone.holder.arq, gone.holder.guest);
             let text = format!("held by {arq}");
-            if self.is_news(&format!("vanished {}", gone.name), &text) {
-                tracing::warn!(%node, device = %gone.name, %arq, ?guest, "a device that is held has vanished; its provider stays while it is");
+            if self.is_new_message(&format!("vanished {}", gone.name), &text) {
+                tracing::warn!(%node, device = %gone.name, %arq, ?guest, "a device in use has vanished; its provider is kept until it is released");
             }
         }
         for NotTaken { name, reason } in &answer.not_taken {
-            if self.is_news(&format!("not taken {name}"), reason) {
-                tracing::warn!(%node, device = %name, reason = %reason, "the accelerator service did not take all of a device's report");
+            if self.is_new_message(&format!("not taken {name}"), reason) {
+                tracing::warn!(%node, device = %name, reason = %reason, "the accelerator service rejected part of a device's report");
             }
         }
-        let told = LastReport {
+        let report = LastReport {
             body,
             at,
             advice,
             stale: false,
             changes: answer.changes,
         };
-        let is_whole = told.advice.missing.is_empty();
-        self.known().told.insert(node, told);
-        self.inner.told.notify_one();
+        let is_whole = report.advice.missing.is_empty();
+        self.table().reports.insert(node, report);
+        self.inner.reported.notify_one();
         if !is_whole {
-            self.ask_for_the_missing();
+            self.request_missing_providers();
         }
         self.refresh().await?;
         Ok(())
     }
 }
 
-/// Whether nothing takes devices there. Cyborg knows no such path, and answers 405 to a PUT of one.
+/// Whether the service accepts no device reports. Cyborg has no such path and answers 405 to PUT.
 fn is_no_route(error: &AcceleratorError) -> bool {
     match error {
         AcceleratorError::NotFound(_) => true,
@@ -317,7 +338,7 @@ fn is_no_route(error: &AcceleratorError) -> bool {
     }
 }
 
-/// Until a guest's journey ends; for ever where nobody tells.
+/// Waits for a completed reconciliation. Never returns without a sender.
 async fn ended(guests: &mut Option<watch::Receiver<u64>>) {
     if let Some(ends) = guests
         && ends.changed().await.is_ok()

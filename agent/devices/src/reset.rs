@@ -1,5 +1,11 @@
-//! Resets between two guests. A device is reset only while no guest has it and none can claim it, and told clean only after
-//! the reset was verified and written down: a kill in between leaves it unclean.
+//! Resets devices between two guests ([`DeviceManager::reset_free`] is the common path).
+//!
+//! ```text
+//! reset_free: no guest uses it --> begin_cleaning (register) --> driver reset --> finish_cleaning (register) --> report
+//! ```
+//!
+//! A device is reset only while no guest uses it and none can claim it. It is reported as clean only after the reset was verified
+//! and stored, so a kill in between leaves it unclean.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,7 +14,7 @@ use berth_agent_journal::{
     CleaningOutcome, CleaningStart, JournalError, NamedDevice as _, Quarantine, QuarantineStays,
     QuarantinedBy, names,
 };
-use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::backoff::LoopBackoff;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::{
     DeviceCondition, DeviceError, DeviceReset, GuestError, OfferedHandle, UnfitReason, VirtDriver,
@@ -16,95 +22,104 @@ use berth_virt::{
 };
 use tokio::time::Instant;
 
-use crate::devices::{Attempt, Devices, Known};
-use crate::report::{self, Unclean, wanted};
+use crate::devices::{DeviceManager, DeviceTable, ResetAttempt};
+use crate::report::{self, UncleanHandle, wanted_device};
 
-/// How often a reset that ends in nothing is tried before the device is set aside.
+/// Maximum number of temporary failures before the device is quarantined.
 const TRIES: u32 = 5;
 
-/// The pause after the first failure; each further one is twice as long, up to the interval of reports.
+/// The pause after the first failure. Each further pause is twice as long, up to the interval of reports.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What came of a reset.
 #[derive(Debug)]
 pub(super) enum ResetOutcome {
-    /// The device is clean.
     Clean(DeviceReset),
-    /// A guest has it.
+    /// A guest uses the device.
     Held(ConsumerUuid),
-    /// Another reset of it is under way.
+    /// Another reset of the device is running.
     UnderWay,
-    /// It was not reset, or not verified.
+    /// The reset failed or could not be verified.
     Failed(DeviceError),
 }
 
-/// Why nothing is known of a reset.
+/// Why a reset was not attempted.
 #[derive(Debug, thiserror::Error)]
-pub enum ResetError {
+pub enum DeviceResetError {
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
     Hypervisor(#[from] GuestError),
 }
 
-/// What was asked for when a device was reset.
+/// The parameters of a reset.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResetRequest {
-    /// The release of its handle that it is cleaned after.
+    /// The release counter after which the device is cleaned.
     pub(super) releases: Option<i64>,
     pub(super) quarantine: QuarantineStays,
-    /// How often it failed before for a reason that may pass.
+    /// Number of previous failures with a cause that may be temporary.
     pub(super) failures: u32,
 }
 
-impl<D: VirtDriver> Devices<D> {
-    /// Whether a reset may be tried now: a device that is sick as seen waits until it is well, and one whose reset failed
-    /// for a while.
-    pub(super) fn may_try(&self, unclean: &Unclean) -> bool {
-        let known = self.known();
-        let attempt = known.attempts.get(&unclean.name);
-        attempt.is_none_or(|attempt| attempt.again <= Instant::now()) && known.is_fit(&unclean.name)
+impl<D: VirtDriver> DeviceManager<D> {
+    /// Whether a reset may be attempted now: the device is healthy, and its retry is due.
+    pub(super) fn may_reset(&self, unclean: &UncleanHandle) -> bool {
+        let table = self.table();
+        let attempt = table.reset_attempts.get(&unclean.name);
+        attempt.is_none_or(|attempt| attempt.retry_at <= Instant::now())
+            && table.is_fit(&unclean.name)
     }
 
-    /// When the next reset that failed is tried again. What was due at `after` is under way, or waits for something else that
-    /// will be heard of: the device to be well, an operator.
-    pub(super) fn next_try(&self, after: Instant) -> Option<Instant> {
-        let known = self.known();
-        let times = known.attempts.values().map(|attempt| attempt.again);
+    /// When the next failed reset is retried. Retries due before `after` are running, or wait for an event.
+    pub(super) fn next_retry(&self, after: Instant) -> Option<Instant> {
+        let table = self.table();
+        let times = table
+            .reset_attempts
+            .values()
+            .map(|attempt| attempt.retry_at);
         times.filter(|again| *again > after).min()
     }
 
-    /// Cleans everything that the accelerator service waits for and that can be cleaned now; what came of it is told with the
-    /// next report.
-    pub async fn clean_all(&self) {
+    /// Cleans all devices that need it and can be cleaned now. The next report contains the results.
+    pub async fn clean_all_unclean(&self) {
         for unclean in self.unclean() {
-            if self.may_try(&unclean) {
+            if self.may_reset(&unclean) {
                 self.clean(&unclean).await;
             }
         }
-        for (name, device) in self.cut_off() {
-            self.reset_anew(&name, &device).await;
+        for (name, device) in self.interrupted_resets() {
+            self.reset_interrupted(&name, &device).await;
         }
     }
 
-    /// What was being reset when the process before this one ended, is there and well, and is not among what the accelerator
-    /// service waits for.
-    pub(super) fn cut_off(&self) -> Vec<(String, WantedDevice)> {
-        let unclean: BTreeSet<String> = self.unclean().into_iter().map(|it| it.name).collect();
-        let known = self.known();
-        let devices = known.seen.values().flat_map(|seen| &seen.devices);
+    /// Devices whose reset the previous process did not finish. Only healthy ones that the accelerator service does not
+    /// list as unclean.
+    pub(super) fn interrupted_resets(&self) -> Vec<(String, WantedDevice)> {
+        let unclean: BTreeSet<String> = self
+            .unclean()
+            .into_iter()
+            .map(|handle| handle.name)
+            .collect();
+        let table = self.table();
+        let devices = table
+            .observed
+            .values()
+            .flat_map(|observation| &observation.devices);
         let handles = devices.flat_map(|device| &device.handles);
-        let named = handles.map(|handle| (handle.name(), wanted(handle)));
+        let named = handles.map(|handle| (handle.name(), wanted_device(handle)));
         let is_due = |name: &String| {
-            let attempt = known.attempts.get(name);
-            let may_try = attempt.is_none_or(|attempt| attempt.again <= Instant::now());
-            known.cut_off.contains(name) && !unclean.contains(name) && may_try && known.is_fit(name)
+            let attempt = table.reset_attempts.get(name);
+            let may_try = attempt.is_none_or(|attempt| attempt.retry_at <= Instant::now());
+            table.interrupted.contains(name)
+                && !unclean.contains(name)
+                && may_try
+                && table.is_fit(name)
         };
         named.filter(|(name, _)| is_due(name)).collect()
     }
 
-    /// Resets one whose reset was cut off; where that fails, it is set aside.
-    pub(super) async fn reset_anew(&self, name: &str, device: &WantedDevice) {
+    /// Repeats an interrupted reset. A failure quarantines the device.
+    pub(super) async fn reset_interrupted(&self, name: &str, device: &WantedDevice) {
         let order = ResetRequest {
             releases: None,
             quarantine: QuarantineStays::Yes,
@@ -112,27 +127,29 @@ impl<D: VirtDriver> Devices<D> {
         };
         let text = match self.reset_free(name, device, order).await {
             Ok(ResetOutcome::Clean(reset)) => {
-                self.known().attempts.remove(name);
-                self.no_news(&subject(name));
-                tracing::info!(device = %name, ?reset, "a reset that was cut off when berth ended was made anew");
+                self.table().reset_attempts.remove(name);
+                self.clear_message(&subject(name));
+                tracing::info!(device = %name, ?reset, "repeated a reset that the end of the previous process had interrupted");
                 return;
             }
             Ok(ResetOutcome::UnderWay) => return,
-            Ok(ResetOutcome::Held(guest)) => format!("guest {guest} has it"),
+            Ok(ResetOutcome::Held(guest)) => format!("guest {guest} uses it"),
             Ok(ResetOutcome::Failed(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
         let again = Instant::now() + FIRST_PAUSE;
-        let attempt = Attempt { failures: 0, again };
-        self.known().attempts.insert(name.to_owned(), attempt);
-        if self.is_news(&subject(name), &text) {
-            tracing::warn!(device = %name, reason = %text, "a reset that was cut off when berth ended was not made anew");
+        let attempt = ResetAttempt {
+            failures: 0,
+            retry_at: again,
+        };
+        self.table().reset_attempts.insert(name.to_owned(), attempt);
+        if self.is_new_message(&subject(name), &text) {
+            tracing::warn!(device = %name, reason = %text, "repeating an interrupted reset failed");
         }
     }
 
-    /// Removes mediated devices that are there and nobody's; their names. One that an accelerator request holds, or that is
-    /// being cleaned or set aside, is somebody's. Each is looked for once in a process's life: a guest that ends under it
-    /// leaves none.
+    /// Removes mediated devices without a user, and returns their names. Devices that are bound, being cleaned or
+    /// quarantined have a user. Each device is checked once per process, because this process leaves none.
     pub async fn remove_orphan_mdevs(&self) -> Result<Vec<String>, JournalError> {
         self.refresh().await?;
         let mut removed = Vec::new();
@@ -143,25 +160,25 @@ impl<D: VirtDriver> Devices<D> {
                 quarantine: QuarantineStays::Yes,
                 failures: 0,
             };
-            match self.reset_free(&name, &wanted(&handle), order).await {
+            match self.reset_free(&name, &wanted_device(&handle), order).await {
                 Ok(ResetOutcome::Clean(reset)) => {
-                    self.known().swept.insert(name.clone());
+                    self.table().checked_mdevs.insert(name.clone());
                     if reset == DeviceReset::Removed {
                         removed.push(name);
                     }
                 }
                 Ok(_) => {}
-                Err(ResetError::Journal(error)) => return Err(error),
-                // Nobody knows whether a guest has it.
-                Err(ResetError::Hypervisor(_)) => {}
+                Err(DeviceResetError::Journal(error)) => return Err(error),
+                // A guest may use it.
+                Err(DeviceResetError::Hypervisor(_)) => {}
             }
         }
         Ok(removed)
     }
 
-    /// Takes back what a guest that is no more left behind: gives it to its driver, reset, or removes it, by the same way as after
-    /// any guest. Whether that was done; what somebody has is left, and what does not come back is tried again or set aside.
-    pub async fn take_back_left(&self, left: &WantedDevice) -> Result<bool, ResetError> {
+    /// Reclaims a device that was prepared for an instance that no longer exists: resets it and returns it to its
+    /// driver, or removes it. Returns whether that was done. A failed reset is retried, or quarantines the device.
+    pub async fn reclaim_leftover(&self, left: &WantedDevice) -> Result<bool, DeviceResetError> {
         let order = ResetRequest {
             releases: None,
             quarantine: QuarantineStays::Yes,
@@ -170,41 +187,45 @@ impl<D: VirtDriver> Devices<D> {
         let name = left.device.name();
         let text = match self.reset_free(&name, left, order).await? {
             ResetOutcome::Clean(_) => {
-                self.no_news(&subject(&name));
+                self.clear_message(&subject(&name));
                 return Ok(true);
             }
             ResetOutcome::UnderWay | ResetOutcome::Held(_) => return Ok(false),
             ResetOutcome::Failed(error) => error.to_string(),
         };
-        if self.is_news(&subject(&name), &text) {
-            tracing::warn!(device = %name, reason = %text, "a device that was left behind was not taken back");
+        if self.is_new_message(&subject(&name), &text) {
+            tracing::warn!(device = %name, reason = %text, "reclaiming a leftover device failed");
         }
         Ok(false)
     }
 
     fn free_mdevs(&self) -> Vec<OfferedHandle> {
-        let unclean: BTreeSet<String> = self.unclean().into_iter().map(|it| it.name).collect();
-        let known = self.known();
+        let unclean: BTreeSet<String> = self
+            .unclean()
+            .into_iter()
+            .map(|handle| handle.name)
+            .collect();
+        let table = self.table();
         let mut free = Vec::new();
-        for (node, seen) in &known.seen {
-            // Without the service's word nobody knows what is bound.
-            let Some(advice) = known.advice(node) else {
+        for (node, observation) in &table.observed {
+            // Before the service's first answer, the bindings are unknown.
+            let Some(advice) = table.advice(node) else {
                 continue;
             };
-            let told =
-                report::told(&seen.devices).filter(|it| it.condition == DeviceCondition::Fit);
-            let mdevs = told.flat_map(|device| &device.handles);
+            let reported = report::reportable_devices(&observation.devices)
+                .filter(|device| device.condition == DeviceCondition::Fit);
+            let mdevs = reported.flat_map(|device| &device.handles);
             let mdevs = mdevs.filter(|handle| matches!(handle, OfferedHandle::Mdev { .. }));
             free.extend(
                 mdevs
                     .filter(|handle| {
                         let name = handle.name();
                         advice.releases.contains_key(&name)
-                            && !known.swept.contains(&name)
+                            && !table.checked_mdevs.contains(&name)
                             && !unclean.contains(&name)
-                            && !known.register.quarantines.contains_key(&name)
-                            && !known.register.held.contains_key(&name)
-                            && !seen.used.contains_key(&name)
+                            && !table.register.quarantines.contains_key(&name)
+                            && !table.register.held.contains_key(&name)
+                            && !observation.used.contains_key(&name)
                     })
                     .cloned(),
             );
@@ -212,16 +233,20 @@ impl<D: VirtDriver> Devices<D> {
         free
     }
 
-    /// Cleans one device after a release.
-    pub(super) async fn clean(&self, unclean: &Unclean) {
+    /// Cleans one device after its release.
+    pub(super) async fn clean(&self, unclean: &UncleanHandle) {
         let name = &unclean.name;
         if self.was_cleaned(unclean).await {
-            self.known().attempts.remove(name);
-            self.no_news(&subject(name));
-            tracing::debug!(device = %name, "the device was reset when its last guest gave it back, and is free");
+            self.table().reset_attempts.remove(name);
+            self.clear_message(&subject(name));
+            tracing::debug!(device = %name, "device was already reset at its release and is free");
             return;
         }
-        let failures = self.known().attempts.get(name).map_or(0, |it| it.failures);
+        let failures = self
+            .table()
+            .reset_attempts
+            .get(name)
+            .map_or(0, |attempt| attempt.failures);
         let order = ResetRequest {
             releases: Some(unclean.releases),
             quarantine: QuarantineStays::Yes,
@@ -229,21 +254,24 @@ impl<D: VirtDriver> Devices<D> {
         };
         let (failures, text) = match self.reset_free(name, &unclean.wanted, order).await {
             Ok(ResetOutcome::Clean(reset)) => {
-                self.known().attempts.remove(name);
-                self.no_news(&subject(name));
-                tracing::info!(device = %name, ?reset, "the device was reset after its last guest and is free");
+                self.table().reset_attempts.remove(name);
+                self.clear_message(&subject(name));
+                tracing::info!(device = %name, ?reset, "device reset after its release and free");
                 return;
             }
             Ok(ResetOutcome::UnderWay) => {
-                // Its end stirs; else it is looked at again.
+                // The end of that reset wakes the reporter; otherwise retry.
                 let again = Instant::now() + FIRST_PAUSE;
-                let attempt = Attempt { failures, again };
-                self.known().attempts.insert(name.clone(), attempt);
+                let attempt = ResetAttempt {
+                    failures,
+                    retry_at: again,
+                };
+                self.table().reset_attempts.insert(name.clone(), attempt);
                 return;
             }
             Ok(ResetOutcome::Held(guest)) => (
                 failures,
-                format!("guest {guest} has it, and no accelerator request"),
+                format!("guest {guest} uses it without an accelerator request"),
             ),
             Ok(ResetOutcome::Failed(error)) => match error.disposition() {
                 Disposition::Retry => (failures + 1, error.to_string()),
@@ -257,15 +285,18 @@ impl<D: VirtDriver> Devices<D> {
             .interval
             .min(FIRST_PAUSE * 2_u32.pow(failures.min(8)));
         let again = Instant::now() + pause;
-        let attempt = Attempt { failures, again };
-        self.known().attempts.insert(name.clone(), attempt);
-        if self.is_news(&subject(name), &text) {
-            tracing::warn!(device = %name, reason = %text, "the device was not reset and goes to nobody");
+        let attempt = ResetAttempt {
+            failures,
+            retry_at: again,
+        };
+        self.table().reset_attempts.insert(name.clone(), attempt);
+        if self.is_new_message(&subject(name), &text) {
+            tracing::warn!(device = %name, reason = %text, "reset failed; device withheld");
         }
     }
 
-    /// Whether its last guest's own reset is the one that is asked for. What cannot be said now is no: then it is reset.
-    async fn was_cleaned(&self, unclean: &Unclean) -> bool {
+    /// Whether the reset at the guest's end satisfies this request. An error counts as no.
+    async fn was_cleaned(&self, unclean: &UncleanHandle) -> bool {
         let name = &unclean.name;
         if !matches!(self.used_by(&unclean.wanted, name).await, Ok(None)) {
             return false;
@@ -275,26 +306,26 @@ impl<D: VirtDriver> Devices<D> {
         if !matches!(taken, Ok(true)) || self.refresh().await.is_err() {
             return false;
         }
-        self.inner.stir.notify_one();
+        self.inner.report_requested.notify_one();
         true
     }
 
-    /// Resets a device that nobody has. Its end is on the disk when this returns.
+    /// Resets a device that no guest uses. The result is stored when this returns.
     pub(super) async fn reset_free(
         &self,
         name: &str,
         wanted: &WantedDevice,
         order: ResetRequest,
-    ) -> Result<ResetOutcome, ResetError> {
+    ) -> Result<ResetOutcome, DeviceResetError> {
         if let Some(guest) = self.used_by(wanted, name).await? {
             return Ok(ResetOutcome::Held(guest));
         }
-        match self.begin(name).await? {
+        match self.begin_cleaning(name).await? {
             CleaningStart::Begun => {}
             CleaningStart::Held(guest) => return Ok(ResetOutcome::Held(guest)),
             CleaningStart::UnderWay => return Ok(ResetOutcome::UnderWay),
         }
-        // What was begun has an end, whatever else fails.
+        // From here on, the cleaning must be finished, whatever fails.
         let refreshed = self.refresh().await;
         let reset = self.inner.driver.reset_device(wanted).await;
         let end = match &reset {
@@ -302,52 +333,57 @@ impl<D: VirtDriver> Devices<D> {
                 releases: order.releases,
                 quarantine: order.quarantine,
             },
-            Err(error) => spoilt(error, order),
+            Err(error) => failed_outcome(error, order),
         };
-        self.end(name, end).await?;
+        self.finish_cleaning(name, end).await?;
         refreshed.and(self.refresh().await)?;
-        self.inner.stir.notify_one();
+        self.inner.report_requested.notify_one();
         Ok(match reset {
             Ok(reset) => ResetOutcome::Clean(reset),
             Err(error) => ResetOutcome::Failed(error),
         })
     }
 
-    /// Begins a reset or a programming, unless a guest has the device; also one that a process before this one began: its end is
-    /// nobody else's.
-    pub(super) async fn begin(&self, name: &str) -> Result<CleaningStart, JournalError> {
+    /// Marks the start of a reset or programming, unless a guest uses the device. Takes over one that the previous
+    /// process did not finish.
+    pub(super) async fn begin_cleaning(&self, name: &str) -> Result<CleaningStart, JournalError> {
         let begun = self.inner.register.begin_cleaning(name).await?;
-        if begun == CleaningStart::UnderWay && self.known().cut_off.remove(name) {
+        if begun == CleaningStart::UnderWay && self.table().interrupted.remove(name) {
             return Ok(CleaningStart::Begun);
         }
         Ok(begun)
     }
 
-    /// Writes down the end of a reset or of a programming: now, or as soon as the journal takes it. Until then the device goes
-    /// to nobody.
-    pub(super) async fn end(&self, name: &str, end: CleaningOutcome) -> Result<(), JournalError> {
+    /// Stores the end of a reset or programming, now or as soon as the journal is writable. The device is withheld
+    /// until then.
+    pub(super) async fn finish_cleaning(
+        &self,
+        name: &str,
+        end: CleaningOutcome,
+    ) -> Result<(), JournalError> {
         let ended = self.inner.register.end_cleaning(name, &end).await;
         if ended.is_err() {
             let (devices, name) = (self.clone(), name.to_owned());
-            tokio::spawn(async move { devices.end_later(&name, &end).await });
+            tokio::spawn(async move { devices.retry_finish_cleaning(&name, &end).await });
         }
         ended
     }
 
-    async fn end_later(&self, name: &str, end: &CleaningOutcome) {
-        let mut backoff = Backoff::seeded(self.inner.options.seed);
+    async fn retry_finish_cleaning(&self, name: &str, end: &CleaningOutcome) {
+        let mut backoff = LoopBackoff::seeded(self.inner.options.seed);
         loop {
-            tokio::time::sleep(backoff.failed()).await;
+            tokio::time::sleep(backoff.next_delay()).await;
             if self.inner.register.end_cleaning(name, end).await.is_ok() {
                 break;
             }
         }
-        tracing::info!(device = %name, "the end of what was done with the device is written down at last");
-        // Whoever tells next reads what is written.
-        self.stir();
+        tracing::info!(device = %name, "stored the end of a reset or programming after retries");
+        // The next report uses the stored state.
+        self.request_report();
     }
 
-    /// The guest that has a device, by the last look and by the hypervisor's word.
+    /// The guest that uses a device, according to the hypervisor, or to the last observation if the driver cannot list
+    /// guests.
     pub(super) async fn used_by(
         &self,
         wanted: &WantedDevice,
@@ -356,8 +392,11 @@ impl<D: VirtDriver> Devices<D> {
         let on_host = match self.inner.driver.guests().await {
             Ok(guests) => guests,
             Err(GuestError::NotSupported { .. }) => {
-                let known = self.known();
-                let mut used = known.seen.values().filter_map(|seen| seen.used.get(name));
+                let table = self.table();
+                let mut used = table
+                    .observed
+                    .values()
+                    .filter_map(|observation| observation.used.get(name));
                 return Ok(used.next().copied());
             }
             Err(error) => return Err(error),
@@ -377,10 +416,13 @@ impl<D: VirtDriver> Devices<D> {
     }
 }
 
-impl Known {
-    /// Whether a device that is offered by this name is well as it was seen.
+impl DeviceTable {
+    /// Whether an offered device with this name was healthy when observed.
     pub(super) fn is_fit(&self, name: &str) -> bool {
-        let devices = self.seen.values().flat_map(|seen| &seen.devices);
+        let devices = self
+            .observed
+            .values()
+            .flat_map(|observation| &observation.devices);
         let mut owners =
             devices.filter(|device| names(device).iter().any(|offered| offered == name));
         owners.any(|device| device.condition == DeviceCondition::Fit)
@@ -391,24 +433,24 @@ fn subject(name: &str) -> String {
     format!("reset {name}")
 }
 
-/// What a failed reset leaves of a device.
-fn spoilt(error: &DeviceError, order: ResetRequest) -> CleaningOutcome {
+/// The stored outcome of a failed reset.
+fn failed_outcome(error: &DeviceError, order: ResetRequest) -> CleaningOutcome {
     match must_quarantine(error, order.failures + 1) {
         false => CleaningOutcome::Unknown,
         true => CleaningOutcome::Failed(Quarantine::new(error.to_string(), QuarantinedBy::Agent)),
     }
 }
 
-/// Whether a device goes to nobody from now on whose reset failed so, for the `failures`th time in a row for a reason that may pass.
+/// Whether a device must be quarantined after this error. `failures` is the number of consecutive temporary failures,
+/// including this one.
 pub fn must_quarantine(error: &DeviceError, failures: u32) -> bool {
-    // One that is out of the host is as unclean as before; it is reset when it is back. Where no driver resets anything, nothing
-    // was tried.
+    // A vanished device is still unclean and is reset when it returns. Without driver support, no reset was attempted.
     let says_nothing = error.quarantine() == Some(UnfitReason::Vanished)
         || matches!(error, DeviceError::NotSupported { .. });
     match error.disposition() {
         _ if says_nothing => false,
         Disposition::Fatal => true,
-        // Somebody has it, or holds it up: that is not the device's fault.
+        // The device is in use or blocked, which is not the device's fault.
         Disposition::Refresh => false,
         Disposition::Retry => failures >= TRIES,
     }

@@ -1,14 +1,14 @@
-//! The status of each device that an instance can get: who has it, and why it is not free.
+//! The status of each device that an instance can get: its user, and why it is not free ([`DeviceManager::statuses`]).
 
 use berth_agent_journal::{NamedDevice as _, Quarantine};
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::{DeviceOwner, OfferedDevice, OfferedHandle, VirtDriver};
 
-use crate::devices::{Devices, Known, Seen};
+use crate::devices::{DeviceManager, DeviceTable, NodeObservation};
 use crate::overlay;
 
-/// Why a device of the accelerator service is not free before the service has reported on it.
-const NO_WORD: &str = "the accelerator service has not said yet whether it is clean";
+/// Why a device is not free before the accelerator service has answered.
+const NO_WORD: &str = "the accelerator service has not reported yet whether it is clean";
 
 /// A function or mediated device that an instance can get.
 #[derive(Debug, Clone)]
@@ -20,32 +20,32 @@ pub struct DeviceStatus {
     pub device: OfferedDevice,
     /// `free`, `held`, `bound`, `unclean`, `resetting`, `quarantined` or `unfit`.
     pub state: &'static str,
-    /// Why it is not allocated.
+    /// Why the device cannot be allocated.
     pub reason: Option<String>,
-    /// The instance that has it.
+    /// The instance that uses it.
     pub guest: Option<ConsumerUuid>,
     /// The accelerator request that it is bound to.
     pub arq: Option<ArqUuid>,
     pub quarantine: Option<Quarantine>,
 }
 
-impl<D: VirtDriver> Devices<D> {
+impl<D: VirtDriver> DeviceManager<D> {
     /// The status of all devices; with a name, of those with that name or that card's address.
     #[must_use]
     pub fn statuses(&self, name: Option<&str>) -> Vec<DeviceStatus> {
-        let awaits = self.awaits_word();
-        let known = &*self.known();
+        let awaits = self.awaits_service_report();
+        let table = &*self.table();
         let name = name.map(|name| name.trim().to_ascii_lowercase());
         let mut statuses = Vec::new();
-        for (node, seen) in &known.seen {
-            for device in &seen.devices {
+        for (node, observation) in &table.observed {
+            for device in &observation.devices {
                 for handle in &device.handles {
                     let own = handle.name();
                     let is_meant = name
                         .as_ref()
                         .is_none_or(|name| *name == own || *name == device.address.to_string());
                     if is_meant {
-                        statuses.push(status(known, awaits, node, seen, device, handle));
+                        statuses.push(status(table, awaits, node, observation, device, handle));
                     }
                 }
             }
@@ -56,27 +56,32 @@ impl<D: VirtDriver> Devices<D> {
 
 /// `awaits`: whether the accelerator service will report on each node.
 fn status(
-    known: &Known,
+    table: &DeviceTable,
     awaits: bool,
     node: &NodeName,
-    seen: &Seen,
+    observation: &NodeObservation,
     device: &OfferedDevice,
     handle: &OfferedHandle,
 ) -> DeviceStatus {
     let name = handle.name();
-    let register = &known.register;
+    let register = &table.register;
     let quarantine = register.quarantines.get(&name);
-    let held = register.held.get(&name).or_else(|| seen.used.get(&name));
-    let advice = known.advice(node);
+    let held = register
+        .held
+        .get(&name)
+        .or_else(|| observation.used.get(&name));
+    let advice = table.advice(node);
     let bound = advice.and_then(|advice| advice.holders.get(&name));
     let unclean = advice.is_some_and(|advice| {
         let mut unclean = advice.unclean.iter();
-        unclean.any(|it| it.name == name && register.cleaned.get(&name) != Some(&it.releases))
+        unclean.any(|handle| {
+            handle.name == name && register.cleaned.get(&name) != Some(&handle.releases)
+        })
     });
-    let is_unsaid = awaits && advice.is_none() && device.owner == DeviceOwner::Accelerator;
-    let mut laid_over = device.clone();
-    overlay::overlay(node, &mut laid_over, register);
-    let unfit = overlay::reason(&laid_over, register);
+    let is_unreported = awaits && advice.is_none() && device.owner == DeviceOwner::Accelerator;
+    let mut with_conditions = device.clone();
+    overlay::overlay(node, &mut with_conditions, register);
+    let unfit = overlay::reason(&with_conditions, register);
     let (state, reason) = match (held, quarantine, &unfit, bound) {
         (Some(_), ..) => ("held", unfit.clone()),
         _ if register.cleaning.contains(&name) => ("resetting", None),
@@ -84,7 +89,7 @@ fn status(
         (None, None, Some(reason), _) => ("unfit", Some(reason.clone())),
         (None, None, None, Some(_)) => ("bound", None),
         (None, None, None, None) if unclean => ("unclean", None),
-        (None, None, None, None) if is_unsaid => ("unclean", Some(NO_WORD.to_owned())),
+        (None, None, None, None) if is_unreported => ("unclean", Some(NO_WORD.to_owned())),
         (None, None, None, None) => ("free", None),
     };
     DeviceStatus {

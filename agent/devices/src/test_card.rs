@@ -1,4 +1,4 @@
-//! A host for tests of what is done with devices: each reset comes to what it is told to, and what was made ready is there until one
+//! A driver for tests of this crate: each reset returns a given result, and prepared devices remain until a reset
 //! succeeds.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -18,20 +18,19 @@ use berth_virt::{
 use futures_util::future::BoxFuture;
 use uuid::Uuid;
 
-use crate::devices::{DeviceOptions, Devices, DevicesParts};
+use crate::devices::{DeviceManager, DeviceManagerParts, DeviceOptions};
 
 type Reset = dyn Fn() -> BoxFuture<'static, Result<(), DeviceError>> + Send + Sync;
 
-pub struct Card {
+pub struct TestCard {
     reset: Box<Reset>,
-    /// Which mediated devices are there.
+    /// The existing mediated devices.
     pub mdevs: Mutex<BTreeSet<Uuid>>,
-    /// What was made ready.
     pub prepared: Mutex<Vec<PreparedDevice>>,
 }
 
-impl Card {
-    /// One each of whose resets comes to this.
+impl TestCard {
+    /// A driver whose resets return the result of `reset`.
     pub fn resetting(
         reset: impl Fn() -> BoxFuture<'static, Result<(), DeviceError>> + Send + Sync + 'static,
     ) -> Self {
@@ -43,7 +42,7 @@ impl Card {
     }
 }
 
-impl VirtDriver for Card {
+impl VirtDriver for TestCard {
     fn name(&self) -> &'static str {
         "card"
     }
@@ -67,7 +66,7 @@ impl VirtDriver for Card {
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
         (self.reset)().await?;
         let mut prepared = self.prepared.lock().unwrap();
-        prepared.retain(|it| it.wanted.device != wanted.device);
+        prepared.retain(|device| device.wanted.device != wanted.device);
         if let GuestDevice::Mdev { uuid, .. } = &wanted.device {
             let was_there = self.mdevs.lock().unwrap().remove(uuid);
             return Ok(match was_there {
@@ -85,26 +84,26 @@ pub async fn done(register: &DeviceRegister, sql: &'static str) {
     register.execute(vec![Statement::new(sql)]).await.unwrap();
 }
 
-/// A host whose device can be reset; while it is, this is done to the journal.
-pub async fn devices(meanwhile: &'static str) -> (DeviceRegister, Devices<Card>) {
+/// A device manager whose driver executes this SQL statement during each reset.
+pub async fn devices(meanwhile: &'static str) -> (DeviceRegister, DeviceManager<TestCard>) {
     let journal = SqlJournal::in_memory().await.unwrap();
     let register = journal.devices();
     let spoilt = register.clone();
-    let card = Card::resetting(move || {
+    let card = TestCard::resetting(move || {
         let register = spoilt.clone();
         Box::pin(async move {
             done(&register, meanwhile).await;
             Ok(())
         })
     });
-    let parts = DevicesParts {
+    let parts = DeviceManagerParts {
         driver: Arc::new(card),
         register: register.clone(),
         journal: Arc::new(journal),
         service: None,
         options: DeviceOptions::default(),
     };
-    (register, Devices::open(parts).await.unwrap())
+    (register, DeviceManager::open(parts).await.unwrap())
 }
 
 pub fn mdev(number: u128) -> OfferedHandle {

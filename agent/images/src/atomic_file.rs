@@ -1,4 +1,5 @@
-//! Files of ours in folders of ours: made whole or not at all, and never through a link.
+//! Files that are complete or absent: written under a temporary name and renamed ([`PartialFile`]). No function follows
+//! a link.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,19 +12,19 @@ use uuid::Uuid;
 
 use crate::error::DiskError;
 
-/// The ending of files that are not whole yet.
+/// The suffix of incomplete files.
 const PART: &str = ".part";
-/// Room that is left to others, in bytes: 64 MiB.
+/// Free space that is left to others, in bytes: 64 MiB.
 const MARGIN: u64 = 64 << 20;
 
-/// Makes a folder, where it is not there. A link to one is none.
-pub(super) fn folder(path: &Path, mode: u32) -> Result<(), DiskError> {
+/// Creates a folder if it does not exist. A link to a folder is refused.
+pub(super) fn ensure_folder(path: &Path, mode: u32) -> Result<(), DiskError> {
     match DirBuilder::new().mode(mode).create(path) {
-        // The process's own umask may have taken from it: the emulator's account has to come through.
+        // The umask may have removed bits, but the emulator's user must be able to pass.
         Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(mode))
             .map_err(|error| DiskError::io("making", path, error)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match kind(path)? {
-            Some(Kind::Folder) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match file_kind(path)? {
+            Some(HostFileKind::Folder) => Ok(()),
             _ => Err(DiskError::NotOurs {
                 path: path.to_owned(),
                 found: "something else",
@@ -34,8 +35,8 @@ pub(super) fn folder(path: &Path, mode: u32) -> Result<(), DiskError> {
     }
 }
 
-/// Makes the folder that the others lie in, and those above it, where it is not there. What the operator put in its place stays
-/// as it is, and may be a link to a folder.
+/// Creates the top folder and its parents if they do not exist. An existing folder, or a link to one, is left
+/// unchanged.
 pub(super) fn outermost_folder(path: &Path, mode: u32) -> Result<(), DiskError> {
     if path.is_dir() {
         return Ok(());
@@ -43,33 +44,33 @@ pub(super) fn outermost_folder(path: &Path, mode: u32) -> Result<(), DiskError> 
     if let Some(above) = path.parent() {
         fs::create_dir_all(above).map_err(|error| DiskError::io("making", above, error))?;
     }
-    folder(path, mode)
+    ensure_folder(path, mode)
 }
 
-/// What is at a path, links not followed.
+/// The type of the file at a path, without following links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum HostFileKind {
     File,
     Folder,
     Other,
 }
 
-pub(super) fn kind(path: &Path) -> Result<Option<Kind>, DiskError> {
+pub(super) fn file_kind(path: &Path) -> Result<Option<HostFileKind>, DiskError> {
     match fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() => Ok(Some(Kind::File)),
-        Ok(found) if found.is_dir() => Ok(Some(Kind::Folder)),
-        Ok(_) => Ok(Some(Kind::Other)),
+        Ok(found) if found.is_file() => Ok(Some(HostFileKind::File)),
+        Ok(found) if found.is_dir() => Ok(Some(HostFileKind::Folder)),
+        Ok(_) => Ok(Some(HostFileKind::Other)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(DiskError::io("looking at", path, error)),
     }
 }
 
-/// Whether a file of ours is there; anything else in its place is refused.
-pub(super) fn is_there(path: &Path) -> Result<bool, DiskError> {
-    match kind(path)? {
+/// Whether a regular file exists. Any other type is refused.
+pub(super) fn is_file(path: &Path) -> Result<bool, DiskError> {
+    match file_kind(path)? {
         None => Ok(false),
-        Some(Kind::File) => Ok(true),
-        Some(Kind::Folder | Kind::Other) => Err(DiskError::NotOurs {
+        Some(HostFileKind::File) => Ok(true),
+        Some(HostFileKind::Folder | HostFileKind::Other) => Err(DiskError::NotOurs {
             path: path.to_owned(),
             found: "a link, a folder or a device",
             expected: "a file",
@@ -77,9 +78,9 @@ pub(super) fn is_there(path: &Path) -> Result<bool, DiskError> {
     }
 }
 
-/// Opens a file for reading, if it is a plain one and no link.
+/// Opens a regular file for reading. Refuses links and other types.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Not waiting: the other end of a pipe may never come.
+    // Opening a pipe without this flag would wait for its other end.
     let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let file = OpenOptions::new()
         .read(true)
@@ -87,19 +88,19 @@ pub fn open(path: &Path) -> io::Result<File> {
         .open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::other("it is no plain file")),
+        false => Err(io::Error::other("not a regular file")),
     }
 }
 
-/// A file that is not whole yet: gone unless it is finished.
+/// A file that is being written. Dropping it removes the file, unless it was finished.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct PartialFile {
     path: PathBuf,
     to: PathBuf,
 }
 
-impl Part {
-    /// One that will be `to`. Nothing is made yet.
+impl PartialFile {
+    /// Chooses a temporary name next to `to`. Does not create the file.
     pub(super) fn of(to: &Path) -> Self {
         let mut name = to.as_os_str().to_owned();
         name.push(format!(".{}{PART}", Uuid::new_v4().simple()));
@@ -113,7 +114,7 @@ impl Part {
         &self.path
     }
 
-    /// Makes it, empty, to be written by us alone.
+    /// Creates the file, writable only by this user.
     pub(super) fn create(&self) -> Result<File, DiskError> {
         OpenOptions::new()
             .write(true)
@@ -124,7 +125,7 @@ impl Part {
             .map_err(|error| DiskError::io("making", &self.path, error))
     }
 
-    /// Gives it its mode and its name, both on the disk when this returns.
+    /// Sets the mode and renames the file. Both are on disk when this returns.
     pub(super) fn finish(self, mode: u32) -> Result<(), DiskError> {
         let failed = |error| DiskError::io("writing", &self.path, error);
         let file = open(&self.path).map_err(failed)?;
@@ -137,31 +138,34 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialFile {
     fn drop(&mut self) {
-        // Finished, it has another name; what cannot be removed now is removed at the next start.
+        // After `finish` the name is free. Leftovers are removed at the next start.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The folder of a file, on the disk.
+/// Syncs the folder of a file.
 pub(super) fn sync_folder(of: &Path) -> Result<(), DiskError> {
     let folder = of.parent().unwrap_or(of);
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| DiskError::io("writing", folder, error))
 }
 
-/// A whole file with this content, where none is there.
+/// Writes a file with this content. The path must be free.
 pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), DiskError> {
-    let part = Part::of(path);
+    let part = PartialFile::of(path);
     let mut file = part.create()?;
     file.write_all(content)
         .map_err(|error| DiskError::io("writing", part.path(), error))?;
     part.finish(0o600)
 }
 
-/// Removes what an earlier life left unfinished in a folder, of names that `ours` knows.
-pub(super) fn clean(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<(), DiskError> {
+/// Removes incomplete files that a killed process left in a folder, if `ours` accepts their names.
+pub(super) fn remove_partial_files(
+    folder: &Path,
+    ours: impl Fn(&str) -> bool,
+) -> Result<(), DiskError> {
     for name in names(folder)? {
         if name.ends_with(PART) && ours(&name) {
             remove(&folder.join(name))?;
@@ -170,7 +174,7 @@ pub(super) fn clean(folder: &Path, ours: impl Fn(&str) -> bool) -> Result<(), Di
     Ok(())
 }
 
-/// The names in a folder; those that are no text are nobody's of ours.
+/// The names in a folder. Names that are not UTF-8 are left out.
 pub(super) fn names(folder: &Path) -> Result<Vec<String>, DiskError> {
     let failed = |error| DiskError::io("reading", folder, error);
     let mut names = Vec::new();
@@ -180,7 +184,7 @@ pub(super) fn names(folder: &Path) -> Result<Vec<String>, DiskError> {
     Ok(names)
 }
 
-/// Removes a file or a link, where it is there.
+/// Removes a file or link, if it exists.
 pub(super) fn remove(path: &Path) -> Result<(), DiskError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -190,28 +194,28 @@ pub(super) fn remove(path: &Path) -> Result<(), DiskError> {
     }
 }
 
-/// Removes a folder with all that is in it. A link is removed, what it leads to is not.
+/// Removes a folder with its content. Of a link, only the link is removed.
 pub(super) fn remove_folder(path: &Path) -> Result<(), DiskError> {
-    match kind(path)? {
+    match file_kind(path)? {
         None => Ok(()),
-        Some(Kind::Folder) => fs::remove_dir_all(path)
+        Some(HostFileKind::Folder) => fs::remove_dir_all(path)
             .map_err(|error| DiskError::io("removing", path, error))
             .and_then(|()| sync_folder(path)),
-        Some(Kind::File | Kind::Other) => remove(path),
+        Some(HostFileKind::File | HostFileKind::Other) => remove(path),
     }
 }
 
-/// How many bytes the file system of a folder holds in all, used or not.
+/// The total size of a folder's file system in bytes.
 pub(super) fn capacity(folder: &Path) -> Result<u64, DiskError> {
     let found = statvfs(folder)
-        .map_err(|error| DiskError::io("asking the size of", folder, error.into()))?;
+        .map_err(|error| DiskError::io("getting the size of", folder, error.into()))?;
     Ok(found.blocks().saturating_mul(found.fragment_size()))
 }
 
-/// That there is room for so many bytes, and a little more.
-pub(super) fn room(folder: &Path, needed: u64) -> Result<(), DiskError> {
+/// Checks that the file system has this much free space, plus a margin.
+pub(super) fn ensure_room(folder: &Path, needed: u64) -> Result<(), DiskError> {
     let found = statvfs(folder)
-        .map_err(|error| DiskError::io("asking the room of", folder, error.into()))?;
+        .map_err(|error| DiskError::io("getting the free space of", folder, error.into()))?;
     let free = found
         .blocks_available()
         .saturating_mul(found.fragment_size());

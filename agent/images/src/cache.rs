@@ -1,8 +1,12 @@
-//! Images on this host: `_base` below `instances_path`, one raw file for each, written once and only read afterwards.
+//! The image cache: one raw file per image in `_base` below `instances_path`, written once and never changed.
 //!
-//! A name is there only when its bytes are whole: they are fetched and made flat in files of another name, which a start of the
-//! agent removes. Two guests of one image fetch it from one place once. What no guest lies over any more is removed after a while
-//! (`remove_unused_original_minimum_age_seconds`).
+//! ```text
+//! get: (missing) --> fetch --> inspect --> convert to raw --> rename to the final name --> CachedImage (locks out removal)
+//! ```
+//!
+//! Files are downloaded and converted under temporary names, so a final name always has complete content; leftovers are removed at
+//! the start of the agent. Concurrent requests for one image from one source share a download. An image without disks is removed
+//! after `remove_unused_original_minimum_age_seconds`.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File, OpenOptions};
@@ -14,37 +18,37 @@ use berth_virt::guest_spec::{DiskFormat, ProjectId};
 use tokio::sync::{OwnedRwLockReadGuard, RwLock};
 use tokio::task::spawn_blocking;
 
-use crate::atomic_file::{self, Part};
+use crate::atomic_file::{self, PartialFile};
 use crate::error::DiskError;
 use crate::fetch::ImageSources;
 use crate::image_source::{ImageKey, ImageSource};
 use crate::inspect::{ImageFile, ImageFlaw, InspectedImage, LARGEST, backing_name, inspect};
-use crate::progress::{Coming, ImageDownload, ImageProgress, ImageStage};
+use crate::progress::{DownloadTracker, ImageDownload, ImageProgress, ImageStage};
 use crate::qemu_img::QemuImg;
 
-/// Images on this host.
+/// The image cache of this host.
 pub(super) struct ImageCache {
     folder: PathBuf,
     sources: ImageSources,
     qemu_img: QemuImg,
-    /// The most bytes of one image that are fetched.
-    most: u64,
-    coming: Arc<Coming>,
-    turns: Mutex<HashMap<String, Arc<RwLock<()>>>>,
-    /// Held as long as this is there.
+    /// Maximum size of a download in bytes.
+    max_bytes: u64,
+    download_progress: Arc<DownloadTracker>,
+    locks: Mutex<HashMap<String, Arc<RwLock<()>>>>,
+    /// Locks the folder against other agents.
     _lock: File,
 }
 
-/// An image that is there, and stays while this is held.
-pub(super) struct Cached {
-    /// How large a disk it is, in bytes.
+/// A cached image. It is not removed while this value exists.
+pub(super) struct CachedImage {
+    /// The virtual size in bytes.
     pub(super) size: u64,
-    /// With all others who use it, and with whoever has it twice: only its removal wants it alone, and never waits for that.
+    /// A shared lock. Removal needs the exclusive lock, and skips the image if that is not free.
     _used: OwnedRwLockReadGuard<()>,
 }
 
 impl ImageCache {
-    /// The cache in this folder, cleaned of what an earlier life left unfinished.
+    /// Opens the cache and removes incomplete files.
     pub(super) fn open(
         folder: &Path,
         sources: ImageSources,
@@ -52,8 +56,8 @@ impl ImageCache {
         most: u64,
         progress: Arc<dyn ImageProgress>,
     ) -> Result<Self, DiskError> {
-        // Not to be listed, but QEMU's account passes through it.
-        atomic_file::folder(folder, 0o711)?;
+        // Not listable, but QEMU's user must be able to pass.
+        atomic_file::ensure_folder(folder, 0o711)?;
         let path = folder.join(".berth-lock");
         let lock = OpenOptions::new()
             .write(true)
@@ -63,19 +67,19 @@ impl ImageCache {
             .map_err(|error| DiskError::io("opening", &path, error))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(DiskError::Taken { path }),
+            Err(fs::TryLockError::WouldBlock) => return Err(DiskError::InUse { path }),
             Err(fs::TryLockError::Error(error)) => {
                 return Err(DiskError::io("locking", &path, error));
             }
         }
-        atomic_file::clean(folder, is_ours)?;
+        atomic_file::remove_partial_files(folder, is_ours)?;
         Ok(Self {
             folder: folder.to_owned(),
             sources,
             qemu_img,
-            most,
-            coming: Arc::new(Coming::new(progress)),
-            turns: Mutex::default(),
+            max_bytes: most,
+            download_progress: Arc::new(DownloadTracker::new(progress)),
+            locks: Mutex::default(),
             _lock: lock,
         })
     }
@@ -84,26 +88,26 @@ impl ImageCache {
         self.folder.join(key.as_str())
     }
 
-    fn turn(&self, key: &str) -> Arc<RwLock<()>> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+    fn lock_for(&self, key: &str) -> Arc<RwLock<()>> {
+        let mut turns = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
         turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         Arc::clone(turns.entry(key.to_owned()).or_default())
     }
 
-    /// How far an image is that is coming.
-    pub(super) fn coming(&self, key: &ImageKey) -> Option<ImageDownload> {
-        self.coming.of(key)
+    /// The progress of the image's download, if one is running.
+    pub(super) fn downloads(&self, key: &ImageKey) -> Option<ImageDownload> {
+        self.download_progress.of(key)
     }
 
-    /// Whether the image is there, or may be had.
+    /// Whether the image is cached or may be fetched.
     pub(super) fn check(&self, image: &ImageSource, most: u64) -> Result<(), DiskError> {
-        match atomic_file::is_there(&self.path(&image.key()))? {
+        match atomic_file::is_file(&self.path(&image.key()))? {
             true => self.size(image, most).map(drop),
             false => self.sources.check(image),
         }
     }
 
-    /// The size of one that is there; that it is at most so large a disk.
+    /// The size of a cached image. Fails above `most` bytes.
     fn size(&self, image: &ImageSource, most: u64) -> Result<u64, DiskError> {
         let path = self.path(&image.key());
         let size = fs::symlink_metadata(&path)
@@ -118,57 +122,62 @@ impl ImageCache {
         }
     }
 
-    /// Whether a new disk of this project may be made of the image, whether it is here or not.
-    pub(super) async fn admit(
+    /// Whether the project may use the image for a new disk, even if it is cached.
+    pub(super) async fn check_access(
         &self,
         image: &ImageSource,
         project: &ProjectId,
     ) -> Result<(), DiskError> {
-        self.sources.admit(image, project).await
+        self.sources.check_access(image, project).await
     }
 
-    /// The image, fetched where it is not there; refused where it is a disk of more than `most` bytes.
-    pub(super) async fn image(&self, image: &ImageSource, most: u64) -> Result<Cached, DiskError> {
+    /// Returns the image; fetches it if it is not cached. Fails if the virtual size is above `most` bytes.
+    pub(super) async fn get(
+        &self,
+        image: &ImageSource,
+        most: u64,
+    ) -> Result<CachedImage, DiskError> {
         let key = image.key();
         let path = self.path(&key);
         loop {
-            if !atomic_file::is_there(&path)? {
-                // Fetched once from each place: a slow one holds up nobody who knows a better one.
+            if !atomic_file::is_file(&path)? {
+                // One download per source: a slow source must not delay a request that names a faster one.
                 let from = format!("{key} from {}", image.location());
-                let _fetching = self.turn(&from).write_owned().await;
-                if !atomic_file::is_there(&path)? {
+                let _fetching = self.lock_for(&from).write_owned().await;
+                if !atomic_file::is_file(&path)? {
                     self.fetch(image, most).await?;
                 }
             }
-            let used = self.turn(key.as_str()).read_owned().await;
-            if !atomic_file::is_there(&path)? {
-                // Removed meanwhile.
+            let used = self.lock_for(key.as_str()).read_owned().await;
+            if !atomic_file::is_file(&path)? {
+                // It was removed in the meantime.
                 continue;
             }
-            // Used now: not to be aged out. Where the hypervisor made it its own meanwhile, the disk over it says the same.
+            // The modification time is the last use. If QEMU's user owns the file, this fails, but the disk on top
+            // protects the image.
             let marked = File::open(&path).and_then(|file| file.set_modified(SystemTime::now()));
             if let Err(error) = marked {
-                tracing::debug!(image = %key, %error, "an image could not be marked as used");
+                tracing::debug!(image = %key, %error, "marking an image as used failed");
             }
-            return Ok(Cached {
+            return Ok(CachedImage {
                 size: self.size(image, most)?,
                 _used: used,
             });
         }
     }
 
-    /// May be cut off anywhere: what is not whole then is removed.
+    /// Cancellable: incomplete files are removed.
     async fn fetch(&self, image: &ImageSource, most: u64) -> Result<(), DiskError> {
         let key = image.key();
-        let _under_way = self.coming.until_dropped(key.clone());
-        let progress: Arc<dyn ImageProgress> = Arc::clone(&self.coming) as _;
+        let _under_way = self.download_progress.track(key.clone());
+        let progress: Arc<dyn ImageProgress> = Arc::clone(&self.download_progress) as _;
         let path = self.path(&key);
-        let fetched = Part::of(&path);
+        let fetched = PartialFile::of(&path);
         let file = fetched.create()?;
         self.sources
-            .fetch(image, (file, fetched.path()), self.most, &progress)
+            .fetch(image, (file, fetched.path()), self.max_bytes, &progress)
             .await?;
-        let found = look(&fetched, image.format(), most).await?;
+        let found = inspect_file(&fetched, image.format(), most).await?;
         let found = found.map_err(|flaw| DiskError::flaw(image.location(), &flaw))?;
         let flat = match image.format() {
             DiskFormat::Raw => {
@@ -179,11 +188,11 @@ impl ImageCache {
                 fetched
             }
             DiskFormat::Qcow2 => {
-                atomic_file::room(&self.folder, found.allocated)?;
-                let told = Some(found.virtual_size);
-                progress.moved(&key, ImageStage::Convert, 0, told);
-                let flat = Part::of(&path);
-                // Made by us, with our mode, before anybody writes to it.
+                atomic_file::ensure_room(&self.folder, found.allocated)?;
+                let total = Some(found.virtual_size);
+                progress.on_progress(&key, ImageStage::Convert, 0, total);
+                let flat = PartialFile::of(&path);
+                // Create the file with our mode before qemu-img writes to it.
                 flat.create()?;
                 self.qemu_img
                     .to_raw(fetched.path(), flat.path(), found.virtual_size)
@@ -199,29 +208,33 @@ impl ImageCache {
         if crate::inspect::Bytes::len(&made) != found.virtual_size {
             return Err(DiskError::Fetch {
                 image: image.location().to_string(),
-                reason: "what was made of it is not as large as it says".to_owned(),
+                reason: "the converted image has another size than its header states".to_owned(),
             });
         }
-        // Read by QEMU's account, written by nobody.
+        // Readable by QEMU's user, writable by no one.
         spawn_blocking(move || flat.finish(0o444))
             .await
             .map_err(|error| DiskError::io("writing", &path, std::io::Error::other(error)))??;
-        progress.moved(&key, ImageStage::Done, found.virtual_size, None);
+        progress.on_progress(&key, ImageStage::Done, found.virtual_size, None);
         Ok(())
     }
 
-    /// Removes images that were not used for so long, that are none of `used`, and that no disk in the folder of a guest lies
-    /// over, whoever's that is.
-    pub(super) fn age(&self, used: &BTreeSet<ImageKey>, age: Duration) -> Result<(), DiskError> {
+    /// Removes images that were not used for `age`, are not in `used`, and are not the base of a disk in any instance's
+    /// folder.
+    pub(super) fn remove_unused(
+        &self,
+        used: &BTreeSet<ImageKey>,
+        age: Duration,
+    ) -> Result<(), DiskError> {
         let mut used: BTreeSet<_> = used.iter().map(|key| key.as_str().to_owned()).collect();
-        used.extend(self.under_disks()?);
+        used.extend(self.backing_images()?);
         for name in atomic_file::names(&self.folder)? {
             if used.contains(&name) || !is_ours(&name) {
                 continue;
             }
             let path = self.folder.join(&name);
-            // One whose turn is taken is being made or laid under a disk.
-            let turn = self.turn(&name);
+            // A locked image is being created or used.
+            let turn = self.lock_for(&name);
             let Ok(_alone) = turn.try_write() else {
                 continue;
             };
@@ -229,23 +242,24 @@ impl ImageCache {
             let Ok(modified) = found else { continue };
             if modified.elapsed().is_ok_and(|unused| unused >= age) {
                 atomic_file::remove(&path)?;
-                tracing::info!(image = name, "an image that no guest uses was removed");
+                tracing::info!(image = name, "removed an unused image");
             }
         }
         Ok(())
     }
 
-    /// The names of images that disks lie over.
-    fn under_disks(&self) -> Result<BTreeSet<String>, DiskError> {
+    /// The names of images that are the base of a disk.
+    fn backing_images(&self) -> Result<BTreeSet<String>, DiskError> {
         let mut used = BTreeSet::new();
         let guests = self.folder.parent().unwrap_or(&self.folder);
         for guest in atomic_file::names(guests)? {
             let guest = guests.join(guest);
-            if guest == self.folder || atomic_file::kind(&guest)? != Some(atomic_file::Kind::Folder)
+            if guest == self.folder
+                || atomic_file::file_kind(&guest)? != Some(atomic_file::HostFileKind::Folder)
             {
                 continue;
             }
-            // A guest that is going away meanwhile has no disks any more.
+            // The instance may be removed at the same time.
             for disk in atomic_file::names(&guest).unwrap_or_default() {
                 let disk = atomic_file::open(&guest.join(disk)).and_then(ImageFile::new);
                 let name = disk.ok().and_then(|disk| backing_name(&disk));
@@ -259,8 +273,8 @@ impl ImageCache {
     }
 }
 
-async fn look(
-    fetched: &Part,
+async fn inspect_file(
+    fetched: &PartialFile,
     format: DiskFormat,
     most: u64,
 ) -> Result<Result<InspectedImage, ImageFlaw>, DiskError> {
@@ -277,7 +291,7 @@ async fn look(
         .map_err(|error| DiskError::io("reading", &path, std::io::Error::other(error)))
 }
 
-/// Whether a name in the folder is one that we give: Nova's are others, and Nova's own to remove.
+/// Whether the name follows our scheme. Nova's files in the same folder have other names.
 fn is_ours(name: &str) -> bool {
     let ours = ["md5-", "sha256-", "sha512-", "glance-"];
     let key = name.split('.').next().unwrap_or_default();

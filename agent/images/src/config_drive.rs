@@ -1,7 +1,7 @@
-//! What a guest is told about itself on its config drive.
+//! The config drive of an instance: [`ConfigDrive`] refers to its content by a digest.
 //!
-//! User data and passwords are secrets. The journal has the content's digest alone; the content itself is one file of mode 0600
-//! below `instances_path`, written before the journal knows of the guest and removed with it.
+//! User data and passwords are secrets, so the journal stores only the digest. The content is a file of mode 0600 below
+//! `instances_path`, written before the instance is journaled and removed with it.
 
 mod content;
 mod files;
@@ -17,7 +17,7 @@ pub use content::{ConfigDriveContent, ConfigDriveError, ConfigDriveParts, Public
 pub use files::ConfigDriveFormat;
 pub(super) use files::files;
 
-/// The SHA-256 of a content as it is kept.
+/// The SHA-256 of a stored content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ContentDigest([u8; 32]);
 
@@ -52,8 +52,8 @@ impl fmt::Display for ContentDigest {
     }
 }
 
-/// A config drive that is asked for: its content, or, out of the journal, the digest of the one that is kept. Two of one digest
-/// are equal.
+/// A requested config drive: the content, or, if read from the journal, the digest of the stored content. Equality
+/// compares digests.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(try_from = "DriveRecord", into = "DriveRecord")]
 pub struct ConfigDrive {
@@ -62,7 +62,6 @@ pub struct ConfigDrive {
 }
 
 impl ConfigDrive {
-    /// One with this content.
     #[must_use]
     pub fn new(content: ConfigDriveContent) -> Self {
         Self {
@@ -71,13 +70,12 @@ impl ConfigDrive {
         }
     }
 
-    /// Which content it is.
     #[must_use]
     pub fn digest(&self) -> ContentDigest {
         self.digest
     }
 
-    /// The content; none for one that comes out of a journal.
+    /// The content; `None` if read from the journal.
     #[must_use]
     pub fn content(&self) -> Option<&ConfigDriveContent> {
         self.content.as_deref()
@@ -92,7 +90,7 @@ impl PartialEq for ConfigDrive {
 
 impl Eq for ConfigDrive {}
 
-/// Written as `kept` always; a request over the API has `content`.
+/// Always serialised as `kept`. A request may contain `content` instead.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum DriveRecord {

@@ -1,5 +1,5 @@
-//! What config drives are made of, in a folder of mode 0700, one file of mode 0600 for each: `UUID.DIGEST`. The journal has the
-//! digest alone.
+//! The store of config drive contents: one file of mode 0600 per content, `UUID.DIGEST`, in a folder of mode 0700. The
+//! journal has only the digest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,19 +13,20 @@ use crate::atomic_file;
 use crate::config_drive::{ConfigDrive, ConfigDriveContent, ConfigDriveError, ContentDigest};
 use crate::error::DiskError;
 
-/// The most bytes of one, user data in base64 and all documents included.
+/// Maximum size of a stored content in bytes.
 const MOST: u64 = 1 << 20;
-/// How old one is that nobody will ask for any more: a request is written down right after it.
+/// Age after which a content without an instance is removed. An instance is journaled right after its content is
+/// stored.
 const ORPHANED: Duration = Duration::from_secs(3600);
 
-pub(super) struct Kept {
+pub(super) struct ConfigDriveStore {
     folder: PathBuf,
 }
 
-impl Kept {
+impl ConfigDriveStore {
     pub(super) fn open(folder: &Path) -> Result<Self, DiskError> {
-        atomic_file::folder(folder, 0o700)?;
-        atomic_file::clean(folder, |_| true)?;
+        atomic_file::ensure_folder(folder, 0o700)?;
+        atomic_file::remove_partial_files(folder, |_| true)?;
         let folder = folder.to_owned();
         Ok(Self { folder })
     }
@@ -34,20 +35,20 @@ impl Kept {
         self.folder.join(format!("{guest}.{digest}"))
     }
 
-    /// Keeps a content; one that is only named must be there.
-    pub(super) fn keep(&self, guest: ConsumerUuid, drive: &ConfigDrive) -> Result<(), DiskError> {
+    /// Stores a content. If only the digest is given, the content must be stored already.
+    pub(super) fn store(&self, guest: ConsumerUuid, drive: &ConfigDrive) -> Result<(), DiskError> {
         let path = self.path(guest, drive.digest());
         match drive.content() {
-            _ if atomic_file::is_there(&path)? => Ok(()),
+            _ if atomic_file::is_file(&path)? => Ok(()),
             Some(content) => atomic_file::write(&path, &content.to_kept()),
             None => Err(ConfigDriveError::Kept {
-                reason: "nothing is kept; ask with its content",
+                reason: "nothing is stored; send the request with its content",
             }
             .into()),
         }
     }
 
-    /// A guest's content, as it was asked for.
+    /// The content of an instance's config drive.
     pub(super) fn content(
         &self,
         guest: ConsumerUuid,
@@ -59,7 +60,7 @@ impl Kept {
         let path = self.path(guest, drive.digest());
         let file = match atomic_file::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let reason = "nothing is kept; delete the guest and make it again";
+                let reason = "nothing is stored; delete the guest and create it again";
                 return Err(ConfigDriveError::Kept { reason }.into());
             }
             other => other.map_err(|error| DiskError::io("opening", &path, error))?,
@@ -69,13 +70,13 @@ impl Kept {
             .read_to_end(&mut kept)
             .map_err(|error| DiskError::io("reading", &path, error))?;
         if ContentDigest::of(&kept) != drive.digest() {
-            let reason = "it was changed; delete the guest and make it again";
+            let reason = "it was changed; delete the guest and create it again";
             return Err(ConfigDriveError::Kept { reason }.into());
         }
         Ok(ConfigDriveContent::from_kept(&kept)?)
     }
 
-    /// Removes all that is kept for a guest.
+    /// Removes all contents of an instance.
     pub(super) fn discard(&self, guest: ConsumerUuid) -> Result<(), DiskError> {
         let start = format!("{guest}.");
         for name in atomic_file::names(&self.folder)? {
@@ -86,8 +87,8 @@ impl Kept {
         Ok(())
     }
 
-    /// Removes what is kept for no guest of these, for long.
-    pub(super) fn tidy(&self, known: &BTreeSet<ConsumerUuid>) -> Result<(), DiskError> {
+    /// Removes old contents of instances that are not in `known`.
+    pub(super) fn remove_orphans(&self, known: &BTreeSet<ConsumerUuid>) -> Result<(), DiskError> {
         for name in atomic_file::names(&self.folder)? {
             let guest = name.split('.').next().unwrap_or_default().parse();
             if guest.is_ok_and(|guest: ConsumerUuid| known.contains(&guest)) {

@@ -1,4 +1,4 @@
-//! Why a disk is not made.
+//! [`DiskError`]: errors of images and disks.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,106 +12,85 @@ use crate::config_drive::ConfigDriveError;
 use crate::inspect::ImageFlaw;
 use crate::iso9660::IsoError;
 
-/// Why a disk is not made, or not gone.
+/// Why a disk could not be created or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// A file could not be made, read or removed.
     #[error("{call} {}: {source}", path.display())]
     Io {
-        /// What was being done.
         call: &'static str,
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    /// Something else is where a file or folder of ours belongs.
-    #[error("{} is {found}, not {expected}; it was left alone: move it away", path.display())]
+    /// A path that belongs to the agent has another file type.
+    #[error("{} is {found}, expected {expected}; it was not changed: move it away", path.display())]
     NotOurs {
         path: PathBuf,
         found: &'static str,
         expected: &'static str,
     },
-    /// Another agent has the folder.
-    #[error("{} is in use by another agent; each agent has an instances_path of its own", path.display())]
-    Taken { path: PathBuf },
-    /// The disk is full, or would be.
-    #[error("{} has {free} bytes of room, {needed} are needed; nothing was made", path.display())]
+    #[error("{} is in use by another agent; each agent needs its own instances_path", path.display())]
+    InUse { path: PathBuf },
+    #[error("not enough space in {}: {free} bytes are free, {needed} are needed", path.display())]
     NoRoom {
         path: PathBuf,
-        /// How much is needed, in bytes.
         needed: u64,
-        /// How much there is, in bytes.
         free: u64,
     },
-    /// An image cannot be had as it was asked for.
+    /// The image cannot be used as requested.
     #[error("{image}: {reason}")]
     Image {
         image: String,
-        /// Why, and what would be right.
+        /// What is wrong, and what would be right.
         reason: String,
     },
-    /// An image does not arrive now.
-    #[error("{image} was not fetched: {reason}")]
+    /// The download failed for a reason that may be temporary.
+    #[error("{image}: download failed: {reason}")]
     Fetch { image: String, reason: String },
-    /// A disk that the guest ran on is not there any more.
+    /// A disk of an instance that has run before is missing.
     #[error(
-        "{} is gone, and the guest ran on it; put it back, or delete the guest (an empty one would look like its own)", path.display()
+        "{} is missing, and the guest has run with it; restore it or delete the guest (an empty disk would hide the loss)", path.display()
     )]
-    Lost { path: PathBuf },
-    /// The guest's files are to lie elsewhere than this agent lays them.
+    Missing { path: PathBuf },
+    /// The spec names other paths than this agent uses.
     #[error("spec.disks: {reason}")]
-    Elsewhere {
-        /// In what it differs.
-        reason: String,
-    },
-    /// A path is too long.
+    OutsideFolder { reason: String },
     #[error(transparent)]
     Path(#[from] GuestSpecError),
-    /// The config drive cannot be made of what is kept.
     #[error(transparent)]
     ConfigDrive(#[from] ConfigDriveError),
-    /// It would be too large.
     #[error(transparent)]
     Iso(#[from] IsoError),
-    /// qemu-img could not be started.
     #[error("{program} cannot be started: {source}; install qemu-utils and util-linux")]
     NoProgram {
         program: String,
         #[source]
         source: io::Error,
     },
-    /// qemu-img did not do it.
     #[error("qemu-img {verb} failed ({status}): {said}")]
     QemuImg {
-        /// What it was to do.
         verb: &'static str,
         status: String,
         said: String,
     },
-    /// qemu-img took too long.
-    #[error("qemu-img {verb} was not done within {limit:?} and was ended")]
-    Deadline {
-        /// What it was to do.
-        verb: &'static str,
-        /// How long it had.
-        limit: Duration,
-    },
+    #[error("qemu-img {verb} timed out after {limit:?} and was killed")]
+    TimedOut { verb: &'static str, limit: Duration },
 }
 
 impl DiskError {
-    /// What a loop does about it.
+    /// How a caller reacts to this error.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            Self::Io { .. } | Self::Fetch { .. } | Self::Deadline { .. } => Disposition::Retry,
+            Self::Io { .. } | Self::Fetch { .. } | Self::TimedOut { .. } => Disposition::Retry,
             Self::NoRoom { .. }
-            | Self::Lost { .. }
+            | Self::Missing { .. }
             | Self::NotOurs { .. }
-            | Self::Taken { .. }
+            | Self::InUse { .. }
             | Self::NoProgram { .. }
             | Self::QemuImg { .. } => Disposition::Refresh,
             Self::Image { .. }
-            | Self::Elsewhere { .. }
+            | Self::OutsideFolder { .. }
             | Self::Path(_)
             | Self::ConfigDrive(_)
             | Self::Iso(_) => Disposition::Fatal,

@@ -1,4 +1,5 @@
-//! An image's bytes, from wherever they are, into a file of ours: counted, bounded, summed up, and never all in memory.
+//! Fetches the bytes of an image from a file, a URL or Glance into a new file ([`ImageSources::fetch`]). Checks size
+//! limits and checksums on the way, and never holds the whole image in memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,36 +20,36 @@ use crate::error::DiskError;
 use crate::image_source::{Checksum, HashAlgorithm, ImageKey, ImageLocation, ImageSource};
 use crate::progress::{ImageProgress, ImageStage};
 
-/// How much is written between two looks at the room, in bytes.
+/// Bytes between two checks of the free space.
 const LOOK: u64 = 64 << 20;
 const PIECE: usize = 256 << 10;
 
-/// Where images come from.
+/// The configured sources of images.
 #[derive(Clone, Default)]
 pub struct ImageSources {
-    /// The folders that images may lie in on this host (`image_directories`).
+    /// The folders for image files on this host (`image_directories`).
     pub directories: Vec<HostPath>,
-    /// Images of URLs; none: they are refused.
+    /// The client for image URLs; `None` if they are refused.
     pub downloads: Option<Downloads>,
-    /// The image service; none: its images are refused.
+    /// The client of the image service; `None` if its images are refused.
     pub glance: Option<ImageClient>,
 }
 
-/// Sums up by every algorithm that is asked for.
-struct Sums(Vec<Sum>);
+/// One hasher per expected checksum.
+struct Hashers(Vec<ImageHasher>);
 
-enum Sum {
+enum ImageHasher {
     Md5(Md5),
     Sha256(Sha256),
     Sha512(Sha512),
 }
 
-impl Sums {
+impl Hashers {
     fn of(expected: &[Checksum]) -> Self {
         let sums = expected.iter().map(|sum| match sum.algorithm() {
-            HashAlgorithm::Md5 => Sum::Md5(Md5::new()),
-            HashAlgorithm::Sha256 => Sum::Sha256(Sha256::new()),
-            HashAlgorithm::Sha512 => Sum::Sha512(Sha512::new()),
+            HashAlgorithm::Md5 => ImageHasher::Md5(Md5::new()),
+            HashAlgorithm::Sha256 => ImageHasher::Sha256(Sha256::new()),
+            HashAlgorithm::Sha512 => ImageHasher::Sha512(Sha512::new()),
         });
         Self(sums.collect())
     }
@@ -56,9 +57,9 @@ impl Sums {
     fn add(&mut self, piece: &[u8]) {
         for sum in &mut self.0 {
             match sum {
-                Sum::Md5(sum) => sum.update(piece),
-                Sum::Sha256(sum) => sum.update(piece),
-                Sum::Sha512(sum) => sum.update(piece),
+                ImageHasher::Md5(sum) => sum.update(piece),
+                ImageHasher::Sha256(sum) => sum.update(piece),
+                ImageHasher::Sha512(sum) => sum.update(piece),
             }
         }
     }
@@ -66,21 +67,21 @@ impl Sums {
     fn finish(self) -> impl Iterator<Item = String> {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect();
         self.0.into_iter().map(move |sum| match sum {
-            Sum::Md5(sum) => hex(&sum.finalize()),
-            Sum::Sha256(sum) => hex(&sum.finalize()),
-            Sum::Sha512(sum) => hex(&sum.finalize()),
+            ImageHasher::Md5(sum) => hex(&sum.finalize()),
+            ImageHasher::Sha256(sum) => hex(&sum.finalize()),
+            ImageHasher::Sha512(sum) => hex(&sum.finalize()),
         })
     }
 }
 
-/// A file that an image is being written into.
-struct Writing<'a> {
+/// Writes an image into a file, with progress and limits.
+struct ImageWriter<'a> {
     image: &'a ImageSource,
     key: ImageKey,
     file: File,
     path: &'a Path,
     expected: Vec<Checksum>,
-    sums: Sums,
+    sums: Hashers,
     most: u64,
     done: u64,
     of: Option<u64>,
@@ -88,46 +89,48 @@ struct Writing<'a> {
     progress: &'a dyn ImageProgress,
 }
 
-impl Writing<'_> {
-    fn refused(&self, reason: String) -> DiskError {
+impl ImageWriter<'_> {
+    fn error(&self, reason: String) -> DiskError {
         DiskError::Image {
             image: self.image.location().to_string(),
             reason,
         }
     }
 
-    /// What is known before the first byte.
-    fn announced(&mut self, of: Option<u64>) -> Result<(), DiskError> {
+    /// Checks the size that the source announces before the first byte.
+    fn set_expected_size(&mut self, of: Option<u64>) -> Result<(), DiskError> {
         if let (Some(known), Some(of)) = (self.of, of)
             && known != of
         {
-            return Err(self.refused(format!("it was said to have {known} bytes, and has {of}")));
+            return Err(self.error(format!(
+                "the source announces {of} bytes, but the image service {known}"
+            )));
         }
         self.of = of.or(self.of);
         let bytes = self.of.unwrap_or(0);
-        self.bounded(bytes)?;
-        atomic_file::room(self.folder(), bytes)
+        self.check_limit(bytes)?;
+        atomic_file::ensure_room(self.folder(), bytes)
     }
 
     fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(self.path)
     }
 
-    fn bounded(&self, bytes: u64) -> Result<(), DiskError> {
+    fn check_limit(&self, bytes: u64) -> Result<(), DiskError> {
         match bytes <= self.most {
             true => Ok(()),
-            false => Err(self.refused(format!(
-                "it has more than {} bytes, the most that is fetched (largest_image_gb)",
+            false => Err(self.error(format!(
+                "it has more than {} bytes, the maximum (largest_image_gb)",
                 self.most
             ))),
         }
     }
 
     fn add(&mut self, piece: &[u8]) -> Result<(), DiskError> {
-        self.bounded(self.done + piece.len() as u64)?;
+        self.check_limit(self.done + piece.len() as u64)?;
         self.sums.add(piece);
         let failed = |error| DiskError::io("writing", self.path, error);
-        // A raw image is mostly zeros, and a hole reads as them.
+        // A raw image is mostly zeros: leave holes in the file.
         match piece.iter().all(|byte| *byte == 0) {
             true => self
                 .file
@@ -139,19 +142,19 @@ impl Writing<'_> {
         self.done += piece.len() as u64;
         if self.done >= self.next_look {
             self.next_look = self.done + LOOK;
-            atomic_file::room(self.folder(), 0)?;
+            atomic_file::ensure_room(self.folder(), 0)?;
         }
         self.progress
-            .moved(&self.key, ImageStage::Fetch, self.done, self.of);
+            .on_progress(&self.key, ImageStage::Fetch, self.done, self.of);
         Ok(())
     }
 
-    /// All of it is there, and is what it must be.
+    /// Verifies the length and the checksums, and syncs the file.
     fn finish(self) -> Result<(), DiskError> {
         if let Some(of) = self.of.filter(|of| *of != self.done) {
             return Err(DiskError::Fetch {
                 image: self.image.location().to_string(),
-                reason: format!("{} bytes came of {of}", self.done),
+                reason: format!("received {} of {of} bytes", self.done),
             });
         }
         for (expected, found) in self.expected.iter().zip(self.sums.finish()) {
@@ -159,7 +162,7 @@ impl Writing<'_> {
                 return Err(DiskError::Image {
                     image: self.image.location().to_string(),
                     reason: format!(
-                        "its {} is {found}, not {}; it is another image, or was changed on its way",
+                        "its {} is {found}, expected {}; it is another image, or was corrupted on the way",
                         expected.algorithm().as_str(),
                         expected.hex()
                     ),
@@ -174,7 +177,7 @@ impl Writing<'_> {
 }
 
 impl ImageSources {
-    /// Whether the image may be had at all. Changes and fetches nothing.
+    /// Whether the source of the image is configured. Fetches nothing.
     pub(super) fn check(&self, image: &ImageSource) -> Result<(), DiskError> {
         let refuse = |reason: &str| {
             Err(DiskError::Image {
@@ -185,19 +188,19 @@ impl ImageSources {
         match image.location() {
             ImageLocation::Path(path) => self.open(path).map(drop),
             ImageLocation::Url(_) if self.downloads.is_none() => {
-                refuse("this agent fetches no images of URLs")
+                refuse("this agent does not fetch images from URLs")
             }
             ImageLocation::Glance(_) if self.glance.is_none() => {
-                refuse("this agent knows no image service; set the options of [glance]")
+                refuse("no image service is configured; set the options of [glance]")
             }
             ImageLocation::Url(_) | ImageLocation::Glance(_) => Ok(()),
         }
     }
 
-    /// Whether a new disk of this project may be made of the image now, also where the image is on this host already: the image
-    /// service is asked, with the agent's own rights. It must have the image, and it must be for all, the project's own, or
-    /// shared with it. A project that is none of Keystone's has no rights to ask for. Other places are only asked for bytes.
-    pub(super) async fn admit(
+    /// Whether the project may use the image for a new disk, even if the image is cached. Only Glance is asked, with
+    /// the agent's credentials: the image must be public, owned by the project or shared with it. A project ID that is
+    /// not Keystone's is not checked.
+    pub(super) async fn check_access(
         &self,
         image: &ImageSource,
         project: &ProjectId,
@@ -211,7 +214,7 @@ impl ImageSources {
         };
         let failed = |error| DiskError::service(image.location(), &error);
         let record = glance.image(*id).await.map_err(failed)?;
-        vouched(image, record.as_ref())?;
+        verify_record(image, record.as_ref())?;
         let (Some(record), Ok(project)) = (record, project.as_str().parse::<Uuid>()) else {
             return Ok(());
         };
@@ -228,15 +231,15 @@ impl ImageSources {
             false => Err(DiskError::Image {
                 image: image.location().to_string(),
                 reason: format!(
-                    "it is another project's, and not shared with {}",
+                    "it belongs to another project and is not shared with {}",
                     project.simple()
                 ),
             }),
         }
     }
 
-    /// Opens an image of this host that lies in a folder for them, whatever links lead there. Nothing else is opened, not even
-    /// to look: opening a device may already do something, and what an error says of a file elsewhere is nobody's to know.
+    /// Opens an image file in one of the configured folders, after resolving links. Opens no other file: opening a
+    /// device may have side effects, and an error would reveal whether the file exists.
     fn open(&self, path: &HostPath) -> Result<File, DiskError> {
         let refuse = |reason: String| DiskError::Image {
             image: format!("file {path}"),
@@ -246,7 +249,7 @@ impl ImageSources {
             let folders: Vec<_> = self.directories.iter().map(HostPath::as_str).collect();
             let folders = folders.join(", ");
             refuse(format!(
-                "images of this host lie in image_directories ({folders})"
+                "expected an image in image_directories ({folders})"
             ))
         };
         let folders = self.directories.iter();
@@ -260,7 +263,7 @@ impl ImageSources {
             Ok(_) | Err(_) => return Err(elsewhere()),
         };
         let file = atomic_file::open(&real).map_err(|error| refuse(error.to_string()))?;
-        // Where the opened file is: a folder on its path may have been made a link meanwhile.
+        // Check the path of the opened file: a folder on the path may have become a link since.
         let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
         let opened = std::fs::read_link(format!("/proc/self/fd/{fd}"))
             .map_err(|error| refuse(error.to_string()))?;
@@ -270,13 +273,13 @@ impl ImageSources {
         }
     }
 
-    /// Whether the path alone says so, whatever links lead elsewhere.
+    /// Whether the path is in a configured folder, without resolving links.
     fn is_below_a_folder(&self, path: &HostPath) -> bool {
         let below = |folder: &HostPath| path.as_path().starts_with(folder.as_path());
         self.directories.iter().any(below)
     }
 
-    /// Writes the image into a new file, whole and as it must be, or an error; the file is the caller's to remove.
+    /// Fetches and verifies the image into a new file. On an error, the caller removes the file.
     pub(super) async fn fetch(
         &self,
         image: &ImageSource,
@@ -291,14 +294,14 @@ impl ImageSources {
             let record = glance.image(*id).await;
             let record = record.map_err(|error| DiskError::service(image.location(), &error))?;
             of = record.as_ref().and_then(|record| record.size);
-            expected.extend(vouched(image, record.as_ref())?);
+            expected.extend(verify_record(image, record.as_ref())?);
         }
-        let mut writing = Writing {
+        let mut writing = ImageWriter {
             image,
             key: image.key(),
             file: to.0,
             path: to.1,
-            sums: Sums::of(&expected),
+            sums: Hashers::of(&expected),
             expected,
             most,
             done: 0,
@@ -306,18 +309,18 @@ impl ImageSources {
             next_look: LOOK,
             progress: &**progress,
         };
-        writing.announced(of)?;
+        writing.set_expected_size(of)?;
         match image.location() {
             ImageLocation::Path(path) => {
                 let from = self.open(path)?;
                 let (image, to) = (image.clone(), to.1.to_owned());
                 let progress = Arc::clone(progress);
-                let Writing { file, expected, .. } = writing;
-                // A thread ends by itself only: whoever waits for it may be cut off.
+                let ImageWriter { file, expected, .. } = writing;
+                // A blocking task cannot be aborted, so it checks this token.
                 let given_up = CancellationToken::new();
                 let _waiting = given_up.clone().drop_guard();
                 let copied = spawn_blocking(move || {
-                    let from = Source { from, given_up };
+                    let from = CancellableFile { from, given_up };
                     copy(&image, from, (file, &to), expected, most, &*progress)
                 });
                 copied.await.map_err(|error| {
@@ -330,7 +333,7 @@ impl ImageSources {
                 };
                 let body = downloads.get(url.as_str()).await;
                 let body = body.map_err(|error| DiskError::download(image.location(), &error))?;
-                pour(body, writing).await
+                write_body(body, writing).await
             }
             ImageLocation::Glance(id) => {
                 let Some(glance) = &self.glance else {
@@ -338,22 +341,22 @@ impl ImageSources {
                 };
                 let body = glance.file(*id).await;
                 let body = body.map_err(|error| DiskError::service(image.location(), &error))?;
-                pour(body, writing).await
+                write_body(body, writing).await
             }
         }
     }
 }
 
-/// A file that is read until nobody waits for it any more.
-struct Source {
+/// A file that can no longer be read once the caller is gone.
+struct CancellableFile {
     from: File,
     given_up: CancellationToken,
 }
 
-impl Source {
+impl CancellableFile {
     fn read(&mut self, piece: &mut [u8]) -> std::io::Result<usize> {
         match self.given_up.is_cancelled() {
-            true => Err(std::io::Error::other("nobody waits for it any more")),
+            true => Err(std::io::Error::other("the request was cancelled")),
             false => self.from.read(piece),
         }
     }
@@ -361,7 +364,7 @@ impl Source {
 
 fn copy(
     image: &ImageSource,
-    mut from: Source,
+    mut from: CancellableFile,
     to: (File, &Path),
     expected: Vec<Checksum>,
     most: u64,
@@ -376,12 +379,12 @@ fn copy(
         .metadata()
         .map_err(|error: std::io::Error| failed(error))?
         .len();
-    let mut writing = Writing {
+    let mut writing = ImageWriter {
         image,
         key: image.key(),
         file: to.0,
         path: to.1,
-        sums: Sums::of(&expected),
+        sums: Hashers::of(&expected),
         expected,
         most,
         done: 0,
@@ -389,7 +392,7 @@ fn copy(
         next_look: LOOK,
         progress,
     };
-    writing.announced(Some(length))?;
+    writing.set_expected_size(Some(length))?;
     let mut piece = vec![0; PIECE];
     loop {
         match from.read(&mut piece).map_err(failed)? {
@@ -399,8 +402,8 @@ fn copy(
     }
 }
 
-async fn pour(mut body: Download, mut writing: Writing<'_>) -> Result<(), DiskError> {
-    writing.announced(body.length())?;
+async fn write_body(mut body: Download, mut writing: ImageWriter<'_>) -> Result<(), DiskError> {
+    writing.set_expected_size(body.length())?;
     loop {
         let piece = body.piece().await;
         let location = writing.image.location();
@@ -411,8 +414,11 @@ async fn pour(mut body: Download, mut writing: Writing<'_>) -> Result<(), DiskEr
     }
 }
 
-/// What the image service says the bytes come to, once it says that they are those of such an image.
-fn vouched(image: &ImageSource, record: Option<&ImageRecord>) -> Result<Vec<Checksum>, DiskError> {
+/// Checks that the image service's record matches the request, and returns its strongest checksum.
+fn verify_record(
+    image: &ImageSource,
+    record: Option<&ImageRecord>,
+) -> Result<Vec<Checksum>, DiskError> {
     let refuse = |reason: String| {
         Err(DiskError::Image {
             image: image.location().to_string(),
@@ -420,13 +426,12 @@ fn vouched(image: &ImageSource, record: Option<&ImageRecord>) -> Result<Vec<Chec
         })
     };
     let Some(record) = record else {
-        return refuse("the image service has no such image, or does not show it".to_owned());
+        return refuse(
+            "the image service has no such image, or this agent may not see it".to_owned(),
+        );
     };
     if record.status != "active" {
-        return refuse(format!(
-            "it is {}; only active images have bytes",
-            record.status
-        ));
+        return refuse(format!("its status is {}; expected active", record.status));
     }
     let format = match image.format() {
         DiskFormat::Raw => "raw",
@@ -435,13 +440,13 @@ fn vouched(image: &ImageSource, record: Option<&ImageRecord>) -> Result<Vec<Chec
     let found = record.disk_format.as_deref().unwrap_or("none");
     if found != format {
         return refuse(format!(
-            "the image service has it as {found}, it was asked for as {format}"
+            "its disk_format in the image service is {found}; the request says {format}"
         ));
     }
     let container = record.container_format.as_deref().unwrap_or("none");
     if container != "bare" {
         return refuse(format!(
-            "its container_format is {container}; bare is expected"
+            "its container_format is {container}; expected bare"
         ));
     }
     let hash = record
@@ -459,7 +464,7 @@ fn vouched(image: &ImageSource, record: Option<&ImageRecord>) -> Result<Vec<Chec
         Some(strongest) => Ok(vec![strongest]),
         None if image.checksum().is_some() => Ok(Vec::new()),
         None => refuse(
-            "the image service says no checksum of it (md5, sha256 or sha512); say one with the image".to_owned(),
+            "the image service has no checksum of it (md5, sha256 or sha512); add one to the request".to_owned(),
         ),
     }
 }

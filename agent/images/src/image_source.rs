@@ -1,4 +1,4 @@
-//! An image as it is asked for: where it is, its checksum, its format.
+//! [`ImageSource`]: a requested image, with its location, checksum and format; and [`ImageKey`], its name in the cache.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,34 +11,29 @@ use uuid::Uuid;
 
 use crate::serde_text;
 
-/// An image that cannot be asked for.
+/// Why an image source is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageSourceError {
-    /// The checksum is none.
     #[error(
-        "image.checksum: {found:?} is no checksum; ALGORITHM:HEX is expected, with md5 (32 digits), sha256 (64) or sha512 (128)"
+        "image.checksum: {found:?} is not a checksum; expected ALGORITHM:HEX, with md5 (32 digits), sha256 (64) or sha512 (128)"
     )]
     Checksum { found: String },
-    /// The URL is none that images are fetched from.
     #[error("image.location: {reason}")]
     Url {
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// There is nothing to recognise the image by.
+    /// Without a checksum, the image cannot be verified.
     #[error(
-        "image.checksum: an image of {location} needs one; only the image service says it itself"
+        "image.checksum: an image of {location} needs one; only the image service provides checksums itself"
     )]
-    NoChecksum {
-        /// Where the image is.
-        location: ImageLocation,
-    },
+    NoChecksum { location: ImageLocation },
 }
 
-/// How a checksum is made.
+/// The hash algorithm of a checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HashAlgorithm {
-    /// Glance's old `checksum`. Two images can be made that have the same.
+    /// Glance's legacy `checksum`. Not collision-resistant.
     Md5,
     Sha256,
     /// SHA-512, Glance's default `os_hash_algo`.
@@ -46,7 +41,7 @@ pub enum HashAlgorithm {
 }
 
 impl HashAlgorithm {
-    /// The word, as Glance has it in `os_hash_algo`.
+    /// The name in Glance's `os_hash_algo`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -65,7 +60,7 @@ impl HashAlgorithm {
     }
 }
 
-/// What all bytes of an image come to.
+/// The expected checksum of an image file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Checksum {
     algorithm: HashAlgorithm,
@@ -73,7 +68,7 @@ pub struct Checksum {
 }
 
 impl Checksum {
-    /// A checksum of hexadecimal digits, in either case.
+    /// Accepts hexadecimal digits in either case.
     pub fn new(algorithm: HashAlgorithm, hex: &str) -> Result<Self, ImageSourceError> {
         let fits = hex.len() == algorithm.digits() && hex.bytes().all(|b| b.is_ascii_hexdigit());
         if fits {
@@ -85,13 +80,11 @@ impl Checksum {
         }
     }
 
-    /// How it is made.
     #[must_use]
     pub fn algorithm(&self) -> HashAlgorithm {
         self.algorithm
     }
 
-    /// Its hexadecimal digits, in small letters.
     #[must_use]
     pub fn hex(&self) -> &str {
         &self.hex
@@ -122,15 +115,13 @@ impl fmt::Display for Checksum {
     }
 }
 
-/// Where an image is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageLocation {
-    /// A file on this host, in one of the folders that `image_directories` names.
+    /// A file on this host, in one of the `image_directories`.
     Path(HostPath),
-    /// An `http` or `https` URL.
     Url(ImageUrl),
-    /// An image of the image service.
+    /// The ID of an image in Glance.
     Glance(Uuid),
 }
 
@@ -144,7 +135,7 @@ impl fmt::Display for ImageLocation {
     }
 }
 
-/// An `http` or `https` URL without a name or password in it. Shown without its query, which may hold a signature.
+/// An `http` or `https` URL without credentials. `Display` hides its query, which may contain a signature.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ImageUrl(String);
@@ -156,22 +147,22 @@ impl ImageUrl {
             Err(ImageSourceError::Url { reason })
         };
         if url.len() > 4096 {
-            return refuse("the URL has more than 4096 bytes");
+            return refuse("the URL is longer than 4096 bytes");
         }
         if !url.starts_with("http://") && !url.starts_with("https://") {
             return refuse(
-                "images are fetched from http and https URLs only; a file of this host is {\"path\": \"/…\"}",
+                "expected an http or https URL; a file of this host is {\"path\": \"/…\"}",
             );
         }
         let Ok(uri) = url.parse::<Uri>() else {
-            return refuse("this is no URL; http://HOST/PATH or https://HOST/PATH is expected");
+            return refuse("not a URL; expected http://HOST/PATH or https://HOST/PATH");
         };
         match uri.authority() {
-            Some(authority) if authority.as_str().contains('@') => refuse(
-                "the URL has a name or password in it, which would be written down with the guest",
-            ),
+            Some(authority) if authority.as_str().contains('@') => {
+                refuse("the URL contains credentials, which would be stored with the guest")
+            }
             Some(authority) if !authority.host().is_empty() => Ok(Self(url.to_owned())),
-            _ => refuse("the URL names no host"),
+            _ => refuse("the URL has no host"),
         }
     }
 
@@ -207,7 +198,6 @@ impl fmt::Debug for ImageUrl {
     }
 }
 
-/// An image as it is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "SourceRecord", into = "SourceRecord")]
 pub struct ImageSource {
@@ -217,8 +207,8 @@ pub struct ImageSource {
 }
 
 impl ImageSource {
-    /// An image of this format at this place, which is refused where its bytes come to another checksum. Without one the image
-    /// service's own is checked.
+    /// An image with this format and checksum. Only an image of the image service may omit the checksum; the service's
+    /// own is used then.
     pub fn new(
         location: ImageLocation,
         checksum: Option<Checksum>,
@@ -239,19 +229,19 @@ impl ImageSource {
         &self.location
     }
 
-    /// What its bytes must come to; none: what the image service says.
+    /// The expected checksum; `None` for the image service's own.
     #[must_use]
     pub fn checksum(&self) -> Option<&Checksum> {
         self.checksum.as_ref()
     }
 
-    /// What it must be; its bytes are never asked.
+    /// The expected format. It is never guessed from the content.
     #[must_use]
     pub fn format(&self) -> DiskFormat {
         self.format
     }
 
-    /// The name by which it is known in the cache.
+    /// The image's name in the cache.
     #[must_use]
     pub fn key(&self) -> ImageKey {
         let format = match self.format {
@@ -260,7 +250,7 @@ impl ImageSource {
         };
         let known = match (&self.checksum, &self.location) {
             (None, location) => location_key(location),
-            // Whoever makes two images of one MD5 must not give the second one's users the first one.
+            // MD5 collisions are possible, so an MD5 key includes the location.
             (Some(sum), location) if sum.algorithm == HashAlgorithm::Md5 => {
                 format!("md5-{}-{}", sum.hex, location_key(location))
             }
@@ -280,7 +270,8 @@ fn location_key(location: &ImageLocation) -> String {
     digest.iter().take(16).map(|b| format!("{b:02x}")).collect()
 }
 
-/// The name of an image in the cache: letters, digits and hyphens, at most 200. Two sources of one key are one image.
+/// The name of an image in the cache: at most 200 letters, digits and hyphens. Sources with the same key share the
+/// file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ImageKey(String);
 

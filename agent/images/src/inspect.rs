@@ -1,9 +1,9 @@
-//! What an image's bytes say of themselves, read by our own eyes before any other program opens them.
+//! Inspects an image before any other program opens it: [`inspect`]. Pure; the caller provides the bytes.
 //!
-//! A tenant's image is hostile: a qcow2 may name a file of the host as its backing or data file, a "raw" file may be a VMDK
-//! whose descriptor names one, and a program that guesses formats would open it. So an image is what it was said to be, stands
-//! alone, is whole, and is as large as it may be, or it goes no further. (Glance's and Nova's `format_inspector` has the same
-//! purpose.) Pure: callers give bytes.
+//! A tenant's image is untrusted. A qcow2 file may name a host file as its backing or data file, a "raw" file may be a VMDK whose
+//! descriptor names one, and a program that guesses formats would open it. So an image is accepted only if it has the requested
+//! format, refers to no other file, is complete and is within the size limit. Glance's and Nova's `format_inspector` serve the same
+//! purpose.
 
 mod image_file;
 mod magic;
@@ -15,7 +15,7 @@ pub(super) use image_file::Bytes;
 pub(super) use image_file::{ImageFile, ImageFlaw, InspectedImage, LARGEST};
 pub(super) use qcow2::backing_name;
 
-/// Looks at an image that was said to be of this format and to be at most `most` bytes large as a disk.
+/// Checks that an image has this format and at most `most` bytes as a disk.
 pub(super) fn inspect(
     image: &impl Bytes,
     format: DiskFormat,
@@ -28,7 +28,7 @@ pub(super) fn inspect(
     if image.len() == 0 {
         return Err(ImageFlaw::Empty);
     }
-    let found = magic::looks_like(image)?;
+    let found = magic::detect(image)?;
     let inspected = match (format, found) {
         (DiskFormat::Qcow2, Some(magic::QCOW2)) => qcow2::read(image)?,
         (DiskFormat::Raw, None) => InspectedImage {
@@ -36,7 +36,7 @@ pub(super) fn inspect(
             allocated: image.len(),
         },
         (_, found) => {
-            let found = found.unwrap_or("of no format that says what it is (raw?)");
+            let found = found.unwrap_or("of no recognisable format (raw?)");
             return Err(ImageFlaw::Other { found, expected });
         }
     };

@@ -1,4 +1,7 @@
-//! Makes the disks of instances below `instances_path`, and removes them.
+//! [`Disks`]: creates the disks of instances below `instances_path`, and removes them.
+//!
+//! `check` verifies a plan, `fetch` brings its images into the cache, `prepare` creates missing disks and the config drive, and
+//! `release` removes them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,10 +13,10 @@ use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{BaseImage, GuestSpec, HostPath, ProjectId, QcowDisk};
 use tokio::task::spawn_blocking;
 
-use crate::atomic_file::{self, Part};
+use crate::atomic_file::{self, PartialFile};
 use crate::cache::ImageCache;
 use crate::config_drive::{self, ConfigDrive};
-use crate::config_drive_store::Kept;
+use crate::config_drive_store::ConfigDriveStore;
 use crate::error::DiskError;
 use crate::fetch::ImageSources;
 use crate::image_source::ImageKey;
@@ -26,20 +29,20 @@ use crate::qemu_img::QemuImg;
 use crate::{inspect, iso9660};
 
 const GIB: u64 = 1 << 30;
-/// What a guest's random number generator is given, in bytes: Nova's amount.
+/// Bytes of random data for a guest's random number generator, as in Nova.
 const SEED: usize = 512;
 
-/// Guests' disks on this host.
+/// The disks of this host's instances.
 pub struct Disks {
     options: DiskOptions,
     cache: ImageCache,
-    kept: Kept,
+    config_drives: ConfigDriveStore,
     qemu_img: QemuImg,
 }
 
 impl Disks {
-    /// The disks below `instances_path`, which is made where it is not there, and cleaned of what an earlier life left
-    /// unfinished. As long as this is there no other has it.
+    /// Creates `instances_path` if it does not exist, removes incomplete files, and locks the folder against other
+    /// agents.
     pub fn open(
         options: DiskOptions,
         sources: ImageSources,
@@ -58,30 +61,33 @@ impl Disks {
             options.largest_image,
             progress,
         )?;
-        let kept = Kept::open(options.instances_path.kept()?.as_path())?;
+        let kept = ConfigDriveStore::open(options.instances_path.config_drives()?.as_path())?;
         Ok(Self {
             options,
             cache,
-            kept,
+            config_drives: kept,
             qemu_img,
         })
     }
 
-    /// Where guests' files lie.
     #[must_use]
     pub fn instances_path(&self) -> &InstancesPath {
         &self.options.instances_path
     }
 
-    pub fn keep(&self, guest: ConsumerUuid, drive: &ConfigDrive) -> Result<(), DiskError> {
-        self.kept.keep(guest, drive)
+    pub fn store_config_drive(
+        &self,
+        guest: ConsumerUuid,
+        drive: &ConfigDrive,
+    ) -> Result<(), DiskError> {
+        self.config_drives.store(guest, drive)
     }
 
-    pub fn discard(&self, guest: ConsumerUuid) -> Result<(), DiskError> {
-        self.kept.discard(guest)
+    pub fn discard_config_drive(&self, guest: ConsumerUuid) -> Result<(), DiskError> {
+        self.config_drives.discard(guest)
     }
 
-    /// Whether the guest's disks are there, or can be made. Changes nothing.
+    /// Whether the disks exist or can be created. Changes nothing.
     pub fn check(&self, guest: &DiskProvision<'_>) -> Result<(), DiskError> {
         let plan = guest.plan;
         if plan.is_none() {
@@ -90,14 +96,14 @@ impl Disks {
         let spec = guest.spec;
         if spec.disks != self.instances_path().disks(spec.uuid, plan)? {
             let folder = self.instances_path().guest(spec.uuid)?;
-            return Err(DiskError::Elsewhere {
+            return Err(DiskError::OutsideFolder {
                 reason: format!(
-                    "its disks are made in {folder} over images in {}; ask for them there",
+                    "its disks belong in {folder}, over images in {}; use these paths",
                     self.instances_path().base()?
                 ),
             });
         }
-        // A rescued guest's own root disk is among the others.
+        // A rescued instance's own root disk is the first of the others.
         let own = plan.rescue().and(spec.disks.ephemeral().first());
         let root = spec.disks.root().into_iter().map(|disk| {
             let is_made = matches!(guest.recreate, RecreateDisks::Root | RecreateDisks::All)
@@ -113,26 +119,26 @@ impl Disks {
         });
         for (disk, is_made) in root.chain(others) {
             let path = disk.path.as_path();
-            if !atomic_file::is_there(path)? && !is_made {
+            if !atomic_file::is_file(path)? && !is_made {
                 let path = path.to_owned();
-                return Err(DiskError::Lost { path });
+                return Err(DiskError::Missing { path });
             }
         }
         if let Some(image) = plan.image() {
-            self.cache.check(image, self.most(plan)?)?;
+            self.cache.check(image, self.max_image_bytes(plan)?)?;
         }
         if let Some(image) = plan.rescue() {
             self.cache.check(image, inspect::LARGEST)?;
         }
         match (plan.config_drive(), spec.disks.config_drive()) {
-            (Some(drive), Some(path)) if !atomic_file::is_there(path.as_path())? => {
-                self.kept.content(spec.uuid, drive).map(drop)
+            (Some(drive), Some(path)) if !atomic_file::is_file(path.as_path())? => {
+                self.config_drives.content(spec.uuid, drive).map(drop)
             }
             _ => Ok(()),
         }
     }
 
-    /// Makes the guest's disks that are not there.
+    /// Creates the disks that do not exist.
     pub async fn prepare(&self, guest: &DiskProvision<'_>) -> Result<(), DiskError> {
         self.check(guest)?;
         let (spec, plan) = (guest.spec, guest.plan);
@@ -142,22 +148,22 @@ impl Disks {
         if plan.is_none() && !logs_here {
             return Ok(());
         }
-        // QEMU's account passes through it; its files are that account's or nobody's.
-        atomic_file::folder(folder, 0o711)?;
+        // QEMU's user must be able to pass. The files belong to it or to root.
+        atomic_file::ensure_folder(folder, 0o711)?;
         atomic_file::sync_folder(folder)?;
-        atomic_file::clean(folder, |_| true)?;
-        // A disk over it is of no use without it, also one that is there.
+        atomic_file::remove_partial_files(folder, |_| true)?;
+        // Even an existing disk needs its base image.
         let cached = match plan.image() {
-            Some(image) => Some(self.cache.image(image, self.most(plan)?).await?),
+            Some(image) => Some(self.cache.get(image, self.max_image_bytes(plan)?).await?),
             None => None,
         };
         let beside = match plan.rescue() {
             Some(image) => {
-                let cached = self.cache.image(image, inspect::LARGEST).await?;
+                let cached = self.cache.get(image, inspect::LARGEST).await?;
                 if let Some(root) = spec.disks.root() {
                     self.disk(root, cached.size).await?;
                 }
-                // It is there, or the check above has said so.
+                // It exists; otherwise `check` has failed.
                 usize::from(plan.has_root())
             }
             None => 0,
@@ -183,11 +189,11 @@ impl Disks {
 
     async fn disk(&self, disk: &QcowDisk, size: u64) -> Result<(), DiskError> {
         let path = disk.path.as_path();
-        if atomic_file::is_there(path)? {
+        if atomic_file::is_file(path)? {
             return Ok(());
         }
-        atomic_file::room(path.parent().unwrap_or(path), 0)?;
-        let part = Part::of(path);
+        atomic_file::ensure_room(path.parent().unwrap_or(path), 0)?;
+        let part = PartialFile::of(path);
         part.create()?;
         let base: Option<&BaseImage> = disk.base.as_ref();
         self.qemu_img.create(part.path(), base, size).await?;
@@ -200,10 +206,10 @@ impl Disks {
         spec: &GuestSpec,
         path: &Path,
     ) -> Result<(), DiskError> {
-        if atomic_file::is_there(path)? {
+        if atomic_file::is_file(path)? {
             return Ok(());
         }
-        let content = self.kept.content(spec.uuid, drive)?;
+        let content = self.config_drives.content(spec.uuid, drive)?;
         let mut seed = vec![0; SEED];
         let random = Path::new("/dev/urandom");
         fs::File::open(random)
@@ -211,7 +217,7 @@ impl Disks {
             .map_err(|error| DiskError::io("reading", random, error))?;
         let files = config_drive::files(content.parts(), spec, &seed);
         let image = iso9660::iso9660(self.options.config_drive_format.label(), &files)?;
-        atomic_file::room(path.parent().unwrap_or(path), image.len() as u64)?;
+        atomic_file::ensure_room(path.parent().unwrap_or(path), image.len() as u64)?;
         let path = path.to_owned();
         let written = spawn_blocking({
             let path = path.clone();
@@ -222,7 +228,8 @@ impl Disks {
             .map_err(|error| DiskError::io("writing", &path, std::io::Error::other(error)))?
     }
 
-    /// Removes the guest's folder. Where its disks were not made here, only what was: the folder itself and the console's log.
+    /// Removes the instance's folder. If its disks are not managed here, removes only the console log and the empty
+    /// folder.
     pub async fn release(&self, guest: &DiskProvision<'_>) -> Result<(), DiskError> {
         let folder = self.instances_path().guest(guest.spec.uuid)?;
         let folder = folder.as_path().to_owned();
@@ -235,12 +242,12 @@ impl Disks {
                     return atomic_file::remove_folder(&folder);
                 }
                 if log.parent() != Some(&folder)
-                    || atomic_file::kind(&folder)? != Some(atomic_file::Kind::Folder)
+                    || atomic_file::file_kind(&folder)? != Some(atomic_file::HostFileKind::Folder)
                 {
                     return Ok(());
                 }
                 atomic_file::remove(&log)?;
-                // What else is in it is its maker's.
+                // Other files in the folder are not managed here.
                 let _ = fs::remove_dir(&folder);
                 Ok(())
             }
@@ -250,48 +257,48 @@ impl Disks {
             .map_err(|error| DiskError::io("removing", &folder, std::io::Error::other(error)))?
     }
 
-    /// How large a disk the plan's image may be, in bytes: as large as the root disk is to be; where that is to be as large as the
-    /// image, what the file system could ever hold.
-    fn most(&self, plan: &DiskPlan) -> Result<u64, DiskError> {
+    /// Maximum virtual size of the plan's image: the size of the root disk; if that is the image's size, the size of
+    /// the file system.
+    fn max_image_bytes(&self, plan: &DiskPlan) -> Result<u64, DiskError> {
         match plan.root_gib() {
             0 => atomic_file::capacity(self.instances_path().path().as_path()),
             gib => Ok(gib * GIB),
         }
     }
 
-    /// Brings the images of a plan onto this host, before any disk is made over them. Of the one that a new disk of `project` is
-    /// made of its place is asked whether that may be, also where it is here already.
+    /// Fetches the images of a plan into the cache. With `project`, first checks whether its new disk may use the
+    /// image, even if the image is cached.
     pub async fn fetch(
         &self,
         plan: &DiskPlan,
         project: Option<&ProjectId>,
     ) -> Result<(), DiskError> {
-        // A rescued guest's own root disk is there.
+        // While rescued, only the rescue disk is new.
         if let (Some(image), Some(project)) = (plan.rescue().or(plan.image()), project) {
-            self.cache.admit(image, project).await?;
+            self.cache.check_access(image, project).await?;
         }
         if let Some(image) = plan.image() {
-            self.cache.image(image, self.most(plan)?).await?;
+            self.cache.get(image, self.max_image_bytes(plan)?).await?;
         }
         if let Some(image) = plan.rescue() {
-            self.cache.image(image, inspect::LARGEST).await?;
+            self.cache.get(image, inspect::LARGEST).await?;
         }
         Ok(())
     }
 
-    /// How far the image of a plan is that is coming onto this host, of several the first.
-    pub fn coming(&self, plan: &DiskPlan) -> Option<ImageDownload> {
+    /// The progress of the plan's first running download.
+    pub fn download_progress(&self, plan: &DiskPlan) -> Option<ImageDownload> {
         plan.images()
-            .find_map(|image| self.cache.coming(&image.key()))
+            .find_map(|image| self.cache.downloads(&image.key()))
     }
 
-    /// Removes files of a guest's folder; they are gone from the disk when this returns.
+    /// Removes files of an instance's folder. They are removed on disk when this returns.
     pub async fn remove(&self, guest: ConsumerUuid, files: &[HostPath]) -> Result<(), DiskError> {
         let folder = self.instances_path().guest(guest)?;
         for file in files {
             if file.as_path().parent() != Some(folder.as_path()) {
-                return Err(DiskError::Elsewhere {
-                    reason: format!("{file} is not in {folder}, and is not removed"),
+                return Err(DiskError::OutsideFolder {
+                    reason: format!("{file} is not in {folder}; not removed"),
                 });
             }
         }
@@ -301,7 +308,7 @@ impl Disks {
                 atomic_file::remove(file)?;
             }
             match files.first() {
-                Some(file) if atomic_file::kind(file.parent().unwrap_or(file))?.is_some() => {
+                Some(file) if atomic_file::file_kind(file.parent().unwrap_or(file))?.is_some() => {
                     atomic_file::sync_folder(file)
                 }
                 _ => Ok(()),
@@ -313,39 +320,39 @@ impl Disks {
             .map_err(|error| DiskError::io("removing", folder, std::io::Error::other(error)))?
     }
 
-    /// Removes images that no instance of `images` used for long, and the content of config drives that were kept for instances
-    /// that are not among `instances`.
-    pub async fn tidy(
+    /// Removes images that are not in `images` and were not used for long, and config drive contents of instances that
+    /// are not in `instances`.
+    pub async fn remove_unused(
         self: Arc<Self>,
         instances: BTreeSet<ConsumerUuid>,
         images: BTreeSet<ImageKey>,
     ) {
-        // It reads the folder of every instance. What it could not remove waits for the next time.
-        let _ = spawn_blocking(move || self.tidied(&instances, &images)).await;
+        // Reads the folder of every instance. Failures are retried by the next call.
+        let _ = spawn_blocking(move || self.remove_unused_blocking(&instances, &images)).await;
     }
 
-    fn tidied(&self, known: &BTreeSet<ConsumerUuid>, used: &BTreeSet<ImageKey>) {
-        if let Err(error) = self.kept.tidy(known) {
+    fn remove_unused_blocking(&self, known: &BTreeSet<ConsumerUuid>, used: &BTreeSet<ImageKey>) {
+        if let Err(error) = self.config_drives.remove_orphans(known) {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "what was kept for guests that are gone could not be removed"
+                "removing config drive contents of removed guests failed"
             );
         }
         if !self.options.remove_unused_base_images {
             return;
         }
         let age = self.options.remove_unused_original_minimum_age;
-        if let Err(error) = self.cache.age(used, age) {
+        if let Err(error) = self.cache.remove_unused(used, age) {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "old images could not be removed"
+                "removing unused images failed"
             );
         }
     }
 }
 
-/// A disk's name and mode, on the disk when this returns.
-async fn finished(part: Part) -> Result<(), DiskError> {
+/// Finishes a disk file without blocking the executor.
+async fn finished(part: PartialFile) -> Result<(), DiskError> {
     let path = part.path().to_owned();
     let finished = spawn_blocking(move || part.finish(0o600)).await;
     finished.map_err(|error| DiskError::io("writing", &path, std::io::Error::other(error)))?

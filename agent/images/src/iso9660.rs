@@ -1,24 +1,24 @@
-//! A small ISO 9660 file (ECMA-119) with Joliet names: what every guest's cloud-init finds by its volume label.
+//! Writes a small ISO 9660 file system (ECMA-119) with Joliet names, which every cloud-init finds by its volume label
+//! ([`iso9660`]).
 //!
-//! Written here and not by a program: a config drive is a few files of a few kilobytes with secrets in them, which so never
-//! lie in a folder of a child process.
+//! Written here instead of by a program, because a config drive contains secrets, and a program would need them in a temporary
+//! folder.
 
 use std::collections::BTreeMap;
 
 const SECTOR: usize = 2048;
-/// After the system area: two descriptors and their end, then four path tables of one sector each.
+/// Sectors after the system area: two descriptors and a terminator, then four path tables of one sector each.
 const PRIMARY: usize = 16;
 const JOLIET: usize = 17;
 const TERMINATOR: usize = 18;
 const TABLES: usize = 19;
 const FIRST: usize = 23;
-/// 1 January 1980: the same content is the same file.
+/// 1 January 1980, so that equal content gives equal files.
 const DATE: [u8; 7] = [80, 1, 1, 0, 0, 0, 0];
 
-/// Why files do not make one.
+/// Why the files do not fit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IsoError {
-    /// A name is too long, or there are too many.
     #[error("the config drive would be too large: {what}")]
     TooLarge { what: &'static str },
 }
@@ -34,12 +34,12 @@ struct Folder {
     parent: usize,
 }
 
-/// The folders of a set of paths, each after its parent; the first is the root.
-struct Tree {
+/// The folder tree of a set of paths. Each folder comes after its parent; the first is the root.
+struct FolderTree {
     folders: Vec<Folder>,
 }
 
-impl Tree {
+impl FolderTree {
     fn of(files: &BTreeMap<String, Vec<u8>>) -> Self {
         let mut folders = vec![Folder::default()];
         for (number, path) in files.keys().enumerate() {
@@ -67,7 +67,7 @@ impl Tree {
         Self { folders }
     }
 
-    /// The folders with their names in the order of path tables: by depth, then parent, then name.
+    /// The folders with their names in path table order: by depth, parent and name.
     fn in_order(&self) -> Vec<(usize, String)> {
         let mut order = vec![(0, String::new())];
         let mut next = 0;
@@ -80,16 +80,16 @@ impl Tree {
     }
 }
 
-/// How names are written.
+/// The encoding of names.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Names {
-    /// Capitals, digits and _.
+enum NameEncoding {
+    /// Upper-case letters, digits and `_`.
     Plain,
-    /// UCS-2, as they are.
+    /// UCS-2, with all characters unchanged.
     Joliet,
 }
 
-impl Names {
+impl NameEncoding {
     fn folder(self, name: &str) -> Vec<u8> {
         match self {
             Self::Plain => plain(name).into_bytes(),
@@ -146,14 +146,19 @@ fn record(name: &[u8], sector: u32, length: u32, is_folder: bool) -> Result<Vec<
     Ok(record)
 }
 
-/// Where folders and files lie, in sectors, and how many bytes they have.
-struct Places {
+/// The first sector and length in bytes of each folder and file.
+struct SectorMap {
     folders: Vec<(u32, u32)>,
     files: Vec<(u32, u32)>,
 }
 
-/// A folder's records; none of them crosses a sector.
-fn folder(tree: &Tree, number: usize, names: Names, places: &Places) -> Result<Vec<u8>, IsoError> {
+/// The records of a folder. No record crosses a sector boundary.
+fn folder(
+    tree: &FolderTree,
+    number: usize,
+    names: NameEncoding,
+    places: &SectorMap,
+) -> Result<Vec<u8>, IsoError> {
     let this = &tree.folders[number];
     let of = |n: usize| places.folders.get(n).copied().unwrap_or_default();
     let (own, parent) = (of(number), of(this.parent));
@@ -184,7 +189,7 @@ fn folder(tree: &Tree, number: usize, names: Names, places: &Places) -> Result<V
 }
 
 /// A path table in one byte order.
-fn path_table(tree: &Tree, names: Names, places: &Places, is_big: bool) -> Vec<u8> {
+fn path_table(tree: &FolderTree, names: NameEncoding, places: &SectorMap, is_big: bool) -> Vec<u8> {
     let order = tree.in_order();
     let mut table = Vec::new();
     for (folder, name) in &order {
@@ -211,12 +216,12 @@ fn path_table(tree: &Tree, names: Names, places: &Places, is_big: bool) -> Vec<u
     table
 }
 
-fn padded(sector: &mut [u8], at: usize, length: usize, text: &[u8], names: Names) {
+fn padded(sector: &mut [u8], at: usize, length: usize, text: &[u8], names: NameEncoding) {
     for (n, byte) in sector[at..at + length].iter_mut().enumerate() {
         *byte = match names {
-            Names::Plain => b' ',
-            Names::Joliet if n % 2 == 0 => 0,
-            Names::Joliet => b' ',
+            NameEncoding::Plain => b' ',
+            NameEncoding::Joliet if n % 2 == 0 => 0,
+            NameEncoding::Joliet => b' ',
         };
     }
     let length = text.len().min(length);
@@ -231,13 +236,13 @@ struct Volume<'a> {
     root: Vec<u8>,
 }
 
-fn descriptor(volume: &Volume<'_>, names: Names) -> Vec<u8> {
+fn descriptor(volume: &Volume<'_>, names: NameEncoding) -> Vec<u8> {
     let mut sector = vec![0; SECTOR];
     let mut put = |at: usize, bytes: &[u8]| sector[at..at + bytes.len()].copy_from_slice(bytes);
-    put(0, &[if names == Names::Plain { 1 } else { 2 }]);
+    put(0, &[if names == NameEncoding::Plain { 1 } else { 2 }]);
     put(1, b"CD001\x01");
     put(80, &both32(volume.sectors));
-    if names == Names::Joliet {
+    if names == NameEncoding::Joliet {
         put(88, b"%/E");
     }
     put(120, &both16(1));
@@ -252,8 +257,8 @@ fn descriptor(volume: &Volume<'_>, names: Names) -> Vec<u8> {
     }
     put(881, &[1]);
     let label = match names {
-        Names::Plain => volume.label.as_bytes().to_vec(),
-        Names::Joliet => ucs2(volume.label),
+        NameEncoding::Plain => volume.label.as_bytes().to_vec(),
+        NameEncoding::Joliet => ucs2(volume.label),
     };
     for (at, length, text) in [
         (8, 32, &b""[..]),
@@ -271,9 +276,9 @@ fn descriptor(volume: &Volume<'_>, names: Names) -> Vec<u8> {
     sector
 }
 
-/// One file with these files in it, by their paths. The label has at most 16 characters.
+/// A file system with these files by path. The label has at most 16 characters.
 pub(super) fn iso9660(label: &str, files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<u8>, IsoError> {
-    let tree = Tree::of(files);
+    let tree = FolderTree::of(files);
     let mut next = FIRST;
     let mut take = |length: usize| -> Result<(u32, u32), IsoError> {
         let sector = u32::try_from(next).map_err(|_| too_large("its files"))?;
@@ -281,13 +286,13 @@ pub(super) fn iso9660(label: &str, files: &BTreeMap<String, Vec<u8>>) -> Result<
         let length = u32::try_from(length).map_err(|_| too_large("a file"))?;
         Ok((sector, length))
     };
-    // Folders are as long as their names make them, wherever things lie.
-    let nowhere = Places {
+    // A folder's length depends only on its names, not on positions.
+    let nowhere = SectorMap {
         folders: Vec::new(),
         files: Vec::new(),
     };
     let mut layouts = Vec::new();
-    for names in [Names::Plain, Names::Joliet] {
+    for names in [NameEncoding::Plain, NameEncoding::Joliet] {
         let places = (0..tree.folders.len())
             .map(|n| take(folder(&tree, n, names, &nowhere)?.len()))
             .collect::<Result<Vec<_>, _>>()?;
@@ -309,7 +314,7 @@ pub(super) fn iso9660(label: &str, files: &BTreeMap<String, Vec<u8>>) -> Result<
         image[sector * SECTOR..sector * SECTOR + bytes.len()].copy_from_slice(bytes);
     };
     for (n, (names, folders)) in layouts.into_iter().enumerate() {
-        let places = Places {
+        let places = SectorMap {
             folders,
             files: placed.clone(),
         };
@@ -329,7 +334,7 @@ pub(super) fn iso9660(label: &str, files: &BTreeMap<String, Vec<u8>>) -> Result<
             table: table as u32,
             root: record(&[0], root, length, true)?,
         };
-        let at = if names == Names::Plain {
+        let at = if names == NameEncoding::Plain {
             PRIMARY
         } else {
             JOLIET

@@ -1,4 +1,4 @@
-//! Where a guest's files lie: Nova's names below `instances_path`, so that whoever knows one knows the other.
+//! [`InstancesPath`]: the paths of instances' files, with Nova's names below `instances_path`.
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{
@@ -8,7 +8,7 @@ use berth_virt::guest_spec::{
 use crate::image_source::ImageKey;
 use crate::plan::DiskPlan;
 
-/// The folder of all guests (`instances_path`, `/var/lib/nova/instances` in Nova).
+/// The folder of all instances (`instances_path`; `/var/lib/nova/instances` in Nova).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstancesPath(HostPath);
 
@@ -27,27 +27,26 @@ impl InstancesPath {
         HostPath::new(&format!("{}/{rest}", self.0))
     }
 
-    /// A guest's own folder.
+    /// The folder of an instance.
     pub fn guest(&self, uuid: ConsumerUuid) -> Result<HostPath, GuestSpecError> {
         self.below(&uuid.to_string())
     }
 
-    /// What a guest's serial console is written to.
+    /// The log of the guest's serial console.
     pub fn console_log(&self, uuid: ConsumerUuid) -> Result<HostPath, GuestSpecError> {
         self.below(&format!("{uuid}/console.log"))
     }
 
-    /// The folder of images.
     pub(super) fn base(&self) -> Result<HostPath, GuestSpecError> {
         self.below("_base")
     }
 
-    /// The folder of what config drives are made of.
-    pub(super) fn kept(&self) -> Result<HostPath, GuestSpecError> {
+    /// The store of config drive contents.
+    pub(super) fn config_drives(&self) -> Result<HostPath, GuestSpecError> {
         self.below("_config")
     }
 
-    /// An image in the cache: always raw, whatever it was.
+    /// A cached image, which is always raw.
     pub fn image(&self, key: &ImageKey) -> Result<BaseImage, GuestSpecError> {
         Ok(BaseImage {
             path: self.below(&format!("_base/{key}"))?,
@@ -55,7 +54,7 @@ impl InstancesPath {
         })
     }
 
-    /// The files of a guest with this plan: what its spec is to name.
+    /// The paths of an instance's disks, for its spec.
     pub fn disks(&self, uuid: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, GuestSpecError> {
         let file = |name: &str| self.below(&format!("{uuid}/{name}"));
         let own = match plan.has_root() {

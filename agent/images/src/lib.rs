@@ -1,17 +1,22 @@
-//! The images and disks of instances on this host: images are fetched, inspected and cached; disks are made over them.
+//! Images and disks of instances on this host: fetches, inspects and caches images, and creates disks over them.
+//!
+//! ```text
+//! ImageSource --> cache::get (fetch, inspect, qemu_img) --> base image --> disk of an instance
+//! ConfigDriveContent --> config_drive_store --> iso9660 --> config drive of an instance
+//! ```
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`DiskPlan`] | the disks of an instance, as requested |
-//! | [`ImageSource`] | an image: where it is, and what it must be |
+//! | [`DiskPlan`] | the requested disks of an instance |
+//! | [`ImageSource`] | a requested image: location, checksum and format |
 //! | [`ConfigDriveContent`] | the content of a config drive |
-//! | [`InstancesPath`] | where the files of instances lie |
-//! | [`Disks`] | makes the disks of instances, and removes them |
-//! | `cache`, `fetch` | the images on this host, and their download |
-//! | `inspect` | checks the bytes of an image before any program opens it |
+//! | [`InstancesPath`] | the paths of instances' files |
+//! | [`Disks`] | creates and removes the disks of instances |
+//! | `cache`, `fetch` | the image cache and the downloads |
+//! | `inspect` | checks an image before any program opens it |
 //! | `qemu_img` | runs qemu-img |
-//! | `iso9660` | writes the file of a config drive |
-//! | `atomic_file` | files that are there wholly or not at all |
+//! | `iso9660` | writes a config drive |
+//! | `atomic_file` | files that are complete or absent |
 
 mod atomic_file;
 mod cache;

@@ -1,4 +1,4 @@
-//! What an operator may set of disks.
+//! The options for images and disks.
 
 use std::time::Duration;
 
@@ -7,21 +7,21 @@ use berth_virt::guest_spec::{GuestSpecError, HostPath};
 use crate::config_drive::ConfigDriveFormat;
 use crate::layout::InstancesPath;
 
-/// What an operator may set of disks; most are Nova's options.
+/// The options for images and disks. Most have Nova's names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskOptions {
-    /// `instances_path`: the folder of all guests.
+    /// The folder of all instances.
     pub instances_path: InstancesPath,
-    /// `config_drive_layout`: which layout guests look at.
+    /// `config_drive_layout`: the layout that guests read.
     pub config_drive_format: ConfigDriveFormat,
-    /// `largest_image_gb`: the most bytes of one image that are fetched.
+    /// `largest_image_gb`: maximum size of an image in bytes.
     pub largest_image: u64,
-    /// `remove_unused_base_images`: whether images that no guest uses are removed.
+    /// Whether to remove images that no instance uses.
     pub remove_unused_base_images: bool,
-    /// `remove_unused_original_minimum_age_seconds`: after how long.
+    /// The value of the option `remove_unused_original_minimum_age_seconds`.
     pub remove_unused_original_minimum_age: Duration,
     pub qemu_img: HostPath,
-    /// How long it may take for one image.
+    /// Time limit for one image.
     pub qemu_img_deadline: Duration,
 }
 
@@ -29,10 +29,10 @@ impl DiskOptions {
     pub const LARGEST_IMAGE: u64 = 1 << 40;
     pub const MINIMUM_AGE: Duration = Duration::from_secs(86_400);
     pub const QEMU_IMG_DEADLINE: Duration = Duration::from_secs(3600);
-    /// Where Debian has it.
+    /// The path on Debian.
     pub const QEMU_IMG: &str = "/usr/bin/qemu-img";
 
-    /// The defaults for guests below this folder.
+    /// The defaults, with this folder.
     pub fn new(instances_path: HostPath) -> Result<Self, GuestSpecError> {
         Ok(Self {
             instances_path: InstancesPath::new(instances_path),

@@ -1,4 +1,4 @@
-//! The disks of a guest as they are asked for.
+//! [`DiskPlan`]: the requested disks of an instance.
 
 use berth_virt::guest_spec::GuestDisks;
 use serde::{Deserialize, Serialize};
@@ -6,43 +6,34 @@ use serde::{Deserialize, Serialize};
 use crate::config_drive::ConfigDrive;
 use crate::image_source::ImageSource;
 
-/// The most ephemeral disks, as in [`GuestDisks`].
+/// Maximum number of ephemeral disks, as in [`GuestDisks`].
 const MOST_EPHEMERAL: usize = 25;
-/// The largest disk in GiB: 1 EiB.
+/// Maximum size of a disk in GiB: 1 EiB.
 const LARGEST_GIB: u64 = 1 << 30;
 
-/// Disks that cannot be asked for.
+/// Why a disk plan is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiskPlanError {
-    /// A disk is too large.
     #[error("disks.{field}: {gib} GiB; a disk has at most {LARGEST_GIB} GiB (1 EiB)")]
     TooLarge {
-        /// `root_gib` or `ephemeral_gib`.
+        /// Either `root_gib` or `ephemeral_gib`.
         field: &'static str,
         gib: u64,
     },
-    /// An ephemeral disk of no size.
-    #[error("disks.ephemeral_gib: 0 GiB is no disk; leave it out")]
+    #[error("disks.ephemeral_gib: 0 GiB is not a disk; leave it out")]
     Nothing,
-    /// There are too many.
     #[error(
         "disks.ephemeral_gib: a guest has at most {MOST_EPHEMERAL} ephemeral disks, not {found}"
     )]
-    TooMany {
-        /// How many there are.
-        found: usize,
-    },
-    /// The guest's files are not those of its plan.
-    #[error("disks: the plan has {planned}, spec.disks has {found}; spec.disks comes of the plan")]
-    Mismatch {
-        /// What the plan makes.
-        planned: String,
-        /// What the guest is to have.
-        found: String,
-    },
+    TooMany { found: usize },
+    /// The paths in the spec do not match the plan.
+    #[error(
+        "disks: the plan has {planned}, spec.disks has {found}; spec.disks must match the plan"
+    )]
+    Mismatch { planned: String, found: String },
 }
 
-/// The disks of a guest as they are asked for. The default is none: what a guest's spec names then is its maker's own.
+/// The requested disks of an instance. An empty plan, the default, leaves the disks in the spec to the requester.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "PlanRecord", into = "PlanRecord")]
 pub struct DiskPlan {
@@ -54,8 +45,8 @@ pub struct DiskPlan {
 }
 
 impl DiskPlan {
-    /// A root disk of `root_gib` over the image (0: as large as the image; without an image an empty disk, or none), further
-    /// empty disks, and a config drive.
+    /// A root disk of `root_gib` over the image (0: the size of the image; without an image: an empty disk, or none),
+    /// further empty disks, and a config drive.
     pub fn new(
         image: Option<ImageSource>,
         root_gib: u64,
@@ -84,7 +75,7 @@ impl DiskPlan {
         })
     }
 
-    /// The same with another image under its root disk.
+    /// The plan with another image for the root disk.
     #[must_use]
     pub fn rebuilt_from(&self, image: ImageSource) -> Self {
         let image = Some(image);
@@ -94,8 +85,8 @@ impl DiskPlan {
         }
     }
 
-    /// The same with a root disk of this image before all others, as large as that; its own root disk is the first of the
-    /// ephemeral ones, and is not made where it is not there.
+    /// The plan with a rescue disk from this image in front. The own root disk becomes the first ephemeral disk, and
+    /// must exist.
     #[must_use]
     pub fn rescued_from(&self, image: ImageSource) -> Self {
         let rescue = Some(image);
@@ -105,30 +96,29 @@ impl DiskPlan {
         }
     }
 
-    /// The image of the root disk while it is rescued.
+    /// The image of the rescue disk.
     #[must_use]
     pub fn rescue(&self) -> Option<&ImageSource> {
         self.rescue.as_ref()
     }
 
-    /// The images that its disks lie over.
+    /// The base images of its disks.
     pub fn images(&self) -> impl Iterator<Item = &ImageSource> {
         self.image.iter().chain(&self.rescue)
     }
 
-    /// The image of the root disk.
     #[must_use]
     pub fn image(&self) -> Option<&ImageSource> {
         self.image.as_ref()
     }
 
-    /// The root disk's size in GiB; 0: as large as its image, or none where there is no image.
+    /// The size of the root disk in GiB. 0: the size of the image, or no root disk without an image.
     #[must_use]
     pub fn root_gib(&self) -> u64 {
         self.root_gib
     }
 
-    /// The further disks' sizes in GiB, each above 0.
+    /// The sizes of the ephemeral disks in GiB, each above 0.
     #[must_use]
     pub fn ephemeral_gib(&self) -> &[u64] {
         &self.ephemeral_gib
@@ -139,13 +129,11 @@ impl DiskPlan {
         self.config_drive.as_ref()
     }
 
-    /// Whether there is a root disk.
     #[must_use]
     pub fn has_root(&self) -> bool {
         self.image.is_some() || self.root_gib > 0
     }
 
-    /// Whether nothing is asked for.
     #[must_use]
     pub fn is_none(&self) -> bool {
         !self.has_root()
@@ -154,7 +142,7 @@ impl DiskPlan {
             && self.rescue.is_none()
     }
 
-    /// Whether a guest's files are those that the plan makes, as far as can be said without knowing where they lie.
+    /// Checks that the disks in a spec match the plan in number and kind. Paths are not compared.
     pub fn fits(&self, disks: &GuestDisks) -> Result<(), DiskPlanError> {
         if self.is_none() {
             return Ok(());

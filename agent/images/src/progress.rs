@@ -1,4 +1,4 @@
-//! How far an image has come, for whoever shows it.
+//! Tracks the progress of image downloads ([`DownloadTracker`]) and logs it ([`LoggedProgress`]).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,17 +6,16 @@ use std::time::{Duration, Instant};
 
 use crate::image_source::ImageKey;
 
-/// What is being done with an image, in its order.
+/// The stages of providing an image, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageStage {
     Fetch,
-    /// It is made flat.
+    /// The conversion to a raw file.
     Convert,
     Done,
 }
 
 impl ImageStage {
-    /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -27,88 +26,86 @@ impl ImageStage {
     }
 }
 
-/// How far an image has come.
+/// The progress of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageDownload {
-    /// What is being done with it.
     pub stage: ImageStage,
-    /// How many bytes are done.
     pub done: u64,
-    /// Of how many, where that is known.
+    /// Total bytes, if known.
     pub of: Option<u64>,
 }
 
-/// Who is told how far an image has come. Called often, and waited for: to be quick.
+/// Receives the progress of images. Called often and synchronously, so it must be quick.
 pub trait ImageProgress: Send + Sync + 'static {
-    /// So many bytes are done, of so many where that is known.
-    fn moved(&self, image: &ImageKey, stage: ImageStage, done: u64, of: Option<u64>);
+    /// `done` bytes of `of` are processed; `of` is `None` if unknown.
+    fn on_progress(&self, image: &ImageKey, stage: ImageStage, done: u64, of: Option<u64>);
 }
 
-/// Into the log: each stage once, and every ten seconds while it lasts.
+/// Logs each stage once, and again every ten seconds while it lasts.
 #[derive(Debug, Default)]
 pub struct LoggedProgress {
     last: Mutex<Option<(ImageKey, ImageStage, Instant)>>,
 }
 
-/// The images that are coming, for whoever asks, and on to whoever is told.
-pub(super) struct Coming {
-    told: Arc<dyn ImageProgress>,
+/// The running downloads. Passes their progress on to an observer.
+pub(super) struct DownloadTracker {
+    observer: Arc<dyn ImageProgress>,
     now: Mutex<BTreeMap<ImageKey, ImageDownload>>,
 }
 
-impl Coming {
-    pub(super) fn new(told: Arc<dyn ImageProgress>) -> Self {
+impl DownloadTracker {
+    pub(super) fn new(observer: Arc<dyn ImageProgress>) -> Self {
         let now = Mutex::default();
-        Self { told, now }
+        Self { observer, now }
     }
 
-    fn now(&self) -> MutexGuard<'_, BTreeMap<ImageKey, ImageDownload>> {
+    fn active(&self) -> MutexGuard<'_, BTreeMap<ImageKey, ImageDownload>> {
         self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn of(&self, image: &ImageKey) -> Option<ImageDownload> {
-        self.now().get(image).copied()
+        self.active().get(image).copied()
     }
 
-    /// Until this is dropped the image may be coming; afterwards it is there, or is not coming any more.
-    pub(super) fn until_dropped(self: &Arc<Self>, image: ImageKey) -> UnderWay {
+    /// Tracks a download until the result is dropped.
+    pub(super) fn track(self: &Arc<Self>, image: ImageKey) -> TrackedDownload {
         let coming = Arc::clone(self);
         let begun = ImageDownload {
             stage: ImageStage::Fetch,
             done: 0,
             of: None,
         };
-        self.now().insert(image.clone(), begun);
-        UnderWay { coming, image }
+        self.active().insert(image.clone(), begun);
+        TrackedDownload { coming, image }
     }
 }
 
-impl ImageProgress for Coming {
-    fn moved(&self, image: &ImageKey, stage: ImageStage, done: u64, of: Option<u64>) {
-        // A thread that was given up may say a last word.
-        if let Some(known) = self.now().get_mut(image) {
+impl ImageProgress for DownloadTracker {
+    fn on_progress(&self, image: &ImageKey, stage: ImageStage, done: u64, of: Option<u64>) {
+        // A cancelled task may report once more.
+        if let Some(known) = self.active().get_mut(image) {
             *known = ImageDownload { stage, done, of };
         }
-        self.told.moved(image, stage, done, of);
+        self.observer.on_progress(image, stage, done, of);
     }
 }
 
-/// An image that is coming.
-pub(super) struct UnderWay {
-    coming: Arc<Coming>,
+/// A tracked download. Dropping it ends the tracking.
+pub(super) struct TrackedDownload {
+    coming: Arc<DownloadTracker>,
     image: ImageKey,
 }
 
-impl Drop for UnderWay {
+impl Drop for TrackedDownload {
     fn drop(&mut self) {
-        self.coming.now().remove(&self.image);
+        self.coming.active().remove(&self.image);
     }
 }
 
 const PAUSE: Duration = Duration::from_secs(10);
 
 impl ImageProgress for LoggedProgress {
-    fn moved(&self, image: &ImageKey, stage: ImageStage, done: u64, of: Option<u64>) {
+    fn on_progress(&self, image: &ImageKey, stage: ImageStage, done: u64, of: Option<u64>) {
         let Ok(mut last) = self.last.lock() else {
             return;
         };
@@ -120,9 +117,9 @@ impl ImageProgress for LoggedProgress {
         }
         *last = Some((image.clone(), stage, Instant::now()));
         match stage {
-            ImageStage::Fetch => tracing::info!(%image, done, of, "an image is being fetched"),
-            ImageStage::Convert => tracing::info!(%image, done, of, "an image is being made flat"),
-            ImageStage::Done => tracing::info!(%image, bytes = done, "an image is there"),
+            ImageStage::Fetch => tracing::info!(%image, done, of, "fetching an image"),
+            ImageStage::Convert => tracing::info!(%image, done, of, "converting an image to raw"),
+            ImageStage::Done => tracing::info!(%image, bytes = done, "image is available"),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What the disks of one instance are made of.
+//! [`DiskProvision`]: the input for checking, creating and removing the disks of one instance.
 
 use berth_virt::guest_spec::GuestSpec;
 use serde::{Deserialize, Serialize};
 
 use crate::plan::DiskPlan;
 
-/// The disks of one instance, as they are checked, made and removed.
+/// The disks of one instance.
 #[derive(Debug, Clone, Copy)]
 pub struct DiskProvision<'a> {
     pub spec: &'a GuestSpec,
@@ -16,14 +16,14 @@ pub struct DiskProvision<'a> {
     pub recreate: RecreateDisks,
 }
 
-/// Which disks of an instance that has run before are made again if they are missing.
+/// Which missing disks of an instance that has run before may be created again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecreateDisks {
     #[serde(rename = "nothing")]
     None,
-    /// The root disk, or the rescue system's.
+    /// The root disk, or the rescue disk.
     Root,
-    /// The root disk and the ephemeral ones.
+    /// The root disk and the ephemeral disks.
     All,
 }

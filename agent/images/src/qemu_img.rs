@@ -1,5 +1,5 @@
-//! `qemu-img`, kept on a short lead: formats are always said, it never guesses; its memory, processor time and the files it
-//! writes are limited (`prlimit`, as Nova does); it has a deadline and no environment.
+//! Runs `qemu-img` with restrictions: formats are always explicit; memory, CPU time and file size are limited
+//! (`prlimit`, as in Nova); it has a time limit and an empty environment.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,18 +12,18 @@ use tokio::time::timeout;
 
 use crate::error::DiskError;
 
-/// Address space in bytes: Nova's 1 GiB for looking is too little for converting.
+/// Limit of the address space in bytes. Nova's 1 GiB for `qemu-img info` is too little for conversions.
 const ADDRESS_SPACE: u64 = 4 << 30;
-/// Seconds of processor time.
+/// Limit of CPU time in seconds.
 const CPU_SECONDS: u64 = 1800;
-/// An empty qcow2 file is at most this large, in bytes: it has one table.
+/// Limit of an empty qcow2 file in bytes.
 const EMPTY: u64 = 1 << 30;
-/// Where programs are looked for.
+/// The search path for programs.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
-/// The longest message of it that is repeated, in characters.
+/// Maximum length of qemu-img's output in an error, in characters.
 const MESSAGE: usize = 300;
 
-/// The program, and how long it may take.
+/// The program and its time limit.
 #[derive(Debug, Clone)]
 pub(super) struct QemuImg {
     pub(super) program: PathBuf,
@@ -31,7 +31,7 @@ pub(super) struct QemuImg {
 }
 
 impl QemuImg {
-    /// The whole of a qcow2 file that stands alone as a raw file, with holes where it is empty. `size`: how large that is.
+    /// Converts a self-contained qcow2 file to a raw file of `size` bytes, with holes for empty parts.
     pub(super) async fn to_raw(&self, from: &Path, to: &Path, size: u64) -> Result<(), DiskError> {
         let words = ["-f", "qcow2", "-O", "raw", "-t", "writeback"].map(OsStr::new);
         let files = [from.as_os_str(), to.as_os_str()];
@@ -39,7 +39,7 @@ impl QemuImg {
             .await
     }
 
-    /// An empty qcow2 file of `size` bytes, over a base whose format is said.
+    /// Creates an empty qcow2 file of `size` bytes over a base.
     pub(super) async fn create(
         &self,
         to: &Path,
@@ -84,7 +84,7 @@ impl QemuImg {
             .kill_on_drop(true);
         let limit = self.deadline;
         let output = match timeout(limit, command.output()).await {
-            Err(_) => return Err(DiskError::Deadline { verb, limit }),
+            Err(_) => return Err(DiskError::TimedOut { verb, limit }),
             Ok(Err(source)) => {
                 let program = self.program.display().to_string();
                 return Err(DiskError::NoProgram { program, source });
@@ -106,8 +106,8 @@ impl QemuImg {
     }
 }
 
-/// `prlimit` by its whole path. To look for a program in a PATH other than its own, a process must copy itself first (`fork`), and
-/// this one may be large.
+/// The full path of `prlimit`. Searching a `PATH` other than its own would make the process use `fork`, which is slow
+/// for a large process.
 fn prlimit() -> PathBuf {
     let mut places = PATH
         .split(':')

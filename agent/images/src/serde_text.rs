@@ -1,4 +1,4 @@
-//! Values that are written as their text.
+//! Serde helpers for values that are serialised as text.
 
 use std::fmt::Display;
 use std::str::FromStr;

@@ -2,5 +2,5 @@
 
 mod bench;
 mod config_drives;
-mod fetches;
-mod lives;
+mod disk_lifecycle;
+mod downloads;

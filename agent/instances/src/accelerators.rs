@@ -1,4 +1,7 @@
-//! A guest's accelerator requests: waiting until they are bound, giving them back, deleting them.
+//! The client side of an instance's accelerator requests (ARQs): waits until they are bound, unbinds them, deletes
+//! them.
+//!
+//! The wait itself is the state machine of [`crate::binding_wait`]; this module queries the service and receives its events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,36 +11,41 @@ use berth_client::{AcceleratorClient, AcceleratorError};
 use berth_model::{ArqPhase, ArqState, ArqUuid, ConsumerUuid, Disposition, NodeName, ProviderUuid};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::binding_wait::{ArqAnswer, BindRefused, BindingWait, Next, SeenArq};
+use crate::binding_wait::{
+    ArqLookup, ArqLookups, BindingAction, BindingRefusal, BindingWait, EventRelevance,
+};
 use crate::external_events::{ExternalEvents, Subscription};
 
-/// The least time between two questions, however many events come.
-const BREATH: Duration = Duration::from_millis(100);
-/// The first pause after which the service is asked although no event came; each later one is twice as long.
+/// The minimum time between two queries, however many events arrive.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The first pause before a query without an event. Each later pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+const MAX_PAUSE: Duration = Duration::from_secs(15);
 
-/// The accelerator service as guests need it.
+/// The accelerator service, its events and the time limit for bindings.
 #[derive(Clone)]
 pub struct Accelerators {
-    /// The service; none where `[cyborg]` names none.
+    /// `None` if `[cyborg]` configures no service.
     pub client: Option<AcceleratorClient>,
-    /// What the service tells.
+    /// Events from the service.
     pub events: ExternalEvents,
-    /// `arq_binding_timeout`, 300 s.
+    /// The value of the option `arq_binding_timeout`.
     pub binding_timeout: Duration,
 }
 
 impl Accelerators {
-    /// `arq_binding_timeout` where nothing is set.
+    /// The default of `arq_binding_timeout`.
     pub const BINDING_TIMEOUT: Duration = Duration::from_secs(300);
 
-    /// Waits until all requests of the guest are bound. Subscribes before it asks, so that no event is missed.
-    pub(super) async fn bound(&self, request: &GuestRequest) -> Result<BoundDevices, BindRefused> {
+    /// Waits until all requests of the guest are bound. Subscribes before the first query, so no event is missed.
+    pub(super) async fn wait_until_bound(
+        &self,
+        request: &GuestRequest,
+    ) -> Result<BoundDevices, BindingRefusal> {
         if request.arqs().is_empty() {
             return Ok(BoundDevices::default());
         }
-        let client = self.client.as_ref().ok_or(BindRefused::NoService)?;
+        let client = self.client.as_ref().ok_or(BindingRefusal::NoService)?;
         let mut events = self.events.subscribe(request.uuid());
         let began = Instant::now();
         let deadline = began + self.binding_timeout;
@@ -45,80 +53,85 @@ impl Accelerators {
         let mut last = None;
         let mut pause = FIRST_PAUSE;
         loop {
-            hear(&mut wait, &mut events);
-            wait.asked();
-            let asked = timeout_at(deadline, ask(client, request)).await;
-            hear(&mut wait, &mut events);
-            let next = match asked {
+            drain_events(&mut wait, &mut events);
+            wait.query_sent();
+            let answer = timeout_at(deadline, fetch_arqs(client, request)).await;
+            drain_events(&mut wait, &mut events);
+            let next = match answer {
                 Ok(Ok(answer)) => {
                     last = None;
-                    wait.answered(&answer)
+                    wait.query_answered(&answer)
                 }
                 Ok(Err(error)) if error.disposition() == Disposition::Fatal => {
                     return Err(Box::new(error).into());
                 }
                 Ok(Err(error)) => {
                     last = Some(error.to_string());
-                    wait.unanswered()
+                    wait.query_failed()
                 }
-                Err(_) => return Err(wait.late(began.elapsed(), last)),
+                Err(_) => return Err(wait.timed_out(began.elapsed(), last)),
             };
-            let resting = match next {
-                Next::Bound(devices) => return Ok(devices),
-                Next::Refused(refused) => return Err(refused),
-                Next::Ask => BREATH,
-                Next::Wait => {
-                    let resting = pause;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
-                    resting
+            let pause_now = match next {
+                BindingAction::Bound(devices) => return Ok(devices),
+                BindingAction::Refused(refused) => return Err(refused),
+                BindingAction::Query => MIN_POLL_INTERVAL,
+                BindingAction::Wait => {
+                    let pause_now = pause;
+                    pause = (pause * 2).min(MAX_PAUSE);
+                    pause_now
                 }
             };
-            if timeout_at(deadline, rest(&mut wait, &mut events, resting))
+            if timeout_at(deadline, wait_for_event(&mut wait, &mut events, pause_now))
                 .await
                 .is_err()
             {
-                return Err(wait.late(began.elapsed(), last));
+                return Err(wait.timed_out(began.elapsed(), last));
             }
         }
     }
 
-    /// The devices that the guest's requests are bound to at this moment; one question, no waiting.
+    /// The devices that the guest's requests are bound to now. Sends one query and does not wait.
     pub(super) async fn bound_now(
         &self,
         request: &GuestRequest,
-    ) -> Result<BoundDevices, BindRefused> {
+    ) -> Result<BoundDevices, BindingRefusal> {
         if request.arqs().is_empty() {
             return Ok(BoundDevices::default());
         }
-        let client = self.client.as_ref().ok_or(BindRefused::NoService)?;
+        let client = self.client.as_ref().ok_or(BindingRefusal::NoService)?;
         let mut wait = BindingWait::new(request);
-        wait.asked();
-        let answer = ask(client, request).await.map_err(Box::new)?;
-        match wait.answered(&answer) {
-            Next::Bound(devices) => Ok(devices),
-            Next::Refused(refused) => Err(refused),
-            Next::Ask | Next::Wait => Err(wait.late(Duration::ZERO, None)),
+        wait.query_sent();
+        let answer = fetch_arqs(client, request).await.map_err(Box::new)?;
+        match wait.query_answered(&answer) {
+            BindingAction::Bound(devices) => Ok(devices),
+            BindingAction::Refused(refused) => Err(refused),
+            BindingAction::Query | BindingAction::Wait => Err(wait.timed_out(Duration::ZERO, None)),
         }
     }
 
-    /// All requests that are bound on one of these nodes at this moment, whoever made them; one question for all requests that
-    /// there are on all hosts, for the service tells them no other way. None where there is no service.
-    pub(super) async fn bound_on(
+    /// All requests that are bound on these nodes, for any instance; empty without a service. The service has no filter
+    /// by host, so this queries the requests of all hosts.
+    pub(super) async fn arqs_bound_on(
         &self,
         nodes: &BTreeSet<NodeName>,
-    ) -> Result<Vec<BoundHere>, AcceleratorError> {
+    ) -> Result<Vec<BoundArq>, AcceleratorError> {
         let Some(client) = &self.client else {
             return Ok(Vec::new());
         };
         let mut here = Vec::new();
-        // What makes no sense says neither where it is bound nor for whom.
-        for arq in client.arqs().await?.into_iter().flat_map(|told| told.arq) {
+        // An unreadable request has no known binding.
+        for arq in client
+            .arqs()
+            .await?
+            .into_iter()
+            .flat_map(|reported| reported.arq)
+        {
             let ArqState::Bound(binding, handle) = &arq.state else {
                 continue;
             };
             if nodes.iter().any(|node| node.as_str() == binding.hostname) {
                 let device = BoundDevice::of(arq.uuid, handle);
-                here.push(BoundHere {
+                here.push(BoundArq {
                     arq: arq.uuid,
                     guest: binding.instance,
                     provider: binding.device_rp,
@@ -129,98 +142,102 @@ impl Accelerators {
         Ok(here)
     }
 
-    /// Whether there is no service to ask.
+    /// Whether no accelerator service is configured.
     pub(super) fn is_absent(&self) -> bool {
         self.client.is_none()
     }
 
-    /// Gives back what the guest's requests hold on this node; the requests stay.
+    /// Unbinds the guest's requests on this node. The requests remain.
     pub(super) async fn unbind(&self, request: &GuestRequest) -> Result<(), AcceleratorError> {
         let Some(client) = self.client.as_ref().filter(|_| !request.arqs().is_empty()) else {
             return Ok(());
         };
-        let held = here(client, request).await?;
+        let held = own_arqs(client, request).await?;
         if held.bound.is_empty() {
             return Ok(());
         }
         match client.unbind_arqs(&held.bound).await {
             Ok(()) => Ok(()),
-            // It may have been done, in part or wholly, and what is done must not be asked for again.
+            // The unbind may have taken effect for some requests. Repeating it for those would fail, so query what is
+            // left.
             Err(error) if error.disposition() == Disposition::Fatal => Err(error),
             Err(error) => {
-                let left = here(client, request).await?.bound;
+                let left = own_arqs(client, request).await?.bound;
                 if left.is_empty() { Ok(()) } else { Err(error) }
             }
         }
     }
 
-    /// Deletes the guest's requests, but for those that are bound for another guest or on another node by now.
+    /// Deletes the guest's requests. Requests bound for another guest or on another node remain.
     pub(super) async fn delete(&self, request: &GuestRequest) -> Result<(), AcceleratorError> {
         let Some(client) = self.client.as_ref().filter(|_| !request.arqs().is_empty()) else {
             return Ok(());
         };
-        for arq in here(client, request).await?.ours() {
+        for arq in own_arqs(client, request).await?.ours() {
             client.delete_arq(arq).await?;
         }
         Ok(())
     }
 }
 
-/// What the service has for the guest: each of its requests, and each other that is bound for it.
-async fn ask(
+/// Fetches each request of the guest, and all others that are bound for it.
+async fn fetch_arqs(
     client: &AcceleratorClient,
     request: &GuestRequest,
-) -> Result<ArqAnswer, AcceleratorError> {
+) -> Result<ArqLookups, AcceleratorError> {
     let mut answer = BTreeMap::new();
-    let seen = |arq| match arq {
-        Ok(arq) => SeenArq::There(arq),
-        Err(reason) => SeenArq::Unreadable(reason),
+    let lookup = |arq| match arq {
+        Ok(arq) => ArqLookup::There(arq),
+        Err(reason) => ArqLookup::Unreadable(reason),
     };
-    for told in client.arqs_of_instance(request.uuid()).await? {
-        answer.insert(told.uuid, seen(told.arq));
+    for reported in client.arqs_of_instance(request.uuid()).await? {
+        answer.insert(reported.uuid, lookup(reported.arq));
     }
-    // One that is not bound for this guest is not in that list.
+    // The list contains only requests that are bound for this guest.
     for arq in request.arqs() {
         if !answer.contains_key(arq) {
-            let told = client.arq(*arq).await?;
-            answer.insert(*arq, told.map_or(SeenArq::Gone, |told| seen(told.arq)));
+            let reported = client.arq(*arq).await?;
+            answer.insert(
+                *arq,
+                reported.map_or(ArqLookup::Gone, |reported| lookup(reported.arq)),
+            );
         }
     }
     Ok(answer)
 }
 
-/// The guest's requests that are this node's to end.
-struct Here {
-    /// They hold, or may come to hold, a device for this guest on this node.
+/// The guest's requests that this node must release.
+struct OwnArqs {
+    /// Requests that hold, or may come to hold, a device for this guest on this node.
     bound: BTreeSet<ArqUuid>,
     free: BTreeSet<ArqUuid>,
 }
 
-impl Here {
+impl OwnArqs {
     fn ours(self) -> BTreeSet<ArqUuid> {
         self.bound.into_iter().chain(self.free).collect()
     }
 }
 
-async fn here(
+async fn own_arqs(
     client: &AcceleratorClient,
     request: &GuestRequest,
-) -> Result<Here, AcceleratorError> {
+) -> Result<OwnArqs, AcceleratorError> {
     let (mut bound, mut free) = (BTreeSet::new(), BTreeSet::new());
-    for (uuid, seen) in ask(client, request).await? {
-        let asked_for = request.arqs().contains(&uuid);
-        match seen {
-            SeenArq::Gone => {}
-            // It is bound for this guest with a handle that makes no sense, or in a state that does: nobody else ends it.
-            SeenArq::Unreadable(_) if asked_for => {
+    for (uuid, lookup) in fetch_arqs(client, request).await? {
+        let is_listed = request.arqs().contains(&uuid);
+        match lookup {
+            ArqLookup::Gone => {}
+            // Bound for this guest with an unreadable handle, or in an unknown state: no other host releases it.
+            ArqLookup::Unreadable(_) if is_listed => {
                 bound.insert(uuid);
             }
-            SeenArq::Unreadable(_) => {}
-            SeenArq::There(arq) => match arq.state.binding() {
+            ArqLookup::Unreadable(_) => {}
+            ArqLookup::There(arq) => match arq.state.binding() {
                 Some(binding) => {
                     let mine = binding.instance == request.uuid()
                         && binding.hostname == request.node().as_str();
-                    if mine && asked_for && arq.state.phase() != ArqPhase::Deleting {
+                    if mine && is_listed && arq.state.phase() != ArqPhase::Deleting {
                         bound.insert(uuid);
                     }
                 }
@@ -230,24 +247,24 @@ async fn here(
             },
         }
     }
-    Ok(Here { bound, free })
+    Ok(OwnArqs { bound, free })
 }
 
-fn hear(wait: &mut BindingWait, events: &mut Subscription) {
-    while let Some(event) = events.at_hand() {
+fn drain_events(wait: &mut BindingWait, events: &mut Subscription) {
+    while let Some(event) = events.try_next() {
         wait.event(event.instance, event.arq, event.status);
     }
 }
 
-/// Until an event about one of the requests, or for this long; a breath at least.
-async fn rest(wait: &mut BindingWait, events: &mut Subscription, resting: Duration) {
-    let until = Instant::now() + resting;
-    sleep(BREATH.min(resting)).await;
+/// Waits for `pause_now`, at least the minimum, or until an event about one of the requests.
+async fn wait_for_event(wait: &mut BindingWait, events: &mut Subscription, pause_now: Duration) {
+    let until = Instant::now() + pause_now;
+    sleep(MIN_POLL_INTERVAL.min(pause_now)).await;
     loop {
         match timeout_at(until, events.next()).await {
             Ok(event) => {
-                let heard = wait.event(event.instance, event.arq, event.status);
-                if heard == crate::binding_wait::Heard::Ours {
+                let relevance = wait.event(event.instance, event.arq, event.status);
+                if relevance == EventRelevance::Awaited {
                     return;
                 }
             }
@@ -258,11 +275,11 @@ async fn rest(wait: &mut BindingWait, events: &mut Subscription, resting: Durati
 
 /// An accelerator request that is bound on this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BoundHere {
+pub struct BoundArq {
     pub arq: ArqUuid,
     pub guest: ConsumerUuid,
-    /// The provider of the device.
+    /// The resource provider of the device.
     pub provider: ProviderUuid,
-    /// The device's name; the handle, where there is no device behind it.
+    /// The device's name, or the attach handle if the handle names no device.
     pub device: String,
 }

@@ -1,9 +1,16 @@
-//! The wait for a guest's accelerator requests, as a machine without clock or socket.
+//! The state machine that waits for the accelerator requests (ARQs) of an instance. It has no clock and no I/O.
 //!
-//! Events only say that asking is worth while; what the service answers decides. An event that comes while a question is
-//! under way makes a second question necessary, so neither order of event and answer loses one; an event that says "failed"
-//! refuses the guest unless the service, asked afterwards, says that the request is bound. A guest gets the devices of exactly
-//! its requests or none: each must be bound, to this guest, on this node, to a device that there is, and none besides.
+//! ```text
+//! query_sent --> query_answered --> BindingAction::Query   (an event arrived meanwhile)
+//!                               |-> BindingAction::Wait    (until an event, or a pause)
+//!                               |-> BindingAction::Bound
+//!                               `-> BindingAction::Refused
+//! ```
+//!
+//! Events only trigger queries; the answers decide. An event that arrives during a query triggers another query, so no order of
+//! event and answer loses an event. A "failed" event refuses the spawn, unless a later answer shows the request as bound. The
+//! instance gets the devices of exactly its requests: each request must be bound to this instance, on this node, to an existing
+//! device, and no other request may be bound for the instance.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,81 +21,70 @@ use berth_model::{Arq, ArqPhase, ArqState, ArqUuid, ConsumerUuid, NodeName};
 use berth_wire::BodyError;
 use berth_wire::compute::EventStatus;
 
-/// Why a guest does not get its devices.
+/// Why an instance does not get its devices.
 #[derive(Debug, thiserror::Error)]
-pub enum BindRefused {
-    /// The service could not bind it.
+pub enum BindingRefusal {
     #[error("accelerator request {arq} could not be bound (BindFailed)")]
     BindFailed { arq: ArqUuid },
-    /// It is being deleted.
     #[error("accelerator request {arq} is being deleted")]
     Deleting { arq: ArqUuid },
-    /// Its device could not be given back, and nobody knows in which state it is.
     #[error(
         "accelerator request {arq} could not be unbound (UnbindFailed): its device is in an unknown state"
     )]
     UnbindFailed { arq: ArqUuid },
-    /// It does not exist, or is another project's.
-    #[error("accelerator request {arq} does not exist, or is another project's")]
+    #[error("accelerator request {arq} does not exist, or belongs to another project")]
     Gone { arq: ArqUuid },
-    /// It is bound for a host that is not this one.
-    #[error("accelerator request {arq} is bound on host {host}, and this is {node}")]
+    #[error("accelerator request {arq} is bound on host {host}, not on this host ({node})")]
     WrongHost {
         arq: ArqUuid,
-        /// The host it is bound on.
         host: String,
         node: NodeName,
     },
-    /// It is bound for another guest.
     #[error("accelerator request {arq} is bound for guest {instance}")]
     WrongInstance {
         arq: ArqUuid,
         instance: ConsumerUuid,
     },
-    /// What it is bound to is no device.
+    /// The attach handle names no device.
     #[error(transparent)]
     NoDevice(#[from] NoDevice),
-    /// What the service says of it makes no sense: an unknown state or kind of handle.
+    /// The service returned an unknown state or type of attach handle.
     #[error("accelerator request {arq} cannot be used: {reason}")]
     Unreadable { arq: ArqUuid, reason: BodyError },
-    /// The guest has a request that nobody asked it to be made with.
+    /// A request that the instance does not list is bound for it.
     #[error(
-        "accelerator request {arq} is bound for this guest, but the guest was asked for without it: it would start with \
-         fewer devices than are bound"
+        "accelerator request {arq} is bound for this guest, but is missing in the guest's request: the guest would start \
+         with fewer devices than are bound"
     )]
-    Unasked { arq: ArqUuid },
-    /// One device for two requests.
-    #[error("the accelerator service bound one device for two: {0}")]
-    Twice(#[from] DuplicateBinding),
-    /// Before the agent's restart other devices were bound.
+    UnexpectedArq { arq: ArqUuid },
+    #[error("the accelerator service bound one device for two requests: {0}")]
+    DuplicateDevice(#[from] DuplicateBinding),
+    /// The requests were bound to other devices before the agent restarted.
     #[error(
-        "the accelerator requests are bound to {now}, and were to {before} when the spawn began"
+        "the accelerator requests are now bound to {now}; when the spawn began, they were bound to {before}"
     )]
     Changed {
         before: BoundDevices,
         now: BoundDevices,
     },
     #[error(
-        "after {} s (arq_binding_timeout) accelerator requests are not bound: {}", waited.as_secs(), list(missing)
+        "timed out after {} s (arq_binding_timeout) waiting for accelerator requests to be bound: {}", waited.as_secs(), list(missing)
     )]
     TimedOut {
-        /// How long was waited.
         waited: Duration,
-        /// Which, and how they are.
+        /// The requests that are not bound, with their states.
         missing: BTreeMap<ArqUuid, ArqPhase>,
     },
-    /// Time is up, and the service did not answer once.
-    #[error("after {} s (arq_binding_timeout) the accelerator service has not answered: {last}", waited.as_secs())]
-    Unanswered {
-        /// How long was waited.
+    /// The time limit has passed, and the service has never answered.
+    #[error("timed out after {} s (arq_binding_timeout): the accelerator service did not answer: {last}", waited.as_secs())]
+    NoAnswer {
         waited: Duration,
-        /// What came of the last question.
+        /// The error of the last query.
         last: String,
     },
-    /// The service refuses to tell.
+    /// The service refused the query.
     #[error(transparent)]
     Service(#[from] Box<AcceleratorError>),
-    /// The agent is told of no accelerator service.
     #[error(
         "the guest has accelerator requests, and no accelerator service is configured ([cyborg])"
     )]
@@ -103,84 +99,87 @@ fn list(missing: &BTreeMap<ArqUuid, ArqPhase>) -> String {
     all.join(", ")
 }
 
-/// What the service said of a guest's requests: each that was asked about, and each other that it has for the guest.
-pub type ArqAnswer = BTreeMap<ArqUuid, SeenArq>;
+/// The state of each request that was queried, and of each other request that is bound for the guest.
+pub type ArqLookups = BTreeMap<ArqUuid, ArqLookup>;
 
-/// What the service said of one request.
+/// The state of one request at the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SeenArq {
+pub enum ArqLookup {
     There(Arq),
-    /// Something that makes no sense.
+    /// The answer could not be parsed.
     Unreadable(BodyError),
     Gone,
 }
 
-/// What an event is to the wait.
+/// Whether an event concerns the wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heard {
-    /// One of the awaited requests.
-    Ours,
-    /// Something else: nothing follows from it.
-    Stranger,
+pub enum EventRelevance {
+    /// The event concerns one of the awaited requests.
+    Awaited,
+    /// The event concerns another request or instance.
+    Unrelated,
 }
 
-/// What is to be done now.
+/// What the caller does next.
 #[derive(Debug)]
-#[must_use = "the wait stands still until it is done"]
-pub enum Next {
-    /// Ask the service, now.
-    Ask,
-    /// Wait for an event, or until it is time to ask again all the same.
+#[must_use = "the wait makes no progress until the action is done"]
+pub enum BindingAction {
+    /// Query the service now.
+    Query,
+    /// Wait for an event, or for the next periodic query.
     Wait,
-    /// Every request is bound.
     Bound(BoundDevices),
-    /// There will be no guest.
-    Refused(BindRefused),
+    Refused(BindingRefusal),
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-struct News {
-    /// An event came since the last question was sent.
+struct ArqProgress {
+    /// The last event since the last query was sent.
     fresh: Option<EventStatus>,
-    /// An event that said "failed" came before it was sent.
+    /// A "failed" event arrived before the last query was sent.
     failed: bool,
-    /// How the service said it is.
+    /// The state in the last answer.
     phase: Option<ArqPhase>,
 }
 
-/// The wait for one guest.
+/// The wait for the requests of one instance.
 #[derive(Debug)]
 pub struct BindingWait {
     instance: ConsumerUuid,
     node: NodeName,
-    news: BTreeMap<ArqUuid, News>,
+    news: BTreeMap<ArqUuid, ArqProgress>,
 }
 
 impl BindingWait {
-    /// A wait for all requests of this guest. Subscribe to events before the first question.
+    /// Waits for all requests of this instance. The caller subscribes to events before the first query.
     #[must_use]
     pub fn new(request: &GuestRequest) -> Self {
         let news = request.arqs().iter();
         Self {
             instance: request.uuid(),
             node: request.node().clone(),
-            news: news.map(|arq| (*arq, News::default())).collect(),
+            news: news.map(|arq| (*arq, ArqProgress::default())).collect(),
         }
     }
 
-    /// An event about a request of some guest.
-    pub fn event(&mut self, instance: ConsumerUuid, arq: ArqUuid, status: EventStatus) -> Heard {
+    /// Records an event about a request of any instance.
+    pub fn event(
+        &mut self,
+        instance: ConsumerUuid,
+        arq: ArqUuid,
+        status: EventStatus,
+    ) -> EventRelevance {
         match self.news.get_mut(&arq) {
             Some(news) if instance == self.instance => {
                 news.fresh = Some(status);
-                Heard::Ours
+                EventRelevance::Awaited
             }
-            _ => Heard::Stranger,
+            _ => EventRelevance::Unrelated,
         }
     }
 
-    /// A question is sent now: what was heard until here, its answer includes.
-    pub fn asked(&mut self) {
+    /// Call this before sending a query: its answer covers all events up to now.
+    pub fn query_sent(&mut self) {
         for news in self.news.values_mut() {
             if let Some(status) = news.fresh.take() {
                 news.failed = status == EventStatus::Failed;
@@ -188,65 +187,64 @@ impl BindingWait {
         }
     }
 
-    /// The question was not answered.
-    pub fn unanswered(&self) -> Next {
-        self.waiting()
+    pub fn query_failed(&self) -> BindingAction {
+        self.next_action()
     }
 
-    /// The answer to the last question.
-    pub fn answered(&mut self, answer: &ArqAnswer) -> Next {
-        match self.judge(answer) {
-            Ok(Some(devices)) => Next::Bound(devices),
-            Ok(None) => self.waiting(),
-            Err(refused) => Next::Refused(refused),
+    /// Evaluates the answer to the last query.
+    pub fn query_answered(&mut self, answer: &ArqLookups) -> BindingAction {
+        match self.evaluate(answer) {
+            Ok(Some(devices)) => BindingAction::Bound(devices),
+            Ok(None) => self.next_action(),
+            Err(refused) => BindingAction::Refused(refused),
         }
     }
 
-    /// Time is up. `last` is what came of the last question, where that was no answer.
+    /// The time limit has passed. `last` is the error of the last query, if it failed.
     #[must_use]
-    pub fn late(&self, waited: Duration, last: Option<String>) -> BindRefused {
+    pub fn timed_out(&self, waited: Duration, last: Option<String>) -> BindingRefusal {
         let never = self.news.values().all(|news| news.phase.is_none());
         if let (true, Some(last)) = (never, last) {
-            return BindRefused::Unanswered { waited, last };
+            return BindingRefusal::NoAnswer { waited, last };
         }
         let missing = self.news.iter().filter_map(|(arq, news)| {
             let phase = news.phase.unwrap_or(ArqPhase::Initial);
             (phase != ArqPhase::Bound).then_some((*arq, phase))
         });
-        BindRefused::TimedOut {
+        BindingRefusal::TimedOut {
             waited,
             missing: missing.collect(),
         }
     }
 
-    fn waiting(&self) -> Next {
+    fn next_action(&self) -> BindingAction {
         if self.news.values().any(|news| news.fresh.is_some()) {
-            Next::Ask
+            BindingAction::Query
         } else {
-            Next::Wait
+            BindingAction::Wait
         }
     }
 
-    /// All devices, or none yet.
-    fn judge(&mut self, answer: &ArqAnswer) -> Result<Option<BoundDevices>, BindRefused> {
+    /// All devices; `None` while some are not bound yet.
+    fn evaluate(&mut self, answer: &ArqLookups) -> Result<Option<BoundDevices>, BindingRefusal> {
         if let Some(arq) = answer.keys().find(|arq| !self.news.contains_key(arq)) {
-            return Err(BindRefused::Unasked { arq: *arq });
+            return Err(BindingRefusal::UnexpectedArq { arq: *arq });
         }
         let mut devices = Vec::with_capacity(self.news.len());
         for (arq, news) in &mut self.news {
             let arq = *arq;
             let seen = match answer.get(&arq) {
-                Some(SeenArq::There(seen)) => seen,
-                Some(SeenArq::Unreadable(reason)) => {
+                Some(ArqLookup::There(seen)) => seen,
+                Some(ArqLookup::Unreadable(reason)) => {
                     let reason = reason.clone();
-                    return Err(BindRefused::Unreadable { arq, reason });
+                    return Err(BindingRefusal::Unreadable { arq, reason });
                 }
-                Some(SeenArq::Gone) | None => return Err(BindRefused::Gone { arq }),
+                Some(ArqLookup::Gone) | None => return Err(BindingRefusal::Gone { arq }),
             };
             news.phase = Some(seen.state.phase());
             match device(arq, &seen.state, self.instance, &self.node)? {
                 Some(device) => devices.push(device),
-                None if news.failed => return Err(BindRefused::BindFailed { arq }),
+                None if news.failed => return Err(BindingRefusal::BindFailed { arq }),
                 None => {}
             }
         }
@@ -257,20 +255,20 @@ impl BindingWait {
     }
 }
 
-/// The device of a request that is bound for this guest on this node; none while that may still come.
+/// The device of a request that is bound for this guest on this node; `None` while it may still be bound.
 fn device(
     arq: ArqUuid,
     state: &ArqState,
     instance: ConsumerUuid,
     node: &NodeName,
-) -> Result<Option<BoundDevice>, BindRefused> {
+) -> Result<Option<BoundDevice>, BindingRefusal> {
     if let Some(binding) = state.binding() {
         if binding.instance != instance {
             let instance = binding.instance;
-            return Err(BindRefused::WrongInstance { arq, instance });
+            return Err(BindingRefusal::WrongInstance { arq, instance });
         }
         if binding.hostname != node.as_str() {
-            return Err(BindRefused::WrongHost {
+            return Err(BindingRefusal::WrongHost {
                 arq,
                 host: binding.hostname.clone(),
                 node: node.clone(),
@@ -280,9 +278,9 @@ fn device(
     match state {
         ArqState::Bound(_, handle) => Ok(Some(BoundDevice::of(arq, handle)?)),
         ArqState::Initial | ArqState::BindStarted(_) | ArqState::Unbound => Ok(None),
-        ArqState::BindFailed(_) => Err(BindRefused::BindFailed { arq }),
-        ArqState::UnbindFailed(_) => Err(BindRefused::UnbindFailed { arq }),
-        ArqState::Deleting => Err(BindRefused::Deleting { arq }),
+        ArqState::BindFailed(_) => Err(BindingRefusal::BindFailed { arq }),
+        ArqState::UnbindFailed(_) => Err(BindingRefusal::UnbindFailed { arq }),
+        ArqState::Deleting => Err(BindingRefusal::Deleting { arq }),
     }
 }
 

@@ -1,4 +1,4 @@
-//! A host in memory that takes whatever it is given, and says what it was given.
+//! An in-memory host for tests of builds. It accepts every guest and device, and records them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,17 +13,18 @@ use berth_model::{
 };
 use berth_virt::guest_spec::{CpuModel, GuestInterfaces, GuestSpec, HostPath, InterfaceSource};
 use berth_virt::{
-    Cpus, Destroyed, DeviceCondition, DeviceOwner, DeviceType, Disk, GuestError, GuestMark,
-    GuestOnHost, GuestState, HostEvents, HostView, Hypervisor, NoLink, NodeView, NumaCell,
-    ObserveError, OfferedDevice, OfferedHandle, OfferedMdevs, PciInPlacement, PhysicalGpu,
-    PowerAction, Powered, ResourceModel, Spawned, VirtDriver, WantedDevice,
+    DeviceCondition, DeviceOwner, DeviceType, GuestDestroyOutcome, GuestError, GuestMark,
+    GuestOnHost, GuestPowerOutcome, GuestSpawnOutcome, GuestState, HostEvents, HostView,
+    HypervisorInfo, NoLink, NodeCpus, NodeDisk, NodeView, NumaCell, ObserveError, OfferedDevice,
+    OfferedHandle, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerAction, ResourceModel,
+    VirtDriver, WantedDevice,
 };
 use berth_wire::guest::GuestBuild;
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::accelerators::Accelerators;
-use crate::create::{BuildOptions, Building};
+use crate::create::{BuildContext, BuildOptions};
 use crate::external_events::ExternalEvents;
 use crate::files::GuestFiles;
 use crate::guests::{Guests, GuestsParts};
@@ -33,7 +34,7 @@ pub fn uuid(number: u32) -> ConsumerUuid {
     berth_agent_journal::samples::guest(number)
 }
 
-/// A small build with these fields in the place of its own.
+/// A small build with these fields replaced.
 pub fn build(number: u32, with: serde_json::Value) -> GuestBuild {
     serde_json::from_value(body(number, with)).unwrap()
 }
@@ -50,14 +51,14 @@ pub fn body(number: u32, with: serde_json::Value) -> serde_json::Value {
 }
 
 #[derive(Default)]
-pub struct World {
+pub struct BenchState {
     specs: BTreeMap<ConsumerUuid, GuestSpec>,
     made: Vec<WantedDevice>,
     refuses: bool,
     has_tree: bool,
 }
 
-/// The host, and what outlives an agent.
+/// The host, and the state that survives an agent.
 pub struct Bench {
     cells: u32,
     each: u32,
@@ -65,25 +66,25 @@ pub struct Bench {
     nodes: Vec<NodeName>,
     pub gpus: Vec<PhysicalGpu>,
     pub devices: Vec<OfferedDevice>,
-    world: Arc<Mutex<World>>,
+    world: Arc<Mutex<BenchState>>,
     journal: Mutex<Option<Arc<SqlJournal>>>,
 }
 
 pub type BenchGuests = Guests<BenchHost, BenchHost>;
 
-/// The host as an agent has it.
+/// The host as driver and resources of an agent.
 pub struct BenchHost {
     view: HostView,
-    world: Arc<Mutex<World>>,
+    world: Arc<Mutex<BenchState>>,
     files: GuestFiles,
 }
 
 impl Bench {
-    /// So many cells of so many CPUs, two to a core, all dedicated but for those.
+    /// A host with `cells` NUMA cells of `each` CPUs, two per core. CPUs that are not in `shared` are dedicated.
     pub fn new(cells: u32, each: u32, shared: &str) -> Self {
-        let world = World {
+        let world = BenchState {
             has_tree: true,
-            ..World::default()
+            ..BenchState::default()
         };
         Self {
             cells,
@@ -97,7 +98,7 @@ impl Bench {
         }
     }
 
-    /// The same with several nodes, each with all of it.
+    /// The same host with several nodes, each with all resources.
     pub fn with_nodes(self, names: &[&str]) -> Self {
         let nodes = names.iter().map(|name| NodeName::new(name).unwrap());
         Self {
@@ -129,13 +130,13 @@ impl Bench {
         let shared = self.shared.parse().unwrap();
         let node = NodeView {
             uuid: None,
-            cpus: Cpus {
+            cpus: NodeCpus {
                 dedicated: Some(online.difference(&shared)),
                 shared: (!shared.is_empty()).then_some(shared),
                 online,
             },
             memory_mib: 4096 * u64::from(self.cells),
-            disk: Disk::None,
+            disk: NodeDisk::None,
             cells,
             gpus: self.gpus.clone(),
             functions: Vec::new(),
@@ -149,7 +150,7 @@ impl Bench {
             model: ResourceModel::default(),
         };
         HostView {
-            hypervisor: Hypervisor {
+            hypervisor: HypervisorInfo {
                 kind: "bench".to_owned(),
                 version: "1".to_owned(),
                 hostname: "compute1".to_owned(),
@@ -161,7 +162,7 @@ impl Bench {
         }
     }
 
-    /// Placement's tree: the host, its devices and cells.
+    /// Placement's provider tree: the host, its devices and its cells.
     fn tree(&self) -> ProviderTree {
         let root = ProviderUuid::from(Uuid::from_u128(1));
         let mut tree = ProviderTree::new(Provider::root(root, self.node().root_name().clone()));
@@ -208,17 +209,17 @@ impl Bench {
         self.world.lock().unwrap().refuses = false;
     }
 
-    /// The guest as the hypervisor was told to run it.
+    /// The spec that the hypervisor got.
     pub fn running(&self, number: u32) -> GuestSpec {
         self.world.lock().unwrap().specs[&uuid(number)].clone()
     }
 
-    /// The mediated devices that were made ready.
+    /// The mediated devices that were prepared.
     pub fn made(&self) -> Vec<WantedDevice> {
         self.world.lock().unwrap().made.clone()
     }
 
-    /// A fresh agent that takes whole guests only.
+    /// A new agent that accepts only complete specs.
     pub async fn bare_guests(&self) -> BenchGuests {
         let known = self.journal.lock().unwrap().clone();
         let journal = match known {
@@ -226,7 +227,7 @@ impl Bench {
             None => Arc::new(SqlJournal::in_memory().await.unwrap()),
         };
         *self.journal.lock().unwrap() = Some(Arc::clone(&journal));
-        let host = |world: &Arc<Mutex<World>>| {
+        let host = |world: &Arc<Mutex<BenchState>>| {
             Arc::new(BenchHost {
                 view: self.view(),
                 world: Arc::clone(world),
@@ -254,7 +255,7 @@ impl Bench {
         let tree = Arc::new(self.tree());
         let world = Arc::clone(&self.world);
         let path = |text: &str| HostPath::new(text).unwrap();
-        self.bare_guests().await.with_building(Building {
+        self.bare_guests().await.with_build_context(BuildContext {
             options: BuildOptions {
                 instances: InstancesPath::new(path("/instances")),
                 cpu_model: CpuModel::HostPassthrough,
@@ -279,19 +280,19 @@ impl VirtDriver for BenchHost {
         Box::pin(futures_util::stream::pending())
     }
 
-    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+    async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
         let mut world = self.world.lock().unwrap();
         if world.refuses {
             return Err(GuestError::NotSupported { driver: "bench" });
         }
         world.specs.insert(spec.uuid, spec.clone());
-        Ok(Spawned::Spawned)
+        Ok(GuestSpawnOutcome::Spawned)
     }
 
-    async fn destroy(&self, guest: ConsumerUuid) -> Result<Destroyed, GuestError> {
+    async fn destroy(&self, guest: ConsumerUuid) -> Result<GuestDestroyOutcome, GuestError> {
         match self.world.lock().unwrap().specs.remove(&guest) {
-            Some(_) => Ok(Destroyed::Destroyed),
-            None => Ok(Destroyed::NotThere),
+            Some(_) => Ok(GuestDestroyOutcome::Destroyed),
+            None => Ok(GuestDestroyOutcome::NotThere),
         }
     }
 
@@ -328,8 +329,12 @@ impl VirtDriver for BenchHost {
         }))
     }
 
-    async fn power(&self, _: ConsumerUuid, _: PowerAction) -> Result<Powered, GuestError> {
-        Ok(Powered::AlreadySo)
+    async fn power(
+        &self,
+        _: ConsumerUuid,
+        _: PowerAction,
+    ) -> Result<GuestPowerOutcome, GuestError> {
+        Ok(GuestPowerOutcome::AlreadySo)
     }
 }
 
@@ -360,7 +365,7 @@ pub const GPU: &str = "compute1_pci_0000_81_00_0";
 pub const CARD: &str = "compute1_0000:41:00.0";
 pub const ACCELERATOR: &str = "compute1_0000:42:00.0";
 
-/// Two cells of 16 CPUs, 0-3 and 16-19 shared; on cell 1 a GPU of four slots, a NIC with two free functions and an
+/// Two cells of 16 CPUs, 0-3 and 16-19 shared. Cell 1 has a GPU with four slots, a NIC with two free functions and an
 /// accelerator.
 pub fn bench_of_devices() -> Bench {
     let mut bench = Bench::new(2, 16, "0-3,16-19");
@@ -405,7 +410,7 @@ pub fn bench_of_devices() -> Bench {
     bench
 }
 
-/// What `GuestBuild::allocations` says of so much of a class on a provider.
+/// `GuestBuild::allocations` for an amount of a class on a provider.
 pub fn allocated(provider: ProviderUuid, class: &str, amount: u64) -> serde_json::Value {
     json!({ provider.to_string(): { class: amount } })
 }

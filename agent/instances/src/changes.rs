@@ -1,11 +1,11 @@
-//! Counters of what changed of the instances of this agent.
+//! Counters of the changes to this agent's instances.
 
-/// What changed of guests since this process began.
+/// Changes to instances since the start of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct GuestChanges {
-    /// Requests that were taken, deletions that were asked for, journeys that ended.
+    /// Accepted requests, requested deletions and completed reconciliations.
     pub count: u64,
-    /// Builds that failed since the last one that did not. A start of the agent begins anew, as Nova's does: what kept builds
-    /// from succeeding may well be what it was started anew for, and if it is not, the next build counts again.
+    /// Builds that failed since the last successful one. The count starts at 0 with the process, as Nova's does: the
+    /// restart may have fixed the cause, and if it did not, the next build counts again.
     pub failed_builds: u32,
 }

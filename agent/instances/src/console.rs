@@ -1,4 +1,4 @@
-//! What a guest wrote to its serial console: the end of the file that its spec names. Asked by the admin API.
+//! Reads the end of an instance's console log, for the admin API.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -8,10 +8,10 @@ use berth_agent_images::open as open_plain;
 
 use crate::files::AllowedFile;
 
-/// The most of a log that is read, in bytes, from its end: as much as Nova shows.
+/// Bytes that are read from the end of a log: Nova's limit.
 const MOST: u64 = 100 << 10;
 
-/// The log's end: its last `lines` lines, or all that is read. Empty where the guest has written nothing yet.
+/// The last `lines` lines of the log, or everything within the limit. Empty if the log does not exist yet.
 pub fn end_of(log: &AllowedFile, lines: Option<usize>) -> io::Result<Vec<u8>> {
     end_of_file(log.as_path(), lines)
 }
@@ -36,7 +36,7 @@ fn tail(mut file: File) -> io::Result<Vec<u8>> {
     Ok(end)
 }
 
-/// The last lines of a text; one that does not end is one, too.
+/// The last lines of a text. An unterminated line counts, too.
 fn last_lines(text: &[u8], lines: usize) -> &[u8] {
     let whole = text.strip_suffix(b"\n").unwrap_or(text);
     if lines == 0 {

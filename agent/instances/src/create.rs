@@ -1,21 +1,23 @@
-//! From a build to a guest: what a conductor asks for ([`GuestBuild`]) becomes a request with a place on the host and the devices
-//! of its flavor, picked and written down under one lock.
+//! Creates instances: turns a conductor's [`GuestBuild`], or a complete [`GuestRequest`], into a journaled request with
+//! CPUs and devices of this host.
 //!
-//! The order is: read the body whole (`asked`, pure), look at the host, take the lock, read what all guests of the
-//! journal hold, fit and pick (pure), write the request into the journal, let the lock go. So no two guests are pinned to one
-//! CPU or given one device, whatever comes at the same time; what was picked is in the journal with the request, and a kill on
-//! the way leaves either all of it or nothing.
+//! ```text
+//! build:  parse (pure) -> observe the node -> lock -> usage from the journal -> fit CPUs, pick devices (pure) -> journal -> unlock
+//! ```
 //!
-//! | room | what it is |
+//! The placement lock is held from reading the usage until the request is in the journal, so no two instances get one CPU or one
+//! device. The placement is journaled with the request, so a kill leaves either both or neither.
+//!
+//! | module | what it does |
 //! |---|---|
-//! | `asked` | a body, checked |
-//! | `devices` | the flavor's devices, by the guest's allocations; pure |
-//! | `here` | what of this host a request names |
-//! | [`HostPlacement`] | what was picked, as it is journaled |
-//! | `places` | where a guest would be, before anybody builds it |
-//! | [`BuildError`] | why there is no guest |
+//! | `parse` | validates the body of a build |
+//! | `host_check` | checks the cells, CPUs and networks that a request names |
+//! | `devices` | picks the flavor's devices from the allocations; pure |
+//! | `usage` | the CPUs, pages and devices in use; pure |
+//! | `preview` | shows where an instance would be placed, without creating it |
+//! | [`BuildError`] | why a build failed |
 //!
-//! Callers: the admin API. Whoever composes the agent gives the [`Building`].
+//! [`HostPlacement`] is the journaled placement. Caller: the admin API. The composition root passes the [`BuildContext`].
 
 mod devices;
 mod error;
@@ -36,66 +38,67 @@ use berth_virt::guest_spec::GuestDevices;
 use berth_virt::{NodeView, VirtDriver};
 use berth_wire::guest::GuestBuild;
 
-use crate::create::parse::Asked;
+use crate::create::parse::ParsedBuild;
 use crate::fit::fit;
 use crate::guests::{Guests, GuestsError};
 use crate::resources::GuestResources;
 
 pub use error::{BuildError, BuildFault};
-pub use options::{BuildOptions, Building, TreeOf};
+pub use options::{BuildContext, BuildOptions, TreeLookup};
 pub use parse::{image_of, kernel_of};
-pub(crate) use usage::pinned_elsewhere;
-pub use usage::{held, taken};
+pub(crate) use usage::conflicting_pins;
+pub use usage::{devices_in_use, host_usage};
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
-    /// Makes a guest of a build. Once this is answered it will run, or say why not, whatever happens to the agent.
+    /// Creates an instance from a build. After `Ok` the request is in the journal, and the guest will run, or its
+    /// record will show the reason, even if the agent is killed.
     pub async fn build(&self, build: &GuestBuild) -> Result<AcceptOutcome, BuildError> {
-        let building = self.building.as_ref().ok_or(BuildError::NotHere)?;
-        let asked = Asked::of(build, &building.options)?;
-        named(asked.uuid)?;
+        let building = self.build_context.as_ref().ok_or(BuildError::NotHere)?;
+        let asked = ParsedBuild::of(build, &building.options)?;
+        check_uuid(asked.uuid)?;
         let digest = BuildDigest::of(build);
         let context = &self.inner.context;
-        // One that is known needs no look at the host.
+        // A known instance needs no observation of the host.
         if let Some(record) = context
             .journal
             .guest(asked.uuid)
             .await
             .map_err(GuestsError::from)?
         {
-            return self.again(&record, &digest);
+            return self.accept_repeated(&record, &digest);
         }
-        let seen = self.look(building, &asked.node).await?;
-        host_check::cells(&asked.limits, &seen)?;
-        self.plugged(&asked.spec.interfaces).await?;
+        let seen = self.observe_node(building, &asked.node).await?;
+        host_check::check_cells(&asked.limits, &seen)?;
+        self.check_networks(&asked.spec.interfaces).await?;
         let tree = (building.trees)(&asked.node);
-        let _placing = self.inner.placing.lock().await;
+        let _placing = self.inner.placement_lock.lock().await;
         let records = self.list().await?;
         if let Some(record) = records
             .iter()
             .find(|known| known.request.uuid() == asked.uuid)
         {
-            return self.again(record, &digest);
+            return self.accept_repeated(record, &digest);
         }
-        let request = placed(asked, digest, &seen, tree.as_deref(), &records)?;
+        let request = place(asked, digest, &seen, tree.as_deref(), &records)?;
         Ok(self.accept(&request).await?)
     }
 
-    /// Makes a guest of a whole document, whose place and devices its sender knows.
-    pub async fn whole(&self, request: &GuestRequest) -> Result<AcceptOutcome, BuildError> {
+    /// Creates an instance from a complete spec, with the CPUs and devices that its sender chose.
+    pub async fn create_whole(&self, request: &GuestRequest) -> Result<AcceptOutcome, BuildError> {
         let uuid = request.uuid();
-        named(uuid)?;
+        check_uuid(uuid)?;
         let journal = &self.inner.context.journal;
         let known = journal.guest(uuid).await.map_err(GuestsError::from)?;
-        if let (Some(building), None) = (&self.building, known) {
-            let seen = self.look(building, request.node()).await?;
-            host_check::topology(&request.spec().topology, &seen)?;
-            self.plugged(&request.spec().interfaces).await?;
+        if let (Some(building), None) = (&self.build_context, known) {
+            let seen = self.observe_node(building, request.node()).await?;
+            host_check::check_topology(&request.spec().topology, &seen)?;
+            self.check_networks(&request.spec().interfaces).await?;
         }
         Ok(self.create(request).await?)
     }
 
-    /// The same build again is the same guest.
-    fn again(
+    /// Accepts the repetition of a build, if the body is the same.
+    fn accept_repeated(
         &self,
         record: &GuestRecord,
         digest: &BuildDigest,
@@ -107,13 +110,17 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         if record.request.picked().build() != Some(digest) {
             return Err(GuestsError::Other { uuid }.into());
         }
-        self.set_out(uuid);
+        self.spawn_reconcile(uuid);
         Ok(AcceptOutcome::Same)
     }
 
-    async fn look(&self, building: &Building, node: &NodeName) -> Result<NodeView, BuildError> {
+    async fn observe_node(
+        &self,
+        building: &BuildContext,
+        node: &NodeName,
+    ) -> Result<NodeView, BuildError> {
         let conditions = building.conditions.as_ref();
-        let conditions = conditions.map(|conditions| (conditions, conditions.begin_look()));
+        let conditions = conditions.map(|conditions| (conditions, conditions.begin_observation()));
         let mut view = self.inner.context.driver.observe().await?;
         if let Some((conditions, look)) = conditions {
             conditions.overlay(look, &mut view);
@@ -127,20 +134,19 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 }
 
-/// A UUID that tells guests apart.
-fn named(uuid: ConsumerUuid) -> Result<(), BuildError> {
+fn check_uuid(uuid: ConsumerUuid) -> Result<(), BuildError> {
     match uuid.as_uuid().is_nil() {
         true => Err(BuildError::field(
             "uuid",
-            "the nil UUID is nobody's; a random one is expected",
+            "the nil UUID cannot identify a guest; expected a random UUID",
         )),
         false => Ok(()),
     }
 }
 
-/// The request, with its place and devices.
-fn placed(
-    asked: Asked,
+/// Fits the build on the node and picks its devices.
+fn place(
+    asked: ParsedBuild,
     digest: BuildDigest,
     seen: &NodeView,
     tree: Option<&ProviderTree>,
@@ -148,14 +154,14 @@ fn placed(
 ) -> Result<GuestRequest, BuildError> {
     let records = || records.iter().map(Arc::as_ref);
     let own = records().filter(|record| record.request.node() == &asked.node);
-    let picks = devices::pick(&asked, seen, tree, &taken(records(), seen))?;
-    picks.are_asked_for(&asked)?;
+    let picks = devices::pick(&asked, seen, tree, &devices_in_use(records(), seen))?;
+    picks.check_requests(&asked)?;
     let mut limits = asked.limits.clone();
     limits.host_cells = limits.host_cells.or(picks.host_cells);
     let place = fit(
         &asked.placement,
         seen,
-        &held(own, seen),
+        &host_usage(own, seen),
         &picks.near,
         &limits,
     )?;

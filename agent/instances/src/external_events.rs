@@ -1,7 +1,8 @@
-//! What services tell about guests (`POST /v2.1/os-server-external-events`), handed to whoever waits for it.
+//! Dispatches the events that services send about instances (`POST /v2.1/os-server-external-events`) to their
+//! subscribers.
 //!
-//! Nothing is kept for those who do not listen yet: they subscribe first and ask afterwards. A subscriber that does not
-//! keep up loses events, which its next question makes good.
+//! Events are not stored. A caller subscribes first and queries the service afterwards, so it misses nothing. A subscriber whose
+//! queue is full loses events; its next query returns the state anyway.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,10 +11,10 @@ use berth_model::{ArqUuid, ConsumerUuid};
 use berth_wire::compute::EventStatus;
 use tokio::sync::mpsc;
 
-/// How many events wait for a subscriber.
-const WAITING: usize = 1024;
+/// Capacity of a subscriber's queue. Further events are dropped.
+const QUEUE_CAPACITY: usize = 1024;
 
-/// The bind of an accelerator request came to its end.
+/// The bind of an accelerator request finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BindEvent {
     pub instance: ConsumerUuid,
@@ -23,17 +24,17 @@ pub struct BindEvent {
 
 type Listeners = HashMap<ConsumerUuid, (u64, mpsc::Sender<BindEvent>)>;
 
-/// Who listens for whose events. Clones are one.
+/// The subscriptions, by instance. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct ExternalEvents {
     listeners: Arc<Mutex<(u64, Listeners)>>,
 }
 
 impl ExternalEvents {
-    /// Listens for a guest's events from now on. A later subscription takes the place of an earlier one.
+    /// Subscribes to the instance's events. A later subscription replaces an earlier one.
     #[must_use]
     pub fn subscribe(&self, instance: ConsumerUuid) -> Subscription {
-        let (sender, events) = mpsc::channel(WAITING);
+        let (sender, events) = mpsc::channel(QUEUE_CAPACITY);
         let mut guard = self.locked();
         guard.0 += 1;
         let number = guard.0;
@@ -46,12 +47,12 @@ impl ExternalEvents {
         }
     }
 
-    /// Hands an event on; whether anybody listens.
-    pub fn tell(&self, event: BindEvent) -> bool {
+    /// Sends an event to its subscriber. Returns whether there is one.
+    pub fn dispatch(&self, event: BindEvent) -> bool {
         let guard = self.locked();
         match guard.1.get(&event.instance) {
             Some((_, listener)) => {
-                // Full: the listener has enough to ask about.
+                // A full queue already makes the subscriber query the service.
                 listener.try_send(event).ok();
                 true
             }
@@ -66,7 +67,7 @@ impl ExternalEvents {
     }
 }
 
-/// A guest's events, from the subscription on. Dropped, nobody listens any more.
+/// A subscription to one instance's events. Dropping it unsubscribes.
 #[derive(Debug)]
 pub struct Subscription {
     instance: ConsumerUuid,
@@ -76,7 +77,7 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// The next event; never, where another took this one's place.
+    /// Waits for the next event. Never returns once another subscription has replaced this one.
     pub async fn next(&mut self) -> BindEvent {
         match self.events.recv().await {
             Some(event) => event,
@@ -84,8 +85,8 @@ impl Subscription {
         }
     }
 
-    /// The next event that is here already.
-    pub fn at_hand(&mut self) -> Option<BindEvent> {
+    /// The next queued event, without waiting.
+    pub fn try_next(&mut self) -> Option<BindEvent> {
         self.events.try_recv().ok()
     }
 }

@@ -1,19 +1,19 @@
-//! Which files of the host guests may have: the only way from a [`GuestSpec`] to the hypervisor leads through here.
+//! Checks which host files an instance may use: [`GuestFiles::allow`] turns a [`GuestSpec`] into an [`AllowedSpec`].
 //!
-//! The hypervisor opens whatever a guest's document names, with rights that whoever asked for the guest does not have; the
-//! console's log is read by the agent itself. So a document is taken to the hypervisor only as an [`AllowedSpec`], a log is read
-//! only as an [`AllowedFile`], and both are made nowhere but by [`GuestFiles`], which follows every link first:
+//! The hypervisor opens every file that a spec names, with more rights than the requester has, and the agent reads console logs
+//! itself. So the driver accepts only an [`AllowedSpec`], and the log reader only an [`AllowedFile`]. Only [`GuestFiles`] creates
+//! these, after resolving all links:
 //!
-//! | file | where it may lie |
+//! | file | allowed folders |
 //! |---|---|
-//! | the console's log | in the guest's own folder |
-//! | disks and config drive | there, or where images lie |
-//! | what a disk lies over | there, where images lie, or in the cache |
-//! | kernel and RAM disk | where kernels lie |
+//! | console log | the instance's folder |
+//! | disks and config drive | the instance's folder, `image_directories` |
+//! | base of a disk | the instance's folder, `image_directories`, the image cache |
+//! | kernel and RAM disk | `kernel_directories` |
 //!
-//! What is there is a plain file: who opens a pipe waits for its other end. A file that is not there yet lies where its folder does; a link to nothing would be followed by whoever makes the file, and is
-//! refused. Another guest's folder is nobody else's, even where an operator allows the folder of all of them. It is asked when a guest is accepted and again whenever it goes to the hypervisor: after a kill, rescued, rebuilt,
-//! switched on.
+//! An existing file must be a regular file, because opening a pipe would block. A file that does not exist yet is checked by its
+//! folder, and a dangling link is refused. The folder of another instance is never allowed, even if an operator configures the
+//! parent folder. The check runs when an instance is accepted, and before every definition in the hypervisor.
 
 use std::ops::Deref;
 use std::os::unix::fs::FileTypeExt as _;
@@ -24,50 +24,44 @@ use berth_agent_images::InstancesPath;
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestBoot, GuestSpec, HostPath};
 
-/// The folder of images below `instances_path`.
+/// The image cache below `instances_path`.
 const CACHE: &str = "_base";
 
-/// A file that a guest may not have.
+/// Why an instance may not use a file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FileRefused {
-    #[error(
-        "{field}: {path} lies in none of the folders that it may lie in ({folders}), links followed"
-    )]
-    Elsewhere {
+pub enum FileRefusal {
+    #[error("{field}: {path} is not in an allowed folder ({folders}), after resolving links")]
+    OutsideFolders {
         /// The field of the spec.
         field: &'static str,
         path: HostPath,
-        /// Where it might lie.
         folders: String,
     },
-    /// It cannot be looked at.
-    #[error("{field}: {path} cannot be looked at: {reason}")]
-    Unseen {
+    #[error("{field}: {path} cannot be checked: {reason}")]
+    Unreadable {
         /// The field of the spec.
         field: &'static str,
         path: HostPath,
         reason: String,
     },
-    /// It is no plain file: whoever opens it may wait for ever.
-    #[error("{field}: {path} is {found}; a plain file is expected")]
+    /// Opening such a file may block.
+    #[error("{field}: {path} is {found}; expected a regular file")]
     NotPlain {
         /// The field of the spec.
         field: &'static str,
         path: HostPath,
         found: &'static str,
     },
-    /// It is not there, and nobody makes it for the guest.
-    #[error(
-        "{field}: there is no file {path} on this host; put it there, or name one that is there"
-    )]
-    Absent {
+    /// The file does not exist, and the agent does not create it.
+    #[error("{field}: file {path} does not exist on this host; create it or name an existing file")]
+    Missing {
         /// The field of the spec.
         field: &'static str,
         path: HostPath,
     },
 }
 
-/// A file that a guest may have.
+/// A path that an instance may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedFile(HostPath);
 
@@ -78,7 +72,7 @@ impl AllowedFile {
     }
 }
 
-/// A guest's document, of which every file is one that the guest may have.
+/// A spec with only allowed files. The driver accepts no other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedSpec(GuestSpec);
 
@@ -91,7 +85,7 @@ impl Deref for AllowedSpec {
 }
 
 impl AllowedSpec {
-    /// The same guest, off.
+    /// The same spec with the guest shut off.
     #[must_use]
     pub(super) fn off(&self) -> Self {
         Self(GuestSpec {
@@ -101,18 +95,18 @@ impl AllowedSpec {
     }
 }
 
-/// Where guests' files may lie.
+/// The folders for the files of instances.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestFiles {
-    /// `instances_path`: each guest has a folder there.
+    /// `instances_path`, with one folder per instance.
     pub instances: InstancesPath,
-    /// `[image_cache] image_directories`: where an operator puts images, and disks that berth does not make.
+    /// `[image_cache] image_directories`: images, and disks that Berth does not manage.
     pub image_directories: Vec<HostPath>,
     pub kernel_directories: Vec<HostPath>,
 }
 
 impl GuestFiles {
-    /// Folders for guests whose disks are berth's: no image and no kernel of the host is named by its path.
+    /// The folders for instances whose disks Berth creates. No spec may name an image or kernel by its path.
     #[must_use]
     pub fn below(instances: InstancesPath) -> Self {
         Self {
@@ -122,34 +116,34 @@ impl GuestFiles {
         }
     }
 
-    /// The document for the hypervisor. It may have to wait for the file system.
-    pub fn allow(&self, spec: &GuestSpec) -> Result<AllowedSpec, FileRefused> {
+    /// Checks every file in the spec. Blocks on file system access.
+    pub fn allow(&self, spec: &GuestSpec) -> Result<AllowedSpec, FileRefusal> {
         self.console(spec)?;
         let uuid = spec.uuid;
         for disk in spec.disks.root().into_iter().chain(spec.disks.ephemeral()) {
-            self.file("disks", &disk.path, &Place::Disk(uuid))?;
+            self.check_file("disks", &disk.path, &FileRole::Disk(uuid))?;
             if let Some(base) = &disk.base {
-                self.file("disks.base", &base.path, &Place::Base(uuid))?;
+                self.check_file("disks.base", &base.path, &FileRole::Base(uuid))?;
             }
         }
         if let Some(drive) = spec.disks.config_drive() {
-            self.file("disks.config_drive", drive, &Place::Disk(uuid))?;
+            self.check_file("disks.config_drive", drive, &FileRole::Disk(uuid))?;
         }
         if let GuestBoot::Kernel {
             kernel, ramdisk, ..
         } = &spec.boot
         {
-            self.file("boot.kernel", kernel, &Place::Kernel)?;
+            self.check_file("boot.kernel", kernel, &FileRole::Kernel)?;
             if let Some(ramdisk) = ramdisk {
-                self.file("boot.ramdisk", ramdisk, &Place::Kernel)?;
+                self.check_file("boot.ramdisk", ramdisk, &FileRole::Kernel)?;
             }
         }
         Ok(AllowedSpec(spec.clone()))
     }
 
-    /// Whether what nobody makes for the guest is there: its kernel and RAM disk. Asked where somebody asks for the guest, or for a
-    /// rescue, and hears the answer; a guest that is there already may come before the file system with its kernel.
-    pub fn present(&self, spec: &GuestSpec) -> Result<(), FileRefused> {
+    /// Checks that the kernel and RAM disk exist. Called only for new requests and rescues: an existing guest may be
+    /// started before the file system with its kernel is mounted.
+    pub fn check_present(&self, spec: &GuestSpec) -> Result<(), FileRefusal> {
         let GuestBoot::Kernel {
             kernel, ramdisk, ..
         } = &spec.boot
@@ -162,11 +156,11 @@ impl GuestFiles {
             match fs::metadata(path.as_path()) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Err(FileRefused::Absent { field, path });
+                    return Err(FileRefusal::Missing { field, path });
                 }
                 Err(error) => {
                     let reason = error.to_string();
-                    return Err(FileRefused::Unseen {
+                    return Err(FileRefusal::Unreadable {
                         field,
                         path,
                         reason,
@@ -177,102 +171,107 @@ impl GuestFiles {
         Ok(())
     }
 
-    /// What the guest's serial console is written to.
-    pub fn console(&self, spec: &GuestSpec) -> Result<AllowedFile, FileRefused> {
-        self.file("console_log", &spec.console_log, &Place::Own(spec.uuid))
+    /// The console log of the instance.
+    pub fn console(&self, spec: &GuestSpec) -> Result<AllowedFile, FileRefusal> {
+        self.check_file(
+            "console_log",
+            &spec.console_log,
+            &FileRole::InstanceFile(spec.uuid),
+        )
     }
 
-    fn file(
+    fn check_file(
         &self,
         field: &'static str,
         path: &HostPath,
-        place: &Place,
-    ) -> Result<AllowedFile, FileRefused> {
-        let unseen = |reason: io::Error| FileRefused::Unseen {
+        role: &FileRole,
+    ) -> Result<AllowedFile, FileRefusal> {
+        let unreadable = |reason: io::Error| FileRefusal::Unreadable {
             field,
             path: path.clone(),
             reason: reason.to_string(),
         };
-        let lies = real(path.as_path()).map_err(unseen)?;
-        let instances = real(self.instances.path().as_path()).map_err(unseen)?;
-        let is_allowed = match lies.strip_prefix(&instances) {
-            // Whoever else's folder it is, and whatever else an operator allows: it is another guest's, or the agent's own.
-            Ok(below) => place.has(below),
+        let resolved = resolve_links(path.as_path()).map_err(unreadable)?;
+        let instances = resolve_links(self.instances.path().as_path()).map_err(unreadable)?;
+        let is_allowed = match resolved.strip_prefix(&instances) {
+            // Below `instances_path`, the configured folders do not count: the file may belong to another instance or
+            // to the agent.
+            Ok(below) => role.allows_below(below),
             Err(_) => {
-                let mut elsewhere = place.elsewhere(self).iter();
-                elsewhere.any(|folder| {
-                    real(folder.as_path())
-                        .is_ok_and(|folder| lies.starts_with(&folder) && lies != folder)
+                let mut folders = role.outside_folders(self).iter();
+                folders.any(|folder| {
+                    resolve_links(folder.as_path())
+                        .is_ok_and(|folder| resolved.starts_with(&folder) && resolved != folder)
                 })
             }
         };
         if is_allowed {
-            return match kind(&lies).map_err(unseen)? {
+            return match special_file(&resolved).map_err(unreadable)? {
                 None => Ok(AllowedFile(path.clone())),
-                Some(found) => Err(FileRefused::NotPlain {
+                Some(found) => Err(FileRefusal::NotPlain {
                     field,
                     path: path.clone(),
                     found,
                 }),
             };
         }
-        let own = match place {
-            Place::Own(uuid) | Place::Disk(uuid) | Place::Base(uuid) => {
+        let own = match role {
+            FileRole::InstanceFile(uuid) | FileRole::Disk(uuid) | FileRole::Base(uuid) => {
                 Some(format!("{}/{uuid}", self.instances.path()))
             }
-            Place::Kernel => None,
+            FileRole::Kernel => None,
         };
-        let others = place.elsewhere(self).iter().map(ToString::to_string);
+        let others = role.outside_folders(self).iter().map(ToString::to_string);
         let folders: Vec<String> = own.into_iter().chain(others).collect();
-        Err(FileRefused::Elsewhere {
+        Err(FileRefusal::OutsideFolders {
             field,
             path: path.clone(),
             folders: match folders.is_empty() {
-                true => "there are none: see [image_cache] image_directories".to_owned(),
+                true => "none; see [image_cache] image_directories".to_owned(),
                 false => folders.join(", "),
             },
         })
     }
 }
 
-/// Where a file of a guest may lie.
-enum Place {
-    /// In the guest's own folder.
-    Own(ConsumerUuid),
-    /// There, or where images lie.
+/// The purpose of a file, which determines the allowed folders.
+enum FileRole {
+    /// Only in the instance's folder.
+    InstanceFile(ConsumerUuid),
+    /// In the instance's folder or an image folder.
     Disk(ConsumerUuid),
-    /// There, or in the cache.
+    /// In the instance's folder, an image folder or the cache.
     Base(ConsumerUuid),
     Kernel,
 }
 
-impl Place {
-    /// Whether it is there, for a file below `instances_path`.
-    fn has(&self, below: &Path) -> bool {
+impl FileRole {
+    /// Whether a file with this path below `instances_path` is allowed.
+    fn allows_below(&self, below: &Path) -> bool {
         let mut parts = below.iter();
         let (folder, file) = (parts.next(), parts.next());
-        let is_own = |uuid: &ConsumerUuid| folder.is_some_and(|it| *it == *uuid.to_string());
+        let is_own = |uuid: &ConsumerUuid| folder.is_some_and(|name| *name == *uuid.to_string());
         file.is_some()
             && match self {
-                Self::Own(uuid) | Self::Disk(uuid) => is_own(uuid),
-                Self::Base(uuid) => is_own(uuid) || folder.is_some_and(|it| it == CACHE),
+                Self::InstanceFile(uuid) | Self::Disk(uuid) => is_own(uuid),
+                Self::Base(uuid) => is_own(uuid) || folder.is_some_and(|name| name == CACHE),
                 Self::Kernel => false,
             }
     }
 
-    /// The folders outside of `instances_path`.
-    fn elsewhere<'a>(&self, files: &'a GuestFiles) -> &'a [HostPath] {
+    /// The allowed folders outside `instances_path`.
+    fn outside_folders<'a>(&self, files: &'a GuestFiles) -> &'a [HostPath] {
         match self {
-            Self::Own(_) => &[],
+            Self::InstanceFile(_) => &[],
             Self::Disk(_) | Self::Base(_) => &files.image_directories,
             Self::Kernel => &files.kernel_directories,
         }
     }
 }
 
-/// What lies there, where that is no plain file; none also where nothing does.
-fn kind(lies: &Path) -> io::Result<Option<&'static str>> {
-    let found = match fs::symlink_metadata(lies) {
+/// The type of a file that is not a regular file; `None` for a regular or missing file.
+fn special_file(path: &Path) -> io::Result<Option<&'static str>> {
+    let found = match fs::symlink_metadata(path) {
         Ok(found) => found.file_type(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
@@ -282,12 +281,12 @@ fn kind(lies: &Path) -> io::Result<Option<&'static str>> {
         folder if folder.is_dir() => Some("a folder"),
         pipe if pipe.is_fifo() => Some("a pipe"),
         socket if socket.is_socket() => Some("a socket"),
-        _ => Some("a device, or changes while it is looked at"),
+        _ => Some("a device, or its type is changing"),
     })
 }
 
-/// The path with every link followed. What is not there yet keeps its name below what is there.
-fn real(path: &Path) -> io::Result<PathBuf> {
+/// Resolves all links. Components that do not exist yet are kept.
+fn resolve_links(path: &Path) -> io::Result<PathBuf> {
     let mut missing = Vec::new();
     let mut at = path;
     loop {
@@ -300,7 +299,7 @@ fn real(path: &Path) -> io::Result<PathBuf> {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if fs::symlink_metadata(at).is_ok() {
-                    return Err(io::Error::other("it is a link to nothing"));
+                    return Err(io::Error::other("it is a dangling link"));
                 }
                 let (Some(parent), Some(name)) = (at.parent(), at.file_name()) else {
                     return Err(error);

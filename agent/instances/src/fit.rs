@@ -1,82 +1,86 @@
-//! Where on the host a guest goes: the NUMA cells, CPUs and pages for what its flavor asks, beside what other guests hold.
+//! Fits an instance on the host: chooses the NUMA cells, CPUs and pages for its flavor, next to the usage of other
+//! instances ([`fit`]).
 //!
-//! Pure: a flavor's extra specs, a view of the host, what is held, the cells of the guest's devices and the scheduler's limits
-//! go in; a [`GuestTopology`] and the CPUs that are kept for it come out, or every host cell with what it lacks. What
-//! the words mean is Nova's; where Nova's own fit depends on the order of its trials, this one does not: each guest cell
-//! is asked of each host cell on its own, and a matching of the two decides.
+//! Pure. Input: the flavor's extra specs, a view of the host, the usage, the cells of the instance's devices, and the scheduler's
+//! limits. Output: a [`GuestTopology`] and the CPUs to reserve, or what each host cell lacks.
 //!
-//! Differences that an operator may meet: all cells of a guest have pages of one size, and `socket` is no affinity here.
+//! ```text
+//! page_sizes -> for each size: on_cells (HostCell::choose for each pair, then matching::assign) -> place
+//! ```
 //!
-//! | room | what it is |
+//! The extra specs mean what they mean in Nova. Nova's result depends on the order of its trials; this one does not: each guest cell
+//! is checked against each host cell independently, and a bipartite matching decides. Two differences: all cells of an instance
+//! have one page size, and the affinity policy `socket` is not supported.
+//!
+//! | module | what it does |
 //! |---|---|
-//! | [`FlavorPlacement`] | what a flavor asks for |
-//! | [`HostUsage`] | what other guests hold |
-//! | `cell` | whether one guest cell fits one host cell, and its CPUs |
-//! | `cores` | which threads of which cores |
-//! | `matching` | each guest cell on a host cell of its own |
+//! | [`FlavorPlacement`] | parses the flavor's extra specs |
+//! | [`HostUsage`] | the usage by other instances |
+//! | `cell` | checks one guest cell against one host cell, and chooses CPUs |
+//! | `cores` | chooses threads of cores |
+//! | `matching` | assigns each guest cell to a different host cell |
 //!
-//! Caller: `guest::build`, under its lock.
+//! Caller: [`crate::create`], under the placement lock.
 
 mod cell;
 mod cores;
 mod error;
 mod flavor;
-mod held;
 mod matching;
+mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_virt::guest_spec::{GuestNumaCell, GuestTopology, MemoryPages, Pinning, VcpuPin};
+use berth_virt::guest_spec::{CpuPinning, GuestNumaCell, GuestTopology, MemoryPages, VcpuPin};
 use berth_virt::{CpuSet, NodeView};
 
 use crate::fit::cell::{CellChoice, HostCell};
 
-pub use error::{CellRefusal, Constraint, FitError};
+pub use error::{CellConstraint, FitError, GuestCellRefusal};
 pub use flavor::{
-    Affinity, EmulatorThreads, FlavorError, FlavorPlacement, ThreadPolicy, WantedCell, WantedPages,
+    Affinity, EmulatorThreads, FlavorExtraSpecError, FlavorPlacement, ThreadPolicy, WantedCell,
+    WantedPages,
 };
-pub use held::{CellUse, HostUsage};
+pub use usage::{CellUse, HostUsage};
 
-/// What the scheduler allows.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Limits {
-    /// The host cells the guest may be on; none: all.
+    /// The host cells that the instance may use; `None` for all.
     pub host_cells: Option<BTreeSet<u32>>,
-    /// How many shared virtual CPUs per shared CPU of a cell; none: no bound.
+    /// Maximum ratio of shared virtual CPUs to a cell's shared CPUs; `None` for no limit.
     pub cpu_ratio: Option<f64>,
-    /// How much guests' memory per memory of a cell; none: no bound.
+    /// Maximum ratio of guests' memory to a cell's memory; `None` for no limit.
     pub ram_ratio: Option<f64>,
 }
 
-/// A device of the guest, as far as cells are concerned.
+/// A device of the instance, with its NUMA affinity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NearDevice {
-    /// The device, in words.
+    /// The device, for messages.
     pub what: String,
-    /// The host cell it hangs on, where the host says.
+    /// The device's host cell, if the host reports it.
     pub cell: Option<u32>,
-    /// How near it must be.
     pub affinity: Affinity,
 }
 
-/// Where a guest goes.
+/// The placement of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placed {
-    /// Its virtual CPUs and memory, placed.
+pub struct GuestFit {
+    /// The virtual CPUs and memory, with their cells and pins.
     pub topology: GuestTopology,
-    /// The host CPUs that no other guest may be pinned to: its own, its emulator's, and those that share a core with them
-    /// where it is to be alone there.
+    /// The host CPUs that no other instance may be pinned to: the pinned ones, the emulator's, and with `isolate` their
+    /// sibling threads.
     pub reserved: CpuSet,
 }
 
-/// Finds the guest's place.
+/// Chooses the placement of an instance.
 pub fn fit(
     wanted: &FlavorPlacement,
     host: &NodeView,
     held: &HostUsage,
     near: &[NearDevice],
     limits: &Limits,
-) -> Result<Placed, FitError> {
+) -> Result<GuestFit, FitError> {
     if wanted.cells().is_empty() {
         return floating(wanted, host);
     }
@@ -111,8 +115,8 @@ pub fn fit(
     })
 }
 
-/// A guest without NUMA placement, on the host's shared CPUs.
-fn floating(wanted: &FlavorPlacement, host: &NodeView) -> Result<Placed, FitError> {
+/// A placement without NUMA cells, on the host's shared CPUs.
+fn floating(wanted: &FlavorPlacement, host: &NodeView) -> Result<GuestFit, FitError> {
     let topology = GuestTopology::plain(wanted.vcpus(), wanted.memory_mib())?;
     let shared = host.cpus.shared_online();
     let is_limited = host.cpus.shared.is_some() || host.cpus.dedicated.is_some();
@@ -121,13 +125,13 @@ fn floating(wanted: &FlavorPlacement, host: &NodeView) -> Result<Placed, FitErro
         (true, false) => topology.floating_on(shared)?,
         (false, _) => topology,
     };
-    Ok(Placed {
+    Ok(GuestFit {
         topology,
         reserved: CpuSet::default(),
     })
 }
 
-/// The devices that bind the guest to their cells, and those cells.
+/// The devices that require a cell, with these cells.
 fn strict(near: &[NearDevice]) -> impl Iterator<Item = (&NearDevice, Option<u32>)> {
     near.iter()
         .filter_map(|device| match (device.affinity, device.cell) {
@@ -137,9 +141,9 @@ fn strict(near: &[NearDevice]) -> impl Iterator<Item = (&NearDevice, Option<u32>
         })
 }
 
-/// The host cells, by their place, on each of which the guest must have a cell.
+/// The indices of host cells that the instance must use because of its devices.
 fn required_cells(cells: &[HostCell], near: &[NearDevice]) -> Result<BTreeSet<usize>, FitError> {
-    // A host that shows no cells has everything near.
+    // Without NUMA cells, all devices are near.
     if cells.iter().all(|cell| cell.id.is_none()) {
         return Ok(BTreeSet::new());
     }
@@ -152,8 +156,8 @@ fn required_cells(cells: &[HostCell], near: &[NearDevice]) -> Result<BTreeSet<us
     strict(near).map(place).collect()
 }
 
-/// The host cells, those to be taken first at the front: near the guest's devices; away from devices it has not asked for;
-/// with the most room (Nova's default, which spreads).
+/// The indices of the host cells in order of preference: near the instance's devices, away from other devices, with the
+/// most room (Nova's default, which spreads).
 fn preference(
     wanted: &FlavorPlacement,
     host: &NodeView,
@@ -200,7 +204,7 @@ fn preference(
     order
 }
 
-/// The page sizes to be tried, in their order; huge ones are those that some cell has.
+/// The page sizes to try, in order. Only huge pages that a cell has are tried.
 fn page_sizes(wanted: WantedPages, cells: &[HostCell]) -> Vec<MemoryPages> {
     let sizes: BTreeSet<u64> = cells
         .iter()
@@ -213,15 +217,15 @@ fn page_sizes(wanted: WantedPages, cells: &[HostCell]) -> Vec<MemoryPages> {
             .map(|size| MemoryPages::Huge { size_kib: *size })
     };
     match wanted {
-        WantedPages::Unsaid | WantedPages::Small => vec![MemoryPages::Small],
+        WantedPages::Unspecified | WantedPages::Small => vec![MemoryPages::Small],
         WantedPages::Large => huge().collect(),
         WantedPages::Any => huge().chain([MemoryPages::Small]).collect(),
         WantedPages::Of { size_kib } => vec![MemoryPages::Huge { size_kib }],
     }
 }
 
-/// Each guest cell on a host cell with pages of this size, by the host cell's place; or what stands in the way of the guest
-/// cells that fit nowhere (nothing, where each fits somewhere and only not all at once).
+/// Assigns each guest cell to a host cell (by index), with pages of this size. Fails with the refusals of the guest
+/// cells that fit on no host cell; these are empty if only the assignment failed.
 fn on_cells(
     wanted: &FlavorPlacement,
     cells: &[HostCell],
@@ -229,14 +233,14 @@ fn on_cells(
     required: &BTreeSet<usize>,
     pages: MemoryPages,
     limits: &Limits,
-) -> Result<Vec<(usize, CellChoice)>, Vec<CellRefusal>> {
+) -> Result<Vec<(usize, CellChoice)>, Vec<GuestCellRefusal>> {
     let (mut options, mut refusals) = (Vec::new(), Vec::new());
     for (number, guest) in wanted.cells().iter().enumerate() {
         let (mut fits, mut refused) = (Vec::new(), Vec::new());
         for place in order {
             match cells[*place].choose(wanted, number, guest, pages, limits) {
                 Ok(choice) => fits.push((*place, choice)),
-                Err(constraint) => refused.push(CellRefusal {
+                Err(constraint) => refused.push(GuestCellRefusal {
                     guest_cell: number,
                     host_cell: cells[*place].id,
                     constraint,
@@ -260,14 +264,14 @@ fn on_cells(
     Ok(chosen.collect())
 }
 
-/// The choices put together.
+/// Combines the choices into a placement.
 fn placed(
     wanted: &FlavorPlacement,
     host: &NodeView,
     cells: &[HostCell],
     pages: MemoryPages,
     choices: Vec<(usize, CellChoice)>,
-) -> Result<Placed, FitError> {
+) -> Result<GuestFit, FitError> {
     let mut pins: BTreeMap<u32, VcpuPin> = BTreeMap::new();
     let (mut reserved, mut emulator) = (BTreeSet::new(), BTreeSet::new());
     let mut numa = Vec::new();
@@ -291,15 +295,15 @@ fn placed(
     let emulator = match wanted.emulator() {
         EmulatorThreads::Isolate => CpuSet::from_iter(emulator),
         EmulatorThreads::Share if !shared.is_empty() => shared,
-        EmulatorThreads::Share | EmulatorThreads::Unsaid => own().collect(),
+        EmulatorThreads::Share | EmulatorThreads::Unspecified => own().collect(),
     };
-    let pinning = Pinning::new(pins.into_values().collect(), emulator)?;
+    let pinning = CpuPinning::new(pins.into_values().collect(), emulator)?;
     let mut topology =
         GuestTopology::plain(wanted.vcpus(), wanted.memory_mib())?.pinned(pinning)?;
     if !numa.is_empty() {
         topology = topology.on_cells(numa)?;
     }
-    Ok(Placed {
+    Ok(GuestFit {
         topology: topology.with_pages(pages)?,
         reserved: CpuSet::from_iter(reserved),
     })

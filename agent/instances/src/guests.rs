@@ -1,4 +1,14 @@
-//! All guests of this agent: what is asked of them, one journey per guest at a time, and going on after a restart.
+//! The instances of this agent: [`Guests`] accepts requests to create and delete them, and starts one reconcile task
+//! per instance.
+//!
+//! ```text
+//! create/accept --> journal (goal: spawn) ----+
+//! delete -------> journal (goal: destroy) ----+--> spawn_reconcile --> reconcile_instance
+//! resume (start of the agent, every sync) ----+
+//! ```
+//!
+//! A request is answered once it is in the journal. The reconcile task then drives the instance to the goal (`reconcile_instance`),
+//! and continues after a restart of the agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,63 +27,62 @@ use tokio::time::timeout;
 
 use crate::accelerators::Accelerators;
 use crate::changes::GuestChanges;
-use crate::create::{BuildOptions, Building, pinned_elsewhere};
+use crate::create::{BuildContext, BuildOptions, conflicting_pins};
 use crate::external_events::ExternalEvents;
-use crate::files::{FileRefused, GuestFiles};
+use crate::files::{FileRefusal, GuestFiles};
 use crate::image_downloads::ActiveDownloads;
-use crate::outcome::HeldGuests;
+use crate::outcome::BlockedGuests;
 use crate::resources::{GuestResources, ResourceError};
 use crate::spawn_context::SpawnContext;
 
-/// How long a hypervisor may take to say how its guests are, for one who only wants to see.
-const STATES_PATIENCE: Duration = Duration::from_secs(2);
+/// Limit for status queries to the hypervisor.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A guest that nothing can be asked of.
+/// Why a request for an instance was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestsError {
-    /// It is not known here.
     #[error("there is no guest {uuid} on this host")]
     NotFound { uuid: ConsumerUuid },
-    /// The hypervisor has a guest of that UUID that berth made, and the journal says nothing of it: not how it is ended.
+    /// Berth created this guest, but the journal lost its record, so the agent does not know how to remove it.
     #[error(
-        "guest {uuid} ({name}) is on this host and was made by berth, but the journal of guests (guests.db) does not know it; \
-         restore guests.db from a backup, or end the guest by the hypervisor's own means, and delete it again"
+        "guest {uuid} ({name}) was created by Berth on this host, but has no record in the journal (guests.db); restore \
+         guests.db from a backup, or remove the guest with the hypervisor's tools, and delete it again"
     )]
     Orphan {
         uuid: ConsumerUuid,
-        /// Its name on the hypervisor.
+        /// The guest's name on the hypervisor.
         name: String,
     },
-    /// The journal does not know it, and the hypervisor does not say whether it has it.
+    /// The journal has no record of the guest, and the hypervisor did not answer whether it exists.
     #[error(
-        "the journal does not know guest {uuid}, and whether it is on this host cannot be said: {source}"
+        "the journal has no record of guest {uuid}, and the hypervisor cannot tell whether the guest exists: {source}"
     )]
     Hypervisor {
         uuid: ConsumerUuid,
         source: GuestError,
     },
-    /// Another request has its UUID.
-    #[error("guest {uuid} was asked for before, and differently; delete that one first")]
+    /// Another request already uses this UUID.
+    #[error("guest {uuid} already exists with a different request; delete it first")]
     Other { uuid: ConsumerUuid },
-    /// It is being deleted.
-    #[error("guest {uuid} is being deleted; ask again when it is gone")]
+    #[error("guest {uuid} is being deleted; retry after the deletion")]
     Ending { uuid: ConsumerUuid },
-    /// Host CPUs that it is to be pinned to are another's.
-    #[error("the host's CPUs {cpus} are guest {holder}'s; name others in spec.topology.pinning")]
+    /// The request pins the guest to host CPUs that are reserved for another guest.
+    #[error(
+        "the host's CPUs {cpus} are reserved for guest {holder}; choose other CPUs in spec.topology.pinning"
+    )]
     CpusTaken { cpus: CpuSet, holder: ConsumerUuid },
-    /// It names a file of the host that it may not have.
+    /// The spec names a host file that guests may not use.
     #[error("spec.{0}")]
-    File(#[from] FileRefused),
-    /// What the journal must not have in clear cannot be kept.
+    File(#[from] FileRefusal),
+    /// The secrets of the request cannot be stored.
     #[error(transparent)]
     Resource(#[from] ResourceError),
-    /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 impl GuestsError {
-    /// What is wrong with the journal, where that is it.
+    /// The journal error, if that is the cause.
     #[must_use]
     pub fn of_journal(&self) -> Option<&JournalError> {
         match self {
@@ -83,53 +92,53 @@ impl GuestsError {
     }
 }
 
-pub(super) struct Inner<D, R> {
+pub(super) struct GuestsInner<D, R> {
     pub(super) context: SpawnContext<D, R>,
-    /// Held from reading what guests hold of the host until one more is written down.
-    pub(super) placing: tokio::sync::Mutex<()>,
-    pub(super) journeys: KeyedTasks<ConsumerUuid>,
-    /// Why guests stand still, as of their last journeys.
-    pub(super) held: watch::Sender<HeldGuests>,
-    /// How many journeys have ended.
-    pub(super) ends: watch::Sender<u64>,
+    /// Held from reading the usage of the host until the next guest is in the journal, so that no two guests get one
+    /// CPU or device.
+    pub(super) placement_lock: tokio::sync::Mutex<()>,
+    pub(super) tasks: KeyedTasks<ConsumerUuid>,
+    /// Blocked instances, as of their last reconciliation.
+    pub(super) blocked: watch::Sender<BlockedGuests>,
+    /// Number of completed reconciliations.
+    pub(super) completed_reconciles: watch::Sender<u64>,
     pub(super) changes: watch::Sender<GuestChanges>,
     pub(super) journal_health: JournalHealth,
-    /// Something of guests changed on the hypervisor.
-    pub(super) stirred: Notify,
-    pub(super) images: ActiveDownloads,
+    /// Signals that guests changed on the hypervisor.
+    pub(super) changed: Notify,
+    pub(super) downloads: ActiveDownloads,
 }
 
-/// All guests of this agent. Clones are one.
+/// All instances of this agent. Clones share the state.
 pub struct Guests<D, R> {
-    pub(super) inner: Arc<Inner<D, R>>,
-    pub(super) building: Option<Building>,
+    pub(super) inner: Arc<GuestsInner<D, R>>,
+    pub(super) build_context: Option<BuildContext>,
 }
 
 impl<D, R> Clone for Guests<D, R> {
     fn clone(&self) -> Self {
         Self {
             inner: Arc::clone(&self.inner),
-            building: self.building.clone(),
+            build_context: self.build_context.clone(),
         }
     }
 }
 
-/// What guests are made through.
+/// The dependencies of [`Guests`].
 pub struct GuestsParts<D, R> {
-    /// What is under way.
     pub journal: Arc<dyn GuestJournal>,
     pub driver: Arc<D>,
     pub resources: Arc<R>,
     pub accelerators: Accelerators,
-    /// Which boot of the host this is (`/proc/sys/kernel/random/boot_id`).
+    /// Boot ID of the host (`/proc/sys/kernel/random/boot_id`).
     pub boot_id: String,
 }
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
-    /// The guests of the journal. Nothing happens before [`Guests::resume`] or a request.
+    /// The instances of the journal. Nothing runs before [`Guests::resume`] or a request.
     #[must_use]
     pub fn new(parts: GuestsParts<D, R>) -> Self {
-        let inner = Inner {
+        let inner = GuestsInner {
             context: SpawnContext {
                 journal: parts.journal,
                 driver: parts.driver,
@@ -137,86 +146,90 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 accelerators: parts.accelerators,
                 boot_id: parts.boot_id,
             },
-            placing: tokio::sync::Mutex::default(),
-            journeys: KeyedTasks::default(),
-            held: watch::Sender::default(),
-            ends: watch::Sender::new(0),
+            placement_lock: tokio::sync::Mutex::default(),
+            tasks: KeyedTasks::default(),
+            blocked: watch::Sender::default(),
+            completed_reconciles: watch::Sender::new(0),
             changes: watch::Sender::default(),
             journal_health: JournalHealth::new("guests.db"),
-            stirred: Notify::new(),
-            images: ActiveDownloads::default(),
+            changed: Notify::new(),
+            downloads: ActiveDownloads::default(),
         };
         Self {
             inner: Arc::new(inner),
-            building: None,
+            build_context: None,
         }
     }
 
-    /// The same, which makes guests of builds too ([`Guests::build`]).
+    /// Adds what [`Guests::build`] needs. Without it, only complete specs are accepted.
     #[must_use]
-    pub fn with_building(self, building: Building) -> Self {
+    pub fn with_build_context(self, building: BuildContext) -> Self {
         let building = Some(building);
-        Self { building, ..self }
+        Self {
+            build_context: building,
+            ..self
+        }
     }
 
-    /// The journal of the instances.
     #[must_use]
     pub fn journal(&self) -> &Arc<dyn GuestJournal> {
         &self.inner.context.journal
     }
 
-    /// Which files of the host instances may have.
+    /// The host files that instances may use.
     #[must_use]
     pub fn files(&self) -> &GuestFiles {
         self.inner.context.resources.files()
     }
 
-    /// What instances are created with; none where this agent creates none.
+    /// The options for builds; `None` if this agent accepts only complete specs.
     #[must_use]
     pub fn build_options(&self) -> Option<&BuildOptions> {
-        self.building.as_ref().map(|building| &building.options)
+        self.build_context
+            .as_ref()
+            .map(|building| &building.options)
     }
 
-    /// Records that the journal could not be written.
-    pub fn journal_failed(&self, error: &JournalError) {
+    pub fn record_journal_failure(&self, error: &JournalError) {
         self.inner.journal_health.record_write_error(error);
     }
 
-    /// Where services' events go.
+    /// The dispatcher of events from services.
     #[must_use]
     pub fn events(&self) -> &ExternalEvents {
         &self.inner.context.accelerators.events
     }
 
-    /// Changes whenever a guest's journey ended: devices may have been given back.
+    /// Changes with every completed reconciliation, because it may have released devices.
     #[must_use]
-    pub fn ends(&self) -> watch::Receiver<u64> {
-        self.inner.ends.subscribe()
+    pub fn completed(&self) -> watch::Receiver<u64> {
+        self.inner.completed_reconciles.subscribe()
     }
 
-    /// Takes a request: once this is answered the guest will run, or say why it does not, whatever happens to the agent.
+    /// Accepts a request. After `Ok` the request is in the journal, and the guest will run, or its record will show the
+    /// reason, even if the agent is killed.
     pub async fn create(&self, request: &GuestRequest) -> Result<AcceptOutcome, GuestsError> {
-        let _placing = self.inner.placing.lock().await;
+        let _lock = self.inner.placement_lock.lock().await;
         let pinned = !request.reserved_cpus().is_empty();
         if pinned {
             let records = self.list().await?;
-            if let Some((cpus, holder)) = pinned_elsewhere(request, &records) {
+            if let Some((cpus, holder)) = conflicting_pins(request, &records) {
                 return Err(GuestsError::CpusTaken { cpus, holder });
             }
         }
         self.accept(request).await
     }
 
-    /// Writes a request down and begins its journey; under the lock.
+    /// Writes a request to the journal and starts its reconciliation. The caller holds the placement lock.
     pub(super) async fn accept(
         &self,
         request: &GuestRequest,
     ) -> Result<AcceptOutcome, GuestsError> {
         let uuid = request.uuid();
-        // Before it is written down: what the journal has of it is shown, its console first of all.
+        // Check before the journal write: the API shows journaled data, for example the console log.
         self.inner.context.allow(request.spec())?;
-        self.inner.context.resources.present(request.spec())?;
-        self.inner.context.resources.keep(request).await?;
+        self.inner.context.resources.check_present(request.spec())?;
+        self.inner.context.resources.store_secrets(request).await?;
         let accepted = self.inner.context.journal.accept(request).await;
         let accepted = self.inner.journal_health.record_write(accepted)?;
         match accepted {
@@ -224,58 +237,59 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             AcceptOutcome::Conflict => return Err(GuestsError::Other { uuid }),
             AcceptOutcome::Deleting => return Err(GuestsError::Ending { uuid }),
         }
-        self.note_change();
-        self.set_out(uuid);
+        self.count_change();
+        self.spawn_reconcile(uuid);
         Ok(accepted)
     }
 
-    /// Takes the request to end a guest: once this is answered it will be gone, accelerator requests included.
+    /// Accepts the deletion of a guest. After `Ok` the guest and its accelerator requests will be removed, even if the
+    /// agent is killed.
     ///
-    /// Errors: There is no such guest: neither the journal nor the hypervisor has it, and what was kept for it is gone;
-    /// or that cannot be removed; or the journal cannot be written.
+    /// Errors: neither the journal nor the hypervisor knows the guest (its stored secrets are removed then), the secrets cannot be
+    /// removed, or the journal cannot be written.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<(), GuestsError> {
-        let mut turned = self
+        let mut written = self
             .inner
             .context
             .journal
             .set_goal(uuid, &Goal::Destroy)
             .await;
-        if let Err(JournalError::Unknown { .. }) = turned {
-            match self.unknown(uuid).await {
+        if let Err(JournalError::Unknown { .. }) = written {
+            match self.classify_unknown(uuid).await {
                 GuestsError::NotFound { .. } => {}
                 other => return Err(other),
             }
-            // What is kept may be of a request that is just being written down: then it is known now.
-            let _placing = self.inner.placing.lock().await;
-            turned = self
+            // Another task may be writing the request to the journal: check again under the lock.
+            let _lock = self.inner.placement_lock.lock().await;
+            written = self
                 .inner
                 .context
                 .journal
                 .set_goal(uuid, &Goal::Destroy)
                 .await;
-            if let Err(JournalError::Unknown { .. }) = turned {
-                // Of one that was never written down: nobody else would remove it soon, and a tenant's secrets may be in it.
-                self.inner.context.resources.discard(uuid).await?;
+            if let Err(JournalError::Unknown { .. }) = written {
+                // The request never reached the journal. No later step would remove its secrets.
+                self.inner.context.resources.discard_secrets(uuid).await?;
                 return Err(GuestsError::NotFound { uuid });
             }
         }
-        self.inner.journal_health.record_write(turned)?;
-        // A spawn under way looks at its course again.
-        self.inner.journeys.interrupt(&uuid);
-        self.note_change();
-        self.set_out(uuid);
+        self.inner.journal_health.record_write(written)?;
+        // Makes a running spawn read its goal again.
+        self.inner.tasks.interrupt(&uuid);
+        self.count_change();
+        self.spawn_reconcile(uuid);
         Ok(())
     }
 
-    /// What a guest is that the journal does not know. Whoever hears that it is not there gives its devices to others, so a
-    /// journal that was lost must not say that.
-    async fn unknown(&self, uuid: ConsumerUuid) -> GuestsError {
+    /// Classifies a guest without a journal record. A caller that gets `NotFound` gives the guest's devices to others,
+    /// so a lost journal must not lead to `NotFound`.
+    async fn classify_unknown(&self, uuid: ConsumerUuid) -> GuestsError {
         match self.inner.context.on_host(uuid).await {
             Ok(Some(found)) if found.owner.is_some() => GuestsError::Orphan {
                 uuid,
                 name: found.name,
             },
-            // A driver without guests has none, and what berth did not make is not the guest that is meant.
+            // A driver without guests has none. A guest that Berth did not create is not the requested one.
             Ok(_) | Err(GuestError::NotSupported { .. }) => GuestsError::NotFound { uuid },
             Err(source) => GuestsError::Hypervisor { uuid, source },
         }
@@ -288,17 +302,17 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(read?)
     }
 
-    /// What the hypervisor has of its guests now; nothing where it does not answer soon.
+    /// The power state of each guest on the hypervisor; empty if the hypervisor does not answer in time.
     pub async fn states(&self) -> BTreeMap<ConsumerUuid, GuestState> {
-        let guests = timeout(STATES_PATIENCE, self.inner.context.driver.guests()).await;
+        let guests = timeout(STATUS_TIMEOUT, self.inner.context.driver.guests()).await;
         let guests = guests.ok().and_then(Result::ok).unwrap_or_default();
         let states = guests.into_iter().map(|(uuid, found)| (uuid, found.state));
         states.collect()
     }
 
-    /// What the hypervisor has of one guest now; nothing where it does not answer soon.
+    /// The power state of one guest on the hypervisor; `None` if the hypervisor does not answer in time.
     pub async fn state(&self, uuid: ConsumerUuid) -> Option<GuestState> {
-        let guest = timeout(STATES_PATIENCE, self.inner.context.driver.guest(uuid)).await;
+        let guest = timeout(STATUS_TIMEOUT, self.inner.context.driver.guest(uuid)).await;
         let guest = guest.ok().and_then(Result::ok).flatten();
         guest.map(|found| found.state)
     }
@@ -308,59 +322,60 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         record.ok_or(GuestsError::NotFound { uuid })
     }
 
-    /// How far the image is that a guest waits for; none where it waits for none.
+    /// The progress of the image download that the guest waits for; `None` if it waits for none.
     #[must_use]
-    pub fn coming(&self, record: &GuestRecord) -> Option<ImageDownload> {
+    pub fn download_progress(&self, record: &GuestRecord) -> Option<ImageDownload> {
         let resources = &self.inner.context.resources;
-        let changes = self.inner.images.of(record.request.uuid());
-        if let Some(coming) = changes.and_then(|plan| resources.coming(&plan)) {
-            return Some(coming);
+        let pending = self.inner.downloads.of(record.request.uuid());
+        if let Some(progress) = pending.and_then(|plan| resources.download_progress(&plan)) {
+            return Some(progress);
         }
         record.open()?;
         let request = record.present().ok()?;
-        resources.coming(request.disks())
+        resources.download_progress(request.disks())
     }
 
-    /// Goes on with every guest that is not where it should be: at the start, and again after each pause for those that stand
-    /// still. How many those are.
+    /// Starts the reconciliation of every instance that has not reached its goal. Called at the start of the agent and
+    /// by every sync, so blocked instances are retried. Returns their number.
     pub async fn resume(&self) -> Result<usize, GuestsError> {
         let records = self.list().await?;
         let open = records.iter().filter(|record| record.open().is_some());
         let open: Vec<_> = open.map(|record| record.request.uuid()).collect();
         for uuid in &open {
-            // Its journey may be under way.
-            if !self.inner.journeys.is_active(uuid) {
-                self.set_out(*uuid);
+            // A reconciliation may be running already.
+            if !self.inner.tasks.is_active(uuid) {
+                self.spawn_reconcile(*uuid);
             }
         }
         Ok(open.len())
     }
 
-    /// Waits until no journey is under way, and takes none any more.
+    /// Waits until no task is running, and refuses new ones.
     pub async fn stop(&self) {
-        self.inner.journeys.stop().await;
+        self.inner.tasks.stop().await;
     }
 
-    /// Instances changed on the hypervisor: the reconcile loop compares them at once.
-    pub fn stir(&self) {
-        self.inner.stirred.notify_one();
+    /// Tells the sync loop that guests changed on the hypervisor, so that it syncs them at once.
+    pub fn notify_changed(&self) {
+        self.inner.changed.notify_one();
     }
 
-    /// Why the journal cannot be used, with a word whenever that changes: no guest is gone on with then, and none is taken.
+    /// Why the journal is unusable; `None` while it works. No instance is reconciled and no request is accepted
+    /// meanwhile.
     #[must_use]
-    pub fn unusable(&self) -> watch::Receiver<Option<String>> {
+    pub fn subscribe_journal_error(&self) -> watch::Receiver<Option<String>> {
         self.inner.journal_health.subscribe()
     }
 
-    /// Looks whether the journal can be written: until somebody asks for something, nobody else would.
-    pub(super) async fn try_write(&self) {
-        let tried = self.inner.context.journal.try_write().await;
-        // It is told when it is news.
-        let _ = self.inner.journal_health.record_write(tried);
+    /// Checks whether the journal is writable. Without requests, no other write would detect that.
+    pub(super) async fn probe_journal(&self) {
+        let result = self.inner.context.journal.try_write().await;
+        // `journal_health` logs a change.
+        let _ = self.inner.journal_health.record_write(result);
     }
 
-    /// Why nothing could be written down when that was tried last; none where it could.
-    pub(super) fn refuses_writes(&self) -> Option<String> {
+    /// Why the last journal write failed; `None` if it succeeded.
+    pub(super) fn journal_write_error(&self) -> Option<String> {
         let health = &self.inner.journal_health;
         let reason = health.refuses_writes().then(|| health.subscribe());
         reason.and_then(|reason| reason.borrow().clone())
@@ -368,26 +383,26 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 }
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
-    /// What changed, with a word whenever something did.
+    /// The change counters; the receiver is notified of every change.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<GuestChanges> {
         self.inner.changes.subscribe()
     }
 
-    /// Something of what guests have of this host may be another now.
-    pub(super) fn note_change(&self) {
+    /// Counts a change that may affect the usage of this host.
+    pub(super) fn count_change(&self) {
         let changes = &self.inner.changes;
         changes.send_modify(|changes| changes.count += 1);
     }
 
-    /// A guest runs that never did.
-    pub(super) fn build_succeeded(&self) {
+    /// An instance runs for the first time.
+    pub(super) fn record_build_success(&self) {
         let changes = &self.inner.changes;
         changes.send_modify(|changes| changes.failed_builds = 0);
     }
 
-    /// A guest that never ran will not.
-    pub(super) fn build_failed(&self) {
+    /// An instance that has never run is undone.
+    pub(super) fn record_build_failure(&self) {
         let changes = &self.inner.changes;
         changes.send_modify(|changes| {
             changes.failed_builds = changes.failed_builds.saturating_add(1);

@@ -1,4 +1,5 @@
-//! What guests use of this host: devices through the driver, disks below `instances_path`.
+//! [`HostResources`]: the production implementation of [`GuestResources`], with devices through the driver and disks
+//! below `instances_path`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +10,7 @@ use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{GuestDevice, GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{DeviceError, MdevSource, UnfitReason, VirtDriver, WantedDevice};
 
-use crate::files::{FileRefused, GuestFiles};
+use crate::files::{FileRefusal, GuestFiles};
 use crate::resources::{GuestResources, Provision, ResourceError, no_disks};
 
 /// Devices and disks of this host.
@@ -17,12 +18,12 @@ pub struct HostResources<D> {
     driver: Arc<D>,
     files: GuestFiles,
     disks: Option<Arc<Disks>>,
-    /// How often a device was not taken back for a reason that may pass, by name.
+    /// Consecutive failed resets by device, if the cause may be temporary.
     failures: Mutex<BTreeMap<String, u32>>,
 }
 
 impl<D: VirtDriver> HostResources<D> {
-    /// The driver's devices, for guests with these files. Guests whose disks are to be made are refused.
+    /// Resources without managed disks. Instances with a disk plan are refused.
     #[must_use]
     pub fn new(driver: Arc<D>, files: GuestFiles) -> Self {
         Self {
@@ -33,7 +34,6 @@ impl<D: VirtDriver> HostResources<D> {
         }
     }
 
-    /// The same with disks.
     #[must_use]
     pub fn with_disks(self, disks: Disks) -> Self {
         Self {
@@ -42,8 +42,8 @@ impl<D: VirtDriver> HostResources<D> {
         }
     }
 
-    /// Whether a device that was not taken back will not be: it is not well, or it was tried often enough.
-    fn is_spoilt(&self, name: &str, error: &DeviceError) -> bool {
+    /// Whether a device whose reset failed must be quarantined: it is unhealthy, or the reset failed too often.
+    fn must_quarantine(&self, name: &str, error: &DeviceError) -> bool {
         let mut failures = self.failures();
         let failures = failures.entry(name.to_owned()).or_default();
         *failures += u32::from(error.disposition() == Disposition::Retry);
@@ -63,12 +63,13 @@ impl<D: VirtDriver> HostResources<D> {
     }
 }
 
-/// The guest's devices, with what its mediated ones are made of.
-fn wanted<'a>(guest: &Provision<'a>) -> impl Iterator<Item = WantedDevice> + use<'a> {
+/// The guest's devices, with the parents and types of mediated devices.
+fn wanted_devices<'a>(guest: &Provision<'a>) -> impl Iterator<Item = WantedDevice> + use<'a> {
     let (bound, mdevs) = (guest.bound, guest.mdevs);
     let devices = guest.spec.devices.as_slice().iter();
     devices.map(move |attached| WantedDevice {
-        mdev: mdev_source(attached.device, bound).or_else(|| made_of(attached.device, mdevs)),
+        mdev: mdev_source(attached.device, bound)
+            .or_else(|| flavor_mdev_source(attached.device, mdevs)),
         device: attached.device,
     })
 }
@@ -82,8 +83,8 @@ fn mdev_source(device: GuestDevice, bound: &BoundDevices) -> Option<MdevSource> 
     })
 }
 
-/// What a mediated device of the flavor is made of.
-fn made_of(device: GuestDevice, mdevs: &[WantedDevice]) -> Option<MdevSource> {
+/// The parent and type of a mediated device from the flavor.
+fn flavor_mdev_source(device: GuestDevice, mdevs: &[WantedDevice]) -> Option<MdevSource> {
     let found = mdevs.iter().find(|wanted| wanted.device == device)?;
     found.mdev.clone()
 }
@@ -93,19 +94,19 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         &self.files
     }
 
-    fn present(&self, spec: &GuestSpec) -> Result<(), FileRefused> {
-        self.files.present(spec)
+    fn check_present(&self, spec: &GuestSpec) -> Result<(), FileRefusal> {
+        self.files.check_present(spec)
     }
 
-    async fn keep(&self, request: &GuestRequest) -> Result<(), ResourceError> {
+    async fn store_secrets(&self, request: &GuestRequest) -> Result<(), ResourceError> {
         match (&self.disks, request.disks().config_drive()) {
-            (Some(disks), Some(drive)) => Ok(disks.keep(request.uuid(), drive)?),
+            (Some(disks), Some(drive)) => Ok(disks.store_config_drive(request.uuid(), drive)?),
             _ => Ok(()),
         }
     }
 
     async fn check(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
-        for device in wanted(&guest) {
+        for device in wanted_devices(&guest) {
             self.driver.check_device(&device).await?;
         }
         match self.disks_for(&guest)? {
@@ -115,37 +116,37 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
     }
 
     async fn prepare(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
-        // Disks first: an image may take long, and a device is better not touched for a guest that will have no disk.
+        // Disks first: an image may take long, and a device should not be touched for a guest without a disk.
         if let Some(disks) = self.disks_for(&guest)? {
             disks.prepare(&guest.disk_provision()).await?;
         }
-        for device in wanted(&guest) {
+        for device in wanted_devices(&guest) {
             self.driver.prepare_device(&device).await?;
         }
         Ok(())
     }
 
     async fn release(&self, guest: Provision<'_>) -> Result<ReleasedDevices, ResourceError> {
-        // Each is tried: a card that does not come back is no reason to keep another one, nor a tenant's disks.
+        // Try all: one failed reset must not keep another device or the tenant's disks allocated.
         let mut first = None;
         let mut released = ReleasedDevices::default();
-        for device in wanted(&guest) {
+        for device in wanted_devices(&guest) {
             let name = device.device.name();
             match self.driver.reset_device(&device).await {
                 Ok(reset) => {
-                    tracing::debug!(guest = %guest.spec.uuid, device = %device.host_device(), ?reset, "taken back");
+                    tracing::debug!(guest = %guest.spec.uuid, device = %device.host_device(), ?reset, "device released");
                     self.failures().remove(&name);
                     released.clean.insert(name);
                 }
-                // There is nothing to reset, and a guest that goes must not wait for a card that may never come back. One
-                // that does is new to the accelerator service, and cleaned before anybody gets it.
+                // A vanished device cannot be reset, and the guest must not wait for it. If it returns, the accelerator
+                // service treats it as new, and it is cleaned before its next use.
                 Err(error) if error.quarantine() == Some(UnfitReason::Vanished) => {
-                    tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "a device of a guest that goes is gone");
-                    // The card that is there next begins anew.
+                    tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "a device of a removed guest has vanished");
+                    // A new card in this slot starts with a count of 0.
                     self.failures().remove(&name);
                 }
-                Err(error) if self.is_spoilt(&name, &error) => {
-                    tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "a device of a guest that goes did not come back clean, and goes to nobody");
+                Err(error) if self.must_quarantine(&name, &error) => {
+                    tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "reset of a device of a removed guest failed; device quarantined");
                     self.failures().remove(&name);
                     released.spoilt.insert(name, error.to_string());
                 }
@@ -183,8 +184,8 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         }
     }
 
-    fn coming(&self, plan: &DiskPlan) -> Option<ImageDownload> {
-        self.disks.as_ref()?.coming(plan)
+    fn download_progress(&self, plan: &DiskPlan) -> Option<ImageDownload> {
+        self.disks.as_ref()?.download_progress(plan)
     }
 
     async fn remove(&self, guest: ConsumerUuid, files: &[HostPath]) -> Result<(), ResourceError> {
@@ -195,19 +196,19 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         }
     }
 
-    async fn discard(&self, guest: ConsumerUuid) -> Result<(), ResourceError> {
+    async fn discard_secrets(&self, guest: ConsumerUuid) -> Result<(), ResourceError> {
         match &self.disks {
-            Some(disks) => Ok(disks.discard(guest)?),
+            Some(disks) => Ok(disks.discard_config_drive(guest)?),
             None => Ok(()),
         }
     }
 
-    async fn tidy(&self, guests: &[&GuestRequest]) {
+    async fn remove_unused(&self, guests: &[&GuestRequest]) {
         if let Some(disks) = &self.disks {
             let instances = guests.iter().map(|request| request.uuid()).collect();
             let images = guests.iter().flat_map(|request| request.disks().images());
             let images = images.map(ImageSource::key).collect();
-            disks.clone().tidy(instances, images).await;
+            disks.clone().remove_unused(instances, images).await;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The images that come before a guest's life changes: nothing of the guest is written down yet, and whoever waits for it wants to
-//! know how far they are.
+//! Tracks the image downloads of pending transitions, so that the API can show their progress: the journal has no entry
+//! for such a transition yet.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,35 +7,35 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use berth_agent_images::DiskPlan;
 use berth_model::ConsumerUuid;
 
-/// The disks of guests whose images come, by guest.
+/// The disk plans whose images are being downloaded, by instance.
 #[derive(Default)]
 pub(super) struct ActiveDownloads(Mutex<BTreeMap<ConsumerUuid, DiskPlan>>);
 
-/// An image comes. Dropped, it is here, or nobody waits for it any more.
+/// A download in progress. Dropping it ends the tracking.
 pub(super) struct DownloadGuard<'a> {
     all: &'a ActiveDownloads,
     guest: ConsumerUuid,
 }
 
 impl ActiveDownloads {
-    /// Those of these disks come, for as long as what this gives.
+    /// Tracks the download of the plan's images until the guard is dropped.
     pub(super) fn begin(&self, guest: ConsumerUuid, plan: &DiskPlan) -> DownloadGuard<'_> {
-        self.known().insert(guest, plan.clone());
+        self.locked().insert(guest, plan.clone());
         DownloadGuard { all: self, guest }
     }
 
-    /// The disks of a guest whose image comes.
+    /// The plan whose images are being downloaded for the instance.
     pub(super) fn of(&self, guest: ConsumerUuid) -> Option<DiskPlan> {
-        self.known().get(&guest).cloned()
+        self.locked().get(&guest).cloned()
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, DiskPlan>> {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, DiskPlan>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for DownloadGuard<'_> {
     fn drop(&mut self) {
-        self.all.known().remove(&self.guest);
+        self.all.locked().remove(&self.guest);
     }
 }

@@ -1,24 +1,34 @@
-//! The instances of this host: from a request to a running domain with exactly the devices that were bound for it, and back,
-//! through kills, restarts and reboots.
+//! Manages the instances of this host: drives each one from its request to a running guest with exactly the bound
+//! devices, and back.
 //!
-//! An instance passes the steps `bind -> check -> prepare -> define -> start`. Each step is written into the journal before it acts
-//! and observes before it acts, so it can be repeated; a start of the agent continues from wherever a kill left off.
+//! ```text
+//!             create, build                       delete
+//!                  |                                |
+//!                  v                                v
+//! journal:    goal Spawn                       goal Destroy
+//!                  |                                |
+//!                  v                                v
+//! steps:  bind -> check -> prepare -> define -> start     (and the same steps backward: undo)
+//! ```
+//!
+//! Every step is written to the journal before it acts, and checks the current state before it acts. So every step can be
+//! repeated, and after a kill or a reboot the agent continues where it stopped.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`Guests`] | all instances of this agent: one task per instance at a time |
+//! | [`Guests`] | accepts requests, and runs one task per instance at a time |
 //! | `reconcile_instance` | drives one instance to its goal |
 //! | `spawn`, `undo` | the steps forward and backward |
 //! | `power` | start, stop, pause, reboot |
-//! | [`transition`] | rescue, unrescue, rebuild |
+//! | [`transition`] | rescue, unrescue, rebuild, suspend |
 //! | `power_sync` | decides what to do about the power state of an idle instance |
-//! | `sync_loop` | synchronises all instances, at the start and periodically |
-//! | [`mod@reconcile`] | compares journal, hypervisor, devices, requests and allocations |
-//! | [`create`], [`fit`] | from a build to a request, placed on the host |
-//! | [`binding_wait`], [`Accelerators`] | the wait for accelerator requests, without and with the service |
+//! | `sync_loop` | syncs all instances, at the start, periodically and after changes on the hypervisor |
+//! | [`mod@reconcile`] | compares journal, hypervisor, devices, requests and allocations, and reports differences |
+//! | [`create`], [`fit`] | from a build to a request with CPUs and devices of this host |
+//! | [`binding_wait`], [`Accelerators`] | waits for accelerator requests: the state machine, and the client of the service |
 //! | [`external_events`] | dispatches the events of services |
-//! | [`GuestResources`], [`HostResources`] | devices and disks |
-//! | [`files`] | which files of the host an instance may have |
+//! | [`GuestResources`], [`HostResources`] | prepares and releases devices and disks |
+//! | [`files`] | checks the host files that an instance uses |
 
 mod accelerators;
 pub mod binding_wait;
@@ -28,6 +38,8 @@ mod changes;
 pub mod console;
 pub mod create;
 pub mod external_events;
+#[cfg(any(test, feature = "testing"))]
+pub mod fault_harness;
 pub mod files;
 pub mod fit;
 mod guests;
@@ -42,22 +54,20 @@ mod reconcile_instance;
 mod resources;
 mod spawn;
 mod spawn_context;
-#[cfg(any(test, feature = "testing"))]
-pub mod stage;
 mod sync_loop;
 pub mod transition;
 mod undo;
 
-pub use accelerators::{Accelerators, BoundHere};
-pub use binding_wait::{BindRefused, BindingWait};
+pub use accelerators::{Accelerators, BoundArq};
+pub use binding_wait::{BindingRefusal, BindingWait};
 pub use changes::GuestChanges;
-pub use create::{BuildError, BuildOptions, Building, held, taken};
+pub use create::{BuildContext, BuildError, BuildOptions, devices_in_use, host_usage};
 pub use external_events::{BindEvent, ExternalEvents};
-pub use files::{AllowedFile, AllowedSpec, FileRefused, GuestFiles};
+pub use files::{AllowedFile, AllowedSpec, FileRefusal, GuestFiles};
 pub use guests::{Guests, GuestsError, GuestsParts};
 pub use host_resources::HostResources;
 pub use manager::{FindingObserver, GuestManager};
-pub use outcome::{BlockedReason, HeldGuests, ReconcileOutcome};
+pub use outcome::{BlockedGuests, BlockedReason, ReconcileOutcome};
 pub use power::PowerError;
 pub use resources::{GuestResources, Provision, ResourceError};
 pub use spawn::SpawnError;

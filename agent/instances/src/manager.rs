@@ -1,4 +1,5 @@
-//! All instances of an agent, as its service loop runs them.
+//! [`GuestManager`]: the interface through which the agent's service loop runs the instances, with or without a
+//! reconciler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,42 +10,42 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::guests::Guests;
-use crate::outcome::HeldGuests;
+use crate::outcome::BlockedGuests;
 use crate::reconcile::FindingKind;
 use crate::resources::GuestResources;
 
-/// Learns of the findings of each comparison.
+/// Receives the findings of each comparison, for the metrics.
 pub trait FindingObserver: Send + Sync {
     fn findings(&self, kinds: Vec<FindingKind>);
 }
 
-/// All guests, as the service runs them.
+/// All instances of an agent, as the service loop runs them.
 pub trait GuestManager: Send + Sync + 'static {
-    /// Keeps them as they should be until `shutdown`, and ends when nothing is under way any more.
-    fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()>;
+    /// Syncs the instances periodically until `shutdown`. Returns when no task is running any longer.
+    fn run(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()>;
 
-    /// Ends what is under way.
+    /// Waits until no task is running, and refuses new ones.
     fn stop(&self) -> BoxFuture<'static, ()>;
 
-    /// Those that stand still.
-    fn holding(&self) -> watch::Receiver<HeldGuests>;
+    /// The blocked instances, with the reasons.
+    fn subscribe_blocked(&self) -> watch::Receiver<BlockedGuests>;
 
-    /// Has what a comparison finds counted there from now on. Those that are compared with nothing count nothing.
-    fn count_by(&self, observer: Arc<dyn FindingObserver>) {
+    /// Sets the receiver of findings. An implementation that compares nothing ignores it.
+    fn set_finding_observer(&self, observer: Arc<dyn FindingObserver>) {
         let _ = observer;
     }
 
-    /// Something of them changed on the hypervisor.
-    fn stir(&self);
+    /// Tells the loop that guests changed on the hypervisor.
+    fn notify_changed(&self);
 
-    /// Why their journal cannot be used; none where it can.
-    fn unusable(&self) -> watch::Receiver<Option<String>>;
+    /// Why the journal is unusable; `None` while it works.
+    fn subscribe_journal_error(&self) -> watch::Receiver<Option<String>>;
 }
 
 impl<D: VirtDriver, R: GuestResources> GuestManager for Guests<D, R> {
-    fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+    fn run(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
         let guests = self.clone();
-        Box::pin(async move { Guests::keep(&guests, interval, shutdown).await })
+        Box::pin(async move { Guests::run(&guests, interval, shutdown).await })
     }
 
     fn stop(&self) -> BoxFuture<'static, ()> {
@@ -52,15 +53,15 @@ impl<D: VirtDriver, R: GuestResources> GuestManager for Guests<D, R> {
         Box::pin(async move { Guests::stop(&guests).await })
     }
 
-    fn holding(&self) -> watch::Receiver<HeldGuests> {
-        Guests::holding(self)
+    fn subscribe_blocked(&self) -> watch::Receiver<BlockedGuests> {
+        Guests::subscribe_blocked(self)
     }
 
-    fn stir(&self) {
-        Guests::stir(self);
+    fn notify_changed(&self) {
+        Guests::notify_changed(self);
     }
 
-    fn unusable(&self) -> watch::Receiver<Option<String>> {
-        Guests::unusable(self)
+    fn subscribe_journal_error(&self) -> watch::Receiver<Option<String>> {
+        Guests::subscribe_journal_error(self)
     }
 }

@@ -1,4 +1,4 @@
-//! How the reconciliation of one instance ended.
+//! The outcome of reconciling one instance.
 
 use std::collections::BTreeMap;
 
@@ -10,58 +10,59 @@ use crate::spawn::SpawnError;
 use crate::transition::StopError;
 use crate::undo::UndoError;
 
-/// The guests that stand still, each with the reason.
-pub type HeldGuests = BTreeMap<ConsumerUuid, String>;
+/// The blocked instances, with the reasons.
+pub type BlockedGuests = BTreeMap<ConsumerUuid, String>;
 
-/// How a guest's journey ended.
+/// How the reconciliation of an instance ended.
 #[derive(Debug)]
 pub enum ReconcileOutcome {
-    /// The guest is as it should be.
+    /// The instance has reached its goal.
     Settled,
-    /// The spawn was undone, for this reason.
+    /// The spawn failed for this reason and was undone.
     Undone { reason: String },
-    /// Nothing is left, and nothing is known of it.
+    /// The instance is removed, and its record is deleted.
     Gone,
-    /// The agent stops; the next start goes on.
+    /// The agent stops; its next start continues.
     Interrupted,
-    /// It stands still for this reason, and will be tried again.
-    Held { reason: BlockedReason },
+    /// The instance cannot continue now. The next sync retries.
+    Blocked { reason: BlockedReason },
 }
 
-/// Why a journey stands still.
+/// Why the reconciliation of an instance cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockedReason {
-    /// The journal can be neither read nor written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Something of it cannot be undone now.
+    /// Undoing the instance failed.
     #[error(transparent)]
     Undo(#[from] UndoError),
-    /// It cannot go off for another form.
+    /// The guest could not be stopped for a transition.
     #[error(transparent)]
-    Leave(#[from] StopError),
-    /// It ran before and cannot be brought back now.
-    #[error("the guest cannot be brought back: {0}")]
-    NotBack(#[source] Box<SpawnError>),
-    /// The hypervisor does not tell its guests.
+    Stop(#[from] StopError),
+    /// An instance that has run before could not be started again.
+    #[error("the guest cannot be started again: {0}")]
+    StartFailed(#[source] Box<SpawnError>),
+    /// The hypervisor did not list its guests.
     #[error(transparent)]
     Hypervisor(GuestError),
-    /// It does what it should not, and cannot be brought to rest.
-    #[error("the guest runs and should not: {0}")]
-    NotAtRest(#[source] GuestError),
+    /// The guest should be stopped, suspended or paused, and that failed.
+    #[error("the guest is running and cannot be stopped: {0}")]
+    StopFailed(#[source] GuestError),
 }
 
-/// An end in the log.
-pub(crate) fn told(uuid: ConsumerUuid, end: ReconcileOutcome) {
+/// Logs how the reconciliation of an instance ended.
+pub(crate) fn log_outcome(uuid: ConsumerUuid, end: ReconcileOutcome) {
     match end {
-        ReconcileOutcome::Held { reason } => {
-            tracing::debug!(guest = %uuid, reason = &reason as &dyn std::error::Error, "a guest stands still");
+        ReconcileOutcome::Blocked { reason } => {
+            tracing::debug!(guest = %uuid, reason = &reason as &dyn std::error::Error, "reconciliation blocked");
         }
         ReconcileOutcome::Undone { reason } => {
-            tracing::warn!(guest = %uuid, reason, "a guest could not be spawned");
+            tracing::warn!(guest = %uuid, reason, "spawn failed and was undone");
         }
-        ReconcileOutcome::Interrupted => tracing::debug!(guest = %uuid, "the next start goes on"),
-        ReconcileOutcome::Settled => tracing::info!(guest = %uuid, "the guest is as it should be"),
-        ReconcileOutcome::Gone => tracing::info!(guest = %uuid, "the guest is gone"),
+        ReconcileOutcome::Interrupted => {
+            tracing::debug!(guest = %uuid, "reconciliation interrupted; the next start continues")
+        }
+        ReconcileOutcome::Settled => tracing::info!(guest = %uuid, "instance reached its goal"),
+        ReconcileOutcome::Gone => tracing::info!(guest = %uuid, "instance removed"),
     }
 }

@@ -1,5 +1,7 @@
-//! A guest's power: what is asked for is written down first, then done. A guest that is switched on again is checked as if
-//! it were spawned: its requests must still be bound to its devices, and each device must still be fit for it.
+//! Power actions: start, stop, pause, unpause and reboot of an instance ([`Guests::power_once`]).
+//!
+//! The desired power state is written to the journal first, then the action runs. A start or hard reboot repeats the checks of
+//! a spawn: the accelerator requests must still be bound to the instance's devices, and each device must be healthy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,53 +15,48 @@ use berth_keyed_tasks::KeyGuard;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{
-    GuestError, GuestHardware, GuestState, PowerAction, Powered, Spawned, VirtDriver,
+    GuestError, GuestHardware, GuestPowerOutcome, GuestSpawnOutcome, GuestState, PowerAction,
+    VirtDriver,
 };
 use berth_wire::guest::ActionId;
 use tokio::time::timeout;
 
-use crate::binding_wait::BindRefused;
+use crate::binding_wait::BindingRefusal;
 use crate::guests::Guests;
 use crate::resources::{GuestResources, Provision, ResourceError};
 
-/// How long an action waits for a journey of the guest that is under way: one that only looks is over at once.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long an action waits for the running task of the instance. A task that finds nothing to do ends at once.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a guest's power was not changed. Unless the hypervisor did not answer, it is as it was.
+/// Why a power action failed. The power state is unchanged, unless the hypervisor did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PowerError {
-    /// It is not known here.
     #[error("there is no guest {uuid} on this host")]
     NotFound { uuid: ConsumerUuid },
-    /// It is being spawned, undone or deleted, or its power is being changed.
-    #[error("guest {uuid} is on its context ({course}); ask again when it is there")]
+    /// A spawn, undo, deletion or other power action of the guest is running.
+    #[error("guest {uuid} is busy ({operation}); retry when that has finished")]
     Busy {
         uuid: ConsumerUuid,
-        /// What is under way.
-        course: &'static str,
+        operation: &'static str,
     },
-    /// Its devices are not bound for it any more.
-    #[error("the guest does not start: {0}")]
-    Bind(#[from] BindRefused),
-    /// A device is not fit for it.
-    #[error("the guest does not start: {0}")]
+    /// The accelerator requests are no longer bound to the guest's devices.
+    #[error("the guest cannot be started: {0}")]
+    Bind(#[from] BindingRefusal),
+    /// A device must not be used now.
+    #[error("the guest cannot be started: {0}")]
     Resource(#[from] ResourceError),
-    /// What the journal has of it makes no guest.
-    #[error("what the journal has of it makes no guest: {0}")]
+    #[error("the record of the guest in the journal is invalid: {0}")]
     Spec(#[from] GuestSpecError),
-    /// What the journal has of it does not fit together.
-    #[error("what the journal has of it makes no guest: {0}")]
+    #[error("the record of the guest in the journal is invalid: {0}")]
     BootSource(#[from] GuestRequestError),
-    /// The hypervisor says no.
     #[error(transparent)]
     Driver(#[from] GuestError),
-    /// The journal cannot be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-/// What the guest should be after an action.
-fn wanted_after(action: PowerAction, now: DesiredPower) -> DesiredPower {
+/// The desired power state after an action.
+fn desired_power_after(action: PowerAction, now: DesiredPower) -> DesiredPower {
     match action {
         PowerAction::Start | PowerAction::Unpause => DesiredPower::Running,
         PowerAction::Stop { .. } => DesiredPower::ShutOff,
@@ -69,9 +66,9 @@ fn wanted_after(action: PowerAction, now: DesiredPower) -> DesiredPower {
     }
 }
 
-/// Checks that nothing is in progress for the instance.
-pub(super) fn settled(record: &GuestRecord) -> Result<(), PowerError> {
-    let course = match record.course {
+/// Fails if an operation of the instance is in progress.
+pub(super) fn ensure_idle(record: &GuestRecord) -> Result<(), PowerError> {
+    let operation = match record.course {
         Goal::Spawn if record.state(SpawnStep::Start) == Some(StepState::Done) => {
             return Ok(());
         }
@@ -83,50 +80,53 @@ pub(super) fn settled(record: &GuestRecord) -> Result<(), PowerError> {
         Goal::Destroy => "destroy",
     };
     let uuid = record.request.uuid();
-    Err(PowerError::Busy { uuid, course })
+    Err(PowerError::Busy { uuid, operation })
 }
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
-    /// Does this with a guest's power. What was written down is gone on with whatever happens to the agent.
+    /// Runs a power action. A desired state that is in the journal is reached even if the agent is killed.
     ///
-    /// Errors: There is no such guest, it is on its way, its devices are not its own any more, or the hypervisor
-    /// refuses: then it is as it was, or, where a reboot had switched it off already, is tried again. Where the
-    /// hypervisor did not answer, it may still be done, and is seen to.
+    /// Errors: the guest is unknown or busy, its devices are not bound to it any longer, or the hypervisor refuses. The power state
+    /// is then unchanged; if a hard reboot had already stopped the guest, the sync loop starts it again. If the hypervisor did not
+    /// answer, the action may still take effect, and the sync loop continues it.
     pub async fn power(
         &self,
         uuid: ConsumerUuid,
         action: PowerAction,
-    ) -> Result<Powered, PowerError> {
+    ) -> Result<GuestPowerOutcome, PowerError> {
         self.power_once(uuid, action, None).await
     }
 
-    /// The same, once for each id: that of the last action is known for good, and asked for again it is only said to be so.
+    /// Like [`Guests::power`], but idempotent: an action with the ID of the last completed action is not repeated.
     pub async fn power_once(
         &self,
         uuid: ConsumerUuid,
         action: PowerAction,
         id: Option<&ActionId>,
-    ) -> Result<Powered, PowerError> {
+    ) -> Result<GuestPowerOutcome, PowerError> {
         let context = &self.inner.context;
-        let (_turn, record) = self.in_turn(uuid).await?;
-        settled(&record)?;
+        let (_guard, record) = self.lock_record(uuid).await?;
+        ensure_idle(&record)?;
         if record.life.has_acted(id) {
-            return Ok(Powered::AlreadySo);
+            return Ok(GuestPowerOutcome::AlreadySo);
         }
-        let fit = match action {
-            PowerAction::Start | PowerAction::HardReboot => Some(self.fit_to_start(&record).await?),
+        let plan = match action {
+            PowerAction::Start | PowerAction::HardReboot => {
+                Some(self.check_startable(&record).await?)
+            }
             _ => None,
         };
         let life = InstanceOverrides {
             suspending: false,
             ..record.life.clone()
         };
-        let wanted = wanted_after(action, record.power);
+        let wanted = desired_power_after(action, record.power);
         let start = |state, detail: &str| {
             let detail = detail.to_owned();
             [(SpawnStep::Start, StepRecord { state, detail })]
         };
-        // From here on a kill leaves a spawn to be gone on with, and not a guest that seems to have ended itself.
+        // Mark the start as begun: after a kill the spawn continues, and the guest does not look as if it had shut
+        // itself down.
         let starts = wanted == DesiredPower::Running && action != PowerAction::SoftReboot;
         if starts {
             let begun = start(StepState::Begun, record.ran_in());
@@ -139,10 +139,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         }
         context.journal.set_power(uuid, wanted).await?;
         let acted = async {
-            if let Some(fit) = &fit {
-                context.resources.prepare(fit.provision(&record)).await?;
-                if self.starts_as_its_own(&fit.spec, action).await? {
-                    return self.start_as_its_own(fit, action).await;
+            if let Some(plan) = &plan {
+                context.resources.prepare(plan.provision(&record)).await?;
+                if self.needs_own_spec(&plan.spec, action).await? {
+                    return self.start_from_spec(plan, action).await;
                 }
             }
             Ok(context.driver.power(uuid, action).await?)
@@ -151,20 +151,21 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             Ok(powered) => powered,
             Err(PowerError::Driver(error)) if error.disposition() == Disposition::Retry => {
                 if starts {
-                    self.set_out(uuid);
+                    self.spawn_reconcile(uuid);
                 }
                 return Err(error.into());
             }
-            // It was switched off for its reboot, and is brought back as after a boot of the host, once it can be.
+            // The reboot stopped the guest and could not start it. The sync loop starts it again, as after a host
+            // reboot.
             Err(error) if action == PowerAction::HardReboot && self.is_off(uuid).await => {
                 if id.is_some() {
-                    // That is the reboot: who asks again must not switch it off once more.
+                    // The reboot counts as done: a retry must not stop the guest again.
                     context
                         .journal
                         .record_overrides(uuid, &life.acted_by(id), &[])
                         .await?;
                 }
-                self.set_out(uuid);
+                self.spawn_reconcile(uuid);
                 return Err(error);
             }
             Err(error) => {
@@ -180,7 +181,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
         };
         if wanted == DesiredPower::Running {
-            // It runs in this boot of the host, whichever it was started in first.
+            // The guest runs in the current boot of the host.
             let done = start(StepState::Done, &context.boot_id);
             let life = InstanceOverrides {
                 ended: false,
@@ -199,15 +200,16 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(powered)
     }
 
-    /// Whether the guest is started by its spec and not by what the hypervisor has of it: where somebody gave it other processors,
-    /// memory, disks or interfaces there. Of one that runs nobody sees what it would be started with, so a hard reboot always is.
-    async fn starts_as_its_own(
+    /// Whether the guest must be started from its spec: someone changed its processors, memory, disks or interfaces on
+    /// the hypervisor. A hard reboot always uses the spec, because the pending changes of a running guest are not
+    /// visible.
+    async fn needs_own_spec(
         &self,
         spec: &GuestSpec,
         action: PowerAction,
     ) -> Result<bool, GuestError> {
         let found = self.inner.context.on_host(spec.uuid).await?;
-        // Another's, or one with other devices, is not to be made this one.
+        // A guest that is not ours, or that has other devices, is not redefined.
         let found = found.filter(|found| found.difference(spec).is_none());
         let Some((state, has)) = found.and_then(|found| Some((found.state, found.hardware?)))
         else {
@@ -217,52 +219,52 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(action == PowerAction::HardReboot || (state == GuestState::ShutOff && differs))
     }
 
-    /// Starts a guest with what is its own, once it is off.
-    async fn start_as_its_own(
+    /// Starts a guest from its spec, after stopping it for a hard reboot.
+    async fn start_from_spec(
         &self,
-        fit: &Fit,
+        plan: &StartPlan,
         action: PowerAction,
-    ) -> Result<Powered, PowerError> {
+    ) -> Result<GuestPowerOutcome, PowerError> {
         let context = &self.inner.context;
         if action == PowerAction::HardReboot {
             let grace = Duration::ZERO;
             let stop = PowerAction::Stop { grace };
-            let _ = context.driver.power(fit.spec.uuid, stop).await?;
+            let _ = context.driver.power(plan.spec.uuid, stop).await?;
         }
-        let spec = context.allow(&fit.spec).map_err(ResourceError::from)?;
+        let spec = context.allow(&plan.spec).map_err(ResourceError::from)?;
         Ok(match context.spawn(&spec).await? {
-            Spawned::Spawned => Powered::Done,
-            Spawned::AlreadyThere => Powered::AlreadySo,
+            GuestSpawnOutcome::Spawned => GuestPowerOutcome::Done,
+            GuestSpawnOutcome::AlreadyThere => GuestPowerOutcome::AlreadySo,
         })
     }
 
-    /// Whether the hypervisor has it switched off, or does not say that it runs.
+    /// Whether the hypervisor reports the guest as shut off, or does not answer.
     async fn is_off(&self, uuid: ConsumerUuid) -> bool {
         let found = self.inner.context.on_host(uuid).await;
-        !found.is_ok_and(|found| found.is_some_and(|it| it.state != GuestState::ShutOff))
+        !found.is_ok_and(|found| found.is_some_and(|guest| guest.state != GuestState::ShutOff))
     }
 
-    /// The guest as the journal has it, in its turn.
-    pub(super) async fn in_turn(
+    /// Locks the instance and reads its record.
+    pub(super) async fn lock_record(
         &self,
         uuid: ConsumerUuid,
     ) -> Result<(KeyGuard<ConsumerUuid>, GuestRecord), PowerError> {
         let context = &self.inner.context;
-        // A guest that is not known gets no turn to wait for.
+        // Do not wait for the lock of an unknown guest.
         if context.journal.guest(uuid).await?.is_none() {
             return Err(PowerError::NotFound { uuid });
         }
-        let Ok(turn) = timeout(PATIENCE, self.turn(uuid)).await else {
-            let course = "a step is under way";
-            return Err(PowerError::Busy { uuid, course });
+        let Ok(guard) = timeout(LOCK_TIMEOUT, self.lock(uuid)).await else {
+            let operation = "another operation";
+            return Err(PowerError::Busy { uuid, operation });
         };
         let record = context.journal.guest(uuid).await?;
         let record = record.ok_or(PowerError::NotFound { uuid })?;
-        Ok((turn, Arc::unwrap_or_clone(record)))
+        Ok((guard, Arc::unwrap_or_clone(record)))
     }
 
-    /// The guest's devices, where its requests are still bound to them.
-    pub(super) async fn still_bound(
+    /// The guest's devices. Fails if its accelerator requests are no longer bound to them.
+    pub(super) async fn verify_bindings(
         &self,
         record: &GuestRecord,
     ) -> Result<BoundDevices, PowerError> {
@@ -271,38 +273,38 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let now = accelerators.bound_now(&record.request).await?;
         if now != devices {
             let before = devices;
-            return Err(BindRefused::Changed { before, now }.into());
+            return Err(BindingRefusal::Changed { before, now }.into());
         }
         Ok(devices)
     }
 
-    /// Whether the guest may have its devices now, as before its first start.
-    async fn fit_to_start(&self, record: &GuestRecord) -> Result<Fit, PowerError> {
+    /// Checks that the guest may use its devices now, as before its first start.
+    async fn check_startable(&self, record: &GuestRecord) -> Result<StartPlan, PowerError> {
         let context = &self.inner.context;
-        let devices = self.still_bound(record).await?;
+        let devices = self.verify_bindings(record).await?;
         let request = record.present()?;
         let mut spec = devices.attached_to(request.spec())?;
         spec.power = DesiredPower::Running;
-        let fit = Fit {
+        let plan = StartPlan {
             devices,
             request,
             spec,
         };
-        // The hypervisor has its document, which an earlier release may have taken there.
-        context.allow(&fit.spec).map_err(ResourceError::from)?;
-        context.resources.check(fit.provision(record)).await?;
-        Ok(fit)
+        // An earlier release may have defined the guest without this check.
+        context.allow(&plan.spec).map_err(ResourceError::from)?;
+        context.resources.check(plan.provision(record)).await?;
+        Ok(plan)
     }
 }
 
-/// A guest that may have its devices now.
-struct Fit {
+/// The devices, request and spec of a guest that may be started.
+struct StartPlan {
     devices: BoundDevices,
     request: GuestRequest,
     spec: GuestSpec,
 }
 
-impl Fit {
+impl StartPlan {
     fn provision(&self, record: &GuestRecord) -> Provision<'_> {
         Provision {
             spec: &self.spec,

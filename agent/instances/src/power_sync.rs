@@ -1,12 +1,20 @@
-//! What a look at a guest that is not on its way comes to: what is wanted of it, what the hypervisor has, and whether that was
-//! started in the present boot of the host. Pure: one table, by which guests are kept ([`crate::sync_loop`]) and by which they are
-//! compared ([`mod@crate::reconcile`]).
+//! Decides how to reconcile the desired power state of an idle instance with the hypervisor's. Pure.
 //!
-//! What is wanted is written down before it is done, so a guest that does not do it may be one whose agent was killed in
-//! between, or one that somebody else laid hands on. Nothing tells the two apart but this: berth starts a guest only after a word
-//! in its [`SpawnStep::Start`], so one that is off and has none has ended itself, or was stopped by hand. One that should be at
-//! rest is brought to rest, as Nova's power sync does. One that is paused and should run was not paused by berth: a full disk
-//! does that, and only who knows of it may let it go on.
+//! Inputs are the desired state, the state on the hypervisor, and whether the guest was last started in the current boot of the
+//! host. The sync loop ([`crate::sync_loop`]) acts on the result, and the reconciler ([`mod@crate::reconcile`]) reports it.
+//!
+//! | desired | on the hypervisor | action |
+//! |---|---|---|
+//! | running, paused | missing | `StartAgain` |
+//! | running, paused | off, started in an earlier boot | `StartAgain` |
+//! | running, paused | off, started in this boot | `AcceptShutOff` |
+//! | running | paused | `UnexpectedlyPaused` |
+//! | paused | running | `Pause` |
+//! | off | running, paused or crashed | `Stop` or `Suspend` |
+//!
+//! The desired state is written before an action runs, and a start is preceded by [`SpawnStep::Start`] in the journal. So a guest
+//! that is off although its start is done has shut itself down, or was stopped by hand: Nova's power sync accepts that, too. A
+//! paused guest that should run was not paused by Berth (a full disk does that), so only an operator may unpause it.
 
 use berth_agent_journal::{Goal, GuestRecord, SpawnStep, StepState};
 use berth_virt::guest_spec::DesiredPower;
@@ -14,32 +22,29 @@ use berth_virt::{GuestOnHost, GuestState};
 
 use crate::spawn_context::is_ours;
 
-/// What a look at a guest comes to.
+/// What to do about the power state of an instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PowerSyncAction {
-    /// Nothing is to be done.
     InSync,
-    /// It goes through the steps of its spawn again.
-    BringBack,
-    /// It is off in the boot it was started in: that is what it should be from now on.
-    EndedItself,
-    /// It does something and should be off.
+    /// Run the steps of the spawn again.
+    StartAgain,
+    /// The guest shut itself down in the current boot: make that the desired state.
+    AcceptShutOff,
     Stop,
-    /// The same, and its memory was to be written to disk.
+    /// Stop the guest and write its memory to disk.
     Suspend,
-    /// It runs and should be stopped in its tracks.
     Pause,
-    /// It is stopped in its tracks and should run: to be told.
+    /// The guest is paused and should run: report it.
     UnexpectedlyPaused,
-    /// It was undone, and is there: a call that was given up came to its end after all.
-    TakeOff,
+    /// The spawn was undone, but a late call created the guest after all: remove it.
+    Remove,
 }
 
-/// In which boot of the host a guest was started last.
+/// The boot of the host in which a guest was last started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StartedIn {
     ThisBoot,
-    Another,
+    EarlierBoot,
 }
 
 pub(super) fn plan_power_sync(
@@ -49,26 +54,26 @@ pub(super) fn plan_power_sync(
 ) -> PowerSyncAction {
     let is_ours_there = found.is_some_and(|found| is_ours(found, &record.request));
     if matches!(record.course, Goal::Undo { .. }) && record.open().is_none() && is_ours_there {
-        return PowerSyncAction::TakeOff;
+        return PowerSyncAction::Remove;
     }
     let settled =
         record.course == Goal::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done);
-    // Somebody else's of its UUID: the spawn would be refused, and holding it would say nothing new.
+    // Another guest with this UUID: a spawn would be refused, and blocking the instance would not help.
     let is_anothers = found.is_some() && !is_ours_there;
     if !settled || is_anothers {
         return PowerSyncAction::InSync;
     }
     let started_in = match record.ran_in() == boot_id {
         true => StartedIn::ThisBoot,
-        false => StartedIn::Another,
+        false => StartedIn::EarlierBoot,
     };
-    match table(record.power, found.map(|found| found.state), started_in) {
+    match action_for(record.power, found.map(|found| found.state), started_in) {
         PowerSyncAction::Stop if record.life.suspending => PowerSyncAction::Suspend,
         look => look,
     }
 }
 
-fn table(
+fn action_for(
     wanted: DesiredPower,
     found: Option<GuestState>,
     started_in: StartedIn,
@@ -81,14 +86,14 @@ fn table(
         | (Wanted::ShutOff, None | Some(ShutOff), _) => PowerSyncAction::InSync,
         (Wanted::Running, Some(Paused), _) => PowerSyncAction::UnexpectedlyPaused,
         (Wanted::Paused, Some(Running), _) => PowerSyncAction::Pause,
-        // What crashed holds what it held.
+        // A crashed guest still holds its resources.
         (Wanted::ShutOff, Some(Running | Paused | Crashed), _) => PowerSyncAction::Stop,
-        (Wanted::Running | Wanted::Paused, None, _) => PowerSyncAction::BringBack,
-        (Wanted::Running | Wanted::Paused, Some(ShutOff | Crashed), StartedIn::Another) => {
-            PowerSyncAction::BringBack
+        (Wanted::Running | Wanted::Paused, None, _) => PowerSyncAction::StartAgain,
+        (Wanted::Running | Wanted::Paused, Some(ShutOff | Crashed), StartedIn::EarlierBoot) => {
+            PowerSyncAction::StartAgain
         }
         (Wanted::Running | Wanted::Paused, Some(ShutOff | Crashed), StartedIn::ThisBoot) => {
-            PowerSyncAction::EndedItself
+            PowerSyncAction::AcceptShutOff
         }
     }
 }
@@ -97,12 +102,12 @@ fn table(
 mod tests {
     use super::*;
     use crate::power_sync::PowerSyncAction::{
-        BringBack, EndedItself, InSync, Pause, Stop, Suspend, TakeOff, UnexpectedlyPaused,
+        AcceptShutOff, InSync, Pause, Remove, StartAgain, Stop, Suspend, UnexpectedlyPaused,
     };
     use berth_agent_journal::samples::request;
     use berth_agent_journal::{InstanceOverrides, StepRecord};
 
-    /// A row: what is wanted, what is found, and what that comes to where it was started in this boot and in another.
+    /// Desired state, observed state, and the actions if it was started in this boot and in an earlier one.
     type Row = (
         DesiredPower,
         Option<GuestState>,
@@ -111,11 +116,11 @@ mod tests {
     );
 
     #[test]
-    fn each_pair_of_what_is_wanted_and_what_is_found_has_its_answer() {
+    fn each_pair_of_desired_and_observed_state_has_an_action() {
         use DesiredPower as Wanted;
         use GuestState::{Crashed, Paused, Running, ShutOff};
         let rows: [Row; 15] = [
-            (Wanted::Running, None, BringBack, BringBack),
+            (Wanted::Running, None, StartAgain, StartAgain),
             (Wanted::Running, Some(Running), InSync, InSync),
             (
                 Wanted::Running,
@@ -123,13 +128,13 @@ mod tests {
                 UnexpectedlyPaused,
                 UnexpectedlyPaused,
             ),
-            (Wanted::Running, Some(ShutOff), EndedItself, BringBack),
-            (Wanted::Running, Some(Crashed), EndedItself, BringBack),
-            (Wanted::Paused, None, BringBack, BringBack),
+            (Wanted::Running, Some(ShutOff), AcceptShutOff, StartAgain),
+            (Wanted::Running, Some(Crashed), AcceptShutOff, StartAgain),
+            (Wanted::Paused, None, StartAgain, StartAgain),
             (Wanted::Paused, Some(Running), Pause, Pause),
             (Wanted::Paused, Some(Paused), InSync, InSync),
-            (Wanted::Paused, Some(ShutOff), EndedItself, BringBack),
-            (Wanted::Paused, Some(Crashed), EndedItself, BringBack),
+            (Wanted::Paused, Some(ShutOff), AcceptShutOff, StartAgain),
+            (Wanted::Paused, Some(Crashed), AcceptShutOff, StartAgain),
             (Wanted::ShutOff, None, InSync, InSync),
             (Wanted::ShutOff, Some(Running), Stop, Stop),
             (Wanted::ShutOff, Some(Paused), Stop, Stop),
@@ -137,15 +142,14 @@ mod tests {
             (Wanted::ShutOff, Some(Crashed), Stop, Stop),
         ];
         for (wanted, found, here, elsewhere) in rows {
-            let looks = [StartedIn::ThisBoot, StartedIn::Another]
-                .map(|started_in| table(wanted, found, started_in));
+            let looks = [StartedIn::ThisBoot, StartedIn::EarlierBoot]
+                .map(|started_in| action_for(wanted, found, started_in));
             assert_eq!(looks, [here, elsewhere], "{wanted:?} {found:?}");
         }
     }
 
     #[test]
-    fn a_guest_that_is_on_its_way_or_anothers_is_not_looked_at_and_one_that_was_to_be_suspended_is()
-    {
+    fn a_busy_or_foreign_guest_is_in_sync_and_a_pending_suspend_is_not() {
         let step = |state| {
             let detail = "boot-1".to_owned();
             (SpawnStep::Start, StepRecord { state, detail })
@@ -202,7 +206,7 @@ mod tests {
             assert_eq!(plan_power_sync(&on_its_way, Some(&found), "boot-1"), InSync);
         }
         for (state, its_own, anothers_own) in [
-            (StepState::Undone, TakeOff, InSync),
+            (StepState::Undone, Remove, InSync),
             (StepState::Undoing, InSync, InSync),
         ] {
             let reason = "no".to_owned();

@@ -1,12 +1,18 @@
-//! The reconciler of this host's instances. It compares the journal, the hypervisor, the devices, the accelerator requests and
-//! the allocations, pair by pair. It repairs each difference, or reports it with what an operator can do.
+//! The reconciler of this host's instances: compares journal, hypervisor, devices, accelerator requests and
+//! allocations, and repairs or reports each difference.
 //!
-//! It never changes what belongs to a tenant: an orphaned instance, an allocation without an instance and an instance that
-//! differs from its record are reported. An instance that is being created looks like an orphan for a while, so orphans are
-//! logged only if they persist.
+//! ```text
+//! run_loop: repair_with --> find_differences_with --> facts --> compare --> findings, each with its age
+//!              |                                                             |
+//!              +--> reclaim leftovers, sync_all                              +--> log, metrics, API
+//! ```
 //!
-//! Caller: the composition root, which gives a [`Reconciler`] to `GuestService` of the agent instead of the bare [`Guests`]. The
-//! reconciler runs the instances' loop and serves its own routes next to theirs.
+//! The reconciler never changes what belongs to a tenant: it only reports an orphaned guest, an allocation without a guest and a
+//! guest that differs from its record. An instance that is being created looks like an orphan for a while, so orphans are logged
+//! only if they persist ([`FINDING_GRACE`]).
+//!
+//! Caller: the composition root passes a [`Reconciler`] to the agent's `GuestService` instead of the bare [`Guests`]. The
+//! reconciler runs the sync loop of the instances.
 
 mod compare;
 mod finding;
@@ -16,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use berth_agent_devices::Devices;
+use berth_agent_devices::DeviceManager;
 use berth_client::{AcceleratorError, PlacementClient, PlacementError};
 use berth_model::{ConsumerUuid, NodeName, ProviderUuid};
 use berth_virt::{GuestError, PreparedDevice, VirtDriver};
@@ -25,55 +31,55 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::accelerators::BoundHere;
-use crate::binding_wait::BindRefused;
+use crate::accelerators::BoundArq;
+use crate::binding_wait::BindingRefusal;
 use crate::guests::{Guests, GuestsError};
 use crate::manager::{FindingObserver, GuestManager};
-use crate::outcome::HeldGuests;
-use crate::reconcile::compare::{left, left_behind};
+use crate::outcome::BlockedGuests;
+use crate::reconcile::compare::{leftover_devices, leftover_finding};
 use crate::resources::GuestResources;
 use crate::sync_loop::SyncError;
 
-pub use compare::{Facts, compare};
-pub use finding::{Finding, GRACE, Remedy, Unbinding};
+pub use compare::{ReconcileFacts, compare};
+pub use finding::{FINDING_GRACE, ReconcileFinding, Remedy, Unbinder};
 pub use kind::FindingKind;
 
-/// How old a list of all accelerator requests may be that the clock's comparison looks at: it is long where the cloud is large,
-/// and each host asks for it. One that seems to show an orphan is asked for again before that is told.
-const LIST_AGE: Duration = Duration::from_mins(60);
+/// Maximum age of a cached list of all accelerator requests in periodic comparisons. The list is long in a large cloud,
+/// and each host queries it. If a list seems to show an orphan, it is queried again before the orphan is reported.
+const MAX_LIST_AGE: Duration = Duration::from_mins(60);
 
-/// Who wants a comparison.
+/// How current the list of accelerator requests must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    /// Somebody who waits for the answer: it is of now.
-    Now,
-    NowAndThen,
+enum ListFreshness {
+    /// A caller waits for the result: query the service.
+    Current,
+    MayBeCached,
 }
 
-/// What one comparison came to.
+/// The result of one comparison.
 #[derive(Debug, Clone, Default)]
-pub struct Reconciled {
-    /// The differences, with how long each has been there.
-    pub findings: Vec<(Finding, Duration)>,
-    /// What could not be read: nothing is known of it.
+pub struct ReconcileReport {
+    /// The differences, with the time since each was first found.
+    pub findings: Vec<(ReconcileFinding, Duration)>,
+    /// Sources that could not be read. Differences with these are unknown.
     pub unknown: Vec<String>,
 }
 
-/// The comparison and its repair. Clones are one.
+/// Compares and repairs. Clones share the state.
 pub struct Reconciler<D, R> {
-    inner: Arc<Inner<D, R>>,
+    inner: Arc<ReconcilerInner<D, R>>,
 }
 
-struct Inner<D, R> {
+struct ReconcilerInner<D, R> {
     guests: Guests<D, R>,
-    devices: Option<Devices<D>>,
+    devices: Option<DeviceManager<D>>,
     placement: Option<PlacementClient>,
-    /// Since when each finding has been there, and whether the log was told.
-    since: Mutex<BTreeMap<Finding, (Instant, bool)>>,
-    /// Where findings are counted.
+    /// When each finding was first found, and whether it was logged.
+    since: Mutex<BTreeMap<ReconcileFinding, (Instant, bool)>>,
+    /// Receives the findings for the metrics.
     observer: OnceLock<Arc<dyn FindingObserver>>,
-    /// What is bound on this host, and when it was asked.
-    listed: Mutex<Option<(Instant, Vec<BoundHere>)>>,
+    /// The cached list of requests that are bound on this host, and the time of the query.
+    listed: Mutex<Option<(Instant, Vec<BoundArq>)>>,
 }
 
 impl<D, R> Clone for Reconciler<D, R> {
@@ -85,7 +91,6 @@ impl<D, R> Clone for Reconciler<D, R> {
 }
 
 impl<D, R> Reconciler<D, R> {
-    /// The instances that are compared.
     #[must_use]
     pub fn guests(&self) -> &Guests<D, R> {
         &self.inner.guests
@@ -93,14 +98,14 @@ impl<D, R> Reconciler<D, R> {
 }
 
 impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
-    /// Of these guests and devices; without a Placement allocations are not compared.
+    /// A reconciler of these instances and devices. Without `placement`, allocations are not compared.
     #[must_use]
     pub fn new(
         guests: Guests<D, R>,
-        devices: Option<Devices<D>>,
+        devices: Option<DeviceManager<D>>,
         placement: Option<PlacementClient>,
     ) -> Self {
-        let inner = Inner {
+        let inner = ReconcilerInner {
             guests,
             devices,
             placement,
@@ -113,40 +118,41 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         }
     }
 
-    /// Compares, and changes nothing.
-    pub async fn look(&self) -> Result<Reconciled, GuestsError> {
-        Ok(self.look_by(Wanted::Now).await?.0)
+    /// Compares without changing anything.
+    pub async fn find_differences(&self) -> Result<ReconcileReport, GuestsError> {
+        Ok(self.find_differences_with(ListFreshness::Current).await?.0)
     }
 
-    /// What differs, and what is to be taken back of it: it has been nobody's for long enough.
-    async fn look_by(
+    /// The differences, and the leftover devices that are old enough to be reclaimed.
+    async fn find_differences_with(
         &self,
-        wanted: Wanted,
-    ) -> Result<(Reconciled, Vec<PreparedDevice>), GuestsError> {
+        wanted: ListFreshness,
+    ) -> Result<(ReconcileReport, Vec<PreparedDevice>), GuestsError> {
         let (facts, unknown) = self.facts(wanted).await?;
-        let findings = self.aged(compare(&facts));
-        self.count(&findings);
+        let findings = self.track_ages(compare(&facts));
+        self.report_metrics(&findings);
         let is_due = |device: &&PreparedDevice| {
-            let wanted = left(device);
+            let wanted = leftover_finding(device);
             let mut found = findings.iter();
-            found.any(|(finding, age)| *finding == wanted && *age >= GRACE)
+            found.any(|(finding, age)| *finding == wanted && *age >= FINDING_GRACE)
         };
-        let due = left_behind(&facts).filter(is_due).cloned().collect();
-        Ok((Reconciled { findings, unknown }, due))
+        let due = leftover_devices(&facts).filter(is_due).cloned().collect();
+        Ok((ReconcileReport { findings, unknown }, due))
     }
 
-    /// Compares, mends what can be mended, and says what was found. Guests' journeys go on by themselves afterwards.
-    pub async fn repair(&self) -> Result<Reconciled, SyncError> {
-        self.repair_by(Wanted::Now).await
+    /// Compares, repairs what can be repaired, and returns the findings. Tasks of instances may run longer than this
+    /// call.
+    pub async fn repair(&self) -> Result<ReconcileReport, SyncError> {
+        self.repair_by(ListFreshness::Current).await
     }
 
-    async fn repair_by(&self, wanted: Wanted) -> Result<Reconciled, SyncError> {
-        let (mut found, due) = self.look_by(wanted).await?;
+    async fn repair_by(&self, wanted: ListFreshness) -> Result<ReconcileReport, SyncError> {
+        let (mut found, due) = self.find_differences_with(wanted).await?;
         if let Some(devices) = &self.inner.devices {
             for device in due {
-                // What stood in the way is in the log, and the finding stays.
-                if let Ok(true) = devices.take_back_left(&device.wanted).await {
-                    let finding = left(&device);
+                // A failure is logged by the device manager, and the finding remains.
+                if let Ok(true) = devices.reclaim_leftover(&device.wanted).await {
+                    let finding = leftover_finding(&device);
                     tracing::warn!(code = finding.code(), subject = %finding.subject(), "{finding}");
                 }
             }
@@ -155,82 +161,85 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
                 .await
                 .map_err(GuestsError::from)?
             {
-                // It is gone, and no later comparison finds it.
-                let finding = Finding::MdevOrphan { device };
+                // The device is removed, so no later comparison reports it.
+                let finding = ReconcileFinding::MdevOrphan { device };
                 tracing::warn!(code = finding.code(), subject = %finding.subject(), "{finding}");
                 if !found.findings.iter().any(|(known, _)| *known == finding) {
                     found.findings.push((finding, Duration::ZERO));
                 }
             }
-            let has =
-                |wanted: fn(&Finding) -> bool| found.findings.iter().any(|(it, _)| wanted(it));
-            if has(|finding| matches!(finding, Finding::DeviceUnclean { .. })) {
-                devices.stir();
+            let has = |wanted: fn(&ReconcileFinding) -> bool| {
+                found.findings.iter().any(|(finding, _)| wanted(finding))
+            };
+            if has(|finding| matches!(finding, ReconcileFinding::DeviceUnclean { .. })) {
+                devices.request_report();
             }
-            if has(|finding| matches!(finding, Finding::ProviderMissing { .. })) {
-                devices.ask_for_the_missing();
+            if has(|finding| matches!(finding, ReconcileFinding::ProviderMissing { .. })) {
+                devices.request_missing_providers();
             }
         }
-        self.inner.guests.reconcile().await?;
+        self.inner.guests.sync_all().await?;
         Ok(found)
     }
 
-    async fn keep_going(&self, interval: Duration, shutdown: CancellationToken) {
+    async fn run_loop(&self, interval: Duration, shutdown: CancellationToken) {
         loop {
-            let repaired = self.repair_by(Wanted::NowAndThen).await;
+            let repaired = self.repair_by(ListFreshness::MayBeCached).await;
             match repaired {
-                Ok(found) => self.log(&found),
+                Ok(found) => self.log_findings(&found),
                 Err(error) => tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "guests could not be compared"
+                    "comparison of the instances failed"
                 ),
             }
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                () = self.inner.guests.between(interval) => {}
+                () = self.inner.guests.wait_until_due(interval) => {}
             }
         }
         self.inner.guests.stop().await;
     }
 
-    /// What the metric says from now on: as the log, it knows nothing of what may be under way.
-    fn count(&self, findings: &[(Finding, Duration)]) {
+    /// Passes the persistent findings to the metrics.
+    fn report_metrics(&self, findings: &[(ReconcileFinding, Duration)]) {
         if let Some(observer) = self.inner.observer.get() {
-            let lasting = findings.iter().filter(|(finding, age)| finding.lasts(*age));
+            let lasting = findings
+                .iter()
+                .filter(|(finding, age)| finding.is_persistent(*age));
             observer.findings(lasting.map(|(finding, _)| finding.kind()).collect());
         }
     }
 
-    /// Each finding once, when it is old enough to be one.
-    fn log(&self, found: &Reconciled) {
+    /// Logs each persistent finding once.
+    fn log_findings(&self, found: &ReconcileReport) {
         for (finding, age) in &found.findings {
-            if !finding.lasts(*age) {
+            if !finding.is_persistent(*age) {
                 continue;
             }
             let mut since = self.since();
-            let Some((_, said)) = since.get_mut(finding) else {
+            let Some((_, is_logged)) = since.get_mut(finding) else {
                 continue;
             };
-            if !std::mem::replace(said, true) {
+            if !std::mem::replace(is_logged, true) {
                 tracing::warn!(code = finding.code(), subject = %finding.subject(), "{finding}");
             }
         }
     }
 
-    fn since(&self) -> MutexGuard<'_, BTreeMap<Finding, (Instant, bool)>> {
+    fn since(&self) -> MutexGuard<'_, BTreeMap<ReconcileFinding, (Instant, bool)>> {
         let since = self.inner.since.lock();
         since.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes every finding so much older.
+    /// Makes every finding older by `time`.
     #[cfg(test)]
-    pub(crate) fn let_pass(&self, time: Duration) {
+    pub(crate) fn age_findings(&self, time: Duration) {
         for (at, _) in self.since().values_mut() {
             *at -= time;
         }
     }
 
-    fn aged(&self, found: BTreeSet<Finding>) -> Vec<(Finding, Duration)> {
+    fn track_ages(&self, found: BTreeSet<ReconcileFinding>) -> Vec<(ReconcileFinding, Duration)> {
         let mut since = self.since();
         since.retain(|finding, _| found.contains(finding));
         found
@@ -244,13 +253,21 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
             .collect()
     }
 
-    /// Everything that can be read, and what cannot.
-    async fn facts(&self, wanted: Wanted) -> Result<(Facts, Vec<String>), GuestsError> {
+    /// Reads all sources; also returns the errors of unreadable ones.
+    async fn facts(
+        &self,
+        wanted: ListFreshness,
+    ) -> Result<(ReconcileFacts, Vec<String>), GuestsError> {
         let context = &self.inner.guests.inner.context;
-        // What could be read is compared; that nothing of it can be mended is told first.
-        self.inner.guests.try_write().await;
-        let mut unknown: Vec<String> = self.inner.guests.refuses_writes().into_iter().collect();
-        // Before the journal, which says of whatever is made ready for whom that is.
+        // The first reported error is that the journal cannot be written, because then nothing can be repaired.
+        self.inner.guests.probe_journal().await;
+        let mut unknown: Vec<String> = self
+            .inner
+            .guests
+            .journal_write_error()
+            .into_iter()
+            .collect();
+        // Read the devices before the journal: then the journal contains every instance that they were prepared for.
         let prepared = context
             .driver
             .prepared_devices()
@@ -259,28 +276,28 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
                 unknown.push(error.to_string());
                 Vec::new()
             });
-        let mut facts = Facts {
+        let mut facts = ReconcileFacts {
             boot_id: context.boot_id.clone(),
             prepared,
             journal: {
                 let records = self.inner.guests.list().await?;
                 records.into_iter().map(Arc::unwrap_or_clone).collect()
             },
-            ..Facts::default()
+            ..ReconcileFacts::default()
         };
         match context.driver.guests().await {
             Ok(guests) => facts.hypervisor = Some(guests),
             Err(GuestError::NotSupported { .. }) => facts.hypervisor = Some(BTreeMap::new()),
             Err(error) => unknown.push(error.to_string()),
         }
-        facts.devices = self.inner.devices.as_ref().map(Devices::facts);
+        facts.devices = self.inner.devices.as_ref().map(DeviceManager::facts);
         for record in &facts.journal {
             if record.open().is_some() || record.request.arqs().is_empty() {
                 continue;
             }
             let now = match context.accelerators.bound_now(&record.request).await {
                 Ok(bound) => Ok(bound),
-                Err(BindRefused::Service(error)) => {
+                Err(BindingRefusal::Service(error)) => {
                     unknown.push(error.to_string());
                     break;
                 }
@@ -302,49 +319,52 @@ impl<D: VirtDriver, R: GuestResources> Reconciler<D, R> {
         Ok((facts, unknown))
     }
 
-    /// This host's nodes: those that were seen, and those that guests were asked for on.
-    fn nodes(&self, facts: &Facts) -> BTreeSet<NodeName> {
+    /// The nodes of this host: the observed ones, and those of the instances.
+    fn nodes(&self, facts: &ReconcileFacts) -> BTreeSet<NodeName> {
         let of_guests = facts.journal.iter();
         let of_guests = of_guests.map(|record| record.request.node().clone());
-        let seen = self.inner.devices.iter().flat_map(Devices::nodes);
+        let seen = self.inner.devices.iter().flat_map(DeviceManager::nodes);
         of_guests.chain(seen).collect()
     }
 
-    /// What is bound on these nodes, where nobody else says who holds this host's devices; else nothing is asked.
+    /// The requests that are bound on these nodes. Empty if the accelerator service reports the holders of this host's
+    /// devices.
     async fn bound_here(
         &self,
-        wanted: Wanted,
+        wanted: ListFreshness,
         nodes: &BTreeSet<NodeName>,
-    ) -> Result<Vec<BoundHere>, AcceleratorError> {
+    ) -> Result<Vec<BoundArq>, AcceleratorError> {
         let devices = self.inner.devices.as_ref();
-        if !devices.is_some_and(Devices::holders_are_unsaid) {
+        if !devices.is_some_and(DeviceManager::holders_unknown) {
             return Ok(Vec::new());
         }
-        let is_orphan = |finding: &Finding| matches!(finding, Finding::RequestOrphan { .. });
+        let is_orphan =
+            |finding: &ReconcileFinding| matches!(finding, ReconcileFinding::RequestOrphan { .. });
         let longest = match self.since().keys().any(is_orphan) {
-            true => GRACE,
-            false => LIST_AGE,
+            true => FINDING_GRACE,
+            false => MAX_LIST_AGE,
         };
-        if wanted == Wanted::NowAndThen
-            && let Some((at, bound)) = &*self.listed()
+        if wanted == ListFreshness::MayBeCached
+            && let Some((at, bound)) = &*self.arq_list()
             && at.elapsed() < longest
         {
             return Ok(bound.clone());
         }
-        let asked = Instant::now();
+        let queried_at = Instant::now();
         let accelerators = &self.inner.guests.inner.context.accelerators;
-        let bound = accelerators.bound_on(nodes).await?;
-        *self.listed() = Some((asked, bound.clone()));
+        let bound = accelerators.arqs_bound_on(nodes).await?;
+        *self.arq_list() = Some((queried_at, bound.clone()));
         Ok(bound)
     }
 
-    fn listed(&self) -> MutexGuard<'_, Option<(Instant, Vec<BoundHere>)>> {
+    fn arq_list(&self) -> MutexGuard<'_, Option<(Instant, Vec<BoundArq>)>> {
         let listed = self.inner.listed.lock();
         listed.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Who holds what of these nodes' providers, and in `names` what those are called; none where Placement does not know the host.
+/// The providers of these nodes that each consumer has allocations on; `None` if Placement has none of the nodes. Adds
+/// the names of the providers to `names`.
 async fn allocations(
     placement: &PlacementClient,
     nodes: &BTreeSet<NodeName>,
@@ -369,9 +389,9 @@ async fn allocations(
 }
 
 impl<D: VirtDriver, R: GuestResources> GuestManager for Reconciler<D, R> {
-    fn keep(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+    fn run(&self, interval: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
         let reconciler = self.clone();
-        Box::pin(async move { reconciler.keep_going(interval, shutdown).await })
+        Box::pin(async move { reconciler.run_loop(interval, shutdown).await })
     }
 
     fn stop(&self) -> BoxFuture<'static, ()> {
@@ -379,20 +399,20 @@ impl<D: VirtDriver, R: GuestResources> GuestManager for Reconciler<D, R> {
         Box::pin(async move { guests.stop().await })
     }
 
-    fn holding(&self) -> watch::Receiver<HeldGuests> {
-        self.inner.guests.holding()
+    fn subscribe_blocked(&self) -> watch::Receiver<BlockedGuests> {
+        self.inner.guests.subscribe_blocked()
     }
 
-    fn count_by(&self, observer: Arc<dyn FindingObserver>) {
+    fn set_finding_observer(&self, observer: Arc<dyn FindingObserver>) {
         let _ = self.inner.observer.set(observer);
     }
 
-    fn stir(&self) {
-        self.inner.guests.stir();
+    fn notify_changed(&self) {
+        self.inner.guests.notify_changed();
     }
 
-    fn unusable(&self) -> watch::Receiver<Option<String>> {
-        self.inner.guests.unusable()
+    fn subscribe_journal_error(&self) -> watch::Receiver<Option<String>> {
+        self.inner.guests.subscribe_journal_error()
     }
 }
 

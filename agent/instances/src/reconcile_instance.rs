@@ -1,4 +1,14 @@
-//! One guest's journey from where it is to where it is meant to be, and how that ended: settled, undone, gone, or standing still.
+//! Drives one instance to its goal: [`Guests::reconcile_instance`].
+//!
+//! ```text
+//! goal Spawn   --> stop_for_transition (if pending) --> spawn --> Settled
+//!                                                         | fails, never ran
+//!                                                         v
+//! goal Undo    --> undo, unbind requests -----------------> Undone
+//! goal Destroy --> undo, delete requests, delete record ---> Gone
+//! ```
+//!
+//! The loop reads the goal again after each change. An instance that cannot continue is `Blocked`, and the next sync retries it.
 
 use std::sync::Arc;
 
@@ -9,100 +19,104 @@ use berth_virt::VirtDriver;
 use tokio::sync::watch;
 
 use crate::guests::Guests;
-use crate::outcome::{BlockedReason, HeldGuests, ReconcileOutcome, told};
+use crate::outcome::{BlockedGuests, BlockedReason, ReconcileOutcome, log_outcome};
 use crate::resources::GuestResources;
-use crate::spawn::{Requested, SpawnError};
-use crate::transition::leave;
-use crate::undo::{Requests, UndoError, undo};
+use crate::spawn::{RequestedSpawn, SpawnError};
+use crate::transition::stop_for_transition;
+use crate::undo::{RequestDisposal, UndoError, undo};
 
-/// The longest reason that the journal keeps, in bytes.
-const LONGEST_REASON: usize = 2000;
+/// The longest reason in the journal, in bytes.
+const MAX_REASON_BYTES: usize = 2000;
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
-    /// Begins a guest's journey, unless one waits to begin already.
-    pub(super) fn set_out(&self, uuid: ConsumerUuid) {
+    /// Starts a reconcile task for the instance, unless one is waiting to start.
+    pub(super) fn spawn_reconcile(&self, uuid: ConsumerUuid) {
         let guests = self.clone();
         self.inner
-            .journeys
-            .spawn_if_idle(uuid, move |turn| async move {
-                told(uuid, guests.journey_in(&turn, uuid).await);
+            .tasks
+            .spawn_if_idle(uuid, move |guard| async move {
+                log_outcome(uuid, guests.reconcile_locked(&guard, uuid).await);
             });
     }
 
-    /// The guest's turn, once no other journey of it is under way.
-    pub(super) async fn turn(&self, uuid: ConsumerUuid) -> KeyGuard<ConsumerUuid> {
-        self.inner.journeys.lock(uuid).await
+    /// Locks the instance: waits until no other task of it is running.
+    pub(super) async fn lock(&self, uuid: ConsumerUuid) -> KeyGuard<ConsumerUuid> {
+        self.inner.tasks.lock(uuid).await
     }
 
-    /// Hears when the guest is deleted, or the agent stops.
-    pub(super) fn listen(&self, uuid: ConsumerUuid) -> Interrupt<ConsumerUuid> {
-        self.inner.journeys.subscribe(uuid)
+    /// Subscribes to interrupts: a deletion of the instance, or the stop of the agent.
+    pub(super) fn subscribe_interrupt(&self, uuid: ConsumerUuid) -> Interrupt<ConsumerUuid> {
+        self.inner.tasks.subscribe(uuid)
     }
 
-    /// One guest from where it is to where it is meant to be; one journey of a guest at a time.
-    pub async fn journey(&self, uuid: ConsumerUuid) -> ReconcileOutcome {
-        let turn = self.turn(uuid).await;
-        self.journey_in(&turn, uuid).await
+    /// Locks the instance and drives it to its goal.
+    pub async fn reconcile_instance(&self, uuid: ConsumerUuid) -> ReconcileOutcome {
+        let guard = self.lock(uuid).await;
+        self.reconcile_locked(&guard, uuid).await
     }
 
-    async fn journey_in(
+    async fn reconcile_locked(
         &self,
-        turn: &KeyGuard<ConsumerUuid>,
+        guard: &KeyGuard<ConsumerUuid>,
         uuid: ConsumerUuid,
     ) -> ReconcileOutcome {
-        let end = match self.travel(turn, uuid).await {
-            Ok(end) => end,
-            Err(reason) => ReconcileOutcome::Held { reason },
+        let outcome = match self.run_to_goal(guard, uuid).await {
+            Ok(outcome) => outcome,
+            Err(reason) => ReconcileOutcome::Blocked { reason },
         };
-        self.ended(uuid, &end);
-        end
+        self.record_outcome(uuid, &outcome);
+        outcome
     }
 
-    /// What is kept of a journey's end in memory. That a guest stands still is said once, until the reason changes.
-    pub(super) fn ended(&self, uuid: ConsumerUuid, end: &ReconcileOutcome) {
-        if let ReconcileOutcome::Held {
+    /// Updates the blocked instances and the counters. Logs a blocked instance once, until its reason changes.
+    pub(super) fn record_outcome(&self, uuid: ConsumerUuid, outcome: &ReconcileOutcome) {
+        if let ReconcileOutcome::Blocked {
             reason: BlockedReason::Journal(error) | BlockedReason::Undo(UndoError::Journal(error)),
-        } = end
+        } = outcome
         {
             self.inner.journal_health.record_write_error(error);
         }
-        self.inner.held.send_if_modified(|held| match end {
-            ReconcileOutcome::Held { reason } => {
-                let reason = reason.to_string();
-                let news = held.get(&uuid) != Some(&reason);
-                if news {
-                    tracing::warn!(guest = %uuid, %reason, "a guest stands still");
+        self.inner
+            .blocked
+            .send_if_modified(|blocked| match outcome {
+                ReconcileOutcome::Blocked { reason } => {
+                    let reason = reason.to_string();
+                    let is_new = blocked.get(&uuid) != Some(&reason);
+                    if is_new {
+                        tracing::warn!(guest = %uuid, %reason, "instance blocked");
+                    }
+                    blocked.insert(uuid, reason);
+                    is_new
                 }
-                held.insert(uuid, reason);
-                news
-            }
-            _ => held.remove(&uuid).is_some(),
-        });
-        self.inner.ends.send_modify(|ends| *ends += 1);
-        self.note_change();
+                _ => blocked.remove(&uuid).is_some(),
+            });
+        self.inner
+            .completed_reconciles
+            .send_modify(|count| *count += 1);
+        self.count_change();
     }
 
-    /// The guests that stand still, and why: what an operator must know, and what is tried again at the next comparison.
+    /// The blocked instances, with the reasons. The next sync retries them.
     #[must_use]
-    pub fn held(&self) -> HeldGuests {
-        self.inner.held.borrow().clone()
+    pub fn blocked(&self) -> BlockedGuests {
+        self.inner.blocked.borrow().clone()
     }
 
-    /// The same, with a word whenever it changes.
+    /// Like [`Guests::blocked`], as a subscription.
     #[must_use]
-    pub fn holding(&self) -> watch::Receiver<HeldGuests> {
-        self.inner.held.subscribe()
+    pub fn subscribe_blocked(&self) -> watch::Receiver<BlockedGuests> {
+        self.inner.blocked.subscribe()
     }
 
-    pub(super) async fn travel(
+    pub(super) async fn run_to_goal(
         &self,
-        turn: &KeyGuard<ConsumerUuid>,
+        guard: &KeyGuard<ConsumerUuid>,
         uuid: ConsumerUuid,
     ) -> Result<ReconcileOutcome, BlockedReason> {
         let context = &self.inner.context;
         loop {
-            // Before the look: what is written after it ends what comes of it.
-            let cancel = turn.interrupt_token();
+            // Take the token before reading the goal: a later goal then cancels the work on this one.
+            let cancel = guard.interrupt_token();
             let Some(record) = context.journal.guest(uuid).await? else {
                 return Ok(ReconcileOutcome::Gone);
             };
@@ -113,40 +127,42 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 {
                     return Ok(ReconcileOutcome::Settled);
                 }
-                Goal::Spawn if record.is_leaving() => leave(context, &record).await?,
+                Goal::Spawn if record.is_leaving() => stop_for_transition(context, &record).await?,
                 Goal::Spawn => {
-                    let ran = !record.ran_in().is_empty();
-                    let spawned = match Requested::of(Arc::unwrap_or_clone(record)) {
+                    let has_run = !record.ran_in().is_empty();
+                    let spawned = match RequestedSpawn::from_record(Arc::unwrap_or_clone(record)) {
                         Ok(requested) => requested.spawn(context, &cancel).await,
                         Err(error) => Err(error.into()),
                     };
                     match spawned {
-                        Ok(_) if ran => {}
-                        Ok(_) => self.build_succeeded(),
-                        Err(SpawnError::Cancelled) if self.inner.journeys.is_stopping() => {
+                        Ok(_) if has_run => {}
+                        Ok(_) => self.record_build_success(),
+                        Err(SpawnError::Cancelled) if self.inner.tasks.is_stopping() => {
                             return Ok(ReconcileOutcome::Interrupted);
                         }
                         Err(SpawnError::Cancelled) => {}
                         Err(SpawnError::Journal(error)) => return Err(error.into()),
-                        Err(error) if ran => return Err(BlockedReason::NotBack(Box::new(error))),
+                        Err(error) if has_run => {
+                            return Err(BlockedReason::StartFailed(Box::new(error)));
+                        }
                         Err(error) => {
                             let blame = error.blame();
-                            let reason = bounded(error.to_string());
-                            let course = Goal::Undo { reason, blame };
-                            context.journal.set_goal(uuid, &course).await?;
-                            // An image of the user's own choice says nothing of the host.
+                            let reason = truncate_reason(error.to_string());
+                            let goal = Goal::Undo { reason, blame };
+                            context.journal.set_goal(uuid, &goal).await?;
+                            // A bad image is the user's choice and does not count against this host.
                             if blame != Some(Blame::Image) {
-                                self.build_failed();
+                                self.record_build_failure();
                             }
                         }
                     }
                 }
                 Goal::Undo { reason, .. } => {
-                    undo(context, &record, Requests::Unbind).await?;
+                    undo(context, &record, RequestDisposal::Unbind).await?;
                     return Ok(ReconcileOutcome::Undone { reason });
                 }
                 Goal::Destroy => {
-                    undo(context, &record, Requests::Delete).await?;
+                    undo(context, &record, RequestDisposal::Delete).await?;
                     context.journal.delete_guest(uuid).await?;
                     return Ok(ReconcileOutcome::Gone);
                 }
@@ -155,10 +171,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 }
 
-/// A reason as it is kept: a program's words may be long.
-fn bounded(mut reason: String) -> String {
-    if reason.len() > LONGEST_REASON {
-        reason.truncate(reason.floor_char_boundary(LONGEST_REASON));
+/// Truncates a reason to the journal's limit. The output of a program may be long.
+fn truncate_reason(mut reason: String) -> String {
+    if reason.len() > MAX_REASON_BYTES {
+        reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
         reason.push('…');
     }
     reason
@@ -166,14 +182,14 @@ fn bounded(mut reason: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::reconcile_instance::{LONGEST_REASON, bounded};
+    use crate::reconcile_instance::{MAX_REASON_BYTES, truncate_reason};
 
     #[test]
-    fn a_reason_is_kept_whole_or_cut_between_two_characters() {
-        assert_eq!(bounded("no".to_owned()), "no");
-        let long = bounded("ä".repeat(LONGEST_REASON));
-        assert!(long.ends_with("ä…") && long.len() <= LONGEST_REASON + 3);
-        let odd = bounded(format!("x{}", "ä".repeat(LONGEST_REASON)));
-        assert!(odd.ends_with("ä…") && odd.len() <= LONGEST_REASON + 3);
+    fn a_reason_is_truncated_between_two_characters() {
+        assert_eq!(truncate_reason("no".to_owned()), "no");
+        let long = truncate_reason("ä".repeat(MAX_REASON_BYTES));
+        assert!(long.ends_with("ä…") && long.len() <= MAX_REASON_BYTES + 3);
+        let odd = truncate_reason(format!("x{}", "ä".repeat(MAX_REASON_BYTES)));
+        assert!(odd.ends_with("ä…") && odd.len() <= MAX_REASON_BYTES + 3);
     }
 }

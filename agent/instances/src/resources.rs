@@ -1,4 +1,7 @@
-//! What a guest uses of its host beside the hypervisor: devices and disks, as the composition root provides them.
+//! [`GuestResources`]: the interface to the host's devices and disks that the steps of an instance use.
+//!
+//! `check` verifies, `prepare` allocates, and `release` resets and frees. Each call is idempotent. [`crate::HostResources`] is the
+//! production implementation.
 
 use std::future::{Future, ready};
 
@@ -8,42 +11,41 @@ use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{DeviceError, WantedDevice};
 
-use crate::files::{FileRefused, GuestFiles};
+use crate::files::{FileRefusal, GuestFiles};
 
-/// What was not done with a device or a disk.
+/// Why an operation on a device or disk failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
-    /// It must not be given to this guest: not on the allow-list, sick, its IOMMU group not whole, in use, not there.
-    #[error("{what} cannot be given to a guest: {reason}")]
+    /// The device or file may not be used: not on the allow-list, unhealthy, in use, missing, or its IOMMU group is
+    /// incomplete.
+    #[error("{what} cannot be assigned to a guest: {reason}")]
     Refused {
         /// The device or file.
         what: String,
         reason: String,
     },
-    /// It could not be made ready or taken back; it may be so partly.
+    /// Preparing or releasing failed, and may have taken effect partly.
     #[error("{what}: {reason}")]
     Failed {
         /// The device or file.
         what: String,
         reason: String,
     },
-    /// Its image is not what it should be, or is not there.
-    #[error("its image cannot be used: {reason}")]
+    #[error("the image cannot be used: {reason}")]
     BadImage { reason: String },
-    /// Its disks cannot be made here.
-    #[error("its disks cannot be made on this host: {reason}")]
+    #[error("the disks cannot be created on this host: {reason}")]
     NoDisks {
         reason: String,
-        /// What a loop does about it.
+        /// How a caller reacts to this error.
         disposition: Disposition,
     },
-    /// Its reset failed or could not be verified: nobody else may have it.
-    #[error("{what} must go to nobody: {reason}")]
+    /// The reset failed or could not be verified: no other guest may use the device.
+    #[error("{what} is quarantined: {reason}")]
     Quarantined { what: String, reason: String },
 }
 
 impl ResourceError {
-    /// What a loop does about it.
+    /// How a caller reacts to this error.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -55,16 +57,16 @@ impl ResourceError {
     }
 }
 
-/// What a guest is to have of its host.
+/// What an instance needs from its host.
 #[derive(Debug, Clone, Copy)]
 pub struct Provision<'a> {
-    /// The guest, with all its devices.
+    /// The spec, with all devices.
     pub spec: &'a GuestSpec,
-    /// What its mediated devices are made of.
+    /// The devices of the accelerator requests, with the parents of mediated devices.
     pub bound: &'a BoundDevices,
-    /// What the flavor's mediated devices are made of.
+    /// The mediated devices of the flavor, with their parents.
     pub mdevs: &'a [WantedDevice],
-    /// The disks that are to be made.
+    /// The disks to create.
     pub disks: &'a DiskPlan,
     /// Whether the instance has run before. If it has, its disks hold its tenant's data.
     pub has_run_before: bool,
@@ -73,7 +75,7 @@ pub struct Provision<'a> {
 }
 
 impl<'a> Provision<'a> {
-    /// The part of it that is disks.
+    /// The disks' part of the provision.
     #[must_use]
     pub fn disk_provision(&self) -> DiskProvision<'a> {
         DiskProvision {
@@ -85,21 +87,18 @@ impl<'a> Provision<'a> {
     }
 }
 
-/// What a guest uses of its host. Each may be asked for again, after any of them, with the same guest: what is done already
-/// is done.
+/// The devices and disks of a host. Each call is idempotent, and may be repeated in any state of the instance.
 pub trait GuestResources: Send + Sync + 'static {
-    /// Which files of the host guests may have.
     fn files(&self) -> &GuestFiles;
 
-    /// Whether the files of the host that the guest names, and that nobody makes for it, are there.
-    fn present(&self, spec: &GuestSpec) -> Result<(), FileRefused> {
+    /// Checks that the kernel and RAM disk exist, which the agent does not create.
+    fn check_present(&self, spec: &GuestSpec) -> Result<(), FileRefusal> {
         let _ = spec;
         Ok(())
     }
 
-    /// Keeps what the journal must not have in clear, where a kill cannot reach it. Asked before the journal knows of the
-    /// guest.
-    fn keep(
+    /// Stores the secrets of a request durably, outside the journal. Called before the request is journaled.
+    fn store_secrets(
         &self,
         request: &GuestRequest,
     ) -> impl Future<Output = Result<(), ResourceError>> + Send {
@@ -107,37 +106,36 @@ pub trait GuestResources: Send + Sync + 'static {
         ready(Ok(()))
     }
 
-    /// Whether the guest may have each device and each disk. Changes nothing.
+    /// Checks that the instance may use each device and disk. Changes nothing.
     fn check(&self, guest: Provision<'_>)
     -> impl Future<Output = Result<(), ResourceError>> + Send;
 
-    /// Makes devices and disks ready.
+    /// Prepares devices and disks.
     fn prepare(
         &self,
         guest: Provision<'_>,
     ) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
-    /// Takes devices and disks back: each device is reset, the reset verified, and given to the driver it rests on; one that is
-    /// gone from the host is let go, and so is one that does not come back clean, with the reason; disks are gone. Asked only when
-    /// the guest is off and gone from the hypervisor.
+    /// Releases devices and disks: resets each device, verifies the reset, returns the device to its driver, and
+    /// removes the disks. A vanished device is skipped. A device whose reset failed for good is returned in `spoilt`
+    /// with the reason. The guest must be removed from the hypervisor before.
     ///
-    /// Errors: Something could not be taken back now; the guest keeps it, and it is tried again.
+    /// Errors: a device or disk could not be released now. It stays allocated, and the release is retried.
     fn release(
         &self,
         guest: Provision<'_>,
     ) -> impl Future<Output = Result<ReleasedDevices, ResourceError>> + Send;
 
-    /// Where the disks of this plan lie: what the guest's spec is to name.
+    /// The file paths for a disk plan, for use in the spec.
     fn lay_out(&self, guest: ConsumerUuid, plan: &DiskPlan) -> Result<GuestDisks, ResourceError> {
         let _ = (guest, plan);
         Err(no_disks())
     }
 
-    /// Brings an image onto this host, checked, so that a disk can be made of it at once. `project`: whose new disk that will
-    /// be, for who keeps the image to say whether it may; none where the disk is there. May be cut off: what has come by then is
-    /// thrown away.
+    /// Downloads and verifies the images of a plan. With `project`, checks whether new disks of that project may use
+    /// the image; pass `None` if the disk exists already. Cancellable: a partial download is removed.
     ///
-    /// Errors: It cannot be had, is not for this project, or is not what it was said to be.
+    /// Errors: the image is not available, does not belong to the project, or does not match its checksum or format.
     fn fetch(
         &self,
         plan: &DiskPlan,
@@ -147,13 +145,13 @@ pub trait GuestResources: Send + Sync + 'static {
         ready(Ok(()))
     }
 
-    /// How far the images of a plan are that are coming onto this host; none where none is.
-    fn coming(&self, plan: &DiskPlan) -> Option<ImageDownload> {
+    /// The progress of the plan's image download; `None` if no download is running.
+    fn download_progress(&self, plan: &DiskPlan) -> Option<ImageDownload> {
         let _ = plan;
         None
     }
 
-    /// Removes files of a guest that is off, for others in their place. What is not there is removed already.
+    /// Removes files of a guest that is off. A missing file counts as removed.
     fn remove(
         &self,
         guest: ConsumerUuid,
@@ -163,8 +161,8 @@ pub trait GuestResources: Send + Sync + 'static {
         ready(Ok(()))
     }
 
-    /// Removes what was kept for a guest that will not be made any more.
-    fn discard(
+    /// Removes the stored secrets of an instance.
+    fn discard_secrets(
         &self,
         guest: ConsumerUuid,
     ) -> impl Future<Output = Result<(), ResourceError>> + Send {
@@ -172,9 +170,9 @@ pub trait GuestResources: Send + Sync + 'static {
         ready(Ok(()))
     }
 
-    /// Removes what no guest uses any more (old images) or ever came to use. Asked now and then with all guests that are
-    /// known, each in all its forms; what cannot be done is told in the log and done the next time.
-    fn tidy(&self, guests: &[&GuestRequest]) -> impl Future<Output = ()> + Send {
+    /// Removes files that no instance uses, such as old images. `guests` lists all known instances with each of their
+    /// boot sources. Failures are logged and retried by the next call.
+    fn remove_unused(&self, guests: &[&GuestRequest]) -> impl Future<Output = ()> + Send {
         let _ = guests;
         ready(())
     }
@@ -183,7 +181,7 @@ pub trait GuestResources: Send + Sync + 'static {
 pub(crate) fn no_disks() -> ResourceError {
     ResourceError::Refused {
         what: "a disk".to_owned(),
-        reason: "this agent makes no disks; set instances_path".to_owned(),
+        reason: "this agent does not manage disks; set instances_path".to_owned(),
     }
 }
 
@@ -221,8 +219,8 @@ impl From<DeviceError> for ResourceError {
     }
 }
 
-impl From<FileRefused> for ResourceError {
-    fn from(refused: FileRefused) -> Self {
+impl From<FileRefusal> for ResourceError {
+    fn from(refused: FileRefusal) -> Self {
         Self::Refused {
             what: "a file".to_owned(),
             reason: refused.to_string(),
@@ -254,20 +252,20 @@ mod tests {
     #[test]
     fn a_disk_that_is_not_made_is_the_images_fault_or_the_hosts() {
         let (image, reason) = ("http://a/b", "it is no qcow2");
-        let text = |text: &str| text.to_owned();
+        let owned = |text: &str| text.to_owned();
         for (error, blame, disposition) in [
             (
                 DiskError::Image {
-                    image: text(image),
-                    reason: text(reason),
+                    image: owned(image),
+                    reason: owned(reason),
                 },
                 Blame::Image,
                 Disposition::Fatal,
             ),
             (
                 DiskError::Fetch {
-                    image: text(image),
-                    reason: text("it does not answer"),
+                    image: owned(image),
+                    reason: owned("it does not answer"),
                 },
                 Blame::Host,
                 Disposition::Retry,
@@ -282,12 +280,12 @@ mod tests {
                 Disposition::Refresh,
             ),
         ] {
-            let told = error.to_string();
+            let text = error.to_string();
             let error = ResourceError::from(error);
-            assert_eq!(error.disposition(), disposition, "{told}");
+            assert_eq!(error.disposition(), disposition, "{text}");
             let error = SpawnError::from(error);
-            assert_eq!(error.blame(), Some(blame), "{told}");
-            assert!(error.to_string().ends_with(&told), "{error}");
+            assert_eq!(error.blame(), Some(blame), "{text}");
+            assert!(error.to_string().ends_with(&text), "{error}");
         }
     }
 }

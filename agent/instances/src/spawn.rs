@@ -1,8 +1,21 @@
-//! The steps of a spawn, each of which takes the one before by value: asked for, bound, checked, prepared, defined, running.
+//! Typestate for spawning an instance: each step consumes the previous state.
 //!
-//! Only what is bound has devices, only what is checked may touch them, only what is prepared reaches the hypervisor. A step is
-//! begun in the journal before it acts and ended there afterwards; each looks before it acts, so a spawn that was cut off is
-//! done again from its first step, and what is there already is found and kept.
+//! ```text
+//! RequestedSpawn --bind--> BoundSpawn --check--> CheckedSpawn --prepare--> PreparedSpawn
+//!                                                --define--> DefinedSpawn --start--> RunningInstance
+//! ```
+//!
+//! | step | what it does |
+//! |---|---|
+//! | `bind` | waits until the accelerator requests are bound, and claims their devices in the journal |
+//! | `check` | checks that no other guest uses the devices, and that the files are allowed |
+//! | `prepare` | fetches the image, creates the disks, prepares the devices for the guest |
+//! | `define` | creates or replaces the guest's definition on the hypervisor, with the guest off |
+//! | `start` | brings the guest into its desired power state, and journals the host's boot ID |
+//!
+//! Only a bound instance has devices, only a checked one may touch them, and only a prepared one is defined in the hypervisor.
+//! Every step is journaled as begun before it acts and as done afterwards. Each step first checks what exists already, so an
+//! interrupted spawn is repeated from `bind`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,61 +28,61 @@ use berth_agent_journal::{
 };
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
-use berth_virt::{GuestError, GuestState, HostDevice, PowerAction, Redefined, VirtDriver};
+use berth_virt::{
+    GuestError, GuestRedefineOutcome, GuestState, HostDeviceId, PowerAction, VirtDriver,
+};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::binding_wait::BindRefused;
+use crate::binding_wait::BindingRefusal;
 use crate::files::AllowedSpec;
 use crate::resources::{GuestResources, Provision, ResourceError};
 use crate::spawn_context::{SpawnContext, host_devices, is_ours};
 
-/// How long a guest waits between two looks whether the reset of its device has ended.
-const RESETTING: Duration = Duration::from_millis(250);
+/// Poll interval while a device is being reset.
+const RESET_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long it waits at most: a reset that takes longer does not come back, and another host may have such a device.
-pub(super) const LONGEST_RESET: Duration = Duration::from_mins(15);
+/// How long a spawn waits for the reset of a device. A longer reset is stuck, and another host may have a free device.
+pub(super) const MAX_RESET_WAIT: Duration = Duration::from_mins(15);
 
-/// Why a spawn does not go on.
+/// Why a spawn failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
-    /// Its devices are not bound.
+    /// The devices are not bound.
     #[error(transparent)]
-    Bind(#[from] BindRefused),
-    /// Another guest has one of them.
-    #[error("device {device} is guest {holder}'s")]
+    Bind(#[from] BindingRefusal),
+    /// Another guest uses one of the devices.
+    #[error("device {device} is in use by guest {holder}")]
     DeviceTaken {
         device: String,
         holder: ConsumerUuid,
     },
-    /// One of them goes to nobody now.
-    #[error("device {device} goes to no guest now: {reason}")]
+    /// The device is being reset or is in quarantine.
+    #[error("device {device} is not available: {reason}")]
     DeviceWithheld {
         device: String,
         reason: WithheldReason,
     },
-    /// The guest cannot have these devices beside its own.
-    #[error("the guest cannot have its devices: {0}")]
+    /// The spec is invalid with these devices.
+    #[error("the devices do not fit the guest: {0}")]
     Spec(#[from] GuestSpecError),
-    /// What the journal has of it does not fit together.
-    #[error("what the journal has of it makes no guest: {0}")]
+    /// The record in the journal is inconsistent.
+    #[error("the record of the guest in the journal is invalid: {0}")]
     BootSource(#[from] GuestRequestError),
-    /// A device or a disk says no.
     #[error(transparent)]
     Resource(#[from] ResourceError),
-    /// The hypervisor says no.
     #[error(transparent)]
     Driver(#[from] GuestError),
-    /// Its course is another by now, or the agent stops.
-    #[error("the spawn was cut short")]
+    /// The goal changed, or the agent stops.
+    #[error("the spawn was interrupted")]
     Cancelled,
-    /// The journal cannot be written: nothing goes on, forward or backward, until it can.
+    /// The journal cannot be written: no step may run.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
 impl SpawnError {
-    /// What is to blame, where another device of this host would not mend it.
+    /// What to blame, if another device of this host would not help.
     pub(crate) fn blame(&self) -> Option<Blame> {
         match self {
             Self::Resource(ResourceError::BadImage { .. }) => Some(Blame::Image),
@@ -79,16 +92,16 @@ impl SpawnError {
     }
 }
 
-/// A guest that is asked for.
-pub(super) struct Requested {
+/// An instance whose spawn was requested.
+pub(super) struct RequestedSpawn {
     request: GuestRequest,
     power: DesiredPower,
-    /// What it was bound to when the spawn began, where it was cut off after that.
-    before: Option<BoundDevices>,
-    /// The boot of the host in which it ran before; empty where it never did.
-    ran_in: String,
-    life: InstanceOverrides,
-    /// Whether the hypervisor's document may be that of another form.
+    /// The devices that an interrupted spawn had bound.
+    previous_devices: Option<BoundDevices>,
+    /// Host boot ID of the instance's last start; empty if it has never run.
+    last_boot_id: String,
+    overrides: InstanceOverrides,
+    /// Whether the hypervisor may still have the definition from before a transition.
     is_stale: bool,
 }
 
@@ -96,8 +109,8 @@ struct SpawnState {
     request: GuestRequest,
     devices: BoundDevices,
     spec: GuestSpec,
-    ran_in: String,
-    life: InstanceOverrides,
+    last_boot_id: String,
+    overrides: InstanceOverrides,
     is_stale: bool,
 }
 
@@ -108,58 +121,57 @@ impl SpawnState {
             bound: &self.devices,
             mdevs: self.request.picked().mdevs(),
             disks: self.request.disks(),
-            has_run_before: !self.ran_in.is_empty(),
-            recreate: self.life.anew(),
+            has_run_before: !self.last_boot_id.is_empty(),
+            recreate: self.overrides.anew(),
         }
     }
 }
 
 /// An instance that has claimed its devices.
-pub(super) struct Bound(SpawnState);
+pub(super) struct BoundSpawn(SpawnState);
 /// An instance whose devices and files passed the host's checks.
 pub(super) struct CheckedSpawn(SpawnState, AllowedSpec);
 /// An instance whose devices and disks are prepared.
 pub(super) struct PreparedSpawn(SpawnState, AllowedSpec);
 /// An instance that is defined in the hypervisor.
 pub(super) struct DefinedSpawn(SpawnState, AllowedSpec);
-/// A guest that is as it should be: running, where that is wanted.
+/// An instance in its desired power state.
 #[derive(Debug)]
-pub(super) struct Running;
+pub(super) struct RunningInstance;
 
-impl Requested {
-    pub(super) fn of(record: GuestRecord) -> Result<Self, GuestRequestError> {
-        let stage = record.life.turning.as_ref().map(|turning| &turning.stage);
-        let is_making = matches!(stage, Some(TransitionPhase::Rebuilding { .. }));
+impl RequestedSpawn {
+    pub(super) fn from_record(record: GuestRecord) -> Result<Self, GuestRequestError> {
+        let phase = record.life.turning.as_ref().map(|turning| &turning.stage);
+        let is_rebuilding = matches!(phase, Some(TransitionPhase::Rebuilding { .. }));
         Ok(Self {
-            ran_in: record.ran_in().to_owned(),
+            last_boot_id: record.ran_in().to_owned(),
             request: record.present()?,
-            is_stale: is_making && record.state(SpawnStep::Define) != Some(StepState::Done),
+            is_stale: is_rebuilding && record.state(SpawnStep::Define) != Some(StepState::Done),
             power: record.power,
-            before: record.devices,
-            life: record.life,
+            previous_devices: record.devices,
+            overrides: record.life,
         })
     }
 
-    /// All steps, one after the other.
     pub(super) async fn spawn<D: VirtDriver, R: GuestResources>(
         self,
         context: &SpawnContext<D, R>,
         cancel: &CancellationToken,
-    ) -> Result<Running, SpawnError> {
-        // A step that has begun is waited for: what is cut off in the middle may still act afterwards. The first one only waits,
-        // and an image that comes is nobody's yet.
-        let goes_on = || match cancel.is_cancelled() {
+    ) -> Result<RunningInstance, SpawnError> {
+        // A running step is awaited and never dropped: dropped halfway, it might still take effect. Only the waits for
+        // bindings and images are cancellable.
+        let check_cancelled = || match cancel.is_cancelled() {
             true => Err(SpawnError::Cancelled),
             false => Ok(()),
         };
         let bound = self.bind(context, cancel).await?;
-        goes_on()?;
+        check_cancelled()?;
         let checked = bound.check(context).await?;
-        goes_on()?;
+        check_cancelled()?;
         let prepared = checked.prepare(context, cancel).await?;
-        goes_on()?;
+        check_cancelled()?;
         let defined = prepared.define(context).await?;
-        goes_on()?;
+        check_cancelled()?;
         defined.start(context).await
     }
 
@@ -167,46 +179,46 @@ impl Requested {
         self,
         context: &SpawnContext<D, R>,
         cancel: &CancellationToken,
-    ) -> Result<Bound, SpawnError> {
+    ) -> Result<BoundSpawn, SpawnError> {
         let uuid = self.request.uuid();
         context
-            .note(uuid, SpawnStep::Bind, StepState::Begun)
+            .record_step(uuid, SpawnStep::Bind, StepState::Begun)
             .await?;
         let now = tokio::select! {
             biased;
             () = cancel.cancelled() => return Err(SpawnError::Cancelled),
-            now = context.accelerators.bound(&self.request) => now?,
+            now = context.accelerators.wait_until_bound(&self.request) => now?,
         };
-        if let Some(before) = self.before
+        if let Some(before) = self.previous_devices
             && before != now
         {
-            return Err(BindRefused::Changed { before, now }.into());
+            return Err(BindingRefusal::Changed { before, now }.into());
         }
         let mut spec = now.attached_to(self.request.spec())?;
         spec.power = self.power;
         let devices = spec.devices.as_slice().iter();
         let names: BTreeSet<_> = devices.map(|attached| attached.device.name()).collect();
-        claimed(context, cancel, uuid, &names, &now).await?;
-        Ok(Bound(SpawnState {
+        claim_devices(context, cancel, uuid, &names, &now).await?;
+        Ok(BoundSpawn(SpawnState {
             request: self.request,
             devices: now,
             spec,
-            ran_in: self.ran_in,
-            life: self.life,
+            last_boot_id: self.last_boot_id,
+            overrides: self.overrides,
             is_stale: self.is_stale,
         }))
     }
 }
 
-/// Makes the devices the guest's own. A reset between two guests is waited for: it ends by itself, or it hangs.
-async fn claimed<D: VirtDriver, R: GuestResources>(
+/// Claims the devices for the guest. Waits while a device is being reset.
+async fn claim_devices<D: VirtDriver, R: GuestResources>(
     context: &SpawnContext<D, R>,
     cancel: &CancellationToken,
     uuid: ConsumerUuid,
     names: &BTreeSet<String>,
     devices: &BoundDevices,
 ) -> Result<(), SpawnError> {
-    let until = Instant::now() + LONGEST_RESET;
+    let until = Instant::now() + MAX_RESET_WAIT;
     loop {
         match context.journal.claim_devices(uuid, names, devices).await? {
             DeviceClaim::Claimed => return Ok(()),
@@ -220,7 +232,7 @@ async fn claimed<D: VirtDriver, R: GuestResources>(
             } if Instant::now() < until => tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Err(SpawnError::Cancelled),
-                () = sleep(RESETTING) => {}
+                () = sleep(RESET_POLL_INTERVAL) => {}
             },
             DeviceClaim::Withheld { device, why } => {
                 let reason = why;
@@ -230,7 +242,7 @@ async fn claimed<D: VirtDriver, R: GuestResources>(
     }
 }
 
-impl Bound {
+impl BoundSpawn {
     async fn check<D: VirtDriver, R: GuestResources>(
         self,
         context: &SpawnContext<D, R>,
@@ -238,10 +250,10 @@ impl Bound {
         let Self(guest) = self;
         let uuid = guest.request.uuid();
         context
-            .note(uuid, SpawnStep::Check, StepState::Begun)
+            .record_step(uuid, SpawnStep::Check, StepState::Begun)
             .await?;
         let wanted = host_devices(&guest.spec);
-        if let Some((device, holder)) = held_elsewhere(context, &guest.request, &wanted)
+        if let Some((device, holder)) = devices_of_other_guests(context, &guest.request, &wanted)
             .await?
             .pop()
         {
@@ -253,21 +265,21 @@ impl Bound {
         let spec = context.allow(&guest.spec).map_err(ResourceError::from)?;
         context.resources.check(guest.provision()).await?;
         context
-            .note(uuid, SpawnStep::Check, StepState::Done)
+            .record_step(uuid, SpawnStep::Check, StepState::Done)
             .await?;
         Ok(CheckedSpawn(guest, spec))
     }
 }
 
-/// Those of the devices that another guest on the hypervisor has, whoever made it.
-pub(super) async fn held_elsewhere<D: VirtDriver, R: GuestResources>(
+/// The devices among `wanted` that another guest on the hypervisor uses, no matter who created that guest.
+pub(super) async fn devices_of_other_guests<D: VirtDriver, R: GuestResources>(
     context: &SpawnContext<D, R>,
     request: &GuestRequest,
-    wanted: &BTreeSet<HostDevice>,
-) -> Result<Vec<(HostDevice, ConsumerUuid)>, GuestError> {
-    let mut held = Vec::new();
+    wanted: &BTreeSet<HostDeviceId>,
+) -> Result<Vec<(HostDeviceId, ConsumerUuid)>, GuestError> {
+    let mut in_use = Vec::new();
     if wanted.is_empty() {
-        return Ok(held);
+        return Ok(in_use);
     }
     for (uuid, other) in context.driver.guests().await? {
         if uuid == request.uuid() && is_ours(&other, request) {
@@ -276,9 +288,9 @@ pub(super) async fn held_elsewhere<D: VirtDriver, R: GuestResources>(
         other.is_readable(uuid)?;
         let devices = other.devices.iter().map(|held| held.device);
         let ours = devices.filter(|device| wanted.contains(device));
-        held.extend(ours.map(|device| (device, uuid)));
+        in_use.extend(ours.map(|device| (device, uuid)));
     }
-    Ok(held)
+    Ok(in_use)
 }
 
 impl CheckedSpawn {
@@ -291,7 +303,7 @@ impl CheckedSpawn {
         let uuid = guest.request.uuid();
         if guest.request.disks().images().next().is_some() {
             let provision = guest.provision();
-            // What a guest that ran has of its image is its own, whatever became of the image.
+            // The disk of a guest that has run belongs to it, even if the image is no longer available.
             let is_new = !provision.has_run_before || provision.recreate != RecreateDisks::None;
             let project = is_new.then_some(&provision.spec.owner.project);
             tokio::select! {
@@ -304,11 +316,11 @@ impl CheckedSpawn {
             }
         }
         context
-            .note(uuid, SpawnStep::Prepare, StepState::Begun)
+            .record_step(uuid, SpawnStep::Prepare, StepState::Begun)
             .await?;
         context.resources.prepare(guest.provision()).await?;
         context
-            .note(uuid, SpawnStep::Prepare, StepState::Done)
+            .record_step(uuid, SpawnStep::Prepare, StepState::Done)
             .await?;
         Ok(PreparedSpawn(guest, spec))
     }
@@ -321,38 +333,38 @@ impl PreparedSpawn {
     ) -> Result<DefinedSpawn, SpawnError> {
         let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
-        if !guest.is_stale && guest.life.turning.is_some() {
-            // It has its new document: a word that this begins again would make it be given it again.
+        if !guest.is_stale && guest.overrides.turning.is_some() {
+            // The new definition is in place. Journaling the step as begun would define it once more.
             return Ok(DefinedSpawn(guest, spec));
         }
         context
-            .note(uuid, SpawnStep::Define, StepState::Begun)
+            .record_step(uuid, SpawnStep::Define, StepState::Begun)
             .await?;
         let found = context.on_host(uuid).await?;
         let found = found.filter(|found| is_ours(found, &guest.request));
         let off = spec.off();
         let is_there = match found {
-            // One that is ours may run already: a spawn that was cut off.
+            // A guest of an interrupted spawn may be running already.
             Some(_) if !guest.is_stale => true,
             Some(found) => {
                 if found.state != GuestState::ShutOff {
-                    // Somebody started it meanwhile, in its former form.
+                    // Someone started it in its previous form.
                     let grace = Duration::ZERO;
                     let _ = context
                         .driver
                         .power(uuid, PowerAction::Stop { grace })
                         .await?;
                 }
-                context.redefine(&off).await? == Redefined::Redefined
+                context.redefine(&off).await? == GuestRedefineOutcome::Redefined
             }
             None => false,
         };
-        // Another's is the driver's to refuse.
+        // The driver refuses if another guest has the UUID.
         if !is_there {
             let _ = context.spawn(&off).await?;
         }
         context
-            .note(uuid, SpawnStep::Define, StepState::Done)
+            .record_step(uuid, SpawnStep::Define, StepState::Done)
             .await?;
         Ok(DefinedSpawn(guest, spec))
     }
@@ -362,24 +374,24 @@ impl DefinedSpawn {
     async fn start<D: VirtDriver, R: GuestResources>(
         self,
         context: &SpawnContext<D, R>,
-    ) -> Result<Running, SpawnError> {
+    ) -> Result<RunningInstance, SpawnError> {
         let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
         context
-            .note_with(uuid, SpawnStep::Start, StepState::Begun, guest.ran_in)
+            .record_step_with(uuid, SpawnStep::Start, StepState::Begun, guest.last_boot_id)
             .await?;
         let _ = context.spawn(&spec).await?;
         let (state, detail) = (StepState::Done, context.boot_id.clone());
         let steps = [(SpawnStep::Start, StepRecord { state, detail })];
-        let life = InstanceOverrides {
+        let overrides = InstanceOverrides {
             turning: None,
             ended: false,
-            ..guest.life
+            ..guest.overrides
         };
         context
             .journal
-            .record_overrides(uuid, &life, &steps)
+            .record_overrides(uuid, &overrides, &steps)
             .await?;
-        Ok(Running)
+        Ok(RunningInstance)
     }
 }

@@ -1,4 +1,5 @@
-//! What the steps of a guest act through.
+//! [`SpawnContext`]: the dependencies that the steps of an instance use, and helpers to identify guests and devices on
+//! the hypervisor.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,24 +9,26 @@ use berth_agent_journal::{
 };
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{GuestDevice, GuestSpec};
-use berth_virt::{GuestError, GuestOnHost, HostDevice, Redefined, Spawned, VirtDriver};
+use berth_virt::{
+    GuestError, GuestOnHost, GuestRedefineOutcome, GuestSpawnOutcome, HostDeviceId, VirtDriver,
+};
 
 use crate::accelerators::Accelerators;
-use crate::files::{AllowedSpec, FileRefused};
+use crate::files::{AllowedSpec, FileRefusal};
 use crate::resources::GuestResources;
 
-/// The journal and the three truths that guests are made of.
+/// The journal, the hypervisor driver, the host's resources and the accelerator service.
 pub(super) struct SpawnContext<D, R> {
     pub(super) journal: Arc<dyn GuestJournal>,
     pub(super) driver: Arc<D>,
     pub(super) resources: Arc<R>,
     pub(super) accelerators: Accelerators,
-    /// Which boot of the host this is (`/proc/sys/kernel/random/boot_id`).
+    /// Boot ID of the host (`/proc/sys/kernel/random/boot_id`).
     pub(super) boot_id: String,
 }
 
 impl<D: VirtDriver, R: GuestResources> SpawnContext<D, R> {
-    pub(super) async fn note(
+    pub(super) async fn record_step(
         &self,
         guest: ConsumerUuid,
         step: SpawnStep,
@@ -35,7 +38,7 @@ impl<D: VirtDriver, R: GuestResources> SpawnContext<D, R> {
         self.journal.record_step(guest, step, &record).await
     }
 
-    pub(super) async fn note_with(
+    pub(super) async fn record_step_with(
         &self,
         guest: ConsumerUuid,
         step: SpawnStep,
@@ -46,23 +49,27 @@ impl<D: VirtDriver, R: GuestResources> SpawnContext<D, R> {
         self.journal.record_step(guest, step, &record).await
     }
 
-    /// The guest's document, where every file of it may be the guest's.
-    pub(super) fn allow(&self, spec: &GuestSpec) -> Result<AllowedSpec, FileRefused> {
+    /// Checks every file in the spec.
+    pub(super) fn allow(&self, spec: &GuestSpec) -> Result<AllowedSpec, FileRefusal> {
         self.resources.files().allow(spec)
     }
 
-    /// The only way by which a document comes to the hypervisor.
-    pub(super) async fn spawn(&self, spec: &AllowedSpec) -> Result<Spawned, GuestError> {
+    /// Defines and starts the guest. No other function passes a spec to the hypervisor, so no spec bypasses the file
+    /// check.
+    pub(super) async fn spawn(&self, spec: &AllowedSpec) -> Result<GuestSpawnOutcome, GuestError> {
         self.driver.spawn(spec).await
     }
 
-    /// The same for a guest that is off and has another document.
-    pub(super) async fn redefine(&self, spec: &AllowedSpec) -> Result<Redefined, GuestError> {
+    /// Replaces the definition of a guest that is off.
+    pub(super) async fn redefine(
+        &self,
+        spec: &AllowedSpec,
+    ) -> Result<GuestRedefineOutcome, GuestError> {
         self.driver.redefine(spec).await
     }
 
-    /// The guest on the hypervisor, where one of its UUID is there. It is an error where it cannot be read: nobody can say then
-    /// whether it is the one.
+    /// The guest with this UUID on the hypervisor. Fails if its domain XML cannot be parsed, because ownership cannot
+    /// be verified then.
     pub(super) async fn on_host(
         &self,
         guest: ConsumerUuid,
@@ -75,26 +82,25 @@ impl<D: VirtDriver, R: GuestResources> SpawnContext<D, R> {
     }
 }
 
-/// Whether the guest of this UUID on the hypervisor is the one that was asked for, and not another's: a guest that says nothing
-/// of itself is not ours to touch.
+/// Whether the guest on the hypervisor belongs to this request. A guest without Berth's mark is not ours to touch.
 pub(super) fn is_ours(found: &GuestOnHost, request: &GuestRequest) -> bool {
     found.owner.as_ref().is_some_and(|mark| {
         mark.consumer == request.spec().owner.consumer && mark.requests == *request.arqs()
     })
 }
 
-/// A device as the hypervisor names it.
-pub(super) fn host_device(device: &GuestDevice) -> HostDevice {
+/// The hypervisor's name for a device.
+pub(super) fn host_device(device: &GuestDevice) -> HostDeviceId {
     match device {
         GuestDevice::Pci { address, .. } | GuestDevice::VendorVfio { address } => {
-            HostDevice::Function(*address)
+            HostDeviceId::Function(*address)
         }
-        GuestDevice::Mdev { uuid } => HostDevice::Mdev(*uuid),
+        GuestDevice::Mdev { uuid } => HostDeviceId::Mdev(*uuid),
     }
 }
 
-/// The devices of a guest as the hypervisor names them.
-pub(super) fn host_devices(spec: &GuestSpec) -> BTreeSet<HostDevice> {
+/// The hypervisor's names for the devices of a guest.
+pub(super) fn host_devices(spec: &GuestSpec) -> BTreeSet<HostDeviceId> {
     let devices = spec.devices.as_slice().iter();
     devices
         .map(|attached| host_device(&attached.device))

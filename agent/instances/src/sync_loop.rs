@@ -1,10 +1,15 @@
-//! Keeping guests as they should be: at the start of the agent, after a boot of the host, every `reconcile_interval`, and when
-//! the hypervisor says that something of them changed.
+//! The sync loop: reconciles all instances with the hypervisor at the start of the agent, every `reconcile_interval`,
+//! and shortly after the hypervisor reports a change.
 //!
-//! A guest that should run and is not there, or is off since the host was booted, is brought back through the steps of its
-//! spawn, devices first. One that is off in the boot it was started in has ended itself: then that is what it should be (Nova's
-//! power sync). One that does something and should be at rest is brought to rest. One that cannot be brought back is held and
-//! tried again, never undone.
+//! ```text
+//! run --> sync_all --> wait_until_due --> sync_all --> ...
+//!                        | change reported
+//!                        +--> sync_now
+//! ```
+//!
+//! `sync_with_hypervisor` applies `plan_power_sync` to each instance: it starts an instance that should run and is missing or off since
+//! the host booted, accepts that a guest shut itself down in the current boot, and stops a guest that should be off. An instance that cannot
+//! be started is blocked and retried, never undone.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,96 +24,94 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::guests::{Guests, GuestsError};
-use crate::outcome::{BlockedReason, ReconcileOutcome, told};
+use crate::outcome::{BlockedReason, ReconcileOutcome, log_outcome};
 use crate::power_sync::{PowerSyncAction, plan_power_sync};
 use crate::resources::GuestResources;
 
-/// How long a guest that should be off may take to end by itself: Nova's `shutdown_timeout`.
-const GRACE: Duration = Duration::from_mins(1);
+/// Time for a guest to shut itself down before it is stopped: Nova's `shutdown_timeout`.
+const SHUTDOWN_GRACE: Duration = Duration::from_mins(1);
 
-/// How long changes of guests are gathered before the hypervisor is looked at: one guest's start is several.
-const GATHERED: Duration = Duration::from_millis(200);
-/// And at least so many times as long as it took to look last: on a host of many guests that start one after another it is done
-/// for a tenth of the time, and not all the time.
+/// Debounce interval after a reported change. One guest's start causes several changes.
+const DEBOUNCE: Duration = Duration::from_millis(200);
+/// Wait at least `REST` times the duration of the previous sync, so that syncing takes at most 10 % of the time.
 const REST: u32 = 9;
 
-/// Guests could not be compared with the hypervisor's.
+/// Why a sync failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
-    /// The journal cannot be read.
     #[error(transparent)]
     Guests(#[from] GuestsError),
-    /// The hypervisor does not tell its guests.
+    /// The hypervisor did not list its guests.
     #[error(transparent)]
     Driver(#[from] GuestError),
 }
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
-    /// Goes on with what is open and brings back what should run, again and again, until `shutdown`.
-    pub async fn keep(&self, interval: Duration, shutdown: CancellationToken) {
+    /// Runs [`Guests::sync_all`] periodically until `shutdown`.
+    pub async fn run(&self, interval: Duration, shutdown: CancellationToken) {
         loop {
-            let compared = self.reconcile().await;
-            self.try_write().await;
-            if let Err(error) = compared {
+            let result = self.sync_all().await;
+            self.probe_journal().await;
+            if let Err(error) = result {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "guests could not be compared"
+                    "sync of the instances failed"
                 );
             }
             tokio::select! {
                 () = shutdown.cancelled() => break,
-                () = self.between(interval) => {}
+                () = self.wait_until_due(interval) => {}
             }
         }
         self.stop().await;
     }
 
-    /// Until the next comparison is due by the clock. Meanwhile guests are compared with the hypervisor's whenever something of
-    /// them was said to have changed there ([`Guests::stir`]).
-    pub(super) async fn between(&self, interval: Duration) {
+    /// Waits until the next periodic sync is due. Meanwhile, syncs the instances after each reported change
+    /// ([`Guests::notify_changed`]).
+    pub(super) async fn wait_until_due(&self, interval: Duration) {
         let due = Instant::now() + interval;
-        let mut rested = Instant::now();
+        let mut earliest = Instant::now();
         loop {
             tokio::select! {
                 biased;
                 () = sleep_until(due) => return,
-                () = self.inner.stirred.notified() => {}
+                () = self.inner.changed.notified() => {}
             }
-            let gathered = rested.max(Instant::now() + GATHERED);
-            sleep_until(gathered.min(due)).await;
-            if gathered >= due {
+            let sync_at = earliest.max(Instant::now() + DEBOUNCE);
+            sleep_until(sync_at.min(due)).await;
+            if sync_at >= due {
                 return;
             }
             let began = Instant::now();
-            let compared = self.compared_now().await;
-            rested = Instant::now() + began.elapsed().saturating_mul(REST);
-            if let Err(error) = compared {
-                // The clock's comparison says it, if it lasts.
+            let result = self.sync_now().await;
+            earliest = Instant::now() + began.elapsed().saturating_mul(REST);
+            if let Err(error) = result {
+                // A lasting failure is logged by the periodic sync.
                 tracing::debug!(
                     error = &error as &dyn std::error::Error,
-                    "guests could not be compared early"
+                    "early sync of the instances failed"
                 );
             }
         }
     }
 
-    /// One comparison of all guests with the hypervisor's, and what no guest uses any more is removed: every guest's folder is
-    /// looked at, so this is for the clock, and not for each change. Their journeys go on by themselves afterwards.
-    pub async fn reconcile(&self) -> Result<(), SyncError> {
+    /// Syncs all instances, and removes files that no instance uses. That scans every instance's folder, so it is not
+    /// done after each change. Tasks started here may run longer than this call.
+    pub async fn sync_all(&self) -> Result<(), SyncError> {
         self.resume().await?;
         let records = self.list().await?;
-        self.tidy(&records).await;
-        self.compare(&records).await
+        self.remove_unused(&records).await;
+        self.sync_with_hypervisor(&records).await
     }
 
-    /// The same without what is for the clock.
-    async fn compared_now(&self) -> Result<(), SyncError> {
+    /// Syncs all instances without removing unused files.
+    async fn sync_now(&self) -> Result<(), SyncError> {
         self.resume().await?;
-        self.compare(&self.list().await?).await
+        self.sync_with_hypervisor(&self.list().await?).await
     }
 
-    /// Compares guests with the hypervisor's, and has those mended that are not as they should be.
-    async fn compare(&self, records: &[Arc<GuestRecord>]) -> Result<(), SyncError> {
+    /// Compares each instance with the hypervisor, and starts a task for each one that needs an action.
+    async fn sync_with_hypervisor(&self, records: &[Arc<GuestRecord>]) -> Result<(), SyncError> {
         if records.is_empty() {
             return Ok(());
         }
@@ -117,15 +120,15 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             let uuid = record.request.uuid();
             match plan_power_sync(record, found.get(&uuid), &self.inner.context.boot_id) {
                 PowerSyncAction::InSync | PowerSyncAction::UnexpectedlyPaused => {}
-                PowerSyncAction::BringBack
-                | PowerSyncAction::EndedItself
+                PowerSyncAction::StartAgain
+                | PowerSyncAction::AcceptShutOff
                 | PowerSyncAction::Stop
                 | PowerSyncAction::Suspend
                 | PowerSyncAction::Pause
-                | PowerSyncAction::TakeOff => {
+                | PowerSyncAction::Remove => {
                     let guests = self.clone();
-                    self.inner.journeys.spawn_detached(async move {
-                        told(uuid, guests.mend(uuid).await);
+                    self.inner.tasks.spawn_detached(async move {
+                        log_outcome(uuid, guests.sync_one(uuid).await);
                     });
                 }
             }
@@ -133,29 +136,29 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(())
     }
 
-    /// Removes what none of these guests uses any more: old images first of all.
-    async fn tidy(&self, records: &[Arc<GuestRecord>]) {
+    /// Removes files that no instance uses, mainly old images.
+    async fn remove_unused(&self, records: &[Arc<GuestRecord>]) {
         let own = records.iter().map(|record| Cow::Borrowed(&record.request));
         let others = records.iter().flat_map(|record| record.other_forms());
-        let forms: Vec<_> = own.chain(others.map(Cow::Owned)).collect();
-        let forms: Vec<_> = forms.iter().map(Cow::as_ref).collect();
-        self.inner.context.resources.tidy(&forms).await;
+        let requests: Vec<_> = own.chain(others.map(Cow::Owned)).collect();
+        let requests: Vec<_> = requests.iter().map(Cow::as_ref).collect();
+        self.inner.context.resources.remove_unused(&requests).await;
     }
 
-    /// Looks again, in its turn, and mends one guest.
-    pub(super) async fn mend(&self, uuid: ConsumerUuid) -> ReconcileOutcome {
-        let turn = self.turn(uuid).await;
-        let end = match self.mended(&turn, uuid).await {
-            Ok(end) => end,
-            Err(reason) => ReconcileOutcome::Held { reason },
+    /// Locks the instance, compares it again, and repairs it.
+    pub(super) async fn sync_one(&self, uuid: ConsumerUuid) -> ReconcileOutcome {
+        let guard = self.lock(uuid).await;
+        let outcome = match self.sync_locked(&guard, uuid).await {
+            Ok(outcome) => outcome,
+            Err(reason) => ReconcileOutcome::Blocked { reason },
         };
-        self.ended(uuid, &end);
-        end
+        self.record_outcome(uuid, &outcome);
+        outcome
     }
 
-    async fn mended(
+    async fn sync_locked(
         &self,
-        turn: &KeyGuard<ConsumerUuid>,
+        guard: &KeyGuard<ConsumerUuid>,
         uuid: ConsumerUuid,
     ) -> Result<ReconcileOutcome, BlockedReason> {
         let context = &self.inner.context;
@@ -170,23 +173,25 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         match plan_power_sync(&record, found.as_ref(), &context.boot_id) {
             PowerSyncAction::InSync | PowerSyncAction::UnexpectedlyPaused => {}
             PowerSyncAction::Stop => {
-                let stop = PowerAction::Stop { grace: GRACE };
+                let stop = PowerAction::Stop {
+                    grace: SHUTDOWN_GRACE,
+                };
                 let _ = context
                     .driver
                     .power(uuid, stop)
                     .await
-                    .map_err(BlockedReason::NotAtRest)?;
-                // Once it was: what cannot be stopped is told by what holds it up.
-                tracing::info!(guest = %uuid, "the guest should have been off and was not; it was stopped");
+                    .map_err(BlockedReason::StopFailed)?;
+                // Logged after the fact: a failed stop is logged with its reason.
+                tracing::info!(guest = %uuid, "stopped a guest that should have been off");
             }
             PowerSyncAction::Suspend => {
                 match context.driver.suspend(uuid).await {
                     Err(error) if error.disposition() == Disposition::Retry => {
-                        return Err(BlockedReason::NotAtRest(error));
+                        return Err(BlockedReason::StopFailed(error));
                     }
-                    // As if it had been refused at once: it goes on.
+                    // A refused suspend leaves the guest running.
                     Err(error) => {
-                        tracing::warn!(guest = %uuid, %error, "the guest is not suspended");
+                        tracing::warn!(guest = %uuid, %error, "suspend failed; the guest stays running");
                         context
                             .journal
                             .set_power(uuid, DesiredPower::Running)
@@ -206,11 +211,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     .driver
                     .power(uuid, pause)
                     .await
-                    .map_err(BlockedReason::NotAtRest)?;
+                    .map_err(BlockedReason::StopFailed)?;
             }
-            PowerSyncAction::EndedItself => {
-                tracing::info!(guest = %uuid, "the guest ended itself, or was stopped by hand; it stays off until it is started");
-                // First why: what is wanted then agrees with the hypervisor, and is looked at no more.
+            PowerSyncAction::AcceptShutOff => {
+                tracing::info!(guest = %uuid, "guest shut itself down or was stopped by hand; it stays off until it is started");
+                // Write the reason first: once the desired state agrees with the hypervisor, no sync reaches this line
+                // again.
                 let life = InstanceOverrides {
                     ended: true,
                     ..record.life.clone()
@@ -221,20 +227,20 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     .set_power(uuid, DesiredPower::ShutOff)
                     .await?;
             }
-            PowerSyncAction::TakeOff => {
-                tracing::warn!(guest = %uuid, "the guest was undone and is on the hypervisor; it is taken off again");
+            PowerSyncAction::Remove => {
+                tracing::warn!(guest = %uuid, "removing a guest whose spawn was undone");
             }
-            PowerSyncAction::BringBack => {
-                let open = StepRecord {
+            PowerSyncAction::StartAgain => {
+                let begun = StepRecord {
                     state: StepState::Begun,
                     detail: record.ran_in().to_owned(),
                 };
                 context
                     .journal
-                    .record_step(uuid, SpawnStep::Start, &open)
+                    .record_step(uuid, SpawnStep::Start, &begun)
                     .await?;
             }
         }
-        self.travel(turn, uuid).await
+        self.run_to_goal(guard, uuid).await
     }
 }

@@ -1,13 +1,13 @@
-//! Guests in one process, with a fake hypervisor, fake devices and a fake accelerator service behind the real client: every
-//! journey, killed at every crossing, and again at every crossing of its recovery.
+//! Tests of instances with the fault harness and the real accelerator client: each operation is killed at every call,
+//! and again at every call of its recovery.
 
-mod judge;
-mod kept;
-mod life;
-pub(super) mod life_changes;
-mod once;
+mod action_ids;
+mod invariants;
+mod power_actions;
+mod stored_secrets;
+pub(super) mod transitions;
 
-mod sweep;
+mod fault_sweep;
 
 use std::time::Duration;
 
@@ -15,189 +15,209 @@ use berth_agent_journal::samples::{arq, guest, request};
 use berth_agent_journal::{AcceptOutcome, SpawnStep};
 use berth_wire::compute::EventStatus;
 
-use crate::spawn::LONGEST_RESET;
-use crate::stage::{Mishap, Stage};
+use crate::fault_harness::{FaultHarness, SimulatedFailure};
+use crate::spawn::MAX_RESET_WAIT;
 use crate::*;
 
 #[tokio::test]
 async fn a_guest_runs_with_exactly_the_devices_that_are_bound_for_it() {
-    let stage = Stage::new().await;
-    stage.bind(1, &[1, 2]);
-    let guests = stage.guests();
+    let harness = FaultHarness::new().await;
+    harness.bind(1, &[1, 2]);
+    let guests = harness.guests();
     guests.create(&request(1, &[1, 2])).await.unwrap();
-    let end = guests.journey(guest(1)).await;
+    let end = guests.reconcile_instance(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
-    assert_eq!(stage.running(1), ["0000:01:00.0", "0000:02:00.0"]);
-    judge::at_rest(&stage).await;
+    assert_eq!(harness.running(1), ["0000:01:00.0", "0000:02:00.0"]);
+    invariants::check_at_rest(&harness).await;
 }
 
 #[tokio::test]
 async fn each_mishap_undoes_the_guest_and_leaves_its_requests_unbound_and_there() {
-    for (mishap, sentence) in [
-        (Mishap::BindFailed(2), "could not be bound"),
-        (Mishap::Bound(2, "compute2", 1), "bound on host compute2"),
-        (Mishap::Bound(2, "compute1", 9), "bound for guest"),
-        (Mishap::TestPci(2), "behind which there is no device"),
-        (Mishap::Missing(2), "does not exist"),
-        (Mishap::Extra(3), "was asked for without it"),
-        (Mishap::DeviceSick(2), "cannot be given to a guest"),
-        (Mishap::PrepareFails(2), "no such function"),
-        (Mishap::DefineFails, "refused virDomainDefineXML"),
-        (Mishap::StartFails, "refused virDomainCreate"),
-        (Mishap::HeldByForeigner(2), "is guest"),
-        (Mishap::NeverBound(2), "arq_binding_timeout"),
-        (Mishap::ServiceAway, "has not answered"),
+    for (failure, sentence) in [
+        (SimulatedFailure::BindFailed(2), "could not be bound"),
+        (
+            SimulatedFailure::Bound(2, "compute2", 1),
+            "bound on host compute2",
+        ),
+        (SimulatedFailure::Bound(2, "compute1", 9), "bound for guest"),
+        (
+            SimulatedFailure::TestPci(2),
+            "behind which there is no device",
+        ),
+        (SimulatedFailure::Missing(2), "does not exist"),
+        (
+            SimulatedFailure::Extra(3),
+            "is missing in the guest's request",
+        ),
+        (
+            SimulatedFailure::DeviceSick(2),
+            "cannot be assigned to a guest",
+        ),
+        (SimulatedFailure::PrepareFails(2), "no such function"),
+        (SimulatedFailure::DefineFails, "refused virDomainDefineXML"),
+        (SimulatedFailure::StartFails, "refused virDomainCreate"),
+        (SimulatedFailure::HeldByForeigner(2), "belongs to guest"),
+        (SimulatedFailure::NeverBound(2), "arq_binding_timeout"),
+        (SimulatedFailure::ServiceAway, "did not answer"),
     ] {
-        let stage = Stage::new().await;
-        stage.bind(1, &[1, 2]);
-        stage.comes(mishap);
-        let guests = stage.guests();
+        let harness = FaultHarness::new().await;
+        harness.bind(1, &[1, 2]);
+        harness.add_failure(failure);
+        let guests = harness.guests();
         guests.create(&request(1, &[1, 2])).await.unwrap();
-        let end = guests.journey(guest(1)).await;
+        let end = guests.reconcile_instance(guest(1)).await;
         let reason = match end {
             ReconcileOutcome::Undone { reason } => reason,
-            // Its requests cannot be given back while the service is away.
-            ReconcileOutcome::Held { .. } if mishap == Mishap::ServiceAway => {
-                stage.heals();
-                let ReconcileOutcome::Undone { reason } = guests.journey(guest(1)).await else {
-                    panic!("{mishap:?}: undone once the service is back");
+            // Its requests cannot be released while the service is down.
+            ReconcileOutcome::Blocked { .. } if failure == SimulatedFailure::ServiceAway => {
+                harness.clear_failures();
+                let ReconcileOutcome::Undone { reason } = guests.reconcile_instance(guest(1)).await
+                else {
+                    panic!("{failure:?}: undone once the service is back");
                 };
                 reason
             }
-            end => panic!("{mishap:?}: {end:?}"),
+            end => panic!("{failure:?}: {end:?}"),
         };
-        assert!(reason.contains(sentence), "{mishap:?}: {reason}");
-        assert!(stage.running(1).is_empty(), "{mishap:?}");
-        judge::at_rest(&stage).await;
+        assert!(reason.contains(sentence), "{failure:?}: {reason}");
+        assert!(harness.running(1).is_empty(), "{failure:?}");
+        invariants::check_at_rest(&harness).await;
         let record = guests.show(guest(1)).await.unwrap();
-        assert_eq!(record.open(), None, "{mishap:?}");
-        // Deleted, it takes its own requests along, and no other's.
+        assert_eq!(record.open(), None, "{failure:?}");
+        // A deletion removes the instance's own requests and no others.
         guests.delete(guest(1)).await.unwrap();
         assert!(matches!(
-            guests.journey(guest(1)).await,
+            guests.reconcile_instance(guest(1)).await,
             ReconcileOutcome::Gone
         ));
-        judge::at_rest(&stage).await;
-        stage.only_foreign_requests_are_left();
+        invariants::check_at_rest(&harness).await;
+        harness.only_foreign_requests_are_left();
     }
 }
 
 #[tokio::test]
 async fn an_event_before_the_question_and_one_after_it_both_end_the_wait() {
     for early in [true, false] {
-        let stage = Stage::new().await;
-        stage.start_binding(1, &[1]);
-        let guests = stage.guests();
+        let harness = FaultHarness::new().await;
+        harness.start_binding(1, &[1]);
+        let guests = harness.guests();
         guests.create(&request(1, &[1])).await.unwrap();
         let wait = tokio::spawn({
             let guests = guests.clone();
-            async move { guests.journey(guest(1)).await }
+            async move { guests.reconcile_instance(guest(1)).await }
         });
-        while stage.questions() == 0 {
+        while harness.query_count() == 0 {
             tokio::task::yield_now().await;
         }
         if !early {
             tokio::time::sleep(Duration::from_millis(120)).await;
         }
-        stage.bind(1, &[1]);
+        harness.bind(1, &[1]);
         let event = BindEvent {
             instance: guest(1),
             arq: arq(1),
             status: EventStatus::Completed,
         };
-        assert!(guests.events().tell(event));
+        assert!(guests.events().dispatch(event));
         let end = wait.await.unwrap();
         assert!(matches!(end, ReconcileOutcome::Settled), "{early}: {end:?}");
-        judge::at_rest(&stage).await;
+        invariants::check_at_rest(&harness).await;
     }
 }
 
 #[tokio::test]
 async fn a_second_guest_on_a_held_device_is_refused_and_the_first_keeps_it() {
-    let stage = Stage::new().await;
-    stage.bind(1, &[1]);
-    let guests = stage.guests();
+    let harness = FaultHarness::new().await;
+    harness.bind(1, &[1]);
+    let guests = harness.guests();
     guests.create(&request(1, &[1])).await.unwrap();
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Settled
     ));
-    // A service that gives one handle twice, as the real one does after its database was edited.
-    stage.bind_to(2, 2, 1);
+    // A service that binds one handle twice, as Cyborg does after its database was edited.
+    harness.bind_to(2, 2, 1);
     guests.create(&request(2, &[2])).await.unwrap();
-    let ReconcileOutcome::Undone { reason } = guests.journey(guest(2)).await else {
+    let ReconcileOutcome::Undone { reason } = guests.reconcile_instance(guest(2)).await else {
         panic!("undone");
     };
-    assert!(reason.contains("device 0000:01:00.0 is guest"), "{reason}");
-    assert_eq!(stage.running(1), ["0000:01:00.0"]);
+    assert!(
+        reason.contains("device 0000:01:00.0 is in use by guest"),
+        "{reason}"
+    );
+    assert_eq!(harness.running(1), ["0000:01:00.0"]);
 }
 
 #[tokio::test]
-async fn a_device_that_cannot_be_reset_now_keeps_its_request_bound_until_it_can() {
-    let stage = Stage::new().await;
-    stage.bind(1, &[1]);
-    let guests = stage.guests();
+async fn a_device_keeps_its_request_bound_until_it_can_be_reset() {
+    let harness = FaultHarness::new().await;
+    harness.bind(1, &[1]);
+    let guests = harness.guests();
     guests.create(&request(1, &[1])).await.unwrap();
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Settled
     ));
-    stage.comes(Mishap::ResetHangs(1));
+    harness.add_failure(SimulatedFailure::ResetHangs(1));
     guests.delete(guest(1)).await.unwrap();
-    let ReconcileOutcome::Held { reason } = guests.journey(guest(1)).await else {
+    let ReconcileOutcome::Blocked { reason } = guests.reconcile_instance(guest(1)).await else {
         panic!("held");
     };
-    assert!(reason.to_string().contains("did not come back"), "{reason}");
-    assert!(stage.is_bound(1), "nobody else may get the device");
+    assert!(
+        reason.to_string().contains("the reset timed out"),
+        "{reason}"
+    );
+    assert!(harness.is_bound(1), "no other guest may get the device");
     let record = guests.show(guest(1)).await.unwrap();
     let detail = &record.steps[&SpawnStep::Prepare].detail;
-    assert!(detail.contains("did not come back"), "{detail}");
-    stage.heals();
+    assert!(detail.contains("the reset timed out"), "{detail}");
+    harness.clear_failures();
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Gone
     ));
-    judge::at_rest(&stage).await;
+    invariants::check_at_rest(&harness).await;
 }
 
 #[tokio::test]
-async fn a_guest_that_cannot_be_read_may_have_any_device_and_holds_up_nobody_without() {
-    let stage = Stage::new().await;
-    let guests = stage.guests();
+async fn an_unreadable_guest_may_use_any_device_but_does_not_block_guests_without_devices() {
+    let harness = FaultHarness::new().await;
+    let guests = harness.guests();
     for number in [1, 2] {
-        stage.bind(number, &[number]);
+        harness.bind(number, &[number]);
         guests.create(&request(number, &[number])).await.unwrap();
         if number == 2 {
-            stage.unreadable_guest(9, true);
-            let ReconcileOutcome::Undone { reason } = guests.journey(guest(2)).await else {
+            harness.unreadable_guest(9, true);
+            let ReconcileOutcome::Undone { reason } = guests.reconcile_instance(guest(2)).await
+            else {
                 panic!("undone");
             };
             assert!(reason.contains("any device"), "{reason}");
         } else {
-            let end = guests.journey(guest(1)).await;
+            let end = guests.reconcile_instance(guest(1)).await;
             assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
         }
     }
     guests.create(&request(3, &[])).await.unwrap();
-    let end = guests.journey(guest(3)).await;
+    let end = guests.reconcile_instance(guest(3)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
-    // Its device is not taken for free either.
+    // The device is not considered free afterwards either.
     guests.delete(guest(1)).await.unwrap();
-    let ReconcileOutcome::Held { reason } = guests.journey(guest(1)).await else {
+    let ReconcileOutcome::Blocked { reason } = guests.reconcile_instance(guest(1)).await else {
         panic!("held");
     };
     assert!(reason.to_string().contains("any device"), "{reason}");
-    stage.unreadable_guest(9, false);
+    harness.unreadable_guest(9, false);
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Gone
     ));
 }
 
 #[tokio::test]
 async fn a_guest_does_not_wait_for_ever_for_a_reset_that_does_not_come_back() {
-    let stage = Stage::new().await;
-    stage.bind(1, &[1]);
+    let harness = FaultHarness::new().await;
+    harness.bind(1, &[1]);
     let device = "0000:01:00.0";
     stage
         .journal()
@@ -207,7 +227,7 @@ async fn a_guest_does_not_wait_for_ever_for_a_reset_that_does_not_come_back() {
         .unwrap();
     let guests = stage.guests();
     guests.create(&request(1, &[1])).await.unwrap();
-    let journey = guests.journey(guest(1));
+    let journey = guests.reconcile_instance(guest(1));
     tokio::pin!(journey);
     let waits = async {
         while !guests
@@ -223,7 +243,7 @@ async fn a_guest_does_not_wait_for_ever_for_a_reset_that_does_not_come_back() {
         () = waits => {}
     }
     tokio::time::pause();
-    tokio::time::advance(LONGEST_RESET).await;
+    tokio::time::advance(MAX_RESET_WAIT).await;
     tokio::time::resume();
     let ReconcileOutcome::Undone { reason } = journey.await else {
         panic!("undone");
@@ -233,32 +253,31 @@ async fn a_guest_does_not_wait_for_ever_for_a_reset_that_does_not_come_back() {
 }
 
 #[tokio::test]
-async fn a_guest_whose_device_cannot_be_reset_ends_and_the_device_goes_to_nobody_until_it_is_released()
- {
-    let stage = Stage::new().await;
-    stage.bind(1, &[1]);
-    let guests = stage.guests();
+async fn a_guest_with_a_failed_reset_is_removed_and_its_device_is_quarantined_until_released() {
+    let harness = FaultHarness::new().await;
+    harness.bind(1, &[1]);
+    let guests = harness.guests();
     guests.create(&request(1, &[1])).await.unwrap();
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Settled
     ));
-    stage.comes(Mishap::ResetFails(1));
+    harness.add_failure(SimulatedFailure::ResetFails(1));
     guests.delete(guest(1)).await.unwrap();
-    let end = guests.journey(guest(1)).await;
+    let end = guests.reconcile_instance(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
-    stage.only_foreign_requests_are_left();
-    let register = stage.journal().devices();
+    harness.only_foreign_requests_are_left();
+    let register = harness.journal().devices();
     let known = register.read().await.unwrap();
     let quarantine = &known.quarantines["0000:01:00.0"];
     assert!(quarantine.reason.contains("all ones"), "{quarantine:?}");
     let none = register.count_as_cleaned("0000:01:00.0", 7).await.unwrap();
     assert!(!none, "it was not cleaned");
-    // Bound to the next one all the same, it is refused, with the reason.
-    stage.heals();
-    stage.bind_to(2, 2, 1);
+    // If the service binds it for the next instance anyway, that spawn is refused with the reason.
+    harness.clear_failures();
+    harness.bind_to(2, 2, 1);
     guests.create(&request(2, &[2])).await.unwrap();
-    let ReconcileOutcome::Undone { reason } = guests.journey(guest(2)).await else {
+    let ReconcileOutcome::Undone { reason } = guests.reconcile_instance(guest(2)).await else {
         panic!("undone");
     };
     assert!(reason.contains("in quarantine"), "{reason}");
@@ -270,31 +289,31 @@ async fn a_guest_whose_device_cannot_be_reset_ends_and_the_device_goes_to_nobody
 async fn a_kill_between_a_failed_reset_and_the_guests_end_forgets_no_quarantine() {
     for after in [false, true] {
         for at in 1.. {
-            let stage = Stage::new().await;
-            stage.bind(1, &[1]);
-            let guests = stage.guests();
+            let harness = FaultHarness::new().await;
+            harness.bind(1, &[1]);
+            let guests = harness.guests();
             guests.create(&request(1, &[1])).await.unwrap();
-            guests.journey(guest(1)).await;
-            stage.comes(Mishap::ResetFails(1));
-            stage.kill_at(Some(stage::Kill { at, after }));
-            let guests = stage.guests();
+            guests.reconcile_instance(guest(1)).await;
+            harness.add_failure(SimulatedFailure::ResetFails(1));
+            harness.kill_at(Some(fault_harness::FaultPoint { at, after }));
+            let guests = harness.guests();
             let killed = tokio::select! {
                 biased;
-                () = stage.dies() => true,
+                () = harness.wait_for_kill() => true,
                 () = async {
                     guests.delete(guest(1)).await.unwrap();
-                    guests.journey(guest(1)).await;
+                    guests.reconcile_instance(guest(1)).await;
                 } => false,
             };
-            stage.kill_at(None);
-            let guests = stage.guests();
+            harness.kill_at(None);
+            let guests = harness.guests();
             let _ = guests.delete(guest(1)).await;
-            let end = guests.journey(guest(1)).await;
+            let end = guests.reconcile_instance(guest(1)).await;
             assert!(
                 matches!(end, ReconcileOutcome::Gone),
                 "{at} {after}: {end:?}"
             );
-            let known = stage.journal().devices().read().await.unwrap();
+            let known = harness.journal().devices().read().await.unwrap();
             assert_eq!(known.quarantines.len(), 1, "{at} {after}");
             if !killed {
                 break;
@@ -304,24 +323,24 @@ async fn a_kill_between_a_failed_reset_and_the_guests_end_forgets_no_quarantine(
 }
 
 #[tokio::test]
-async fn a_verified_reset_counts_once_and_only_until_somebody_has_the_device_again() {
-    let stage = Stage::new().await;
-    let register = stage.journal().devices();
+async fn a_verified_reset_counts_once_and_only_until_the_device_is_used_again() {
+    let harness = FaultHarness::new().await;
+    let register = harness.journal().devices();
     let device = "0000:01:00.0";
     for (claimed_again, counts) in [(false, true), (true, false)] {
-        stage.bind(1, &[1]);
-        let guests = stage.guests();
+        harness.bind(1, &[1]);
+        let guests = harness.guests();
         guests.create(&request(1, &[1])).await.unwrap();
-        guests.journey(guest(1)).await;
+        guests.reconcile_instance(guest(1)).await;
         guests.delete(guest(1)).await.unwrap();
         assert!(matches!(
-            guests.journey(guest(1)).await,
+            guests.reconcile_instance(guest(1)).await,
             ReconcileOutcome::Gone
         ));
         if claimed_again {
-            stage.bind_to(2, 2, 1);
+            harness.bind_to(2, 2, 1);
             guests.create(&request(2, &[2])).await.unwrap();
-            let end = guests.journey(guest(2)).await;
+            let end = guests.reconcile_instance(guest(2)).await;
             assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
         }
         assert_eq!(register.count_as_cleaned(device, 3).await.unwrap(), counts);
@@ -333,25 +352,25 @@ async fn a_verified_reset_counts_once_and_only_until_somebody_has_the_device_aga
 
 #[tokio::test]
 async fn another_guest_of_the_same_uuid_on_the_hypervisor_is_left_alone() {
-    let stage = Stage::new().await;
-    stage.bind(1, &[1]);
-    stage.foreign_guest(1, None);
-    let guests = stage.guests();
+    let harness = FaultHarness::new().await;
+    harness.bind(1, &[1]);
+    harness.foreign_guest(1, None);
+    let guests = harness.guests();
     guests.create(&request(1, &[1])).await.unwrap();
-    let ReconcileOutcome::Undone { reason } = guests.journey(guest(1)).await else {
+    let ReconcileOutcome::Undone { reason } = guests.reconcile_instance(guest(1)).await else {
         panic!("undone");
     };
-    assert!(reason.contains("another one"), "{reason}");
-    assert!(stage.on_hypervisor(1), "it was not ours to destroy");
+    assert!(reason.contains("a different one"), "{reason}");
+    assert!(harness.on_hypervisor(1), "it was not ours to destroy");
 }
 
 #[tokio::test]
 async fn a_guest_deleted_while_it_waits_is_gone_at_once() {
-    let stage = Stage::new().await;
-    stage.start_binding(1, &[1]);
-    let guests = stage.guests_waiting(Duration::from_secs(600));
+    let harness = FaultHarness::new().await;
+    harness.start_binding(1, &[1]);
+    let guests = harness.guests_waiting(Duration::from_secs(600));
     guests.create(&request(1, &[1])).await.unwrap();
-    while stage.questions() == 0 {
+    while harness.query_count() == 0 {
         tokio::task::yield_now().await;
     }
     guests.delete(guest(1)).await.unwrap();
@@ -360,42 +379,42 @@ async fn a_guest_deleted_while_it_waits_is_gone_at_once() {
         Err(GuestsError::Ending { .. })
     ));
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Gone
     ));
-    judge::at_rest(&stage).await;
-    stage.only_foreign_requests_are_left();
+    invariants::check_at_rest(&harness).await;
+    harness.only_foreign_requests_are_left();
 }
 
 #[tokio::test]
 async fn requests_that_are_bound_elsewhere_by_now_survive_the_delete_here() {
-    let stage = Stage::new().await;
-    stage.bind(1, &[1]);
-    stage.comes(Mishap::StartFails);
-    let guests = stage.guests();
+    let harness = FaultHarness::new().await;
+    harness.bind(1, &[1]);
+    harness.add_failure(SimulatedFailure::StartFails);
+    let guests = harness.guests();
     guests.create(&request(1, &[1])).await.unwrap();
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Undone { .. }
     ));
-    // The conductor took the next host.
-    stage.comes(Mishap::Bound(1, "compute2", 1));
+    // The conductor chose the next host.
+    harness.add_failure(SimulatedFailure::Bound(1, "compute2", 1));
     guests.delete(guest(1)).await.unwrap();
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Gone
     ));
     assert!(
-        stage.is_bound(1),
-        "the guest on the other host has its device"
+        harness.is_bound(1),
+        "the guest on the other host uses the device"
     );
 }
 
 #[tokio::test]
 async fn the_same_request_twice_is_one_guest_and_another_with_its_uuid_is_refused() {
-    let stage = Stage::new().await;
-    stage.bind(1, &[1]);
-    let guests = stage.guests();
+    let harness = FaultHarness::new().await;
+    harness.bind(1, &[1]);
+    let guests = harness.guests();
     assert_eq!(
         guests.create(&request(1, &[1])).await.unwrap(),
         AcceptOutcome::New
@@ -407,7 +426,7 @@ async fn the_same_request_twice_is_one_guest_and_another_with_its_uuid_is_refuse
     let other = guests.create(&request(1, &[2])).await;
     assert!(matches!(other, Err(GuestsError::Other { .. })));
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Settled
     ));
     let missing = guests.delete(guest(5)).await;

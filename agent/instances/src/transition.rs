@@ -1,11 +1,18 @@
-//! Rescue, unrescue, rebuild: a guest goes off, is given another form, and is started in it, its devices its own all the while.
+//! Transitions: rescue, unrescue and rebuild. The guest is stopped, gets another boot source, and is started again; it
+//! keeps its devices.
 //!
-//! Each is a turn of its life in the journal, in two stages. While it is leaving, it goes off and the files are removed that are
-//! made anew; nothing is made. From then on it goes through the steps of its spawn ([`berth_agent_journal::SpawnStep`]), in its new form; nothing
-//! is removed. Either stage may be done again from its beginning, so a kill anywhere is gone on from, and one that cannot be done
-//! now is held with the reason. Images are fetched, and devices looked at, before the guest is switched off.
+//! ```text
+//! transition_once: fetch image -> lock -> decide -> check -> journal
+//!                                                              |
+//!                        phase Stopping: stop the guest, remove the disks to recreate
+//!                                                              |
+//!                        phase Rebuilding: the steps of a spawn, with the new boot source
+//! ```
 //!
-//! Callers: the admin API.
+//! Nothing is created while `Stopping`, and nothing is removed while `Rebuilding`, so both phases can be repeated after a kill. A
+//! transition that cannot continue is blocked and retried. Images are fetched, and devices checked, before the guest is stopped.
+//!
+//! This module also suspends guests. Caller: the admin API.
 
 mod decision;
 mod error;
@@ -17,94 +24,96 @@ use berth_agent_images::ImageSource;
 use berth_agent_journal::{GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
 use berth_model::{ConsumerUuid, Disposition, NodeName};
 use berth_virt::guest_spec::{DesiredPower, GuestBoot};
-use berth_virt::{GuestError, Powered, VirtDriver};
+use berth_virt::{GuestError, GuestPowerOutcome, VirtDriver};
 use berth_wire::guest::ActionId;
 
 use crate::guests::Guests;
 use crate::outcome::ReconcileOutcome;
-use crate::power::{PowerError, settled};
+use crate::power::{PowerError, ensure_idle};
 use crate::resources::{GuestResources, Provision, ResourceError};
-use crate::transition::decision::{TransitionDecision, next};
+use crate::transition::decision::{TransitionDecision, decide_transition};
 
 pub use error::TransitionError;
 pub use stop::StopError;
-pub(super) use stop::leave;
+pub(super) use stop::stop_for_transition;
 
-/// What a guest is rescued with.
+/// The boot source of a rescue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RescueSystem {
-    /// A root disk over this image, before its own.
+    /// A root disk from this image, in front of the guest's own disks.
     Image(ImageSource),
-    /// A kernel of the host; its disks stay as they are.
+    /// A kernel of the host, with the guest's own disks.
     Kernel(GuestBoot),
 }
 
-/// What is asked of a guest's life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransitionRequest {
-    /// Boot from something else, its own root disk beside.
+    /// Boot from a rescue system, with the own root disk as a second disk.
     Rescue {
         system: RescueSystem,
-        /// How long it may take to end by itself.
+        /// Time for the guest to shut itself down.
         grace: Duration,
     },
-    /// Back to its own.
+    /// Boot from the own root disk again.
     Unrescue,
-    /// Its root disk made anew.
+    /// Recreate the root disk from an image.
     Rebuild {
         image: ImageSource,
-        /// Whether its ephemeral disks stay.
+        /// Whether to keep the ephemeral disks.
         preserve_ephemeral: bool,
     },
 }
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
-    /// Changes a guest's life, and waits until that is done. What was written down is gone on with whatever happens to the agent.
+    /// Runs a transition and waits for it. A transition that is in the journal is completed even if the agent is
+    /// killed.
     ///
-    /// Errors: [`TransitionError`]; unless it says that the guest is held, the guest is as it was.
-    pub async fn change(
+    /// Errors: [`TransitionError`]. The guest is unchanged, unless the error is `Blocked`.
+    pub async fn transition(
         &self,
         uuid: ConsumerUuid,
-        change: &TransitionRequest,
+        request: &TransitionRequest,
     ) -> Result<(), TransitionError> {
-        self.change_once(uuid, change, None).await
+        self.transition_once(uuid, request, None).await
     }
 
-    /// The same, once for each id: what is done by the id of the last action is not done again, and what is under way by it is
-    /// gone on with.
-    pub async fn change_once(
+    /// Like [`Guests::transition`], but idempotent: a transition with the ID of the last action is not repeated, and
+    /// one in progress is continued.
+    pub async fn transition_once(
         &self,
         uuid: ConsumerUuid,
-        change: &TransitionRequest,
+        request: &TransitionRequest,
         id: Option<&ActionId>,
     ) -> Result<(), TransitionError> {
         let context = &self.inner.context;
-        // Before the look: a delete that is written after it is heard.
-        let ear = self.listen(uuid);
+        // Subscribe before reading the record, so that a later deletion interrupts the download.
+        let interrupt = self.subscribe_interrupt(uuid);
         let record = context
             .journal
             .guest(uuid)
             .await
             .map_err(PowerError::from)?;
         let record = record.ok_or(PowerError::NotFound { uuid })?;
-        // An image may take long: it comes before anything of the guest is touched, and before its turn is taken.
+        // A download may take long: fetch the image before taking the lock and changing the guest.
         if let TransitionDecision::Begin(life, _) =
-            next(&record, change, id, context.resources.as_ref())?
+            decide_transition(&record, request, id, context.resources.as_ref())?
         {
-            let form = life.rescue.as_ref().or(life.rebuilt.as_ref());
-            if let Some(form) = form.filter(|_| *change != TransitionRequest::Unrescue) {
+            let boot_source = life.rescue.as_ref().or(life.rebuilt.as_ref());
+            if let Some(boot_source) =
+                boot_source.filter(|_| *request != TransitionRequest::Unrescue)
+            {
                 let project = &record.request.spec().owner.project;
-                let _shown = self.inner.images.begin(uuid, &form.plan);
+                let _tracked = self.inner.downloads.begin(uuid, &boot_source.plan);
                 tokio::select! {
                     biased;
-                    () = ear.interrupted() => return Err(TransitionError::Overtaken { uuid }),
-                    fetched = context.resources.fetch(&form.plan, Some(project)) => fetched?,
+                    () = interrupt.interrupted() => return Err(TransitionError::Interrupted { uuid }),
+                    fetched = context.resources.fetch(&boot_source.plan, Some(project)) => fetched?,
                 }
             }
         }
-        drop(ear);
-        let (turn, record) = self.in_turn(uuid).await?;
-        match next(&record, change, id, context.resources.as_ref())? {
+        drop(interrupt);
+        let (guard, record) = self.lock_record(uuid).await?;
+        match decide_transition(&record, request, id, context.resources.as_ref())? {
             TransitionDecision::Already => return Ok(()),
             TransitionDecision::InProgress if id.is_none() || record.life.has_acted(id) => {}
             TransitionDecision::InProgress => {
@@ -114,35 +123,35 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
             TransitionDecision::Begin(life, power) => {
                 let life = *life;
-                self.fit_for(&record, &life).await?;
+                self.check_new_boot_source(&record, &life).await?;
                 self.begin(&record, &life, power).await?;
             }
         }
-        let end = match self.travel(&turn, uuid).await {
-            Ok(end) => end,
-            Err(reason) => ReconcileOutcome::Held { reason },
+        let outcome = match self.run_to_goal(&guard, uuid).await {
+            Ok(outcome) => outcome,
+            Err(reason) => ReconcileOutcome::Blocked { reason },
         };
-        self.ended(uuid, &end);
-        match end {
+        self.record_outcome(uuid, &outcome);
+        match outcome {
             ReconcileOutcome::Settled => Ok(()),
-            ReconcileOutcome::Held { reason } => Err(TransitionError::Held {
+            ReconcileOutcome::Blocked { reason } => Err(TransitionError::Blocked {
                 uuid,
                 reason: Box::new(reason),
             }),
             ReconcileOutcome::Undone { .. }
             | ReconcileOutcome::Gone
-            | ReconcileOutcome::Interrupted => Err(TransitionError::Overtaken { uuid }),
+            | ReconcileOutcome::Interrupted => Err(TransitionError::Interrupted { uuid }),
         }
     }
 
-    /// Whether it may start in its new form: it is asked while the guest still is as it was.
-    async fn fit_for(
+    /// Checks that the guest may start from its new boot source, while it still runs from the old one.
+    async fn check_new_boot_source(
         &self,
         record: &GuestRecord,
         life: &InstanceOverrides,
     ) -> Result<(), TransitionError> {
         let context = &self.inner.context;
-        let devices = self.still_bound(record).await?;
+        let devices = self.verify_bindings(record).await?;
         let then = GuestRecord {
             life: life.clone(),
             ..record.clone()
@@ -162,7 +171,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         context.allow(&spec).map_err(ResourceError::from)?;
         context
             .resources
-            .present(&spec)
+            .check_present(&spec)
             .map_err(ResourceError::from)?;
         Ok(context.resources.check(provision).await?)
     }
@@ -200,25 +209,26 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(())
     }
 
-    /// Writes a running guest's memory to disk and switches it off.
+    /// Writes a running guest's memory to disk and stops it.
     ///
-    /// Errors: It holds devices, whose state nobody can write down; it is on its way; the hypervisor refuses.
+    /// Errors: the guest has devices (their state cannot be saved) or is busy, or the hypervisor refuses.
     pub async fn suspend(
         &self,
         uuid: ConsumerUuid,
         id: Option<&ActionId>,
-    ) -> Result<Powered, PowerError> {
+    ) -> Result<GuestPowerOutcome, PowerError> {
         let context = &self.inner.context;
-        let (_turn, record) = self.in_turn(uuid).await?;
-        settled(&record)?;
+        let (_guard, record) = self.lock_record(uuid).await?;
+        ensure_idle(&record)?;
         if record.life.has_acted(id) {
-            return Ok(Powered::AlreadySo);
+            return Ok(GuestPowerOutcome::AlreadySo);
         }
         let suspending = |suspending| InstanceOverrides {
             suspending,
             ..record.life.clone()
         };
-        // First how: one that is only wanted off would be stopped after a kill, and its memory lost.
+        // Journal the suspend before the desired state: otherwise a kill in between would stop the guest and lose its
+        // memory.
         context
             .journal
             .record_overrides(uuid, &suspending(true), &[])
@@ -228,7 +238,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             .set_power(uuid, DesiredPower::ShutOff)
             .await?;
         let suspended = match context.driver.suspend(uuid).await {
-            // It may still be done, and is looked for.
+            // It may still take effect; the sync loop checks.
             Err(error) if error.disposition() == Disposition::Retry => return Err(error.into()),
             Err(error) => {
                 context.journal.set_power(uuid, record.power).await?;
@@ -241,24 +251,26 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(suspended?)
     }
 
-    /// Refuses to move a guest to another host while it runs: with devices it cannot be done, and without it is not done yet.
+    /// Always fails: a guest with devices cannot be migrated live, and live migration of other guests is not
+    /// implemented.
     pub async fn live_migrate(
         &self,
         uuid: ConsumerUuid,
         destination: &NodeName,
     ) -> Result<(), PowerError> {
         let context = &self.inner.context;
-        let (_turn, record) = self.in_turn(uuid).await?;
-        settled(&record)?;
-        tracing::debug!(guest = %uuid, %destination, "asked to move a guest");
+        let (_guard, record) = self.lock_record(uuid).await?;
+        ensure_idle(&record)?;
+        tracing::debug!(guest = %uuid, %destination, "live migration refused");
         if let Some(found) = context.on_host(uuid).await? {
             found.holds_nothing_for(
                 uuid,
                 "be moved while it runs",
-                "a device cannot come along, and its state cannot be read",
+                "device state cannot be migrated",
             )?;
         }
-        // Not the driver's: whoever takes it over would have to know of it first, or it would be brought back here.
+        // The driver must not migrate it alone: without the destination's knowledge, this agent would start the guest
+        // again here.
         Err(GuestError::Unsupported {
             driver: context.driver.name(),
             action: "move a guest to another host while it runs",

@@ -1,9 +1,14 @@
-//! Back to nothing, the last step first: off the hypervisor, devices reset and given back, accelerator requests unbound or
-//! deleted. Journaled like the way forward, and like it done again from its beginning where it was cut off.
+//! Undoes a spawn, last step first: removes the guest from the hypervisor, resets and releases its devices, and unbinds
+//! or deletes its accelerator requests.
 //!
-//! A device that cannot be taken back now stays the guest's, and its request stays bound: whoever got it next would find what
-//! the guest left in it. One whose reset fails for good is set aside before the guest lets go of it: it is withheld until an
-//! operator releases it (`berth device release`), and the guest ends. One that is gone from the host holds nobody up.
+//! ```text
+//! undo: remove_from_hypervisor -> release_resources -> discard_secrets -> end_requests
+//! ```
+//!
+//! Every step is journaled, and an interrupted undo is repeated from its beginning. If a device cannot be reset now, it stays
+//! allocated and its accelerator request stays bound; otherwise the next instance would see this tenant's data. If the reset fails
+//! for good, the device is quarantined until an operator releases it (`berth device release`), and the undo continues. A device
+//! that has vanished from the host does not block the undo.
 
 use berth_agent_images::RecreateDisks;
 use berth_agent_journal::{BoundDevices, GuestRecord, JournalError, SpawnStep, StepState};
@@ -12,63 +17,63 @@ use berth_virt::guest_spec::{GuestDevices, GuestSpec, GuestSpecError};
 use berth_virt::{GuestError, VirtDriver};
 
 use crate::resources::{GuestResources, Provision, ResourceError};
-use crate::spawn::held_elsewhere;
+use crate::spawn::devices_of_other_guests;
 use crate::spawn_context::{SpawnContext, host_device, host_devices, is_ours};
 
-/// Why a guest is not gone yet; it will be tried again.
+/// Why an undo failed. It will be retried.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
-    /// The hypervisor does not let it go.
-    #[error("the guest cannot be taken off the hypervisor: {0}")]
+    #[error("the guest cannot be removed from the hypervisor: {0}")]
     Driver(#[from] GuestError),
-    /// A device or a disk cannot be taken back now.
+    /// A device or disk cannot be released now.
     #[error(transparent)]
     Resource(#[from] ResourceError),
-    /// Its accelerator requests cannot be ended.
-    #[error("its accelerator requests cannot be given back: {0}")]
+    /// The accelerator requests cannot be unbound or deleted.
+    #[error("the accelerator requests cannot be released: {0}")]
     Accelerators(#[from] AcceleratorError),
-    /// Nobody can be asked to end its accelerator requests.
+    /// No accelerator service is configured that could release the requests.
     #[error(
-        "its accelerator requests are bound, and no accelerator service is configured that would give them back; set [cyborg] \
+        "the accelerator requests are bound, but no accelerator service is configured to release them; set [cyborg] \
          endpoint_override (or auth_url) as it was when the guest was built"
     )]
     NoService,
-    /// What the journal has of it makes no guest.
-    #[error("what the journal has of it makes no guest: {0}")]
+    #[error("the record of the guest in the journal is invalid: {0}")]
     Spec(#[from] GuestSpecError),
-    /// The journal cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }
 
-/// What becomes of the guest's accelerator requests.
+/// What happens to the guest's accelerator requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Requests {
-    /// They stay, and hold nothing: the spawn failed, and whoever made them decides.
+pub(super) enum RequestDisposal {
+    /// Unbind and keep them: the spawn failed, and their creator decides about them.
     Unbind,
-    /// They go with the guest.
+    /// Delete them with the guest.
     Delete,
 }
 
-/// Undoes all that may be there of the guest.
+/// Undoes everything that a spawn may have done.
 pub(super) async fn undo<D: VirtDriver, R: GuestResources>(
     context: &SpawnContext<D, R>,
     record: &GuestRecord,
-    requests: Requests,
+    requests: RequestDisposal,
 ) -> Result<(), UndoError> {
-    off_the_hypervisor(context, record).await?;
-    resources_back(context, record).await?;
-    context.resources.discard(record.request.uuid()).await?;
+    remove_from_hypervisor(context, record).await?;
+    release_resources(context, record).await?;
+    context
+        .resources
+        .discard_secrets(record.request.uuid())
+        .await?;
     if record.may_have_acted(SpawnStep::Check) {
         let uuid = record.request.uuid();
         context
-            .note(uuid, SpawnStep::Check, StepState::Undone)
+            .record_step(uuid, SpawnStep::Check, StepState::Undone)
             .await?;
     }
     end_requests(context, record, requests).await
 }
 
-async fn off_the_hypervisor<D: VirtDriver, R: GuestResources>(
+async fn remove_from_hypervisor<D: VirtDriver, R: GuestResources>(
     context: &SpawnContext<D, R>,
     record: &GuestRecord,
 ) -> Result<(), UndoError> {
@@ -84,22 +89,22 @@ async fn off_the_hypervisor<D: VirtDriver, R: GuestResources>(
         .filter(|step| record.may_have_acted(*step));
     let mut acted: Vec<_> = acted.collect();
     if acted.is_empty() && is_there {
-        // It was undone before, and a call that was given up made something of it since.
+        // An undone spawn, and a late call that created the guest afterwards.
         acted.push(SpawnStep::Define);
     }
     for step in &acted {
-        context.note(uuid, *step, StepState::Undoing).await?;
+        context.record_step(uuid, *step, StepState::Undoing).await?;
     }
     if is_there {
         let _ = context.driver.destroy(uuid).await?;
     }
     for step in acted {
-        context.note(uuid, step, StepState::Undone).await?;
+        context.record_step(uuid, step, StepState::Undone).await?;
     }
     Ok(())
 }
 
-async fn resources_back<D: VirtDriver, R: GuestResources>(
+async fn release_resources<D: VirtDriver, R: GuestResources>(
     context: &SpawnContext<D, R>,
     record: &GuestRecord,
 ) -> Result<(), UndoError> {
@@ -110,7 +115,7 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
     let bound = record.devices.clone().unwrap_or_default();
     let spec = bound.attached_to(record.request.spec())?;
     context
-        .note(uuid, SpawnStep::Prepare, StepState::Undoing)
+        .record_step(uuid, SpawnStep::Prepare, StepState::Undoing)
         .await?;
     let spec = without_foreign(context, record, spec).await?;
     let provision = Provision {
@@ -122,7 +127,7 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
         recreate: RecreateDisks::None,
     };
     match context.resources.release(provision).await {
-        // What must go to nobody is set aside before the guest lets go of it.
+        // Devices are quarantined in the same write that releases them.
         Ok(released) => Ok(context
             .journal
             .record_released_devices(uuid, &released)
@@ -130,23 +135,23 @@ async fn resources_back<D: VirtDriver, R: GuestResources>(
         Err(error) => {
             let reason = error.to_string();
             context
-                .note_with(uuid, SpawnStep::Prepare, StepState::Undoing, reason)
+                .record_step_with(uuid, SpawnStep::Prepare, StepState::Undoing, reason)
                 .await?;
             Err(error.into())
         }
     }
 }
 
-/// The guest without the devices that another guest on the hypervisor has by now: resetting one would pull it out of that
-/// guest's hands.
+/// The spec without the devices that another guest on the hypervisor uses: a reset would take them away from that
+/// guest.
 async fn without_foreign<D: VirtDriver, R: GuestResources>(
     context: &SpawnContext<D, R>,
     record: &GuestRecord,
     spec: GuestSpec,
 ) -> Result<GuestSpec, UndoError> {
-    let foreign = held_elsewhere(context, &record.request, &host_devices(&spec)).await?;
+    let foreign = devices_of_other_guests(context, &record.request, &host_devices(&spec)).await?;
     for (device, holder) in &foreign {
-        tracing::warn!(%device, %holder, "a device of a guest that goes is another guest's by now; it is left alone");
+        tracing::warn!(%device, %holder, "not resetting a device of a removed guest: another guest uses it");
     }
     let kept = spec.devices.as_slice().iter().filter(|attached| {
         let device = host_device(&attached.device);
@@ -161,30 +166,30 @@ async fn without_foreign<D: VirtDriver, R: GuestResources>(
 async fn end_requests<D: VirtDriver, R: GuestResources>(
     context: &SpawnContext<D, R>,
     record: &GuestRecord,
-    requests: Requests,
+    requests: RequestDisposal,
 ) -> Result<(), UndoError> {
     let uuid = record.request.uuid();
     let had_devices = record
         .devices
         .as_ref()
-        .is_some_and(|it| *it != BoundDevices::default());
+        .is_some_and(|devices| *devices != BoundDevices::default());
     if had_devices && !record.request.arqs().is_empty() && context.accelerators.is_absent() {
         return Err(UndoError::NoService);
     }
     if record.may_have_acted(SpawnStep::Bind) {
-        // Before the requests are given back: whoever is bound to the devices next must find them free.
+        // Release the claims before the requests: the next user of the devices must find them unclaimed.
         context.journal.drop_devices(uuid).await?;
     }
     match requests {
-        Requests::Delete => context.accelerators.delete(&record.request).await?,
-        Requests::Unbind if record.may_have_acted(SpawnStep::Bind) => {
+        RequestDisposal::Delete => context.accelerators.delete(&record.request).await?,
+        RequestDisposal::Unbind if record.may_have_acted(SpawnStep::Bind) => {
             context.accelerators.unbind(&record.request).await?;
         }
-        Requests::Unbind => {}
+        RequestDisposal::Unbind => {}
     }
     if record.may_have_acted(SpawnStep::Bind) {
         context
-            .note(uuid, SpawnStep::Bind, StepState::Undone)
+            .record_step(uuid, SpawnStep::Bind, StepState::Undone)
             .await?;
     }
     Ok(())

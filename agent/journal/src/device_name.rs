@@ -3,7 +3,7 @@
 
 use berth_model::{AttachHandleInfo, AttachHandleType};
 use berth_virt::guest_spec::GuestDevice;
-use berth_virt::{HostDevice, OfferedDevice, OfferedHandle};
+use berth_virt::{HostDeviceId, OfferedDevice, OfferedHandle};
 use berth_wire::accelerator::AttachHandleInfoBody;
 use uuid::Uuid;
 
@@ -12,7 +12,7 @@ pub trait NamedDevice {
     fn name(&self) -> String;
 }
 
-impl NamedDevice for HostDevice {
+impl NamedDevice for HostDeviceId {
     fn name(&self) -> String {
         match self {
             Self::Function(address) => address.to_string(),
@@ -23,15 +23,15 @@ impl NamedDevice for HostDevice {
 
 impl NamedDevice for GuestDevice {
     fn name(&self) -> String {
-        HostDevice::of(*self).name()
+        HostDeviceId::of(*self).name()
     }
 }
 
 impl NamedDevice for OfferedHandle {
     fn name(&self) -> String {
         let device = match self {
-            Self::Function(address) => HostDevice::Function(*address),
-            Self::Mdev { uuid, .. } => HostDevice::Mdev(*uuid),
+            Self::Function(address) => HostDeviceId::Function(*address),
+            Self::Mdev { uuid, .. } => HostDeviceId::Mdev(*uuid),
         };
         device.name()
     }
@@ -44,10 +44,10 @@ pub fn names(device: &OfferedDevice) -> Vec<String> {
 
 /// The name of the device behind a handle of the accelerator service; `None` if the handle has no device.
 pub fn name_of_handle(uuid: Uuid, kind: &str, info: &AttachHandleInfoBody) -> Option<String> {
-    let kind = AttachHandleType::of_word(kind)?;
+    let kind = AttachHandleType::from_name(kind)?;
     let device = match info.clone().into_info(kind).ok()? {
-        AttachHandleInfo::Pci { address, .. } => HostDevice::Function(address),
-        AttachHandleInfo::Mdev { .. } => HostDevice::Mdev(uuid),
+        AttachHandleInfo::Pci { address, .. } => HostDeviceId::Function(address),
+        AttachHandleInfo::Mdev { .. } => HostDeviceId::Mdev(uuid),
         AttachHandleInfo::TestPci { .. } => return None,
     };
     Some(device.name())

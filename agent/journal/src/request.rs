@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use berth_agent_images::{DiskPlan, DiskPlanError};
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::CpuSet;
-use berth_virt::guest_spec::{DeviceOrigin, GuestBoot, GuestDisks, GuestSpec, Pinning};
+use berth_virt::guest_spec::{DeviceOrigin, GuestBoot, GuestDisks, GuestSpec, CpuPinning};
 use serde::{Deserialize, Serialize};
 
 use crate::host_placement::HostPlacement;
@@ -149,7 +149,7 @@ impl GuestRequest {
     #[must_use]
     pub fn reserved_cpus(&self) -> CpuSet {
         let pinning = self.spec.topology.pinning();
-        let pinned = pinning.map(Pinning::dedicated).unwrap_or_default();
+        let pinned = pinning.map(CpuPinning::dedicated).unwrap_or_default();
         let reserved = self.picked.reserved_cpus().iter();
         reserved.chain(pinned.iter()).collect()
     }

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use berth_agent_journal::GuestRecord;
 use berth_model::{NodeName, ProviderTree};
-use berth_virt::{Hypervisor, NodeView};
+use berth_virt::{HypervisorInfo, NodeView};
 
 /// The input of a node's state.
 #[derive(Debug, Clone, Copy)]
 pub struct NodeFacts<'a> {
     pub node: &'a NodeName,
     /// The hypervisor of the node.
-    pub hypervisor: &'a Hypervisor,
+    pub hypervisor: &'a HypervisorInfo,
     /// The node's last observation, with the agent's knowledge of its devices.
     pub seen: &'a NodeView,
     /// The node's provider tree in Placement: allocation ratios and reserved amounts.

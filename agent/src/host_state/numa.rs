@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use berth_agent_instances::fit::{CellUse, HostUsage};
-use berth_agent_instances::held;
+use berth_agent_instances::host_usage;
 use berth_virt::CpuSet;
 use berth_wire::host_state::{CpuBitSet, NumaCell, NumaPages};
 
@@ -16,7 +16,7 @@ pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCell>> {
     if facts.seen.cells.is_empty() {
         return None;
     }
-    let held = held(facts.own_records(), facts.seen);
+    let held = host_usage(facts.own_records(), facts.seen);
     let cpus = &facts.seen.cpus;
     let (shared, dedicated) = (cpus.shared_online(), cpus.dedicated_online());
     let cells = facts.seen.cells.iter();

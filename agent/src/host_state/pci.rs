@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_agent_instances::taken;
+use berth_agent_instances::devices_in_use;
 use berth_model::{PciAddress, Trait};
 use berth_virt::{DeviceOwner, OfferedDevice, OfferedHandle, PciInPlacement};
 use berth_wire::host_state::PciPool;
@@ -30,7 +30,7 @@ pub(super) fn pools(facts: &NodeFacts<'_>) -> Option<Vec<PciPool>> {
     let offered = offered.filter(|device| device.owner == DeviceOwner::Compute);
     let mut offered = offered.peekable();
     offered.peek()?;
-    let taken = taken(facts.own_records(), facts.seen);
+    let taken = devices_in_use(facts.own_records(), facts.seen);
     let mut pools: BTreeMap<Pool, i64> = BTreeMap::new();
     for device in offered.filter(|device| device.condition.reason().is_none()) {
         for handle in &device.handles {

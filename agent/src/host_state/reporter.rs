@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent_api::{AgentState, Phase, Request, States};
+use berth_agent_api::{AgentRequest, AgentState, Phase, States};
 use berth_agent_instances::GuestChanges;
 use berth_agent_journal::JournalError;
-use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::backoff::LoopBackoff;
 use berth_client::HostsError;
 use berth_client::hosts::HeartbeatOutcome;
 use berth_model::{Disposition, NodeName, ProviderTree};
@@ -62,7 +62,7 @@ pub(crate) struct ReporterDeps<D> {
     pub(crate) driver: Arc<D>,
     pub(crate) states: States,
     /// Receives the cloud's decision to disable or enable the host.
-    pub(crate) requests: mpsc::Sender<Request>,
+    pub(crate) requests: mpsc::Sender<AgentRequest>,
     pub(crate) metrics: Metrics,
     /// Why reports fail; `None` after a successful one.
     pub(crate) failure: watch::Sender<Option<String>>,
@@ -110,7 +110,7 @@ struct CpuMeasurement {
 pub(crate) struct HostStateReporter<D> {
     deps: ReporterDeps<D>,
     service: HostStateService,
-    backoff: Backoff,
+    backoff: LoopBackoff,
     reported: Option<LastReport>,
     composed: Option<(ReportInputs, NodeName, HostStateBody)>,
     measured: Option<CpuMeasurement>,
@@ -121,7 +121,7 @@ pub(crate) struct HostStateReporter<D> {
 impl<D: VirtDriver> HostStateReporter<D> {
     pub(crate) fn new(deps: ReporterDeps<D>, service: HostStateService) -> Self {
         Self {
-            backoff: Backoff::seeded(service.options.seed),
+            backoff: LoopBackoff::seeded(service.options.seed),
             deps,
             service,
             reported: None,
@@ -136,7 +136,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
         loop {
             let failed = match self.report_if_due().await {
                 Ok(()) => {
-                    self.backoff.worked();
+                    self.backoff.reset();
                     self.record_success();
                     None
                 }
@@ -186,7 +186,11 @@ impl<D: VirtDriver> HostStateReporter<D> {
                 state: report.state.clone(),
             };
             let at = Instant::now();
-            let answered = self.service.client.seen(host.as_str(), &seen).await;
+            let answered = self
+                .service
+                .client
+                .send_heartbeat(host.as_str(), &seen)
+                .await;
             let (result, wanted) = match answered {
                 Ok(HeartbeatOutcome::Known(wanted)) => (HostStateResult::Taken, Some(wanted)),
                 Ok(HeartbeatOutcome::Unknown) => (HostStateResult::Unknown, None),
@@ -211,7 +215,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
             return Ok(());
         };
         let at = Instant::now();
-        let answered = self.service.client.tell_state(host.as_str(), body).await;
+        let answered = self.service.client.report_state(host.as_str(), body).await;
         let result = match &answered {
             Ok(_) => HostStateResult::Taken,
             Err(_) => HostStateResult::Failed,
@@ -238,7 +242,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
         let held = self.deps.states.borrow().disabled_in_cloud.clone();
         let is_so = match (&held, &wanted.disabled_reason) {
             (None, None) => true,
-            (Some(held), Some(reason)) => held.is_of(reason),
+            (Some(held), Some(reason)) => held.has_reason(reason),
             (None, Some(_)) | (Some(_), None) => false,
         };
         if !is_so {
@@ -247,7 +251,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
             let _ = self
                 .deps
                 .requests
-                .try_send(Request::SetDisabledInCloud { reason });
+                .try_send(AgentRequest::SetDisabledInCloud { reason });
         }
     }
 
@@ -358,7 +362,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
         }
         match error.disposition() {
             Disposition::Fatal => self.service.options.report_interval,
-            Disposition::Retry | Disposition::Refresh => self.backoff.failed(),
+            Disposition::Retry | Disposition::Refresh => self.backoff.next_delay(),
         }
     }
 }

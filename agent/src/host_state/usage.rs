@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use berth_agent_journal::{GuestRecord, GuestRequest};
 use berth_model::{ConsumerUuid, ProviderTree, ResourceClass};
-use berth_virt::Disk;
+use berth_virt::NodeDisk;
 
 use crate::host_state::node_facts::NodeFacts;
 
@@ -84,9 +84,9 @@ fn reserved(tree: &ProviderTree, class: &ResourceClass) -> u64 {
 /// The node's local disk, or the disk of its sharing providers.
 fn disk(facts: &NodeFacts<'_>) -> u64 {
     match facts.seen.disk {
-        Disk::Local { gib } => gib,
-        Disk::None => 0,
-        Disk::Shared => {
+        NodeDisk::Local { gib } => gib,
+        NodeDisk::None => 0,
+        NodeDisk::Shared => {
             let sharing = facts.tree.sharing().into_iter();
             let shared = sharing.filter_map(|it| it.inventories.get(&ResourceClass::DISK_GB));
             shared.map(|inventory| u64::from(inventory.total)).sum()

@@ -1,18 +1,18 @@
-//! The words for what the scheduler was told, and what came of it.
+//! Label values of `berth_host_state_requests_total`.
 
-/// What it was told.
+/// Kind of a report to the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostStateRequest {
-    /// The host's whole state.
+    /// The complete host state.
     State,
-    /// That the agent lives.
+    /// A heartbeat.
     Seen,
 }
 
 impl HostStateRequest {
     pub const ALL: [Self; 2] = [Self::State, Self::Seen];
 
-    /// The word in labels.
+    /// Value of the label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -22,21 +22,21 @@ impl HostStateRequest {
     }
 }
 
-/// What came of it.
+/// Result of a report to the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostStateResult {
-    /// It is known now.
+    /// The service has accepted it.
     Taken,
-    /// Another state is known.
+    /// The service knows another host state.
     Unknown,
-    /// There was no answer, or a refusal.
+    /// The request failed or was refused.
     Failed,
 }
 
 impl HostStateResult {
     pub const ALL: [Self; 3] = [Self::Taken, Self::Unknown, Self::Failed];
 
-    /// The word in labels.
+    /// Value of the label.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,32 +1,32 @@
-//! The page that a reader gets: the agent's metrics, and those of what runs beside the agent in its process.
+//! The metrics page: the agent's metrics, and those of other services in the same process.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
 use berth_agent_api::RenderMetrics;
-use berth_agent_api::health::Message;
+use berth_agent_api::health::HealthMessage;
 
 use crate::metrics::Metrics;
 
-/// Metrics of what runs beside the agent in its process.
-pub trait MetricsBeside: Send + Sync {
-    /// In Prometheus' text format, by names that no row of [`METRICS`](crate::metrics::rows::METRICS) has. It answers within seconds, whatever is
-    /// away.
+/// Metrics of other services in the agent's process.
+pub trait EmbeddedMetrics: Send + Sync {
+    /// The metrics in Prometheus' text format. Their names differ from those in
+    /// [`METRICS`](crate::metrics::rows::METRICS). Returns within seconds, even if other services do not answer.
     fn render(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>>;
 }
 
-/// What `GET /metrics` answers from.
+/// Source of `GET /metrics`.
 #[derive(Clone)]
 pub(crate) struct MetricsPage {
     pub(crate) own: Metrics,
-    /// None where the agent is alone.
-    pub(crate) beside: Option<Arc<dyn MetricsBeside>>,
+    /// `None` if no other service runs in this process.
+    pub(crate) embedded: Option<Arc<dyn EmbeddedMetrics>>,
 }
 
 impl RenderMetrics for MetricsPage {
     fn page<'a>(
         &'a self,
-        health: &'a [Message],
+        health: &'a [HealthMessage],
     ) -> Pin<Box<dyn Future<Output = String> + Send + 'a>> {
         self.own.health(health);
         Box::pin(self.render())
@@ -35,12 +35,12 @@ impl RenderMetrics for MetricsPage {
 
 impl MetricsPage {
     async fn render(&self) -> String {
-        // First, so that what the agent counts of it is on the page.
-        let beside = match &self.beside {
-            Some(beside) => beside.render().await,
+        // Rendered first, so that the page includes what the agent counts during it.
+        let embedded = match &self.embedded {
+            Some(embedded) => embedded.render().await,
             None => String::new(),
         };
-        self.own.render() + &beside
+        self.own.render() + &embedded
     }
 }
 
@@ -50,7 +50,7 @@ mod tests {
 
     struct Conductor;
 
-    impl MetricsBeside for Conductor {
+    impl EmbeddedMetrics for Conductor {
         fn render(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
             Box::pin(async { "berth_of_a_conductor 1\n".to_owned() })
         }
@@ -60,12 +60,12 @@ mod tests {
     async fn what_runs_beside_the_agent_is_on_its_page() {
         let mut page = MetricsPage {
             own: Metrics::default(),
-            beside: None,
+            embedded: None,
         };
         let alone = page.render().await;
         assert!(alone.contains("berth_plan_state"), "{alone}");
         assert!(!alone.contains("berth_of_a_conductor"), "{alone}");
-        page.beside = Some(Arc::new(Conductor));
+        page.embedded = Some(Arc::new(Conductor));
         let text = page.render().await;
         assert!(text.contains("berth_plan_state"), "{text}");
         assert!(text.ends_with("\nberth_of_a_conductor 1\n"), "{text}");

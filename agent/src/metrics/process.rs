@@ -1,23 +1,22 @@
-//! What the process itself uses, by the names every Prometheus client has. Read from /proc when asked for.
+//! Metrics of the process, with the names that all Prometheus clients use. They are read from /proc on request.
 
 use std::fmt::Write as _;
 
 use berth_wire::metrics::{MetricKind, MetricRow};
 
-/// Linux shows times to user space in hundredths of a second on every architecture it still has (`USER_HZ`).
+/// Linux reports times to user space in hundredths of a second on every supported architecture (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The metrics of this file.
 pub(super) const ROWS: &[MetricRow] = &[
     row(
         "process_cpu_seconds_total",
         MetricKind::Counter,
-        "Processor time used, user and system, in seconds.",
+        "Used processor time, user and system, in seconds.",
     ),
     row(
         "process_resident_memory_bytes",
         MetricKind::Gauge,
-        "Memory in use.",
+        "Resident memory in bytes.",
     ),
     row(
         "process_virtual_memory_bytes",
@@ -33,12 +32,12 @@ pub(super) const ROWS: &[MetricRow] = &[
     row(
         "process_max_fds",
         MetricKind::Gauge,
-        "The most file descriptors that may be open.",
+        "Maximum number of open file descriptors.",
     ),
     row(
         "process_start_time_seconds",
         MetricKind::Gauge,
-        "When the process started, in seconds since 1970.",
+        "Start time of the process in seconds since 1970.",
     ),
 ];
 
@@ -51,7 +50,7 @@ const fn row(name: &'static str, kind: MetricKind, help: &'static str) -> Metric
     }
 }
 
-/// Appends them; what /proc does not tell is left out.
+/// Appends the metrics. A value that /proc does not have is left out.
 pub(super) fn write(text: &mut String) {
     for row in ROWS {
         let Some(value) = value(row.name) else {
@@ -78,7 +77,7 @@ fn value(name: &str) -> Option<f64> {
         "process_virtual_memory_bytes" => Some(status("VmSize:")? * 1024.0),
         "process_threads" => status("Threads:"),
         "process_open_fds" => {
-            // The folder being read is a descriptor itself.
+            // Reading the folder opens a descriptor, too.
             let count = std::fs::read_dir("/proc/self/fd")
                 .ok()?
                 .count()
@@ -100,10 +99,10 @@ fn value(name: &str) -> Option<f64> {
     }
 }
 
-/// The n-th field of /proc/self/stat, as proc(5) counts them.
+/// The n-th field of /proc/self/stat, numbered as in proc(5).
 fn field(number: usize) -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field is the name in parentheses and may hold anything.
+    // The second field is the name in parentheses, which may contain anything.
     let (_, rest) = stat.rsplit_once(") ")?;
     rest.split(' ').nth(number.checked_sub(3)?)?.parse().ok()
 }

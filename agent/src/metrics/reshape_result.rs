@@ -1,17 +1,17 @@
-//! What `berth_reshapes_total` says of a reshape.
+//! Label values of `berth_reshapes_total`.
 
 use berth_client::ExchangeOutcome;
 use http::StatusCode;
 
-/// What came of a reshape.
+/// Result of a reshape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ReshapeResult {
-    /// Inventory and allocations moved.
+    /// Inventory and allocations were moved.
     Done,
-    /// It would not have been lawful; nothing was sent.
+    /// It would be invalid and was not sent.
     Refused,
     Failed,
-    /// It got no answer, or something was changed meanwhile; it is planned anew.
+    /// There was no response, or something changed meanwhile; a new plan is made.
     Interrupted,
 }
 
@@ -23,7 +23,7 @@ impl ReshapeResult {
         ReshapeResult::Interrupted,
     ];
 
-    /// What the answer to POST /reshaper means.
+    /// Result of a response to POST /reshaper.
     pub(super) fn of(outcome: ExchangeOutcome) -> Self {
         match outcome {
             ExchangeOutcome::Answered(status) if status.is_success() => ReshapeResult::Done,

@@ -1,4 +1,4 @@
-//! Every metric as a row, and the page that is written from the rows.
+//! Table of all metrics, and the reference page that is generated from it.
 
 use std::fmt::Write as _;
 
@@ -19,85 +19,85 @@ pub(super) const HOST_STATES: &str = "berth_host_state_requests_total";
 pub(super) const HEALTH_MESSAGES: &str = "berth_health_messages";
 pub(super) const BUILD_INFO: &str = "berth_build_info";
 
-/// Every metric of the agent.
+/// All metrics of the agent.
 pub const METRICS: &[MetricRow] = &[
     MetricRow {
         name: PLAN_STATE,
         kind: MetricKind::Gauge,
         labels: &["state"],
-        help: "Nodes by the outcome of their last pass: in_sync, update (Placement did not take a change), reshape_needed, unknown (no plan could be made yet, or at present).",
+        help: "Number of nodes by the outcome of their last plan: in_sync, update (Placement did not accept a change), reshape_needed, unknown (no plan could be made).",
     },
     MetricRow {
         name: TICK_DURATION,
         kind: MetricKind::Histogram,
         labels: &[],
-        help: "How long a pass over one node took, the first one of a process included.",
+        help: "Duration of a cycle over one node, including the first cycle of a process.",
     },
     MetricRow {
         name: PLACEMENT_REQUESTS,
         kind: MetricKind::Counter,
         labels: &["method", "route", "code"],
-        help: "Requests to Placement, repetitions included; route is a template, code the status or the kind of failure (refused, unreachable, tls, timeout, closed, too_large, unsendable).",
+        help: "Requests to Placement, including retries; route is a template, code the status or the kind of failure (refused, unreachable, tls, timeout, closed, too_large, unsendable).",
     },
     MetricRow {
         name: GENERATION_CONFLICTS,
         kind: MetricKind::Counter,
         labels: &[],
-        help: "Writes that Placement answered with 409: somebody else changed the provider, or claimed on it, since it was read.",
+        help: "Writes that Placement answered with 409, because the provider or its allocations changed after it was read.",
     },
     MetricRow {
         name: RESHAPES,
         kind: MetricKind::Counter,
         labels: &["result"],
-        help: "Reshapes by result: done, refused (not lawful, nothing sent), failed (Placement refused), interrupted (no answer or a conflict; planned anew).",
+        help: "Reshapes by result: done, refused (invalid, not sent), failed (Placement refused it), interrupted (no response or a conflict; a new plan is made).",
     },
     MetricRow {
         name: HELD_UNITS,
         kind: MetricKind::Gauge,
         labels: &["resource_class"],
-        help: "Units without a home, held on inventory that nobody else can claim.",
+        help: "Used units that have no provider of their own; they are held on their old provider, where nothing else can be claimed.",
     },
     MetricRow {
         name: GUESTS_HELD,
         kind: MetricKind::Gauge,
         labels: &[],
-        help: "Guests that stand still: neither where they should be nor undone; the log says which and why.",
+        help: "Blocked guests: their operation can neither be finished nor undone at present. The log names them with the reason.",
     },
     MetricRow {
         name: FINDINGS,
         kind: MetricKind::Gauge,
         labels: &["code"],
-        help: "What the last comparison found (`berth reconcile`), by code; what may be under way counts once it has lasted for five minutes.",
+        help: "Findings of the last reconcile run (`berth reconcile`) by code; a finding that may be temporary counts after five minutes.",
     },
     MetricRow {
         name: DEVICES_UNFIT,
         kind: MetricKind::Gauge,
         labels: &["reason"],
-        help: "Devices that are offered and nobody gets as they are, by reason; quarantined and disabled are an operator's word, the others were found.",
+        help: "Offered devices that are not assigned to guests, by reason; an operator set quarantined and disabled, the agent detected the others.",
     },
     MetricRow {
         name: HOST_STATES,
         kind: MetricKind::Counter,
         labels: &["request", "result"],
-        help: "What the scheduler was told of this host: state (all of it, when it changed) or seen (that the agent lives), by result: taken, unknown (it knows another state and is told all of it), failed.",
+        help: "Reports to the scheduler by request: state (the complete host state, after a change) or seen (a heartbeat); and by result: taken, unknown (the service knows another host state and gets the complete one), failed.",
     },
     MetricRow {
         name: HEALTH_MESSAGES,
         kind: MetricKind::Gauge,
         labels: &["severity"],
-        help: "Health findings shown at present.",
+        help: "Currently shown health findings by severity.",
     },
     MetricRow {
         name: BUILD_INFO,
         kind: MetricKind::Gauge,
         labels: &["version"],
-        help: "Always 1; the version is the label.",
+        help: "Always 1; the label has the version.",
     },
 ];
 
-/// `docs/guide/reference/metrics.md`; `beside` are the metrics of what runs beside the agent in `berth up`.
+/// The text of `docs/guide/reference/metrics.md`. `embedded` has the metrics of the other services in `berth up`.
 #[must_use]
-pub fn metrics_page(beside: &[MetricRow]) -> String {
+pub fn metrics_page(embedded: &[MetricRow]) -> String {
     let mut page = String::from(
         "# Metrics\n\n\
          Written from the code; do not edit.\n\n\
@@ -108,18 +108,19 @@ pub fn metrics_page(beside: &[MetricRow]) -> String {
     );
     table(&mut page, METRICS.iter().chain(process::ROWS));
     page.push_str(
-        "\n## The scheduler's\n\n\
-         On the agent's page of `berth up`, and by `GET /metrics` on the conductor's socket `conductor.sock` and on\n\
-         `[conductor_service] listen`. For the headroom Placement is asked: only when somebody reads the page, and at most once in\n\
-         `[conductor_service] headroom_interval` seconds. A read waits two seconds for it and no longer; what comes later is on the next\n\
-         page, and `berth_scheduler_headroom_age_seconds` says how old it is.\n\n",
+        "\n## Scheduler\n\n\
+         With `berth up`, these metrics are on the agent's page. The conductor also offers them at `GET /metrics` on its socket\n\
+         `conductor.sock` and on `[conductor_service] listen`.\n\n\
+         The headroom is computed from requests to Placement, only when the page is read, and at most once in\n\
+         `[conductor_service] headroom_interval` seconds. A read waits for it for at most two seconds and otherwise shows the\n\
+         previous values; `berth_scheduler_headroom_age_seconds` is their age.\n\n",
     );
-    table(&mut page, beside);
+    table(&mut page, embedded);
     page
 }
 
 fn table<'a>(page: &mut String, rows: impl IntoIterator<Item = &'a MetricRow>) {
-    page.push_str("| metric | type | labels | what it says |\n| --- | --- | --- | --- |\n");
+    page.push_str("| Metric | Type | Labels | Meaning |\n| --- | --- | --- | --- |\n");
     for row in rows {
         let labels: Vec<String> = row.labels.iter().map(|it| format!("`{it}`")).collect();
         // Writing to a String cannot fail.

@@ -1,10 +1,10 @@
-//! What ends the service, and what merely makes it try again.
+//! Errors of the service: what ends it, and what causes a retry.
 
 use std::time::Duration;
 
-use berth_agent_api::{AdminError, Trouble};
+use berth_agent_api::{AdminError, FailureCause};
 use berth_agent_tracker::disabled::DisabledError;
-use berth_agent_tracker::node_identity::IdentityError;
+use berth_agent_tracker::node_identity::NodeIdentityError;
 use berth_agent_tracker::propose::ProposeError;
 use berth_agent_tracker::report_client::ReportError;
 use berth_agent_tracker::startup::StartupError;
@@ -13,91 +13,86 @@ use berth_client::{AuthError, PlacementError, ServiceCallError};
 use berth_model::{Disposition, NodeName, PendingReshape};
 use berth_virt::ObserveError;
 
-/// Why the service ended, as the process's exit code tells it. The composition root gives each its number.
+/// Reason of the service's end, for the exit code. The composition root assigns the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ExitReason {
-    /// A reshape is needed; the next start does it (75).
+    /// A reshape is needed; the next start performs it (75).
     ReshapeNeeded,
     /// A reshape was refused (76).
     ReshapeFailed,
-    /// The configuration, the credentials or the node's identity: a person must act (78).
+    /// The configuration, the credentials or the node's identity are wrong; an operator must act (78).
     Configuration,
-    /// A service or the hypervisor was away until the deadline, or does not take a request that another start makes anew
-    /// (69).
+    /// A service or the hypervisor did not answer before the deadline, or refused a request that a later start may send
+    /// successfully (69).
     DependencyGone,
-    /// A file could not be read or written (74).
+    /// A state file could not be read or written (74).
     Disk,
-    /// Another agent runs (73).
+    /// Another agent is running (73).
     HeldByAnother,
     Bug,
 }
 
-/// What ended the service.
+/// The service ended with an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// The admin socket or the metrics' port cannot be opened.
     #[error(transparent)]
     Admin(#[from] AdminError),
-    /// The agent cannot determine whether the host is disabled.
     #[error(transparent)]
     Disabled(#[from] DisabledError),
-    /// The system does not deliver signals to this process.
     #[error("cannot wait for SIGHUP")]
     Signals(#[source] std::io::Error),
-    /// The hypervisor cannot be observed, and waiting does not help.
+    /// The hypervisor cannot be observed, and a retry would not help.
     #[error("the hypervisor cannot be observed")]
     Observe(#[source] ObserveError),
-    /// The start of a node failed, and trying again does not help.
+    /// The start of a node failed, and a retry would not help.
     #[error("node {node} cannot be started")]
     Start {
         node: NodeName,
         #[source]
         source: PassError,
     },
-    /// A node must be reshaped, which only a start may do.
-    #[error("the provider tree of {node} must be reshaped, which the next start does")]
+    /// A node must be reshaped, which is only possible at startup.
+    #[error("the provider tree of {node} must be reshaped; the next start performs the reshape")]
     ReshapeNeeded {
         node: NodeName,
         pending: Box<PendingReshape>,
     },
-    /// What was to be done once was not done in time.
+    /// A one-shot run was not done in time.
     #[error("not done within {}", humantime::format_duration(*deadline))]
     DeadlinePassed {
-        /// The time that was given.
         deadline: Duration,
         #[source]
         last: Box<LastFailure>,
     },
-    /// A pass ended in a panic.
-    #[error("a pass ended in a panic: {message}")]
+    #[error("a pass panicked: {message}")]
     Panicked { message: String },
 }
 
-/// What failed last before a deadline passed.
+/// Last failure before the deadline.
 #[derive(Debug, thiserror::Error)]
 pub enum LastFailure {
     #[error("the hypervisor cannot be observed")]
     Observe(#[source] ObserveError),
-    #[error("the pass over node {node} failed")]
+    #[error("the cycle over node {node} failed")]
     Pass {
         node: NodeName,
         #[source]
         source: PassError,
     },
-    /// The hypervisor answers, but has no node.
-    #[error("the hypervisor shows no node")]
+    /// The hypervisor answers and reports no node.
+    #[error("the hypervisor reports no node")]
     NoNode,
-    /// Nothing failed: something did not come back.
-    #[error("the hypervisor or Placement did not come back with an answer")]
+    /// Nothing failed, but a response is missing.
+    #[error("the hypervisor or Placement did not answer")]
     NoAnswer,
 }
 
 impl ServiceError {
-    /// What the process's exit code should say.
+    /// Reason for the exit code.
     #[must_use]
     pub fn reason(&self) -> ExitReason {
         match self {
-            ServiceError::Admin(error) => of_admin(error),
+            ServiceError::Admin(error) => reason_of_admin_error(error),
             ServiceError::Disabled(_) => ExitReason::Disk,
             ServiceError::Observe(_) => ExitReason::Configuration,
             ServiceError::Start { source, .. } => source.reason(),
@@ -108,14 +103,12 @@ impl ServiceError {
     }
 }
 
-/// A pass over one node that did not come to its end.
+/// A pass over one node failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PassError {
-    /// The identity of the node is unknown.
     #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The renamed host's providers could not be renamed.
-    #[error("the providers of a renamed host")]
+    Identity(#[from] NodeIdentityError),
+    #[error("renaming the providers of a renamed host failed")]
     Rename(#[source] ReportError),
     #[error(transparent)]
     Startup(#[from] StartupError),
@@ -135,22 +128,22 @@ impl PassError {
         }
     }
 
-    /// On which side it broke.
-    pub(crate) fn trouble(&self) -> Trouble {
+    /// Cause of the failure.
+    pub(crate) fn failure_cause(&self) -> FailureCause {
         match self {
-            PassError::Startup(error) if error.is_reshape_failed() => Trouble::ReshapeFailed,
-            PassError::Tick(TickError::ReshapeNeeded(_)) => Trouble::ReshapeNeeded,
+            PassError::Startup(error) if error.is_reshape_failed() => FailureCause::ReshapeFailed,
+            PassError::Tick(TickError::ReshapeNeeded(_)) => FailureCause::ReshapeNeeded,
             _ => match self.placement() {
-                Some(error) if refuses(error) => Trouble::PlacementRefuses,
-                Some(error) if is_away(error) => Trouble::PlacementAway,
-                Some(_) => Trouble::Other,
-                None if matches!(self, PassError::Identity(_)) => Trouble::Identity,
-                None => Trouble::Other,
+                Some(error) if refuses(error) => FailureCause::PlacementRefuses,
+                Some(error) if is_away(error) => FailureCause::PlacementUnreachable,
+                Some(_) => FailureCause::Other,
+                None if matches!(self, PassError::Identity(_)) => FailureCause::Identity,
+                None => FailureCause::Other,
             },
         }
     }
 
-    /// Whether a plan was made before it broke.
+    /// Whether a plan was made before the failure.
     pub(crate) fn was_planned(&self) -> bool {
         matches!(
             self,
@@ -160,11 +153,11 @@ impl PassError {
         )
     }
 
-    /// What came of a call of Placement, where that is what broke it.
+    /// The error of the Placement request, if one failed.
     #[must_use]
     pub fn placement(&self) -> Option<&PlacementError> {
         match self {
-            PassError::Identity(IdentityError::Placement { source, .. }) => Some(source),
+            PassError::Identity(NodeIdentityError::Placement { source, .. }) => Some(source),
             PassError::Identity(_) => None,
             PassError::Rename(report)
             | PassError::Tick(
@@ -179,9 +172,9 @@ impl PassError {
         match self {
             PassError::Startup(error) if error.is_reshape_failed() => ExitReason::ReshapeFailed,
             PassError::Tick(TickError::ReshapeNeeded(_)) => ExitReason::ReshapeNeeded,
-            PassError::Identity(IdentityError::File { .. }) => ExitReason::Disk,
+            PassError::Identity(NodeIdentityError::File { .. }) => ExitReason::Disk,
             _ => match self.placement() {
-                // A front end answers so, too: another start may be answered otherwise.
+                // A proxy in front of Placement may send a 400; a later start may succeed.
                 Some(PlacementError::Refused(refusal))
                     if refusal.status == http::StatusCode::BAD_REQUEST =>
                 {
@@ -225,8 +218,8 @@ fn is_away(error: &PlacementError) -> bool {
     }
 }
 
-/// What the exit code says of an API that cannot be opened.
-fn of_admin(error: &AdminError) -> ExitReason {
+/// Reason for an API that cannot be opened.
+fn reason_of_admin_error(error: &AdminError) -> ExitReason {
     use std::io::ErrorKind::{AddrInUse, QuotaExceeded, StorageFull};
     match error {
         AdminError::Held { .. } => ExitReason::HeldByAnother,

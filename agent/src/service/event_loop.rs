@@ -1,24 +1,27 @@
-//! The loop: it waits for the first of the stop, a time, a task that came back and a reason to look; it owns all state and
-//! never waits inside an arm. Its rooms: `keeping` (`disabled.json`), `looking` (observations), `passes`, `reloading`,
-//! `stopping`.
+//! The event loop. It owns all state and waits for the first of: shutdown, a timer, a finished task, a trigger. No
+//! `select!` arm waits itself.
+//!
+//! Submodules: `observe` (observations), `passes`, `disabled_file` (`disabled.json`), `reload` (SIGHUP), `shutdown`.
 
 mod disabled_file;
 mod observe;
 mod passes;
-mod reloading;
-mod stopping;
+mod reload;
+mod shutdown;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent_api::health::{HOST_EVENTS_LOST, Health, NO_PROGRESS};
-use berth_agent_api::{AgentState, Phase, Request, States, TickOutcome};
+use berth_agent_api::health::{AgentHealth, HOST_EVENTS_LOST, NO_PROGRESS};
+use berth_agent_api::{AgentRequest, AgentState, Phase, States, TickOutcome};
 use berth_agent_devices::ObservationId;
-use berth_agent_instances::HeldGuests;
+use berth_agent_instances::BlockedGuests;
 use berth_agent_tracker::KnownTrees;
-use berth_agent_tracker::backoff::Backoff;
-use berth_agent_tracker::disabled::{Disabled, DisabledError, DisabledInCloud, Words};
+use berth_agent_tracker::backoff::LoopBackoff;
+use berth_agent_tracker::disabled::{
+    DisabledByOperator, DisabledError, DisabledInCloud, DisabledState,
+};
 use berth_client::JitterRng;
 use berth_virt::{DeviceError, HostEvent, HostView, ObserveError, VirtDriver};
 use futures_util::StreamExt;
@@ -32,34 +35,35 @@ use crate::notify::Notifier;
 use crate::service::error::{LastFailure, ServiceError};
 use crate::service::guests::DeviceService;
 use crate::service::keepalive::{EXTEND_BY, Keepalive};
-use crate::service::nodes::{Nodes, Terms};
-use crate::service::pass::{PassContext, Returned};
-use crate::service::progress_watchdog::{LONGEST_LOOK, MARGIN};
-use crate::service::waiting_requests::Waiting;
+use crate::service::nodes::{Nodes, PassSettings};
+use crate::service::pass::{FinishedPass, PassContext};
+use crate::service::progress_watchdog::{LONGEST_OBSERVATION, MARGIN};
+use crate::service::waiting_requests::WaitingRequests;
 use crate::service::{Agent, EventLoopSources, LiveOptions, Mode, Reload, findings};
 use crate::triggers::{Interval, Trigger, Triggers, wake};
 
 pub(super) struct EventLoop<D> {
-    surroundings: Arc<PassContext<D>>,
+    context: Arc<PassContext<D>>,
     work: JoinSet<TaskCompletion<D>>,
     nodes: Nodes<D>,
     triggers: Triggers,
     observation: Observation,
     live: LiveOptions,
-    terms: Terms,
+    settings: PassSettings,
     phase: Phase,
-    once: Option<Once>,
-    health: Health,
-    disabled: Words,
-    /// Whether the scheduler is told of this host, and says whether it is disabled in the cloud.
-    tells: bool,
+    once: Option<OneShotRun>,
+    health: AgentHealth,
+    disabled: DisabledState,
+    /// Whether the host state is reported to the scheduler, whose answer says whether the host is disabled in the
+    /// cloud.
+    reports_to_scheduler: bool,
     view: Option<Arc<HostView>>,
-    keeping: Option<DisabledFileIo>,
-    /// Subjects that the log said to make no progress.
+    disabled_file_io: Option<DisabledFileIo>,
+    /// Subjects without progress that were already logged.
     overdue: BTreeSet<String>,
-    waiting: Waiting,
+    waiting: WaitingRequests,
     reload: Option<Reload>,
-    reloading: Reloading,
+    reloading: ReloadState,
     notifier: Notifier,
     keepalive: Keepalive,
     metrics: Metrics,
@@ -69,93 +73,92 @@ pub(super) struct EventLoop<D> {
     devices: Option<DeviceService>,
     trees: KnownTrees,
     published: watch::Sender<Arc<AgentState>>,
-    /// Whether all nodes have been reported once.
+    /// Becomes true once all nodes have been reported.
     started: watch::Sender<bool>,
-    dice: JitterRng,
+    rng: JitterRng,
 }
 
-/// A task that came back.
+/// Result of a finished task.
 enum TaskCompletion<D> {
     Observed {
         sequence: u64,
-        /// What of the host was not made as it should be, if it was tried.
+        /// Errors of preparing the host's devices, if the task prepared them.
         unprepared: Option<Vec<DeviceError>>,
         view: Result<HostView, ObserveError>,
     },
-    Passed(Box<Returned<D>>),
-    Reloaded(Result<LiveOptions, String>),
-    Recalled(Result<Words, DisabledError>),
-    Kept {
-        disabled: Option<Disabled>,
+    PassFinished(Box<FinishedPass<D>>),
+    ConfigReloaded(Result<LiveOptions, String>),
+    DisabledLoaded(Result<DisabledState, DisabledError>),
+    DisabledStored {
+        disabled: Option<DisabledByOperator>,
         kept: Result<(), DisabledError>,
         reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
     },
-    KeptOfCloud {
+    DisabledInCloudStored {
         disabled: Option<DisabledInCloud>,
         kept: Result<(), DisabledError>,
     },
 }
 
-/// `disabled.json` is being read or written: no look begins and nobody else is heard meanwhile.
+/// `disabled.json` is being read or written. Meanwhile no observation starts and no other request is received.
 struct DisabledFileIo {
     since: Instant,
 }
 
-/// Where looking at the host stands.
+/// State of the observations of the host.
 struct Observation {
-    /// The number of the last one that began.
+    /// Number of the last started observation.
     sequence: u64,
-    running: Option<Running>,
-    backoff: Backoff,
+    running: Option<ObservationTask>,
+    backoff: LoopBackoff,
     retry_at: Option<Instant>,
-    /// Why the last one failed.
+    /// Error of the last one, if it failed.
     failure: Option<String>,
-    /// What was said last of the host's devices that are not as they should be.
+    /// Last logged errors of preparing the host's devices.
     unprepared: Vec<String>,
 }
 
-struct Running {
+struct ObservationTask {
     task: AbortHandle,
-    /// Its number among all looks at the devices.
-    look: Option<ObservationId>,
+    observation_id: Option<ObservationId>,
     since: Instant,
     breaks_backoff: bool,
 }
 
-/// A `--once` run.
-struct Once {
+/// State of a `--once` run.
+struct OneShotRun {
     given: Duration,
     deadline: Instant,
-    /// The observation of the tick after the start, once the start is done.
+    /// Number of the observation for the tick, once the start is done.
     tick: Option<u64>,
 }
 
-/// Whether the configuration is being read, and whether it is to be read once more.
+/// Whether the configuration is being read, and whether it must be read again after that.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reloading {
-    No,
-    Yes,
-    AndAgain,
+enum ReloadState {
+    Idle,
+    Running,
+    RunAgain,
 }
 
-/// Something that is to end by itself, and how long it has shown no sign of life.
-struct UnderWay {
+/// A task that is monitored for progress, with the time since its last progress.
+struct MonitoredTask {
     subject: String,
     silence: Duration,
     may_be_silent: Duration,
 }
 
-/// A time that a timer can still be set to, however much the configuration allows.
+/// Longest supported timer, whatever the configuration allows.
 const LONGEST_TIMER: Duration = Duration::from_hours(24 * 365);
 
-/// Whether everything under way has shown a sign of life lately.
+/// Whether all monitored tasks have made progress recently.
 #[derive(PartialEq, Eq)]
-enum Progress {
+enum OverallProgress {
     Made,
     None,
 }
 
-/// Whether the loop goes on.
+/// Whether the loop continues.
 #[derive(PartialEq, Eq)]
 enum Flow {
     On,
@@ -165,22 +168,22 @@ enum Flow {
 impl<D: VirtDriver> EventLoop<D> {
     pub(super) fn new(agent: Agent<D>) -> (Self, States) {
         let now = Instant::now();
-        let dice = JitterRng::seeded(agent.seed);
+        let rng = JitterRng::seeded(agent.seed);
         let (interval, once) = match agent.mode {
             Mode::Serve => (agent.live.interval, None),
             Mode::Once { deadline } => (
                 Interval::Off,
-                Some(Once {
+                Some(OneShotRun {
                     given: deadline,
                     deadline: now + deadline,
                     tick: None,
                 }),
             ),
         };
-        let fuzzy = agent.live.periodic_fuzzy_delay.mul_f64(dice.fraction());
+        let fuzzy = agent.live.periodic_fuzzy_delay.mul_f64(rng.fraction());
         let triggers = Triggers::new(interval, fuzzy, now);
-        let terms = Terms {
-            service: Words::default().service(),
+        let settings = PassSettings {
+            service: DisabledState::default().service(),
             options: Arc::new(agent.live.tracker.clone()),
             reviewed: agent.reviewed.map(Arc::new),
         };
@@ -193,35 +196,35 @@ impl<D: VirtDriver> EventLoop<D> {
         };
         let (published, state) = watch::channel(Arc::new(nothing));
         let event_loop = Self {
-            surroundings: Arc::new(PassContext {
+            context: Arc::new(PassContext {
                 driver: agent.driver,
                 placement: agent.placement,
                 files: agent.files,
             }),
             work: JoinSet::new(),
-            nodes: Nodes::new(dice.next()),
+            nodes: Nodes::new(rng.next()),
             triggers,
             observation: Observation {
                 sequence: 0,
                 running: None,
-                backoff: Backoff::seeded(dice.next()),
+                backoff: LoopBackoff::seeded(rng.next()),
                 retry_at: None,
                 failure: None,
                 unprepared: Vec::new(),
             },
             live: agent.live,
-            terms,
+            settings,
             phase: Phase::Starting,
             once,
-            health: Health::default(),
-            disabled: Words::default(),
-            tells: agent.host_state.is_some(),
+            health: AgentHealth::default(),
+            disabled: DisabledState::default(),
+            reports_to_scheduler: agent.host_state.is_some(),
             view: None,
-            keeping: None,
+            disabled_file_io: None,
             overdue: BTreeSet::new(),
-            waiting: Waiting::default(),
+            waiting: WaitingRequests::default(),
             reload: agent.reload,
-            reloading: Reloading::No,
+            reloading: ReloadState::Idle,
             keepalive: Keepalive::new(agent.notifier.watchdog_period(), now),
             notifier: agent.notifier,
             metrics: agent.metrics,
@@ -232,17 +235,17 @@ impl<D: VirtDriver> EventLoop<D> {
             trees: agent.trees,
             published,
             started: watch::Sender::default(),
-            dice,
+            rng,
         };
         (event_loop, state)
     }
 
-    /// What tells that all nodes have been reported once.
+    /// Becomes true once all nodes have been reported.
     pub(super) fn started(&self) -> watch::Receiver<bool> {
         self.started.subscribe()
     }
 
-    /// Runs to the end, and stops in order whatever the end is.
+    /// Runs the loop until it ends, then shuts down in an orderly way.
     pub(super) async fn run(
         mut self,
         sources: EventLoopSources,
@@ -259,44 +262,44 @@ impl<D: VirtDriver> EventLoop<D> {
         shutdown: &CancellationToken,
     ) -> Result<(), ServiceError> {
         let mut listening = true;
-        self.begin_recall();
+        self.begin_load_disabled();
         loop {
             let now = Instant::now();
             if self.advance(now)? == Flow::Finished {
                 return Ok(());
             }
             let wake_at = self.wake_at(now);
-            let free = self.keeping.is_none();
+            let free = self.disabled_file_io.is_none();
             tokio::select! {
                 () = shutdown.cancelled() => return Ok(()),
                 () = wake(wake_at) => {}
-                Some(done) = self.work.join_next() => self.done(done)?,
+                Some(result) = self.work.join_next() => self.task_finished(result)?,
                 event = sources.events.next(), if listening && free => {
                     listening = event.is_some();
                     self.event(event);
                 }
                 Some(()) = sources.hangups.next(), if free => self.hangup(),
                 Some(request) = sources.requests.recv(), if free => self.request(request),
-                held = EventLoopSources::held(&mut sources.holding) => self.held_guests(&held),
-                Some((name, word)) = sources.journals.next() => self.journal(name, word),
-                Some(untold) = sources.untold.next() => {
-                    findings::of_scheduler(&mut self.health, untold, Instant::now());
+                held = EventLoopSources::next_blocked(&mut sources.blocked_guests) => self.held_guests(&held),
+                Some((name, error)) = sources.journals.next() => self.journal(name, error),
+                Some(error) = sources.report_errors.next() => {
+                    findings::of_scheduler(&mut self.health, error, Instant::now());
                 }
                 Some(event) = sources.device_changes.next(), if free => self.event(Some(event)),
             }
         }
     }
 
-    /// Does what is due, and tells the world how things stand.
+    /// Performs what is due, and publishes the state.
     fn advance(&mut self, now: Instant) -> Result<Flow, ServiceError> {
         self.check_deadline(now)?;
         if self.check_started(now) == Flow::Finished {
             return Ok(Flow::Finished);
         }
-        // While the hypervisor is away, its pause holds for the nodes that wait too.
+        // While the hypervisor does not answer, its backoff also applies to waiting nodes.
         let retry = self.observation.retry_at.or_else(|| self.nodes.retry_at());
         self.triggers.retry_at(retry);
-        if self.keeping.is_none()
+        if self.disabled_file_io.is_none()
             && let Some(causes) = self.triggers.begin(now)
         {
             self.observe(&causes, now);
@@ -304,10 +307,10 @@ impl<D: VirtDriver> EventLoop<D> {
         let progress = self.check_progress(now);
         self.publish(now);
         let due = self.keepalive.due(now);
-        if due.extend && progress == Progress::Made {
+        if due.extend && progress == OverallProgress::Made {
             self.notifier.extend_timeout(EXTEND_BY);
         }
-        if due.alive && progress == Progress::Made {
+        if due.alive && progress == OverallProgress::Made {
             self.notifier.alive();
         }
         Ok(Flow::On)
@@ -315,7 +318,9 @@ impl<D: VirtDriver> EventLoop<D> {
 
     fn wake_at(&self, now: Instant) -> Option<Instant> {
         earliest([
-            self.triggers.wake_at().filter(|_| self.keeping.is_none()),
+            self.triggers
+                .wake_at()
+                .filter(|_| self.disabled_file_io.is_none()),
             self.keepalive.wake_at(),
             self.health.next_change(now),
             self.once.as_ref().map(|once| once.deadline),
@@ -326,29 +331,33 @@ impl<D: VirtDriver> EventLoop<D> {
         ])
     }
 
-    /// Everything that is to end by itself.
-    fn under_way(&self, now: Instant) -> impl Iterator<Item = UnderWay> {
+    /// All running tasks that are monitored for progress.
+    fn under_way(&self, now: Instant) -> impl Iterator<Item = MonitoredTask> {
         let nodes = u32::try_from(self.nodes.count()).unwrap_or(u32::MAX);
         let may_be_silent = self
-            .surroundings
+            .context
             .placement
             .longest_quiet(nodes)
             .saturating_add(MARGIN)
             .min(LONGEST_TIMER);
-        let observing = self.observation.running.as_ref().map(|running| UnderWay {
-            subject: "the hypervisor".to_owned(),
-            silence: now.duration_since(running.since),
-            may_be_silent: LONGEST_LOOK,
-        });
+        let observing = self
+            .observation
+            .running
+            .as_ref()
+            .map(|running| MonitoredTask {
+                subject: "the hypervisor".to_owned(),
+                silence: now.duration_since(running.since),
+                may_be_silent: LONGEST_OBSERVATION,
+            });
         let passes = self
             .nodes
             .silences(now)
-            .map(move |(node, silence)| UnderWay {
+            .map(move |(node, silence)| MonitoredTask {
                 subject: node.to_string(),
                 silence,
                 may_be_silent,
             });
-        passes.chain(observing).chain(self.keeping(now))
+        passes.chain(observing).chain(self.disabled_file_io(now))
     }
 
     fn check_deadline(&mut self, now: Instant) -> Result<(), ServiceError> {
@@ -364,18 +373,18 @@ impl<D: VirtDriver> EventLoop<D> {
         }
     }
 
-    /// Notes that all nodes have been reported once; a `--once` run then wants its tick, and ends after that.
+    /// Detects that all nodes have been reported. A `--once` run then requests its tick, and ends after it.
     fn check_started(&mut self, now: Instant) -> Flow {
         if self.phase == Phase::Starting && self.nodes.all_started() {
             self.phase = Phase::Running;
             self.started.send_replace(true);
             self.keepalive.started();
-            self.terms.reviewed = None;
+            self.settings.reviewed = None;
             self.publish(now);
             self.notifier.ready();
             if let Some(once) = &mut self.once {
                 once.tick = Some(self.observation.sequence + 1);
-                self.triggers.note(Trigger::Request, now);
+                self.triggers.add(Trigger::Request, now);
             }
             tracing::info!(
                 nodes = self.nodes.states().count(),
@@ -385,7 +394,7 @@ impl<D: VirtDriver> EventLoop<D> {
         let tick = self.once.as_ref().and_then(|once| once.tick);
         let ticked = tick.is_some_and(|sequence| self.nodes.all_finished(sequence));
         let mut nodes = self.nodes.states().peekable();
-        let well = nodes.peek().is_some() && nodes.all(|(_, node)| node.trouble.is_none());
+        let well = nodes.peek().is_some() && nodes.all(|(_, node)| node.failure_cause.is_none());
         if ticked && well {
             Flow::Finished
         } else {
@@ -393,8 +402,8 @@ impl<D: VirtDriver> EventLoop<D> {
         }
     }
 
-    /// Looks for passes and observations that neither end nor go on.
-    fn check_progress(&mut self, now: Instant) -> Progress {
+    /// Detects running tasks without progress.
+    fn check_progress(&mut self, now: Instant) -> OverallProgress {
         let silent: BTreeMap<String, Duration> = self
             .under_way(now)
             .filter(|work| work.silence >= work.may_be_silent)
@@ -406,27 +415,30 @@ impl<D: VirtDriver> EventLoop<D> {
             let seconds = silence.as_secs().to_string();
             self.health.set(
                 NO_PROGRESS
-                    .found()
-                    .of(subject.clone())
+                    .finding()
+                    .about(subject.clone())
                     .with("seconds", seconds),
                 now,
             );
             if self.overdue.insert(subject.clone()) {
-                tracing::warn!(%subject, ?silence, "no sign of life for longer than that may take");
+                tracing::warn!(%subject, ?silence, "no progress for longer than expected; stuck");
             }
         }
         for subject in self.overdue.extract_if(.., |was| !silent.contains_key(was)) {
-            tracing::info!(%subject, "it came to an end or goes on");
+            tracing::info!(%subject, "no longer stuck");
         }
         if silent.is_empty() {
-            Progress::Made
+            OverallProgress::Made
         } else {
-            Progress::None
+            OverallProgress::None
         }
     }
 
-    fn done(&mut self, done: Result<TaskCompletion<D>, JoinError>) -> Result<(), ServiceError> {
-        match done {
+    fn task_finished(
+        &mut self,
+        result: Result<TaskCompletion<D>, JoinError>,
+    ) -> Result<(), ServiceError> {
+        match result {
             Ok(TaskCompletion::Observed {
                 sequence,
                 unprepared,
@@ -437,22 +449,22 @@ impl<D: VirtDriver> EventLoop<D> {
                 }
                 self.observed(sequence, view)
             }
-            Ok(TaskCompletion::Passed(returned)) => self.passed(*returned),
-            Ok(TaskCompletion::Reloaded(options)) => {
+            Ok(TaskCompletion::PassFinished(finished)) => self.pass_finished(*finished),
+            Ok(TaskCompletion::ConfigReloaded(options)) => {
                 self.reloaded(options);
                 Ok(())
             }
-            Ok(TaskCompletion::Recalled(read)) => self.recalled(read),
-            Ok(TaskCompletion::Kept {
+            Ok(TaskCompletion::DisabledLoaded(read)) => self.disabled_loaded(read),
+            Ok(TaskCompletion::DisabledStored {
                 disabled,
                 kept,
                 reply,
             }) => {
-                self.kept(disabled, kept, reply);
+                self.disabled_stored(disabled, kept, reply);
                 Ok(())
             }
-            Ok(TaskCompletion::KeptOfCloud { disabled, kept }) => {
-                self.kept_of_cloud(disabled, kept);
+            Ok(TaskCompletion::DisabledInCloudStored { disabled, kept }) => {
+                self.in_cloud_stored(disabled, kept);
                 Ok(())
             }
             Err(error) if error.is_panic() => {
@@ -465,7 +477,7 @@ impl<D: VirtDriver> EventLoop<D> {
                     message: message.to_owned(),
                 })
             }
-            // A task that was told to end.
+            // A cancelled task.
             Err(_) => Ok(()),
         }
     }
@@ -474,27 +486,31 @@ impl<D: VirtDriver> EventLoop<D> {
         let now = Instant::now();
         match event {
             Some(event) => {
-                tracing::debug!(?event, "something changed on the host");
-                self.triggers.note(Trigger::HostEvent, now);
+                tracing::debug!(?event, "the host changed");
+                self.triggers.add(Trigger::HostEvent, now);
             }
-            None => self.health.set(HOST_EVENTS_LOST.found(), now),
+            None => self.health.set(HOST_EVENTS_LOST.finding(), now),
         }
     }
 
-    fn request(&mut self, request: Request) {
-        // A pass under way may have looked before whatever the asker wants seen.
+    fn request(&mut self, request: AgentRequest) {
+        // A running observation may have started before the change that the request is about.
         let sequence = self.observation.sequence + 1;
         match request {
-            Request::Tick { reply } => {
+            AgentRequest::Tick { reply } => {
                 self.waiting.for_tick(sequence, reply);
-                self.triggers.note(Trigger::Request, Instant::now());
+                self.triggers.add(Trigger::Request, Instant::now());
             }
-            Request::SetDisabled { disabled, reply } => self.begin_keep(disabled, reply),
-            Request::SetDisabledInCloud { reason } => self.begin_keep_of_cloud(reason.as_deref()),
+            AgentRequest::SetDisabled { disabled, reply } => {
+                self.begin_store_disabled(disabled, reply)
+            }
+            AgentRequest::SetDisabledInCloud { reason } => {
+                self.begin_store_in_cloud(reason.as_deref())
+            }
         }
     }
 
-    fn held_guests(&mut self, held: &HeldGuests) {
+    fn held_guests(&mut self, held: &BlockedGuests) {
         findings::of_guests(&mut self.health, held, Instant::now());
         self.metrics.held_guests(held.len());
     }
@@ -505,7 +521,7 @@ impl<D: VirtDriver> EventLoop<D> {
 
     fn publish(&mut self, now: Instant) {
         let state = self.state();
-        self.notifier.status(&state.sentence(now));
+        self.notifier.status(&state.summary(now));
         self.metrics
             .plan_states(state.nodes.values().map(|node| node.plan));
         self.metrics
@@ -520,7 +536,7 @@ impl<D: VirtDriver> EventLoop<D> {
         AgentState {
             phase: self.phase,
             driver: self.driver,
-            disabled: self.disabled.here.clone(),
+            disabled: self.disabled.by_operator.clone(),
             disabled_in_cloud: self.disabled.in_cloud.clone(),
             view: self.view.clone(),
             nodes: self

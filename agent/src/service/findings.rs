@@ -1,44 +1,44 @@
-//! What the nodes' last passes mean for health. Worked out anew from all of them each time, so that one node's success does
-//! not hide another one's trouble.
+//! Health findings that follow from passes and observations. They are computed from all nodes each time, so that the
+//! success of one node does not hide the problem of another.
 
 use berth_agent_api::health::{
-    DEVICES_UNFIT, GUESTS_HELD, HELD_UNITS, Health, IDENTITY, NODE_GONE, NOT_IN_SYNC,
+    AgentHealth, DEVICES_UNFIT, GUESTS_HELD, HELD_UNITS, IDENTITY, NODE_GONE, NOT_IN_SYNC,
     PLACEMENT_AWAY, PLACEMENT_REFUSES, RESHAPE_FAILED, RESHAPE_NEEDED, SCHEDULER_NOT_TOLD,
     STATE_FILES, UNREADABLE_GUESTS, Warnable,
 };
-use berth_agent_api::{NodeState, Trouble};
-use berth_agent_instances::HeldGuests;
+use berth_agent_api::{FailureCause, NodeState};
+use berth_agent_instances::BlockedGuests;
 use berth_model::NodeName;
 use berth_virt::{HostView, NodeView, UnfitReason};
 use tokio::time::Instant;
 
-/// Findings that are about the agent's peers, whichever node met them.
-const SHARED: [(Trouble, &Warnable); 2] = [
-    (Trouble::PlacementAway, &PLACEMENT_AWAY),
-    (Trouble::PlacementRefuses, &PLACEMENT_REFUSES),
+/// Findings about a peer service; any node can cause them.
+const SHARED: [(FailureCause, &Warnable); 2] = [
+    (FailureCause::PlacementUnreachable, &PLACEMENT_AWAY),
+    (FailureCause::PlacementRefuses, &PLACEMENT_REFUSES),
 ];
 
 /// Findings about one node.
-const OWN: [(Trouble, &Warnable); 3] = [
-    (Trouble::Identity, &IDENTITY),
-    (Trouble::ReshapeNeeded, &RESHAPE_NEEDED),
-    (Trouble::ReshapeFailed, &RESHAPE_FAILED),
+const OWN: [(FailureCause, &Warnable); 3] = [
+    (FailureCause::Identity, &IDENTITY),
+    (FailureCause::ReshapeNeeded, &RESHAPE_NEEDED),
+    (FailureCause::ReshapeFailed, &RESHAPE_FAILED),
 ];
 
-/// Sets and clears what follows from the nodes' last passes.
+/// Updates the findings that follow from the last pass of each node.
 pub(super) fn of_nodes<'a>(
-    health: &mut Health,
+    health: &mut AgentHealth,
     nodes: impl Iterator<Item = (&'a NodeName, &'a NodeState)> + Clone,
     now: Instant,
 ) {
-    for (trouble, warnable) in SHARED {
+    for (failure_cause, warnable) in SHARED {
         match nodes
             .clone()
-            .find(|(_, node)| node.trouble == Some(trouble))
+            .find(|(_, node)| node.failure_cause == Some(failure_cause))
         {
             Some((_, node)) => health.set(
                 warnable
-                    .found()
+                    .finding()
                     .with("error", node.failure().unwrap_or_default()),
                 now,
             ),
@@ -50,19 +50,22 @@ pub(super) fn of_nodes<'a>(
     }
 }
 
-fn of_node(health: &mut Health, name: &NodeName, node: &NodeState, now: Instant) {
+fn of_node(health: &mut AgentHealth, name: &NodeName, node: &NodeState, now: Instant) {
     let found = |warnable: &'static Warnable| {
         let error = node.failure().unwrap_or_default();
-        warnable.found().of(name.to_string()).with("error", error)
+        warnable
+            .finding()
+            .about(name.to_string())
+            .with("error", error)
     };
-    for (trouble, warnable) in OWN {
-        if node.trouble == Some(trouble) {
+    for (failure_cause, warnable) in OWN {
+        if node.failure_cause == Some(failure_cause) {
             health.set(found(warnable), now);
         } else {
             health.clear(warnable, name.as_str());
         }
     }
-    if node.trouble.is_some() {
+    if node.failure_cause.is_some() {
         health.set(found(&NOT_IN_SYNC), now);
     } else {
         health.clear(&NOT_IN_SYNC, name.as_str());
@@ -73,25 +76,26 @@ fn of_node(health: &mut Health, name: &NodeName, node: &NodeState, now: Instant)
         let units: Vec<String> = node.held.iter().map(ToString::to_string).collect();
         health.set(
             HELD_UNITS
-                .found()
-                .of(name.to_string())
+                .finding()
+                .about(name.to_string())
                 .with("units", units.join(", ")),
             now,
         );
     }
 }
 
-/// Guests named in one sentence.
+/// Maximum number of objects in one text.
 const NAMED: usize = 5;
 
-/// Why devices of this host are not fit for guests, each device once.
+/// Reasons of all unfit devices of the host; each device counts once.
 pub(super) fn unfit(view: &HostView) -> impl Iterator<Item = UnfitReason> {
     let devices = view.nodes.values().flat_map(|node| &node.devices);
     devices.filter_map(|device| device.condition.reason())
 }
 
-/// Devices that are not fit; one that an operator disabled is as it should be. (The driver tells the log what it sees.)
-fn of_devices(health: &mut Health, name: &NodeName, node: &NodeView, now: Instant) {
+/// Updates the finding about unfit devices. A device that an operator disabled is not unfit. The driver logs the
+/// devices.
+fn of_devices(health: &mut AgentHealth, name: &NodeName, node: &NodeView, now: Instant) {
     let unfit = node.devices.iter().filter_map(|device| {
         let reason = device.condition.reason()?;
         let address = device.address;
@@ -106,13 +110,13 @@ fn of_devices(health: &mut Health, name: &NodeName, node: &NodeView, now: Instan
     if more > 0 {
         devices.push(format!("{more} more"));
     }
-    let found = DEVICES_UNFIT.found().of(name.to_string());
+    let found = DEVICES_UNFIT.finding().about(name.to_string());
     health.set(found.with("devices", devices.join("; ")), now);
 }
 
-/// Sets and clears what follows from a look by itself: which guests cannot be read, and which devices are not fit. Told once,
-/// until it changes.
-pub(super) fn of_view(health: &mut Health, view: &HostView, now: Instant) {
+/// Updates the findings that follow from an observation: unreadable guests and unfit devices. Unreadable guests are
+/// logged once until they change.
+pub(super) fn of_view(health: &mut AgentHealth, view: &HostView, now: Instant) {
     for (name, node) in &view.nodes {
         of_devices(health, name, node, now);
         if node.unreadable.is_empty() {
@@ -128,17 +132,17 @@ pub(super) fn of_view(health: &mut Health, view: &HostView, now: Instant) {
             0 => {}
             more => guests.push(format!("{more} more")),
         }
-        let found = UNREADABLE_GUESTS.found().of(name.to_string());
+        let found = UNREADABLE_GUESTS.finding().about(name.to_string());
         let found = found.with("guests", guests.join("; "));
-        if !health.says(&found) {
+        if !health.contains(&found) {
             tracing::warn!(node = %name, "guests cannot be read: {}", found.text());
         }
         health.set(found, now);
     }
 }
 
-/// Sets and clears what follows from guests that stand still. (Each was told in the log when it began to.)
-pub(super) fn of_guests(health: &mut Health, held: &HeldGuests, now: Instant) {
+/// Updates the finding about blocked guests. Each was logged when it became blocked.
+pub(super) fn of_guests(health: &mut AgentHealth, held: &BlockedGuests, now: Instant) {
     if held.is_empty() {
         return health.clear(&GUESTS_HELD, "");
     }
@@ -148,37 +152,37 @@ pub(super) fn of_guests(health: &mut Health, held: &HeldGuests, now: Instant) {
         0 => {}
         more => guests.push(format!("{more} more")),
     }
-    health.set(GUESTS_HELD.found().with("guests", guests.join("; ")), now);
+    health.set(GUESTS_HELD.finding().with("guests", guests.join("; ")), now);
 }
 
-/// Sets and clears what follows from a journal that cannot be used. (Whoever uses it tells the log.)
+/// Updates the finding about a journal. The journal's user logs the error.
 pub(super) fn of_journal(
-    health: &mut Health,
+    health: &mut AgentHealth,
     name: &'static str,
     unusable: Option<String>,
     now: Instant,
 ) {
     match unusable {
-        Some(error) => health.set(STATE_FILES.found().of(name).with("error", error), now),
+        Some(error) => health.set(STATE_FILES.finding().about(name).with("error", error), now),
         None => health.clear(&STATE_FILES, name),
     }
 }
 
-/// Sets and clears what follows from a scheduler that is not told of this host. (Whoever tells it tells the log.)
-pub(super) fn of_scheduler(health: &mut Health, untold: Option<String>, now: Instant) {
-    match untold {
-        Some(error) => health.set(SCHEDULER_NOT_TOLD.found().with("error", error), now),
+/// Updates the finding about failed reports of the host state. The reporter logs the error.
+pub(super) fn of_scheduler(health: &mut AgentHealth, report_error: Option<String>, now: Instant) {
+    match report_error {
+        Some(error) => health.set(SCHEDULER_NOT_TOLD.finding().with("error", error), now),
         None => health.clear(&SCHEDULER_NOT_TOLD, ""),
     }
 }
 
-/// A node is shown (again): nothing that was said about its absence holds.
-pub(super) fn node_came(health: &mut Health, name: &NodeName) {
+/// Clears the finding that the node is missing.
+pub(super) fn node_appeared(health: &mut AgentHealth, name: &NodeName) {
     health.clear(&NODE_GONE, name.as_str());
 }
 
-/// A node is no longer shown: what was said about it no longer matters, but that it is gone does.
-pub(super) fn node_went(health: &mut Health, name: &NodeName, now: Instant) {
+/// Clears all findings about the node, and adds the finding that it is missing.
+pub(super) fn node_disappeared(health: &mut AgentHealth, name: &NodeName, now: Instant) {
     for warnable in [
         &IDENTITY,
         &RESHAPE_NEEDED,
@@ -190,7 +194,7 @@ pub(super) fn node_went(health: &mut Health, name: &NodeName, now: Instant) {
     ] {
         health.clear(warnable, name.as_str());
     }
-    health.set(NODE_GONE.found().of(name.to_string()), now);
+    health.set(NODE_GONE.finding().about(name.to_string()), now);
 }
 
 #[cfg(test)]
@@ -199,9 +203,9 @@ mod tests {
 
     #[test]
     fn a_journal_that_cannot_be_used_is_told_until_it_can() {
-        let mut health = Health::default();
+        let mut health = AgentHealth::default();
         let now = Instant::now();
-        let why = "guests.db holds of guest x what cannot be read".to_owned();
+        let why = "guests.db has an invalid row for guest x".to_owned();
         of_journal(&mut health, "guests.db", Some(why.clone()), now);
         of_journal(&mut health, "conductor.db", None, now);
         let [message] = &health.visible(now)[..] else {
@@ -214,9 +218,9 @@ mod tests {
 
     #[test]
     fn guests_that_stand_still_are_named_with_the_reason_until_none_does() {
-        let mut health = Health::default();
+        let mut health = AgentHealth::default();
         let now = Instant::now();
-        let held: HeldGuests = (0..7)
+        let held: BlockedGuests = (0..7)
             .map(|n| {
                 let uuid = format!("5c965fc9-a7cd-4d38-8ccb-d8821db50d0{n}");
                 (uuid.parse().unwrap(), "the disk is full".to_owned())
@@ -233,7 +237,7 @@ mod tests {
             message.text
         );
         assert!(message.text.contains("2 more"), "{}", message.text);
-        of_guests(&mut health, &HeldGuests::new(), now);
+        of_guests(&mut health, &BlockedGuests::new(), now);
         assert!(health.visible(now).is_empty());
     }
 }

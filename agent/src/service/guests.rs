@@ -1,11 +1,11 @@
-//! Guests and devices beside the passes. Guests are kept as they should be from the moment on at which the nodes are reported,
-//! or when that takes too long; at the stop their journeys are ended between two steps, and the guests run on.
+//! Background tasks next to the passes: guests, devices and the host state. Guests are reconciled once the nodes are
+//! reported, or after a time limit. A stop ends guest operations between two steps; the guests keep running.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use berth_agent_devices::{DeviceConditions, Devices};
+use berth_agent_devices::{DeviceConditions, DeviceManager};
 use berth_agent_instances::reconcile::Reconciler;
 use berth_agent_instances::{GuestManager, GuestResources};
 use berth_virt::{HostEvent, HostEvents, VirtDriver};
@@ -17,35 +17,35 @@ use tokio_util::sync::CancellationToken;
 
 use crate::host_state::HostStateReporter;
 
-/// How long guests wait for the nodes' first passes. A reshape is to find the guests that it read of; but a host that was booted
-/// while Placement is away must bring its guests back all the same.
+/// How long guests wait for the first passes of the nodes. A reshape must still find the guests of its plan. But a host
+/// that boots while Placement does not answer must start its guests nevertheless.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
-/// The guests of an agent and how often they are compared.
+/// Guests of an agent, and how often they are reconciled.
 #[derive(Clone)]
 pub struct GuestService {
-    /// The guests: a [`berth_agent_instances::reconcile::Reconciler`] over them, which compares them with all else, or the bare ones.
+    /// A [`berth_agent_instances::reconcile::Reconciler`], which compares the guests with other sources, or the guests
+    /// alone.
     pub guests: Arc<dyn GuestManager>,
-    /// Their routes, offered on the admin socket.
+    /// Routes for the admin API.
     pub routes: Router,
-    /// `reconcile_interval`.
+    /// Time between two reconcile runs (`reconcile_interval`).
     pub interval: Duration,
 }
 
-/// What is known of devices, and what makes it be looked at again.
+/// States of the devices, and the event after which they are checked again.
 #[derive(Clone)]
 pub struct DeviceService {
     pub devices: Arc<dyn DeviceConditions>,
-    /// Their routes, offered on the admin socket.
+    /// Routes for the admin API.
     pub routes: Router,
-    /// Changes whenever a guest's journey ended.
+    /// Changes whenever an operation on a guest has ended.
     pub ends: Option<watch::Receiver<u64>>,
 }
 
 impl DeviceService {
-    /// The devices of a host with this driver.
     #[must_use]
-    pub fn new<D: VirtDriver>(devices: Devices<D>, ends: Option<watch::Receiver<u64>>) -> Self {
+    pub fn new<D: VirtDriver>(devices: DeviceManager<D>, ends: Option<watch::Receiver<u64>>) -> Self {
         Self {
             routes: berth_agent_api::devices::routes(&devices),
             devices: Arc::new(devices),
@@ -53,29 +53,29 @@ impl DeviceService {
         }
     }
 
-    /// Begins to tell and to clean.
+    /// Starts to report devices and to reset used ones.
     pub(super) fn begin(self) -> BackgroundTask {
         let end = CancellationToken::new();
-        let task = tokio::spawn(self.devices.keep(self.ends, end.clone()));
+        let task = tokio::spawn(self.devices.run(self.ends, end.clone()));
         BackgroundTask { task, end }
     }
 }
 
-/// Guests or devices while they are kept.
+/// A running background task.
 pub(super) struct BackgroundTask {
     task: JoinHandle<()>,
     end: CancellationToken,
 }
 
 impl BackgroundTask {
-    /// Begins to tell the scheduler; what it is told may be told again, so that it may be cut off anywhere.
-    pub(super) fn of<D: VirtDriver>(telling: HostStateReporter<D>) -> Self {
+    /// Starts to report the host state. The task can be aborted at any point, because reports can be repeated.
+    pub(super) fn report_host_state<D: VirtDriver>(reporter: HostStateReporter<D>) -> Self {
         let end = CancellationToken::new();
         let shutdown = end.clone();
         let task = tokio::spawn(async move {
             tokio::select! {
                 () = shutdown.cancelled() => {}
-                () = telling.run() => {}
+                () = reporter.run() => {}
             }
         });
         Self { task, end }
@@ -83,7 +83,7 @@ impl BackgroundTask {
 }
 
 impl GuestService {
-    /// The guests that this reconciler compares every `interval`.
+    /// Guests that this reconciler compares every `interval`.
     #[must_use]
     pub fn new<D: VirtDriver, R: GuestResources>(
         reconciler: Reconciler<D, R>,
@@ -97,12 +97,12 @@ impl GuestService {
         }
     }
 
-    /// Begins to keep the guests as soon as `started` says so.
+    /// Starts to reconcile the guests as soon as `started` is true.
     pub(super) fn begin(self, mut started: watch::Receiver<bool>) -> BackgroundTask {
         let end = CancellationToken::new();
         let shutdown = end.clone();
         let task = tokio::spawn(async move {
-            // A sender that is gone is a service that ends.
+            // A dropped sender means that the service ends.
             let reported = async { started.wait_for(|started| *started).await.is_ok() };
             let begins = tokio::select! {
                 biased;
@@ -110,7 +110,7 @@ impl GuestService {
                 reported = timeout(LONGEST_WAIT, reported) => reported.unwrap_or(true),
             };
             if begins {
-                self.guests.keep(self.interval, shutdown).await;
+                self.guests.run(self.interval, shutdown).await;
             } else {
                 self.guests.stop().await;
             }
@@ -119,28 +119,31 @@ impl GuestService {
     }
 }
 
-/// The driver's events; instance events also wake the reconcile loop.
-pub(super) fn heard_by(guests: Option<&GuestService>, events: HostEvents) -> HostEvents {
+/// Passes the driver's events through. Events about guests also wake the reconcile loop.
+pub(super) fn wake_guests_on_events(
+    guests: Option<&GuestService>,
+    events: HostEvents,
+) -> HostEvents {
     let Some(service) = guests else {
         return events;
     };
     let guests = Arc::clone(&service.guests);
-    let hear = move |event: &HostEvent| match event {
-        HostEvent::Guests | HostEvent::Unknown => guests.stir(),
+    let wake = move |event: &HostEvent| match event {
+        HostEvent::Guests | HostEvent::Unknown => guests.notify_changed(),
         HostEvent::Devices => {}
     };
-    events.inspect(hear).boxed()
+    events.inspect(wake).boxed()
 }
 
 impl BackgroundTask {
-    /// Ends what is under way, within this time; the next start goes on from wherever it stands.
+    /// Stops the task within this time. The next start continues unfinished operations.
     pub(super) async fn stop(self, grace: Duration) {
         self.end.cancel();
         let mut task = self.task;
         if timeout(grace, &mut task).await.is_err() {
             tracing::warn!(
                 ?grace,
-                "steps of guests or devices did not end within graceful_shutdown_timeout; the next start goes on with them"
+                "the background task did not finish within graceful_shutdown_timeout; the next start continues"
             );
             task.abort();
         }
@@ -154,13 +157,13 @@ mod tests {
     use futures_util::future::BoxFuture;
 
     use super::*;
-    use berth_agent_instances::HeldGuests;
+    use berth_agent_instances::BlockedGuests;
 
-    /// Notes what is asked of it, and keeps until it is told to end.
+    /// Records the calls. `keep` runs until shutdown.
     #[derive(Clone, Default)]
-    struct Noted(Arc<Mutex<Vec<&'static str>>>);
+    struct RecordingGuests(Arc<Mutex<Vec<&'static str>>>);
 
-    impl Noted {
+    impl RecordingGuests {
         fn note(&self, what: &'static str) {
             self.0.lock().unwrap().push(what);
         }
@@ -170,37 +173,37 @@ mod tests {
         }
     }
 
-    impl GuestManager for Noted {
-        fn keep(&self, _: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
-            let noted = self.clone();
+    impl GuestManager for RecordingGuests {
+        fn run(&self, _: Duration, shutdown: CancellationToken) -> BoxFuture<'static, ()> {
+            let calls = self.clone();
             Box::pin(async move {
-                noted.note("keep");
+                calls.note("keep");
                 shutdown.cancelled().await;
-                noted.note("kept");
+                calls.note("kept");
             })
         }
 
         fn stop(&self) -> BoxFuture<'static, ()> {
-            let noted = self.clone();
-            Box::pin(async move { noted.note("stop") })
+            let calls = self.clone();
+            Box::pin(async move { calls.note("stop") })
         }
 
-        fn holding(&self) -> watch::Receiver<HeldGuests> {
-            watch::channel(HeldGuests::new()).1
+        fn subscribe_blocked(&self) -> watch::Receiver<BlockedGuests> {
+            watch::channel(BlockedGuests::new()).1
         }
 
-        fn stir(&self) {
+        fn notify_changed(&self) {
             self.note("stir");
         }
 
-        fn unusable(&self) -> watch::Receiver<Option<String>> {
+        fn subscribe_journal_error(&self) -> watch::Receiver<Option<String>> {
             watch::channel(None).1
         }
     }
 
-    fn service(noted: &Noted) -> GuestService {
+    fn service(calls: &RecordingGuests) -> GuestService {
         GuestService {
-            guests: Arc::new(noted.clone()),
+            guests: Arc::new(calls.clone()),
             routes: Router::new(),
             interval: Duration::from_secs(1),
         }
@@ -208,43 +211,48 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn guests_are_kept_once_the_nodes_are_reported() {
-        let noted = Noted::default();
+        let calls = RecordingGuests::default();
         let (started, when) = watch::channel(false);
-        let keeping = service(&noted).begin(when);
+        let task = service(&calls).begin(when);
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert!(noted.all().is_empty(), "a reshape may be under way");
+        assert!(calls.all().is_empty(), "a reshape may be running");
         started.send_replace(true);
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(noted.all(), ["keep"]);
-        keeping.stop(Duration::from_secs(1)).await;
-        assert_eq!(noted.all(), ["keep", "kept"]);
+        assert_eq!(calls.all(), ["keep"]);
+        task.stop(Duration::from_secs(1)).await;
+        assert_eq!(calls.all(), ["keep", "kept"]);
     }
 
     #[tokio::test]
     async fn guests_are_compared_at_once_when_the_hypervisor_says_that_they_changed() {
-        let noted = Noted::default();
+        let calls = RecordingGuests::default();
         let all = [HostEvent::Devices, HostEvent::Guests, HostEvent::Unknown];
         let events = futures_util::stream::iter(all).boxed();
-        let heard: Vec<_> = heard_by(Some(&service(&noted)), events).collect().await;
-        assert_eq!((heard, noted.all()), (all.to_vec(), vec!["stir", "stir"]));
+        let passed_on: Vec<_> = wake_guests_on_events(Some(&service(&calls)), events)
+            .collect()
+            .await;
+        assert_eq!(
+            (passed_on, calls.all()),
+            (all.to_vec(), vec!["stir", "stir"])
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn guests_come_back_although_placement_is_away() {
-        let noted = Noted::default();
+        let calls = RecordingGuests::default();
         let (_started, when) = watch::channel(false);
-        let keeping = service(&noted).begin(when);
+        let task = service(&calls).begin(when);
         tokio::time::sleep(LONGEST_WAIT + Duration::from_millis(1)).await;
-        assert_eq!(noted.all(), ["keep"]);
-        keeping.stop(Duration::from_secs(1)).await;
+        assert_eq!(calls.all(), ["keep"]);
+        task.stop(Duration::from_secs(1)).await;
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_stop_before_that_ends_what_was_asked_for_meanwhile() {
-        let noted = Noted::default();
+        let calls = RecordingGuests::default();
         let (_started, when) = watch::channel(false);
-        let keeping = service(&noted).begin(when);
-        keeping.stop(Duration::from_secs(1)).await;
-        assert_eq!(noted.all(), ["stop"]);
+        let task = service(&calls).begin(when);
+        task.stop(Duration::from_secs(1)).await;
+        assert_eq!(calls.all(), ["stop"]);
     }
 }

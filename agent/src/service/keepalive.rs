@@ -1,11 +1,11 @@
-//! When the service manager is to be told that all is well: a start that takes long asks for more time, a running loop pets
-//! the watchdog. Neither while a pass is stuck. Pure.
+//! When to notify the service manager: a long start asks for more time, and a running loop notifies the watchdog.
+//! Neither is sent while a task is stuck. Pure.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often a start asks for more time, and for how much.
+/// How often a start asks for more time.
 const EXTEND_EVERY: Duration = Duration::from_secs(20);
 pub(super) const EXTEND_BY: Duration = Duration::from_secs(90);
 
@@ -22,7 +22,7 @@ pub(super) struct Keepalive {
 }
 
 impl Keepalive {
-    /// A start that begins now, under a watchdog that is to be petted this often.
+    /// Begins a start, with a watchdog that expects a notification in this period.
     pub(super) fn new(watchdog: Option<Duration>, now: Instant) -> Self {
         let watchdog = watchdog.map(|period| (period.max(Duration::from_millis(1)), now));
         Self {
@@ -31,12 +31,12 @@ impl Keepalive {
         }
     }
 
-    /// The start is over.
+    /// The start is finished.
     pub(super) fn started(&mut self) {
         self.extend = None;
     }
 
-    /// What is due now; the next time is set.
+    /// Returns what is due now, and schedules the next time.
     pub(super) fn due(&mut self, now: Instant) -> Due {
         let mut due = Due::default();
         if let Some(at) = self.extend.as_mut().filter(|at| **at <= now) {
@@ -50,7 +50,7 @@ impl Keepalive {
         due
     }
 
-    /// When something is due next.
+    /// Time of the next notification.
     pub(super) fn wake_at(&self) -> Option<Instant> {
         let watchdog = self.watchdog.map(|(_, at)| at);
         [watchdog, self.extend].into_iter().flatten().min()

@@ -1,13 +1,15 @@
-//! The nodes the hypervisor shows: which of them has a pass under way, which waits after a failure, which has a newer view
-//! waiting. A view that comes while a pass runs gives exactly one more pass, with the newest view.
+//! The nodes of the hypervisor. For each: whether a pass is running, when it is retried after a failure, and the newest
+//! view that waits. A view that arrives during a pass causes exactly one more pass, with the newest view.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use berth_agent_api::{LastPass, NodeState, PassResult, Phase, PlanState, Touched, Trouble};
+use berth_agent_api::{
+    ChangedProviders, FailureCause, LastPass, NodeState, PassResult, Phase, PlanState,
+};
 use berth_agent_devices::MissingProviders;
-use berth_agent_tracker::backoff::Backoff;
+use berth_agent_tracker::backoff::LoopBackoff;
 use berth_agent_tracker::complete;
 use berth_agent_tracker::error_chain::sentence;
 use berth_agent_tracker::node_identity::UuidSource;
@@ -19,95 +21,95 @@ use berth_virt::HostView;
 use tokio::time::Instant;
 
 use crate::service::error::PassError;
-use crate::service::pass::{Journey, Order, Passed, Returned, TrackerSlot};
+use crate::service::pass::{FinishedPass, PassChanges, PassKind, PassRequest, TrackerSlot};
 use crate::service::progress_watchdog::ProgressWatchdog;
 
-/// The longest plan that is kept for the admin API, in bytes.
+/// Largest stored plan text in bytes.
 const LONGEST_TEXT: usize = 256 << 10;
 
-/// What holds for every pass that begins now.
+/// Settings of passes that start now.
 #[derive(Clone)]
-pub(super) struct Terms {
+pub(super) struct PassSettings {
     pub(super) service: complete::Service,
     pub(super) options: Arc<TrackerOptions>,
     pub(super) reviewed: Option<Arc<ReviewedPlans>>,
 }
 
-/// An observation to act on.
+/// A view to act on.
 #[derive(Clone)]
-pub(super) struct Seen {
+pub(super) struct ObservedView {
     pub(super) view: Arc<HostView>,
     pub(super) sequence: u64,
-    /// Whether nodes that wait after a failure are looked at too.
+    /// Whether nodes in backoff are included.
     pub(super) breaks_backoff: bool,
 }
 
 pub(super) struct Nodes<D> {
-    known: BTreeMap<NodeName, Node<D>>,
-    dice: JitterRng,
+    known: BTreeMap<NodeName, NodeSlot<D>>,
+    rng: JitterRng,
 }
 
-struct Node<D> {
-    progressed: TrackerSlot<D>,
-    /// Whether a pass is under way.
+struct NodeSlot<D> {
+    tracker_slot: TrackerSlot<D>,
+    /// Whether a pass is running.
     busy: bool,
-    pulse: Arc<ProgressWatchdog>,
-    waiting: Option<Seen>,
-    journey: Journey,
+    watchdog: Arc<ProgressWatchdog>,
+    waiting: Option<ObservedView>,
+    kind: PassKind,
     uuid: UuidSource,
     finished: u64,
-    backoff: Backoff,
+    backoff: LoopBackoff,
     shown: bool,
     state: NodeState,
-    /// Providers that Placement was seen without, for the next pass.
+    /// Providers that Placement no longer has, for the next pass.
     missing: BTreeSet<ProviderUuid>,
 }
 
-/// Which nodes came and went.
+/// Nodes that appeared or disappeared.
 #[derive(Default)]
-pub(super) struct ComingsAndGoings {
-    pub(super) came: Vec<NodeName>,
-    pub(super) went: Vec<NodeName>,
+pub(super) struct NodeChanges {
+    pub(super) appeared: Vec<NodeName>,
+    pub(super) disappeared: Vec<NodeName>,
 }
 
 impl<D> Nodes<D> {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             known: BTreeMap::new(),
-            dice: JitterRng::seeded(seed),
+            rng: JitterRng::seeded(seed),
         }
     }
 
-    /// Takes note of the nodes a view shows. `journey` is what the first pass of a new one is.
-    pub(super) fn see(&mut self, view: &HostView, journey: Journey) -> ComingsAndGoings {
-        let mut changes = ComingsAndGoings::default();
+    /// Updates the nodes to those of the view. `kind` is the kind of a new node's first pass.
+    pub(super) fn update_nodes(&mut self, view: &HostView, kind: PassKind) -> NodeChanges {
+        let mut changes = NodeChanges::default();
         for (name, node) in &mut self.known {
             if node.shown && !view.nodes.contains_key(name) {
                 node.shown = false;
                 node.waiting = None;
-                changes.went.push(name.clone());
+                changes.disappeared.push(name.clone());
             }
         }
-        // A node whose pass is under way goes when that has come back.
+        // A node with a running pass is removed when the pass has finished.
         self.known.retain(|_, node| node.shown || node.busy);
         for name in view.nodes.keys() {
             let uuid = UuidSource::of(view, name);
             if let Some(node) = self.known.get_mut(name) {
                 if !node.shown {
                     node.shown = true;
-                    changes.came.push(name.clone());
+                    changes.appeared.push(name.clone());
                 }
                 continue;
             }
             self.known
-                .insert(name.clone(), Node::new(journey, uuid, self.dice.next()));
-            changes.came.push(name.clone());
+                .insert(name.clone(), NodeSlot::new(kind, uuid, self.rng.next()));
+            changes.appeared.push(name.clone());
         }
         changes
     }
 
-    /// Takes note of providers that Placement was seen without: the next passes read anew what they have of them.
-    pub(super) fn doubt(&mut self, missing: MissingProviders) {
+    /// Records providers that Placement no longer has: the next passes read them again.
+    pub(super) fn add_missing_providers(&mut self, missing: MissingProviders) {
         for (name, missing) in missing {
             if let Some(node) = self.known.get_mut(&name) {
                 node.missing.extend(missing);
@@ -115,46 +117,46 @@ impl<D> Nodes<D> {
         }
     }
 
-    /// The passes that a view gives rise to: one for each node that has none under way and does not wait after a failure.
-    pub(super) fn begin(
+    /// The passes to start for a view: one for each node that has no running pass and is not in backoff.
+    pub(super) fn start_passes(
         &mut self,
-        seen: &Seen,
-        terms: &Terms,
+        observed: &ObservedView,
+        settings: &PassSettings,
         now: Instant,
-    ) -> Vec<(TrackerSlot<D>, Order)> {
+    ) -> Vec<(TrackerSlot<D>, PassRequest)> {
         let mut begun = Vec::new();
         for (name, node) in self.known.iter_mut().filter(|(_, node)| node.shown) {
             if node.busy {
-                node.keep_waiting(seen);
-            } else if seen.breaks_backoff || node.state.retry_at.is_none_or(|at| at <= now) {
-                begun.push(node.begin(name, seen, terms, now));
+                node.queue_view(observed);
+            } else if observed.breaks_backoff || node.state.retry_at.is_none_or(|at| at <= now) {
+                begun.push(node.begin(name, observed, settings, now));
             }
         }
         begun
     }
 
-    /// Takes a pass back; gives the next one if a newer view waits, and the error if it failed.
-    pub(super) fn returned(
+    /// Takes the result of a pass. Returns the next pass if a newer view waits, and the error if the pass failed.
+    pub(super) fn finish_pass(
         &mut self,
-        returned: Returned<D>,
-        terms: &Terms,
+        returned: FinishedPass<D>,
+        settings: &PassSettings,
         now: Instant,
-    ) -> (Option<(TrackerSlot<D>, Order)>, Option<PassError>) {
+    ) -> (Option<(TrackerSlot<D>, PassRequest)>, Option<PassError>) {
         let Some(node) = self.known.get_mut(&returned.node) else {
             return (None, None);
         };
         node.busy = false;
         node.finished = returned.sequence;
-        node.progressed = returned.progressed;
+        node.tracker_slot = returned.tracker_slot;
         node.state.root = returned.root.or(node.state.root);
         node.state.tree = returned.tree;
         let error = match returned.outcome {
             Ok(passed) => {
-                node.worked(&passed, returned.took);
+                node.record_success(&passed, returned.took);
                 None
             }
             Err(error) => {
-                node.failed(&error, returned.took, now);
+                node.record_failure(&error, returned.took, now);
                 Some(error)
             }
         };
@@ -162,18 +164,18 @@ impl<D> Nodes<D> {
             self.known.remove(&returned.node);
             return (None, error);
         }
-        // After a failure a newer view waits for the pause to be over, unless somebody asked for it.
+        // After a failure, a newer view waits for the backoff, unless an operator requested the pass.
         let next = node
             .waiting
             .take()
-            .filter(|seen| error.is_none() || seen.breaks_backoff);
+            .filter(|observed| error.is_none() || observed.breaks_backoff);
         (
-            next.map(|seen| node.begin(&returned.node, &seen, terms, now)),
+            next.map(|observed| node.begin(&returned.node, &observed, settings, now)),
             error,
         )
     }
 
-    /// The nodes that are shown, with their states.
+    /// The reported nodes with their states.
     pub(super) fn states(&self) -> impl Iterator<Item = (&NodeName, &NodeState)> + Clone {
         self.known
             .iter()
@@ -185,20 +187,20 @@ impl<D> Nodes<D> {
         self.known.get(node).map(|node| &node.state)
     }
 
-    /// Forgets views that wait: nothing new begins.
+    /// Drops waiting views, so that no new pass starts.
     pub(super) fn drop_waiting(&mut self) {
         for node in self.known.values_mut() {
             node.waiting = None;
         }
     }
 
-    /// Whether there is a node and every one has been reported once.
+    /// Whether there is a node and each has been reported once.
     pub(super) fn all_started(&self) -> bool {
         let mut shown = self.states().peekable();
         shown.peek().is_some() && shown.all(|(_, node)| node.phase == Phase::Running)
     }
 
-    /// Whether every node has had a pass on this observation or a later one.
+    /// Whether each node has finished a pass for this observation or a later one.
     pub(super) fn all_finished(&self, sequence: u64) -> bool {
         self.known
             .values()
@@ -206,98 +208,100 @@ impl<D> Nodes<D> {
             .all(|node| node.finished >= sequence)
     }
 
-    /// Whether a pass is under way.
+    /// Whether a pass is running.
     pub(super) fn any_busy(&self) -> bool {
         self.known.values().any(|node| node.busy)
     }
 
-    /// When the next node that waits after a failure is due.
+    /// Time of the next retry of a node.
     pub(super) fn retry_at(&self) -> Option<Instant> {
         let idle = self.known.values().filter(|node| node.shown && !node.busy);
         idle.filter_map(|node| node.state.retry_at).min()
     }
 
-    /// Passes under way, with how long each has been silent.
+    /// Nodes with a running pass, and the time since its last progress.
     pub(super) fn silences(&self, now: Instant) -> impl Iterator<Item = (&NodeName, Duration)> {
         self.busy()
-            .map(move |(name, node)| (name, node.pulse.silence(now)))
+            .map(move |(name, node)| (name, node.watchdog.silence(now)))
     }
 
-    /// How many nodes may wait for Placement at once.
+    /// Number of nodes that may wait for Placement at the same time.
     pub(super) fn count(&self) -> usize {
         self.known.len()
     }
 
-    fn busy(&self) -> impl Iterator<Item = (&NodeName, &Node<D>)> {
+    fn busy(&self) -> impl Iterator<Item = (&NodeName, &NodeSlot<D>)> {
         self.known.iter().filter(|(_, node)| node.busy)
     }
 
-    /// Consumers read for a reshape, of how many, over all nodes.
+    /// Progress of reading allocations over all nodes: consumers read, and their total number.
     pub(super) fn consumers(&self) -> Option<(usize, usize)> {
-        let reading = self.busy().filter_map(|(_, node)| node.pulse.consumers());
+        let reading = self
+            .busy()
+            .filter_map(|(_, node)| node.watchdog.consumers());
         reading.reduce(|(read, all), (more_read, more)| (read + more_read, all + more))
     }
 }
 
-impl<D> Node<D> {
-    fn new(journey: Journey, uuid: UuidSource, seed: u64) -> Self {
+impl<D> NodeSlot<D> {
+    fn new(kind: PassKind, uuid: UuidSource, seed: u64) -> Self {
         Self {
-            progressed: None,
+            tracker_slot: None,
             busy: false,
-            pulse: Arc::new(ProgressWatchdog::new(Instant::now())),
+            watchdog: Arc::new(ProgressWatchdog::new(Instant::now())),
             waiting: None,
-            journey,
+            kind,
             uuid,
             finished: 0,
-            backoff: Backoff::seeded(seed),
+            backoff: LoopBackoff::seeded(seed),
             shown: true,
             state: NodeState::new(),
             missing: BTreeSet::new(),
         }
     }
 
-    fn keep_waiting(&mut self, seen: &Seen) {
+    fn queue_view(&mut self, observed: &ObservedView) {
         let asked = self
             .waiting
             .as_ref()
             .is_some_and(|before| before.breaks_backoff);
-        self.waiting = Some(Seen {
-            breaks_backoff: seen.breaks_backoff || asked,
-            ..seen.clone()
+        self.waiting = Some(ObservedView {
+            breaks_backoff: observed.breaks_backoff || asked,
+            ..observed.clone()
         });
     }
 
     fn begin(
         &mut self,
         name: &NodeName,
-        seen: &Seen,
-        terms: &Terms,
+        observed: &ObservedView,
+        settings: &PassSettings,
         now: Instant,
-    ) -> (TrackerSlot<D>, Order) {
+    ) -> (TrackerSlot<D>, PassRequest) {
         self.busy = true;
-        self.pulse.begin(now);
-        let order = Order {
+        self.watchdog.begin(now);
+        let request = PassRequest {
             node: name.clone(),
             uuid: self.uuid.clone(),
-            view: Arc::clone(&seen.view),
-            sequence: seen.sequence,
-            journey: self.journey,
-            service: terms.service,
-            options: Arc::clone(&terms.options),
-            reviewed: terms
+            view: Arc::clone(&observed.view),
+            sequence: observed.sequence,
+            kind: self.kind,
+            service: settings.service,
+            options: Arc::clone(&settings.options),
+            reviewed: settings
                 .reviewed
                 .clone()
-                .filter(|_| self.journey == Journey::Startup),
+                .filter(|_| self.kind == PassKind::Startup),
             shown: self.state.tree.clone(),
-            pulse: Arc::clone(&self.pulse),
+            watchdog: Arc::clone(&self.watchdog),
             missing: std::mem::take(&mut self.missing),
         };
-        (self.progressed.take(), order)
+        (self.tracker_slot.take(), request)
     }
 
-    fn worked(&mut self, passed: &Passed, took: Duration) {
-        self.journey = Journey::Tick;
-        self.backoff.worked();
+    fn record_success(&mut self, passed: &PassChanges, took: Duration) {
+        self.kind = PassKind::Tick;
+        self.backoff.reset();
         let result = match (passed.reshapes, passed.changed.is_empty()) {
             (0, true) => PassResult::InSync,
             (0, false) => PassResult::Updated,
@@ -306,14 +310,14 @@ impl<D> Node<D> {
         let text = if passed.text.is_empty() {
             "in sync".into()
         } else {
-            cut(&passed.text)
+            truncate(&passed.text)
         };
         let last = LastPass {
             at: SystemTime::now(),
             took,
             result,
             text,
-            touched: Touched::from(&passed.changed),
+            providers: ChangedProviders::from(&passed.changed),
         };
         let state = &mut self.state;
         if result != PassResult::InSync {
@@ -322,32 +326,32 @@ impl<D> Node<D> {
         state.last = Some(last);
         state.phase = Phase::Running;
         state.plan = PlanState::InSync;
-        (state.failures, state.retry_at, state.trouble) = (0, None, None);
+        (state.failures, state.retry_at, state.failure_cause) = (0, None, None);
         state.held.clone_from(&passed.held);
     }
 
-    fn failed(&mut self, error: &PassError, took: Duration, now: Instant) {
-        let trouble = error.trouble();
+    fn record_failure(&mut self, error: &PassError, took: Duration, now: Instant) {
+        let failure_cause = error.failure_cause();
         let state = &mut self.state;
-        state.retry_at = Some(now + self.backoff.failed());
+        state.retry_at = Some(now + self.backoff.next_delay());
         state.failures = self.backoff.failures();
-        state.plan = match trouble {
-            Trouble::ReshapeNeeded | Trouble::ReshapeFailed => PlanState::ReshapeNeeded,
+        state.plan = match failure_cause {
+            FailureCause::ReshapeNeeded | FailureCause::ReshapeFailed => PlanState::ReshapeNeeded,
             _ if error.was_planned() => PlanState::Update,
             _ => PlanState::Unknown,
         };
-        state.trouble = Some(trouble);
+        state.failure_cause = Some(failure_cause);
         state.last = Some(LastPass {
             at: SystemTime::now(),
             took,
             result: PassResult::Failed,
-            text: cut(&sentence(error)),
-            touched: Touched::default(),
+            text: truncate(&sentence(error)),
+            providers: ChangedProviders::default(),
         });
     }
 }
 
-fn cut(text: &str) -> Arc<str> {
+fn truncate(text: &str) -> Arc<str> {
     if text.len() <= LONGEST_TEXT {
         return text.into();
     }

@@ -1,4 +1,4 @@
-//! The service with a driver and a Placement that do as they are told, on a clock that runs as fast as it can.
+//! Tests of the service with a scripted driver and a scripted Placement, on a paused clock.
 
 mod admin;
 mod bench;

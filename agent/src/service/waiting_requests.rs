@@ -1,4 +1,4 @@
-//! What the admin API asks of the loop, and who waits for which observation.
+//! Requests of the admin API that wait for an observation.
 
 use berth_agent_api::TickOutcome;
 use berth_agent_tracker::disabled::DisabledError;
@@ -10,7 +10,7 @@ enum Reply {
 }
 
 impl Reply {
-    /// Whether who asked has gone away.
+    /// Whether the client has disconnected.
     fn is_closed(&self) -> bool {
         match self {
             Reply::Tick(reply) => reply.is_closed(),
@@ -19,14 +19,14 @@ impl Reply {
     }
 }
 
-/// Those who wait, each for an observation. Only those who still do: a pass may take hours, and whoever asks again and again
-/// meanwhile is kept once for each request that is open, however many were given up.
+/// Waiting requests, each with the number of its observation. Abandoned requests are removed whenever one is added: a
+/// pass may take hours, and a client may retry many times meanwhile.
 #[derive(Default)]
-pub(super) struct Waiting(Vec<(u64, Reply)>);
+pub(super) struct WaitingRequests(Vec<(u64, Reply)>);
 
-impl Waiting {
+impl WaitingRequests {
     pub(super) fn for_tick(&mut self, sequence: u64, reply: oneshot::Sender<TickOutcome>) {
-        self.keep(sequence, Reply::Tick(reply));
+        self.push(sequence, Reply::Tick(reply));
     }
 
     pub(super) fn for_disabled(
@@ -34,23 +34,23 @@ impl Waiting {
         sequence: u64,
         reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
     ) {
-        self.keep(sequence, Reply::SetDisabled(reply));
+        self.push(sequence, Reply::SetDisabled(reply));
     }
 
-    fn keep(&mut self, sequence: u64, reply: Reply) {
+    fn push(&mut self, sequence: u64, reply: Reply) {
         self.0.retain(|(_, reply)| !reply.is_closed());
         self.0.push((sequence, reply));
     }
 
-    /// The observation that the most patient one waits for.
+    /// Smallest number of an observation that a request waits for.
     pub(super) fn first(&self) -> Option<u64> {
         self.0.iter().map(|(sequence, _)| *sequence).min()
     }
 
-    /// Answers all who wait for this observation or an earlier one.
+    /// Answers all requests that wait for this observation or an earlier one.
     pub(super) fn answer(&mut self, sequence: u64, outcome: &TickOutcome) {
         for (_, reply) in self.0.extract_if(.., |(wanted, _)| *wanted <= sequence) {
-            // Who asked may have gone away.
+            // The client may have disconnected.
             match reply {
                 Reply::Tick(reply) => drop(reply.send(outcome.clone())),
                 Reply::SetDisabled(reply) => drop(reply.send(Ok(outcome.clone()))),
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn who_has_gone_away_is_not_kept_waiting() {
-        let mut waiting = Waiting::default();
+        let mut waiting = WaitingRequests::default();
         let (patient, mut answer) = oneshot::channel();
         waiting.for_tick(1, patient);
         for _ in 0..10_000 {
@@ -83,7 +83,10 @@ mod tests {
             nodes: Vec::new(),
         };
         waiting.answer(1, &outcome);
-        assert!(answer.try_recv().is_ok(), "the one who waits is answered");
+        assert!(
+            answer.try_recv().is_ok(),
+            "the waiting client gets an answer"
+        );
         assert_eq!(waiting.first(), None);
     }
 }

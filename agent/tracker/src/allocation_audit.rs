@@ -1,10 +1,11 @@
-//! What is amiss with the allocations on a node's tree: what nobody's guest holds, and what guests use and do not hold. Pure.
+//! Audit of the allocations on a node's provider tree. It finds consumers without a guest, and guests whose allocations
+//! do not cover what they use. Pure functions: [`audit`] and [`heal_allocations`].
 //!
-//! The hypervisor is the truth: its guests are the consumers, their processors, memory and devices what they hold, each on the
-//! provider that it belongs to, however deep. What it does not show (disk, resources of a flavor's own) is left as it is held.
-//! Placement's peer of Nova knows flat nodes alone and refuses guests with virtual GPUs and device profiles.
+//! The hypervisor is the source of truth: its guests are the consumers, and their CPUs, memory and devices are what they should hold, each on
+//! the provider that it belongs to, at any depth of the tree. Resources that the hypervisor does not report (disk, custom resources of a
+//! flavor) stay as they are. Nova's `nova-manage placement audit` knows only flat trees, and refuses guests with virtual GPUs or device profiles.
 //!
-//! Callers: `berth placement audit` and `berth placement heal-allocations`.
+//! Used by `berth placement audit` and `berth placement heal-allocations`.
 
 mod heal;
 
@@ -15,63 +16,65 @@ use berth_model::{
     Allocations, ConsumerAllocations, ConsumerUuid, NodeName, ProviderTree, ProviderUuid,
     ResourceClass,
 };
-use berth_virt::{NodeView, Resources, Trees, device_places, guest_allocations, guest_behind};
+use berth_virt::{NodeView, Resources, TreePair, device_places, guest_allocations, guest_behind};
 
-use crate::allocation_audit::heal::Wanted;
+use crate::allocation_audit::heal::DesiredAllocation;
 
-pub use heal::healed;
+pub use heal::heal_allocations;
 
-/// What is compared: one node, as it is seen and as Placement has it.
+/// Input of the audit of one node: the observed node and its state in Placement.
 #[derive(Debug, Clone, Copy)]
-pub struct Audited<'a> {
+pub struct AuditInput<'a> {
     pub node: &'a NodeName,
-    /// What the hypervisor shows of it.
+    /// The node as the driver observed it.
     pub seen: &'a NodeView,
-    /// The tree Placement has. It is the one that this version wants: what guests hold is looked for by its model.
+    /// The provider tree in Placement. It must match the tree that this version of Berth reports, because allocations
+    /// are compared with that model.
     pub tree: &'a ProviderTree,
-    /// Everything that those hold who hold anything of the tree, and what the node's guests hold elsewhere.
+    /// All allocations of each consumer that holds anything on the tree, and of each guest of the node.
     pub held: &'a Allocations,
-    /// The guests that the agent knows.
+    /// Guests in the agent's journal.
     pub journal: &'a [GuestRecord],
 }
 
-/// One consumer of whose allocations something is amiss.
+/// A consumer whose allocations are wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub struct AuditFinding {
     pub consumer: ConsumerUuid,
-    /// What it holds of the tree.
+    /// What the consumer holds on the tree.
     pub here: Resources,
-    pub amiss: Amiss,
+    pub problem: AllocationProblem,
 }
 
-/// What is amiss with a consumer's allocations.
+/// What is wrong with a consumer's allocations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Amiss {
-    /// No guest of the node is the consumer, nor can it be one's move: it may be taken away.
+pub enum AllocationProblem {
+    /// No guest of the node is the consumer, and no migration explains the allocation: it can be removed.
     Orphan,
-    /// No guest of the node is the consumer, and it may still be one's: nobody may take it away without looking.
+    /// No guest of the node is the consumer, but the allocation may belong to one: an operator must check before it is
+    /// removed.
     Unclear {
-        /// Why, as the rest of a sentence about the consumer.
+        /// Reason, as the rest of a sentence about the consumer.
         why: String,
     },
-    /// A guest holds less than it uses, or holds it where it does not use it.
+    /// A guest holds less than it uses, or holds it on the wrong provider.
     Guest {
-        /// Its name on the hypervisor.
+        /// Name of the guest on the hypervisor.
         guest: String,
-        /// What of the tree it should hold; all else that it holds stays.
+        /// What the guest should hold on the tree; its other allocations stay.
         wanted: Resources,
     },
-    /// The same, and what it should hold cannot be told.
+    /// A guest's allocations are wrong, and the correct ones cannot be determined.
     GuestUnclear {
-        /// Its name on the hypervisor.
+        /// Name of the guest on the hypervisor.
         guest: String,
-        /// Why, as the rest of a sentence about the guest.
+        /// Reason, as the rest of a sentence about the guest.
         why: String,
     },
 }
 
-impl Amiss {
-    /// The word for it that scripts go by.
+impl AllocationProblem {
+    /// Stable name, for scripts.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -83,81 +86,86 @@ impl Amiss {
     }
 }
 
-/// All that is amiss, in the order of the consumers' UUIDs.
+/// Finds all wrong allocations, ordered by the consumer's UUID.
 #[must_use]
-pub fn audit(audited: &Audited<'_>) -> Vec<Finding> {
-    let own: BTreeMap<ConsumerUuid, Guest<'_>> = guests(audited);
+pub fn audit(input: &AuditInput<'_>) -> Vec<AuditFinding> {
+    let own: BTreeMap<ConsumerUuid, AuditedGuest<'_>> = guests(input);
     let also: BTreeSet<ConsumerUuid> = own.values().flat_map(|it| it.also.clone()).collect();
-    let mut wanting = wanting(audited, &own);
+    let mut underallocated = underallocated(input, &own);
     let mut found = Vec::new();
-    // Guests that may be behind a consumer of another name: nothing is given to them.
+    // Guests that may own the allocation of another consumer: they get no allocation.
     let mut suspected = BTreeSet::new();
-    for (consumer, held) in audited.held.consumers() {
+    for (consumer, held) in input.held.consumers() {
         if own.contains_key(consumer) || also.contains(consumer) {
             continue;
         }
-        let here = on_tree(audited.tree, held);
-        let is_unreadable = audited.seen.unreadable.contains_key(consumer);
-        if here.is_empty() || is_unreadable || is_known(audited, consumer) {
+        let here = on_tree(input.tree, held);
+        let is_unreadable = input.seen.unreadable.contains_key(consumer);
+        if here.is_empty() || is_unreadable || is_in_journal(input, consumer) {
             continue;
         }
-        let amiss = match behind(audited, *consumer) {
+        let problem = match guest_of_other_consumer(input, *consumer) {
             Some(guest) => {
-                let why =
-                    format!("it holds just what guest {guest} uses: the migration of a move?");
+                let why = format!(
+                    "it holds exactly what guest {guest} uses: is it the migration of a move?"
+                );
                 suspected.insert(guest);
-                Amiss::Unclear { why }
+                AllocationProblem::Unclear { why }
             }
-            None => strangers(audited, held, &wanting),
+            None => classify_consumer(input, held, &underallocated),
         };
-        found.push(Finding {
+        found.push(AuditFinding {
             consumer: *consumer,
             here,
-            amiss,
+            problem,
         });
     }
-    wanting.retain(|finding| match &finding.amiss {
-        Amiss::Guest { guest, .. } => !suspected.contains(guest),
+    underallocated.retain(|finding| match &finding.problem {
+        AllocationProblem::Guest { guest, .. } => !suspected.contains(guest),
         _ => true,
     });
-    found.extend(wanting);
+    found.extend(underallocated);
     found.sort_by_key(|finding| finding.consumer);
     found
 }
 
-/// What a consumer is that no guest can be told of.
-fn strangers(audited: &Audited<'_>, held: &ConsumerAllocations, wanting: &[Finding]) -> Amiss {
-    let unclear = |why: &str| Amiss::Unclear {
+/// Classifies a consumer that belongs to no known guest.
+fn classify_consumer(
+    input: &AuditInput<'_>,
+    held: &ConsumerAllocations,
+    underallocated: &[AuditFinding],
+) -> AllocationProblem {
+    let unclear = |why: &str| AllocationProblem::Unclear {
         why: why.to_owned(),
     };
     let elsewhere = held
         .resources
         .keys()
-        .any(|(provider, class)| !audited.tree.is_own(*provider) && heal::is_spread(class));
+        .any(|(provider, class)| !input.tree.is_own(*provider) && heal::is_spread(class));
     match () {
-        () if elsewhere => {
-            unclear("it holds processors or memory elsewhere too: a guest on its way?")
-        }
-        () if !audited.seen.unreadable.is_empty() => {
-            unclear("a guest of this node cannot be read, and may be the one it holds for")
-        }
-        () if !wanting.is_empty() => unclear(
-            "a guest of this node lacks what it uses, and may be the one it holds for; heal first",
+        () if elsewhere => unclear(
+            "it also holds processors or memory elsewhere: is it a guest that is being moved?",
         ),
-        () => Amiss::Orphan,
+        () if !input.seen.unreadable.is_empty() => {
+            unclear("a guest of this node cannot be read, and the allocation may belong to it")
+        }
+        () if !underallocated.is_empty() => unclear(
+            "a guest of this node lacks allocations, and the allocation may belong to it; heal first",
+        ),
+        () => AllocationProblem::Orphan,
     }
 }
 
-/// The guest that a consumer of another name holds for, where only one can be.
-fn behind(audited: &Audited<'_>, consumer: ConsumerUuid) -> Option<String> {
-    let Audited {
+/// The guest whose allocation another consumer holds, for example a migration, if exactly one guest matches.
+fn guest_of_other_consumer(input: &AuditInput<'_>, consumer: ConsumerUuid) -> Option<String> {
+    let AuditInput {
         node,
         seen,
         tree,
         held,
         ..
-    } = *audited;
-    let trees = Trees {
+    } = *input;
+    let trees = TreePair {
         current: tree,
         desired: tree,
     };
@@ -167,67 +175,70 @@ fn behind(audited: &Audited<'_>, consumer: ConsumerUuid) -> Option<String> {
     Some(guest.name.clone())
 }
 
-/// The guests that do not hold what they use.
-fn wanting(audited: &Audited<'_>, own: &BTreeMap<ConsumerUuid, Guest<'_>>) -> Vec<Finding> {
-    let Audited {
+/// Guests that hold less than they use, or hold it on the wrong provider.
+fn underallocated(
+    input: &AuditInput<'_>,
+    own: &BTreeMap<ConsumerUuid, AuditedGuest<'_>>,
+) -> Vec<AuditFinding> {
+    let AuditInput {
         node, seen, tree, ..
-    } = *audited;
+    } = *input;
     let claims = guest_allocations(seen, node, tree);
     let devices = device_places(seen, node, tree);
     let mut found = Vec::new();
     for (consumer, guest) in own {
-        // A move holds the same twice, or under two names, for as long as it lasts.
-        let is_moving = guest.also.iter().any(|it| audited.held.of(it).is_some());
+        // During a move, the allocation exists twice, or for two consumers.
+        let is_moving = guest.also.iter().any(|it| input.held.of(it).is_some());
         let Some(uses) = claims.get(&guest.uuid).filter(|_| !is_moving) else {
             continue;
         };
         if guest.is_under_way {
             continue;
         }
-        let held = audited.held.of(consumer);
+        let held = input.held.of(consumer);
         let here = held.map_or_else(Resources::new, |held| on_tree(tree, held));
         let spread = |(place, _): (&(ProviderUuid, ResourceClass), &u64)| heal::is_spread(&place.1);
         let is_elsewhere =
             !here.iter().any(spread) && held.is_some_and(|held| held.resources.iter().any(spread));
         let is_placed = !seen.guests[&guest.uuid].cells.is_empty();
         let name = guest.name.to_owned();
-        let amiss = match heal::wanted(&here, uses, is_placed, &devices) {
-            Wanted::Known(wanted) if wanted == here => continue,
-            _ if is_elsewhere => Amiss::GuestUnclear {
+        let problem = match heal::desired_allocation(&here, uses, is_placed, &devices) {
+            DesiredAllocation::Known(wanted) if wanted == here => continue,
+            _ if is_elsewhere => AllocationProblem::GuestUnclear {
                 guest: name,
-                why: "its processors and memory are held elsewhere: it moved, and what is left here is to be ended".to_owned(),
+                why: "its processors and memory are held elsewhere: it was moved, and the allocations here should be removed".to_owned(),
             },
-            Wanted::Known(wanted) => Amiss::Guest {
+            DesiredAllocation::Known(wanted) => AllocationProblem::Guest {
                 guest: name,
                 wanted,
             },
-            Wanted::Unclear { class } => Amiss::GuestUnclear {
+            DesiredAllocation::Unclear { class } => AllocationProblem::GuestUnclear {
                 guest: name,
-                why: format!("it holds {class} where it is not seen to use any, and lacks it where it does"),
+                why: format!("it holds {class} on a provider where it uses none, and lacks it where it does"),
             },
         };
-        found.push(Finding {
+        found.push(AuditFinding {
             consumer: *consumer,
             here,
-            amiss,
+            problem,
         });
     }
     found
 }
 
-/// A guest that can be read.
-struct Guest<'a> {
+/// A guest that the driver could read.
+struct AuditedGuest<'a> {
     uuid: ConsumerUuid,
     name: &'a str,
-    /// Other consumers that may hold something for it.
+    /// Other consumers that may hold allocations for the guest.
     also: BTreeSet<ConsumerUuid>,
-    /// Whether the agent has something to do with it that is not done.
+    /// Whether the agent has an unfinished operation on the guest.
     is_under_way: bool,
 }
 
-/// The node's guests by the consumer that holds for each.
-fn guests<'a>(audited: &Audited<'a>) -> BTreeMap<ConsumerUuid, Guest<'a>> {
-    let records: BTreeMap<ConsumerUuid, &GuestRecord> = audited
+/// The node's guests by their consumer.
+fn guests<'a>(input: &AuditInput<'a>) -> BTreeMap<ConsumerUuid, AuditedGuest<'a>> {
+    let records: BTreeMap<ConsumerUuid, &GuestRecord> = input
         .journal
         .iter()
         .map(|record| (record.request.uuid(), record))
@@ -240,7 +251,7 @@ fn guests<'a>(audited: &Audited<'a>) -> BTreeMap<ConsumerUuid, Guest<'a>> {
         also.remove(&consumer);
         let is_under_way =
             |record: &&GuestRecord| record.open().is_some() || record.course != Goal::Spawn;
-        let guest = Guest {
+        let guest = AuditedGuest {
             uuid: *uuid,
             name: &guest.name,
             also,
@@ -248,17 +259,17 @@ fn guests<'a>(audited: &Audited<'a>) -> BTreeMap<ConsumerUuid, Guest<'a>> {
         };
         (consumer, guest)
     };
-    audited.seen.guests.iter().map(guest).collect()
+    input.seen.guests.iter().map(guest).collect()
 }
 
-/// Whether the agent knows a guest that this consumer holds for, though the hypervisor does not show it (yet, or for now).
-fn is_known(audited: &Audited<'_>, consumer: &ConsumerUuid) -> bool {
-    audited.journal.iter().any(|record| {
+/// Whether the journal has a guest for this consumer. The hypervisor may not show the guest at present.
+fn is_in_journal(input: &AuditInput<'_>, consumer: &ConsumerUuid) -> bool {
+    input.journal.iter().any(|record| {
         record.request.uuid() == *consumer || record.request.spec().owner.consumer == *consumer
     })
 }
 
-/// What a consumer holds of the node's own providers.
+/// The part of a consumer's allocations that is on the node's own providers.
 #[must_use]
 pub fn on_tree(tree: &ProviderTree, held: &ConsumerAllocations) -> Resources {
     let own = |((provider, _), _): &(&(ProviderUuid, ResourceClass), &u64)| tree.is_own(*provider);

@@ -1,42 +1,42 @@
-//! How long a loop waits after a failure: doubling from half a second up to a minute, jittered so that many agents do not
-//! come back in step. It never gives up: a start waits for Placement for as long as it takes.
+//! Backoff after failures: doubles from half a second up to one minute, with jitter so that many agents do not retry at
+//! the same time. There is no limit of attempts: a start waits for Placement as long as necessary.
 
 use std::time::Duration;
 
 use berth_client::{Delay, JitterRng};
 
-/// Counts failures in a row and names the pause after each. The same seed gives the same pauses.
+/// Counts consecutive failures and computes the delay after each. The same seed gives the same delays.
 #[derive(Debug)]
-pub struct Backoff {
+pub struct LoopBackoff {
     failures: u32,
-    dice: JitterRng,
+    rng: JitterRng,
 }
 
-impl Backoff {
+impl LoopBackoff {
     pub const CAP: Duration = Duration::from_mins(1);
 
     #[must_use]
     pub fn seeded(seed: u64) -> Self {
         Self {
             failures: 0,
-            dice: JitterRng::seeded(seed),
+            rng: JitterRng::seeded(seed),
         }
     }
 
-    /// Counts a failure; the pause before the next attempt.
-    pub fn failed(&mut self) -> Duration {
+    /// Counts a failure and returns the delay before the next attempt.
+    pub fn next_delay(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         Delay::Exponential
-            .after(self.failures, &self.dice)
+            .after(self.failures, &self.rng)
             .min(Self::CAP)
     }
 
-    /// It worked: the next failure is the first again.
-    pub fn worked(&mut self) {
+    /// Starts again after a success.
+    pub fn reset(&mut self) {
         self.failures = 0;
     }
 
-    /// Failures in a row.
+    /// Number of consecutive failures.
     #[must_use]
     pub fn failures(&self) -> u32 {
         self.failures
@@ -49,25 +49,29 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_the_cap_and_start_again_after_a_success() {
-        let mut backoff = Backoff::seeded(7);
-        let pauses: Vec<Duration> = (0..200).map(|_| backoff.failed()).collect();
+        let mut backoff = LoopBackoff::seeded(7);
+        let pauses: Vec<Duration> = (0..200).map(|_| backoff.next_delay()).collect();
         assert!(pauses[0] <= Duration::from_millis(500));
         assert!(
             pauses
                 .iter()
-                .all(|pause| *pause <= Backoff::CAP && !pause.is_zero())
+                .all(|pause| *pause <= LoopBackoff::CAP && !pause.is_zero())
         );
-        assert!(pauses[150..].iter().all(|pause| *pause >= Backoff::CAP / 2));
-        backoff.worked();
-        assert!(backoff.failed() <= Duration::from_millis(500));
+        assert!(
+            pauses[150..]
+                .iter()
+                .all(|pause| *pause >= LoopBackoff::CAP / 2)
+        );
+        backoff.reset();
+        assert!(backoff.next_delay() <= Duration::from_millis(500));
         assert_eq!(backoff.failures(), 1);
     }
 
     #[test]
     fn two_seeds_do_not_come_back_in_step() {
         let pauses = |seed| {
-            let mut backoff = Backoff::seeded(seed);
-            (0..8).map(|_| backoff.failed()).collect::<Vec<_>>()
+            let mut backoff = LoopBackoff::seeded(seed);
+            (0..8).map(|_| backoff.next_delay()).collect::<Vec<_>>()
         };
         assert_eq!(pauses(1), pauses(1));
         assert_ne!(pauses(1), pauses(2));

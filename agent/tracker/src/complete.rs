@@ -1,35 +1,35 @@
-//! Completes what a driver wants with what only the agent knows: ratios, what is reserved for the host, the owner's trait,
-//! COMPUTE_NODE, and whether the node is disabled. Pure.
+//! Completes the driver's desired tree with what only the agent knows: allocation ratios, resources reserved for the
+//! host, the owner trait, COMPUTE_NODE, and whether the node is disabled. Pure.
 
 use std::collections::BTreeSet;
 
 use berth_model::{
-    AllocationRatio, Desired, Inventory, OWNER_TRAITS, ProviderTree, ProviderUuid, ResourceClass,
-    Trait,
+    AllocationRatio, DesiredTree, Inventory, OWNER_TRAITS, ProviderTree, ProviderUuid,
+    ResourceClass, Trait,
 };
 
 use crate::options::TrackerOptions;
 
-/// Whether the node takes new guests.
+/// Whether the node accepts new guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
     Enabled,
-    /// It does not: schedulers see COMPUTE_STATUS_DISABLED and pass it over.
+    /// The node has the trait COMPUTE_STATUS_DISABLED, so schedulers do not select it.
     Disabled,
 }
 
-/// The desired tree as it is to be reported. `unknown` are traits that this Placement does not have and nobody may make.
+/// Completes the desired tree. `unknown` are standard traits that this Placement does not know; they are removed.
 pub(crate) fn complete(
-    mut desired: Desired,
+    mut desired: DesiredTree,
     current: &ProviderTree,
     options: &TrackerOptions,
     service: Service,
     unknown: &BTreeSet<Trait>,
-) -> Desired {
+) -> DesiredTree {
     overcommit(&mut desired.tree, current, options);
     reserve(&mut desired.tree, options);
     mark_owned(&mut desired.tree, current, options, service);
-    let ours: Vec<ProviderUuid> = written(&desired.tree, current);
+    let ours: Vec<ProviderUuid> = writable_providers(&desired.tree, current);
     for uuid in ours {
         if let Some(provider) = desired.tree.get_mut(uuid) {
             provider.traits.retain(|wanted| !unknown.contains(wanted));
@@ -38,8 +38,8 @@ pub(crate) fn complete(
     desired
 }
 
-/// The providers of the own tree that are ours to write, root first, children by name.
-fn written(tree: &ProviderTree, current: &ProviderTree) -> Vec<ProviderUuid> {
+/// The node's own providers that Berth writes, root first, children by name.
+fn writable_providers(tree: &ProviderTree, current: &ProviderTree) -> Vec<ProviderUuid> {
     tree.own()
         .into_iter()
         .map(berth_model::Provider::uuid)
@@ -54,7 +54,7 @@ fn overcommit(tree: &mut ProviderTree, current: &ProviderTree, options: &Tracker
         (ResourceClass::MEMORY_MB, ratios.ram, ratios.initial_ram),
         (ResourceClass::DISK_GB, ratios.disk, ratios.initial_disk),
     ] {
-        for uuid in written(tree, current) {
+        for uuid in writable_providers(tree, current) {
             let kept = reported_ratio(current, uuid, &class);
             let ratio = configured.or(kept).unwrap_or(initial);
             if let Some(inventory) = tree
@@ -67,7 +67,7 @@ fn overcommit(tree: &mut ProviderTree, current: &ProviderTree, options: &Tracker
     }
 }
 
-/// The ratio Placement has for the class: the provider's own, or, for a class that moves, that of where it was.
+/// The ratio that Placement has for the class. If the class moves to another provider, its ratio moves with it.
 fn reported_ratio(
     current: &ProviderTree,
     uuid: ProviderUuid,
@@ -89,7 +89,8 @@ fn reported_ratio(
         .map(|inventory| inventory.allocation_ratio)
 }
 
-/// Takes what the host keeps for itself from the first provider that has the class, and what is missing from the next.
+/// Reserves resources for the host: on the first provider that has the class, then on the next ones until the amount is
+/// reached.
 fn reserve(tree: &mut ProviderTree, options: &TrackerOptions) {
     let reserved = options.reserved;
     for (class, mut left) in [
@@ -125,8 +126,8 @@ fn mark_owned(
     service: Service,
 ) {
     let owner = options.owner.as_trait();
-    for uuid in written(tree, current) {
-        // A device of the accelerator service says itself whose it is and who writes it.
+    for uuid in writable_providers(tree, current) {
+        // A device of the accelerator service already has its owner trait.
         let ours = tree
             .get_mut(uuid)
             .filter(|provider| !provider.traits.contains(&Trait::OWNER_CYBORG));
@@ -164,7 +165,7 @@ mod tests {
         wanted: ProviderTree,
         options: &TrackerOptions,
     ) -> ProviderTree {
-        let desired = Desired {
+        let desired = DesiredTree {
             tree: wanted,
             moves: Vec::new(),
             held_traits: std::collections::BTreeMap::new(),
@@ -228,7 +229,7 @@ mod tests {
         let mut child = Provider::child(foreign, ProviderName::new("fpga").unwrap(), root);
         child.traits.insert(Trait::OWNER_CYBORG);
         current.insert(child).unwrap();
-        let desired = Desired {
+        let desired = DesiredTree {
             tree: current.clone(),
             moves: Vec::new(),
             held_traits: std::collections::BTreeMap::new(),

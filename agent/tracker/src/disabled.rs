@@ -1,7 +1,8 @@
-//! Whether this host is out of service, kept in state files, so that a restart does not put it back: `disabled.json` is the word
-//! of an operator of this host, `disabled-in-cloud.json` that of the cloud's operators, as the scheduler tells it. The tracker sets
-//! COMPUTE_STATUS_DISABLED while either says so. The service's loop reads them at the start, and changes them for the admin API and
-//! for whoever tells the scheduler of this host.
+//! Whether this host is disabled for new guests, in state files, so that it stays disabled after a restart.
+//!
+//! `disabled.json` is written for an operator of this host, `disabled-in-cloud.json` for an operator of the cloud (reported by the scheduler).
+//! The tracker sets COMPUTE_STATUS_DISABLED while either file exists. The service loop reads both at startup. It writes them for requests of
+//! the admin API and of the host state reporter.
 
 use std::time::SystemTime;
 
@@ -12,39 +13,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::complete::Service;
 
-/// The state file.
+/// State file of the setting by an operator of this host.
 pub const FILE: &str = "disabled.json";
 
-/// The state file of the cloud's word.
-pub const FILE_OF_CLOUD: &str = "disabled-in-cloud.json";
+/// State file of the setting by an operator of the cloud.
+pub const CLOUD_FILE: &str = "disabled-in-cloud.json";
 
-/// The longest reason, in characters (Nova's limit for `disabled_reason`).
+/// Longest reason in characters; Nova's limit for `disabled_reason`.
 pub const LONGEST_REASON: usize = 255;
 
-/// Why, since when, and by whom the host is disabled.
+/// An operator of this host disabled it: reason, time and user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Disabled {
-    /// The operator's reason.
+pub struct DisabledByOperator {
+    /// Reason that the operator gave.
     pub reason: String,
-    /// Since when, in UTC (RFC 3339).
+    /// Time at which the host was disabled, in UTC (RFC 3339).
     pub since: String,
-    /// The user who did it, by number; none where the kernel did not say.
+    /// User ID of the operator; null if the kernel did not report it.
     pub by_uid: Option<u32>,
 }
 
-/// Why and since when the cloud's operators want no new guests here.
+/// An operator of the cloud disabled this host for new guests: reason and time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DisabledInCloud {
-    /// Their reason; may be empty.
+    /// Reason that the operator gave; may be empty.
     pub reason: String,
-    /// Since when this agent knows, in UTC (RFC 3339).
+    /// Time at which the agent learned of it, in UTC (RFC 3339).
     pub since: String,
 }
 
 impl DisabledInCloud {
-    /// Known from now on.
+    /// The host is disabled from `now` on.
     #[must_use]
     pub fn new(reason: &str, now: SystemTime) -> Self {
         Self {
@@ -53,36 +54,42 @@ impl DisabledInCloud {
         }
     }
 
-    /// Whether this is the word for what the scheduler says.
+    /// Whether the reported reason is the stored one.
     #[must_use]
-    pub fn is_of(&self, reason: &str) -> bool {
+    pub fn has_reason(&self, reason: &str) -> bool {
         self.reason == Self::shown(reason)
     }
 
-    /// A reason that somebody else wrote, fit to be shown on one line.
+    /// Makes a reason from the network fit for display on one line.
     fn shown(reason: &str) -> String {
-        let shown = |c| if changes_the_line(c) { '\u{fffd}' } else { c };
+        let shown = |c| {
+            if changes_line_display(c) {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        };
         let letters = reason.trim().chars().take(LONGEST_REASON);
         letters.map(shown).collect()
     }
 }
 
-/// A reason that cannot be kept.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a reason has 1 to {LONGEST_REASON} characters on one line; this has {length}")]
+#[error("a reason needs 1 to {LONGEST_REASON} characters on one line; this one has {length}")]
 pub struct ReasonError {
     length: usize,
 }
 
-impl Disabled {
-    /// Disabled from now on.
+impl DisabledByOperator {
+    /// The host is disabled from `now` on.
     ///
     /// # Errors
-    /// The reason is empty, too long, or has characters that change the line it is shown on.
+    ///
+    /// The reason is empty, too long, or has control characters.
     pub fn new(reason: &str, now: SystemTime, by_uid: Option<u32>) -> Result<Self, ReasonError> {
         let reason = reason.trim();
         let length = reason.chars().count();
-        if length == 0 || length > LONGEST_REASON || reason.chars().any(changes_the_line) {
+        if length == 0 || length > LONGEST_REASON || reason.chars().any(changes_line_display) {
             return Err(ReasonError { length });
         }
         let since = humantime::format_rfc3339_seconds(now).to_string();
@@ -94,56 +101,55 @@ impl Disabled {
     }
 }
 
-/// A control character, or one that turns the direction of what follows: the line would show something else than it says.
-fn changes_the_line(c: char) -> bool {
+/// Whether the character is a control character, or changes the direction of the text after it, so that the line would
+/// be displayed differently.
+fn changes_line_display(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The state file cannot be used.
+/// A state file is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum DisabledError {
-    /// It cannot be read or written.
-    #[error("whether this host is disabled is kept in {file}")]
+    /// The file cannot be read or written.
+    #[error("the state file {file} (whether this host is disabled) is unusable")]
     File {
-        /// The file.
         file: String,
-        /// Why.
         #[source]
         source: StateFileError,
     },
-    /// It holds something else.
-    #[error("{file} does not say whether this host is disabled ({reason}); remove it{mend}")]
+    /// The content is invalid.
+    #[error(
+        "{file} is invalid ({reason}), so it is unknown whether this host is disabled; remove it{hint}"
+    )]
     Corrupt {
-        /// The file.
         file: String,
-        /// What is wrong.
         reason: String,
-        /// What comes after that.
-        mend: &'static str,
+        /// What to do after the file was removed.
+        hint: &'static str,
     },
 }
 
-/// After `disabled.json` was removed.
-const AGAIN: &str =
+/// Hint for `disabled.json`.
+const HINT: &str =
     " and, if the host is to stay disabled, run berth agent disable --reason REASON again";
-/// After the other one was removed.
-const TOLD_AGAIN: &str = "; the scheduler tells the agent again";
+/// Hint for `disabled-in-cloud.json`.
+const CLOUD_HINT: &str = "; the scheduler reports the setting to the agent again";
 
-/// What the state files say.
+/// Content of both state files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Words {
-    /// Of an operator of this host; none: it takes guests.
-    pub here: Option<Disabled>,
-    /// Of the cloud's operators; none: it takes guests.
+pub struct DisabledState {
+    /// Setting by an operator of this host; `None` if enabled.
+    pub by_operator: Option<DisabledByOperator>,
+    /// Setting by an operator of the cloud; `None` if enabled.
     pub in_cloud: Option<DisabledInCloud>,
 }
 
-impl Words {
-    /// What the tracker is told.
+impl DisabledState {
+    /// Whether the node accepts new guests: only if no operator disabled it.
     #[must_use]
     pub fn service(&self) -> Service {
-        if self.here.is_some() || self.in_cloud.is_some() {
+        if self.by_operator.is_some() || self.in_cloud.is_some() {
             Service::Disabled
         } else {
             Service::Enabled
@@ -151,21 +157,17 @@ impl Words {
     }
 }
 
-/// Reads both.
-///
-/// # Errors
-/// A file cannot be read, or holds something else.
-pub async fn read(files: &dyn StateFiles) -> Result<Words, DisabledError> {
-    Ok(Words {
-        here: read_one(files, FILE, AGAIN).await?,
-        in_cloud: read_one(files, FILE_OF_CLOUD, TOLD_AGAIN).await?,
+pub async fn load(files: &dyn StateFiles) -> Result<DisabledState, DisabledError> {
+    Ok(DisabledState {
+        by_operator: read_one(files, FILE, HINT).await?,
+        in_cloud: read_one(files, CLOUD_FILE, CLOUD_HINT).await?,
     })
 }
 
 async fn read_one<T: DeserializeOwned>(
     files: &dyn StateFiles,
     file: &'static str,
-    mend: &'static str,
+    hint: &'static str,
 ) -> Result<Option<T>, DisabledError> {
     let content = files.read(file).await;
     let Some(content) = content.map_err(|source| failed(files, file, source))? else {
@@ -176,30 +178,24 @@ async fn read_one<T: DeserializeOwned>(
         .map_err(|error| DisabledError::Corrupt {
             file: files.path(file),
             reason: error.to_string(),
-            mend,
+            hint,
         })
 }
 
-/// Keeps the word of an operator of this host.
-///
-/// # Errors
-/// The file cannot be written or removed; what it said before still holds.
-pub async fn write(
+/// Stores the setting of an operator of this host. On an error, the previous setting remains.
+pub async fn store(
     files: &dyn StateFiles,
-    disabled: Option<&Disabled>,
+    disabled: Option<&DisabledByOperator>,
 ) -> Result<(), DisabledError> {
     write_one(files, FILE, disabled).await
 }
 
-/// Keeps the word of the cloud's operators.
-///
-/// # Errors
-/// The file cannot be written or removed; what it said before still holds.
-pub async fn write_of_cloud(
+/// Stores the setting of an operator of the cloud. On an error, the previous setting remains.
+pub async fn store_in_cloud(
     files: &dyn StateFiles,
     disabled: Option<&DisabledInCloud>,
 ) -> Result<(), DisabledError> {
-    write_one(files, FILE_OF_CLOUD, disabled).await
+    write_one(files, CLOUD_FILE, disabled).await
 }
 
 async fn write_one<T: Serialize>(
@@ -236,20 +232,20 @@ mod tests {
     #[tokio::test]
     async fn it_survives_a_restart_with_reason_time_and_user() {
         let (folder, files) = opened();
-        assert_eq!(read(&files).await.unwrap(), Words::default());
+        assert_eq!(load(&files).await.unwrap(), DisabledState::default());
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
-        let disabled = Disabled::new("  new GPU ", now, Some(0)).unwrap();
-        write(&files, Some(&disabled)).await.unwrap();
+        let disabled = DisabledByOperator::new("  new GPU ", now, Some(0)).unwrap();
+        store(&files, Some(&disabled)).await.unwrap();
         let again = StateDir::open(folder.path()).unwrap();
-        let words = read(&again).await.unwrap();
+        let words = load(&again).await.unwrap();
         assert_eq!(words.service(), Service::Disabled);
-        let kept = words.here.unwrap();
+        let kept = words.by_operator.unwrap();
         assert_eq!(
             (kept.reason.as_str(), kept.since.as_str(), kept.by_uid),
             ("new GPU", "2027-01-15T08:00:00Z", Some(0))
         );
-        write(&again, None).await.unwrap();
-        assert_eq!(read(&again).await.unwrap().service(), Service::Enabled);
+        store(&again, None).await.unwrap();
+        assert_eq!(load(&again).await.unwrap().service(), Service::Enabled);
     }
 
     #[tokio::test]
@@ -259,21 +255,25 @@ mod tests {
         let odd = " moved\nSTATUS=all is well\u{202e} ";
         let in_cloud = DisabledInCloud::new(odd, now);
         assert_eq!(in_cloud.reason, "moved\u{fffd}STATUS=all is well\u{fffd}");
-        assert!(in_cloud.is_of(odd) && !in_cloud.is_of(""));
-        let here = Disabled::new("new GPU", now, None).unwrap();
-        write(&files, Some(&here)).await.unwrap();
-        write_of_cloud(&files, Some(&in_cloud)).await.unwrap();
+        assert!(in_cloud.has_reason(odd) && !in_cloud.has_reason(""));
+        let here = DisabledByOperator::new("new GPU", now, None).unwrap();
+        store(&files, Some(&here)).await.unwrap();
+        store_in_cloud(&files, Some(&in_cloud)).await.unwrap();
         let again = StateDir::open(folder.path()).unwrap();
-        write(&again, None).await.unwrap();
-        let words = read(&again).await.unwrap();
-        assert_eq!((&words.here, &words.in_cloud), (&None, &Some(in_cloud)));
+        store(&again, None).await.unwrap();
+        let words = load(&again).await.unwrap();
+        assert_eq!(
+            (&words.by_operator, &words.in_cloud),
+            (&None, &Some(in_cloud))
+        );
         assert_eq!(words.service(), Service::Disabled);
-        write_of_cloud(&again, None).await.unwrap();
-        assert_eq!(read(&again).await.unwrap(), Words::default());
-        std::fs::write(folder.path().join(FILE_OF_CLOUD), "{}").unwrap();
-        let error = read(&again).await.unwrap_err().to_string();
+        store_in_cloud(&again, None).await.unwrap();
+        assert_eq!(load(&again).await.unwrap(), DisabledState::default());
+        std::fs::write(folder.path().join(CLOUD_FILE), "{}").unwrap();
+        let error = load(&again).await.unwrap_err().to_string();
         assert!(
-            error.contains("disabled-in-cloud.json") && error.contains("tells the agent again"),
+            error.contains("disabled-in-cloud.json")
+                && error.contains("reports the setting to the agent again"),
             "{error}"
         );
     }
@@ -288,9 +288,9 @@ mod tests {
             "gpu\u{202e}dab".to_owned(),
             "x".repeat(256),
         ] {
-            assert!(Disabled::new(&bad, now, None).is_err(), "{bad:?}");
+            assert!(DisabledByOperator::new(&bad, now, None).is_err(), "{bad:?}");
         }
-        assert!(Disabled::new(&"é".repeat(255), now, None).is_ok());
+        assert!(DisabledByOperator::new(&"é".repeat(255), now, None).is_ok());
     }
 
     #[tokio::test]
@@ -298,7 +298,7 @@ mod tests {
         let (folder, files) = opened();
         for content in ["", "{", "{}", "[1]", "{\"reason\":1}", "\u{0}\u{0}"] {
             std::fs::write(folder.path().join(FILE), content).unwrap();
-            let error = read(&files).await.unwrap_err().to_string();
+            let error = load(&files).await.unwrap_err().to_string();
             assert!(
                 error.contains("disabled.json") && error.contains("remove it"),
                 "{content:?}: {error}"

@@ -1,8 +1,8 @@
-//! An error and its causes as one sentence.
+//! Formats an error with its causes.
 
 use std::error::Error;
 
-/// An error and its causes as one sentence, without saying the same twice.
+/// An error and its causes as one line, separated by colons. A cause that is already part of the text is left out.
 pub fn sentence(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -1,4 +1,4 @@
-//! Placement's trees of this agent's nodes as they were known last, for whoever picks a guest's devices by its allocations.
+//! Cache of the nodes' provider trees in Placement, for code that selects a guest's devices by its allocations.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,28 +6,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use berth_model::{NodeName, ProviderTree};
 use tokio::sync::Notify;
 
-/// The trees by node. Clones are one; the service's loop writes it.
+/// Provider trees by node, as last known. All clones share the same trees; the service loop updates them.
 #[derive(Debug, Clone, Default)]
-pub struct KnownTrees(Arc<Trees>);
+pub struct KnownTrees(Arc<TreeCache>);
 
 #[derive(Debug, Default)]
-struct Trees {
+struct TreeCache {
     known: Mutex<BTreeMap<NodeName, Arc<ProviderTree>>>,
-    /// A node was reported for the first time.
+    /// Notified when a node is reported for the first time.
     came: Notify,
 }
 
 impl KnownTrees {
-    /// The tree of a node; none before it was reported.
+    /// The tree of a node; `None` before the node is reported.
     #[must_use]
     pub fn of(&self, node: &NodeName) -> Option<Arc<ProviderTree>> {
         let known = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(node).cloned()
     }
 
-    /// Waits until a node is reported for the first time, or returns at once where one was since this was called last. For one
-    /// caller.
-    pub async fn came(&self) {
+    /// Waits until a node is reported for the first time. Returns at once if that happened since the last call.
+    /// Supports one waiting caller.
+    pub async fn wait_for_new_node(&self) {
         self.0.came.notified().await;
     }
 

@@ -1,7 +1,12 @@
-//! The resource tracker: keeps the provider trees of this host's nodes in Placement in step with what the driver observes.
+//! The resource tracker: keeps the provider trees of this host's nodes in Placement equal to what the driver observes.
 //!
-//! A driver's view and Placement's tree go into [`propose`]; [`startup`] or [`tick`] acts on the plan through the
-//! [`report_client`]. [`node_identity`] decides which node this is.
+//! ```text
+//! driver's view ─┐
+//!                 ├─ propose ─► plan ─► startup or tick ─► report_client ─► Placement
+//! Placement's tree┘
+//! ```
+//!
+//! [`node_identity`] decides which node this is.
 
 pub mod allocation_audit;
 pub mod backoff;

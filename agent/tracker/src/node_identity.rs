@@ -1,6 +1,8 @@
-//! Who this node is to Placement: the UUID of its root provider, kept in a file of the state folder (`uuid_file` says in
-//! which), and the name. A lost file, a renamed host and a name that somebody else has are told apart and explained; none is guessed away,
-//! because a wrong guess reports one machine's inventory as another's.
+//! Identity of a node in Placement: the name and the UUID of its root provider. The UUID is in a file of the state
+//! folder (`uuid_file` selects the file).
+//!
+//! A lost file, a renamed host and a name that another provider has are separate errors with an explanation. None is resolved by a guess:
+//! a wrong guess would report one machine's inventory as another's.
 
 mod uuid_file;
 
@@ -13,41 +15,40 @@ use crate::options::Rename;
 
 pub use uuid_file::UuidSource;
 
-/// A node whose identity is clear.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeIdentity {
     pub node: NodeName,
     pub root: ProviderUuid,
-    /// What Placement knows of it.
-    pub known: Known,
+    /// What Placement has of the node.
+    pub in_placement: PlacementRecord,
 }
 
-/// What Placement knows of a node.
+/// The node's root provider in Placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Known {
-    /// Nothing yet: the root provider is to be made.
-    No,
-    /// Its root provider, by its name.
-    ByName,
-    /// Its root provider under the name the host had before, which an operator accepts.
+pub enum PlacementRecord {
+    /// There is none yet; it must be created.
+    Missing,
+    /// It exists under the node's name.
+    SameName,
+    /// It exists under the host's previous name; an operator has accepted the rename.
     Renamed { from: ProviderName },
 }
 
-/// The identity of the node is unknown.
+/// The node cannot be identified.
 #[derive(Debug, thiserror::Error)]
-pub enum IdentityError {
-    /// The file holds something else.
+pub enum NodeIdentityError {
+    /// The content of the file is not a UUID.
     #[error(
-        "{file} holds {content:?}, which is no UUID; write the UUID of the node's root resource provider into it \
+        "{file} holds {content:?}, which is not a UUID; write the UUID of the node's root resource provider into it \
          (openstack resource provider list --name {node}), or remove it if this node was never reported"
     )]
     Corrupt {
         file: String,
-        /// What it holds, shortened.
+        /// Content of the file, shortened.
         content: String,
         node: NodeName,
     },
-    /// The file is gone, but Placement has the node.
+    /// The file is missing, but Placement has a provider with the node's name.
     #[error(
         "{file} is missing, but Placement has a resource provider named {node} with UUID {root}; if this is the same \
          host, restore the file: echo {root} > {file}; if not, rename this host or delete that provider"
@@ -55,10 +56,10 @@ pub enum IdentityError {
     Lost {
         file: String,
         node: NodeName,
-        /// The provider that has its name.
+        /// UUID of that provider.
         root: ProviderUuid,
     },
-    /// Somebody else has the name.
+    /// Another provider has the node's name.
     #[error(
         "the node's UUID is {root} ({file}), but Placement's resource provider named {node} has UUID {other}; either \
          {file} was copied from another host, or another host has this one's name: if {other} is this host's, write it \
@@ -68,7 +69,7 @@ pub enum IdentityError {
         file: String,
         node: NodeName,
         root: ProviderUuid,
-        /// The UUID of the provider with its name.
+        /// UUID of that provider.
         other: ProviderUuid,
     },
     /// The node's provider has another name.
@@ -78,29 +79,27 @@ pub enum IdentityError {
     )]
     Renamed {
         file: String,
-        /// The node's name now.
+        /// Current name of the node.
         node: NodeName,
-        /// The name in Placement.
         from: ProviderName,
         root: ProviderUuid,
     },
-    /// The host had one node and has several, and none of them has the name of that one.
+    /// The host had one node and now has several, none of which has the name of the former node.
     #[error(
         "{file} holds {root}, which Placement knows as {from}, and none of the hypervisor's nodes has that name; if \
          {node} is that node under a new name, rename {file} to {own} and start once with --accept-risk rename-host; if \
          {from} is gone, remove {file}"
     )]
     Unclaimed {
-        /// The file of the time when there was one node.
+        /// The UUID file of the former only node.
         file: String,
-        /// The node without a UUID of its own.
+        /// A node without a UUID file.
         node: NodeName,
         own: String,
         root: ProviderUuid,
-        /// The name in Placement.
         from: ProviderName,
     },
-    /// The UUID is that of a provider below another one.
+    /// The UUID belongs to a child provider.
     #[error(
         "{root} ({file}) is not a root resource provider but {name}, a child of another one; write the UUID of the \
          node's own root provider into {file}"
@@ -110,15 +109,14 @@ pub enum IdentityError {
         root: ProviderUuid,
         name: ProviderName,
     },
-    /// The file cannot be read or written.
-    #[error("the node's UUID file {file}")]
+    #[error("the node's UUID file {file} cannot be used")]
     File {
         file: String,
         #[source]
         source: StateFileError,
     },
-    /// Placement could not be asked.
-    #[error("asking Placement who node {node} is")]
+    /// Placement cannot be queried.
+    #[error("looking up the resource provider of node {node} in Placement failed")]
     Placement {
         node: NodeName,
         #[source]
@@ -126,129 +124,130 @@ pub enum IdentityError {
     },
 }
 
-impl IdentityError {
-    /// Only Placement's absence passes by itself.
+impl NodeIdentityError {
+    /// Only an unreachable Placement is worth a retry.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            IdentityError::Placement { source, .. } => source.disposition(),
+            NodeIdentityError::Placement { source, .. } => source.disposition(),
             _ => Disposition::Fatal,
         }
     }
 }
 
-/// Finds out who the node is; for a node that was never reported, gives it a UUID and keeps it before anything is sent.
+/// Identifies a node. A node that was never reported gets a new UUID, which is stored before anything is sent.
 pub async fn identify(
     node: &NodeName,
     from: &UuidSource,
     files: &dyn StateFiles,
     placement: &PlacementClient,
     rename: Rename,
-) -> Result<NodeIdentity, IdentityError> {
-    tell(node, from, files, placement, rename, FirstUuid::Keep).await
+) -> Result<NodeIdentity, NodeIdentityError> {
+    resolve(node, from, files, placement, rename, FirstUuid::Store).await
 }
 
-/// The same without keeping anything: for a plan that is only shown.
-pub async fn foresee(
+/// Identifies a node without writing anything, for a preview of the plan.
+pub async fn identify_read_only(
     node: &NodeName,
     from: &UuidSource,
     files: &dyn StateFiles,
     placement: &PlacementClient,
-) -> Result<NodeIdentity, IdentityError> {
-    tell(
+) -> Result<NodeIdentity, NodeIdentityError> {
+    resolve(
         node,
         from,
         files,
         placement,
         Rename::Refuse,
-        FirstUuid::Forget,
+        FirstUuid::Discard,
     )
     .await
 }
 
-async fn tell(
+async fn resolve(
     node: &NodeName,
     from: &UuidSource,
     files: &dyn StateFiles,
     placement: &PlacementClient,
     rename: Rename,
     first: FirstUuid,
-) -> Result<NodeIdentity, IdentityError> {
-    let failed = |source: PlacementError| IdentityError::Placement {
+) -> Result<NodeIdentity, NodeIdentityError> {
+    let failed = |source: PlacementError| NodeIdentityError::Placement {
         node: node.clone(),
         source: Box::new(source),
     };
-    let kept = UuidFiles {
+    let uuid_files = UuidFiles {
         node,
         files,
         placement,
         first,
     };
-    let (file, root) = kept.find(from).await?;
+    let (file, root) = uuid_files.find(from).await?;
     let Some(root) = root else {
-        let taken = placement
+        let same_name = placement
             .provider_by_name(node.root_name())
             .await
             .map_err(failed)?;
-        if let Some(provider) = taken {
+        if let Some(provider) = same_name {
             let (node, root) = (node.clone(), provider.uuid());
-            return Err(IdentityError::Lost { file, node, root });
+            return Err(NodeIdentityError::Lost { file, node, root });
         }
-        let root = kept.give(from, &file).await?;
+        let root = uuid_files.assign(from, &file).await?;
         return Ok(NodeIdentity {
             node: node.clone(),
             root,
-            known: Known::No,
+            in_placement: PlacementRecord::Missing,
         });
     };
     let known = match placement.provider(root).await.map_err(failed)? {
         None => {
-            let taken = placement
+            let same_name = placement
                 .provider_by_name(node.root_name())
                 .await
                 .map_err(failed)?;
-            if let Some(provider) = taken {
+            if let Some(provider) = same_name {
                 let (node, other) = (node.clone(), provider.uuid());
-                return Err(IdentityError::NameTaken {
+                return Err(NodeIdentityError::NameTaken {
                     file,
                     node,
                     root,
                     other,
                 });
             }
-            Known::No
+            PlacementRecord::Missing
         }
         Some(provider) if provider.parent().is_some() => {
-            return Err(IdentityError::NotARoot {
+            return Err(NodeIdentityError::NotARoot {
                 file,
                 root,
                 name: provider.name,
             });
         }
-        Some(provider) if provider.name == *node.root_name() => Known::ByName,
+        Some(provider) if provider.name == *node.root_name() => PlacementRecord::SameName,
         Some(provider) => match rename {
             Rename::Accept => {
-                // Asked before anything is renamed: the root is renamed last, and would find the name taken only then.
-                let taken = placement
+                // Checked before anything is renamed: the root is renamed last, and would only then find the name
+                // taken.
+                let same_name = placement
                     .provider_by_name(node.root_name())
                     .await
                     .map_err(failed)?;
-                if let Some(taken) = taken.filter(|taken| taken.uuid() != root) {
-                    let (node, other) = (node.clone(), taken.uuid());
-                    return Err(IdentityError::NameTaken {
+                if let Some(same_name) = same_name.filter(|same_name| same_name.uuid() != root) {
+                    let (node, other) = (node.clone(), same_name.uuid());
+                    return Err(NodeIdentityError::NameTaken {
                         file,
                         node,
                         root,
                         other,
                     });
                 }
-                Known::Renamed {
+                PlacementRecord::Renamed {
                     from: provider.name,
                 }
             }
             Rename::Refuse => {
                 let (node, from) = (node.clone(), provider.name);
-                return Err(IdentityError::Renamed {
+                return Err(NodeIdentityError::Renamed {
                     file,
                     node,
                     from,
@@ -260,6 +259,6 @@ async fn tell(
     Ok(NodeIdentity {
         node: node.clone(),
         root,
-        known,
+        in_placement: known,
     })
 }

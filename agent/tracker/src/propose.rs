@@ -1,12 +1,13 @@
-//! The first half of every journey: facts in, plan out. Startup, tick, dry run and the offline upgrade share it and differ
-//! only in what they do with the plan; making it sends nothing but questions.
+//! Plans the update of one node: reads the observed host and Placement's tree, and computes the difference. Startup,
+//! tick, dry run and offline upgrade share it and differ only in what they do with the plan. Planning sends only read
+//! requests.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use berth_model::{
-    Desired, Disposition, NodeName, Plan, ProviderTree, ProviderUuid, ReshapeRequest, Trait,
+    DesiredTree, Disposition, NodeName, Plan, ProviderTree, ProviderUuid, ReshapeRequest, Trait,
     TreeDiff, Usages, plan, usages_to_probe,
 };
 use berth_store::state_dir::StateFiles;
@@ -16,41 +17,43 @@ use tokio::time::Instant;
 use crate::complete::{Service, complete};
 use crate::options::TrackerOptions;
 use crate::provider_config::{
-    Absent, Applied, AppliedError, AppliedFile, LayOverError, cleared, lay_over,
+    AppliedError, AppliedFile, AppliedItems, MissingProvider, ProviderConfigMergeError, merge,
+    without_file_items,
 };
 use crate::report_client::{ReportClient, ReportError};
 
-/// Reports one node: what the driver sees of it, and what Placement is told.
+/// Reports one node to Placement.
 pub struct ResourceTracker<D> {
     pub(crate) driver: Arc<D>,
     pub(crate) node: NodeName,
     pub(crate) report: ReportClient,
     pub(crate) options: TrackerOptions,
-    /// What this process began of a plan that was reviewed.
-    pub(crate) begun: Option<ReviewedPlanProgress>,
-    /// How many more reshapes that meet another writer are tried again soon. They are few for the whole process: each reads
-    /// the tree and all who hold anything of it, and conflicts for ever are no accident.
-    pub(crate) races: u8,
-    /// What of the provider files Placement was given.
+    /// How far this process has executed a reviewed plan.
+    pub(crate) review_progress: Option<ReviewedPlanProgress>,
+    /// Remaining immediate retries after a generation conflict of a reshape. The number is small and valid for the
+    /// whole process: each retry reads the complete tree and all its allocations, and permanent conflicts are not
+    /// accidental.
+    pub(crate) race_retries: u8,
+    /// Record of the items from provider files that were written to Placement.
     applied: AppliedFile,
-    /// Entries of provider files without a provider, which the log was told of.
-    absent: BTreeSet<Absent>,
+    /// Entries of provider files without a provider that were already logged.
+    missing: BTreeSet<MissingProvider>,
 }
 
-/// A reviewed plan that was found to hold and whose writing began: from here on Placement's generations are moved by this
-/// process itself, so that a retry cannot be compared with them again.
+/// Progress of a reviewed plan. Once its execution has started, this process itself changes Placement's generations, so
+/// a retry cannot compare them with the plan again.
 #[derive(Debug, Clone)]
 pub(crate) enum ReviewedPlanProgress {
-    /// A plain update, as any tick makes it.
+    /// A plain update was started.
     Update,
-    /// A reshape, whose answer is not known yet.
+    /// A reshape was sent; its result is unknown.
     Reshape(Box<ReshapeRequest>),
-    /// A reshape that was carried out: what follows it follows from it.
+    /// The reshape was completed; the remaining changes follow from it.
     Reshaped,
 }
 
 impl<D: VirtDriver> ResourceTracker<D> {
-    /// A tracker for a node whose identity is clear.
+    /// A tracker for an identified node.
     #[must_use]
     pub fn new(
         driver: Arc<D>,
@@ -60,20 +63,20 @@ impl<D: VirtDriver> ResourceTracker<D> {
     ) -> Self {
         Self {
             applied: AppliedFile::in_memory(),
-            absent: BTreeSet::new(),
+            missing: BTreeSet::new(),
             driver,
             node,
             report,
             options,
-            begun: None,
-            races: 2,
+            review_progress: None,
+            race_retries: 2,
         }
     }
 
-    /// The same, which remembers in these state files what of the provider files Placement was given; else only this process
-    /// knows, and what leaves the files between two stays.
+    /// Persists the record of the items from provider files. Without this, the record is lost with the process, and
+    /// items that are removed from the files before the next start stay in Placement.
     #[must_use]
-    pub fn remembering_in(mut self, files: Arc<dyn StateFiles>) -> Self {
+    pub fn with_state_files(mut self, files: Arc<dyn StateFiles>) -> Self {
         self.applied = AppliedFile::of(files, self.report.root());
         self
     }
@@ -83,34 +86,36 @@ impl<D: VirtDriver> ResourceTracker<D> {
         &self.node
     }
 
-    /// Who talks to Placement for it.
+    /// The client for the node's tree in Placement.
     #[must_use]
     pub fn report(&self) -> &ReportClient {
         &self.report
     }
 
-    /// Forgets what is cached of Placement: the next pass reads it anew.
+    /// Clears the cache of Placement's tree: the next pass reads it again.
     pub fn forget(&mut self) {
         self.report.forget();
     }
 
-    /// Forgets what is cached of Placement where that has one of these providers: Placement was seen without them.
-    pub fn doubt(&mut self, missing: &BTreeSet<ProviderUuid>) {
+    /// Clears the cache if it contains one of these providers, which Placement no longer has.
+    pub fn forget_if_missing(&mut self, missing: &BTreeSet<ProviderUuid>) {
         let known = self.report.known_tree();
         if known.is_some_and(|tree| missing.iter().any(|uuid| tree.get(*uuid).is_some())) {
             self.forget();
         }
     }
 
-    /// Takes other options from the next pass on (SIGHUP).
+    /// Changes the options; they are used by the next pass (SIGHUP).
     pub fn set_options(&mut self, options: TrackerOptions) {
         self.report.set_options(&options);
         self.options = options;
     }
 
-    /// Compares what is seen with what Placement has.
+    /// Compares the observed host with Placement and makes a plan.
     ///
-    /// Errors: Placement does not answer, the view makes no tree, or the provider files and it contradict each other.
+    /// # Errors
+    ///
+    /// Placement does not answer, the view is not a valid tree, or the provider files contradict it.
     pub async fn propose(
         &mut self,
         view: &HostView,
@@ -122,13 +127,13 @@ impl<D: VirtDriver> ResourceTracker<D> {
         let configs = &self.options.provider_configs;
         let without = match configs.is_empty() && applied.is_empty() {
             true => Cow::Borrowed(&current),
-            false => Cow::Owned(cleared(&current, configs, applied)),
+            false => Cow::Owned(without_file_items(&current, configs, applied)),
         };
         let mut wanted = self
             .driver
             .update_provider_tree(view, &without, &self.node)?;
-        let (configured, absent) = lay_over(&mut wanted.tree, configs)?;
-        self.tell_of(absent);
+        let (configured, missing) = merge(&mut wanted.tree, configs)?;
+        self.log_missing_providers(missing);
         let wanted = self.complete(wanted, &current, service).await?;
         let usages = self
             .report
@@ -143,41 +148,46 @@ impl<D: VirtDriver> ResourceTracker<D> {
         })
     }
 
-    /// Keeps what of the provider files Placement is about to be given, and forgets what it has no more. To be called before
-    /// anything of the proposal is sent.
-    pub(crate) async fn remember(&mut self, proposal: &Proposal) -> Result<(), ProposeError> {
+    /// Updates the record of the items from provider files. Must be called before anything of the proposal is sent.
+    pub(crate) async fn record_applied(&mut self, proposal: &Proposal) -> Result<(), ProposeError> {
         let before = self.applied.read().await?;
-        let next = before.before_writing(&proposal.current, &proposal.configured);
-        Ok(self.applied.keep(next).await?)
+        let next = before.next_record(&proposal.current, &proposal.configured);
+        Ok(self.applied.store(next).await?)
     }
 
-    fn tell_of(&mut self, absent: Vec<Absent>) {
-        let absent = BTreeSet::from_iter(absent);
-        for Absent { file, provider } in absent.difference(&self.absent) {
+    fn log_missing_providers(&mut self, missing: Vec<MissingProvider>) {
+        let missing = BTreeSet::from_iter(missing);
+        for MissingProvider { file, provider } in missing.difference(&self.missing) {
             tracing::warn!(
                 node = %self.node,
                 file,
                 %provider,
-                "a provider file names a provider that is not in this node's tree; it is given nothing until it is there"
+                "a provider file names a provider that is not in this node's tree; the entry is ignored until the provider exists"
             );
         }
-        self.absent = absent;
+        self.missing = missing;
     }
 
-    /// Carries out a plain update of the tree that it was planned on.
+    /// Executes a plain update of the tree for which it was planned.
     pub(crate) async fn write(
         &mut self,
         diff: &TreeDiff,
         current: &ProviderTree,
     ) -> Result<(), ReportError> {
         let desired = diff.apply(current).map_err(|source| {
-            ReportError::no_tree(format!("planning the tree of {}", self.node), source)
+            ReportError::no_tree(
+                format!("planning the provider tree of {}", self.node),
+                source,
+            )
         })?;
         self.report.flush(diff, &desired).await
     }
 
-    /// The tree Placement has, with what is in use on each provider: one request per provider more than the tree itself.
-    pub async fn look(&mut self, now: Instant) -> Result<(ProviderTree, Usages), ReportError> {
+    /// Placement's tree and the usages of each provider. Sends one request for each provider.
+    pub async fn tree_with_usages(
+        &mut self,
+        now: Instant,
+    ) -> Result<(ProviderTree, Usages), ReportError> {
         let tree = self.report.current_tree(now).await?;
         let known = tree
             .all()
@@ -190,10 +200,10 @@ impl<D: VirtDriver> ResourceTracker<D> {
 
     async fn complete(
         &mut self,
-        wanted: Desired,
+        wanted: DesiredTree,
         current: &ProviderTree,
         service: Service,
-    ) -> Result<Desired, ProposeError> {
+    ) -> Result<DesiredTree, ProposeError> {
         let unknown = self.report.unknown_traits();
         let desired = complete(wanted.clone(), current, &self.options, service, unknown);
         let new: BTreeSet<Trait> = desired
@@ -219,47 +229,47 @@ impl<D: VirtDriver> ResourceTracker<D> {
     }
 }
 
-/// What to do about a node, with the facts it was planned on.
+/// A plan for a node, with the facts that it is based on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
-    /// The tree Placement has.
+    /// The tree in Placement.
     pub current: ProviderTree,
-    /// The tree that is wanted, and what moved.
-    pub desired: Desired,
+    /// The desired tree, and the resources that move.
+    pub desired: DesiredTree,
     pub plan: Plan,
-    /// What of the tree that is wanted comes from provider files.
-    pub(crate) configured: Applied,
+    /// Items of the desired tree that come from provider files.
+    pub(crate) configured: AppliedItems,
 }
 
-/// No plan could be made.
+/// The plan could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ProposeError {
-    /// What is seen makes no tree.
-    #[error("what the hypervisor shows makes no provider tree")]
+    /// The observed host is not a valid tree.
+    #[error("the observed host cannot be represented as a provider tree")]
     Tree(#[from] ProviderTreeError),
-    /// The provider files and what is seen contradict each other.
-    #[error("the provider files cannot be followed")]
-    ProviderFiles(#[source] Box<LayOverError>),
-    /// What of the provider files Placement was given cannot be read or kept.
+    /// The provider files contradict the observed host.
+    #[error("the provider files cannot be applied")]
+    ProviderFiles(#[source] Box<ProviderConfigMergeError>),
+    /// The record of the items from provider files cannot be read or written.
     #[error(transparent)]
     Applied(#[from] AppliedError),
-    /// Placement did not answer a question.
+    /// Placement did not answer.
     #[error(transparent)]
     Report(#[from] ReportError),
 }
 
-impl From<LayOverError> for ProposeError {
-    fn from(error: LayOverError) -> Self {
+impl From<ProviderConfigMergeError> for ProposeError {
+    fn from(error: ProviderConfigMergeError) -> Self {
         Self::ProviderFiles(Box::new(error))
     }
 }
 
 impl ProposeError {
-    /// What a loop should do.
+    /// What the caller should do.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            // The hypervisor may show something else at the next look.
+            // The next observation may be different.
             ProposeError::Tree(_) => Disposition::Retry,
             ProposeError::ProviderFiles(error) => error.disposition(),
             ProposeError::Applied(error) => error.disposition(),

@@ -1,17 +1,16 @@
-//! What operators add to providers by files (`provider.yaml`, schema 1.x, as Nova reads them): inventories and traits of their own.
+//! Inventories and traits that operators add to providers by files (`provider.yaml`, schema 1.x, as in Nova).
 //!
-//! [`ProviderConfigs`] is what the files of one directory say. Each pass lays it over the tree that the driver wants
-//! (`lay_over`, pure): the driver never sees what came from a file, so what it writes itself is known to be its own, and an
-//! entry that left the files leaves Placement too. For that, what was laid over is remembered in the state folder
-//! (`applied`): written before Placement is told, and forgotten when Placement has it no more, so that a kill in between
-//! loses nothing.
+//! [`ProviderConfigs`] is the parsed content of one directory. Each pass merges it into the driver's desired tree (`merge`, pure). The driver
+//! does not see items from files, so it does not take them for its own; and an item that is removed from the files is removed from Placement,
+//! too. For that, the state folder has a record of the merged items (`applied`): it is written before Placement, and an item leaves it only
+//! when Placement no longer has the item. So a kill in between loses nothing.
 //!
-//! Callers: the composition root reads the files at start and at SIGHUP; [`crate::propose`] does the rest.
+//! The composition root reads the files at startup and at SIGHUP; [`crate::propose`] applies them.
 
 mod applied;
 mod entry;
 mod files;
-mod lay_over;
+mod merge;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -19,7 +18,7 @@ mod tests;
 pub use applied::{AppliedError, Items};
 pub use entry::{ConfiguredProvider, ProviderConfigs, ProviderIdentification};
 pub use files::ProviderFileError;
-pub use lay_over::LayOverError;
+pub use merge::ProviderConfigMergeError;
 
-pub(crate) use applied::{Applied, AppliedFile};
-pub(crate) use lay_over::{Absent, cleared, lay_over};
+pub(crate) use applied::{AppliedFile, AppliedItems};
+pub(crate) use merge::{MissingProvider, merge, without_file_items};

@@ -1,5 +1,5 @@
-//! The journey of a renamed host: its children's providers get the new name first, the root last, so that a start after a
-//! crash in between still sees the old name on the root and goes on.
+//! Renames the providers of a renamed host: first the children, the root last. After a crash in between, the next start
+//! still finds the old name on the root and continues.
 
 use berth_model::{NodeName, ProviderName, ProviderTree, TreeDiff, diff};
 use berth_virt::VirtDriver;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::propose::ResourceTracker;
 use crate::report_client::ReportError;
 
-/// The tree with the node's name in place of the old one: on the root, and on the children that carry it as a prefix.
+/// The tree with the new node name: on the root, and on the children with the old name as prefix.
 fn renamed(tree: &ProviderTree, from: &ProviderName, node: &NodeName) -> ProviderTree {
     let mut renamed = tree.clone();
     let prefix = format!("{from}_");
@@ -33,9 +33,11 @@ fn renamed(tree: &ProviderTree, from: &ProviderName, node: &NodeName) -> Provide
     renamed
 }
 
-/// Gives the node's providers their new name.
+/// Renames the node's providers.
 ///
-/// Errors: Placement does not answer or refuses (a name is taken); the next start goes on.
+/// # Errors
+///
+/// Placement does not answer, or a name is taken. The next start continues.
 pub async fn reconcile<D: VirtDriver>(
     tracker: &mut ResourceTracker<D>,
     from: &ProviderName,
@@ -44,7 +46,7 @@ pub async fn reconcile<D: VirtDriver>(
     let current = tracker.report.current_tree(now).await?;
     let desired = renamed(&current, from, &tracker.node);
     let mut diff = diff(&current, &desired);
-    // The root is the tree's first; it is renamed last.
+    // The root is the first change; it must be renamed last.
     diff.changed.reverse();
     tracker.report.flush(&diff, &desired).await?;
     Ok(diff)

@@ -1,12 +1,11 @@
-//! The one who talks to Placement about one node's tree: reads it (cached, with generations), writes differences, gathers
-//! the allocations for a reshape and sends it.
+//! Client for one node's provider tree in Placement: reads it (cached, with generations), writes differences, reads the
+//! allocations for a reshape and sends the reshape.
 //!
-//! The cache is never a guess: it holds what Placement answered, writes update it with the generations of their answers,
-//! and any failure throws it away. So a steady tick asks nothing, and a stale cache can only lead to a conflict, which is a
-//! refresh.
+//! The cache only has what Placement answered. Writes update it with the generations in their responses, and any failure clears it. So a
+//! tick without changes sends nothing, and a stale cache can only lead to a conflict, which leads to a refresh.
 
+mod allocations;
 mod flush;
-mod gather;
 mod read;
 mod reshape;
 
@@ -21,101 +20,102 @@ use tokio::time::Instant;
 
 use crate::options::TrackerOptions;
 
-/// Something that Placement was asked for this node and did not do.
+/// A failed operation on the node's tree in Placement.
 #[derive(Debug, thiserror::Error)]
 #[error("{doing}")]
 pub struct ReportError {
-    /// What was being done, with the provider's name.
+    /// The operation, with the name of the provider.
     pub doing: String,
-    /// What came of it.
     #[source]
-    pub source: Box<Cause>,
+    pub source: Box<ReportCause>,
 }
 
 impl ReportError {
     fn new(doing: impl Into<String>, source: PlacementError) -> Self {
         Self {
             doing: doing.into(),
-            source: Box::new(Cause::Placement(source)),
+            source: Box::new(ReportCause::Placement(source)),
         }
     }
 
     pub(crate) fn no_tree(doing: impl Into<String>, source: TreeError) -> Self {
         Self {
             doing: doing.into(),
-            source: Box::new(Cause::Tree(source)),
+            source: Box::new(ReportCause::Tree(source)),
         }
     }
 
     pub(crate) fn changed_meanwhile(doing: impl Into<String>) -> Self {
         Self {
             doing: doing.into(),
-            source: Box::new(Cause::ChangedMeanwhile),
+            source: Box::new(ReportCause::ChangedMeanwhile),
         }
     }
 
-    /// What a loop should do.
+    /// What the caller should do.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self.source.as_ref() {
-            Cause::Placement(source)
-            | Cause::Elsewhere {
+            ReportCause::Placement(source)
+            | ReportCause::Elsewhere {
                 refused: source, ..
             } => source.disposition(),
-            Cause::Tree(_) | Cause::ChangedMeanwhile => Disposition::Refresh,
+            ReportCause::Tree(_) | ReportCause::ChangedMeanwhile => Disposition::Refresh,
         }
     }
 
-    /// What came of a call of Placement, where that is what went wrong.
+    /// The error of the Placement request, if one failed.
     #[must_use]
     pub fn placement(&self) -> Option<&PlacementError> {
         match self.source.as_ref() {
-            Cause::Placement(error) | Cause::Elsewhere { refused: error, .. } => Some(error),
-            Cause::Tree(_) | Cause::ChangedMeanwhile => None,
+            ReportCause::Placement(error) | ReportCause::Elsewhere { refused: error, .. } => {
+                Some(error)
+            }
+            ReportCause::Tree(_) | ReportCause::ChangedMeanwhile => None,
         }
     }
 }
 
-/// What came of something that Placement was asked.
+/// Why an operation on the tree failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Cause {
-    /// It did not answer, or refused.
+pub enum ReportCause {
+    /// The request failed or was refused.
     #[error(transparent)]
     Placement(#[from] PlacementError),
-    /// The child is there, but in another tree: somebody put it there.
+    /// The child provider exists in another tree; another client moved it.
     #[error(
-        "{name} ({uuid}) is in the tree of {root} ({root_uuid}), not in this node's: its inventory is claimed there; put it \
+        "{name} ({uuid}) is in the tree of {root} ({root_uuid}) instead of this node's: its inventory is claimed there; move it \
          back (openstack --os-placement-api-version 1.37 resource provider set --name {name} --parent-provider {own} \
-         {uuid}), or delete it where no consumer holds anything of it"
+         {uuid}), or delete it if no consumer holds allocations on it"
     )]
     Elsewhere {
         name: ProviderName,
         uuid: ProviderUuid,
-        /// The name of the root it is below.
+        /// Name of the other tree's root.
         root: ProviderName,
         root_uuid: ProviderUuid,
-        /// The root that it belongs below.
+        /// The node's own root.
         own: ProviderUuid,
-        /// Placement's refusal to make it again.
+        /// Placement's response to the attempt to create the provider.
         refused: PlacementError,
     },
-    /// What it answered is no tree: it was changed while it was read.
+    /// The providers do not form a tree: the tree changed while it was read.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// Its answers contradict each other: something was changed between them.
-    #[error("Placement's answers do not fit together; something was changed between them")]
+    /// Responses contradict each other: something changed between them.
+    #[error("responses of Placement contradict each other; something changed between them")]
     ChangedMeanwhile,
 }
 
-/// Talks to Placement about one node's tree.
+/// Reads and writes one node's tree in Placement.
 pub struct ReportClient {
     placement: PlacementClient,
     node: NodeName,
     root: ProviderUuid,
-    cached: Option<Cached>,
-    /// Made by the reshape just sent, and not read since: they are in no aggregate.
+    cached: Option<CachedTree>,
+    /// Providers that the last reshape created and that were not read since; they are in no aggregate.
     new: BTreeSet<ProviderUuid>,
-    /// All that this process made.
+    /// All providers that this process created.
     made: BTreeSet<ProviderUuid>,
     classes: BTreeSet<ResourceClass>,
     traits: BTreeSet<Trait>,
@@ -126,13 +126,13 @@ pub struct ReportClient {
 }
 
 #[derive(Debug)]
-struct Cached {
+struct CachedTree {
     tree: ProviderTree,
     compared_at: Instant,
 }
 
 impl ReportClient {
-    /// A client without any knowledge yet.
+    /// A client with an empty cache.
     #[must_use]
     pub fn new(
         placement: PlacementClient,
@@ -156,7 +156,7 @@ impl ReportClient {
         }
     }
 
-    /// Takes other options from the next request on, and reads the tree anew (SIGHUP).
+    /// Changes the options, and clears the cached tree (SIGHUP).
     pub fn set_options(&mut self, options: &TrackerOptions) {
         self.placement = self
             .placement
@@ -167,32 +167,30 @@ impl ReportClient {
         self.forget();
     }
 
-    /// Forgets the tree: the next pass reads it anew (SIGHUP, or an error).
+    /// Clears the cached tree: the next pass reads it again.
     pub fn forget(&mut self) {
         self.cached = None;
         self.new.clear();
     }
 
-    /// The UUID of the node's root provider.
     #[must_use]
     pub fn root(&self) -> ProviderUuid {
         self.root
     }
 
-    /// The tree as last known, without asking.
     #[must_use]
     pub fn known_tree(&self) -> Option<&ProviderTree> {
         self.cached.as_ref().map(|cached| &cached.tree)
     }
 
-    /// Traits that this Placement does not have and nobody may make: they are not reported.
+    /// Standard traits that this Placement does not know; they are not reported.
     #[must_use]
     pub fn unknown_traits(&self) -> &BTreeSet<Trait> {
         &self.unknown
     }
 
-    /// Learns which of the traits Placement has, asking once for each: standard ones that it does not know are remembered
-    /// as unknown and left out from then on.
+    /// Finds out which of the traits Placement knows, with one request for each new one. Unknown standard traits are
+    /// recorded and not reported.
     pub async fn learn_traits(&mut self, wanted: &BTreeSet<Trait>) -> Result<(), ReportError> {
         let settled = |name: &&Trait| {
             self.traits.contains(*name)
@@ -211,7 +209,7 @@ impl ReportClient {
             .placement
             .known_traits(&new)
             .await
-            .map_err(|source| ReportError::new("asking which traits Placement has", source))?;
+            .map_err(|source| ReportError::new("reading Placement's traits", source))?;
         for name in new {
             let place = match (known.contains(&name), name.is_custom()) {
                 (true, _) => &mut self.traits,
@@ -223,7 +221,7 @@ impl ReportClient {
         Ok(())
     }
 
-    /// Makes the custom traits that Placement does not have yet, once each.
+    /// Creates missing custom traits, each once.
     async fn ensure_traits(
         &mut self,
         wanted: impl IntoIterator<Item = &Trait>,
@@ -235,14 +233,14 @@ impl ReportClient {
             self.placement
                 .ensure_trait(name)
                 .await
-                .map_err(|source| ReportError::new(format!("making trait {name}"), source))?;
+                .map_err(|source| ReportError::new(format!("creating trait {name}"), source))?;
             self.missing.remove(name);
             self.traits.insert(name.clone());
         }
         Ok(())
     }
 
-    /// Makes sure that Placement has the custom classes, once each.
+    /// Creates missing custom resource classes, each once.
     async fn ensure_classes(
         &mut self,
         wanted: impl IntoIterator<Item = &ResourceClass>,
@@ -255,7 +253,7 @@ impl ReportClient {
                 .ensure_resource_class(class)
                 .await
                 .map_err(|source| {
-                    ReportError::new(format!("making resource class {class}"), source)
+                    ReportError::new(format!("creating resource class {class}"), source)
                 })?;
             self.classes.insert(class.clone());
         }
@@ -263,7 +261,7 @@ impl ReportClient {
     }
 }
 
-/// How many consumers are read side by side.
+/// Number of consumers that are read concurrently.
 fn readers(placement: &PlacementClient, options: &TrackerOptions) -> usize {
     let best = placement.requests_at_once();
     best.unwrap_or(options.readers).max(1)

@@ -1,16 +1,22 @@
-//! The first pass of a process, and the only one that may reshape: if the driver models the machine differently from the
-//! tree Placement has, the allocations of the whole tree are gathered, resolved to their new homes and moved together with
-//! the inventory by one POST /reshaper. The offline upgrade is this same function over another transport.
+//! The first pass of a process, and the only one that may reshape. If the driver models the machine differently from
+//! Placement's tree, it reads all allocations of the tree, assigns them to their new providers, and moves them together
+//! with the inventory by one POST /reshaper. The offline upgrade uses the same function with another transport.
+//!
+//! ```text
+//! propose ─► update needed ───────────────► write ─► done
+//!    ▲    └► reshape needed ─► resolve ─► send ─┐
+//!    └─────────────────────────────────────────┘
+//! ```
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_client::{JitterRng, PlacementError};
 use berth_model::{
-    Disposition, Held, NodeName, PendingReshape, Plan, ProviderTree, ProviderUuid, ReshapeRefused,
-    ReshapeRequest, TreeDiff,
+    Disposition, HeldUnits, NodeName, PendingReshape, Plan, ProviderTree, ProviderUuid,
+    ReshapeRefused, ReshapeRequest, TreeDiff,
 };
-use berth_virt::{HostView, Trees, VirtDriver};
+use berth_virt::{HostView, TreePair, VirtDriver};
 use tokio::time::{Instant, sleep};
 
 use crate::complete::Service;
@@ -19,44 +25,44 @@ use crate::propose::{Proposal, ProposeError, ResourceTracker, ReviewedPlanProgre
 use crate::report_client::ReportError;
 use crate::tick::REFRESHES;
 
-/// What a start did.
+/// Result of a startup pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Started {
-    /// The reshapes that were sent, in order: none in the usual case, more than one where one model builds on another.
+pub struct StartupOutcome {
+    /// Sent reshapes in order. Usually none; several if one model builds on another.
     pub reshapes: Vec<ReshapeRequest>,
-    /// What was changed by plain updates.
+    /// Changes by plain updates.
     pub changed: TreeDiff,
-    /// Units held without a home.
-    pub held: Vec<Held>,
+    /// Units that are held on their old provider.
+    pub held: Vec<HeldUnits>,
 }
 
-/// What a start would do.
+/// What a startup pass would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Preview {
     InSync {
-        /// Units held without a home.
-        held: Vec<Held>,
+        /// Units that are held on their old provider.
+        held: Vec<HeldUnits>,
     },
     Update {
         diff: TreeDiff,
-        /// Units held without a home.
-        held: Vec<Held>,
+        /// Units that are held on their old provider.
+        held: Vec<HeldUnits>,
     },
     Reshape(Box<ReshapeRequest>),
 }
 
-/// A plan that was reviewed: a start that is given one does exactly that or refuses.
+/// A plan that an operator has reviewed. A start with such a plan executes exactly this plan, or fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReviewedPlan {
     pub text: String,
-    /// The generations of the tree it was made on.
+    /// Generations of the tree on which it is based.
     pub generations: BTreeMap<ProviderUuid, i64>,
 }
 
-/// The plans that were reviewed, of all nodes of the host.
+/// Reviewed plans of all nodes of the host.
 pub type ReviewedPlans = BTreeMap<NodeName, ReviewedPlan>;
 
-/// The plan of one node; the plans are for exactly the nodes that the host shows, or none of them holds.
+/// The plan of one node. The plans must be for exactly the nodes of the host.
 fn reviewed_of<'a>(
     plans: &'a ReviewedPlans,
     node: &NodeName,
@@ -65,64 +71,62 @@ fn reviewed_of<'a>(
     let moved = |reason: String| StartupError::PlanMoved { reason };
     if let Some(gone) = plans.keys().find(|name| !view.nodes.contains_key(*name)) {
         return Err(moved(format!(
-            "it is for node {gone}, which this host does not have"
+            "it has a plan for node {gone}, which this host does not have"
         )));
     }
     if let Some(new) = view.nodes.keys().find(|name| !plans.contains_key(*name)) {
-        return Err(moved(format!("it says nothing of node {new}")));
+        return Err(moved(format!("it has no plan for node {new}")));
     }
     plans
         .get(node)
-        .ok_or_else(|| moved(format!("it says nothing of node {node}")))
+        .ok_or_else(|| moved(format!("it has no plan for node {node}")))
 }
 
-/// A start that did not come to its end.
+/// A failed startup pass.
 #[derive(Debug, thiserror::Error)]
 pub enum StartupError {
-    /// No plan could be made.
     #[error(transparent)]
     Propose(#[from] ProposeError),
-    /// Placement did not take a plain change, or did not say who holds what.
+    /// A plain update failed, or the allocations could not be read.
     #[error(transparent)]
     Report(#[from] ReportError),
-    /// No lawful reshape exists: nothing was sent.
-    #[error("ReshapeFailed: the reshape would not be lawful")]
+    /// No valid reshape exists; nothing was sent.
+    #[error("ReshapeFailed: no valid reshape exists")]
     Refused(#[source] Box<ReshapeRefused>),
-    /// Placement refused the reshape: what was made for it is cleared away.
+    /// Placement refused the reshape; its new providers were deleted.
     #[error("ReshapeFailed: Placement refused the reshape")]
     Failed(#[source] Box<ReportError>),
-    /// Placement refused the reshape, and will not have what was made for it deleted.
+    /// Placement refused the reshape, and also refuses to delete its new providers.
     #[error(
-        "ReshapeFailed: Placement refused the reshape, and what was made for it is left ({left}): empty providers, which a \
-         reshape that is not refused uses"
+        "ReshapeFailed: Placement refused the reshape, and its new providers could not be deleted ({left}); they are empty, \
+         and a later reshape uses them"
     )]
     FailedAndLeft {
-        /// What is left, and why.
+        /// The remaining providers and the error.
         left: String,
-        /// Why the reshape was refused.
         #[source]
         source: Box<ReportError>,
     },
-    /// Placement answered that the reshape is done, and it is not.
+    /// Placement confirmed the reshape without performing it.
     #[error(
-        "ReshapeFailed: Placement answered {times} times that the reshape is done, but its tree is as it was; something \
-         before it answers in its place, or it reads from a database that does not follow its writes"
+        "ReshapeFailed: Placement confirmed the reshape {times} times, but its tree is unchanged; a proxy may answer in its \
+         place, or it reads from a database replica that does not receive its writes"
     )]
     NotDone {
-        /// How often it was sent.
+        /// Number of attempts.
         times: usize,
     },
-    /// The facts are not those of the plan that was reviewed: nothing was sent.
+    /// The facts differ from the reviewed plan; nothing was sent.
     #[error(
-        "ReshapeFailed: the plan that was reviewed no longer holds; {reason}; make it again with berth reshape plan --out"
+        "ReshapeFailed: the reviewed plan is no longer valid; {reason}; make a new one with berth reshape plan --out"
     )]
     PlanMoved { reason: String },
-    /// The driver wants to move inventory again and again.
+    /// The driver wants another reshape each time.
     #[error(
-        "ReshapeFailed: after {times} reshapes the driver still wants another one; its model contradicts itself"
+        "ReshapeFailed: after {times} reshapes, the driver still requires another one; its model contradicts itself"
     )]
     Endless {
-        /// How many were done.
+        /// Number of completed reshapes.
         times: usize,
     },
 }
@@ -143,7 +147,7 @@ impl StartupError {
         }
     }
 
-    /// What came of a call of Placement, where that is what broke it.
+    /// The error of the Placement request, if one failed.
     #[must_use]
     pub fn placement(&self) -> Option<&PlacementError> {
         match self {
@@ -157,20 +161,20 @@ impl StartupError {
         }
     }
 
-    /// Whether this is a reshape that failed by rule (exit code 76).
+    /// Whether this is a failed reshape (exit code 76).
     #[must_use]
     pub fn is_reshape_failed(&self) -> bool {
         !matches!(self, StartupError::Propose(_) | StartupError::Report(_))
     }
 }
 
-/// How many reshapes one start may send: models that build on each other need one each, and there are three models.
+/// Maximum number of reshapes of one start. Models that build on each other need one each, and there are three models.
 const RESHAPES: usize = 6;
 
-/// The longest pause before a plan is made anew after a reshape that met another writer, where it is not made anew at once.
+/// Longest pause before a new plan after a conflict, if it is not made at once.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Whether a plain update gave children their names.
+/// Whether the update renamed providers.
 fn gives_names(changed: &TreeDiff) -> bool {
     changed
         .changed
@@ -178,8 +182,8 @@ fn gives_names(changed: &TreeDiff) -> bool {
         .any(|change| change.renamed.is_some())
 }
 
-/// Whether somebody else wrote before the reshape arrived: where guests come and go all the time, whoever reads again soon
-/// meets a gap, while the loop's backoff would only let the next one in.
+/// Whether another writer changed the tree before the reshape arrived. Where guests start and stop all the time, an
+/// early retry is likely to succeed; the loop's longer backoff is not.
 fn is_lost_race(error: &StartupError) -> bool {
     matches!(
         error.placement(),
@@ -187,40 +191,42 @@ fn is_lost_race(error: &StartupError) -> bool {
     )
 }
 
-/// Told how far the gathering of allocations is: consumers read, of how many.
-pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Send + Sync);
+/// Callback for the progress of reading allocations: consumers read, and their total number.
+pub type GatherProgress<'a> = &'a (dyn Fn(usize, usize) + Send + Sync);
 
-/// Brings Placement's tree in step with what is seen, reshaping it where that is needed.
+/// Makes Placement's tree equal to the observed host, with reshapes if necessary.
 pub async fn reconcile<D: VirtDriver>(
     tracker: &mut ResourceTracker<D>,
     view: &HostView,
     service: Service,
     now: Instant,
     reviewed: Option<&ReviewedPlans>,
-    progress: Progress<'_>,
-) -> Result<Started, StartupError> {
+    progress: GatherProgress<'_>,
+) -> Result<StartupOutcome, StartupError> {
     let mut reshapes = Vec::new();
     let mut reviewed = reviewed
         .map(|plans| reviewed_of(plans, &tracker.node, view))
         .transpose()?;
     let mut renamed = Vec::new();
     let mut refreshes = 0;
-    let (dice, _) = tracker.report.root().as_uuid().as_u64_pair();
-    let dice = JitterRng::seeded(dice);
+    let (rng, _) = tracker.report.root().as_uuid().as_u64_pair();
+    let rng = JitterRng::seeded(rng);
     loop {
         match step(tracker, view, service, now, reviewed, &reshapes, progress).await {
-            Ok(Step::Reshaped(request)) => {
+            Ok(StartupStep::Reshaped(request)) => {
                 reshapes.push(*request);
-                // The reviewed plan was this one; what follows it follows from it.
+                // The reviewed plan is done; further changes follow from it.
                 reviewed = None;
             }
-            // What a child of another name has is only known once it has its own.
-            Ok(Step::Settled { changed, .. }) if renamed.is_empty() && gives_names(&changed) => {
+            // What a renamed child has is only known after it has its new name.
+            Ok(StartupStep::Settled { changed, .. })
+                if renamed.is_empty() && gives_names(&changed) =>
+            {
                 renamed = changed.changed;
             }
-            Ok(Step::Settled { mut changed, held }) => {
+            Ok(StartupStep::Settled { mut changed, held }) => {
                 changed.changed.extend(renamed);
-                return Ok(Started {
+                return Ok(StartupOutcome {
                     reshapes,
                     changed,
                     held,
@@ -231,11 +237,11 @@ pub async fn reconcile<D: VirtDriver>(
                     return Err(error);
                 }
                 if refreshes >= REFRESHES {
-                    if !is_lost_race(&error) || tracker.races == 0 {
+                    if !is_lost_race(&error) || tracker.race_retries == 0 {
                         return Err(error);
                     }
-                    tracker.races -= 1;
-                    sleep(PAUSE.mul_f64(dice.fraction())).await;
+                    tracker.race_retries -= 1;
+                    sleep(PAUSE.mul_f64(rng.fraction())).await;
                 }
                 refreshes += 1;
                 tracker.forget();
@@ -244,9 +250,12 @@ pub async fn reconcile<D: VirtDriver>(
     }
 }
 
-enum Step {
+enum StartupStep {
     Reshaped(Box<ReshapeRequest>),
-    Settled { changed: TreeDiff, held: Vec<Held> },
+    Settled {
+        changed: TreeDiff,
+        held: Vec<HeldUnits>,
+    },
 }
 
 async fn step<D: VirtDriver>(
@@ -256,69 +265,72 @@ async fn step<D: VirtDriver>(
     now: Instant,
     reviewed: Option<&ReviewedPlan>,
     sent: &[ReshapeRequest],
-    progress: Progress<'_>,
-) -> Result<Step, StartupError> {
+    progress: GatherProgress<'_>,
+) -> Result<StartupStep, StartupError> {
     let held = match sent {
-        [] => Homeless::MayHaveHomes,
-        _ => Homeless::HaveNone,
+        [] => HeldUnitsState::MayHaveHomes,
+        _ => HeldUnitsState::HaveNone,
     };
     let proposal = tracker.propose(view, service, now).await?;
     if let Some(request) = resolve(tracker, view, &proposal, held, progress).await? {
         if sent.len() >= RESHAPES {
-            tracker.report.clear_half_made(&request, now).await?;
-            return Err(endless(sent, &request));
+            tracker
+                .report
+                .delete_unused_providers(&request, now)
+                .await?;
+            return Err(too_many_reshapes(sent, &request));
         }
         review_reshape(tracker, reviewed, &request, &proposal, now).await?;
-        tracker.remember(&proposal).await?;
+        tracker.record_applied(&proposal).await?;
         send(tracker, &request, now).await?;
         if reviewed.is_some() {
-            tracker.begun = Some(ReviewedPlanProgress::Reshaped);
+            tracker.review_progress = Some(ReviewedPlanProgress::Reshaped);
         }
-        return Ok(Step::Reshaped(Box::new(request)));
+        return Ok(StartupStep::Reshaped(Box::new(request)));
     }
-    if reviewed.is_some() && tracker.begun.is_none() {
+    if reviewed.is_some() && tracker.review_progress.is_none() {
         check_reviewed(reviewed, &proposal.plan.to_string(), &proposal)?;
-        tracker.begun = Some(ReviewedPlanProgress::Update);
+        tracker.review_progress = Some(ReviewedPlanProgress::Update);
     }
-    tracker.remember(&proposal).await?;
+    tracker.record_applied(&proposal).await?;
     match proposal.plan {
         Plan::Update { diff, held } => {
             tracker.write(&diff, &proposal.current).await?;
-            Ok(Step::Settled {
+            Ok(StartupStep::Settled {
                 changed: diff,
                 held,
             })
         }
-        Plan::InSync { held } => Ok(Step::Settled {
+        Plan::InSync { held } => Ok(StartupStep::Settled {
             changed: TreeDiff::default(),
             held,
         }),
-        Plan::ReshapeNeeded(_) => Ok(Step::Settled {
+        Plan::ReshapeNeeded(_) => Ok(StartupStep::Settled {
             changed: TreeDiff::default(),
             held: vec![],
         }),
     }
 }
 
-/// Why there is no end of reshapes.
-fn endless(sent: &[ReshapeRequest], next: &ReshapeRequest) -> StartupError {
+/// The error for too many reshapes.
+fn too_many_reshapes(sent: &[ReshapeRequest], next: &ReshapeRequest) -> StartupError {
     let times = sent.len();
-    match sent.iter().all(|sent| sends_the_same(sent, next)) {
+    match sent.iter().all(|sent| sends_same_request(sent, next)) {
         true => StartupError::NotDone { times },
         false => StartupError::Endless { times },
     }
 }
 
-/// What a start would do, without doing it.
+/// What a startup pass would do. Changes nothing.
 pub async fn preview<D: VirtDriver>(
     tracker: &mut ResourceTracker<D>,
     view: &HostView,
     service: Service,
     now: Instant,
-    progress: Progress<'_>,
+    progress: GatherProgress<'_>,
 ) -> Result<(Preview, ReviewedPlan), StartupError> {
     let proposal = tracker.propose(view, service, now).await?;
-    let held = Homeless::MayHaveHomes;
+    let held = HeldUnitsState::MayHaveHomes;
     let request = resolve(tracker, view, &proposal, held, progress).await?;
     let text = request
         .as_ref()
@@ -336,28 +348,28 @@ pub async fn preview<D: VirtDriver>(
     Ok((preview, reviewed))
 }
 
-/// What is known of units that are held.
+/// Whether held units may have a new provider now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Homeless {
-    /// They were held before this start: a device may be back, a guest known again.
+enum HeldUnitsState {
+    /// They were held before this start: a device may be back, a guest may be known again.
     MayHaveHomes,
-    /// This start has just looked for their homes.
+    /// This start has already searched for a new provider.
     HaveNone,
 }
 
-/// The lawful reshape, if one is needed: for inventory that moved, or for held units that have found a home since. It always
-/// changes inventory.
+/// The reshape to send, if one is needed: for inventory that moves, or for held units that have a new provider. It
+/// always changes inventory.
 async fn resolve<D: VirtDriver>(
     tracker: &ResourceTracker<D>,
     view: &HostView,
     proposal: &Proposal,
-    homeless: Homeless,
-    progress: Progress<'_>,
+    held_units: HeldUnitsState,
+    progress: GatherProgress<'_>,
 ) -> Result<Option<ReshapeRequest>, StartupError> {
     let pending = match &proposal.plan {
         Plan::ReshapeNeeded(pending) => Some(pending.clone()),
         Plan::InSync { held } | Plan::Update { held, .. }
-            if !held.is_empty() && homeless == Homeless::MayHaveHomes =>
+            if !held.is_empty() && held_units == HeldUnitsState::MayHaveHomes =>
         {
             PendingReshape::rehoming(&proposal.current, &proposal.desired)
         }
@@ -370,7 +382,7 @@ async fn resolve<D: VirtDriver>(
         .report
         .allocations(&proposal.current, progress)
         .await?;
-    let trees = Trees {
+    let trees = TreePair {
         current: &proposal.current,
         desired: &proposal.desired.tree,
     };
@@ -381,9 +393,12 @@ async fn resolve<D: VirtDriver>(
                 .homes(view, &tracker.node, trees, allocation, all)
         })
         .map_err(|refused| StartupError::Refused(Box::new(refused)))?;
-    // Units that leave change the inventory they leave; if nothing does, they were not there any more.
+    // Units that leave a provider change its inventory. If nothing changes, they no longer exist.
     if request.inventories().is_empty() && !request.allocations().is_empty() {
-        let doing = format!("reading who holds what of {}", tracker.node);
+        let doing = format!(
+            "reading the allocations on the providers of {}",
+            tracker.node
+        );
         return Err(StartupError::Report(ReportError::changed_meanwhile(doing)));
     }
     let needed = matches!(proposal.plan, Plan::ReshapeNeeded(_)) || !request.moved().is_empty();
@@ -402,7 +417,7 @@ async fn send<D: VirtDriver>(
         return Err(StartupError::Report(error));
     }
     let source = Box::new(error);
-    match tracker.report.clear_half_made(request, now).await {
+    match tracker.report.delete_unused_providers(request, now).await {
         Ok(_) => Err(StartupError::Failed(source)),
         Err(left) if left.disposition() == Disposition::Fatal => {
             let left = sentence(&left);
@@ -426,8 +441,8 @@ fn generations(proposal: &Proposal) -> BTreeMap<ProviderUuid, i64> {
         .collect()
 }
 
-/// Compares a reshape with the plan that was reviewed, or with what was begun of it: after that only this process's own
-/// writes may differ. What was made for a reshape that is no longer the one to make is cleared away.
+/// Compares a reshape with the reviewed plan, or with the part of it that was started; after that, only this process's
+/// own writes may differ. If the reshape is no longer the planned one, deletes the providers that were created for it.
 async fn review_reshape<D: VirtDriver>(
     tracker: &mut ResourceTracker<D>,
     reviewed: Option<&ReviewedPlan>,
@@ -438,41 +453,45 @@ async fn review_reshape<D: VirtDriver>(
     if reviewed.is_none() {
         return Ok(());
     }
-    let begun = match &tracker.begun {
+    let started = match &tracker.review_progress {
         None => {
             check_reviewed(reviewed, &request.to_string(), proposal)?;
-            tracker.begun = Some(ReviewedPlanProgress::Reshape(Box::new(request.clone())));
+            tracker.review_progress =
+                Some(ReviewedPlanProgress::Reshape(Box::new(request.clone())));
             return Ok(());
         }
-        Some(ReviewedPlanProgress::Reshape(begun)) if sends_the_same(begun, request) => {
+        Some(ReviewedPlanProgress::Reshape(started)) if sends_same_request(started, request) => {
             return Ok(());
         }
         Some(ReviewedPlanProgress::Reshaped) => return Ok(()),
-        Some(ReviewedPlanProgress::Reshape(begun)) if is_done(begun, &proposal.current) => {
-            tracker.begun = Some(ReviewedPlanProgress::Reshaped);
+        Some(ReviewedPlanProgress::Reshape(started)) if is_done(started, &proposal.current) => {
+            tracker.review_progress = Some(ReviewedPlanProgress::Reshaped);
             return Ok(());
         }
-        Some(ReviewedPlanProgress::Reshape(begun)) => Some(begun.clone()),
+        Some(ReviewedPlanProgress::Reshape(started)) => Some(started.clone()),
         Some(ReviewedPlanProgress::Update) => None,
     };
-    if let Some(begun) = begun {
-        tracker.report.clear_half_made(&begun, now).await?;
+    if let Some(started) = started {
+        tracker
+            .report
+            .delete_unused_providers(&started, now)
+            .await?;
     }
-    let reason = "what it moves changed while it was carried out".to_owned();
+    let reason = "what it moves changed during its execution".to_owned();
     Err(StartupError::PlanMoved { reason })
 }
 
-/// Whether the tree has the inventories that a reshape gives it: it was carried out, though its answer was lost.
-fn is_done(begun: &ReshapeRequest, current: &ProviderTree) -> bool {
-    begun.inventories().iter().all(|(uuid, wanted)| {
+/// Whether the tree already has the inventories of the reshape: it was done, but its response was lost.
+fn is_done(started: &ReshapeRequest, current: &ProviderTree) -> bool {
+    started.inventories().iter().all(|(uuid, wanted)| {
         current
             .get(*uuid)
             .map_or(wanted.is_empty(), |known| known.inventories == *wanted)
     })
 }
 
-fn sends_the_same(begun: &ReshapeRequest, request: &ReshapeRequest) -> bool {
-    begun.inventories() == request.inventories() && begun.allocations() == request.allocations()
+fn sends_same_request(started: &ReshapeRequest, request: &ReshapeRequest) -> bool {
+    started.inventories() == request.inventories() && started.allocations() == request.allocations()
 }
 
 fn check_reviewed(
@@ -484,11 +503,11 @@ fn check_reviewed(
         return Ok(());
     };
     if reviewed.generations != generations(proposal) {
-        let reason = "providers were changed in Placement since it was made".to_owned();
+        let reason = "providers changed in Placement after it was made".to_owned();
         return Err(StartupError::PlanMoved { reason });
     }
     if reviewed.text != text {
-        let reason = "this host would now be planned differently".to_owned();
+        let reason = "the plan for this host is different now".to_owned();
         return Err(StartupError::PlanMoved { reason });
     }
     Ok(())

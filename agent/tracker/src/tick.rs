@@ -1,7 +1,7 @@
-//! One periodic pass: what is seen is compared with what Placement has, and only differences are sent. In a steady state
-//! nothing is. A reshape is not done here: allocations move only at a start, before guests are asked for.
+//! One periodic pass: compares the observed host with Placement and sends the differences; without differences, it
+//! sends nothing. It never reshapes: allocations move only at startup, before guests are requested.
 
-use berth_model::{Disposition, Held, PendingReshape, Plan, TreeDiff};
+use berth_model::{Disposition, HeldUnits, PendingReshape, Plan, TreeDiff};
 use berth_virt::{HostView, VirtDriver};
 use tokio::time::Instant;
 
@@ -9,31 +9,28 @@ use crate::complete::Service;
 use crate::propose::{ProposeError, ResourceTracker};
 use crate::report_client::ReportError;
 
-/// What a tick did.
+/// Result of a tick.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ticked {
-    /// What was changed in Placement.
+pub struct TickReport {
     pub changed: TreeDiff,
-    /// Units held without a home.
-    pub held: Vec<Held>,
+    /// Units that are held on their old provider.
+    pub held: Vec<HeldUnits>,
 }
 
-/// A tick that did not come to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum TickError {
-    /// The driver models the machine differently now. The service ends and does the reshape at its next start.
-    #[error("the provider tree must be reshaped, which only a start may do")]
+    /// The driver models the machine differently now. The service exits, and its next start reshapes.
+    #[error("the provider tree must be reshaped, which is only possible at startup")]
     ReshapeNeeded(Box<PendingReshape>),
-    /// No plan could be made.
     #[error(transparent)]
     Propose(#[from] ProposeError),
-    /// Placement did not take a change.
+    /// A request to Placement failed.
     #[error(transparent)]
     Report(#[from] ReportError),
 }
 
 impl TickError {
-    /// What the loop should do. A needed reshape is fatal to this process: its next start does it.
+    /// What the loop should do. A needed reshape is fatal: the next start performs it.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -44,20 +41,20 @@ impl TickError {
     }
 }
 
-/// How often a plan is made anew at once after a conflict, before the loop's backoff takes over. A second conflict in a row is
-/// no accident, and reading the whole tree for each would be many requests.
+/// Number of immediate new plans after a conflict, before the loop's backoff applies. A second conflict in a row is not
+/// accidental, and each plan reads the whole tree.
 pub(crate) const REFRESHES: u32 = 1;
 
-/// Brings Placement's tree in step with what is seen.
+/// Makes Placement's tree equal to the observed host.
 pub async fn reconcile<D: VirtDriver>(
     tracker: &mut ResourceTracker<D>,
     view: &HostView,
     service: Service,
     now: Instant,
-) -> Result<Ticked, TickError> {
+) -> Result<TickReport, TickError> {
     let mut refreshes = 0;
     loop {
-        match once(tracker, view, service, now).await {
+        match run_once(tracker, view, service, now).await {
             Err(error) if error.disposition() == Disposition::Refresh && refreshes < REFRESHES => {
                 refreshes += 1;
                 tracker.forget();
@@ -67,22 +64,22 @@ pub async fn reconcile<D: VirtDriver>(
     }
 }
 
-async fn once<D: VirtDriver>(
+async fn run_once<D: VirtDriver>(
     tracker: &mut ResourceTracker<D>,
     view: &HostView,
     service: Service,
     now: Instant,
-) -> Result<Ticked, TickError> {
+) -> Result<TickReport, TickError> {
     let proposal = tracker.propose(view, service, now).await?;
-    tracker.remember(&proposal).await?;
+    tracker.record_applied(&proposal).await?;
     match proposal.plan {
-        Plan::InSync { held } => Ok(Ticked {
+        Plan::InSync { held } => Ok(TickReport {
             changed: TreeDiff::default(),
             held,
         }),
         Plan::Update { diff, held } => {
             tracker.write(&diff, &proposal.current).await?;
-            Ok(Ticked {
+            Ok(TickReport {
                 changed: diff,
                 held,
             })

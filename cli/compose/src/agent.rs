@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent::metrics::{Metrics, MetricsBeside};
+use berth_agent::metrics::{Metrics, EmbeddedMetrics};
 use berth_agent::notify::Notifier;
 use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
 use berth_agent::triggers::Interval;
@@ -56,7 +56,7 @@ pub struct AgentRun<'a> {
     pub arguments: &'a AgentRunArguments,
     pub metrics: Metrics,
     /// What this process's other services count; none where there are none.
-    pub metrics_beside: Option<Arc<dyn MetricsBeside>>,
+    pub embedded_metrics: Option<Arc<dyn EmbeddedMetrics>>,
     pub shutdown: CancellationToken,
 }
 
@@ -112,7 +112,7 @@ impl AgentHost {
             true => None,
             false => tls::open(config)?,
         };
-        let door = tls.as_ref().map(|listen| listen.door.clone());
+        let door = tls.as_ref().map(|listen| listen.settings.clone());
         agent.reload = Some(reload(run.sources.clone(), loaded.public(), rename, door));
         agent.mode = match arguments.once {
             true => Mode::Once {
@@ -128,7 +128,7 @@ impl AgentHost {
         });
         agent.lock = Some(self.lock);
         agent.metrics = run.metrics;
-        agent.metrics_beside = run.metrics_beside;
+        agent.embedded_metrics = run.embedded_metrics;
         agent.notifier = notifier();
         ready(agent.notifier.readiness());
         agent.reviewed = match &arguments.expect_plan {
@@ -139,7 +139,7 @@ impl AgentHost {
         agent.trees = guests.trees();
         let host_state = hosts.map(|client| guests.host_state(config, client));
         agent.host_state = host_state.transpose()?;
-        agent.beside = beside.into_iter().collect();
+        agent.embedded_journals = beside.into_iter().collect();
         agent.guests = (!arguments.once).then(|| guests.guests());
         let events = match arguments.once {
             true => None,

@@ -122,7 +122,7 @@ impl AgentAt {
     /// As [`AgentAt::guests`].
     pub fn admin(&self, config: &Config) -> Result<AdminClient, Failure> {
         Ok(match self.service(config)? {
-            Some((http, root)) => AdminClient::over(http, &root),
+            Some((http, root)) => AdminClient::remote(http, &root),
             None => AdminClient::new(&config.agent.admin_socket).map_err(admin_failure)?,
         })
     }
@@ -133,7 +133,7 @@ pub fn admin_failure(error: AdminClientError) -> Failure {
     let mend =
         "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket?";
     match &error {
-        AdminClientError::Away { .. } => {
+        AdminClientError::Unreachable { .. } => {
             Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", &error).mend(mend)
         }
         AdminClientError::Refused { code, .. } if code == STATE_FILES => {
@@ -141,7 +141,7 @@ pub fn admin_failure(error: AdminClientError) -> Failure {
                 .mend("nothing was changed; free space in the state folder (df -h), then repeat")
         }
         AdminClientError::Refused { .. } => Failure::from_error(ErrorCode::Refused, &error),
-        AdminClientError::NotUnderstood { .. } => {
+        AdminClientError::InvalidResponse { .. } => {
             Failure::from_error(ErrorCode::AgentAnswer, &error)
         }
     }

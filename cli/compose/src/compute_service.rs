@@ -42,7 +42,7 @@ impl OpenCompute {
         let quota = config.quota_hook().map(QuotaHook::open).transpose();
         let quota = quota.map_err(|error| {
             let what = format!("[quota] hook: {error}");
-            Failure::new(ErrorCode::BadValue, what).mend(error.mend())
+            Failure::new(ErrorCode::BadValue, what).mend(error.hint())
         })?;
         let policy = compute_policy_in_force(config)?;
         let store = database::open_compute(&config.compute_database(), &config.state_path).await?;

@@ -2,12 +2,12 @@
 
 use std::pin::Pin;
 
-use berth_agent::metrics::MetricsBeside;
+use berth_agent::metrics::EmbeddedMetrics;
 use berth_conductor::Conductor;
 
 pub(super) struct ConductorMetrics(pub(super) Conductor);
 
-impl MetricsBeside for ConductorMetrics {
+impl EmbeddedMetrics for ConductorMetrics {
     fn render(&self) -> Pin<Box<dyn Future<Output = String> + Send + '_>> {
         Box::pin(self.0.metrics())
     }

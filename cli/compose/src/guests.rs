@@ -8,11 +8,11 @@ use berth_agent::host_state::HostStateService;
 use berth_agent::service::{DeviceService, GuestService};
 use berth_agent_api::{EventSources, compute_api, instances as api};
 use berth_agent_devices::report::Scrub;
-use berth_agent_devices::{DeviceOptions, Devices, DevicesParts, HealthCheck};
+use berth_agent_devices::{DeviceOptions, DeviceManager, DeviceManagerParts, HealthCheck};
 use berth_agent_images::{ConfigDriveFormat, DiskOptions, Disks, ImageSources, LoggedProgress};
 use berth_agent_instances::reconcile::Reconciler;
 use berth_agent_instances::{
-    Accelerators, BuildOptions, Building, ExternalEvents, GuestFiles, Guests, GuestsParts,
+    Accelerators, BuildOptions, BuildContext, ExternalEvents, GuestFiles, Guests, GuestsParts,
     HostResources,
 };
 use berth_agent_journal::{GuestJournal, JournalError, SqlJournal};
@@ -92,7 +92,7 @@ pub fn hosts_in_process(router: axum::Router) -> Result<HostsClient, Failure> {
 pub struct HostGuests {
     journal: SqlJournal,
     guests: Guests<Driver, HostResources<Driver>>,
-    devices: Devices<Driver>,
+    devices: DeviceManager<Driver>,
     reconciler: Reconciler<Driver, HostResources<Driver>>,
     trees: KnownTrees,
     interval: Duration,
@@ -126,7 +126,7 @@ impl HostGuests {
             ..GuestFiles::below(instances.clone())
         };
         let shared: Arc<dyn GuestJournal> = Arc::new(journal.clone());
-        let devices = Devices::open(DevicesParts {
+        let devices = DeviceManager::open(DeviceManagerParts {
             driver: Arc::clone(driver),
             register: journal.devices(),
             journal: Arc::clone(&shared),
@@ -175,7 +175,7 @@ impl HostGuests {
             boot_id: boot_id.trim().to_owned(),
         });
         let known = trees.clone();
-        let guests = guests.with_building(Building {
+        let guests = guests.with_build_context(BuildContext {
             options: BuildOptions {
                 instances,
                 cpu_model: cpu_model(config)?,
@@ -204,7 +204,7 @@ impl HostGuests {
     /// The devices as the agent's service has them.
     #[must_use]
     pub fn devices(&self) -> DeviceService {
-        DeviceService::new(self.devices.clone(), Some(self.guests.ends()))
+        DeviceService::new(self.devices.clone(), Some(self.guests.completed()))
     }
 
     /// The scheduler as the agent's service tells it of this host.
@@ -244,7 +244,7 @@ impl HostGuests {
         };
         let authtoken = &config.keystone_authtoken;
         let sources = match authtoken.account.auth_url {
-            None => EventSources::Anybody,
+            None => EventSources::NoToken,
             Some(_) => EventSources::WithToken {
                 identity: Box::new(identity_client(authtoken)?),
                 // Nova's rule.
@@ -266,7 +266,7 @@ impl HostGuests {
 
     /// Who is told of binds in this process.
     pub fn receiver(&self) -> Result<ComputeClient, Failure> {
-        let router = self.compute_api(EventSources::Anybody);
+        let router = self.compute_api(EventSources::NoToken);
         let (http, auth) = in_process(router, "http://agent/v2.1")?;
         Ok(ComputeClient::new(http, auth, &AdapterOptions::default()))
     }

@@ -7,7 +7,7 @@ use berth_agent_journal::SqlJournal;
 use berth_agent_tracker::complete::Service;
 use berth_agent_tracker::disabled;
 use berth_agent_tracker::node_identity::{
-    IdentityError, Known, NodeIdentity, UuidSource, foresee, identify,
+    NodeIdentityError, PlacementRecord, NodeIdentity, UuidSource, identify_read_only, identify,
 };
 use berth_agent_tracker::options::{Rename, TrackerOptions};
 use berth_agent_tracker::propose::ResourceTracker;
@@ -71,26 +71,26 @@ impl HostNodes {
             Intent::Act => StateDir::open(&config.state_path)
                 .map_err(|error| Failure::caused(ErrorCode::State, "the state folder", &error))?,
         };
-        let disabled = disabled::read(&files).await.map_err(|error| {
+        let disabled = disabled::load(&files).await.map_err(|error| {
             Failure::caused(ErrorCode::State, "whether this host is disabled", &error)
         })?;
         let mut nodes = Vec::new();
         for node in view.nodes.keys() {
             let from = UuidSource::of(&view, node);
             let identity = match intent {
-                Intent::Look => foresee(node, &from, &files, placement).await,
+                Intent::Look => identify_read_only(node, &from, &files, placement).await,
                 Intent::Act => identify(node, &from, &files, placement, rename).await,
             };
             let identity = identity.map_err(|error| {
                 let code = match &error {
-                    IdentityError::Placement { source, .. } => placement_error_code(source),
-                    IdentityError::File { .. } => ErrorCode::State,
+                    NodeIdentityError::Placement { source, .. } => placement_error_code(source),
+                    NodeIdentityError::File { .. } => ErrorCode::State,
                     _ => ErrorCode::Identity,
                 };
                 Failure::caused(code, format!("who node {node} is"), &error)
             })?;
             let tracker = tracker(&driver, placement, node, &identity, &options)
-                .remembering_in(Arc::new(files.clone()));
+                .with_state_files(Arc::new(files.clone()));
             nodes.push((identity, tracker));
         }
         Ok(Self {
@@ -104,7 +104,7 @@ impl HostNodes {
     #[must_use]
     pub fn renamed(&self) -> Vec<&NodeName> {
         let renamed =
-            |(identity, _): &&(NodeIdentity, _)| matches!(identity.known, Known::Renamed { .. });
+            |(identity, _): &&(NodeIdentity, _)| matches!(identity.in_placement, PlacementRecord::Renamed { .. });
         self.nodes
             .iter()
             .filter(renamed)

@@ -12,8 +12,8 @@ use berth_accelerator::{
     AcceleratorApiOptions, EventsBell, HostsBell, ServiceTokens, delete_idle_arqs, deliver_events,
     end_late_programmings, router, serve_tcp, watch_providers,
 };
-use berth_agent::metrics::MetricsBeside;
-use berth_agent_api::{AdminError, SocketBeside};
+use berth_agent::metrics::EmbeddedMetrics;
+use berth_agent_api::{AdminError, EmbeddedSocket};
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Agents, Conductor, ConductorParts};
@@ -129,7 +129,7 @@ pub struct Services {
     /// Why the conductor's journal cannot be used; none where it can.
     pub unusable: watch::Receiver<Option<String>>,
     /// What the conductor counts.
-    pub metrics: Arc<dyn MetricsBeside>,
+    pub metrics: Arc<dyn EmbeddedMetrics>,
 }
 
 impl Services {
@@ -153,7 +153,7 @@ impl Services {
             .await
             .map_err(|error| unusable_journal(&error))?;
         let path = conductor_socket(config);
-        let socket = SocketBeside::open(&path, &config.agent.admin_group).await;
+        let socket = EmbeddedSocket::open(&path, &config.agent.admin_group).await;
         let socket = socket.map_err(|error| not_open(&path, &error))?;
         let mut conductor_at = path.display().to_string();
         let mut endpoints = Vec::new();

@@ -29,15 +29,18 @@ pub fn open(config: &Config) -> Result<Option<TlsListen>, Failure> {
     };
     let door = ReloadableTls::open(files).map_err(|error| {
         let what = format!("the agent's API cannot be served on {address}: [agent] {error}");
-        Failure::new(code(&error), what).mend(error.mend())
+        Failure::new(code(&error), what).mend(error.hint())
     })?;
-    Ok(Some(TlsListen { address, door }))
+    Ok(Some(TlsListen {
+        address,
+        settings: door,
+    }))
 }
 
 /// Reads the files again that the door was opened with; new connections are served by them.
 pub fn read_again(door: &ReloadableTls) -> Result<(), String> {
     let settings = door.files().read(SystemTime::now());
-    let settings = settings.map_err(|error| format!("[agent] {error}; {}", error.mend()))?;
+    let settings = settings.map_err(|error| format!("[agent] {error}; {}", error.hint()))?;
     door.take(settings);
     Ok(())
 }

@@ -7,16 +7,16 @@ use std::fmt;
 use crate::exit::ExitCode;
 
 impl ErrorCode {
-    /// What helps with most failures of this kind, where nothing more is known of this one.
+    /// The hint for most failures of this kind, used where the caller adds none.
     #[must_use]
-    pub const fn usual_mend(self) -> Option<&'static str> {
+    pub const fn usual_hint(self) -> Option<&'static str> {
         match self {
             ErrorCode::Unavailable => Some(
                 "see that the service named runs and that its URL is right (berth config show --set), then repeat; \
                  berth doctor asks it, too",
             ),
             ErrorCode::Driver => Some(
-                "berth doctor says what this host lacks; berth config show --set, what the driver is told",
+                "berth doctor reports what this host lacks; berth config show --set shows the driver's options",
             ),
             _ => None,
         }
@@ -41,7 +41,7 @@ macro_rules! error_codes {
                 match self { $(ErrorCode::$variant => $number,)+ }
             }
 
-            /// How a process ends that failed so.
+            /// The exit code of a process that failed with this error.
             #[must_use]
             pub const fn exit(self) -> ExitCode {
                 match self { $(ErrorCode::$variant => ExitCode::$exit,)+ }

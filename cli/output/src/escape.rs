@@ -1,11 +1,13 @@
 //! Writers for standard output and standard error.
 //!
-//! [`EscapingWriter`] escapes control characters as JSON does, so that a guest's name or a hint cannot control the terminal or
-//! forge a log line. [`PipeWriter`] does so too, and takes a closed pipe as success: `berth config show | head -1` is no error.
+//! [`EscapingWriter`] escapes control characters as JSON does, so that a guest's name or a hint cannot control the
+//! terminal or forge a log line. [`PipeWriter`] also does this, and treats a closed pipe as success, so that `berth
+//! config show | head -1` is no error.
 
 use std::io::{self, ErrorKind, Write};
 
-/// Writes until the reader is gone; what comes after that is dropped. Control characters are escaped, but tabs and what ends a line (a guest's console ends its lines with two).
+/// Writes until the reader closes the pipe, and drops all later output. Control characters are escaped, except tabs and
+/// line ends (a guest's console ends its lines with CR and LF).
 pub struct PipeWriter<W> {
     out: EscapingWriter<W>,
     reader: PipeReader,
@@ -24,7 +26,7 @@ impl<W: Write> PipeWriter<W> {
         }
     }
 
-    /// Takes a broken pipe as success.
+    /// Treats a broken pipe as success.
     fn settle<T>(&mut self, result: io::Result<T>, dropped: T) -> io::Result<T> {
         match result {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
@@ -58,19 +60,19 @@ impl<W: Write> Write for PipeWriter<W> {
     }
 }
 
-/// Writes control characters as JSON does: `\u001b`. In a JSON document that is what they are.
+/// Writes control characters as JSON escapes (`\u001b`). A JSON document keeps its meaning.
 pub struct EscapingWriter<W> {
     out: W,
     is_kept: fn(u8) -> bool,
-    /// The last byte that came may be the first one of a control character beyond ASCII, and is not written yet.
+    /// Whether the last byte may be the first one of a control character beyond ASCII; it is not written yet.
     is_begun: bool,
 }
 
-/// With this byte control characters beyond ASCII begin in UTF-8.
+/// The first byte in UTF-8 of every control character beyond ASCII.
 const BEGINNING: u8 = 0xc2;
 
 impl<W: Write> EscapingWriter<W> {
-    /// But for those ASCII bytes that are kept.
+    /// `is_kept` names the ASCII control characters that are written unescaped.
     pub fn new(out: W, is_kept: fn(u8) -> bool) -> Self {
         Self {
             out,

@@ -48,13 +48,13 @@ impl ExitCode {
         ExitCode::Configuration,
     ];
 
-    /// The number the process ends with.
+    /// The exit status of the process.
     #[must_use]
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// What it means, when it comes, and what to do: one row of the documented table.
+    /// Its row in the documented table.
     #[must_use]
     pub const fn meaning(self) -> ExitCodeMeaning {
         match self {
@@ -138,11 +138,11 @@ impl From<ExitCode> for std::process::ExitCode {
 /// One row of the exit code table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExitCodeMeaning {
-    /// Two or three words.
+    /// A name of two or three words.
     pub name: &'static str,
-    /// When a process ends so.
+    /// When a process exits with this code.
     pub when: &'static str,
-    /// What the reader does about it.
+    /// What an operator does next.
     pub next: &'static str,
 }
 

@@ -1,6 +1,7 @@
-//! How a command fails: what happened, its causes, a hint, an error number. The number decides the exit code.
+//! The error type of every command: what happened, its causes, a hint and an error number. The number decides the exit
+//! code.
 //!
-//! A command returns a [`Failure`]; the program prints it once and ends the process.
+//! A command returns a [`Failure`]; the program prints it once and exits.
 
 use std::error::Error;
 use std::fmt;
@@ -15,7 +16,7 @@ pub struct Failure {
     code: ErrorCode,
     what: String,
     causes: Vec<String>,
-    mend: Option<String>,
+    hint: Option<String>,
 }
 
 impl Failure {
@@ -26,18 +27,18 @@ impl Failure {
             code,
             what: what.into(),
             causes: Vec::new(),
-            mend: None,
+            hint: None,
         }
     }
 
-    /// A failure caused by `error`, whose whole chain is kept as text.
+    /// A failure caused by `error`; the whole chain is kept as text.
     #[must_use]
     pub fn caused(code: ErrorCode, what: impl Into<String>, error: &(dyn Error + 'static)) -> Self {
         Self {
             code,
             what: what.into(),
             causes: chain(error),
-            mend: None,
+            hint: None,
         }
     }
 
@@ -50,14 +51,14 @@ impl Failure {
             code,
             what,
             causes: texts,
-            mend: None,
+            hint: None,
         }
     }
 
-    /// Adds what the reader can do, best as a command.
+    /// Adds a hint: what the reader can do, best as a command.
     #[must_use]
-    pub fn mend(mut self, mend: impl Into<String>) -> Self {
-        self.mend = Some(mend.into());
+    pub fn mend(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 
@@ -81,19 +82,19 @@ impl Failure {
         for cause in &self.causes {
             let _ = writeln!(text, "  caused by: {cause}");
         }
-        if let Some(mend) = self.mend.as_deref().or_else(|| self.code.usual_mend()) {
-            let _ = writeln!(text, "  mend: {mend}");
+        if let Some(hint) = self.hint.as_deref().or_else(|| self.code.usual_hint()) {
+            let _ = writeln!(text, "  hint: {hint}");
         }
         text
     }
 }
 
-/// An error and everything below it in one sentence.
+/// An error and all of its causes in one sentence.
 pub fn sentence(error: &(dyn Error + 'static)) -> String {
     chain(error).join(": ")
 }
 
-/// The texts of an error and of everything below it; a text that the one above already says is left out.
+/// The texts of an error and of its causes. A cause is omitted if the error above it contains its text.
 fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     let mut current = Some(error);
@@ -122,20 +123,20 @@ mod tests {
         let away = Failure::new(ErrorCode::Unavailable, "Placement did not answer");
         assert!(
             away.explain()
-                .contains("mend: see that the service named runs")
+                .contains("hint: see that the service named runs")
         );
         let own = away.mend("wait");
-        assert!(own.explain().ends_with("mend: wait\n"));
+        assert!(own.explain().ends_with("hint: wait\n"));
         let driver = Failure::new(ErrorCode::Driver, "the machine file cannot be used");
         assert!(
             driver
                 .explain()
-                .contains("mend: berth doctor says what this host lacks")
+                .contains("hint: berth doctor reports what this host lacks")
         );
     }
 
     #[test]
-    fn an_error_is_told_with_its_whole_chain_and_the_mend() {
+    fn an_error_is_printed_with_its_whole_chain_and_the_hint() {
         #[derive(Debug, thiserror::Error)]
         #[error("the lock file is not writable")]
         struct Outer(#[source] io::Error);
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(
             failure.explain(),
             "[BERTH-E0304] cannot start\n  caused by: the lock file is not writable\n  caused by: no space left\n  \
-             mend: df -h /var/lib/berth\n"
+             hint: df -h /var/lib/berth\n"
         );
         assert_eq!(failure.exit(), ExitCode::Disk);
     }

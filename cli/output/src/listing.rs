@@ -19,10 +19,10 @@ pub const API: &str = "berth/1";
 /// The output options of a command that prints a list.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ListFormat {
-    /// How to print.
+    /// The output format of the list.
     #[arg(short = 'f', long = "format", value_enum, default_value_t = FormatKind::Table, help_heading = "Output")]
     pub format: FormatKind,
-    /// Print only this column; repeat for several, in the order wanted.
+    /// Print only this column; repeat it for several columns, in the order wanted.
     #[arg(
         short = 'c',
         long = "column",
@@ -46,7 +46,7 @@ impl Default for ListFormat {
 }
 
 impl ListFormat {
-    /// Whether nothing was asked for that a script would ask for: a sentence will do.
+    /// Whether no option for scripts was given, so that a sentence may be printed instead of a list.
     #[must_use]
     pub fn is_for_people(&self) -> bool {
         self.format == FormatKind::Table && self.columns.is_empty()
@@ -56,11 +56,11 @@ impl ListFormat {
 /// The formats a list can be printed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum FormatKind {
-    /// A table for people.
+    /// A table for people to read.
     Table,
     /// `{"api": "berth/1", "items": [...]}`.
     Json,
-    /// The same as YAML.
+    /// The JSON document as YAML.
     Yaml,
     /// RFC 4180, with a heading.
     Csv,
@@ -92,10 +92,9 @@ impl Listing {
         self.rows.push(row);
     }
 
-    /// Prints it as `format` says.
+    /// Prints the list in the chosen format.
     ///
-    /// # Errors
-    /// A column asked for does not exist (usage), or the output cannot be written.
+    /// Errors: usage if a requested column does not exist; an output error if it cannot be written.
     pub fn print(&self, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
         let chosen = self.choose(&format.columns)?;
         match format.format {
@@ -154,7 +153,8 @@ fn heading(column: &str) -> String {
     first + &letters.as_str().replace('_', " ")
 }
 
-/// A cell for people and for `value` and CSV: strings bare, but printable on one line, nothing for null, the rest as JSON.
+/// A cell as a table, `value` and CSV show it: strings without quotes on one printable line, null as an empty text,
+/// the rest as JSON.
 fn bare(cell: &Value) -> String {
     match cell {
         Value::Null => String::new(),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_a_heading_unless_told_otherwise() {
+    fn a_table_has_a_heading_by_default() {
         assert!(printed(FormatKind::Table, &[], false).contains("Resource class"));
         assert!(!printed(FormatKind::Table, &[], true).contains("Resource class"));
     }

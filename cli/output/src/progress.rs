@@ -6,7 +6,7 @@ use std::time::Duration;
 use berth_wire::guest::ImageComing;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Shows how many of how many consumers' allocations are read for a node.
+/// A progress callback: how many of how many consumers' allocations were read for a node.
 #[must_use]
 pub fn consumers(node: &str) -> Box<dyn Fn(usize, usize) + Send + Sync> {
     if !std::io::stderr().is_terminal() {
@@ -26,7 +26,7 @@ pub fn consumers(node: &str) -> Box<dyn Fn(usize, usize) + Send + Sync> {
     })
 }
 
-/// Waits so long, and shows why and how much of it is left.
+/// Waits for `time`, and shows the reason and the remaining time on a terminal.
 pub async fn waiting(why: &str, time: Duration) {
     if time.is_zero() {
         return;
@@ -47,16 +47,16 @@ pub async fn waiting(why: &str, time: Duration) {
     bar.finish_and_clear();
 }
 
-/// How often a bar moves while nothing is told.
+/// How often a spinner moves while no progress is reported.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What is done with a guest: its step, and its image while that comes.
+/// The progress of an action on a guest: its current step, and the download of its image.
 pub struct GuestProgress {
     bar: ProgressBar,
 }
 
 impl GuestProgress {
-    /// Shows it on a terminal, and nothing anywhere else.
+    /// Shows progress on a terminal, and nothing elsewhere.
     #[must_use]
     pub fn shown(is_terminal: bool) -> Self {
         let bar = match is_terminal {
@@ -67,13 +67,13 @@ impl GuestProgress {
         Self { bar }
     }
 
-    /// Whether nobody sees it.
+    /// Whether nothing is displayed.
     #[must_use]
     pub fn is_hidden(&self) -> bool {
         self.bar.is_hidden()
     }
 
-    /// Shows it on a terminal of the caller's; tests read what it shows.
+    /// Shows progress on the given target; tests read from it.
     #[must_use]
     pub fn on(target: ProgressDrawTarget) -> Self {
         let bar = ProgressBar::with_draw_target(None, target);
@@ -85,7 +85,7 @@ impl GuestProgress {
         self.bar.force_draw();
     }
 
-    /// It is so now.
+    /// Sets the current step.
     pub fn is(&self, message: String, image: Option<&ImageComing>) {
         self.bar.set_message(message);
         let total = image.and_then(|image| image.total);
@@ -99,8 +99,8 @@ impl GuestProgress {
         }
         if let Some(image) = image {
             self.bar.set_prefix(match image.stage.as_str() {
-                "fetch" => "its image comes".to_owned(),
-                "convert" => "its image is made flat".to_owned(),
+                "fetch" => "downloading its image".to_owned(),
+                "convert" => "flattening its image".to_owned(),
                 stage => format!("its image: {stage}"),
             });
             if let Some(total) = total {
@@ -110,7 +110,6 @@ impl GuestProgress {
         }
     }
 
-    /// It is over: the line is free again.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
@@ -145,7 +144,7 @@ mod tests {
         assert!(step.ends_with("building vm1"), "{step}");
         let unsized_yet = shown(Some(coming("fetch", 3 * MIB, None)));
         assert!(
-            unsized_yet.contains("its image comes 3.00 MiB"),
+            unsized_yet.contains("downloading its image 3.00 MiB"),
             "{unsized_yet}"
         );
         let half = shown(Some(coming("fetch", 256 * MIB, Some(512 * MIB))));
@@ -157,14 +156,14 @@ mod tests {
             "{half}\n{most}"
         );
         let flat = shown(Some(coming("convert", 0, Some(512 * MIB))));
-        assert!(flat.contains("its image is made flat"), "{flat}");
+        assert!(flat.contains("flattening its image"), "{flat}");
         assert_eq!(filled(&flat), 0, "{flat}");
         boot.end();
         assert_eq!(terminal.contents(), "", "the line is free again");
     }
 
     #[test]
-    fn nothing_is_shown_where_nobody_looks() {
+    fn nothing_is_shown_without_a_terminal() {
         assert!(GuestProgress::shown(false).is_hidden());
     }
 }

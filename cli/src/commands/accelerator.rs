@@ -1,4 +1,5 @@
-//! `berth accelerator`: the built-in accelerator service alone, and what operators ask of it or of Cyborg.
+//! `berth accelerator`: serves the accelerator API alone, and manages device profiles, requests and devices in Berth's
+//! service or in Cyborg.
 
 mod adopt;
 mod ask;
@@ -24,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::policy_list;
 
-/// `berth accelerator`.
 #[derive(Debug, clap::Args)]
 pub struct AcceleratorArguments {
     #[command(subcommand)]
@@ -33,52 +33,49 @@ pub struct AcceleratorArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum AcceleratorCommand {
-    /// Serve the accelerator API (Cyborg v2) alone, until SIGTERM or Ctrl-C. Without Keystone it believes its callers
-    /// (noauth2): loopback only.
+    /// Serve the accelerator API (Cyborg v2) alone, until SIGTERM or Ctrl-C. Without Keystone it does not authenticate
+    /// its callers (noauth2), so it listens on loopback only.
     #[command(after_help = "Examples:\n  berth accelerator serve\n  \
                             berth accelerator serve --database sqlite:/var/lib/berth/accelerator.sqlite --listen 127.0.0.1:6666")]
     Serve {
-        /// The database, else [accelerator_service] connection. file:PATH is the URL that stands in a file.
+        /// The database; default: [accelerator_service] connection. file:PATH reads the URL from a file.
         #[arg(long, value_name = "URL")]
         database: Option<String>,
-        /// Where to listen, else [accelerator_service] listen.
+        /// The address to listen on; default: [accelerator_service] listen.
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
-        /// Placement, else as [placement] says: looked at now and then for providers that it lost. Without either it is
-        /// not looked at.
+        /// The URL of Placement; default: [placement]. It is checked regularly for providers that no longer exist.
+        /// Without a Placement this check is off.
         #[arg(long, value_name = "URL")]
         placement: Option<String>,
     },
-    /// Device profiles: what a flavor asks of accelerators.
+    /// Device profiles: which accelerators a flavor requests.
     Profile {
         #[command(subcommand)]
         command: ask::DeviceProfileCommand,
     },
-    /// Accelerator requests (ARQs): a profile's units, bound for guests.
+    /// Accelerator requests (ARQs): units of a device profile, bound to guests.
     Request {
         #[command(subcommand)]
         command: ask::AcceleratorRequestCommand,
     },
-    /// Take over from Cyborg what it keeps: its device profiles are made in Berth's own accelerator service, with their UUIDs, and
-    /// the requests that it bound are held there. The hosts' agents are to report their devices there first.
+    /// Take over the data of a Cyborg. Its device profiles are created in Berth's own accelerator service,
+    /// with their UUIDs, and its bound requests are held there. The hosts' agents must report their devices
+    /// to Berth's service first.
     #[command(after_help = "Examples:\n  berth accelerator adopt --from http://controller:6666/v2")]
     Adopt(adopt::AdoptArguments),
-    /// Who may do what: every rule, as it is by default and by `[accelerator_service] policy_file`.
+    /// List the access policy: every rule, with its default and its override in `[accelerator_service] policy_file`.
     Policy {
         #[command(flatten)]
         format: ListFormat,
     },
-    /// The devices that the service knows, of all hosts.
+    /// The accelerator devices of all hosts.
     Device {
         #[command(subcommand)]
         command: ask::AcceleratorDeviceCommand,
     },
 }
 
-/// Runs `berth accelerator`.
-///
-/// # Errors
-/// The service does not do what is asked; or the database cannot be opened, the address cannot be listened on, or the way to Keystone is not configured.
 pub fn run(
     arguments: &AcceleratorArguments,
     context: &Context,
@@ -162,18 +159,18 @@ async fn serve(
     }
     let end = async move {
         end.await;
-        // Agents that wait would keep the stop waiting.
+        // Pending long polls of agents would delay the stop.
         hosts.end();
     };
     serve_tcp(listener, router(store.clone(), options), end).await;
     stopped.cancel();
-    // They end with the token; a panic in one has been told already.
+    // The tasks end with the token. A panic in one of them is already reported.
     while beside.join_next().await.is_some() {}
     store.close().await;
     Ok(())
 }
 
-/// Placement, where a URL is given or `[placement]` names a way.
+/// A client of Placement, if a URL is given or `[placement]` is configured.
 fn placement_of(url: Option<&str>, config: &Config) -> Result<Option<PlacementClient>, Failure> {
     let section = &config.placement;
     let options = match (url, section.auth_type) {
@@ -199,7 +196,7 @@ fn placement_of(url: Option<&str>, config: &Config) -> Result<Option<PlacementCl
     PlacementClient::from_options(&options, None)
         .map(Some)
         .map_err(|error| {
-            let what = "the way to Placement is not configured";
+            let what = "access to Placement is not configured";
             Failure::caused(ErrorCode::Missing, what, &error)
         })
 }

@@ -1,4 +1,4 @@
-//! `berth agent`: runs the node agent, or talks to the one that runs.
+//! `berth agent`: runs the node agent, or controls the running agent over its admin socket.
 
 mod ask;
 mod serve;
@@ -12,7 +12,6 @@ use crate::context::Context;
 use ask::talk;
 use serve::alone_on_this_host;
 
-/// `berth agent`.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -33,37 +32,37 @@ pub struct AgentArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum AgentCommand {
-    /// Say how the running agent is.
+    /// Show the state of the running agent: health, nodes and last synchronization.
     #[command(after_help = "Examples:\n  berth agent status\n  berth agent status -f json")]
     Status {
         #[command(flatten)]
         format: ListFormat,
-        /// How long the agent may take to answer.
+        /// The time limit for the agent's answer, in seconds.
         #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
         timeout: u64,
     },
-    /// Let schedulers pass this host over (COMPUTE_STATUS_DISABLED); its guests go on.
+    /// Stop scheduling new guests to this host (sets COMPUTE_STATUS_DISABLED). Running guests are not affected.
     #[command(after_help = "Examples:\n  berth agent disable --reason 'memory is replaced'")]
     Disable {
-        /// Why, for those who wonder later.
+        /// The reason, shown to operators and schedulers.
         #[arg(long)]
         reason: String,
-        /// Say what would be done, and do nothing.
+        /// Print what would change, without changing it.
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Let schedulers use this host again.
+    /// Allow new guests to be scheduled to this host again.
     #[command(after_help = "Examples:\n  berth agent enable\n  berth agent enable -f json")]
     Enable {
-        /// Say what would be done, and do nothing.
+        /// Print what would change, without changing it.
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Make the running agent look now, and say what came of it.
+    /// Make the running agent synchronize with Placement now, and print the result for each node.
     #[command(
         after_help = "Examples:\n  berth agent tick\n  berth agent tick -f value -c node -c result"
     )]
@@ -74,17 +73,13 @@ enum AgentCommand {
 }
 
 impl AgentArguments {
-    /// Whether the agent itself is to run.
+    /// Whether this command runs the agent itself.
     #[must_use]
     pub fn is_service(&self) -> bool {
         self.command.is_none()
     }
 }
 
-/// Runs `berth agent`.
-///
-/// # Errors
-/// As the agent's, each with its exit code.
 pub fn run(
     arguments: &AgentArguments,
     context: &Context,

@@ -1,37 +1,35 @@
-//! `berth completion`: the completion script of a shell, from the command line's own definition.
+//! `berth completion`: prints the completion script of a shell, generated from the command line's definition.
 
 use std::io::Write;
 
 use berth_output::{ExitCode, Failure};
 use clap_complete::Shell;
 
-/// `berth completion SHELL`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  berth completion bash > /etc/bash_completion.d/berth\n  \
                         berth completion fish > ~/.config/fish/completions/berth.fish"
 )]
 pub struct CompletionArguments {
-    /// The shell.
+    /// The shell to complete for.
     #[arg(value_enum)]
     pub shell: ShellName,
 }
 
-/// The shells a script is made for.
+/// The shells with a completion script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum ShellName {
-    /// GNU Bash.
+    /// Completions for GNU Bash.
     Bash,
-    /// Z shell.
+    /// Completions for the Z shell.
     Zsh,
-    /// fish.
+    /// Completions for the fish shell.
     Fish,
 }
 
-/// Prints the script.
+/// Prints the completion script.
 ///
-/// # Errors
-/// The output cannot be written.
+/// Errors: the output cannot be written.
 pub fn run(
     arguments: &CompletionArguments,
     mut command_line: clap::Command,

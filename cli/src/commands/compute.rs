@@ -1,4 +1,4 @@
-//! `berth compute`: the built-in compute API with its conductor and scheduler, for agents of other hosts.
+//! `berth compute`: serves the compute API with its conductor and scheduler, for agents on other hosts.
 
 mod service;
 
@@ -11,7 +11,6 @@ use berth_output::{ExitCode, Failure, ListFormat};
 use crate::context::Context;
 use crate::policy_list;
 
-/// `berth compute`.
 #[derive(Debug, clap::Args)]
 pub struct ComputeArguments {
     #[command(subcommand)]
@@ -20,20 +19,21 @@ pub struct ComputeArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum ComputeCommand {
-    /// Serve the compute API (Nova's, 2.1 to 2.82) with conductor and scheduler, until SIGTERM or Ctrl-C: over the Placement of
-    /// [placement], the accelerator service of [cyborg] and the agents of [conductor_service]. `berth up` serves it beside its own.
+    /// Serve the compute API (Nova's, 2.1 to 2.82) with conductor and scheduler, until SIGTERM or Ctrl-C. It uses the
+    /// Placement of [placement], the accelerator service of [cyborg] and the agents of [conductor_service]. `berth
+    /// up` includes this service.
     #[command(
         after_help = "Examples:\n  berth compute serve\n  berth compute serve --listen 127.0.0.1:8774"
     )]
     Serve {
-        /// The database, else [compute_service] connection. file:PATH is the URL that stands in a file.
+        /// The database; default: [compute_service] connection. file:PATH reads the URL from a file.
         #[arg(long, value_name = "URL")]
         database: Option<String>,
-        /// Where to listen, else [compute_service] listen.
+        /// The address to listen on; default: [compute_service] listen.
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
     },
-    /// Who may do what: every rule, as it is by default and by `[compute_service] policy_file`.
+    /// List the access policy: every rule, with its default and its override in `[compute_service] policy_file`.
     #[command(after_help = "Examples:\n  berth compute policy\n  berth compute policy -f json")]
     Policy {
         #[command(flatten)]
@@ -41,10 +41,6 @@ enum ComputeCommand {
     },
 }
 
-/// Runs `berth compute`.
-///
-/// # Errors
-/// A database or the file of images cannot be used, the address cannot be listened on, or nothing says where a service is.
 pub fn run(
     arguments: &ComputeArguments,
     context: &Context,

@@ -1,4 +1,4 @@
-//! `berth config`: check the configuration, show it, compare it with the running agent's.
+//! `berth config`: checks the configuration, shows it, and compares it with the running agent's.
 
 mod check;
 mod host;
@@ -17,7 +17,6 @@ use serde_json::{Value as Json, json};
 use crate::context::Context;
 use running::running_config;
 
-/// `berth config`.
 #[derive(Debug, clap::Args)]
 pub struct ConfigArguments {
     #[command(subcommand)]
@@ -26,27 +25,27 @@ pub struct ConfigArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum ConfigCommand {
-    /// Check the configuration; every error is named with file, line, column and key.
+    /// Check the configuration; every error is reported with file, line, column and key.
     #[command(
         after_help = "Examples:\n  berth config check\n  berth config check --offline --config ./berth.toml"
     )]
     Check {
-        /// Look at the text alone, not at the files, groups and CPUs it names on this host.
+        /// Check the text only, not the files, groups and CPUs that it names on this host.
         #[arg(long)]
         offline: bool,
-        /// Refuse what is only doubtful, too.
+        /// Treat warnings as errors.
         #[arg(long)]
         deny_warnings: bool,
     },
-    /// Print every option in force; secrets as ***.
+    /// Print all options in force; secrets are shown as ***.
     #[command(
         after_help = "Examples:\n  berth config show --origin\n  berth config show --set -f json"
     )]
     Show {
-        /// Say where each value comes from: file and line, variable, or default.
+        /// Show where each value comes from: file and line, variable, or default.
         #[arg(long)]
         origin: bool,
-        /// Only the options somebody set.
+        /// Print only the options that are set explicitly.
         #[arg(long)]
         set: bool,
         #[command(flatten)]
@@ -57,7 +56,7 @@ enum ConfigCommand {
         after_help = "Examples:\n  berth config diff\n  berth config diff -f value -c option"
     )]
     Diff {
-        /// The agent's admin socket; the one in the configuration unless given.
+        /// The agent's admin socket; default: the one in the configuration.
         #[arg(long, value_name = "PATH")]
         socket: Option<PathBuf>,
         #[command(flatten)]
@@ -65,10 +64,6 @@ enum ConfigCommand {
     },
 }
 
-/// Runs `berth config`.
-///
-/// # Errors
-/// The configuration is refused, the agent does not answer, or the output cannot be written.
 pub fn run(
     arguments: &ConfigArguments,
     context: &Context,

@@ -1,5 +1,5 @@
-//! `berth controller`: the services of a cloud without its hypervisors, in one process. It is `berth up` without the agent: Placement,
-//! accelerator service, scheduler, conductor, compute API and identity, behind one listener.
+//! `berth controller`: runs the services of a cloud without its hypervisors, in one process. It is `berth up` without
+//! the agent: Placement, accelerator service, scheduler, conductor, compute API and identity, behind one listener.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, quoted};
 
-/// `berth controller`.
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
   berth controller
@@ -33,19 +32,15 @@ use crate::context::{Context, quoted};
 The agents are those of [conductor_service] agents. Placement, accelerator service and compute API listen at addresses of their own as
 well where [placement_service], [accelerator_service] and [compute_service] listen say so.")]
 pub struct ControllerArguments {
-    /// A database on a server for the tables of all services, else the connection of each section. file:PATH is the URL that
-    /// stands in a file.
+    /// A database server for the tables of all services; default: the connection of each section. file:PATH reads the
+    /// URL from a file.
     #[arg(long, value_name = "URL")]
     database: Option<String>,
-    /// Where to listen, else [api] listen.
+    /// The address to listen on; default: [api] listen.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
 }
 
-/// Runs `berth controller`.
-///
-/// # Errors
-/// The folder, a database or an address is held by another, or the configuration does not do for it.
 pub fn run(
     arguments: &ControllerArguments,
     context: &Context,
@@ -57,14 +52,14 @@ pub fn run(
     Ok(ExitCode::Done)
 }
 
-/// The configuration with what the command line says.
+/// The configuration with the options of the command line.
 fn configured(arguments: &ControllerArguments, mut config: Config) -> Result<Config, Failure> {
     if let Some(url) = &arguments.database {
         let url = Secret::from(url.as_str());
         if !matches!(database::location(&url)?, Location::Server(_)) {
-            let what = "--database: a file is one service's, and this is all of them";
+            let what = "--database: a file holds only one service's tables, and this command runs all services";
             return Err(Failure::new(ErrorCode::Usage, what).mend(
-                "give the URL of a server (postgresql://, mysql://), or leave it out: each service has a file below state_path",
+                "give the URL of a server (postgresql://, mysql://), or omit it: each service then has its own file below state_path",
             ));
         }
         config = config.with_database(&url);
@@ -80,7 +75,7 @@ async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure
     let config = &loaded.config;
     let _folder = StateLock::take(&config.state_path)?;
     let address = config.controller_listen().ok_or_else(|| {
-        let what = "nothing says where the controller is to listen";
+        let what = "the controller has no address to listen on";
         Failure::new(ErrorCode::Missing, what)
             .mend("set [api] listen, or give --listen 127.0.0.1:8770")
     })?;
@@ -111,7 +106,7 @@ async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure
     out.flush()?;
     end.await;
     stop.cancel();
-    // A panic in one has been told already.
+    // The tasks end with the token. A panic in one of them is already reported.
     while tasks.join_next().await.is_some() {}
     services.ended().await;
     front.ended().await;
@@ -119,7 +114,7 @@ async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure
     Ok(())
 }
 
-/// Everything but Placement at an address of its own.
+/// Starts all services except Placement at its own address.
 async fn begin(
     loaded: &LoadedConfig,
     store: &SqlStore,
@@ -153,16 +148,17 @@ async fn begin(
     let mut services = Services::begin(config, parts, stop).await?;
     writeln!(out, "Conductor at {}", services.conductor)?;
     let behind = services.behind.take().ok_or_else(|| {
-        let what = "the services are not behind the listener that was made for them";
+        let what = "the services are missing from the front listener";
         Failure::new(ErrorCode::Bug, what)
     })?;
     tell_images(&images, out)?;
-    writeln!(out, "All of it at {}", front.open.base)?;
+    writeln!(out, "All APIs at {}", front.open.base)?;
     let front = front.serve(config, store, behind, stop)?;
     Ok((services, front))
 }
 
-/// An address beside the one listener, where somebody named it: the default of `berth up` is not meant here.
+/// The service's own address next to the front listener, only if it is set explicitly: the defaults of `berth up`
+/// do not apply here.
 fn own_address(loaded: &LoadedConfig, section: &str, address: SocketAddr) -> Option<SocketAddr> {
     loaded
         .is_set(&format!("{section}.listen"))

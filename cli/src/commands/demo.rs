@@ -1,5 +1,6 @@
-//! `berth demo`, what `make run` shows: this host's provider tree through the libvirt driver, then an upgrade of an
-//! eight-GPU machine with running guests, unit by unit. Everything in a temporary folder, on a Placement in this process.
+//! `berth demo`, which `make run` shows: prints this host's provider tree through the libvirt driver, then upgrades a
+//! simulated eight-GPU machine with running guests and checks every allocation. It uses a temporary folder and a
+//! Placement in this process.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -26,16 +27,15 @@ use crate::commands::provider::picture;
 use crate::commands::up;
 use crate::context::Context;
 
-/// `berth demo`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  berth demo --once\n  berth demo --skip-host --once      without libvirt"
 )]
 pub struct DemoArguments {
-    /// End after the show; else stay up as this host's node until Ctrl-C.
+    /// Exit after the demo; otherwise this host stays up as a node until Ctrl-C.
     #[arg(long)]
     once: bool,
-    /// Leave out this host: only the upgrade of the eight-GPU machine.
+    /// Skip this host, and show only the upgrade of the eight-GPU machine.
     #[arg(long)]
     skip_host: bool,
 }
@@ -44,17 +44,13 @@ const MACHINE: &str = "eight-gpu-flat";
 const OLD_WORD: &str = "vgpu = \"root\"";
 const NEW_WORD: &str = "vgpu = \"per-gpu\"";
 
-/// Runs `berth demo`.
-///
-/// # Errors
-/// This host cannot be observed, or a unit is not where it belongs.
 pub fn run(
     arguments: &DemoArguments,
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     let config = context.load()?.config;
-    // A name that nobody can guess, for this user alone: what stands in it is believed.
+    // The name is unpredictable and the folder private to this user, because its contents are trusted.
     let folder = tempfile::Builder::new()
         .prefix("berth-demo-")
         .tempdir()
@@ -65,13 +61,13 @@ pub fn run(
         }
         show_upgrade(&config, &folder.path().join("upgrade"), out).await
     });
-    // What the show leaves behind is of no use to anybody.
+    // The demo's files are not needed afterwards.
     drop(folder);
     shown??;
     if arguments.once || arguments.skip_host {
         return Ok(ExitCode::Done);
     }
-    writeln!(out, "\n== this host stays up as a node; Ctrl-C ends it")?;
+    writeln!(out, "\n== this host stays up as a node; stop it with Ctrl-C")?;
     up::run(&up::UpArguments::default(), context, out)
 }
 
@@ -83,7 +79,7 @@ fn file_failure(path: &Path, error: &std::io::Error) -> Failure {
     )
 }
 
-/// The configuration of a node that is the machine in this file.
+/// The configuration of a node that simulates the machine in this file.
 fn as_machine(config: &Config, file: &Path, state: &Path) -> Config {
     let mut config = config.clone().with_machine(file);
     state.clone_into(&mut config.state_path);
@@ -98,7 +94,7 @@ async fn placement() -> Result<PlacementClient, Failure> {
     placement_in_process(store, None)
 }
 
-/// This host, through libvirt, reported to an empty Placement.
+/// Reports this host, observed through libvirt, to an empty Placement.
 async fn show_host(config: &Config, state: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     let mut config = config.clone();
     config.compute_driver = ComputeDriver::Libvirt;
@@ -121,7 +117,7 @@ async fn show_host(config: &Config, state: &Path, out: &mut dyn Write) -> Result
         startup::reconcile(tracker, &host.view, Service::Enabled, now, None, &|_, _| {})
             .await
             .map_err(|error| startup_failure(&error))?;
-        let (tree, usages) = tracker.look(now).await.map_err(|error| away(&error))?;
+        let (tree, usages) = tracker.tree_with_usages(now).await.map_err(|error| away(&error))?;
         indented(out, &picture(&tree, &usages))?;
         let traits = tree.root().traits.len();
         writeln!(
@@ -178,7 +174,7 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
     startup::reconcile(tracker, &view, Service::Enabled, now, None, &quiet)
         .await
         .map_err(|error| startup_failure(&error))?;
-    let (tree, _) = tracker.look(now).await.map_err(|error| away(&error))?;
+    let (tree, _) = tracker.tree_with_usages(now).await.map_err(|error| away(&error))?;
     let before = initial_allocations(&machine, &node, &tree);
     for (consumer, held) in before.consumers() {
         placement
@@ -187,7 +183,7 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
             .map_err(placement_failure)?;
     }
     tracker.forget();
-    let (tree, usages) = tracker.look(now).await.map_err(|error| away(&error))?;
+    let (tree, usages) = tracker.tree_with_usages(now).await.map_err(|error| away(&error))?;
     indented(out, &picture(&tree, &usages))?;
     let guests = view
         .nodes
@@ -202,7 +198,7 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
 
     writeln!(
         out,
-        "\n== the upgrade: one word in the machine, {OLD_WORD} becomes {NEW_WORD}\n"
+        "\n== the upgrade: one setting of the machine changes from {OLD_WORD} to {NEW_WORD}\n"
     )?;
     let edited = text.replace(OLD_WORD, NEW_WORD);
     std::fs::write(&file, edited).map_err(|error| file_failure(&file, &error))?;
@@ -217,8 +213,8 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
     match tick::reconcile(tracker, &view, Service::Enabled, now).await {
         Err(TickError::ReshapeNeeded(_)) => writeln!(
             out,
-            "   a running agent's tick says: ReshapeNeeded; the service ends with exit code 75,\n   \
-             systemd starts it again, and the start does this:\n"
+            "   the tick of a running agent returns ReshapeNeeded; the service exits with code 75,\n   \
+             systemd restarts it, and the start makes this change:\n"
         )?,
         other => {
             let what = format!("the tick should have found a reshape, not {other:?}");
@@ -232,7 +228,7 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
         indented(out, &reshape.to_string())?;
     }
     writeln!(out, "\n== the tree afterwards\n")?;
-    let (tree, usages) = tracker.look(now).await.map_err(|error| away(&error))?;
+    let (tree, usages) = tracker.tree_with_usages(now).await.map_err(|error| away(&error))?;
     indented(out, &picture(&tree, &usages))?;
     writeln!(
         out,
@@ -242,7 +238,7 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
     check(&placement, &guests, &node, &tree, &before, out).await
 }
 
-/// Compares what each consumer holds with what it held, and its VGPUs with the devices of the guest they are for.
+/// Compares what each consumer holds with what it held, and its VGPUs with the devices of its guest.
 async fn check(
     placement: &PlacementClient,
     guests: &BTreeMap<ConsumerUuid, &GuestView>,
@@ -282,14 +278,15 @@ async fn check(
     let consumers = before.len();
     writeln!(
         out,
-        "\n   every unit of {consumers} consumers is where it belongs: none lost, none doubled"
+        "\n   every unit of {consumers} consumers is on the right provider: none lost, none duplicated"
     )?;
     Ok(())
 }
 
 type ConsumerResources = BTreeMap<(ProviderUuid, ResourceClass), u64>;
 
-/// What a consumer should hold after the upgrade: all it held, with its VGPUs on the providers of its guest's GPUs.
+/// The allocations that a consumer should have after the upgrade: all that it had, with its VGPUs on the providers
+/// of its guest's GPUs.
 fn expected(
     was: &ConsumerResources,
     guest: Option<&GuestView>,
@@ -313,7 +310,8 @@ fn expected(
     expected
 }
 
-/// Whose guest each consumer's allocations are for: its own, or, for a migration's consumer, the guest that migrates.
+/// The guest of each consumer's allocations: the consumer itself or, for a migration's consumer,
+/// the guest that migrates.
 fn guests_of<'a>(
     machine: &Machine,
     view: &'a HostView,

@@ -1,9 +1,9 @@
-//! `berth device`: the devices that guests may have, of the running agent.
+//! `berth device`: lists, resets, quarantines and releases the running agent's devices for guests.
 
 use std::io::Write;
 
 use berth_agent_api::client::AdminClient;
-use berth_agent_api::devices::body::{DeviceAction, DeviceBody};
+use berth_agent_api::devices::body::{DeviceAction, HostDeviceBody};
 use berth_agent_api::devices::client::DeviceVerb;
 use berth_agent_devices::Risk;
 use berth_compose::{AgentAt, admin_failure};
@@ -12,7 +12,6 @@ use serde_json::json;
 
 use crate::context::Context;
 
-/// `berth device`.
 #[derive(Debug, clap::Args)]
 pub struct DeviceArguments {
     #[command(flatten)]
@@ -21,10 +20,10 @@ pub struct DeviceArguments {
     command: DeviceCommand,
 }
 
-/// Risks that must be accepted by name.
+/// Risks that an operator must accept by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum AcceptedRisk {
-    /// The next guest may find in the device what the last one left there.
+    /// The next guest may read data that the last guest left in the device.
     UncleanDevice,
 }
 
@@ -38,7 +37,7 @@ impl From<AcceptedRisk> for Risk {
 
 #[derive(Debug, clap::Subcommand)]
 enum DeviceCommand {
-    /// List what guests can get of this host's devices, and who has it.
+    /// List the devices that this host offers to guests, and the guests that use them.
     #[command(
         after_help = "Examples:\n  berth device list\n  berth device list -f value -c name -c state\n  berth device list --agent https://compute2:9178"
     )]
@@ -46,51 +45,51 @@ enum DeviceCommand {
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Show one device, or all that is offered of a card.
+    /// Show one device, or everything that a card offers.
     #[command(after_help = "Examples:\n  berth device show 0000:84:00.0 -f yaml")]
     Show {
-        /// An address, or a mediated device's UUID.
+        /// A PCI address, or the UUID of a mediated device.
         device: String,
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Reset a device that nobody has, and verify the reset; one that a guest has is refused.
+    /// Reset an unused device, and verify the reset; a device in use is refused.
     #[command(after_help = "Examples:\n  berth device reset 0000:84:00.0 --dry-run")]
     Reset {
-        /// An address, or a mediated device's UUID; a card's address for all that is offered of it.
+        /// A PCI address, or the UUID of a mediated device; a card's address stands for everything that it offers.
         device: String,
-        /// Say what would be done, and do nothing.
+        /// Print what would change, without changing it.
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Reset a device and take it out of quarantine; one whose reset fails stays there.
+    /// Reset a device and take it out of quarantine; if the reset fails, it stays in quarantine.
     #[command(after_help = "Examples:\n  berth device release 0000:84:00.0\n  \
                             berth device release 0000:84:00.0 --accept-risk unclean-device")]
     Release {
-        /// An address, or a mediated device's UUID; a card's address for all that is offered of it.
+        /// A PCI address, or the UUID of a mediated device; a card's address stands for everything that it offers.
         device: String,
-        /// Say what would be done, and do nothing.
+        /// Print what would change, without changing it.
         #[arg(long)]
         dry_run: bool,
-        /// Take a risk by its name.
+        /// Accept a named risk instead of the reset.
         #[arg(long, value_name = "RISK", value_enum, value_delimiter = ',')]
         accept_risk: Vec<AcceptedRisk>,
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Set a device aside: nobody gets it until it is released. A guest that has it keeps it.
+    /// Quarantine a device: it is not assigned to guests until it is released. A guest that uses it keeps it.
     #[command(
         after_help = "Examples:\n  berth device quarantine 0000:84:00.0 --reason 'fan is loud'"
     )]
     Quarantine {
-        /// An address, or a mediated device's UUID; a card's address for all that is offered of it.
+        /// A PCI address, or the UUID of a mediated device; a card's address stands for everything that it offers.
         device: String,
-        /// Why, for those who wonder later.
+        /// The reason, shown to other operators.
         #[arg(long)]
         reason: String,
-        /// Say what would be done, and do nothing.
+        /// Print what would change, without changing it.
         #[arg(long)]
         dry_run: bool,
         #[command(flatten)]
@@ -98,10 +97,6 @@ enum DeviceCommand {
     },
 }
 
-/// Runs `berth device`.
-///
-/// # Errors
-/// The agent is away or refuses, or the output cannot be written.
 pub fn run(
     arguments: &DeviceArguments,
     context: &Context,
@@ -182,7 +177,7 @@ async fn talk(
     listing.print(format, out)
 }
 
-fn listed(devices: &[DeviceBody]) -> Listing {
+fn listed(devices: &[HostDeviceBody]) -> Listing {
     let mut listing = Listing::new(&[
         "name",
         "type",
@@ -210,7 +205,7 @@ fn listed(devices: &[DeviceBody]) -> Listing {
     listing
 }
 
-fn whole(devices: &[DeviceBody]) -> Listing {
+fn whole(devices: &[HostDeviceBody]) -> Listing {
     let mut listing = Listing::new(&[
         "name",
         "node",

@@ -1,4 +1,4 @@
-//! `berth doctor`: is this host able to be a compute node? Each check has a name, evidence, and a mend.
+//! `berth doctor`: checks whether this host can be a compute node. Each check has a name, evidence, and a hint.
 
 mod checks;
 pub mod facts;
@@ -18,20 +18,19 @@ use placement_observation::PlacementObservation;
 
 pub use checks::all as checks;
 
-/// `berth doctor`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Exit codes: 0 good, 78 a failure (with --strict: or a warning).\n\n\
                         Examples:\n  berth doctor\n  berth doctor --strict -f json"
 )]
 pub struct DoctorArguments {
-    /// Take warnings as failures.
+    /// Treat warnings as failures.
     #[arg(long)]
     strict: bool,
-    /// Do not ask Placement.
+    /// Skip the checks of Placement.
     #[arg(long)]
     offline: bool,
-    /// Only what is not as it should be.
+    /// Print only warnings and failures.
     #[arg(long, short)]
     quiet: bool,
     #[command(flatten)]
@@ -40,8 +39,7 @@ pub struct DoctorArguments {
 
 /// Runs every check and prints what was found.
 ///
-/// # Errors
-/// The output cannot be written; findings are told by the exit code.
+/// Errors: the output cannot be written. Findings are reported by the exit code, not as an error.
 pub fn run(
     arguments: &DoctorArguments,
     context: &Context,
@@ -79,7 +77,7 @@ const fn is_bad(status: Status) -> bool {
     matches!(status, Status::Failure | Status::Warning)
 }
 
-/// 0 when nothing is bad enough, else 78.
+/// 0 if nothing failed, else 78.
 fn verdict(findings: &[CheckReport], strict: bool) -> ExitCode {
     let any = |status| findings.iter().any(|each| each.status == status);
     if any(Status::Failure) || strict && any(Status::Warning) {
@@ -92,23 +90,23 @@ fn verdict(findings: &[CheckReport], strict: bool) -> ExitCode {
 fn listing(findings: &[&CheckReport]) -> Listing {
     let mut listing = Listing::new(&["check", "status", "title", "evidence", "mend"]);
     for each in findings {
-        let mend = if each.mend.is_empty() {
+        let hint = if each.hint.is_empty() {
             serde_json::Value::Null
         } else {
-            json!(each.mend)
+            json!(each.hint)
         };
         listing.push([
             json!(each.code),
             json!(each.status.word()),
             json!(each.title),
             json!(each.evidence),
-            mend,
+            hint,
         ]);
     }
     listing
 }
 
-/// A line per check for people, the mend below what is bad, a sum at the end.
+/// Prints a line for each check, the hint below what is bad, and the totals.
 fn tell(findings: &[&CheckReport], out: &mut dyn Write) -> std::io::Result<()> {
     for each in findings {
         writeln!(
@@ -119,8 +117,8 @@ fn tell(findings: &[&CheckReport], out: &mut dyn Write) -> std::io::Result<()> {
             each.evidence
                 .replace('\n', "\n                                  ")
         )?;
-        if !each.mend.is_empty() {
-            writeln!(out, "{:33} mend: {}", "", each.mend)?;
+        if !each.hint.is_empty() {
+            writeln!(out, "{:33} hint: {}", "", each.hint)?;
         }
     }
     let count = |status| findings.iter().filter(|each| each.status == status).count();

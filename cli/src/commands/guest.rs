@@ -1,4 +1,5 @@
-//! `berth guest`: guests are asked for and deleted at the conductor; what a host has of them, and their power, is the agent's.
+//! `berth guest`: boots and manages guests. The conductor creates and deletes them; the agent of a host controls their
+//! power and lists what the host has.
 
 mod act;
 mod change;
@@ -22,7 +23,6 @@ use rescue::{RebuildArguments, RescueArguments};
 
 pub(crate) use decisions::decisions_of;
 
-/// `berth guest`.
 #[derive(Debug, clap::Args)]
 pub struct GuestArguments {
     #[command(flatten)]
@@ -33,7 +33,7 @@ pub struct GuestArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum GuestCommand {
-    /// Boot a guest: claim what it needs, bind its accelerators, have the host's agent build it.
+    /// Boot a guest: claim its resources, bind its accelerators, and let the host's agent build it.
     #[command(after_help = "Examples:
   berth guest create web --vcpus 2 --ram 2048 --disk 10 --image /srv/images/debian.qcow2
   berth guest create job --vcpus 4 --ram 8192 --kernel /boot/vmlinuz --ramdisk /boot/initrd --device-profile gpu --wait
@@ -44,7 +44,7 @@ enum GuestCommand {
   berth guest create web --vcpus 2 --ram 2048 --device-profile gpu --dry-run      what would be asked of Placement?
   berth guest create --spec guest.json                                        straight to the agent, nothing claimed")]
     Create(Box<CreateArguments>),
-    /// List the guests of this host, and those that could not be booted.
+    /// List the guests of this host, and guests that failed to boot.
     #[command(
         after_help = "Examples:\n  berth guest list\n  berth guest list -f value -c uuid -c status\n  berth guest list --agent https://compute2:9178"
     )]
@@ -52,7 +52,7 @@ enum GuestCommand {
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Show one guest: its devices, each step of its boot, and why it failed or stands still.
+    /// Show one guest: its devices, each step of its boot, and why it failed or is blocked.
     #[command(after_help = "Examples:\n  berth guest show web\n  berth guest show web -f json")]
     Show {
         #[command(flatten)]
@@ -65,7 +65,7 @@ enum GuestCommand {
     Stop {
         #[command(flatten)]
         change: GuestChange,
-        /// Ask it to end by itself first, and wait so many seconds.
+        /// Ask the guest to shut down first, and wait for this many seconds.
         #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=600))]
         grace: u16,
     },
@@ -75,28 +75,28 @@ enum GuestCommand {
         #[command(flatten)]
         change: GuestChange,
     },
-    /// Have a guest boot again.
+    /// Restart a guest, gracefully by default.
     #[command(after_help = "Examples:\n  berth guest reboot web\n  berth guest reboot web --hard")]
     Reboot {
         #[command(flatten)]
         change: GuestChange,
-        /// Off and on, whatever it does.
+        /// Switch it off and on again without asking the guest.
         #[arg(long)]
         hard: bool,
     },
-    /// Stop a guest in its tracks.
+    /// Suspend a guest's CPUs; its memory stays in RAM.
     #[command(after_help = "Examples:\n  berth guest pause web")]
     Pause {
         #[command(flatten)]
         change: GuestChange,
     },
-    /// Let a paused guest go on.
+    /// Resume a paused guest.
     #[command(after_help = "Examples:\n  berth guest unpause web")]
     Unpause {
         #[command(flatten)]
         change: GuestChange,
     },
-    /// Boot a guest from something else, its own root disk beside; its devices stay its own.
+    /// Boot a guest from a rescue image or kernel, with its root disk as a second disk; it keeps its devices.
     #[command(after_help = "Examples:
   berth guest rescue web --image /srv/images/debian.qcow2
   berth guest rescue web --kernel /srv/images/vmlinuz --ramdisk /srv/images/initrd --cmdline console=ttyS0")]
@@ -107,12 +107,12 @@ enum GuestCommand {
         #[command(flatten)]
         change: GuestChange,
     },
-    /// Make a guest's root disk anew; what was on it is lost, its devices stay its own.
+    /// Replace a guest's root disk with a new image; its data is lost, its devices stay assigned.
     #[command(after_help = "Examples:
   berth guest rebuild web --image /srv/images/debian.qcow2
   berth guest rebuild web --image debian.raw --preserve-ephemeral")]
     Rebuild(Box<RebuildArguments>),
-    /// Write a guest's memory to disk and switch it off; start goes on from there. Not with devices.
+    /// Write a guest's memory to disk and switch it off; `start` resumes it. Guests with devices are refused.
     #[command(after_help = "Examples:\n  berth guest suspend web")]
     Suspend {
         #[command(flatten)]
@@ -125,17 +125,17 @@ enum GuestCommand {
     Delete {
         #[command(flatten)]
         change: GuestChange,
-        /// Wait until it is gone.
+        /// Wait until the guest is deleted.
         #[arg(long)]
         wait: bool,
-        /// With --wait: how long.
+        /// The time limit of --wait.
         #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "5m", requires = "wait")]
         timeout: std::time::Duration,
-        /// Delete it at the agent alone: one that no conductor was asked for. An allocation in Placement stays.
+        /// Delete it only at the agent; for a guest that no conductor created. An allocation in Placement is kept.
         #[arg(long)]
         at_agent: bool,
     },
-    /// What a guest says on its console.
+    /// Show the output of a guest's console.
     Console {
         #[command(subcommand)]
         command: ConsoleCommand,
@@ -144,31 +144,26 @@ enum GuestCommand {
 
 #[derive(Debug, clap::Subcommand)]
 enum ConsoleCommand {
-    /// Print what it wrote to its serial console.
+    /// Print the output of the serial console.
     #[command(
         after_help = "Examples:\n  berth guest console log web\n  berth guest console log web --lines 20"
     )]
     Log {
         #[command(flatten)]
         guest: GuestChoice,
-        /// Only its last lines.
+        /// Print only the last N lines.
         #[arg(long, value_name = "LINES")]
         lines: Option<u32>,
     },
 }
 
-/// A guest.
 #[derive(Debug, clap::Args)]
 struct GuestChoice {
-    /// Its UUID, or its name where only one has it.
+    /// The UUID of the guest, or its name if that is unique.
     #[arg(value_name = "GUEST")]
     guest: String,
 }
 
-/// Runs `berth guest`.
-///
-/// # Errors
-/// The agent or the conductor is away or refuses, the guest could not be booted, or the output cannot be written.
 pub fn run(
     arguments: &GuestArguments,
     context: &Context,

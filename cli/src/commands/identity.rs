@@ -1,4 +1,4 @@
-//! `berth identity`: the built-in Identity service alone, and its file of users.
+//! `berth identity`: serves the built-in Identity API alone, and checks its users file.
 
 mod password;
 mod service;
@@ -12,7 +12,6 @@ use berth_output::{ExitCode, Failure, ListFormat};
 
 use crate::context::Context;
 
-/// `berth identity`.
 #[derive(Debug, clap::Args)]
 pub struct IdentityArguments {
     #[command(subcommand)]
@@ -25,32 +24,32 @@ enum IdentityCommand {
     #[command(after_help = "Examples:\n  berth identity serve\n  \
                             berth identity serve --users /etc/berth/identity.toml --listen 127.0.0.1:5000")]
     Serve {
-        /// The database, else [identity_service] connection. file:PATH is the URL that stands in a file.
+        /// The database; default: [identity_service] connection. file:PATH reads the URL from a file.
         #[arg(long, value_name = "URL")]
         database: Option<String>,
-        /// Where to listen, else [identity_service] listen.
+        /// The address to listen on; default: [identity_service] listen.
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
-        /// The file of users, else [identity_service] users_file.
+        /// The users file; default: [identity_service] users_file.
         #[arg(long, value_name = "FILE")]
         users: Option<PathBuf>,
     },
-    /// Print the hash of a password, for `password_hash` in the file of users. At a terminal the password is asked for twice and
-    /// not shown; from a pipe it is the first line.
+    /// Print the hash of a password, for `password_hash` in the users file. A terminal prompts twice without echo; a
+    /// pipe supplies one line.
     #[command(after_help = "Examples:\n  berth identity hash-password\n  \
                             pass show cloud/admin | berth identity hash-password")]
     HashPassword,
-    /// The users of the file.
+    /// The users in the users file.
     User {
         #[command(subcommand)]
         command: UserCommand,
     },
-    /// Look whether the file of users is right; everything that is wrong is named.
+    /// Check the users file; all errors are reported.
     #[command(
         after_help = "Examples:\n  berth identity check\n  berth identity check --users identity.toml"
     )]
     Check {
-        /// The file of users, else [identity_service] users_file.
+        /// The users file; default: [identity_service] users_file.
         #[arg(long, value_name = "FILE")]
         users: Option<PathBuf>,
     },
@@ -58,12 +57,12 @@ enum IdentityCommand {
 
 #[derive(Debug, clap::Subcommand)]
 enum UserCommand {
-    /// Every user with its id, its domain, and its roles as the file gives them.
+    /// List all users with id, domain and roles.
     #[command(
         after_help = "Examples:\n  berth identity user list\n  berth identity user list -f value -c id -c name"
     )]
     List {
-        /// The file of users, else [identity_service] users_file.
+        /// The users file; default: [identity_service] users_file.
         #[arg(long, value_name = "FILE")]
         users: Option<PathBuf>,
         #[command(flatten)]
@@ -71,10 +70,6 @@ enum UserCommand {
     },
 }
 
-/// Runs `berth identity`.
-///
-/// # Errors
-/// The file of users cannot be used, the database cannot be opened, the address cannot be listened on; or there is no password.
 pub fn run(
     arguments: &IdentityArguments,
     context: &Context,

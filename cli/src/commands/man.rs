@@ -1,22 +1,20 @@
-//! `berth man`: the manual pages, one for each subcommand, from the command line's own definition.
+//! `berth man`: writes the manual pages, one for each subcommand, from the command line's definition.
 
 use std::path::PathBuf;
 
 use berth_output::{ErrorCode, ExitCode, Failure};
 
-/// `berth man --dir DIRECTORY`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  berth man --dir /usr/local/share/man/man1")]
 pub struct ManArguments {
-    /// The directory to write to; made if missing.
+    /// The directory to write to; created if missing.
     #[arg(long, value_name = "DIRECTORY")]
     pub dir: PathBuf,
 }
 
 /// Writes `berth.1`, `berth-config.1` and so on.
 ///
-/// # Errors
-/// The directory cannot be made or written.
+/// Errors: the directory cannot be created or written.
 pub fn run(arguments: &ManArguments, command_line: clap::Command) -> Result<ExitCode, Failure> {
     std::fs::create_dir_all(&arguments.dir)
         .and_then(|()| clap_mangen::generate_to(command_line, &arguments.dir))

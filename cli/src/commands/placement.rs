@@ -1,4 +1,5 @@
-//! `berth placement`: the built-in Placement alone, its database, the offline upgrade, and what a Placement is asked.
+//! `berth placement`: serves the built-in Placement alone, manages its database, upgrades it offline, and audits or
+//! explains any Placement.
 
 mod allocations;
 mod database_choice;
@@ -23,7 +24,6 @@ use crate::context::Context;
 use crate::policy_list;
 use database_choice::placement_database;
 
-/// `berth placement`.
 #[derive(Debug, clap::Args)]
 pub struct PlacementArguments {
     #[command(subcommand)]
@@ -32,12 +32,12 @@ pub struct PlacementArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum PlacementCommand {
-    /// Serve the Placement API alone, until SIGTERM or Ctrl-C. Without Keystone it believes its callers (noauth2): loopback
-    /// only.
+    /// Serve the Placement API alone, until SIGTERM or Ctrl-C. Without Keystone it does not authenticate its callers
+    /// (noauth2), so it listens on loopback only.
     #[command(after_help = "Examples:\n  berth placement serve\n  \
                             berth placement serve --database sqlite:/var/lib/berth/placement.sqlite --listen 127.0.0.1:8778")]
     Serve {
-        /// The database, else [placement_service] connection. file:PATH is the URL that stands in a file.
+        /// The database; default: [placement_service] connection. file:PATH reads the URL from a file.
         #[arg(
             long,
             value_name = "URL",
@@ -45,39 +45,40 @@ enum PlacementCommand {
             hide_env_values = true
         )]
         database: Option<String>,
-        /// Where to listen, else [placement_service] listen.
+        /// The address to listen on; default: [placement_service] listen.
         #[arg(long, value_name = "ADDRESS")]
         listen: Option<SocketAddr>,
     },
-    /// Who may do what: every rule, as it is by default, by `[placement_service] enforce_new_defaults` and by `policy_file`.
+    /// List the access policy: every rule, with its default, [placement_service] enforce_new_defaults and
+    /// its override in `policy_file`.
     Policy {
         #[command(flatten)]
         format: ListFormat,
     },
-    /// The offline upgrade: do on this host's database what the agent's next start would do, with no service running.
+    /// Upgrade offline: change this host's database as the agent's next start would, with no service running.
     #[command(
         after_help = "Examples:\n  berth placement migrate-compute-inventory --dry-run\n  \
                             berth placement migrate-compute-inventory --placement-config /etc/placement/placement.conf\n  \
                             berth placement migrate-compute-inventory --database sqlite:/var/lib/berth/placement.sqlite"
     )]
     MigrateComputeInventory(migrate::Migrate),
-    /// The schema of the database: what it is at, whether it is as it should be, and the way to this release's.
+    /// Show, check and upgrade the schema of the database, or copy all rows to another database.
     #[command(subcommand)]
     Db(db::Db),
-    /// Compare what is held of this host's providers with what its guests use: allocations that are nobody's, and guests that hold
-    /// less than they use, or elsewhere.
+    /// Compare the allocations on this host's providers with what its guests use: orphaned allocations, and guests
+    /// whose allocations are missing, too small or on another provider.
     #[command(
         after_help = "Examples:\n  berth placement audit\n  berth placement audit --delete\n  \
                             berth placement audit -f value -c consumer -c amiss"
     )]
     Audit(allocations::Audit),
-    /// Give this host's guests the allocations that they lack, on the providers where they use them.
+    /// Create the missing allocations of this host's guests, on the providers that they use.
     #[command(
         after_help = "Examples:\n  berth placement heal-allocations --dry-run\n  berth placement heal-allocations"
     )]
     HealAllocations(allocations::Heal),
-    /// Say why a question for allocation candidates has few or none: which resource, trait or aggregate of it empties the
-    /// answer.
+    /// Explain why a query for allocation candidates returns few or none: which resource, trait or
+    /// aggregate excludes the hosts.
     #[command(
         after_help = "Examples:\n  berth placement explain 'resources=VCPU:64&required=HW_CPU_X86_AVX512F'\n  \
                             berth placement explain '/allocation_candidates?resources=PGPU%3A2&limit=1000' -f json"
@@ -85,10 +86,6 @@ enum PlacementCommand {
     Explain(explain::ExplainArguments),
 }
 
-/// Runs `berth placement`.
-///
-/// # Errors
-/// The database cannot be opened, the address cannot be listened on, or the upgrade is refused.
 pub fn run(
     arguments: &PlacementArguments,
     context: &Context,

@@ -1,4 +1,4 @@
-//! `berth provider tree`: the provider tree of this host as Placement has it.
+//! `berth provider tree`: prints the provider tree of this host as Placement has it.
 
 use std::io::Write;
 
@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::context::Context;
 
-/// `berth provider`.
 #[derive(Debug, clap::Args)]
 pub struct ProviderArguments {
     #[command(subcommand)]
@@ -21,13 +20,13 @@ pub struct ProviderArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum ProviderCommand {
-    /// Show this host's provider tree, each class with total, reserved and what is in use.
+    /// Show this host's provider tree: each class with its total, reserved and used amounts.
     #[command(
         after_help = "Examples:\n  berth provider tree\n  berth provider tree -f json\n  \
                             berth provider tree -f value -c provider -c resource_class -c used"
     )]
     Tree {
-        /// Name the traits, too.
+        /// Also list the traits of each provider.
         #[arg(long)]
         traits: bool,
         #[command(flatten)]
@@ -35,10 +34,6 @@ enum ProviderCommand {
     },
 }
 
-/// Runs `berth provider`.
-///
-/// # Errors
-/// The host or Placement cannot be asked.
 pub fn run(
     arguments: &ProviderArguments,
     context: &Context,
@@ -54,7 +49,7 @@ pub fn run(
         for (identity, tracker) in &mut host.nodes {
             let (tree, usages) =
                 tracker
-                    .look(tokio::time::Instant::now())
+                    .tree_with_usages(tokio::time::Instant::now())
                     .await
                     .map_err(|error| {
                         let code = error.placement().map(placement_error_code);
@@ -135,7 +130,7 @@ fn rows(listing: &mut Listing, tree: &ProviderTree, provider: &Provider, usages:
     }
 }
 
-/// The tree as a picture of lines, for a terminal.
+/// The tree drawn with lines, for a terminal.
 #[must_use]
 pub fn picture(tree: &ProviderTree, usages: &Usages) -> String {
     let mut text = String::new();

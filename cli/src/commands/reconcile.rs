@@ -1,5 +1,5 @@
-//! `berth reconcile`: what the running agent's guests, hypervisor, devices, accelerator requests and allocations disagree
-//! about, and its repair.
+//! `berth reconcile`: compares the running agent's guests, hypervisor, devices, accelerator requests and allocations,
+//! and repairs the differences.
 
 use std::io::Write;
 
@@ -10,24 +10,19 @@ use serde_json::json;
 
 use crate::context::Context;
 
-/// `berth reconcile`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  berth reconcile --dry-run                         what differs?
-  berth reconcile                                   mend what can be mended, and say what was found
+  berth reconcile --dry-run                         show the differences
+  berth reconcile                                   repair the differences, and show them
   berth reconcile --dry-run -f value -c code -c subject")]
 pub struct ReconcileArguments {
-    /// Say what differs, and change nothing.
+    /// Print the differences, without changing anything.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     format: ListFormat,
 }
 
-/// Runs `berth reconcile`.
-///
-/// # Errors
-/// The agent is away or refuses, a side of the comparison could not be read, or the output cannot be written.
 pub fn run(
     arguments: &ReconcileArguments,
     context: &Context,
@@ -39,12 +34,12 @@ pub fn run(
     if unknown.is_empty() {
         return Ok(ExitCode::Done);
     }
-    // Whatever the format: an empty list must not be taken for "nothing differs" where a side was not seen.
+    // In every format: an empty list must not mean "nothing differs" if a side could not be read.
     Err(Failure::new(
         ErrorCode::Unavailable,
         format!("not everything was compared: {}", unknown.join("; ")),
     )
-    .mend("see `berth agent status` for what is away, and ask again"))
+    .mend("`berth agent status` shows what does not answer; repair it and repeat"))
 }
 
 async fn talk(
@@ -71,7 +66,7 @@ async fn talk(
     if people && found.findings.is_empty() {
         let nothing = match found.unknown.is_empty() {
             true => "nothing differs",
-            false => "nothing differs in what was compared",
+            false => "no differences in what was compared",
         };
         writeln!(out, "{nothing}")?;
     } else {

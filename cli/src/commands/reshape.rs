@@ -1,4 +1,4 @@
-//! `berth reshape plan`: what a startup would do, without doing it.
+//! `berth reshape plan`: shows what the agent's next start would change in Placement.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,7 +15,6 @@ use berth_output::{ExitCode, Failure};
 
 use crate::context::Context;
 
-/// `berth reshape`.
 #[derive(Debug, clap::Args)]
 pub struct ReshapeArguments {
     #[command(subcommand)]
@@ -24,37 +23,33 @@ pub struct ReshapeArguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum ReshapeCommand {
-    /// Show what a startup would do on this host. Nothing is changed.
+    /// Show what the agent's next start would change in Placement. Nothing is changed.
     #[command(after_help = "Examples:
   berth reshape plan
   berth reshape plan --out plan.json && berth agent --expect-plan plan.json
   berth reshape plan --detailed-exitcode; echo $?    0 in sync, 2 plain update, 75 reshape needed, 76 would be refused")]
     Plan {
-        /// Write the plan to this file; `berth agent --expect-plan` then does exactly that or refuses.
+        /// Write the plan to this file; `berth agent --expect-plan` then carries out exactly this plan or refuses.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
-        /// Tell by the exit code what is pending: 0 nothing, 2 a plain update, 75 a reshape, 76 a reshape that is refused.
+        /// Report the pending change by the exit code: 0 none, 2 a plain update, 75 a reshape, 76 a refused reshape.
         #[arg(long)]
         detailed_exitcode: bool,
-        /// How to print it.
+        /// The format of the plan.
         #[arg(short, long, value_enum, default_value_t = PlanFormat::Text)]
         format: PlanFormat,
     },
 }
 
-/// The forms of a plan.
+/// The formats of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum PlanFormat {
-    /// For people: the same text as in the log.
+    /// The same text as in the log.
     Text,
-    /// For scripts.
+    /// One JSON document, for scripts.
     Json,
 }
 
-/// Runs `berth reshape`.
-///
-/// # Errors
-/// The host or Placement cannot be asked, or no lawful reshape exists.
 pub fn run(
     arguments: &ReshapeArguments,
     context: &Context,

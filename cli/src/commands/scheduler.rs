@@ -1,4 +1,5 @@
-//! `berth scheduler`: what the filter scheduler would say, and why.
+//! `berth scheduler`: explains scheduling decisions, replays recorded cases, and checks flavors, aggregates, device
+//! profiles and images.
 
 mod explain;
 mod format;
@@ -14,7 +15,6 @@ use berth_output::{ExitCode, Failure};
 
 use crate::context::Context;
 
-/// `berth scheduler`.
 #[derive(Debug, clap::Args)]
 pub struct SchedulerArguments {
     #[command(subcommand)]
@@ -24,24 +24,25 @@ pub struct SchedulerArguments {
 #[derive(Debug, clap::Subcommand)]
 enum SchedulerCommand {
     #[cfg(feature = "replay")]
-    /// Answer the cases of a file, each with its own hosts and options, in a line of JSON each: the verdicts of a filter with its
-    /// reasons, the scores of a weigher, the loop's selections, the query to Placement. Nothing is claimed, and no service is asked,
-    /// nor any plugin: the answers are those of the file alone.
+    /// Compute the results of recorded cases, one JSON line each. A case has its own hosts and options; the result is a
+    /// filter's verdicts with reasons, a weigher's scores, the selections of the scheduling loop, or the query to
+    /// Placement. Nothing is claimed, and no service or plugin is used.
     #[command(
         after_help = "Examples:\n  berth scheduler replay --cases cases.json\n  \
                             berth scheduler replay --cases -"
     )]
     Replay {
-        /// The file, JSON of schema sched-golden/1; -: standard input.
+        /// The cases file, JSON of schema sched-golden/1; - is standard input.
         #[arg(long, value_name = "FILE")]
         cases: PathBuf,
     },
-    /// Schedule one request, claim nothing, and say why it has the host it has, or none: the hosts that each filter let pass, those
-    /// that are out with the values that were compared, the scores of the best, the weighers that decide. Where no host is left, the
-    /// smallest sets of filters without which there would be one.
+    /// Explain a scheduling decision without claiming anything: the hosts that each filter passed, the rejected hosts
+    /// with the compared values, the scores of the best hosts, and the weighers that decide. If no host is left, it
+    /// names the smallest sets of filters whose removal would leave one.
     ///
-    /// --request says what was decided for a guest that `berth guest create` asked for. REQUEST is a case as `berth scheduler replay` reads it (of kind pipeline or schedule), in a file of them or alone: the hosts, the
-    /// request, the options. What if something of it were otherwise, options say. Ends with 1 where there is no host.
+    /// --request shows the recorded decisions for a guest of `berth guest create`. REQUEST is a JSON file with hosts,
+    /// options and one request (the format of `berth scheduler replay`, kind pipeline or schedule). Use the What-if
+    /// options to change filters, options, extra specs or hints. Exits with 1 if no host is found.
     #[command(after_help = "Examples:\n  berth scheduler explain request.json\n  \
                             berth scheduler explain --request vm1\n  \
                             berth scheduler explain request.json --host compute-7\n  \
@@ -50,23 +51,19 @@ enum SchedulerCommand {
                             berth scheduler explain request.json --option filter_scheduler.ram_weight_multiplier=-1 -f json\n  \
                             berth scheduler explain - --hint 'query=[\">=\", \"$free_ram_mb\", 4096]'")]
     Explain(explain::DecisionArguments),
-    /// Check flavors, aggregates, device profiles, images and server groups, and print one finding per line: severity, object,
-    /// problem, and the correct value.
+    /// Check flavors, aggregates, device profiles, images and the scheduler's options, and print one line for each
+    /// finding: severity, place, problem, and what would be right.
     ///
-    /// FILE is JSON or TOML with any of the lists flavors (name, extra_specs), aggregates (name, metadata), device_profiles (name,
-    /// groups), images (name, properties), server_groups (name, policy), and the scheduler's options by section, which say what
-    /// is read. It finds what OpenStack accepts silently: names that nothing reads, `>=8` without a blank, invalid numbers. Exits
-    /// with 1 if there is an error.
+    /// FILE is JSON or TOML with any of the lists flavors (name, extra_specs), aggregates (name, metadata),
+    /// device_profiles (name, groups), images (name, properties), and options by group. It finds mistakes
+    /// that OpenStack accepts silently: unknown names, `>=8` without a blank, invalid numbers. Exits with 1
+    /// if there is an error.
     #[command(after_help = "Examples:\n  berth scheduler lint cloud.toml\n  \
                             berth scheduler lint cloud.json -f json\n  \
                             berth scheduler lint - -f value -c severity -c name -c key")]
     Lint(lint::Lint),
 }
 
-/// Runs it.
-///
-/// # Errors
-/// The file cannot be read, or a case of it is none.
 pub fn run(
     arguments: &SchedulerArguments,
     context: &Context,

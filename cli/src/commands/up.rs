@@ -1,5 +1,6 @@
-//! `berth up`: everything on this machine, in the foreground, in one process. Placement and the accelerator service listen on loopback,
-//! the conductor on a socket for operators. The agent runs in the same process, and all APIs are behind one front listener, too.
+//! `berth up`: runs everything on this machine, in the foreground, in one process. Placement and the accelerator
+//! service listen on loopback, the conductor on a socket for operators. The agent runs in the same process. One front
+//! listener serves all APIs in addition.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -31,7 +32,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, quoted};
 
-/// `berth up`.
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
   berth up
@@ -41,10 +41,6 @@ pub struct UpArguments {
     run: AgentRunArguments,
 }
 
-/// Runs `berth up`.
-///
-/// # Errors
-/// The folder, the database or the address is held by another, or as the agent's.
 pub fn run(
     arguments: &UpArguments,
     context: &Context,
@@ -55,7 +51,7 @@ pub fn run(
     Ok(ExitCode::Done)
 }
 
-/// The conductor's journal, by its name in findings.
+/// The file name of the conductor's journal in findings.
 const CONDUCTOR: &str = "conductor.db";
 
 async fn everything(
@@ -80,10 +76,10 @@ async fn everything(
     write_endpoint(&endpoint, &url)?;
     match service.auth_strategy {
         AuthStrategy::Noauth2 => writeln!(out, "Placement at {url}, token {EMBEDDED_TOKEN}")?,
-        // Whoever asks has a way of his own to a token.
+        // With Keystone, callers get a token themselves.
         AuthStrategy::Keystone => writeln!(out, "Placement at {url}")?,
     }
-    // With --once nobody is there to ask.
+    // With --once no caller can use the service.
     let images = match arguments.run.once {
         true => ServerImages::Service,
         false => ServerImages::of(config).await?,
@@ -130,15 +126,17 @@ async fn everything(
     .await;
     shutdown.cancel();
     waiting.abort();
-    // It ends with the token; a panic in it has been told already.
+    // The task ends with the token. A panic in it is already reported.
     let _ = serving.await;
-    // Commands look where it is to listen from now on; a stale file would only be told as "away".
+    // Commands read the address from this file from now on. A stale file would make them report an unreachable
+    // conductor.
     let _ = std::fs::remove_file(&endpoint);
     store.close().await;
     ended
 }
 
-/// This host's agent, with the accelerator service and the conductor where it serves; `told` once it is ready.
+/// Runs this host's agent, and the accelerator service and the conductor if they are configured. `told` is called once
+/// the agent is ready.
 async fn host(
     arguments: &UpArguments,
     context: &Context,
@@ -152,14 +150,14 @@ async fn host(
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
     let placement = placement_in_process(store.clone(), Some(Arc::new(metrics.clone())))?;
     let own = AgentHost::take(loaded, &arguments.run)?;
-    // With --once nobody is there to ask for a guest.
+    // With --once no caller can request a guest.
     let accelerator = match arguments.run.once {
         true => None,
         false => {
             Some(OpenAccelerator::open(config, Some(config.accelerator_service.listen)).await?)
         }
     };
-    // It waits for plugins, which take their time.
+    // Opening the hosts waits for plugins, which may be slow.
     let hosts = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(()),
@@ -168,7 +166,7 @@ async fn host(
     let client = accelerator.as_ref().map(|service| service.client.clone());
     let scheduler = hosts.as_ref().map(|hosts| hosts.client.clone());
     let own_images = images.list().map(|list| {
-        // Who asks in this process is this process.
+        // Callers in this process need no authentication.
         images_in_process(berth_image::router(
             Arc::clone(list),
             ImageOptions::default(),
@@ -213,7 +211,7 @@ async fn host(
         None => None,
         Some((front, behind)) => {
             tell_images(&images, out)?;
-            writeln!(out, "All of it at {}", front.open.base)?;
+            writeln!(out, "All APIs at {}", front.open.base)?;
             Some(front.serve(config, store, behind, shutdown)?)
         }
     };
@@ -224,7 +222,7 @@ async fn host(
         sources: &context.sources,
         arguments: &arguments.run,
         metrics,
-        metrics_beside: services.as_ref().map(|it| Arc::clone(&it.metrics)),
+        embedded_metrics: services.as_ref().map(|it| Arc::clone(&it.metrics)),
         shutdown: shutdown.clone(),
     };
     let beside = services.as_ref().map(|it| (CONDUCTOR, it.unusable.clone()));
@@ -234,16 +232,16 @@ async fn host(
         &guests,
         scheduler,
         beside,
-        // The receiver is this very function's.
+        // The receiver belongs to this function.
         |ready| drop(tell.send(ready)),
     ));
     let ready = async {
-        // Whoever never begins to serve has nothing to tell.
+        // A service that never starts sends nothing.
         let mut ready = ready.await.ok()?;
         ready.wait_for(|ready| *ready).await.ok().map(drop)
     };
     let ended = with_next(serving, ready, || {
-        // With --once there is nobody to ask afterwards.
+        // With --once no caller follows.
         if arguments.run.once {
             return Ok(());
         }
@@ -261,7 +259,7 @@ async fn host(
     ended
 }
 
-/// What the scheduler knows of hosts. With --once it is only seen whether anybody can schedule.
+/// Opens the scheduler's host data. With --once it only checks whether scheduling is possible.
 async fn hosts(config: &Config, once: bool) -> Result<Option<OpenHosts>, Failure> {
     match once {
         true => scheduler(config).await.map(|_| None),
@@ -269,7 +267,7 @@ async fn hosts(config: &Config, once: bool) -> Result<Option<OpenHosts>, Failure
     }
 }
 
-/// Waits for the agent's end; what can be done next is told once it is ready, and not where it never gets there.
+/// Waits for the agent's end. Prints the next steps once the agent is ready, but not if it never gets ready.
 async fn with_next(
     mut agent: Pin<&mut impl Future<Output = Result<(), Failure>>>,
     ready: impl Future<Output = Option<()>>,
@@ -283,7 +281,7 @@ async fn with_next(
     agent.await
 }
 
-/// What can be done next. `believing`: Placement, where it believes its callers.
+/// Prints the next steps. `believing`: the URL of a Placement that does not authenticate its callers.
 fn next(
     berth: &str,
     believing: Option<&str>,
@@ -316,7 +314,8 @@ fn next(
     out.flush()
 }
 
-/// A `clouds.yaml` where no Identity service is beside Placement: where callers are believed; else they have a way of their own.
+/// A `clouds.yaml` for a Placement without an Identity service, if it does not authenticate its callers; otherwise
+/// callers have their own configuration.
 fn clouds_without_identity(config: &Config, url: &str) -> Result<Option<PathBuf>, Failure> {
     if config.placement_service.auth_strategy == AuthStrategy::Keystone {
         return Ok(None);

@@ -1,7 +1,7 @@
-//! What lies beneath an error that is logged.
+//! A tracing layer that adds the causes of a logged error.
 //!
-//! Whoever logs an error gives it as it is; its own text is all that the formatters of lines, of JSON and of the journal show of it.
-//! This layer stands before them and gives them the text of the whole chain instead. Called by [`super::start`].
+//! Code logs an error as a value. The formatters of lines, of JSON and of the journal show only its own text. This
+//! layer wraps them and passes the text of the whole chain instead. Called by [`super::start`].
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -16,7 +16,7 @@ use tracing_subscriber::{Layer, Registry};
 
 use super::LevelFilter;
 
-/// A layer to which an error is all of its chain.
+/// A layer that passes the text of an error's whole chain.
 pub(super) struct WithCauses<L>(pub(super) L);
 
 impl<L: Layer<Registry>> Layer<Registry> for WithCauses<L> {
@@ -26,12 +26,12 @@ impl<L: Layer<Registry>> Layer<Registry> for WithCauses<L> {
         if !beneath.0 {
             return self.0.on_event(event, context);
         }
-        let mut told = EventFields::default();
-        event.record(&mut told);
+        let mut reported = EventFields::default();
+        event.record(&mut reported);
         let metadata = event.metadata();
-        told.values.resize_with(metadata.fields().len(), || None);
-        let values: Vec<_> = told.values.iter().map(Option::as_deref).collect();
-        // What the macros of `tracing` make an event with.
+        reported.values.resize_with(metadata.fields().len(), || None);
+        let values: Vec<_> = reported.values.iter().map(Option::as_deref).collect();
+        // `tracing`'s macros create events the same way.
         let values = metadata.fields().value_set_all(&values);
         let whole = match event.is_contextual() {
             true => Event::new(metadata, &values),
@@ -73,7 +73,7 @@ impl<L: Layer<Registry>> Layer<Registry> for WithCauses<L> {
     }
 }
 
-/// Whether anything lies beneath an error of the event. Nearly never: no other event is copied.
+/// Whether an error of the event has causes. This is rare, and other events are not copied.
 struct Beneath(bool);
 
 impl Visit for Beneath {
@@ -84,7 +84,7 @@ impl Visit for Beneath {
     fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
 }
 
-/// The values of an event, by the places of their fields.
+/// The values of an event, by the index of their fields.
 #[derive(Default)]
 struct EventFields {
     values: Vec<Option<Box<dyn Value>>>,

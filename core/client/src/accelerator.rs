@@ -7,7 +7,7 @@
 mod error;
 mod host_devices;
 mod operators;
-mod reading;
+mod responses;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -182,7 +182,7 @@ impl AcceleratorClient {
         let body = Some(encode(&PatchBody(steps.collect())));
         // A bind that is sent twice is refused the second time, and the caller could not interpret that refusal.
         let call = call(Method::PATCH, ARQS, ARQS.to_owned(), body, Repeat::Once);
-        reading::done(self.ask(call).await?).map(drop)
+        responses::require_success(self.ask(call).await?).map(drop)
     }
 
     /// GET ?instance=U: all requests that are bound, or being bound, for a guest, on whatever host; in no order.
@@ -209,10 +209,10 @@ impl AcceleratorClient {
     pub async fn arq(&self, uuid: ArqUuid) -> Result<Option<ReportedArq>, AcceleratorError> {
         let path = format!("{ARQS}/{uuid}");
         let call = call(Method::GET, ONE_ARQ, path, None, Repeat::Safe);
-        match reading::found(self.ask(call).await?)? {
+        match responses::unless_not_found(self.ask(call).await?)? {
             Some(answer) => {
                 let told = |body: ArqBody| Ok(Some(ReportedArq::from(body)));
-                reading::parsed(answer, "an accelerator request", told)
+                responses::parsed(answer, "an accelerator request", told)
             }
             None => Ok(None),
         }
@@ -222,7 +222,7 @@ impl AcceleratorClient {
     pub async fn delete_arq(&self, uuid: ArqUuid) -> Result<DeleteOutcome, AcceleratorError> {
         let path = format!("{ARQS}?arqs={uuid}");
         let call = call(Method::DELETE, ARQS, path, None, Repeat::Safe);
-        let found = reading::found(self.ask(call).await?)?;
+        let found = responses::unless_not_found(self.ask(call).await?)?;
         Ok(found.map_or(DeleteOutcome::AlreadyGone, |_| DeleteOutcome::Deleted))
     }
 
@@ -233,7 +233,7 @@ impl AcceleratorClient {
     ) -> Result<(), AcceleratorError> {
         let path = format!("{ARQS}?instance={instance}");
         let call = call(Method::DELETE, ARQS, path, None, Repeat::Safe);
-        reading::done(self.ask(call).await?).map(drop)
+        responses::require_success(self.ask(call).await?).map(drop)
     }
 
     async fn ask(&self, call: AdapterCall) -> Result<AdapterAnswer, AcceleratorError> {
@@ -246,7 +246,7 @@ impl AcceleratorClient {
         expected: &'static str,
         into: impl FnOnce(T) -> Result<V, BodyError>,
     ) -> Result<V, AcceleratorError> {
-        reading::parsed(self.ask(call).await?, expected, into)
+        responses::parsed(self.ask(call).await?, expected, into)
     }
 }
 

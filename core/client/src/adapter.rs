@@ -8,8 +8,8 @@ use http::header::HeaderName;
 use http::{HeaderValue, Method, Response, StatusCode};
 
 use crate::call::{PreparedRequest, Repeat, ServiceLink, request_id};
-use crate::foreign;
 use crate::keystone::{Renewal, system_clock};
+use crate::sanitize;
 use crate::{
     Auth, AuthOptions, HttpService, JitterRng, OptionsError, RequestLine, RequestObserver,
     RetryPolicy, ServiceCallError, TransportError,
@@ -284,7 +284,7 @@ fn answered(
     let (request_id, status) = (request_id(&answer), answer.status());
     let body = answer.into_body();
     let body = match token {
-        Some(token) if !status.is_success() => foreign::without(body, token.as_bytes()),
+        Some(token) if !status.is_success() => sanitize::without(body, token.as_bytes()),
         _ => body,
     };
     AdapterAnswer {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::keystone::AuthError;
 use crate::{
-    AdapterOptions, Delivery, Disposition, Exchange, ExchangeOutcome, HttpService, JitterRng,
+    AdapterOptions, Delivery, Disposition, ExchangeOutcome, HttpExchange, HttpService, JitterRng,
     RequestObserver, RetryPolicy, TransportError,
 };
 
@@ -60,14 +60,14 @@ pub enum ServiceCallError {
     #[error(transparent)]
     Auth(#[from] AuthError),
     /// The request was not carried out, or it is safe to repeat.
-    #[error("{} gave no answer to {request}: {reason}", request.service)]
+    #[error("{} did not answer {request}: {reason}", request.service)]
     Transport {
         request: Box<RequestLine>,
         reason: TransportError,
     },
     /// The request may have been carried out and must not simply be repeated.
     #[error(
-        "{}'s answer to {request} was lost: {reason}; whether it was carried out has to be read", request.service
+        "{}'s answer to {request} was lost: {reason}; it may have been executed", request.service
     )]
     AnswerLost {
         request: Box<RequestLine>,
@@ -127,8 +127,8 @@ impl ServiceLink {
         self.observers.push(observer);
     }
 
-    /// The longest time without a notification to observers: one exchange of this patience, and the delay before the
-    /// next.
+    /// The longest time without a notification to observers: one exchange of this patience, and the
+    /// delay before the next.
     pub(crate) fn longest_quiet(&self, patience: u32) -> Duration {
         self.timeout
             .saturating_mul(patience)
@@ -194,11 +194,11 @@ impl ServiceLink {
             Ok(result) => result,
             Err(_) => Err(TransportError::Timeout { after }),
         };
-        self.tell(outgoing, sent_bytes, start.elapsed(), &result);
+        self.notify_observer(outgoing, sent_bytes, start.elapsed(), &result);
         result
     }
 
-    fn tell(
+    fn notify_observer(
         &self,
         request: &PreparedRequest,
         sent_bytes: usize,
@@ -221,7 +221,7 @@ impl ServiceLink {
             }
         };
         for observer in &self.observers {
-            observer.observed(&Exchange {
+            observer.observed(&HttpExchange {
                 service,
                 method,
                 route,

@@ -6,7 +6,7 @@
 mod agent;
 mod conductor;
 mod error;
-mod reading;
+mod responses;
 
 pub use agent::GuestClient;
 pub use conductor::ConductorClient;

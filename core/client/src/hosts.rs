@@ -5,7 +5,7 @@
 //! `[conductor]`. Callers: the agent (reports), commands (reads).
 
 mod error;
-mod reading;
+mod responses;
 
 use std::sync::Arc;
 
@@ -61,22 +61,22 @@ impl HostsClient {
 
     /// PUT /internal/v1/hosts/{host}/state: reports the whole state of a host. `host` needs no escaping in a path.
     ///
-    /// Errors: No answer, a refusal (a node belongs to another host, the role `service` is missing), or an invalid
-    /// answer.
-    pub async fn tell_state(
+    /// Errors: No answer, a refusal (a node belongs to another host, the role `service` is missing),
+    /// or an invalid answer.
+    pub async fn report_state(
         &self,
         host: &str,
         state: &HostStateBody,
     ) -> Result<HostWanted, HostsError> {
         let path = format!("/internal/v1/hosts/{host}/state");
         let call = call(Method::PUT, STATE, path, Some(encode(state)));
-        reading::parsed(self.ask(call).await?, "the desired state of a host")
+        responses::parsed(self.ask(call).await?, "the desired state of a host")
     }
 
     /// PUT /internal/v1/hosts/{host}/seen: a heartbeat. It names the last reported state.
     ///
     /// Errors: No answer, a refusal (the role `service` is missing), or an invalid answer.
-    pub async fn seen(
+    pub async fn send_heartbeat(
         &self,
         host: &str,
         seen: &HostSeenBody,
@@ -89,16 +89,16 @@ impl HostsClient {
         if [StatusCode::CONFLICT, StatusCode::NOT_FOUND].contains(&answer.status) {
             return Ok(HeartbeatOutcome::Unknown);
         }
-        reading::parsed(answer, "the desired state of a host").map(HeartbeatOutcome::Known)
+        responses::parsed(answer, "the desired state of a host").map(HeartbeatOutcome::Known)
     }
 
     /// GET /internal/v1/hosts/{host}/state: the stored state of a host, if any.
     pub async fn state(&self, host: &str) -> Result<Option<HostStateBody>, HostsError> {
         let path = format!("/internal/v1/hosts/{host}/state");
         let answer = self.ask(call(Method::GET, STATE, path, None)).await?;
-        let answer = reading::found(answer)?;
+        let answer = responses::unless_not_found(answer)?;
         answer
-            .map(|answer| reading::parsed(answer, "the state of a host"))
+            .map(|answer| responses::parsed(answer, "the state of a host"))
             .transpose()
     }
 

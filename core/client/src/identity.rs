@@ -19,7 +19,7 @@ pub enum ValidateError {
     Call(#[from] ServiceCallError),
     /// Keystone refused: the service's own account may not validate tokens.
     #[error(
-        "Keystone answers {} ({request_id}) to the question whose a token is; the account of [keystone_authtoken] needs \
+        "Keystone answers {} ({request_id}) to a token validation; the account of [keystone_authtoken] needs \
          the role service or admin",
         status.as_u16()
     )]
@@ -29,7 +29,7 @@ pub enum ValidateError {
         request_id: String,
     },
     /// The answer is not a token document.
-    #[error("Keystone's answer describes no token: {reason}")]
+    #[error("Keystone's answer is not a token: {reason}")]
     Malformed { reason: BodyError },
 }
 

@@ -1,6 +1,6 @@
 //! Client of the image service (Glance v2): image records and data.
 //!
-//! The options are those of `[glance]`; the service type is `image`. Caller: the agent, whose guests boot from images.
+//! The options are in `[glance]`; the service type is `image`. Caller: the agent, for the boot of guests from images.
 
 mod error;
 
@@ -17,8 +17,8 @@ pub use error::{ImageError, ImageRefusal};
 
 use crate::adapter::{AdapterAnswer, AdapterCall};
 use crate::call::Repeat;
-use crate::foreign;
 use crate::keystone::Renewal;
+use crate::sanitize;
 use crate::{
     Adapter, AdapterOptions, Auth, AuthOptions, ConnectError, Download, DownloadError, Downloads,
     HttpService, RequestLine, ServiceCallError,
@@ -63,8 +63,8 @@ pub struct ImageRecord {
     pub os_hash_algo: Option<String>,
     #[serde(default)]
     pub os_hash_value: Option<String>,
-    /// Further text properties, such as `hw_firmware_type`, `trait:…`, `os_distro`. The service reports them next to
-    /// its own fields.
+    /// Further text properties, such as `hw_firmware_type`, `trait:…`, `os_distro`. The service reports them next
+    /// to its own fields.
     #[serde(flatten, deserialize_with = "properties")]
     pub properties: BTreeMap<String, String>,
 }
@@ -211,7 +211,7 @@ impl ImageClient {
 fn refused(answer: AdapterAnswer) -> ImageRefusal {
     let request: RequestLine = answer.request;
     ImageRefusal {
-        message: foreign::one_line(&foreign::other_message(&answer.body), 300),
+        message: sanitize::one_line(&sanitize::other_message(&answer.body), 300),
         request,
         status: answer.status,
         request_id: answer.request_id,

@@ -8,12 +8,12 @@ use http::{Method, StatusCode};
 /// Counts requests. It is called during a call, so it must be quick and must not block.
 pub trait RequestObserver: Send + Sync {
     /// One request was answered or failed.
-    fn observed(&self, exchange: &Exchange<'_>);
+    fn observed(&self, exchange: &HttpExchange<'_>);
 }
 
 /// One request with its outcome.
 #[derive(Debug, Clone, Copy)]
-pub struct Exchange<'a> {
+pub struct HttpExchange<'a> {
     /// The service's type: `placement`, `identity`, …
     pub service: &'a str,
     pub method: &'a Method,

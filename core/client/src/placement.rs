@@ -1,5 +1,5 @@
-//! [`PlacementClient`]: Placement's API in model types. Every call pins the microversion that it needs ([`pins`]) and sends one
-//! request unless documented otherwise. Versions are never discovered implicitly.
+//! [`PlacementClient`]: Placement's API in model types. Every call pins the microversion that it needs ([`pins`]) and
+//! sends one request unless documented differently. Versions are never discovered implicitly.
 //!
 //! | module | calls |
 //! |---|---|
@@ -18,8 +18,8 @@ mod error;
 mod inventories;
 mod names;
 mod providers;
-mod reading;
 mod reshape;
+mod responses;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -159,8 +159,8 @@ impl PlacementClient {
         }
     }
 
-    /// Sets how many concurrent requests suit this service. One in the same process answers concurrent requests with a
-    /// single read.
+    /// Sets how many concurrent requests suit this service. One in the same process answers concurrent requests
+    /// with a single read.
     #[must_use]
     pub fn with_requests_at_once(self, requests: usize) -> Self {
         Self {
@@ -185,12 +185,12 @@ impl PlacementClient {
         Ok(self.adapter.call(call).await?)
     }
 
-    /// Sends a call whose response body does not matter.
-    async fn done(&self, call: AdapterCall) -> Result<(), PlacementError> {
+    /// Sends a call and ignores the response body.
+    async fn send_expecting_success(&self, call: AdapterCall) -> Result<(), PlacementError> {
         let answer = self.ask(call).await?;
-        reading::done(answer)
+        responses::require_success(answer)
             .map(drop)
-            .map_err(|error| self.told(error))
+            .map_err(|error| self.with_account(error))
     }
 
     /// Sends a call and parses its response.
@@ -201,12 +201,12 @@ impl PlacementClient {
         into: impl FnOnce(T) -> Result<V, BodyError>,
     ) -> Result<V, PlacementError> {
         let answer = self.ask(call).await?;
-        reading::parsed(answer, expected, into).map_err(|error| self.told(error))
+        responses::parsed(answer, expected, into).map_err(|error| self.with_account(error))
     }
 
     /// Adds the account to the error, for hints about missing roles.
-    fn told(&self, error: PlacementError) -> PlacementError {
-        error.asked_by(&self.adapter.auth().account())
+    fn with_account(&self, error: PlacementError) -> PlacementError {
+        error.with_account(&self.adapter.auth().account())
     }
 }
 

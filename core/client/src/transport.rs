@@ -116,8 +116,8 @@ impl TransportError {
         !matches!(self, Self::File { .. } | Self::Unsendable { .. })
     }
 
-    /// Whether to repeat the request at once. An answer that is too large comes from a faulty proxy; the caller retries
-    /// later.
+    /// Whether to repeat the request at once. An answer that is too large comes from a faulty proxy;
+    /// the caller retries later.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.is_passing() && !matches!(self, Self::TooLarge { .. })
     }
@@ -157,8 +157,8 @@ impl HttpService {
         Self(BoxCloneSyncService::new(service))
     }
 
-    /// Wraps a tower service in this process, such as an axum router. Response bodies are read up to `body_limit`
-    /// bytes.
+    /// Wraps a tower service in this process, such as an axum router. Response bodies are read
+    /// up to `body_limit` bytes.
     pub fn in_process<S, Q, A>(service: S, body_limit: usize) -> Self
     where
         S: Service<Request<Q>, Response = Response<A>> + Clone + Send + Sync + 'static,
@@ -178,7 +178,7 @@ impl HttpService {
                     .map_err(|error| TransportError::Closed {
                         reason: error.into().to_string(),
                     })?;
-                body::read_whole(answer, body_limit).await
+                body::read_body(answer, body_limit).await
             }
         }))
     }

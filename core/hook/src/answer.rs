@@ -41,7 +41,7 @@ impl Hook {
                 Ok(())
             };
             let told = async {
-                tell(stdin, asked.document).await;
+                write_document(stdin, asked.document).await;
                 Ok(())
             };
             let (written, (), ()) = tokio::try_join!(read(stdout, asked.most), hearing, told)?;
@@ -50,7 +50,7 @@ impl Hook {
         match tokio::time::timeout(self.deadline, ending).await {
             Ok(Ok((written, ended))) => {
                 running.ended();
-                self.said_yes(ended, &ear).map(|()| written)
+                self.check_exit(ended, &ear).map(|()| written)
             }
             Ok(Err(TooLong)) => {
                 drop(running);
@@ -71,7 +71,7 @@ impl Hook {
 }
 
 /// The program may end before it has read everything.
-async fn tell(stdin: Option<ChildStdin>, document: &[u8]) {
+async fn write_document(stdin: Option<ChildStdin>, document: &[u8]) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(document).await;
     }

@@ -34,10 +34,10 @@ use run::{RUN, RunningHook, next_run};
 /// How long the end of a killed hook is awaited.
 const LAST_BREATH: Duration = Duration::from_secs(2);
 
-/// Retries and their pause if the program is open for writing (ETXTBSY): it is being installed, or a process that is being spawned still has
-/// the descriptor.
-const BUSY_LOOKS: u32 = 100;
-const BUSY_LOOK: Duration = Duration::from_millis(10);
+/// Retries and their pause if the program is open for writing (ETXTBSY): it is being installed, or a process that is
+/// being spawned still has the descriptor.
+const BUSY_RETRIES: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
 /// How many bytes of standard error are kept: of the first line, and of the end.
 const KEPT: usize = 400;
@@ -63,7 +63,7 @@ pub enum HookError {
     /// It cannot be started.
     #[error("the {called} {} cannot be started: {source}", program.display())]
     NotStarted {
-        /// What it is called.
+        /// The kind of program, for example `reset hook`.
         called: &'static str,
         program: PathBuf,
         source: std::io::Error,
@@ -71,36 +71,31 @@ pub enum HookError {
     /// It exited with another code than 0, or by a signal.
     #[error("the {called} {} says no ({status}){}", program.display(), said.after_a_colon())]
     No {
-        /// What it is called.
         called: &'static str,
         program: PathBuf,
         status: ExitStatus,
         said: HookOutput,
     },
     /// It timed out, and was killed with all that it had started.
-    #[error("the {called} {} did not end within {deadline:?} and was ended{}", program.display(), said.after_a_colon())]
+    #[error("the {called} {} timed out after {deadline:?} and was killed{}", program.display(), said.after_a_colon())]
     Late {
-        /// What it is called.
         called: &'static str,
         program: PathBuf,
-        /// How long it had.
         deadline: Duration,
-        /// What it had said.
+        /// The first and the last line of its standard error.
         said: HookOutput,
     },
     /// It wrote too much, and was killed with all that it had started.
-    #[error("the {called} {} wrote more than {most} bytes and was ended", program.display())]
+    #[error("the {called} {} wrote more than {most} bytes and was killed", program.display())]
     TooLong {
-        /// What it is called.
         called: &'static str,
         program: PathBuf,
-        /// The most that it may write.
+        /// The maximum size of its output in bytes.
         most: usize,
     },
     /// Its exit status is unknown.
     #[error("the {called} {} was lost: {source}", program.display())]
     Lost {
-        /// What it is called.
         called: &'static str,
         program: PathBuf,
         source: std::io::Error,
@@ -118,9 +113,9 @@ impl HookError {
             }
             Self::Late { deadline, said, .. } => {
                 let said = said.after_a_colon();
-                format!("it did not end within {deadline:?} and was ended{said}")
+                format!("it timed out after {deadline:?} and was killed{said}")
             }
-            Self::TooLong { most, .. } => format!("it wrote more than {most} bytes and was ended"),
+            Self::TooLong { most, .. } => format!("it wrote more than {most} bytes and was killed"),
             Self::Lost { source, .. } => format!("it was lost: {source}"),
         }
     }
@@ -175,7 +170,7 @@ impl StderrCapture {
         self.last.drain(..self.last.len().saturating_sub(KEPT));
     }
 
-    fn said(&self) -> HookOutput {
+    fn output(&self) -> HookOutput {
         HookOutput {
             first: line(&self.first),
             last: line(&self.last),
@@ -230,7 +225,7 @@ impl Hook {
             running.ended();
         }
         match ended {
-            Ok(ended) => self.said_yes(ended, &ear),
+            Ok(ended) => self.check_exit(ended, &ear),
             Err(_) => {
                 drop(running);
                 reaped(child).await;
@@ -264,9 +259,11 @@ impl Hook {
                     let id = child.id().and_then(|id| i32::try_from(id).ok());
                     return Ok((child, RunningHook::new(id.map(Pid::from_raw), run)));
                 }
-                Err(busy) if busy.kind() == ErrorKind::ExecutableFileBusy && looks < BUSY_LOOKS => {
+                Err(busy)
+                    if busy.kind() == ErrorKind::ExecutableFileBusy && looks < BUSY_RETRIES =>
+                {
                     looks += 1;
-                    tokio::time::sleep(BUSY_LOOK).await;
+                    tokio::time::sleep(BUSY_PAUSE).await;
                 }
                 Err(source) => {
                     return Err(HookError::NotStarted {
@@ -279,7 +276,7 @@ impl Hook {
         }
     }
 
-    fn said_yes(
+    fn check_exit(
         &self,
         ended: std::io::Result<ExitStatus>,
         ear: &StderrCapture,
@@ -291,7 +288,7 @@ impl Hook {
                 called,
                 program,
                 status,
-                said: ear.said(),
+                said: ear.output(),
             }),
             Err(source) => Err(HookError::Lost {
                 called,
@@ -306,7 +303,7 @@ impl Hook {
             called: self.called,
             program: self.program.clone(),
             deadline: self.deadline,
-            said: ear.said(),
+            said: ear.output(),
         }
     }
 }

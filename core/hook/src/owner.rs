@@ -1,8 +1,8 @@
-//! Finds and kills hooks whose owner, the process that started them, is gone.
+//! Finds and kills hooks that a terminated process, their owner, left behind.
 //!
-//! A killed agent leaves its hooks running, and they would continue to work on a device that the next agent gives to an instance. Each hook
-//! therefore has its owner in its environment, and the next agent kills the hooks of owners that no longer exist. The processes that a hook
-//! started have the same environment, or are in its process group.
+//! A killed agent leaves its hooks running, and they would continue to work on a device that the next agent gives to an
+//! instance. Each hook therefore has its owner in its environment, and the next agent kills the hooks of owners that no
+//! longer exist. The processes that a hook started have the same environment, or are in its process group.
 
 use std::fmt;
 use std::fs;
@@ -16,9 +16,9 @@ use tokio::time::sleep;
 
 pub(crate) const OWNER: &str = "BERTH_HOOK_OWNER";
 
-/// The pause between two checks whether killed processes are gone, and the maximum number of checks.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
-pub(crate) const LOOKS: u32 = 40;
+/// Pause between two checks whether killed processes have ended, and maximum number of checks.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
+pub(crate) const MAX_POLLS: u32 = 40;
 
 /// A process of this host. Its start time tells it from a later process with the same id.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Stat {
     }
 }
 
-/// The hooks whose owner, a process of that namespace, is gone, as far as this process may read them.
+/// The hooks that a terminated process of that namespace left behind, as far as this process may read them.
 fn left_behind(namespace: u64) -> Vec<Stat> {
     let found = pids().filter_map(|pid| {
         let owner = owner_in(&fs::read(Path::new("/proc").join(&pid).join("environ")).ok()?)?;
@@ -129,9 +129,9 @@ pub(crate) fn variable_in<'a>(environment: &'a [u8], name: &str) -> Option<&'a s
 /// The hooks that were killed, by process id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndedHooks {
-    /// Those that have ended.
+    /// Process ids of hooks that have ended.
     pub ended: Vec<i32>,
-    /// Those that were killed and have not ended: the kernel waits for a device.
+    /// Process ids of killed hooks that have not ended, because the kernel waits for a device.
     pub staying: Vec<i32>,
 }
 
@@ -148,7 +148,7 @@ pub async fn end_left_behind() -> EndedHooks {
 
 async fn end_left_behind_in(namespace: u64) -> EndedHooks {
     let mut all = Vec::new();
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_POLLS {
         let found = tokio::task::spawn_blocking(move || left_behind(namespace)).await;
         let found = found.unwrap_or_default();
         let staying: Vec<i32> = found.iter().map(|stat| stat.pid).collect();
@@ -164,7 +164,7 @@ async fn end_left_behind_in(namespace: u64) -> EndedHooks {
                 staying,
             };
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     let found = tokio::task::spawn_blocking(move || left_behind(namespace)).await;
     let found = found.unwrap_or_default();
@@ -218,7 +218,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_process_that_is_gone_left_is_ended_with_all_it_started_and_nobody_elses() {
-        // Of a namespace that is none: an agent that another test starts meanwhile ends those of its own.
+        // The namespace does not exist, so that an agent started by a concurrent test does not kill these processes.
         let this = HookOwner {
             namespace: u64::MAX,
             ..HookOwner::this().unwrap()
@@ -240,7 +240,7 @@ mod tests {
             };
             timeout(Duration::from_secs(60), begun).await.unwrap();
         }
-        // Its parent, this process, is what sees it off elsewhere: nobody has to.
+        // The hook's real parent is not alive; here this test is the parent and must reap the processes.
         let ended = end_left_behind_in(this.namespace).await;
         let number = i32::try_from(left.id()).unwrap();
         assert!(ended.ended.contains(&number), "{ended:?}");

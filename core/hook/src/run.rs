@@ -1,7 +1,8 @@
-//! One run of a hook, and the kill of all processes that it started, including those that left its process group (`setsid`).
+//! One run of a hook, and the kill of all processes that it started, including those that left its process group
+//! (`setsid`).
 //!
-//! A process is found by its parent or by its environment, which it inherits. A process that cleared its environment and lost its parent
-//! cannot be told from others, so it is not killed. Only a cgroup could find it.
+//! A process is found by its parent or by its environment, which it inherits. A process that cleared its environment
+//! and lost its parent cannot be recognised, so it is not killed. Only a cgroup could find it.
 
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::thread;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use super::owner::{HookOwner, LOOK, LOOKS, Stat, pids, variable_in};
+use super::owner::{HookOwner, MAX_POLLS, POLL_INTERVAL, Stat, pids, variable_in};
 
 /// The environment variable with the id of the run.
 pub(crate) const RUN: &str = "BERTH_HOOK_RUN";
@@ -77,7 +78,7 @@ fn descendants(root: i32) -> Vec<Stat> {
 
 /// Kills all processes with the id of a run in their environment, until none is left.
 fn end_run(run: &str) {
-    for _ in 0..LOOKS {
+    for _ in 0..MAX_POLLS {
         let mut is_any_left = false;
         for pid in pids() {
             let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
@@ -91,6 +92,6 @@ fn end_run(run: &str) {
         if !is_any_left {
             return;
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }

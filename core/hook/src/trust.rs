@@ -43,7 +43,7 @@ pub enum TrustError {
 impl TrustError {
     /// What the operator can do about it.
     #[must_use]
-    pub fn mend(&self) -> String {
+    pub fn hint(&self) -> String {
         match self {
             Self::Unseen { .. } => "name a program that exists".to_owned(),
             Self::Owner { path, .. } => format!("chown root {}", path.display()),
@@ -70,31 +70,36 @@ fn trusted_by(program: &Path, user: Uid) -> Result<(), TrustError> {
         path: program.to_owned(),
         source,
     })?;
-    look(&real, user, FileKind::File)?;
+    check_path(&real, user, TrustedFileKind::File)?;
     // A link can be replaced by those who can write its folder.
     for folder in real.ancestors().chain(program.ancestors()).skip(1) {
         if folder != program && !folder.as_os_str().is_empty() {
-            look(folder, user, FileKind::Folder)?;
+            check_path(folder, user, TrustedFileKind::Folder)?;
         }
     }
     Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum FileKind {
+enum TrustedFileKind {
     File,
     Folder,
 }
 
-fn look(path: &Path, user: Uid, kind: FileKind) -> Result<(), TrustError> {
+fn check_path(path: &Path, user: Uid, kind: TrustedFileKind) -> Result<(), TrustError> {
     let seen = fs::metadata(path).map_err(|source| TrustError::Unseen {
         path: path.to_owned(),
         source,
     })?;
-    judged(path, &seen, user, kind)
+    check_metadata(path, &seen, user, kind)
 }
 
-fn judged(path: &Path, seen: &Metadata, user: Uid, kind: FileKind) -> Result<(), TrustError> {
+fn check_metadata(
+    path: &Path,
+    seen: &Metadata,
+    user: Uid,
+    kind: TrustedFileKind,
+) -> Result<(), TrustError> {
     let (owner, mode) = (seen.uid(), seen.permissions().mode() & 0o7777);
     if owner != 0 && owner != user.as_raw() {
         return Err(TrustError::Owner {
@@ -102,7 +107,7 @@ fn judged(path: &Path, seen: &Metadata, user: Uid, kind: FileKind) -> Result<(),
             owner,
         });
     }
-    let is_shared = kind == FileKind::Folder && mode & STICKY != 0;
+    let is_shared = kind == TrustedFileKind::Folder && mode & STICKY != 0;
     match mode & BY_OTHERS != 0 && !is_shared {
         true => Err(TrustError::Mode {
             path: path.to_owned(),
@@ -154,7 +159,7 @@ mod tests {
         set(&program, 0o755);
         set(home.path(), 0o770);
         let error = trusted(&link).unwrap_err();
-        assert!(error.mend().starts_with("chmod go-w /"), "{}", error.mend());
+        assert!(error.hint().starts_with("chmod go-w /"), "{}", error.hint());
         let error = trusted(&home.path().join("nowhere")).unwrap_err();
         assert!(matches!(error, TrustError::Unseen { .. }), "{error}");
     }
@@ -167,10 +172,10 @@ mod tests {
         let seen = fs::metadata(&program).unwrap();
         let own = Uid::from_raw(seen.uid());
         let others = Uid::from_raw(seen.uid() + 1);
-        assert!(judged(&program, &seen, own, FileKind::File).is_ok());
+        assert!(check_metadata(&program, &seen, own, TrustedFileKind::File).is_ok());
         if !own.is_root() {
-            let error = judged(&program, &seen, others, FileKind::File).unwrap_err();
-            assert!(error.mend().starts_with("chown root "), "{error}");
+            let error = check_metadata(&program, &seen, others, TrustedFileKind::File).unwrap_err();
+            assert!(error.hint().starts_with("chown root "), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a program makes of a document, and what becomes of one that makes nothing of it.
+//! Tests of a program that answers a document, and of programs that do not.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -128,8 +128,8 @@ async fn one_that_hangs_is_ended_with_all_that_it_started() {
     is_late_and_ended(&script, &started).await;
 }
 
-/// By what a program is told from others at the end, each alone: its environment, where its parent is no more, and its parent, where
-/// its environment is cleared.
+/// The two marks by which a program is found at the end, each alone: its environment if its parent is gone, and its
+/// parent if the environment is cleared.
 #[tokio::test]
 async fn one_that_hangs_is_ended_with_what_left_its_group() {
     let folder = tempfile::tempdir().unwrap();
@@ -147,7 +147,7 @@ async fn one_that_hangs_is_ended_with_what_left_its_group() {
     }
 }
 
-/// One that took away all by which it can be told from others goes on, but it holds up nobody, whatever of ours it has open.
+/// A process without both marks continues, but nothing waits for it, even if it holds open files of ours.
 #[tokio::test]
 async fn one_that_nothing_can_end_holds_up_nobody() {
     let folder = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ async fn one_that_nothing_can_end_holds_up_nobody() {
     );
     let pid = is_late(&script, &started).await;
     assert!(is_there(pid));
-    // What it writes goes nowhere: nobody reads its pipes any more.
+    // Its output is lost: its pipes have no reader.
     nix::sys::signal::kill(
         nix::unistd::Pid::from_raw(pid.try_into().unwrap()),
         nix::sys::signal::Signal::SIGKILL,

@@ -1,4 +1,4 @@
-//! What an operator's program is given, and what becomes of it.
+//! Tests of an operator's hook: its input, and what happens to it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -88,7 +88,7 @@ async fn one_that_does_not_go_when_it_is_ended_is_late_and_not_waited_for() {
     panic!("it never began");
 }
 
-/// A hook whose script starts a process that stays, and where it writes the number of that.
+/// A hook with a script that starts a long-running process and writes its process id to a file.
 fn hook_that_stays(folder: &tempfile::TempDir) -> (Hook, std::path::PathBuf) {
     let started = folder.path().join("started");
     let script = format!("sleep 1000 & echo $! > {}; wait", started.display());

@@ -38,7 +38,7 @@ pub struct Allocations {
 }
 
 impl Allocations {
-    /// No allocations.
+    /// An empty set of allocations.
     #[must_use]
     pub fn none() -> Self {
         Self::default()

@@ -9,7 +9,7 @@
 //! An unbound ARQ can be bound again. The test of this module has the complete table of transitions.
 //!
 //! [`ArqState`] carries the data of each state: only `Bound` has an
-//! [`AttachHandle`]. [`ArqPhase`] is the state without data. A [`Transition`] is the proof that one phase may follow another; a writer
+//! [`AttachHandle`]. [`ArqPhase`] is the state without data. A [`ArqTransition`] is the proof that one phase may follow another; a writer
 //! needs one to change the state.
 
 use std::fmt;
@@ -33,12 +33,12 @@ pub enum ArqPhase {
     BindFailed,
     /// The device could not be released.
     UnbindFailed,
-    /// Being deleted.
+    /// The ARQ is being deleted; no other phase follows.
     Deleting,
 }
 
 impl ArqPhase {
-    /// All phases.
+    /// All seven phases, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::Initial,
         Self::BindStarted,
@@ -65,7 +65,7 @@ impl ArqPhase {
 
     /// The phase with this name in the API.
     #[must_use]
-    pub fn of_word(word: &str) -> Option<Self> {
+    pub fn from_name(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|phase| phase.as_str() == word)
     }
 
@@ -75,11 +75,8 @@ impl ArqPhase {
         matches!(self, Self::Bound | Self::BindFailed | Self::Deleting)
     }
 
-    /// The transition to `next`.
-    ///
-    /// # Errors
-    /// `next` may not follow this phase.
-    pub fn to(self, next: Self) -> Result<Transition, TransitionRefused> {
+    /// The transition to `next`. Fails if `next` may not follow this phase.
+    pub fn to(self, next: Self) -> Result<ArqTransition, TransitionRefused> {
         use ArqPhase::{BindFailed, BindStarted, Bound, Deleting, Initial, UnbindFailed, Unbound};
         let may = match next {
             Initial => false,
@@ -94,7 +91,7 @@ impl ArqPhase {
             Deleting => !matches!(self, UnbindFailed | Deleting),
         };
         if may {
-            Ok(Transition {
+            Ok(ArqTransition {
                 from: self,
                 to: next,
             })
@@ -115,19 +112,19 @@ impl fmt::Display for ArqPhase {
 
 /// An allowed change of the phase. Only [`ArqPhase::to`] makes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transition {
+pub struct ArqTransition {
     from: ArqPhase,
     to: ArqPhase,
 }
 
-impl Transition {
-    /// The phase before.
+impl ArqTransition {
+    /// The phase that the ARQ leaves.
     #[must_use]
     pub const fn from(self) -> ArqPhase {
         self.from
     }
 
-    /// The phase after.
+    /// The phase that the ARQ enters.
     #[must_use]
     pub const fn to(self) -> ArqPhase {
         self.to
@@ -147,9 +144,9 @@ pub struct TransitionRefused {
 pub struct Binding {
     /// The host, by the name of its node.
     pub hostname: String,
-    /// The device's provider.
+    /// The resource provider of the device, from the instance's allocation.
     pub device_rp: ProviderUuid,
-    /// The instance.
+    /// The instance that the ARQ is bound to.
     pub instance: ConsumerUuid,
 }
 
@@ -158,26 +155,26 @@ pub struct Binding {
 pub struct AttachHandle {
     /// UUID of the handle. For a mediated device, it is the UUID of the device.
     pub uuid: AttachHandleUuid,
-    /// Type and address.
+    /// Type and address of the device, as the hypervisor needs them.
     pub info: AttachHandleInfo,
 }
 
 /// The state of an ARQ with its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArqState {
-    /// See [`ArqPhase::Initial`].
+    /// Created and not yet bound, as [`ArqPhase::Initial`].
     Initial,
-    /// See [`ArqPhase::BindStarted`].
+    /// The device for this binding is being prepared, as [`ArqPhase::BindStarted`].
     BindStarted(Binding),
-    /// See [`ArqPhase::Bound`].
+    /// Bound to an instance with this handle, as [`ArqPhase::Bound`].
     Bound(Binding, AttachHandle),
-    /// See [`ArqPhase::Unbound`].
+    /// Unbound after it was bound, as [`ArqPhase::Unbound`].
     Unbound,
-    /// See [`ArqPhase::BindFailed`].
+    /// This binding failed and must be undone, as [`ArqPhase::BindFailed`].
     BindFailed(Binding),
-    /// See [`ArqPhase::UnbindFailed`].
+    /// Unbinding failed and must be repeated, as [`ArqPhase::UnbindFailed`].
     UnbindFailed(Binding),
-    /// See [`ArqPhase::Deleting`].
+    /// The row is being deleted, as [`ArqPhase::Deleting`].
     Deleting,
 }
 
@@ -218,14 +215,14 @@ impl ArqState {
     }
 }
 
-/// An accelerator request.
+/// An accelerator request (ARQ): one unit of one group of a device profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arq {
     /// UUID of the ARQ.
     pub uuid: ArqUuid,
-    /// Its state.
+    /// Its state, with the binding and handle that belong to it.
     pub state: ArqState,
-    /// The device profile.
+    /// The device profile that the request was made from.
     pub device_profile: DeviceProfileName,
     /// The group of the profile, by its index.
     pub group_id: u32,
@@ -264,7 +261,7 @@ mod tests {
     #[test]
     fn words_are_read_back_and_three_states_are_resolved() {
         for phase in ArqPhase::ALL {
-            assert_eq!(ArqPhase::of_word(phase.as_str()), Some(phase));
+            assert_eq!(ArqPhase::from_name(phase.as_str()), Some(phase));
         }
         let resolved: Vec<_> = ArqPhase::ALL
             .into_iter()

@@ -9,14 +9,14 @@ use crate::PciAddress;
 pub enum AttachHandleType {
     /// A whole PCI function.
     Pci,
-    /// A mediated device.
+    /// A mediated device (mdev) of a parent function.
     Mdev,
     /// An invented PCI address of Cyborg's fake driver, without a device.
     TestPci,
 }
 
 impl AttachHandleType {
-    /// All types.
+    /// All three types, in the order of their declaration.
     pub const ALL: [Self; 3] = [Self::Pci, Self::Mdev, Self::TestPci];
 
     /// The name in the API.
@@ -31,7 +31,7 @@ impl AttachHandleType {
 
     /// The type with this name in the API.
     #[must_use]
-    pub fn of_word(word: &str) -> Option<Self> {
+    pub fn from_name(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
@@ -45,31 +45,31 @@ impl fmt::Display for AttachHandleType {
 /// Type and address of an attach handle.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AttachHandleInfo {
-    /// A PCI function.
+    /// A PCI function that is passed through as a whole.
     Pci {
-        /// Its address.
+        /// The PCI address of the function on the host.
         address: PciAddress,
         /// The physical network of a network card's function.
         physical_network: Option<String>,
     },
     /// A mediated device. Its UUID is the UUID of the handle.
     Mdev {
-        /// The parent function.
+        /// The PCI function that the mediated device is made from.
         parent: PciAddress,
         /// The mdev type, for example `nvidia-35`.
         asked_type: String,
         /// Cyborg's mark that identifies the vGPU of the parent.
         vgpu_mark: Option<String>,
     },
-    /// An invented address.
+    /// An invented address, for tests without hardware (Cyborg's `TEST_PCI`).
     TestPci {
-        /// The address.
+        /// The invented PCI address of the test device.
         address: PciAddress,
     },
 }
 
 impl AttachHandleInfo {
-    /// Its type.
+    /// The type that the API shows for this handle.
     #[must_use]
     pub const fn kind(&self) -> AttachHandleType {
         match self {
@@ -106,9 +106,9 @@ mod tests {
     #[test]
     fn every_type_is_read_back_by_its_word() {
         for kind in AttachHandleType::ALL {
-            assert_eq!(AttachHandleType::of_word(kind.as_str()), Some(kind));
+            assert_eq!(AttachHandleType::from_name(kind.as_str()), Some(kind));
         }
-        assert_eq!(AttachHandleType::of_word("pci"), None);
+        assert_eq!(AttachHandleType::from_name("pci"), None);
     }
 
     #[test]

@@ -15,13 +15,13 @@ use crate::request_group::encoded;
 use crate::{GroupPolicy, GroupSuffix, RequestGroup, RequestGroups};
 
 pub use read::CandidatesQueryError;
-pub use relax::{Demand, Relaxation};
+pub use relax::{QueryDemand, QueryRelaxation};
 
 /// A query of GET /allocation_candidates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CandidatesQuery {
     /// The groups by suffix. The group without a suffix may take its resources from several providers.
-    groups: BTreeMap<Option<GroupSuffix>, QueryGroup>,
+    groups: BTreeMap<Option<GroupSuffix>, CandidatesQueryGroup>,
     policy: Option<GroupPolicy>,
     same_subtrees: Vec<BTreeSet<String>>,
     root_required: BTreeSet<String>,
@@ -31,8 +31,7 @@ pub struct CandidatesQuery {
 
 /// The demands of one group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct QueryGroup {
-    /// Amounts by class.
+struct CandidatesQueryGroup {
     resources: BTreeMap<String, u64>,
     required: BTreeSet<String>,
     /// At least one trait of each set.
@@ -44,7 +43,7 @@ struct QueryGroup {
     in_tree: Option<String>,
 }
 
-impl QueryGroup {
+impl CandidatesQueryGroup {
     /// Whether it has no resources and only restricts where other groups are (`same_subtree`).
     fn is_resourceless(&self) -> bool {
         self.resources.is_empty()
@@ -122,7 +121,7 @@ impl CandidatesQuery {
     }
 
     /// Whether Placement accepts it: it has resources, and each group without resources belongs to one with resources.
-    fn can_be_asked(&self) -> bool {
+    fn is_valid(&self) -> bool {
         let named: BTreeSet<&str> = self
             .same_subtrees
             .iter()
@@ -147,13 +146,13 @@ impl From<&RequestGroups> for CandidatesQuery {
                 traits.iter().map(ToString::to_string).collect()
             };
             let amounts = group.resources.iter();
-            QueryGroup {
+            CandidatesQueryGroup {
                 resources: amounts
                     .map(|(class, amount)| (class.to_string(), *amount))
                     .collect(),
                 required: names(&group.required),
                 forbidden: names(&group.forbidden),
-                ..QueryGroup::default()
+                ..CandidatesQueryGroup::default()
             }
         };
         let suffixed = groups
@@ -169,7 +168,7 @@ impl From<&RequestGroups> for CandidatesQuery {
         };
         let mut unsuffixed = of_group(groups.unsuffixed());
         unsuffixed.in_tree = groups.in_tree().map(|provider| provider.to_string());
-        if unsuffixed != QueryGroup::default() {
+        if unsuffixed != CandidatesQueryGroup::default() {
             query.groups.insert(None, unsuffixed);
         }
         query

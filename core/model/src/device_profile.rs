@@ -51,10 +51,7 @@ pub enum DeviceProfileError {
 pub struct DeviceProfileName(String);
 
 impl DeviceProfileName {
-    /// Checks the name.
-    ///
-    /// # Errors
-    /// [`DeviceProfileError::Name`].
+    /// Checks the name. Fails with [`DeviceProfileError::Name`].
     pub fn new(name: &str) -> Result<Self, DeviceProfileError> {
         let fits = (1..=255).contains(&name.len())
             && name
@@ -83,9 +80,9 @@ impl fmt::Display for DeviceProfileName {
 /// Whether a trait is required or forbidden.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TraitDemand {
-    /// `required`.
+    /// The device must have the trait (`required`).
     Required,
-    /// `forbidden`.
+    /// The device must not have the trait (`forbidden`).
     Forbidden,
 }
 
@@ -104,10 +101,7 @@ const ACCEL: &str = "accel:";
 const TWO_FUNCTIONS: &str = "CUSTOM_FPGA_XILINX";
 
 impl DeviceProfileGroup {
-    /// Parses a group; blanks around the names in keys are removed.
-    ///
-    /// # Errors
-    /// The first invalid key or value.
+    /// Parses a group; blanks around the names in keys are removed. Fails with the first invalid key or value.
     pub fn new<'a>(
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, DeviceProfileError> {
@@ -199,10 +193,7 @@ impl DeviceProfileGroup {
 pub struct DeviceProfileGroups(Vec<DeviceProfileGroup>);
 
 impl DeviceProfileGroups {
-    /// Checks the groups together.
-    ///
-    /// # Errors
-    /// There is no group, or there are more than [`MOST_REQUESTS`] ARQs.
+    /// Checks the groups together. Fails if there is no group, or there are more than [`MOST_REQUESTS`] ARQs.
     pub fn new(groups: Vec<DeviceProfileGroup>) -> Result<Self, DeviceProfileError> {
         if groups.is_empty() {
             return Err(DeviceProfileError::NoGroups);

@@ -2,26 +2,26 @@
 
 use strsim::damerau_levenshtein;
 
-/// Longer words are cut before they are compared: the comparison takes time in proportion to the product of both lengths.
-const LONGEST_WORD: usize = 80;
+/// Longer names are cut before they are compared: the comparison takes time in proportion to the product of both lengths.
+const LONGEST_NAME: usize = 80;
 /// How many known names a hint lists at most.
 const MOST_LISTED: usize = 20;
 
-/// The candidate nearest to `word`, the first one of several; `None` if none is near. A candidate is near if at most a third of the
-/// word's letters, and at most four, have to be added, removed, replaced or swapped with their neighbour. Case does not count.
+/// The candidate nearest to `name`, the first one of several; `None` if none is near. A candidate is near if at most a third of the
+/// name's letters, and at most four, have to be added, removed, replaced or swapped with their neighbour. Case does not count.
 #[must_use]
 pub fn nearest_name<'a>(
-    word: &str,
+    name: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    let word: String = word.chars().take(LONGEST_WORD).collect();
-    let word = word.to_lowercase();
-    let most = (word.chars().count() / 3).clamp(1, 4);
+    let name: String = name.chars().take(LONGEST_NAME).collect();
+    let name = name.to_lowercase();
+    let most = (name.chars().count() / 3).clamp(1, 4);
     candidates
         .into_iter()
-        .filter(|candidate| candidate.chars().count() <= LONGEST_WORD + most)
+        .filter(|candidate| candidate.chars().count() <= LONGEST_NAME + most)
         .map(|candidate| {
-            let distance = damerau_levenshtein(&word, &candidate.to_lowercase());
+            let distance = damerau_levenshtein(&name, &candidate.to_lowercase());
             (distance, candidate)
         })
         .filter(|(distance, _)| *distance <= most)
@@ -29,14 +29,14 @@ pub fn nearest_name<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// A hint for an unknown word: `did you mean "cpus"?`, or the known names if none is near.
+/// A hint for an unknown name: `did you mean "cpus"?`, or the known names if none is near.
 #[must_use]
 pub fn did_you_mean(word: &str, known: &[&str]) -> String {
     if let Some(name) = nearest_name(word, known.iter().copied()) {
         return format!("did you mean {name:?}?");
     }
     if known.is_empty() {
-        return "there is none to choose from".to_owned();
+        return "there are no alternatives".to_owned();
     }
     let listed = known.iter().take(MOST_LISTED);
     let listed: Vec<String> = listed.map(|name| format!("{name:?}")).collect();
@@ -77,6 +77,6 @@ mod tests {
             did_you_mean("disk", &["cpus", "memory"]),
             "known are \"cpus\", \"memory\""
         );
-        assert_eq!(did_you_mean("disk", &[]), "there is none to choose from");
+        assert_eq!(did_you_mean("disk", &[]), "there are no alternatives");
     }
 }

@@ -136,10 +136,7 @@ pub struct ProviderNameError {
 pub struct ProviderName(Arc<str>);
 
 impl ProviderName {
-    /// Checks the length.
-    ///
-    /// # Errors
-    /// The name is empty or longer than 200 characters.
+    /// Checks the length. Fails if the name is empty or longer than 200 characters.
     pub fn new(name: &str) -> Result<Self, ProviderNameError> {
         let length = name.chars().count();
         if length == 0 || length > 200 {
@@ -185,10 +182,8 @@ pub struct NodeNameError {
 pub struct NodeName(ProviderName);
 
 impl NodeName {
-    /// Checks length and characters.
-    ///
-    /// # Errors
-    /// The name is empty, longer than 160 characters, or holds white space or control characters.
+    /// Checks length and characters. Fails if the name is empty, longer than 160 characters, or holds white
+    /// space or control characters.
     pub fn new(name: &str) -> Result<Self, NodeNameError> {
         let bad = || NodeNameError {
             name: name.chars().take(80).collect(),
@@ -212,16 +207,13 @@ impl NodeName {
     }
 
     /// The name of a child provider of this node: `<node>_<suffix>` (Nova's pattern, for example
-    /// `gpu-01_pci_0000_84_00_0`).
-    ///
-    /// # Errors
-    /// The suffix makes the name longer than a provider's name may be.
+    /// `gpu-01_pci_0000_84_00_0`). Fails if the suffix makes the name longer than a provider's name may be.
     pub fn child_name(&self, suffix: &str) -> Result<ProviderName, ProviderNameError> {
         ProviderName::new(&format!("{}_{suffix}", self.as_str()))
     }
 
-    /// The name of the provider of a PCI device of this node, as Nova gives it: `gpu-01_0000:AB:00.0`, the address in upper
-    /// case.
+    /// The name of the provider of a PCI device of this node, as Nova gives it: `gpu-01_0000:AB:00.0`, the
+    /// address in upper case.
     #[must_use]
     pub fn pci_device_name(&self, address: PciAddress) -> ProviderName {
         self.address_name(&address.to_string().to_ascii_uppercase())

@@ -14,10 +14,8 @@ impl AllocationRatio {
     /// Each unit may be allocated once.
     pub const ONE: AllocationRatio = AllocationRatio(1.0);
 
-    /// Checks the range.
-    ///
-    /// # Errors
-    /// The ratio is not a finite number above 0 and at most 3.4e38 (Placement's single precision).
+    /// Checks the range. Fails if the ratio is not a finite number above 0 and at most
+    /// 3.4e38 (Placement's single precision).
     pub fn new(ratio: f64) -> Result<Self, InventoryError> {
         #[expect(
             clippy::cast_possible_truncation,
@@ -57,15 +55,15 @@ pub enum InventoryError {
     Range {
         /// The field, by Placement's name.
         field: &'static str,
-        /// What was given.
+        /// The value that was given.
         value: i64,
-        /// What is allowed.
+        /// The allowed range, as text.
         range: &'static str,
     },
     /// The allocation ratio is out of range.
     #[error("allocation_ratio is {ratio}; a number above 0 and at most 3.4e38 is allowed")]
     Ratio {
-        /// What was given.
+        /// The ratio that was given, as text.
         ratio: String,
     },
 }
@@ -89,10 +87,8 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// `total` units, each allocated once at most, none reserved; one allocation may take all of them.
-    ///
-    /// # Errors
-    /// `total` is 0 or above 2^31 - 1 (a provider without any has no inventory).
+    /// `total` units, each allocated once at most, none reserved; one allocation may take all of them. Fails if `total`
+    /// is 0 or above 2^31 - 1 (a provider without any has no inventory).
     pub fn of(total: u64) -> Result<Self, InventoryError> {
         let narrow = u32::try_from(total)
             .ok()
@@ -114,11 +110,9 @@ impl Inventory {
         })
     }
 
-    /// Held inventory: `used` units without a new home. All of it is reserved, so nothing more can be claimed. `max_unit` above the total
-    /// marks it ([`Inventory::is_held`]), and lets each consumer keep its allocation.
-    ///
-    /// # Errors
-    /// `used` is 0 or above 2^31 - 2.
+    /// Held inventory: `used` units without a new home. All of it is reserved, so nothing more can be claimed.
+    /// `max_unit` above the total marks it ([`Inventory::is_held`]), and lets each consumer keep its allocation. Fails
+    /// if `used` is 0 or above 2^31 - 2.
     pub fn holding(used: u64) -> Result<Self, InventoryError> {
         let inventory = Self::of(used)?;
         if inventory.total == MAX_INT {
@@ -153,10 +147,10 @@ impl Inventory {
         }
     }
 
-    /// The same inventory with the fields that an operator can set through Placement's API taken from `current`: `reserved` and
-    /// `allocation_ratio`.
+    /// The same inventory with the fields that an operator can set through Placement's API taken from
+    /// `current`: `reserved` and `allocation_ratio`.
     #[must_use]
-    pub fn keeping(self, current: Option<&Inventory>) -> Self {
+    pub fn with_operator_settings(self, current: Option<&Inventory>) -> Self {
         match current {
             Some(current) if !current.is_held() => {
                 let ratio = current.allocation_ratio;
@@ -187,7 +181,7 @@ impl Inventory {
     }
 
     /// Whether one consumer may have this amount, by min_unit, max_unit and step_size. Placement checks the sum of each consumer.
-    pub(crate) fn takes_at_once(&self, amount: u64) -> bool {
+    pub(crate) fn accepts_amount(&self, amount: u64) -> bool {
         amount >= u64::from(self.min_unit)
             && amount <= u64::from(self.max_unit)
             && amount.is_multiple_of(u64::from(self.step_size.max(1)))
@@ -251,17 +245,36 @@ mod tests {
     #[test]
     fn what_an_operator_set_survives_but_a_hold_does_not_spread() {
         let set = Inventory::of(8).unwrap().reserving(2);
-        assert_eq!(Inventory::of(4).unwrap().keeping(Some(&set)).reserved, 2);
+        assert_eq!(
+            Inventory::of(4)
+                .unwrap()
+                .with_operator_settings(Some(&set))
+                .reserved,
+            2
+        );
         let held = Inventory::holding(8).unwrap();
-        assert_eq!(Inventory::of(4).unwrap().keeping(Some(&held)).reserved, 0);
+        assert_eq!(
+            Inventory::of(4)
+                .unwrap()
+                .with_operator_settings(Some(&held))
+                .reserved,
+            0
+        );
     }
 
     #[test]
     fn an_operator_may_reserve_everything_without_that_being_a_hold() {
         let closed = Inventory::of(8).unwrap().reserving(8);
         assert!(!closed.is_held() && Inventory::holding(8).unwrap().is_held());
-        assert_eq!(Inventory::of(8).unwrap().keeping(Some(&closed)), closed);
-        let shrunk = Inventory::of(4).unwrap().keeping(Some(&closed));
+        assert_eq!(
+            Inventory::of(8)
+                .unwrap()
+                .with_operator_settings(Some(&closed)),
+            closed
+        );
+        let shrunk = Inventory::of(4)
+            .unwrap()
+            .with_operator_settings(Some(&closed));
         assert_eq!((shrunk.reserved, shrunk.is_held()), (4, false));
     }
 
@@ -273,9 +286,9 @@ mod tests {
             step_size: 2,
             ..Inventory::of(8).unwrap()
         };
-        let taken: Vec<u64> = (0..10).filter(|n| pairs.takes_at_once(*n)).collect();
+        let taken: Vec<u64> = (0..10).filter(|n| pairs.accepts_amount(*n)).collect();
         assert_eq!(taken, [2, 4, 6]);
-        assert!(Inventory::holding(3).unwrap().takes_at_once(3));
+        assert!(Inventory::holding(3).unwrap().accepts_amount(3));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! `--dry-run` output and the test snapshot.
 //!
 //! ```text
-//! facts (driver's view) -> Desired tree --+
+//! facts (driver's view) -> DesiredTree ---+
 //!                                         +-> plan() -> Plan::InSync
 //! current tree (Placement) ---------------+          -> Plan::Update(diff)
 //!                                                    -> Plan::ReshapeNeeded(PendingReshape)
@@ -40,7 +40,7 @@
 //!
 //! | word | meaning |
 //! |---|---|
-//! | held | inventory with total = reserved = usage, marked by a max_unit above it ([`Inventory::is_held`]): its units have no new home, and nothing can be claimed from it |
+//! | held | inventory with total = reserved = usage, marked by a max_unit above it ([`Inventory::is_held`], [`HeldUnits`]): its units have no new home, and nothing can be claimed from it |
 //! | home | [`Home`]: where an allocation goes when its inventory moves |
 //! | desired state | what should be: a tree, a guest, its power. It is computed from configuration and requests, and written down before anybody acts on it |
 //! | observe | read the state of the machine or of another service into a value; never changes anything |
@@ -87,9 +87,9 @@ mod traits;
 mod tree_diff;
 
 pub use allocation::{Allocation, Allocations, ConsumerAllocations};
-pub use arq::{Arq, ArqPhase, ArqState, AttachHandle, Binding, Transition, TransitionRefused};
+pub use arq::{Arq, ArqPhase, ArqState, ArqTransition, AttachHandle, Binding, TransitionRefused};
 pub use attach_handle::{AttachHandleInfo, AttachHandleType};
-pub use candidates_query::{CandidatesQuery, CandidatesQueryError, Demand, Relaxation};
+pub use candidates_query::{CandidatesQuery, CandidatesQueryError, QueryDemand, QueryRelaxation};
 pub use device_profile::{
     DeviceProfileError, DeviceProfileGroup, DeviceProfileGroups, DeviceProfileName, MOST_REQUESTS,
     TraitDemand,
@@ -103,7 +103,7 @@ pub use ids::{
 };
 pub use inventory::{AllocationRatio, Inventory, InventoryError};
 pub use pci_address::{PciAddress, PciAddressError};
-pub use plan::{Desired, Held, Move, Plan, Usages, plan, usages_to_probe};
+pub use plan::{DesiredTree, HeldUnits, Move, Plan, Usages, plan, usages_to_probe};
 pub use printable::printable;
 pub use provider_tree::{OWNER_TRAITS, Provider, ProviderTree, TreeError};
 pub use request_group::{

@@ -56,10 +56,7 @@ impl PciAddress {
         )
     }
 
-    /// Parses the name of libvirt's node device.
-    ///
-    /// # Errors
-    /// The name is not of the form `pci_DDDD_BB_SS_F`.
+    /// Parses the name of libvirt's node device. Fails if the name is not of the form `pci_DDDD_BB_SS_F`.
     pub fn from_nodedev_name(name: &str) -> Result<Self, PciAddressError> {
         let refuse = || PciAddressError {
             text: name.chars().take(80).collect(),

@@ -28,31 +28,31 @@ pub struct Move {
 
 /// The desired state of the tree, as the driver computes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Desired {
+pub struct DesiredTree {
     /// The whole tree, foreign children and sharing providers included as they are.
     pub tree: ProviderTree,
     /// The inventories that moved. Moves of inventory that the current tree does not have are ignored.
     pub moves: Vec<Move>,
-    /// The content of providers that are not in the tree, in case they have to stay for the units on them. Providers that can be removed
-    /// are ignored.
+    /// The content of providers that are not in the tree, in case they have to stay for the units on them. Providers
+    /// that can be removed are ignored.
     pub held_traits: BTreeMap<ProviderUuid, BTreeSet<Trait>>,
 }
 
 /// Held units: they have no new home and stay where they are, on inventory with total = reserved = usage. Nothing can be claimed from it,
 /// and it is removed when the units are freed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Held {
+pub struct HeldUnits {
     /// The provider that has them.
     pub provider: ProviderUuid,
-    /// That provider's name.
+    /// The name of the provider that has the units.
     pub name: ProviderName,
-    /// Their class.
+    /// The resource class of the held units.
     pub class: ResourceClass,
     /// The amount, in the unit of the class.
     pub used: u64,
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for HeldUnits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} held on {}", self.used, self.class, self.name)
     }
@@ -60,28 +60,28 @@ impl fmt::Display for Held {
 
 /// The result of [`plan`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "a plan must be carried out or shown"]
+#[must_use = "a plan must be executed or shown"]
 pub enum Plan {
     /// Placement has the desired tree; there is nothing to send.
     InSync {
         /// Units held without a home.
-        held: Vec<Held>,
+        held: Vec<HeldUnits>,
     },
     /// Plain updates of providers, inventories, traits and aggregates.
     Update {
-        /// What changes.
+        /// The changes from the current tree to the desired tree.
         diff: TreeDiff,
         /// Units held without a home.
-        held: Vec<Held>,
+        held: Vec<HeldUnits>,
     },
     /// Inventory with allocations moves. Only a startup may do that, once it has read the allocations.
     ReshapeNeeded(PendingReshape),
 }
 
-/// The providers whose usages [`plan`] needs: those that lose inventory, and those with held units. Usually there are none, so a tick of
-/// a settled node reads no usages.
+/// The providers for which [`plan`] needs usages: those that lose inventory, and those with held units. Usually there
+/// are none, so a tick of a settled node reads no usages.
 #[must_use]
-pub fn usages_to_probe(current: &ProviderTree, desired: &Desired) -> BTreeSet<ProviderUuid> {
+pub fn usages_to_probe(current: &ProviderTree, desired: &DesiredTree) -> BTreeSet<ProviderUuid> {
     let sources = open_moves(current, desired);
     let mut probe = BTreeSet::new();
     for provider in current
@@ -103,20 +103,20 @@ pub fn usages_to_probe(current: &ProviderTree, desired: &Desired) -> BTreeSet<Pr
     probe
 }
 
-/// Compares the current tree of Placement with the desired tree. `usages` must contain the providers of [`usages_to_probe`]; inventory
-/// with an unknown usage counts as fully used, so that no used inventory is removed.
+/// Compares the current tree of Placement with the desired tree. `usages` must contain the providers of
+/// [`usages_to_probe`]; inventory with an unknown usage counts as fully used, so that no used inventory is removed.
 ///
-/// A needed reshape always changes inventory. Otherwise the tick after the startup would find the same reshape and end the agent again.
-/// A move is therefore ignored if no unit leaves and no target gets more room.
-pub fn plan(current: &ProviderTree, desired: Desired, usages: &Usages) -> Plan {
+/// A needed reshape always changes inventory. Without this rule the tick after the startup would find the same reshape
+/// and end the agent again. A move is therefore ignored if no unit leaves and no target gets more room.
+pub fn plan(current: &ProviderTree, desired: DesiredTree, usages: &Usages) -> Plan {
     let moves = open_moves(current, &desired);
     if !moves.is_empty() {
         return Plan::ReshapeNeeded(PendingReshape::new(
             current.clone(),
-            Desired { moves, ..desired },
+            DesiredTree { moves, ..desired },
         ));
     }
-    let (tree, held) = hold_what_is_in_use(current, desired, usages);
+    let (tree, held) = hold_used_inventory(current, desired, usages);
     let diff = diff(current, &tree);
     if diff.is_empty() {
         Plan::InSync { held }
@@ -126,17 +126,17 @@ pub fn plan(current: &ProviderTree, desired: Desired, usages: &Usages) -> Plan {
 }
 
 /// The moves with units to move: the inventory exists, is not held, and either changes, is removed, or its targets get more room.
-fn open_moves(current: &ProviderTree, desired: &Desired) -> Vec<Move> {
+fn open_moves(current: &ProviderTree, desired: &DesiredTree) -> Vec<Move> {
     let mut moves = moves_where(current, desired, |inventory| !inventory.is_held());
     moves.retain(|m| {
         let place = |tree: &ProviderTree| tree.inventory(m.provider, &m.class).cloned();
-        place(current) != place(&desired.tree) || finds_room(m, current, &desired.tree)
+        place(current) != place(&desired.tree) || has_more_capacity(m, current, &desired.tree)
     });
     moves
 }
 
 /// Whether a target of the move is added or grows.
-fn finds_room(m: &Move, current: &ProviderTree, desired: &ProviderTree) -> bool {
+fn has_more_capacity(m: &Move, current: &ProviderTree, desired: &ProviderTree) -> bool {
     let room = |tree: &ProviderTree, provider, class| {
         tree.inventory(provider, class)
             .map_or(0, Inventory::capacity)
@@ -148,10 +148,10 @@ fn finds_room(m: &Move, current: &ProviderTree, desired: &ProviderTree) -> bool 
     })
 }
 
-/// The moves whose inventory exists and satisfies the predicate; in order, without duplicates.
+/// The moves of existing inventory that satisfy the predicate; in order, without duplicates.
 pub(crate) fn moves_where(
     current: &ProviderTree,
-    desired: &Desired,
+    desired: &DesiredTree,
     question: impl Fn(&Inventory) -> bool,
 ) -> Vec<Move> {
     let moves: BTreeSet<_> = desired
@@ -177,12 +177,12 @@ fn may_have_to_hold(current: &Inventory, wanted: Option<&Inventory>) -> bool {
 }
 
 /// Holds units that would lose their inventory: used inventory stays with total = reserved = usage, and its provider stays with it.
-pub(crate) fn hold_what_is_in_use(
+pub(crate) fn hold_used_inventory(
     current: &ProviderTree,
-    desired: Desired,
+    desired: DesiredTree,
     usages: &Usages,
-) -> (ProviderTree, Vec<Held>) {
-    let Desired {
+) -> (ProviderTree, Vec<HeldUnits>) {
+    let DesiredTree {
         tree: mut desired,
         held_traits,
         ..
@@ -204,13 +204,13 @@ pub(crate) fn hold_what_is_in_use(
             if used == 0 || wanted.is_some_and(|wanted| used <= wanted.capacity()) {
                 continue;
             }
-            // More than a hold can say stays as it is: Placement would refuse to drop it.
+            // An amount that a held inventory cannot express stays as it is: Placement would refuse to remove it.
             let holding = Inventory::holding(used).unwrap_or_else(|_| inventory.clone());
-            keep_provider(current, &mut desired, provider, &held_traits);
+            retain_provider(current, &mut desired, provider, &held_traits);
             if let Some(kept) = desired.get_mut(provider.uuid()) {
                 kept.inventories.insert(class.clone(), holding);
             }
-            held.push(Held {
+            held.push(HeldUnits {
                 provider: place.0,
                 name: provider.name.clone(),
                 class: place.1,
@@ -222,8 +222,8 @@ pub(crate) fn hold_what_is_in_use(
     (desired, held)
 }
 
-/// Puts a provider that was to go back into the tree under the parent it has; without inventory if that is ours to say.
-fn keep_provider(
+/// Keeps a provider that would be removed in the tree, under its present parent; without inventory if Berth writes it.
+fn retain_provider(
     current: &ProviderTree,
     desired: &mut ProviderTree,
     provider: &Provider,
@@ -233,7 +233,7 @@ fn keep_provider(
         return;
     }
     if let Some(parent) = provider.parent().and_then(|parent| current.get(parent)) {
-        keep_provider(current, desired, parent, held_traits);
+        retain_provider(current, desired, parent, held_traits);
     }
     let mut kept = provider.clone();
     if current.is_ours(provider.uuid()) {
@@ -241,15 +241,15 @@ fn keep_provider(
         let traits = held_traits.get(&provider.uuid()).into_iter().flatten();
         kept.traits.extend(traits.cloned());
     }
-    // The parent stands by now, and a name another provider took keeps this one out: Placement then refuses the
-    // removal, and the next pass sees it again.
+    // The parent is in the tree. If another provider took the name, this provider cannot be inserted: Placement then
+    // refuses the removal, and the next pass retries.
     let _ = desired.insert(kept);
 }
 
 impl Plan {
     /// The held units, as far as the plan knows them.
     #[must_use]
-    pub fn held(&self) -> &[Held] {
+    pub fn held(&self) -> &[HeldUnits] {
         match self {
             Plan::InSync { held } | Plan::Update { held, .. } => held,
             Plan::ReshapeNeeded(_) => &[],

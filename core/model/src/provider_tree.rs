@@ -18,9 +18,9 @@ pub enum TreeError {
     /// The parent is not in the tree, or the parents form a cycle.
     #[error("provider {name} ({uuid}) names parent {parent}, which is not above it in the tree")]
     Orphan {
-        /// The provider's name.
+        /// The name of the misplaced provider.
         name: ProviderName,
-        /// The provider.
+        /// The UUID of the misplaced provider.
         uuid: ProviderUuid,
         /// The parent it names.
         parent: ProviderUuid,
@@ -28,25 +28,25 @@ pub enum TreeError {
     /// Two providers share a UUID.
     #[error("two providers have UUID {uuid}")]
     SameUuid {
-        /// The UUID.
+        /// The UUID that is duplicate or unknown.
         uuid: ProviderUuid,
     },
     /// Two providers share a name.
     #[error("two providers are named {name}")]
     SameName {
-        /// The name.
+        /// The name that two providers share.
         name: ProviderName,
     },
     /// No provider has this UUID.
     #[error("no provider of the tree has UUID {uuid}")]
     Unknown {
-        /// The UUID.
+        /// The UUID that is duplicate or unknown.
         uuid: ProviderUuid,
     },
     /// The own root is not among the providers.
     #[error("the tree's root {uuid} is not among its providers")]
     NoRoot {
-        /// The root's UUID.
+        /// The UUID that the root should have.
         uuid: ProviderUuid,
     },
 }
@@ -72,10 +72,8 @@ impl ProviderTree {
         }
     }
 
-    /// A tree of these providers, given in any order.
-    ///
-    /// # Errors
-    /// The root is missing, a parent is missing, or two providers share a name or UUID.
+    /// A tree of these providers, given in any order. Fails if the root is missing, a parent is missing, or two
+    /// providers share a name or UUID.
     pub fn from_providers(
         own_root: ProviderUuid,
         providers: impl IntoIterator<Item = Provider>,
@@ -111,10 +109,8 @@ impl ProviderTree {
         }
     }
 
-    /// Adds a provider: a child of one that is in the tree, or a sharing provider (without parent).
-    ///
-    /// # Errors
-    /// Its parent is not in the tree, or its name or UUID is taken.
+    /// Adds a provider: a child of a provider in the tree, or a sharing provider (without parent). Fails if its parent
+    /// is not in the tree, or its name or UUID is taken.
     pub fn insert(&mut self, provider: Provider) -> Result<(), TreeError> {
         if self.providers.contains_key(&provider.uuid) {
             return Err(TreeError::SameUuid {
@@ -139,10 +135,8 @@ impl ProviderTree {
         Ok(())
     }
 
-    /// Moves a provider of the own tree under another parent in it.
-    ///
-    /// # Errors
-    /// Either is not in the own tree, or the new parent is the provider itself or below it.
+    /// Moves a provider of the own tree under another parent in it. Fails if either is not in the own tree, or the new
+    /// parent is the provider itself or below it.
     pub fn place_under(
         &mut self,
         uuid: ProviderUuid,
@@ -167,10 +161,8 @@ impl ProviderTree {
         }
     }
 
-    /// Checks that names are unique, because [`ProviderTree::get_mut`] allows changing them.
-    ///
-    /// # Errors
-    /// Two providers share a name.
+    /// Checks that names are unique, because [`ProviderTree::get_mut`] allows changing them. Fails if two
+    /// providers share a name.
     pub(crate) fn with_unique_names(self) -> Result<Self, TreeError> {
         let mut names = BTreeSet::new();
         for provider in self.providers.values() {
@@ -308,9 +300,10 @@ impl ProviderTree {
         all
     }
 
-    /// Whether Berth writes the provider: the own root, and children that Berth created (shown by their UUID) or that have an owner trait.
-    /// Children of other owners do not count, nor do Cyborg's. The exception is a device of Cyborg's whose provider Berth writes in place
-    /// of Cyborg's conductor: it has both OWNER_CYBORG (the owner of the device) and CUSTOM_OWNER_BERTH (the writer of its provider).
+    /// Whether Berth writes the provider: the own root, and children that Berth created (shown by their UUID) or that
+    /// have an owner trait. Children of other owners do not count, nor do Cyborg's. The exception is a device of Cyborg
+    /// for which Berth writes the provider in place of Cyborg's conductor: it has both OWNER_CYBORG (the owner of the
+    /// device) and CUSTOM_OWNER_BERTH (the writer of its provider).
     #[must_use]
     pub fn is_ours(&self, uuid: ProviderUuid) -> bool {
         let Some(provider) = self.providers.get(&uuid) else {

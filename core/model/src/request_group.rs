@@ -26,7 +26,7 @@ pub enum RequestGroupsError {
         "{suffix:?} cannot name a request group: 1 to 64 of a-z, A-Z, 0-9, _ and - are allowed"
     )]
     Suffix {
-        /// The name.
+        /// The invalid suffix, at most 80 characters of it.
         suffix: String,
     },
     /// Two groups have the same suffix.
@@ -34,7 +34,7 @@ pub enum RequestGroupsError {
         "request group {suffix} is given twice: the flavor uses the suffix of a group of the device profile"
     )]
     Twice {
-        /// The name.
+        /// The suffix that both groups have.
         suffix: GroupSuffix,
     },
     /// A device profile asks for a class that Placement does not have.
@@ -45,7 +45,7 @@ pub enum RequestGroupsError {
     Class {
         /// The group, by its place in the profile.
         group: usize,
-        /// The class.
+        /// The class as the device profile writes it.
         class: String,
     },
     /// A group of a device profile has no resources. Cyborg accepts such profiles, but there would be no device to bind.
@@ -62,7 +62,7 @@ pub enum RequestGroupsError {
         "request group {suffix} has traits and no resources: add resources{suffix}:CLASS=AMOUNT to the flavor"
     )]
     NoResources {
-        /// The group.
+        /// The suffix of the group without resources.
         suffix: GroupSuffix,
     },
     /// There are several groups and no group policy.
@@ -84,10 +84,7 @@ pub enum RequestGroupsError {
 pub struct GroupSuffix(String);
 
 impl GroupSuffix {
-    /// Checks the text.
-    ///
-    /// # Errors
-    /// [`RequestGroupsError::Suffix`].
+    /// Checks the text. Fails with [`RequestGroupsError::Suffix`].
     pub fn new(suffix: &str) -> Result<Self, RequestGroupsError> {
         let fits = (1..=64).contains(&suffix.len())
             && suffix
@@ -107,7 +104,7 @@ impl GroupSuffix {
         Self(format!("device_profile_{group}"))
     }
 
-    /// The text.
+    /// The suffix as text, as it ends the parameters of a query.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -123,7 +120,7 @@ impl fmt::Display for GroupSuffix {
 /// Whether groups with suffixes may share a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupPolicy {
-    /// They may.
+    /// Two groups may get the same provider (`group_policy=none`).
     None,
     /// Each must have a provider of its own.
     Isolate,
@@ -145,9 +142,9 @@ impl GroupPolicy {
 pub struct RequestGroup {
     /// Amounts by class, each at least 1.
     pub resources: BTreeMap<ResourceClass, u64>,
-    /// Required traits.
+    /// Traits that the provider of the group must have.
     pub required: BTreeSet<Trait>,
-    /// Forbidden traits.
+    /// Traits that the provider of the group must not have.
     pub forbidden: BTreeSet<Trait>,
 }
 
@@ -200,7 +197,7 @@ impl Default for RequestGroups {
 }
 
 impl RequestGroups {
-    /// The group whose resources may come from any provider of a tree.
+    /// The group without a suffix: its resources may come from any provider of a tree.
     #[must_use]
     pub fn unsuffixed(&self) -> &RequestGroup {
         &self.unsuffixed
@@ -227,7 +224,7 @@ impl RequestGroups {
         self.root_forbidden.iter()
     }
 
-    /// The provider whose tree must have all resources (`in_tree`).
+    /// The provider at the root of the tree that must have all resources (`in_tree`).
     #[must_use]
     pub fn in_tree(&self) -> Option<ProviderUuid> {
         self.in_tree
@@ -239,10 +236,8 @@ impl RequestGroups {
         self.limit
     }
 
-    /// Adds the groups of a device profile, group N with the suffix `device_profile_N`.
-    ///
-    /// # Errors
-    /// The profile has a class that Placement does not have, or the flavor uses one of the suffixes.
+    /// Adds the groups of a device profile, group N with the suffix `device_profile_N`. Fails if the profile has a
+    /// class that Placement does not have, or the flavor uses one of the suffixes.
     pub fn with_device_profile(
         mut self,
         profile: &DeviceProfileGroups,
@@ -268,7 +263,7 @@ impl RequestGroups {
             }
             self.suffixed.insert(suffix, group);
         }
-        // Groups from outside the flavor cannot say it; where the flavor has at most one of its own it never had to.
+        // Only the flavor's groups count: a flavor with at most one group never needed a policy.
         if self.policy.is_none() && self.suffixed.len() >= 2 && self.of_flavor < 2 {
             self.policy = Some(GroupPolicy::None);
         }
@@ -296,10 +291,7 @@ impl RequestGroups {
         self
     }
 
-    /// Checks that Placement accepts the query.
-    ///
-    /// # Errors
-    /// The first reason why Placement would refuse it.
+    /// Checks that Placement accepts the query. Fails with the first reason why Placement would refuse it.
     pub fn check(&self) -> Result<(), RequestGroupsError> {
         if let Some((suffix, _)) = self.suffixed.iter().find(|(_, g)| g.resources.is_empty()) {
             let suffix = suffix.clone();

@@ -9,51 +9,53 @@
 //!
 //! ```text
 //! PendingReshape + allocations + homes
-//!     -> placing      gives each allocation its home
-//!     -> lawful_tree  holds what stays
-//!     -> proof        checks the outcome independently
-//!     -> ReshapeRequest, with unreserved: reservations that do not move along
+//!     -> allocation_mover  gives each allocation its home
+//!     -> lawful_tree       holds the units that stay
+//!     -> proof             checks the outcome independently
+//!     -> ReshapeRequest, with lost_reservation: reservations that do not move
 //! ```
 
+mod allocation_mover;
 mod home;
 mod lawful_tree;
-mod placing;
+mod lost_reservation;
 mod proof;
-mod refused;
+mod refusal;
 mod request;
-mod unreserved;
 
 use std::fmt;
 
 use crate::plan::moves_where;
-use crate::{Allocation, Allocations, Desired, ProviderTree, ProviderUuid, ResourceClass, diff};
+use crate::{
+    Allocation, Allocations, DesiredTree, ProviderTree, ProviderUuid, ResourceClass, diff,
+};
 
 pub use home::{Home, HomelessReason, Homes};
-pub use refused::ReshapeRefused;
+pub use refusal::ReshapeRefused;
 pub use request::{MovedUnits, ReshapeRequest};
 
 /// A reshape without its allocations. It cannot be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingReshape {
     current: ProviderTree,
-    desired: Desired,
+    desired: DesiredTree,
 }
 
 impl PendingReshape {
-    /// Makes all of these moves pending.
-    pub(crate) fn new(current: ProviderTree, desired: Desired) -> Self {
+    /// Creates the pending reshape of these moves.
+    pub(crate) fn new(current: ProviderTree, desired: DesiredTree) -> Self {
         Self { current, desired }
     }
 
-    /// A reshape of held inventory: at a startup its units may have a home again, because a device or guest is known again. `None` if
-    /// nothing is held.
+    /// A reshape of held inventory: at a startup its units may have a home again, because a device or guest is known
+    /// again. `None` if nothing is held.
     #[must_use]
-    pub fn rehoming(current: &ProviderTree, desired: &Desired) -> Option<Self> {
+    pub fn rehoming(current: &ProviderTree, desired: &DesiredTree) -> Option<Self> {
         let moves = moves_where(current, desired, |_| true);
         if moves.is_empty() {
             return None;
         }
-        let desired = Desired {
+        let desired = DesiredTree {
             moves,
             ..desired.clone()
         };
@@ -68,22 +70,20 @@ impl PendingReshape {
 
     /// The desired state, with the pending moves.
     #[must_use]
-    pub fn desired(&self) -> &Desired {
+    pub fn desired(&self) -> &DesiredTree {
         &self.desired
     }
 
-    /// Gives every allocation on moved inventory its new home and proves the outcome lawful. `allocations` are all allocations of every
-    /// consumer of the own tree; `homes` is the driver's function that returns the home of one of them. Units without a home are held.
-    /// Pure; the order of the input does not matter.
-    ///
-    /// # Errors
-    /// No lawful inventory could hold the outcome, or the driver contradicts itself.
+    /// Gives every allocation on moved inventory its new home and proves the outcome lawful. `allocations` are all
+    /// allocations of every consumer of the own tree; `homes` is the driver's function that returns the home of one of
+    /// them. Units without a home are held. Pure; the order of the input does not matter. Fails if no lawful inventory
+    /// could hold the outcome, or the driver contradicts itself.
     pub fn resolve(
         self,
         allocations: &Allocations,
         homes: impl Fn(&Allocation, &Allocations) -> Homes,
     ) -> Result<ReshapeRequest, ReshapeRefused> {
-        let placed = placing::place(&self, allocations, homes)?;
+        let placed = allocation_mover::place(&self, allocations, homes)?;
         let (tree, held) = lawful_tree::lawful_tree(&self, allocations, &placed.after)?;
         let request = ReshapeRequest::new(&self, tree, allocations, placed, held);
         proof::prove(&self, allocations, &request)?;

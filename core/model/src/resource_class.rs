@@ -14,8 +14,8 @@ pub struct ResourceClassError {
     reason: &'static str,
 }
 
-/// A resource class: upper-case letters, digits and underscores, at most 255; either one of Placement's 21 standard
-/// names or one that starts with `CUSTOM_`.
+/// A resource class: upper-case letters, digits and underscores, at most 255; either a name of Placement's 21 standard
+/// classes or a name that starts with `CUSTOM_`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceClass(Symbol);
 
@@ -44,30 +44,28 @@ impl ResourceClass {
         "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC",
         "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC",
     ];
-    /// Shared host CPUs.
+    /// Host CPUs that guests share, in virtual CPUs.
     pub const VCPU: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("VCPU")));
-    /// Dedicated host CPUs.
+    /// Host CPUs that are dedicated to one guest each.
     pub const PCPU: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("PCPU")));
-    /// Memory in MiB.
+    /// Memory of the host for guests, in MiB.
     pub const MEMORY_MB: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("MEMORY_MB")));
-    /// Disk in GiB.
+    /// Local disk for guests, in GiB.
     pub const DISK_GB: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("DISK_GB")));
     /// Guests with encrypted memory.
     pub const MEM_ENCRYPTION_CONTEXT: ResourceClass =
         ResourceClass(Symbol(Cow::Borrowed("MEM_ENCRYPTION_CONTEXT")));
     /// Virtual GPUs (mediated devices).
     pub const VGPU: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("VGPU")));
-    /// Whole physical GPUs.
+    /// Physical GPUs that are allocated as a whole.
     pub const PGPU: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("PGPU")));
-    /// Programmable gate arrays.
+    /// Field-programmable gate arrays (FPGA) as devices.
     pub const FPGA: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("FPGA")));
     /// SR-IOV virtual functions of network cards.
     pub const SRIOV_NET_VF: ResourceClass = ResourceClass(Symbol(Cow::Borrowed("SRIOV_NET_VF")));
 
-    /// A custom class that is known at build time.
-    ///
-    /// # Panics
-    /// At build time, when used in a constant, if the name's form is wrong.
+    /// A custom class that is known at build time. Panics at build time, when used in a constant, if the
+    /// name's form is wrong.
     #[must_use]
     pub const fn known_custom(name: &'static str) -> Self {
         Self(Symbol::known(name))
@@ -80,10 +78,8 @@ impl ResourceClass {
         Self(Symbol(Cow::Owned(name)))
     }
 
-    /// Checks the name.
-    ///
-    /// # Errors
-    /// The name has other characters than `A-Z`, `0-9`, `_`, is longer than 255, or is neither standard nor `CUSTOM_`.
+    /// Checks the name. Fails if the name has other characters than `A-Z`, `0-9`, `_`, is longer than 255, or is
+    /// neither standard nor `CUSTOM_`.
     pub fn new(name: &str) -> Result<Self, ResourceClassError> {
         if let Some(standard) = Self::STANDARD.iter().find(|s| **s == name) {
             return Ok(Self(Symbol::known(standard)));
@@ -94,14 +90,12 @@ impl ResourceClass {
         }
         Err(refused(
             name,
-            "it is no standard class; a class of one's own starts with CUSTOM_",
+            "it is not a standard class, and a custom class starts with CUSTOM_",
         ))
     }
 
     /// A class from an answer of Placement. A newer Placement may have standard classes that this list does not have.
-    ///
-    /// # Errors
-    /// The name has invalid characters or an invalid length.
+    /// Fails if the name has invalid characters or an invalid length.
     pub fn answered(name: &str) -> Result<Self, ResourceClassError> {
         Symbol::new(name)
             .map(Self)

@@ -3,7 +3,8 @@
 //! The standard algorithm is written out here because a library's "small generator" does not promise the same numbers across versions,
 //! and a test that prints its seed must be repeatable with it. Not for secrets.
 
-/// A generator whose numbers depend on its seed alone: the same on every machine and in every build. Not for secrets.
+/// A generator with numbers that depend on its seed alone: the same on every machine and in every
+/// build. Not for secrets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeededRng {
     state: u64,

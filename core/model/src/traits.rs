@@ -36,20 +36,16 @@ impl Trait {
     /// The provider is a NUMA cell of its root.
     pub const HW_NUMA_ROOT: Trait = Trait(Symbol(Cow::Borrowed("HW_NUMA_ROOT")));
 
-    /// Checks the name's form.
-    ///
-    /// # Errors
-    /// The name is empty, longer than 255, or has other characters than `A-Z`, `0-9`, `_`.
+    /// Checks the name's form. Fails if the name is empty, longer than 255, or has other characters
+    /// than `A-Z`, `0-9`, `_`.
     pub fn new(name: &str) -> Result<Self, TraitError> {
         Symbol::new(name).map(Self).map_err(|_| TraitError {
             name: shortened(name),
         })
     }
 
-    /// A trait known when the program is built.
-    ///
-    /// # Panics
-    /// At build time, when used in a constant, if the name's form is wrong.
+    /// A trait known when the program is built. Panics at build time, when used in a constant, if the
+    /// name's form is wrong.
     #[must_use]
     pub const fn known(name: &'static str) -> Self {
         Self(Symbol::known(name))

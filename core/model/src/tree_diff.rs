@@ -11,9 +11,9 @@ use crate::{
 /// The changes of a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeSet<T: Ord> {
-    /// The added members.
+    /// Members that only the new set has.
     pub added: BTreeSet<T>,
-    /// The removed members.
+    /// Members that only the old set has.
     pub removed: BTreeSet<T>,
 }
 
@@ -25,7 +25,7 @@ impl<T: Ord + Clone> ChangeSet<T> {
         }
     }
 
-    /// Whether nothing changes.
+    /// Whether there is no change to apply.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty()
@@ -40,16 +40,16 @@ impl<T: Ord + Clone> ChangeSet<T> {
 /// The change of one inventory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InventoryChange {
-    /// Added.
+    /// Inventory of a class that the provider did not have.
     Added(Inventory),
-    /// Changed.
+    /// Inventory of a class that the provider had, with other fields.
     Changed {
-        /// The previous inventory.
+        /// The inventory before the change.
         from: Inventory,
-        /// The new inventory.
+        /// The inventory after the change.
         to: Inventory,
     },
-    /// Removed.
+    /// Inventory of a class that the provider no longer has.
     Removed(Inventory),
 }
 
@@ -58,17 +58,17 @@ pub enum InventoryChange {
 pub struct ProviderChange {
     /// UUID of the provider.
     pub uuid: ProviderUuid,
-    /// Its previous name.
+    /// The name before the change, by which an operator knows the provider.
     pub name: ProviderName,
     /// Its new name, if it changes.
     pub renamed: Option<ProviderName>,
     /// Its new parent, if it changes.
     pub placed_under: Option<ProviderUuid>,
-    /// Inventories by class.
+    /// Changed inventories, one entry per resource class.
     pub inventories: Vec<(ResourceClass, InventoryChange)>,
-    /// Traits.
+    /// Added and removed traits of the provider.
     pub traits: ChangeSet<Trait>,
-    /// Aggregates.
+    /// Added and removed aggregates of the provider.
     pub aggregates: ChangeSet<AggregateUuid>,
 }
 
@@ -100,10 +100,8 @@ impl TreeDiff {
         self.created.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }
 
-    /// The tree after the changes. Generations do not change: only answers of Placement change them.
-    ///
-    /// # Errors
-    /// The diff does not fit this tree: a provider or the parent of a new provider does not exist, or a name is taken.
+    /// The tree after the changes. Generations do not change: only answers of Placement change them. Fails if the diff
+    /// does not fit this tree: a provider or the parent of a new provider does not exist, or a name is taken.
     pub fn apply(&self, tree: &ProviderTree) -> Result<ProviderTree, TreeError> {
         let mut tree = tree.clone();
         for provider in &self.created {
@@ -162,14 +160,14 @@ pub fn diff(current: &ProviderTree, desired: &ProviderTree) -> TreeDiff {
         changed,
         removed: Vec::new(),
     };
-    diff.remove_what_is_left(current, desired);
+    diff.remove_remaining(current, desired);
     diff
 }
 
 impl TreeDiff {
     /// What `current` has of ours and `desired` has not. Judged after the placings: what moves out from under a provider
     /// does not keep it.
-    fn remove_what_is_left(&mut self, current: &ProviderTree, desired: &ProviderTree) {
+    fn remove_remaining(&mut self, current: &ProviderTree, desired: &ProviderTree) {
         let gone = |provider: &&Provider| {
             current.is_ours(provider.uuid()) && desired.get(provider.uuid()).is_none()
         };

@@ -1,4 +1,4 @@
-//! The model judged from outside: its texts, its properties, and the reshape's known faults.
+//! Tests of the model through its public interface: its texts, its properties, and the known faults of reshapes.
 
 #[cfg(test)]
 mod model {

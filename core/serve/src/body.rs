@@ -35,7 +35,7 @@ impl Remainder {
 /// The body could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestBodyError {
-    #[error("the body was not whole within {allowed:?}")]
+    #[error("the body was incomplete after {allowed:?}")]
     Late { allowed: Duration },
     #[error("the connection broke: {0}")]
     Broken(hyper::Error),

@@ -1,5 +1,5 @@
-//! Chooses the connection to close if the maximum is reached: the one that has been idle longest. Clients that open connections without
-//! sending requests therefore cannot block others.
+//! Chooses the connection to close if the maximum is reached: the connection that has been idle longest. Clients that
+//! open connections without sending requests therefore cannot block others.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-/// The idle connections: those that wait for a request.
+/// The idle connections, which wait for a request.
 #[derive(Default)]
 pub(crate) struct IdleConnections {
     /// Each with the token that closes it, the longest idle first.
@@ -35,7 +35,7 @@ impl IdleConnections {
     }
 
     /// Closes the connection that has been idle longest, once it has been idle for `idle`: the request of a new connection may be on its way.
-    pub(crate) async fn give_way(&self, idle: Duration) {
+    pub(crate) async fn close_idlest(&self, idle: Duration) {
         loop {
             match self.longest(idle) {
                 Longest::Ended => return,
@@ -130,7 +130,7 @@ impl Drop for ServedConnection {
 pub(crate) struct ActiveRequest(Arc<ServedConnection>);
 
 impl ActiveRequest {
-    /// The response, whose body keeps the connection busy until it is sent.
+    /// The response with a body that keeps the connection busy until it is sent.
     pub(crate) fn answered(self, response: Response) -> Response {
         response.map(|body| {
             Body::new(AnswerBody {

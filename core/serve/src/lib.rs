@@ -1,8 +1,9 @@
 //! Serves HTTP/1 on TCP, on a unix socket, or over TLS with client certificates, with limits on connections and times.
 //!
-//! [`serve`] and [`serve_tls`] accept connections up to [`ServeLimits::connections`], each with a deadline for the head and the body of a
-//! request. A slow client is disconnected. If all connections are in use, the one that has been idle longest is closed for a new one, so
-//! that idle clients cannot block others. At the stop, requests in progress get [`ServeLimits::grace`] to finish.
+//! [`serve`] and [`serve_tls`] accept connections up to [`ServeLimits::connections`], each with a deadline for the head
+//! and the body of a request. A slow client is disconnected. If all connections are in use, the connection that has
+//! been idle longest is closed for a new one, so that idle clients cannot block others. At the stop, requests in
+//! progress get [`ServeLimits::grace`] to finish.
 //!
 //! Callers: the services (`services/http`) and the agent's API.
 
@@ -73,8 +74,8 @@ impl Default for ServeLimits {
     }
 }
 
-/// Serves until `stop` is ready, then lets requests under way end, at most [`ServeLimits::grace`] long. `service` makes what
-/// answers on one connection, from its socket (an [`axum::Router`], say).
+/// Serves until `stop` is ready, then lets requests in progress finish, for at most [`ServeLimits::grace`]. `service`
+/// creates the service of one connection from its socket (for example an [`axum::Router`]).
 pub async fn serve<L, S>(
     listener: L,
     limits: ServeLimits,
@@ -148,7 +149,7 @@ fn holder(stream: &TlsStream<TcpStream>) -> Option<CertificateHolder> {
     Some(Certificate::read(shown)?.holder)
 }
 
-/// Serves what `open` makes of each connection, in the connection's own task.
+/// Serves each connection in a task of its own, after `open` has prepared it.
 async fn serve_opened<L, I, S, F>(
     mut listener: L,
     limits: ServeLimits,
@@ -177,7 +178,7 @@ async fn serve_opened<L, I, S, F>(
             match Arc::clone(&slots).try_acquire_owned() {
                 Ok(slot) => Ok(slot),
                 Err(_) => {
-                    waiting.give_way(limits.idle).await;
+                    waiting.close_idlest(limits.idle).await;
                     Arc::clone(&slots).acquire_owned().await
                 }
             }

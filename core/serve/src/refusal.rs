@@ -38,7 +38,7 @@ impl<I> ExplainedRefusals<I> {
         }
     }
 
-    fn keep(&mut self, came: &[u8]) {
+    fn retain_bytes(&mut self, came: &[u8]) {
         if std::mem::take(&mut self.answered) {
             self.asked.clear();
         }
@@ -94,7 +94,7 @@ impl<I: AsyncRead + Unpin> AsyncRead for ExplainedRefusals<I> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.socket).poll_read(context, buffer))?;
-        self.keep(&buffer.filled()[before..]);
+        self.retain_bytes(&buffer.filled()[before..]);
         Poll::Ready(Ok(()))
     }
 }
@@ -118,7 +118,7 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for ExplainedRefusals<I> {
         context: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // A head is one buffer, and stands first.
+        // The head is one buffer, and the first one.
         let first = buffers.iter().find(|buffer| !buffer.is_empty());
         let first = first.map_or(&[][..], |buffer| &**buffer);
         if let Some(own) = self.reworded(first) {

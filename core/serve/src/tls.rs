@@ -20,7 +20,7 @@ use crate::certificate::{Certificate, DateTime};
 /// The files of a listener, all PEM.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The listener's certificate, its own first, then those that signed it.
+    /// The listener's certificate chain in PEM: its own certificate first, then the signing ones.
     pub certificate: PathBuf,
     /// The key of that certificate.
     pub key: PathBuf,
@@ -68,12 +68,12 @@ pub enum TlsError {
         #[source]
         source: std::io::Error,
     },
-    /// A file does not hold what it should.
+    /// A file has invalid content.
     #[error("{file}: {} {wrong}", path.display())]
     Malformed {
         file: TlsFile,
         path: PathBuf,
-        /// What is wrong, as the end of a sentence.
+        /// The problem, as the end of a sentence.
         wrong: String,
     },
     /// A certificate has expired or is not valid yet.
@@ -106,25 +106,25 @@ impl TlsError {
         }
     }
 
-    /// What would be right.
+    /// The remedy, as one sentence.
     #[must_use]
-    pub fn mend(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match (self, self.file()) {
             (Self::Unreadable { .. }, _) => "name a PEM file that the agent's user may read",
             (Self::Mismatched { .. }, _) => {
                 "name the key that the certificate was made with (openssl x509 -pubkey, openssl pkey -pubout)"
             }
             (Self::Untimely { .. }, TlsFile::ClientCa) => {
-                "put an authority in it that is valid today, and look at the clock (date)"
+                "put an authority in it that is valid today, and check the clock (date)"
             }
             (Self::Untimely { .. }, _) => {
-                "have a new certificate made and send SIGHUP, and look at the clock (date)"
+                "have a new certificate made and send SIGHUP, and check the clock (date)"
             }
             (Self::Malformed { .. }, TlsFile::Key) => {
                 "name a PEM file with one private key (PKCS #8, PKCS #1 or SEC 1) that has no password"
             }
             (Self::Malformed { .. }, TlsFile::Certificate) => {
-                "name a PEM file with the certificate of this host, then those that signed it"
+                "name a PEM file with the certificate of this host, followed by the certificates that signed it"
             }
             (Self::Malformed { .. }, TlsFile::ClientCa) => {
                 "name a PEM file with the certificates of the authorities that sign clients'"
@@ -186,8 +186,8 @@ impl TlsFiles {
         Ok(TlsSettings(Arc::new(config)))
     }
 
-    /// The authorities that are valid now, because the TLS library does not check their validity. An expired one is allowed next to its
-    /// successor.
+    /// The authorities that are valid now, because the TLS library does not check their validity. An expired one is
+    /// allowed next to its successor.
     fn authorities(&self, now: DateTime) -> Result<RootCertStore, TlsError> {
         let file = TlsFile::ClientCa;
         let mut roots = RootCertStore::empty();
@@ -263,7 +263,7 @@ fn timely(
     now: DateTime,
 ) -> Result<(), TlsError> {
     let Some(read) = Certificate::read(certificate) else {
-        let wrong = "holds a certificate that is none (RFC 5280)".to_owned();
+        let wrong = "holds an invalid certificate (RFC 5280)".to_owned();
         return Err(malformed(file, path, wrong));
     };
     let wrong = if now > read.not_after {

@@ -12,7 +12,7 @@ use tokio::time::{Sleep, sleep};
 pub(crate) struct WriteTimeout<I> {
     socket: I,
     allowed: Duration,
-    /// Starts with the first write that has to wait; stops with the next one that does not.
+    /// The deadline: started by the first write that has to wait, cleared by a write that does not.
     overdue: Option<Pin<Box<Sleep>>>,
 }
 
@@ -39,7 +39,7 @@ impl<I> WriteTimeout<I> {
         let allowed = self.allowed;
         let overdue = self.overdue.get_or_insert_with(|| Box::pin(sleep(allowed)));
         overdue.as_mut().poll(context).map(|()| {
-            let why = format!("the peer took nothing of its answer for {allowed:?}");
+            let why = format!("timed out: the peer read nothing of the response for {allowed:?}");
             Err(io::Error::new(io::ErrorKind::TimedOut, why))
         })
     }

@@ -1,6 +1,5 @@
-//! Connections that ask slowly, or not at all, are closed, and give way to those that do; where all are being answered one more
-//! waits its turn. Each test waits for what the server
-//! does, whenever that is.
+//! Connections that are slow or idle are closed if others need the place; if all are busy, a new one waits. Each test
+//! waits for an effect of the server, however long it takes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +31,7 @@ fn limits() -> ServeLimits {
 
 struct Served {
     address: std::net::SocketAddr,
-    /// Told when `/once` is asked.
+    /// Notified when `/once` is requested.
     begun: Arc<Notify>,
     /// Lets one answer of `/once` be given.
     tell: Arc<Notify>,

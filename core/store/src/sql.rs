@@ -86,19 +86,19 @@ impl Drop for Files {
         if !(self.writer.is_closed() && self.readers.is_closed())
             && let Some(ownership) = &mut self.ownership
         {
-            ownership.leave_open();
+            ownership.keep_open_until_exit();
         }
     }
 }
 
 impl SqlStore {
-    /// Opens the database. A SQLite file is taken into ownership; a server's database is connected to once.
+    /// Opens the database. A SQLite file is taken into ownership. For a server, one connection is opened as a check.
     ///
-    /// Errors: [`OpenError::NoFolder`] when its folder is not there, [`OpenError::NotAFile`] when it is no regular
-    /// file, [`OpenError::OtherNames`] when it has a second hard link, [`OpenError::Held`] when another process owns
-    /// the file, [`OpenError::Ownership`] when the lock file cannot be made, [`OpenError::Unreadable`] when the file
-    /// cannot be read, [`OpenError::Sql`] when SQLite cannot open it. Of a server [`OpenError::TlsFile`],
-    /// [`OpenError::OldServer`] and [`OpenError::Server`].
+    /// Errors for a file: [`OpenError::NoFolder`] (its folder is missing), [`OpenError::NotAFile`]
+    /// (not a regular file), [`OpenError::OtherNames`] (it has a second hard link),
+    /// [`OpenError::Held`] (another process owns it), [`OpenError::Ownership`] (the lock file cannot
+    /// be created), [`OpenError::Unreadable`], [`OpenError::Sql`] (SQLite cannot open it). Errors for
+    /// a server: [`OpenError::TlsFile`], [`OpenError::OldServer`], [`OpenError::Server`].
     pub async fn open(location: &Location, options: &SqlOptions) -> Result<Self, OpenError> {
         Ok(match location {
             Location::SqliteFile(path) => Self::files(
@@ -113,8 +113,8 @@ impl SqlStore {
         })
     }
 
-    /// As [`SqlStore::open`], but a file that is not there, or has nothing in it, is refused and not made: for whoever works
-    /// on what a service has written. So is a server's database without tables. A database in memory is a fresh one here, too.
+    /// Like [`SqlStore::open`], but refuses a missing or empty file, and a server's database without tables. For tools
+    /// that work on the database of a service. A database in memory is always new and is accepted.
     pub async fn open_existing(
         location: &Location,
         options: &SqlOptions,
@@ -137,8 +137,8 @@ impl SqlStore {
         })
     }
 
-    /// Opens a database to read what another process, which may be running, has written; none where there is none. Nothing can
-    /// be written by it, and nobody is kept from owning the database.
+    /// Opens a database read-only, also while another process owns and writes it; `None` if it does not exist.
+    /// Does not take ownership.
     pub async fn open_read_only(
         path: &Path,
         options: &SqlOptions,
@@ -147,8 +147,8 @@ impl SqlStore {
         Ok(opened.map(|opened| Self::files(opened, options)))
     }
 
-    /// As [`SqlStore::open_read_only`], of any location: the database of a server refuses to change anything in the sessions of this
-    /// store, and one without tables is none. In memory there is never one.
+    /// Like [`SqlStore::open_read_only`], for any location. A server refuses changes in the sessions of this store, and
+    /// a server's database without tables counts as missing. A database in memory never exists.
     pub async fn open_read_only_at(
         location: &Location,
         options: &SqlOptions,
@@ -201,7 +201,7 @@ impl SqlStore {
         }
     }
 
-    /// The file behind the store, when there is one.
+    /// The path of the database file; `None` in memory and on a server.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.inner.pools {
@@ -235,9 +235,9 @@ impl SqlStore {
         made
     }
 
-    /// Begins a reading transaction: all its statements see one state of the database.
+    /// Begins a reading transaction: all its statements see one snapshot of the database.
     ///
-    /// Do not call [`SqlStore::write`] while it is alive: in memory both share one connection.
+    /// Do not call [`SqlStore::write`] while it is open: in memory both share one connection.
     pub async fn read(&self) -> Result<Transaction, SqlError> {
         match &self.inner.pools {
             Pools::Sqlite(files) => {
@@ -253,8 +253,8 @@ impl SqlStore {
         }
     }
 
-    /// All rows of the answer to one statement that reads. It sees one state of the database without a transaction around
-    /// it, which would cost two more hops to the database's thread.
+    /// All rows of one reading statement. Without a transaction, it needs two messages less to the
+    /// thread of the database.
     pub async fn rows(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
         match &self.inner.pools {
             Pools::Sqlite(files) => {
@@ -284,18 +284,17 @@ impl SqlStore {
         }
     }
 
-    /// Runs `work` in one writing transaction and commits it; runs the whole of it again, a
-    /// bounded number of times, when it failed in a way that may pass (any but
-    /// [`Disposition::Fatal`]). A failed run leaves no row behind.
+    /// Runs `work` in one writing transaction and commits it. Retries the whole work a bounded number of times after an
+    /// error that may be transient (any but [`Disposition::Fatal`]). A failed run leaves no changes.
     ///
-    /// Errors: The error of the last run. [`SqlError::OutcomeUnknown`] where a server went while it committed: the work
-    /// may be done.
+    /// Errors: The error of the last run. [`SqlError::OutcomeUnknown`] if a server disconnected during the commit: the
+    /// work may have been done.
     pub async fn write<W: Work>(&self, work: &W) -> Result<W::Output, W::Error> {
         let mut attempt = 1;
         loop {
             let outcome = match self.begin_write().await {
                 Ok(tx) => Self::run(work, tx).await,
-                // A connection was waited for already, for as long as the options say.
+                // Not retried: the caller has already waited for a connection as long as the options permit.
                 Err(error @ (SqlError::Busy(_) | SqlError::Unreachable(_))) if self.is_shared() => {
                     return Err(error.into());
                 }
@@ -306,7 +305,7 @@ impl SqlStore {
                     if error.disposition() != Disposition::Fatal
                         && attempt < self.inner.attempts.min(work.attempts()) =>
                 {
-                    tracing::debug!(attempt, %error, "transaction runs again");
+                    tracing::debug!(attempt, %error, "retrying the transaction");
                     tokio::time::sleep(self.pause(attempt)).await;
                     attempt += 1;
                 }
@@ -322,8 +321,8 @@ impl SqlStore {
                 Ok(output)
             }
             Err(error) => {
-                // The error of the work is what the caller must see; a rollback that fails too
-                // ends with the connection, which the database rolls back by itself.
+                // The caller must see the error of the work. If the rollback fails too, the connection ends, and the
+                // database rolls back by itself.
                 tx.rollback().await;
                 Err(error)
             }
@@ -345,9 +344,11 @@ impl SqlStore {
         }
     }
 
-    /// Locks the schema: waits for other holders of this lock, in all processes. On SQLite the owner of the file is always alone.
+    /// Locks the schema: waits for other holders of this lock, in all processes. On SQLite the owner of the
+    /// file is always alone.
     ///
-    /// Errors: [`SqlError::SchemaHeld`] when another has it for all of `wait`; another when the server does not answer.
+    /// Errors: [`SqlError::SchemaHeld`] if another process holds it for all of `wait`; another error if the
+    /// server does not answer.
     pub async fn schema_lock(&self, wait: Duration) -> Result<SchemaLock, SqlError> {
         match &self.inner.pools {
             Pools::Sqlite(_) => Ok(SchemaLock::of_the_owner()),
@@ -367,9 +368,9 @@ impl SqlStore {
         }
     }
 
-    /// Writes all of SQLite's log into the database's file and cuts the log to nothing: until then what was deleted, and under
-    /// [`SqlOptions::overwrite_deleted`] is nowhere in the file, still stands in the log. Whether that was done: somebody may be
-    /// reading for longer than the busy timeout. Servers maintain their log themselves.
+    /// Writes SQLite's log into the database file and truncates the log. Until then the log can still contain data that
+    /// was deleted from the file under [`SqlOptions::overwrite_deleted`]. Returns whether that was possible: a reader
+    /// may hold the log for longer than the busy timeout. Servers maintain their logs themselves.
     pub async fn empty_log(&self) -> Result<bool, SqlError> {
         let Pools::Sqlite(files) = &self.inner.pools else {
             return Ok(false);
@@ -392,8 +393,9 @@ impl SqlStore {
         }
     }
 
-    /// 2 ms, 4 ms, ... at most 256 ms. On SQLite no jitter: within one process the writer pool already queues. On a server
-    /// anything up to twice that, or those who met would meet again.
+    /// The pause before a retry: 2 ms, 4 ms, ... at most 256 ms. On SQLite without jitter, because the writer pool
+    /// queues the writers of the process. On a server with jitter up to the same amount, so that conflicting writers
+    /// do not meet again.
     fn pause(&self, attempt: u32) -> Duration {
         let pause = Duration::from_millis(1 << attempt.min(8));
         match self.inner.pools {

@@ -38,7 +38,9 @@ pub enum StateFileError {
     #[error("{path} exists already")]
     Exists { path: String },
     /// The file is larger than any state file.
-    #[error("{path} has {bytes} bytes; a state file has at most {MAX_BYTES}: it is not one")]
+    #[error(
+        "{path} is not a state file: it has {bytes} bytes, and a state file has at most {MAX_BYTES}"
+    )]
     TooLarge { path: String, bytes: u64 },
     /// Another error of the system.
     #[error("cannot use {path}")]
@@ -203,7 +205,7 @@ impl StateDir {
 }
 
 /// Runs the work on a blocking thread, because a disk may hang.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+async fn temporary_path<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -217,22 +219,22 @@ impl StateFiles for StateDir {
 
     fn read<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, Option<Vec<u8>>> {
         let (files, name) = (self.clone(), name.to_owned());
-        Box::pin(aside(move || files.read_now(&name)))
+        Box::pin(temporary_path(move || files.read_now(&name)))
     }
 
     fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
         let (files, name, content) = (self.clone(), name.to_owned(), content.to_owned());
-        Box::pin(aside(move || files.write_now(&name, &content)))
+        Box::pin(temporary_path(move || files.write_now(&name, &content)))
     }
 
     fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
         let (files, name, content) = (self.clone(), name.to_owned(), content.to_owned());
-        Box::pin(aside(move || files.create_now(&name, &content)))
+        Box::pin(temporary_path(move || files.create_now(&name, &content)))
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, ()> {
         let (files, name) = (self.clone(), name.to_owned());
-        Box::pin(aside(move || files.remove_now(&name)))
+        Box::pin(temporary_path(move || files.remove_now(&name)))
     }
 }
 
@@ -273,7 +275,7 @@ mod tests {
     }
 
     /// Runs `act` over and over, for as long as `meanwhile` takes.
-    fn beside(act: impl Fn() + Sync, meanwhile: impl FnOnce()) {
+    fn run_concurrently(act: impl Fn() + Sync, meanwhile: impl FnOnce()) {
         let is_over = std::sync::atomic::AtomicBool::new(false);
         let order = std::sync::atomic::Ordering::Relaxed;
         std::thread::scope(|scope| {
@@ -296,7 +298,7 @@ mod tests {
             fs::write(files.file("compute_id"), b"one").unwrap();
             fs::remove_file(files.file("compute_id")).unwrap();
         };
-        beside(come_and_go, || {
+        run_concurrently(come_and_go, || {
             for _ in 0..20_000 {
                 files.read_now("compute_id").unwrap();
             }
@@ -307,7 +309,7 @@ mod tests {
     fn what_goes_while_the_folder_is_swept_is_not_missed() {
         let (folder, _files) = opened();
         let sweep = || drop(StateDir::open(folder.path()).unwrap());
-        beside(sweep, || {
+        run_concurrently(sweep, || {
             for round in 0..500 {
                 for number in 0..20 {
                     fs::write(folder.path().join(format!(".berth-{number}")), b"ha").unwrap();

@@ -44,7 +44,7 @@ impl Work for Script {
     }
 }
 
-/// Inserts a row, then fails as often as told.
+/// Inserts a row, then fails the given number of times.
 struct Insert {
     failures: AtomicU32,
     error: fn() -> CountError,
@@ -145,15 +145,15 @@ async fn what_was_deleted_is_overwritten_where_that_is_asked_for() {
             .unwrap();
         store
             .write(&Script(
-                "CREATE TABLE secrets (word TEXT); INSERT INTO secrets VALUES ('a-word-nobody-else-has')",
+                "CREATE TABLE secrets (name TEXT); INSERT INTO secrets VALUES ('a-unique-secret-name')",
             ))
             .await
             .unwrap();
         store.write(&Script("DELETE FROM secrets")).await.unwrap();
         store.close().await;
         let bytes = std::fs::read(&file).unwrap();
-        let word = b"a-word-nobody-else-has";
-        let found = bytes.windows(word.len()).any(|window| window == word);
+        let secret = b"a-unique-secret-name";
+        let found = bytes.windows(secret.len()).any(|window| window == secret);
         assert_eq!(found, is_left, "overwrite_deleted = {overwrite_deleted}");
         std::fs::remove_file(&file).unwrap();
     }
@@ -585,7 +585,7 @@ fn a_servers_url_that_is_wrong_is_refused_without_its_password() {
     }
 }
 
-/// Whatever stands in it: right, it is the same however it is escaped; wrong, it is in no word.
+/// A password of any characters is parsed in every escaping; if the URL is invalid, no error shows a part of it.
 #[test]
 fn a_password_of_any_signs_is_read_or_kept_secret() {
     let signs = "@:/?#%[]&=+! \"'\\;ä\0\n";

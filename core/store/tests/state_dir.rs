@@ -41,7 +41,7 @@ async fn a_kill_at_any_moment_leaves_whole_content() {
     for round in 0..12 {
         let mut writer = spawn_writer(folder.path());
         while !folder.path().join("state").exists() {
-            assert_eq!(writer.try_wait().unwrap(), None, "it goes on");
+            assert_eq!(writer.try_wait().unwrap(), None, "the writer continues");
             std::thread::sleep(Duration::from_millis(1));
         }
         std::thread::sleep(Duration::from_micros(700 * round));

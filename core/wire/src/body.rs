@@ -61,7 +61,7 @@ impl BodyError {
     pub fn without_values(&self) -> String {
         match self {
             Self::NotJson { reason, .. } => format!("not a JSON document: {reason}"),
-            // The found value comes before "expected" and may itself contain the word.
+            // The found value comes before "expected" and may itself contain that string.
             Self::Field { field, reason } => match reason.rsplit_once(", expected ") {
                 Some((_, expected)) => {
                     let expected = bounded(expected, MOST);

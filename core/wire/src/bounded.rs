@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-/// A text that may repeat what somebody else wrote, as a sentence says it: of more than `most` characters its two ends, and how
-/// long it is. What is wrong with a value stands before it or behind it.
+/// Shortens a text of more than `most` characters to its two ends and its length. For user-supplied texts in messages.
 ///
 /// ```
-/// let told = berth_wire::bounded("invalid type: string \"aaaaaaaaaaaaaaaaaaaaaaaaa\", expected u32", 40);
-/// assert_eq!(told, "invalid type: string… (62 bytes) …aaaaa\", expected u32");
+/// let short = berth_wire::bounded("invalid type: string \"aaaaaaaaaaaaaaaaaaaaaaaaa\", expected u32", 40);
+/// assert_eq!(short, "invalid type: string… (62 bytes) …aaaaa\", expected u32");
 /// ```
 #[must_use]
 pub fn bounded(text: &str, most: usize) -> Cow<'_, str> {

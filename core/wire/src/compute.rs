@@ -30,26 +30,25 @@ impl EventStatus {
         }
     }
 
-    /// Parses a status.
     #[must_use]
-    pub fn of_word(word: &str) -> Option<Self> {
+    pub fn from_name(word: &str) -> Option<Self> {
         [Self::Completed, Self::Failed, Self::InProgress]
             .into_iter()
             .find(|status| status.as_str() == word)
     }
 }
 
-/// One event.
+/// One event of an external service for a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerExternalEvent {
     /// The event, for example [`ACCELERATOR_REQUEST_BOUND`].
     pub name: String,
-    /// The guest.
+    /// UUID of the server that the event is for.
     pub server_uuid: Uuid,
     /// The subject: the accelerator request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// The result.
+    /// The result, which services such as Neutron and Cinder report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<EventStatus>,
     /// In a response: 200, or 404 or 422 for a server that does not exist or has no host yet.
@@ -60,7 +59,7 @@ pub struct ServerExternalEvent {
 /// The body of the request and the response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerExternalEvents {
-    /// The events.
+    /// The events, in any order.
     pub events: Vec<ServerExternalEvent>,
 }
 
@@ -80,7 +79,7 @@ mod tests {
             EventStatus::Failed,
             EventStatus::InProgress,
         ] {
-            assert_eq!(EventStatus::of_word(status.as_str()), Some(status));
+            assert_eq!(EventStatus::from_name(status.as_str()), Some(status));
             assert_eq!(
                 encode(&status),
                 format!("\"{}\"", status.as_str()).into_bytes()

@@ -50,8 +50,8 @@ pub struct CreateGuest {
     /// The requested node; default any. Filters still apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// The requested availability zone; default any. `ZONE:HOST`, `ZONE:HOST:NODE` and `ZONE::NODE` force a host or
-    /// node without filters.
+    /// The requested availability zone; default any. `ZONE:HOST`, `ZONE:HOST:NODE` and `ZONE::NODE` force a host
+    /// or node without filters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub availability_zone: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -69,11 +69,11 @@ pub struct CreateGuest {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestsShown {
-    /// [`API`].
+    /// Name and version of the protocol ([`API`]).
     pub api: String,
     /// The guests, by UUID.
     pub guests: Vec<GuestShown>,
-    /// Guests whose records are unreadable.
+    /// Guests with unreadable records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<UnreadableShown>,
 }
@@ -90,7 +90,7 @@ pub struct UnreadableShown {
 /// One guest: GET /v1/guests/{uuid}, and the response to changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestShown {
-    /// [`API`].
+    /// Name and version of the protocol ([`API`]).
     pub api: String,
     pub uuid: Uuid,
     pub name: String,
@@ -127,7 +127,7 @@ pub struct BootStepShown {
 /// GET /v1/guests/{uuid}/scheduling: the scheduling decisions for a guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SchedulingShown {
-    /// [`API`].
+    /// Name and version of the protocol ([`API`]).
     pub api: String,
     /// The stored decisions, oldest first.
     pub decisions: Vec<DecisionShown>,
@@ -144,7 +144,7 @@ pub struct DecisionShown {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BootRefusal {
-    /// [`API`].
+    /// Name and version of the protocol ([`API`]).
     pub api: String,
     pub error: RefusedDetail,
 }

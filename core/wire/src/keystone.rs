@@ -1,6 +1,7 @@
-//! The Identity v3 API's bodies: POST /v3/auth/tokens and its answer with the catalog (keystone, API version 3.14).
+//! Bodies of the Identity v3 API: POST /v3/auth/tokens and its response with the catalog (Keystone, API version 3.14).
 //!
-//! Callers: the client's Keystone session; the built-in identity service. The request holds secrets, so it has no `Debug`.
+//! Callers: the client's Keystone session and the built-in identity service. The request contains secrets, so it has no
+//! `Debug`.
 
 mod catalog;
 mod errors;

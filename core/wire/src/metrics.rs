@@ -1,6 +1,6 @@
 //! Descriptions of Prometheus metrics, from which the help texts and the reference page are generated.
 //!
-//! Callers: the agent and the conductor, which have metrics, and `cli`, which writes the table of all.
+//! Callers: the agent and the conductor, which have metrics, and `cli`, which generates the table of all metrics.
 
 /// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

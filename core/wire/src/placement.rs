@@ -1,7 +1,7 @@
-//! The Placement API's bodies (openstack-placement 1.0 to 1.39, as far as an agent needs them).
+//! Bodies of the Placement API (openstack-placement 1.0 to 1.39, as far as an agent needs them).
 //!
-//! The asking side's pins decide which fields exist; where several microversions share a body, the newer fields are
-//! `Option`s. Field names and limits are Placement's.
+//! The client's pinned microversion decides which fields exist; if several microversions share a body, the newer fields
+//! are `Option`s. Field names and limits are Placement's.
 
 mod aggregates;
 mod allocation_candidates;

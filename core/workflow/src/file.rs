@@ -157,12 +157,12 @@ mod tests {
         type Error = SqlError;
 
         async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-            tx.script("CREATE TABLE word (text TEXT NOT NULL); INSERT INTO word VALUES ('a')")
+            tx.script("CREATE TABLE note (text TEXT NOT NULL); INSERT INTO note VALUES ('a')")
                 .await
         }
     }
 
-    const WORDS: &str = "SELECT text FROM word ORDER BY text";
+    const WORDS: &str = "SELECT text FROM note ORDER BY text";
 
     #[tokio::test]
     async fn who_looks_reads_what_the_owner_wrote_while_it_owns_it_and_changes_nothing() {

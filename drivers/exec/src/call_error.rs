@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_virt::{DeviceError, GuestError, HostDevice, ObserveError};
+use berth_virt::{DeviceError, GuestError, HostDeviceId, ObserveError};
 
 use crate::child_end::ChildEnd;
 use crate::protocol::{
@@ -109,7 +109,7 @@ impl FailedCall<'_> {
         }
     }
 
-    pub(crate) fn of_device(self, device: HostDevice) -> DeviceError {
+    pub(crate) fn of_device(self, device: HostDeviceId) -> DeviceError {
         let call = self.method.as_str();
         match self.error {
             CallError::TimedOut { limit } => DeviceError::TimedOut {

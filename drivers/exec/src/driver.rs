@@ -8,8 +8,8 @@ use std::time::Duration;
 use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvent, HostEvents, HostView,
-    ObserveError, PowerAction, Powered, PreparedDevice, Redefined, Spawned, VirtDriver,
+    GuestDestroyOutcome, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvent, HostEvents, HostView,
+    ObserveError, PowerAction, GuestPowerOutcome, PreparedDevice, GuestRedefineOutcome, GuestSpawnOutcome, VirtDriver,
     WantedDevice,
 };
 use futures_util::stream::unfold;
@@ -167,12 +167,12 @@ impl VirtDriver for ExecDriver {
         ))
     }
 
-    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+    async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
         let result: OutcomeResult<Spawned> = self.spec(Method::Spawn, spec).await?;
         Ok(result.outcome)
     }
 
-    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<GuestDestroyOutcome, GuestError> {
         let question = GuestQuestion::of(Method::Destroy, uuid);
         let result: OutcomeResult<Destroyed> =
             self.guest(question, params(&UuidParams::of(uuid))).await?;
@@ -195,7 +195,7 @@ impl VirtDriver for ExecDriver {
         })
     }
 
-    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<GuestPowerOutcome, GuestError> {
         let question = GuestQuestion {
             action: Some(action),
             ..GuestQuestion::of(Method::Power, uuid)
@@ -205,12 +205,12 @@ impl VirtDriver for ExecDriver {
         Ok(result.outcome)
     }
 
-    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+    async fn redefine(&self, spec: &GuestSpec) -> Result<GuestRedefineOutcome, GuestError> {
         let result: OutcomeResult<Redefined> = self.spec(Method::Redefine, spec).await?;
         Ok(result.outcome)
     }
 
-    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {
         let question = GuestQuestion::of(Method::Suspend, uuid);
         let result: OutcomeResult<Powered> =
             self.guest(question, params(&UuidParams::of(uuid))).await?;

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::device_life::{DeviceBook, Handled};
-use crate::guests::{GuestBook, Made};
+use crate::device_life::{DeviceBook, DeviceRecord};
+use crate::guests::{FakeGuest, GuestBook};
 
 /// All of a book.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Whole<'a> {
-    guests: Vec<Cow<'a, Made>>,
+struct BookSnapshot<'a> {
+    guests: Vec<Cow<'a, FakeGuest>>,
     #[serde(default, skip_serializing_if = "DeviceBook::is_empty")]
     devices: DeviceBook,
 }
@@ -25,13 +25,13 @@ struct Whole<'a> {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[expect(clippy::large_enum_variant, reason = "there is one at a time")]
-enum Change<'a> {
+enum BookChange<'a> {
     /// A guest that was created or changed.
-    Guest(Cow<'a, Made>),
+    Guest(Cow<'a, FakeGuest>),
     /// A guest that was deleted.
     Gone(Uuid),
     /// The status of a device. Devices are never removed from the book.
-    Device(String, Handled),
+    Device(String, DeviceRecord),
 }
 
 /// The content of a book file.
@@ -47,7 +47,8 @@ pub(crate) struct Lines {
 pub(crate) fn read(text: &[u8]) -> Result<Lines, String> {
     let mut lines = text.split_inclusive(|byte| *byte == b'\n');
     let first = lines.next().unwrap_or_default();
-    let whole: Whole<'_> = serde_json::from_slice(first).map_err(|error| error.to_string())?;
+    let whole: BookSnapshot<'_> =
+        serde_json::from_slice(first).map_err(|error| error.to_string())?;
     let guests = whole.guests.into_iter().map(Cow::into_owned);
     let mut book = GuestBook {
         guests: guests.map(|made| (made.uuid(), Arc::new(made))).collect(),
@@ -72,16 +73,16 @@ pub(crate) fn read(text: &[u8]) -> Result<Lines, String> {
     })
 }
 
-fn apply(book: &mut GuestBook, change: Change<'_>) {
+fn apply(book: &mut GuestBook, change: BookChange<'_>) {
     match change {
-        Change::Guest(made) => {
+        BookChange::Guest(made) => {
             let made = Arc::new(made.into_owned());
             book.guests.insert(made.uuid(), made);
         }
-        Change::Gone(uuid) => {
+        BookChange::Gone(uuid) => {
             book.guests.remove(&uuid.into());
         }
-        Change::Device(name, handled) => {
+        BookChange::Device(name, handled) => {
             book.devices.insert(name, handled);
         }
     }
@@ -89,7 +90,7 @@ fn apply(book: &mut GuestBook, change: Change<'_>) {
 
 /// The line with all of a book.
 pub(crate) fn whole(book: &GuestBook) -> serde_json::Result<Vec<u8>> {
-    let whole = Whole {
+    let whole = BookSnapshot {
         guests: {
             let guests = book.guests.values();
             guests.map(|made| Cow::Borrowed(made.as_ref())).collect()
@@ -110,13 +111,13 @@ pub(crate) fn between(
         let known = before.guests.get(uuid);
         known.is_none_or(|known| !Arc::ptr_eq(known, made) && known != *made)
     });
-    let made = made.map(|(_, made)| Change::Guest(Cow::Borrowed(made.as_ref())));
+    let made = made.map(|(_, made)| BookChange::Guest(Cow::Borrowed(made.as_ref())));
     let gone = before.guests.keys();
     let gone = gone.filter(|uuid| !after.guests.contains_key(uuid));
-    let gone = gone.map(|uuid| Change::Gone(*uuid.as_uuid()));
+    let gone = gone.map(|uuid| BookChange::Gone(*uuid.as_uuid()));
     let devices = after.devices.iter();
     let devices = devices.filter(|(name, handled)| before.devices.get(*name) != Some(handled));
-    let devices = devices.map(|(name, handled)| Change::Device(name.clone(), handled.clone()));
+    let devices = devices.map(|(name, handled)| BookChange::Device(name.clone(), handled.clone()));
     let (mut lines, mut count) = (Vec::new(), 0);
     for change in gone.chain(made).chain(devices) {
         serde_json::to_writer(&mut lines, &change)?;
@@ -133,14 +134,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::guests::tests::made;
+    use crate::guests::tests::test_guest;
 
     fn book(guests: &BTreeMap<u8, bool>, devices: &BTreeMap<u8, bool>) -> GuestBook {
         let guests = guests.iter();
-        let guests = guests.map(|(number, runs)| Arc::new(made(*number, *runs)));
+        let guests = guests.map(|(number, runs)| Arc::new(test_guest(*number, *runs)));
         let devices = devices.iter().map(|(number, ready)| {
             let name = format!("0000:{number:02x}:00.0");
-            (name, Handled::that_is_ready(*ready))
+            (name, DeviceRecord::ready_record(*ready))
         });
         GuestBook {
             guests: guests.map(|made| (made.uuid(), made)).collect(),

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::PciAddress;
 use berth_virt::guest_spec::{GuestDevice, PciManagement};
 use berth_virt::{
-    DeviceError, DeviceReset, HostDevice, HostView, MdevSource, NodeView, OfferedHandle,
+    DeviceError, DeviceReset, HostDeviceId, HostView, MdevSource, NodeView, OfferedHandle,
     PreparedDevice, Preparer, UnfitReason, WantedDevice,
 };
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ const DRIVER: &str = "fake";
 /// A function or a mediated device that something was done with.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Handled {
+pub(crate) struct DeviceRecord {
     /// Whether the device is prepared and was not reset since.
     ready: bool,
     /// The number of resets.
@@ -33,8 +33,8 @@ pub(crate) struct Handled {
 }
 
 #[cfg(test)]
-impl Handled {
-    pub(crate) fn that_is_ready(ready: bool) -> Self {
+impl DeviceRecord {
+    pub(crate) fn ready_record(ready: bool) -> Self {
         Self {
             ready,
             ..Self::default()
@@ -43,7 +43,7 @@ impl Handled {
 }
 
 /// The devices that something was done with, by their names.
-pub(crate) type DeviceBook = BTreeMap<String, Handled>;
+pub(crate) type DeviceBook = BTreeMap<String, DeviceRecord>;
 
 impl GuestBook {
     pub(crate) fn check_device(
@@ -154,14 +154,14 @@ impl GuestBook {
                         reason: "the machine file has no such device".to_owned(),
                     });
                 }
-                self.taken_back(device);
+                self.release(device);
                 let driver = Some(DRIVER.to_owned());
                 Ok(DeviceReset::Reset { driver })
             }
             GuestDevice::Mdev { .. } if !was_ready => Ok(DeviceReset::NotThere),
             GuestDevice::Mdev { .. } if wanted.mdev.is_none() => Ok(DeviceReset::LeftStanding),
             GuestDevice::Mdev { .. } => {
-                self.taken_back(device);
+                self.release(device);
                 Ok(DeviceReset::Removed)
             }
         }
@@ -189,13 +189,13 @@ impl GuestBook {
         devices.collect()
     }
 
-    fn taken_back(&mut self, device: HostDevice) {
+    fn release(&mut self, device: HostDeviceId) {
         let handled = self.devices.entry(name(device)).or_default();
         handled.ready = false;
         handled.resets += 1;
     }
 
-    fn is_ready(&self, device: HostDevice) -> bool {
+    fn is_ready(&self, device: HostDeviceId) -> bool {
         self.devices
             .get(&name(device))
             .is_some_and(|handled| handled.ready)
@@ -204,7 +204,7 @@ impl GuestBook {
     /// Checks that a mediated device exists as wanted, or can be created.
     fn mdev(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         uuid: Uuid,
         source: &MdevSource,
         machine: &HostView,
@@ -244,14 +244,14 @@ impl GuestBook {
     }
 }
 
-fn name(device: HostDevice) -> String {
+fn name(device: HostDeviceId) -> String {
     match device {
-        HostDevice::Function(address) => address.to_string(),
-        HostDevice::Mdev(uuid) => uuid.to_string(),
+        HostDeviceId::Function(address) => address.to_string(),
+        HostDeviceId::Mdev(uuid) => uuid.to_string(),
     }
 }
 
-fn dead(device: HostDevice) -> DeviceError {
+fn dead(device: HostDeviceId) -> DeviceError {
     DeviceError::Quarantined {
         device,
         cause: UnfitReason::ConfigSpace,

@@ -8,16 +8,16 @@ use std::time::SystemTime;
 use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvents, HostView,
-    ObserveError, PowerAction, Powered, PreparedDevice, Redefined, Spawned, VirtDriver,
-    WantedDevice,
+    DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
+    GuestRedefineOutcome, GuestSpawnOutcome, HostEvents, HostView, ObserveError, PowerAction,
+    PreparedDevice, VirtDriver, WantedDevice,
 };
 
 use crate::guest_file::GuestFile;
 use crate::guests::GuestBook;
 use crate::machine::Machine;
+use crate::observation_cache::{CacheContent, MachineView, ObservationCache};
 use crate::problem::MachineError;
-use crate::seen::{Keep, Look, Seen};
 use crate::watch::{Changes, Stamp};
 
 /// The maximum size of a machine file in bytes, enough for tens of thousands of guests.
@@ -26,20 +26,20 @@ const LIMIT: u64 = 16 << 20;
 /// A machine in a file, or in memory.
 #[derive(Debug)]
 pub struct FakeDriver {
-    source: Source,
-    last: Mutex<Option<Seen>>,
+    source: MachineSource,
+    last: Mutex<Option<ObservationCache>>,
     /// The guests created by the driver.
     guests: Arc<GuestFile>,
 }
 
 #[derive(Debug)]
-enum Source {
+enum MachineSource {
     File(PathBuf),
-    Text(Arc<Mutex<Text>>),
+    Text(Arc<Mutex<MachineText>>),
 }
 
 #[derive(Debug)]
-struct Text {
+struct MachineText {
     name: String,
     text: String,
     replaced: u64,
@@ -48,33 +48,33 @@ struct Text {
 impl FakeDriver {
     /// Opens the machine in this file. The file must be valid now; it may be edited at any time later.
     pub fn from_file(path: &Path) -> Result<Self, MachineError> {
-        Self::of(Source::File(path.to_owned()))
+        Self::of(MachineSource::File(path.to_owned()))
     }
 
     /// Creates a machine from its text. `name` is the file name in error texts.
     pub fn from_text(name: &str, text: &str) -> Result<Self, MachineError> {
-        Self::of(Source::text(name, text.to_owned()))
+        Self::of(MachineSource::text(name, text.to_owned()))
     }
 
     /// This machine, in memory.
     #[must_use]
     pub fn from_machine(name: &str, machine: &Machine) -> Self {
         Self {
-            source: Source::text(name, machine.to_toml()),
+            source: MachineSource::text(name, machine.to_toml()),
             last: Mutex::new(None),
             guests: Arc::new(GuestFile::in_memory()),
         }
     }
 
     /// Reads the machine once, so that the first call finds it parsed.
-    fn of(source: Source) -> Result<Self, MachineError> {
+    fn of(source: MachineSource) -> Result<Self, MachineError> {
         let guests = match &source {
-            Source::File(path) => {
+            MachineSource::File(path) => {
                 let mut name = path.as_os_str().to_owned();
                 name.push(".guests");
                 GuestFile::at(name.into())
             }
-            Source::Text(_) => GuestFile::in_memory(),
+            MachineSource::Text(_) => GuestFile::in_memory(),
         };
         let driver = Self {
             source,
@@ -96,8 +96,8 @@ impl FakeDriver {
     /// machine in a file, this writes the file.
     pub fn replace(&self, text: &str) -> std::io::Result<()> {
         match &self.source {
-            Source::File(path) => std::fs::write(path, text),
-            Source::Text(machine) => {
+            MachineSource::File(path) => std::fs::write(path, text),
+            MachineSource::Text(machine) => {
                 let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
                 text.clone_into(&mut machine.text);
                 machine.replaced += 1;
@@ -106,27 +106,27 @@ impl FakeDriver {
         }
     }
 
-    fn read(&self) -> Result<Arc<Look>, MachineError> {
-        let stamp = self.source.look()();
+    fn read(&self) -> Result<Arc<MachineView>, MachineError> {
+        let stamp = self.source.stamp_reader()();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(look) = last.as_ref().and_then(|last| last.at(&stamp)) {
             return Ok(Arc::clone(look));
         }
         let (name, text) = self.source.read()?;
         let keep = match stamp.is_fresh(SystemTime::now()) {
-            true => Keep::Text,
-            false => Keep::Nothing,
+            true => CacheContent::Text,
+            false => CacheContent::Nothing,
         };
-        let seen = Seen::of(last.take(), stamp, text, keep, |text| {
-            Machine::from_text(&name, text).map(|machine| Look::from(&machine))
+        let seen = ObservationCache::of(last.take(), stamp, text, keep, |text| {
+            Machine::from_text(&name, text).map(|machine| MachineView::from(&machine))
         })?;
-        Ok(Arc::clone(last.insert(seen).look()))
+        Ok(Arc::clone(last.insert(seen).machine_view()))
     }
 }
 
 impl FakeDriver {
     /// The parsed machine, for operations on guests.
-    fn machine(&self) -> Result<Arc<Look>, GuestError> {
+    fn machine(&self) -> Result<Arc<MachineView>, GuestError> {
         self.read().map_err(|error| GuestError::Malformed {
             origin: "the machine".to_owned(),
             reason: error.to_string(),
@@ -136,7 +136,7 @@ impl FakeDriver {
     /// Does something with a device in the book.
     fn with_devices<T>(
         &self,
-        work: impl FnOnce(&mut GuestBook, &Look) -> Result<T, DeviceError>,
+        work: impl FnOnce(&mut GuestBook, &MachineView) -> Result<T, DeviceError>,
     ) -> Result<T, DeviceError> {
         let unseen = |reason: String| DeviceError::Unseen { reason };
         let look = self.read().map_err(|error| unseen(error.to_string()))?;
@@ -146,9 +146,9 @@ impl FakeDriver {
     }
 }
 
-impl Source {
+impl MachineSource {
     fn text(name: &str, text: String) -> Self {
-        Source::Text(Arc::new(Mutex::new(Text {
+        MachineSource::Text(Arc::new(Mutex::new(MachineText {
             name: name.to_owned(),
             text,
             replaced: 0,
@@ -158,8 +158,8 @@ impl Source {
     /// The machine's name and text.
     fn read(&self) -> Result<(String, String), MachineError> {
         match self {
-            Source::File(path) => read(path),
-            Source::Text(machine) => {
+            MachineSource::File(path) => read(path),
+            MachineSource::Text(machine) => {
                 let machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
                 Ok((machine.name.clone(), machine.text.clone()))
             }
@@ -167,13 +167,13 @@ impl Source {
     }
 
     /// Returns a function that reads the source's stamp and does not borrow the driver.
-    fn look(&self) -> Box<dyn FnMut() -> Stamp + Send> {
+    fn stamp_reader(&self) -> Box<dyn FnMut() -> Stamp + Send> {
         match self {
-            Source::File(path) => {
+            MachineSource::File(path) => {
                 let path = path.clone();
                 Box::new(move || Stamp::of_file(&path))
             }
-            Source::Text(machine) => {
+            MachineSource::Text(machine) => {
                 let machine = Arc::clone(machine);
                 Box::new(move || {
                     let machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,16 +220,16 @@ impl VirtDriver for FakeDriver {
     }
 
     fn watch(&self) -> HostEvents {
-        let (mut look, guests) = (self.source.look(), Arc::clone(&self.guests));
+        let (mut look, guests) = (self.source.stamp_reader(), Arc::clone(&self.guests));
         Box::pin(Changes::from_now(move || (look(), guests.stamp())))
     }
 
-    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+    async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
         let machine = self.machine()?;
         self.guests.change(|book| book.spawn(spec, &machine.view))
     }
 
-    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<GuestDestroyOutcome, GuestError> {
         let machine = self.machine()?;
         self.guests.change(|book| book.destroy(uuid, &machine.view))
     }
@@ -242,19 +242,23 @@ impl VirtDriver for FakeDriver {
         Ok(self.guests.book()?.one(uuid, &self.machine()?.view))
     }
 
-    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+    async fn power(
+        &self,
+        uuid: ConsumerUuid,
+        action: PowerAction,
+    ) -> Result<GuestPowerOutcome, GuestError> {
         let machine = self.machine()?;
         self.guests
             .change(|book| book.power(uuid, action, &machine.view))
     }
 
-    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+    async fn redefine(&self, spec: &GuestSpec) -> Result<GuestRedefineOutcome, GuestError> {
         let machine = self.machine()?;
         self.guests
             .change(|book| book.redefine(spec, &machine.view))
     }
 
-    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {
         let machine = self.machine()?;
         self.guests.change(|book| book.suspend(uuid, &machine.view))
     }
@@ -299,7 +303,7 @@ fn unseen(error: GuestError) -> ObserveError {
     match error {
         GuestError::State { path, source } => ObserveError::Unreadable { path, source },
         other => ObserveError::Malformed {
-            origin: "the guests that were made".to_owned(),
+            origin: "the created guests".to_owned(),
             reason: other.to_string(),
         },
     }
@@ -321,7 +325,7 @@ fn refused(error: MachineError) -> ObserveError {
                 count => format!(" (and {} more)", count - 1),
             };
             let Some(first) = problems.into_iter().next() else {
-                let reason = "it describes no machine".to_owned();
+                let reason = "it does not describe a machine".to_owned();
                 return ObserveError::Malformed {
                     origin: file,
                     reason,

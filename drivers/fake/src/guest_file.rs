@@ -33,16 +33,16 @@ pub(crate) enum GuestFile {
         /// Locked from reading to writing.
         changing: Mutex<()>,
         /// The last known content, so that the file is not read again each time.
-        known: Mutex<Option<Known>>,
-        /// Whether the last change failed. It is then unknown how much of it is on disk, and the next change rewrites
-        /// the file.
+        known: Mutex<Option<CachedGuestFile>>,
+        /// Whether the last change failed. It is then unknown how much of it is on disk, and the next
+        /// change rewrites the file.
         is_doubtful: AtomicBool,
     },
 }
 
 /// A file as it was read or written last.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct CachedGuestFile {
     stamp: Stamp,
     book: Arc<GuestBook>,
     /// How many changes follow its first line.
@@ -89,8 +89,8 @@ impl GuestFile {
         }
     }
 
-    /// Changes the book. The change is durable when this returns. If `change` leaves the book equal, nothing is
-    /// written.
+    /// Changes the book. The change is durable when this returns. If `change` leaves the book
+    /// equal, nothing is written.
     pub(crate) fn change<T>(
         &self,
         change: impl FnOnce(&mut GuestBook) -> Result<T, GuestError>,
@@ -153,7 +153,10 @@ fn state(path: &Path, source: io::Error) -> GuestError {
 }
 
 /// The file's book; read again only if the stamp changed.
-fn as_it_is(path: &Path, known: &Mutex<Option<Known>>) -> Result<Known, GuestError> {
+fn as_it_is(
+    path: &Path,
+    known: &Mutex<Option<CachedGuestFile>>,
+) -> Result<CachedGuestFile, GuestError> {
     let stamp = Stamp::of_file(path);
     if let Some(known) = &*lock(known)
         && known.stamp == stamp
@@ -165,7 +168,7 @@ fn as_it_is(path: &Path, known: &Mutex<Option<Known>>) -> Result<Known, GuestErr
     Ok(read)
 }
 
-fn read(path: &Path) -> Result<Known, GuestError> {
+fn read(path: &Path) -> Result<CachedGuestFile, GuestError> {
     let malformed = |reason: String| GuestError::Malformed {
         origin: path.display().to_string(),
         reason,
@@ -175,7 +178,7 @@ fn read(path: &Path) -> Result<Known, GuestError> {
         Ok(metadata) if metadata.is_file() => {}
         Ok(_) => return Err(malformed("it is not a regular file".to_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Known {
+            return Ok(CachedGuestFile {
                 stamp: Stamp::File(None),
                 book: Arc::default(),
                 changes: 0,
@@ -199,7 +202,7 @@ fn read(path: &Path) -> Result<Known, GuestError> {
     let mut text = Vec::new();
     file.read_to_end(&mut text).map_err(unread)?;
     let lines = book_lines::read(&text).map_err(malformed)?;
-    Ok(Known {
+    Ok(CachedGuestFile {
         stamp: Stamp::of(&metadata),
         book: Arc::new(lines.book),
         changes: lines.changes,
@@ -209,7 +212,11 @@ fn read(path: &Path) -> Result<Known, GuestError> {
 
 /// Writes the book. It is on disk when this returns, even after a power failure; after an error the file may hold
 /// either book. Returns `None` if another process wrote the file, too, so that it must be read again.
-fn write(path: &Path, before: &Known, book: GuestBook) -> io::Result<Option<Known>> {
+fn write(
+    path: &Path,
+    before: &CachedGuestFile,
+    book: GuestBook,
+) -> io::Result<Option<CachedGuestFile>> {
     let (lines, count) = book_lines::between(&before.book, &book)?;
     let changes = before.changes + count;
     let most = CHANGES.max(book.guests.len() / 2);
@@ -220,7 +227,7 @@ fn write(path: &Path, before: &Known, book: GuestBook) -> io::Result<Option<Know
         file.sync_data()?;
         let metadata = file.metadata()?;
         let is_ours = metadata.len() == size + lines.len() as u64;
-        return Ok(is_ours.then(|| Known {
+        return Ok(is_ours.then(|| CachedGuestFile {
             stamp: Stamp::of(&metadata),
             book: Arc::new(book),
             changes,
@@ -228,7 +235,7 @@ fn write(path: &Path, before: &Known, book: GuestBook) -> io::Result<Option<Know
         }));
     }
     let file = replace(path, &book_lines::whole(&book)?)?;
-    Ok(Some(Known {
+    Ok(Some(CachedGuestFile {
         stamp: Stamp::of(&file.metadata()?),
         book: Arc::new(book),
         changes: 0,

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, VcpuPin};
 use berth_virt::{
-    CpuPolicy, Destroyed, GuestCell, GuestError, GuestHardware, GuestMark, GuestMdev, GuestOnHost,
-    GuestState, GuestView, HeldDevice, HostDevice, HostView, NodeView, OfferedHandle, PowerAction,
-    PowerState, Powered, Redefined, Spawned,
+    GuestCell, GuestCpuPolicy, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark,
+    GuestMdev, GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, GuestState,
+    GuestView, HeldDevice, HostDeviceId, HostView, NodeView, OfferedHandle, PowerAction,
+    PowerState,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +21,7 @@ use crate::device_life::DeviceBook;
 /// A guest created by the driver, with its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Made {
+pub(crate) struct FakeGuest {
     spec: GuestSpec,
     /// Running, paused or shut off; a fake guest never crashes.
     state: DesiredPower,
@@ -29,7 +30,7 @@ pub(crate) struct Made {
 /// The guests created by the driver. Copies share the guests: a change copies only the guest that it changes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct GuestBook {
-    pub(crate) guests: BTreeMap<ConsumerUuid, Arc<Made>>,
+    pub(crate) guests: BTreeMap<ConsumerUuid, Arc<FakeGuest>>,
     pub(crate) devices: DeviceBook,
 }
 
@@ -39,13 +40,16 @@ impl GuestBook {
         let nodes = machine.nodes.values();
         let written = nodes.flat_map(|node| &node.guests);
         let written = written.map(|(uuid, guest)| (*uuid, of_file(guest)));
-        let made = self.guests.iter().map(|(uuid, made)| (*uuid, made.seen()));
+        let made = self
+            .guests
+            .iter()
+            .map(|(uuid, made)| (*uuid, made.on_host()));
         written.chain(made).collect()
     }
 
     /// The guest with this UUID, as in `all`.
     pub(crate) fn one(&self, uuid: ConsumerUuid, machine: &HostView) -> Option<GuestOnHost> {
-        let made = self.guests.get(&uuid).map(|made| made.seen());
+        let made = self.guests.get(&uuid).map(|made| made.on_host());
         made.or_else(|| {
             let mut nodes = machine.nodes.values();
             nodes.find_map(|node| node.guests.get(&uuid)).map(of_file)
@@ -70,7 +74,7 @@ impl GuestBook {
         &mut self,
         spec: &GuestSpec,
         machine: &HostView,
-    ) -> Result<Spawned, GuestError> {
+    ) -> Result<GuestSpawnOutcome, GuestError> {
         let uuid = spec.uuid;
         if let Some(there) = self.one(uuid, machine) {
             return match there.difference(spec) {
@@ -78,7 +82,7 @@ impl GuestBook {
                 None => self.bring_to(spec),
             };
         }
-        if let Some(holder) = self.named(spec.name.as_str(), machine) {
+        if let Some(holder) = self.guest_by_name(spec.name.as_str(), machine) {
             return Err(GuestError::NameTaken {
                 name: spec.name.to_string(),
                 holder,
@@ -90,7 +94,7 @@ impl GuestBook {
             false => self.all(machine),
         };
         for wanted in wanted {
-            is_there(machine, uuid, wanted.device)?;
+            check_exists(machine, uuid, wanted.device)?;
             let holds = |guest: &GuestOnHost| {
                 guest
                     .devices
@@ -98,20 +102,20 @@ impl GuestBook {
                     .any(|held| held.device == wanted.device)
             };
             if let Some((holder, _)) = all.iter().find(|(_, guest)| holds(guest)) {
-                let reason = format!("{} is guest {holder}'s", wanted.device);
+                let reason = format!("{} belongs to guest {holder}", wanted.device);
                 return Err(GuestError::DeviceBusy { uuid, reason });
             }
         }
-        let made = Made {
+        let made = FakeGuest {
             spec: spec.clone(),
             state: spec.power,
         };
         self.guests.insert(uuid, Arc::new(made));
-        Ok(Spawned::Spawned)
+        Ok(GuestSpawnOutcome::Spawned)
     }
 
     /// The guest of this name.
-    fn named(&self, name: &str, machine: &HostView) -> Option<ConsumerUuid> {
+    fn guest_by_name(&self, name: &str, machine: &HostView) -> Option<ConsumerUuid> {
         let made = self.guests.iter();
         let mut made = made.filter(|(_, made)| made.spec.name.as_str() == name);
         let nodes = machine.nodes.values();
@@ -124,12 +128,12 @@ impl GuestBook {
     }
 
     /// Brings a guest that is there to the power that is wanted.
-    fn bring_to(&mut self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+    fn bring_to(&mut self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
         let Some(made) = self.of(spec.uuid) else {
-            return Ok(Spawned::AlreadyThere);
+            return Ok(GuestSpawnOutcome::AlreadyThere);
         };
         if made.state == spec.power {
-            return Ok(Spawned::AlreadyThere);
+            return Ok(GuestSpawnOutcome::AlreadyThere);
         }
         if spec.power == DesiredPower::ShutOff {
             return Err(GuestError::Another {
@@ -141,18 +145,18 @@ impl GuestBook {
             made.spec = spec.clone();
         }
         made.state = spec.power;
-        Ok(Spawned::Spawned)
+        Ok(GuestSpawnOutcome::Spawned)
     }
 
     pub(crate) fn destroy(
         &mut self,
         uuid: ConsumerUuid,
         machine: &HostView,
-    ) -> Result<Destroyed, GuestError> {
+    ) -> Result<GuestDestroyOutcome, GuestError> {
         if self.guests.remove(&uuid).is_some() {
-            return Ok(Destroyed::Destroyed);
+            return Ok(GuestDestroyOutcome::Destroyed);
         }
-        is_not_of_file(machine, uuid, "destroy").map(|()| Destroyed::NotThere)
+        is_not_of_file(machine, uuid, "destroy").map(|()| GuestDestroyOutcome::NotThere)
     }
 
     pub(crate) fn power(
@@ -160,15 +164,16 @@ impl GuestBook {
         uuid: ConsumerUuid,
         action: PowerAction,
         machine: &HostView,
-    ) -> Result<Powered, GuestError> {
+    ) -> Result<GuestPowerOutcome, GuestError> {
         use DesiredPower::{Paused, Running, ShutOff};
         let Some(made) = self.of(uuid) else {
-            return is_not_of_file(machine, uuid, action.as_str()).map(|()| Powered::NotThere);
+            return is_not_of_file(machine, uuid, action.as_str())
+                .map(|()| GuestPowerOutcome::NotThere);
         };
         let becomes = match (action, made.state) {
             (PowerAction::Start | PowerAction::Unpause, Running)
             | (PowerAction::Stop { .. }, ShutOff)
-            | (PowerAction::Pause, Paused) => return Ok(Powered::AlreadySo),
+            | (PowerAction::Pause, Paused) => return Ok(GuestPowerOutcome::AlreadySo),
             (PowerAction::Start, ShutOff)
             | (PowerAction::Unpause, Paused)
             | (PowerAction::SoftReboot, Running)
@@ -186,19 +191,20 @@ impl GuestBook {
             }
         };
         made.state = becomes;
-        Ok(Powered::Done)
+        Ok(GuestPowerOutcome::Done)
     }
 
     pub(crate) fn redefine(
         &mut self,
         spec: &GuestSpec,
         machine: &HostView,
-    ) -> Result<Redefined, GuestError> {
+    ) -> Result<GuestRedefineOutcome, GuestError> {
         let uuid = spec.uuid;
         let Some(made) = self.of(uuid) else {
-            return is_not_of_file(machine, uuid, "redefine").map(|()| Redefined::NotThere);
+            return is_not_of_file(machine, uuid, "redefine")
+                .map(|()| GuestRedefineOutcome::NotThere);
         };
-        if let Some(difference) = made.seen().difference(spec) {
+        if let Some(difference) = made.on_host().difference(spec) {
             return Err(GuestError::Another { uuid, difference });
         }
         if made.state != DesiredPower::ShutOff {
@@ -206,18 +212,18 @@ impl GuestBook {
             return Err(GuestError::NotOff { uuid, state });
         }
         made.spec = spec.clone();
-        Ok(Redefined::Redefined)
+        Ok(GuestRedefineOutcome::Redefined)
     }
 
     pub(crate) fn suspend(
         &mut self,
         uuid: ConsumerUuid,
         machine: &HostView,
-    ) -> Result<Powered, GuestError> {
+    ) -> Result<GuestPowerOutcome, GuestError> {
         let Some(made) = self.of(uuid) else {
-            return is_not_of_file(machine, uuid, "suspend").map(|()| Powered::NotThere);
+            return is_not_of_file(machine, uuid, "suspend").map(|()| GuestPowerOutcome::NotThere);
         };
-        made.seen().holds_nothing_for(
+        made.on_host().holds_nothing_for(
             uuid,
             "be suspended",
             "the state of a device cannot be written to disk",
@@ -225,7 +231,7 @@ impl GuestBook {
         match made.state {
             DesiredPower::Running | DesiredPower::Paused => {
                 made.state = DesiredPower::ShutOff;
-                Ok(Powered::Done)
+                Ok(GuestPowerOutcome::Done)
             }
             DesiredPower::ShutOff => Err(GuestError::NotRunning {
                 uuid,
@@ -234,7 +240,7 @@ impl GuestBook {
         }
     }
 
-    fn of(&mut self, uuid: ConsumerUuid) -> Option<&mut Made> {
+    fn of(&mut self, uuid: ConsumerUuid) -> Option<&mut FakeGuest> {
         self.guests.get_mut(&uuid).map(Arc::make_mut)
     }
 }
@@ -268,8 +274,12 @@ fn is_not_of_file(
 }
 
 /// Checks a guest's device: a function must exist on the machine; mediated devices are created on demand.
-fn is_there(machine: &HostView, uuid: ConsumerUuid, device: HostDevice) -> Result<(), GuestError> {
-    let HostDevice::Function(address) = device else {
+fn check_exists(
+    machine: &HostView,
+    uuid: ConsumerUuid,
+    device: HostDeviceId,
+) -> Result<(), GuestError> {
+    let HostDeviceId::Function(address) = device else {
         return Ok(());
     };
     let has = |node: &NodeView| {
@@ -291,8 +301,8 @@ fn is_there(machine: &HostView, uuid: ConsumerUuid, device: HostDevice) -> Resul
 }
 
 fn of_file(guest: &GuestView) -> GuestOnHost {
-    let functions = guest.functions.iter().copied().map(HostDevice::Function);
-    let mdevs = guest.mdevs.iter().map(|mdev| HostDevice::Mdev(mdev.uuid));
+    let functions = guest.functions.iter().copied().map(HostDeviceId::Function);
+    let mdevs = guest.mdevs.iter().map(|mdev| HostDeviceId::Mdev(mdev.uuid));
     GuestOnHost {
         name: guest.name.clone(),
         state: match guest.power {
@@ -310,12 +320,12 @@ fn of_file(guest: &GuestView) -> GuestOnHost {
     }
 }
 
-impl Made {
+impl FakeGuest {
     pub(crate) fn uuid(&self) -> ConsumerUuid {
         self.spec.uuid
     }
 
-    fn seen(&self) -> GuestOnHost {
+    fn on_host(&self) -> GuestOnHost {
         let devices = self.spec.held_devices();
         GuestOnHost {
             name: self.spec.name.to_string(),
@@ -338,10 +348,10 @@ impl Made {
         let mut mdevs = Vec::new();
         for held in self.spec.held_devices() {
             match held.device {
-                HostDevice::Function(address) => {
+                HostDeviceId::Function(address) => {
                     functions.insert(address);
                 }
-                HostDevice::Mdev(uuid) => mdevs.push(GuestMdev { uuid, parent: None }),
+                HostDeviceId::Mdev(uuid) => mdevs.push(GuestMdev { uuid, parent: None }),
             }
         }
         let cells = topology.cells().iter().map(|cell| GuestCell {
@@ -369,16 +379,16 @@ impl Made {
         }
     }
 
-    fn cpu_policy(&self) -> CpuPolicy {
+    fn cpu_policy(&self) -> GuestCpuPolicy {
         let Some(pinning) = self.spec.topology.pinning() else {
-            return CpuPolicy::Shared;
+            return GuestCpuPolicy::Shared;
         };
         let is_dedicated = |pin: &&VcpuPin| matches!(pin, VcpuPin::Dedicated(_));
         let dedicated = pinning.pins().iter().filter(is_dedicated).count();
         match dedicated {
-            0 => CpuPolicy::Shared,
-            all if all == pinning.pins().len() => CpuPolicy::Dedicated,
-            some => CpuPolicy::Mixed {
+            0 => GuestCpuPolicy::Shared,
+            all if all == pinning.pins().len() => GuestCpuPolicy::Dedicated,
+            some => GuestCpuPolicy::Mixed {
                 dedicated: some as u64,
             },
         }
@@ -395,7 +405,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A guest of this number, that runs or is off.
-    pub(crate) fn made(number: u8, runs: bool) -> Made {
+    pub(crate) fn test_guest(number: u8, runs: bool) -> FakeGuest {
         let uuid: ConsumerUuid = format!("11111111-2222-4333-8444-{number:012x}")
             .parse()
             .unwrap();
@@ -420,6 +430,6 @@ pub(crate) mod tests {
             true => DesiredPower::Running,
             false => DesiredPower::ShutOff,
         };
-        Made { spec, state }
+        FakeGuest { spec, state }
     }
 }

@@ -5,9 +5,9 @@ use berth_model::{
     Allocations, ConsumerAllocations, NodeName, Plan, Provider, ProviderTree, ProviderUuid,
     ResourceClass, Usages, plan,
 };
-use berth_virt::{Disk, ProviderTreeError, Resources, guest_allocations, provider_tree};
+use berth_virt::{NodeDisk, ProviderTreeError, Resources, guest_allocations, provider_tree};
 
-use crate::machine::{Guest, Machine, Node};
+use crate::machine::{Machine, MachineGuest, MachineNode};
 
 /// The project that pays for the guests' allocations.
 const PROJECT_ID: &str = "fake-project";
@@ -52,13 +52,13 @@ pub fn initial_allocations(machine: &Machine, node: &NodeName, tree: &ProviderTr
         }
         if !resources.is_empty() {
             let holder = guest.migration.map_or(guest.uuid, |m| m.consumer);
-            all.insert(holder, held(resources));
+            all.insert(holder, to_allocations(resources));
         }
     }
     all
 }
 
-fn held(resources: Resources) -> ConsumerAllocations {
+fn to_allocations(resources: Resources) -> ConsumerAllocations {
     ConsumerAllocations {
         project_id: PROJECT_ID.to_owned(),
         user_id: USER_ID.to_owned(),
@@ -67,13 +67,18 @@ fn held(resources: Resources) -> ConsumerAllocations {
     }
 }
 
-fn add_disk(node: &Node, tree: &ProviderTree, guest: &Guest, resources: &mut Resources) {
+fn add_disk(
+    node: &MachineNode,
+    tree: &ProviderTree,
+    guest: &MachineGuest,
+    resources: &mut Resources,
+) {
     let has_disk =
         |provider: &&Provider| provider.inventories.contains_key(&ResourceClass::DISK_GB);
     let provider = match node.disk {
-        Disk::Local { .. } => Some(tree.root()),
-        Disk::Shared => tree.sharing().into_iter().find(has_disk),
-        Disk::None => None,
+        NodeDisk::Local { .. } => Some(tree.root()),
+        NodeDisk::Shared => tree.sharing().into_iter().find(has_disk),
+        NodeDisk::None => None,
     };
     if let Some(provider) = provider
         && guest.disk_gib > 0

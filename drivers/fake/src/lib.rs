@@ -34,11 +34,11 @@ mod guest_file;
 mod guests;
 mod initial;
 mod machine;
+mod observation_cache;
 mod observe;
 mod options;
 mod problem;
 mod read;
-mod seen;
 mod shipped;
 mod watch;
 mod write;
@@ -46,7 +46,8 @@ mod write;
 pub use driver::FakeDriver;
 pub use initial::{initial_allocations, initial_tree};
 pub use machine::{
-    DeviceFault, Faults, Gpu, GpuHost, Guest, Machine, Migration, MigrationSight, Node,
+    DeviceFault, Faults, Gpu, GpuHost, Machine, MachineGuest, MachineNode, Migration,
+    MigrationSight,
 };
 pub use options::FakeSection;
 pub use problem::{MachineError, Problem};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_virt::{
-    CpuPolicy, CpuSet, Cpus, CustomResource, Disk, GuestMdev, GuestView, Hypervisor, NumaCell,
-    OfferedDevice, PciInPlacement, PowerState, ResourceModel, VirtualFunctions,
+    CpuSet, CustomResource, GuestCpuPolicy, GuestMdev, GuestView, HypervisorInfo, NodeCpus,
+    NodeDisk, NumaCell, OfferedDevice, PciInPlacement, PowerState, ResourceModel, VirtualFunctions,
 };
 use uuid::Uuid;
 
@@ -13,21 +13,21 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     /// The hypervisor's own description.
-    pub hypervisor: Hypervisor,
-    pub nodes: Vec<Node>,
+    pub hypervisor: HypervisorInfo,
+    pub nodes: Vec<MachineNode>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Node {
+pub struct MachineNode {
     pub name: NodeName,
     /// The UUID of the root provider, if the hypervisor determines it.
     pub uuid: Option<ProviderUuid>,
     /// How the resources are modelled. An upgrade changes it.
     pub model: ResourceModel,
-    pub cpus: Cpus,
+    pub cpus: NodeCpus,
     /// Its memory in MiB.
     pub memory_mib: u64,
-    pub disk: Disk,
+    pub disk: NodeDisk,
     pub cells: Vec<NumaCell>,
     pub gpus: Vec<Gpu>,
     pub nics: Vec<VirtualFunctions>,
@@ -39,7 +39,7 @@ pub struct Node {
     pub customs: Vec<CustomResource>,
     pub traits: Vec<Trait>,
     pub faults: Faults,
-    pub guests: Vec<Guest>,
+    pub guests: Vec<MachineGuest>,
 }
 
 /// Device faults by address: that of the function, or of the physical function it belongs to.
@@ -94,7 +94,7 @@ pub struct Gpu {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Guest {
+pub struct MachineGuest {
     pub uuid: ConsumerUuid,
     /// The hypervisor's view of the guest. `also` is empty here; it comes from [`Guest::migration`].
     pub seen: GuestView,
@@ -110,15 +110,15 @@ pub struct Guest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migration {
     pub consumer: ConsumerUuid,
-    /// Whether the hypervisor tells of it.
+    /// Whether the hypervisor reports the migration.
     pub sight: MigrationSight,
 }
 
-/// Whether a hypervisor tells which migration a guest is part of.
+/// Whether the hypervisor reports which migration a guest is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MigrationSight {
     Known,
-    /// It does not (as libvirt): the guest must be inferred.
+    /// Not reported (like libvirt): the guest must be inferred.
     Unknown,
 }
 
@@ -128,38 +128,40 @@ pub struct GpuHost {
     pub name: NodeName,
     /// How many GPUs, 1 to 255.
     pub gpus: u8,
-    /// How many guests. Each has one CPU, 512 MiB, 1 GiB of disk, and one unit on the GPU of its turn.
+    /// The number of guests. Each has one CPU, 512 MiB, 1 GiB of disk, and one unit of a GPU; the GPUs
+    /// are used in rotation.
     pub guests: u32,
     /// Each so manyth guest has a second unit on the next GPU; 0 for none.
     pub second_unit_every: u32,
-    /// Each so manyth guest's resources are held by a migration that the hypervisor does not know; 0 for none. Such a guest
-    /// has its number's MiB more of memory, so that it can be told from all others by what the migration holds.
+    /// Of every so many guests, one has its resources held by a migration that the hypervisor does not know; 0 for
+    /// none. Such a guest has additional memory (its number in MiB), so that the migration's allocations identify it.
     pub migration_every: u32,
     /// How its resources are modelled.
     pub model: ResourceModel,
 }
 
 impl Machine {
-    /// A host of GPUs with room for exactly its guests: GPUs on buses 1 and up, each with as many units as its guests need
-    /// and one more. Guests' UUIDs are their numbers from 1, migrations' the same with the highest bit set.
+    /// A host with GPUs for exactly its guests: GPUs on buses 1 and up, each with one unit more than its guests need. A
+    /// guest's UUID is its number from 1, a migration's the same with the highest bit set.
     #[must_use]
     pub fn gpu_host(shape: &GpuHost) -> Machine {
         let gpus = u32::from(shape.gpus.max(1));
-        let guests: Vec<Guest> = (0..shape.guests).map(|n| a_guest(shape, n, gpus)).collect();
+        let guests: Vec<MachineGuest> =
+            (0..shape.guests).map(|n| a_guest(shape, n, gpus)).collect();
         let units = u64::from(shape.guests.div_ceil(gpus)) * 2 + 1;
         let memory_mib = guests.iter().map(|guest| guest.seen.memory_mib).sum();
         let gib = guests.iter().map(|guest| guest.disk_gib).sum();
-        let node = Node {
+        let node = MachineNode {
             name: shape.name.clone(),
             uuid: None,
             model: shape.model,
-            cpus: Cpus {
+            cpus: NodeCpus {
                 online: CpuSet::first(shape.guests.clamp(1, 65_536)),
                 shared: None,
                 dedicated: None,
             },
             memory_mib,
-            disk: Disk::Local { gib },
+            disk: NodeDisk::Local { gib },
             cells: Vec::new(),
             gpus: (0..gpus).map(|bus| a_gpu(bus, units)).collect(),
             nics: Vec::new(),
@@ -171,7 +173,7 @@ impl Machine {
             guests,
         };
         Machine {
-            hypervisor: Hypervisor {
+            hypervisor: HypervisorInfo {
                 kind: "fake".to_owned(),
                 version: "1.0".to_owned(),
                 hostname: shape.name.to_string(),
@@ -200,7 +202,7 @@ fn a_gpu(number: u32, units: u64) -> Gpu {
     }
 }
 
-fn a_guest(shape: &GpuHost, n: u32, gpus: u32) -> Guest {
+fn a_guest(shape: &GpuHost, n: u32, gpus: u32) -> MachineGuest {
     let is_turn = |every: u32| every > 0 && (n + 1).is_multiple_of(every);
     let number = u128::from(n) + 1;
     let migrates = is_turn(shape.migration_every);
@@ -214,13 +216,13 @@ fn a_guest(shape: &GpuHost, n: u32, gpus: u32) -> Guest {
         uuid: Uuid::from_u128((u128::from(unit) + 1) << 64 | number),
         parent: Some(gpu_address((n + unit) % gpus)),
     };
-    Guest {
+    MachineGuest {
         uuid: Uuid::from_u128(number).into(),
         seen: GuestView {
             name: format!("instance-{number:08x}"),
             power: PowerState::Running,
             also: std::collections::BTreeSet::new(),
-            cpu_policy: CpuPolicy::Shared,
+            cpu_policy: GuestCpuPolicy::Shared,
             vcpus: 1,
             memory_mib: 512 + extra,
             cells: Vec::new(),

@@ -1,4 +1,4 @@
-//! From a machine to what a driver sees of it. Pure.
+//! Converts a machine to the driver's view of it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,20 +8,20 @@ use berth_virt::{
     SupportedInstance,
 };
 
-use crate::machine::{Faults, Gpu, Guest, Machine, Migration, MigrationSight, Node};
+use crate::machine::{Faults, Gpu, Machine, MachineGuest, MachineNode, Migration, MigrationSight};
 
 /// A fake machine's architecture.
 const ARCH: &str = "x86_64";
 
 impl Machine {
-    /// What goes wrong with the devices of all nodes.
+    /// The faults of the devices of all nodes.
     #[must_use]
     pub fn faults(&self) -> Faults {
         let faults = self.nodes.iter().flat_map(|node| &node.faults);
         faults.map(|(address, fault)| (*address, *fault)).collect()
     }
 
-    /// What a hypervisor shows of this machine.
+    /// The machine as a hypervisor would show it.
     #[must_use]
     pub fn view(&self) -> HostView {
         let nodes = self.nodes.iter();
@@ -41,7 +41,7 @@ impl Machine {
     }
 }
 
-/// What a machine that runs no code says of itself: guests of one kind, which is its hypervisor's.
+/// The capabilities of a simulated machine: one kind of guests, named after its hypervisor.
 fn capabilities(hypervisor: &str) -> NodeCapabilities {
     NodeCapabilities {
         processor: Some(Processor {
@@ -58,8 +58,8 @@ fn capabilities(hypervisor: &str) -> NodeCapabilities {
     }
 }
 
-impl Node {
-    /// What a hypervisor shows of this node.
+impl MachineNode {
+    /// The node as a hypervisor would show it.
     #[must_use]
     pub fn view(&self) -> NodeView {
         NodeView {
@@ -68,21 +68,21 @@ impl Node {
             memory_mib: self.memory_mib,
             disk: self.disk,
             cells: self.cells.clone(),
-            gpus: self.gpus.iter().map(seen).collect(),
+            gpus: self.gpus.iter().map(physical_gpu).collect(),
             functions: self.nics.clone(),
             devices: self.devices.clone(),
             pci: self.pci,
             customs: self.customs.clone(),
             traits: self.traits.iter().cloned().collect(),
             capabilities: NodeCapabilities::default(),
-            guests: self.guests.iter().map(Guest::view).collect(),
+            guests: self.guests.iter().map(MachineGuest::view).collect(),
             unreadable: BTreeMap::new(),
             model: self.model,
         }
     }
 }
 
-fn seen(gpu: &Gpu) -> PhysicalGpu {
+fn physical_gpu(gpu: &Gpu) -> PhysicalGpu {
     let offered = gpu.enabled.as_ref().map(|mdev_type| OfferedMdevs {
         mdev_type: mdev_type.clone(),
         class: gpu.class.clone(),
@@ -95,7 +95,7 @@ fn seen(gpu: &Gpu) -> PhysicalGpu {
     }
 }
 
-impl Guest {
+impl MachineGuest {
     fn view(&self) -> (ConsumerUuid, GuestView) {
         let also: BTreeSet<_> = self
             .migration

@@ -102,7 +102,7 @@ impl<'t> Problems<'t> {
         });
     }
 
-    pub(crate) fn found(mut self) -> Vec<Problem> {
+    pub(crate) fn into_sorted(mut self) -> Vec<Problem> {
         self.found.sort();
         self.found.dedup();
         self.found

@@ -9,12 +9,12 @@ mod node;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use berth_virt::{Hypervisor, NumaModel, PcpuModel, ResourceModel, VgpuModel};
+use berth_virt::{HypervisorInfo, NumaModel, PcpuModel, ResourceModel, VgpuModel};
 use toml::de::DeTable;
 
-use crate::machine::{Machine, Node};
+use crate::machine::{Machine, MachineNode};
 use crate::problem::{MachineError, Problem, Problems};
-use field::{Field, Table};
+use field::{MachineField, Table};
 
 /// The most of anything (Placement's largest total): 2^31 - 1.
 const MOST: u64 = i32::MAX as u64;
@@ -34,19 +34,19 @@ impl Machine {
 }
 
 /// State of the parser.
-struct Reading<'t> {
+struct MachineParser<'t> {
     problems: Problems<'t>,
     /// Unique values seen so far, by kind and text, with the key of the first occurrence.
     taken: BTreeMap<(&'static str, String), String>,
 }
 
-impl Reading<'_> {
+impl MachineParser<'_> {
     fn wrong(&mut self, span: &Range<usize>, key: &str, text: impl Into<String>) {
         self.problems.add(span, key, text);
     }
 
     /// Reports a second occurrence of a value that must be unique.
-    fn once(&mut self, what: &'static str, shown: impl ToString, field: &Field<'_>) {
+    fn once(&mut self, what: &'static str, shown: impl ToString, field: &MachineField<'_>) {
         let place = (what, shown.to_string());
         if let Some(first) = self.taken.get(&place) {
             let text = format!("{what} {} is already at {first}", place.1);
@@ -58,7 +58,7 @@ impl Reading<'_> {
 }
 
 fn read(text: &str) -> Result<Machine, Vec<Problem>> {
-    let mut reading = Reading {
+    let mut reading = MachineParser {
         problems: Problems::of(text),
         taken: BTreeMap::new(),
     };
@@ -68,19 +68,19 @@ fn read(text: &str) -> Result<Machine, Vec<Problem>> {
             let span = error.span().unwrap_or(0..0);
             let first = error.message().lines().next().unwrap_or("no TOML");
             reading.wrong(&span, "", format!("this is no TOML: {first}"));
-            return Err(reading.problems.found());
+            return Err(reading.problems.into_sorted());
         }
     };
     let top = Table::top(document.get_ref());
     let machine = machine(&top, &mut reading);
-    let problems = reading.problems.found();
+    let problems = reading.problems.into_sorted();
     match machine {
         Some(machine) if problems.is_empty() => Ok(machine),
         _ => Err(problems),
     }
 }
 
-fn machine(top: &Table<'_>, reading: &mut Reading<'_>) -> Option<Machine> {
+fn machine(top: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<Machine> {
     top.only(&["hypervisor", "model", "node"], reading);
     let model = match top.field("model") {
         Some(field) => model(&field, ResourceModel::default(), reading),
@@ -91,7 +91,7 @@ fn machine(top: &Table<'_>, reading: &mut Reading<'_>) -> Option<Machine> {
     if tables.is_empty() && field.is_list() {
         field.wrong(AT_LEAST_ONE, reading);
     }
-    let nodes: Vec<Node> = tables
+    let nodes: Vec<MachineNode> = tables
         .iter()
         .filter_map(|table| node::node(table, model, reading))
         .collect();
@@ -100,11 +100,15 @@ fn machine(top: &Table<'_>, reading: &mut Reading<'_>) -> Option<Machine> {
     Some(Machine { hypervisor, nodes })
 }
 
-fn hypervisor(top: &Table<'_>, hostname: String, reading: &mut Reading<'_>) -> Hypervisor {
+fn hypervisor(
+    top: &Table<'_>,
+    hostname: String,
+    reading: &mut MachineParser<'_>,
+) -> HypervisorInfo {
     let table = top
         .field("hypervisor")
         .and_then(|field| field.table(reading));
-    let mut hypervisor = Hypervisor {
+    let mut hypervisor = HypervisorInfo {
         kind: "fake".to_owned(),
         version: "1.0".to_owned(),
         hostname,
@@ -124,8 +128,12 @@ fn hypervisor(top: &Table<'_>, hostname: String, reading: &mut Reading<'_>) -> H
     hypervisor
 }
 
-/// Parses a `[model]`; `otherwise` provides missing keys.
-fn model(field: &Field<'_>, otherwise: ResourceModel, reading: &mut Reading<'_>) -> ResourceModel {
+/// Parses a `[model]`; the given model provides missing keys.
+fn model(
+    field: &MachineField<'_>,
+    otherwise: ResourceModel,
+    reading: &mut MachineParser<'_>,
+) -> ResourceModel {
     let Some(table) = field.table(reading) else {
         return otherwise;
     };
@@ -133,15 +141,15 @@ fn model(field: &Field<'_>, otherwise: ResourceModel, reading: &mut Reading<'_>)
     let mut model = otherwise;
     if let Some(field) = table.field("vgpu") {
         let words = [("root", VgpuModel::Root), ("per-gpu", VgpuModel::PerGpu)];
-        model.vgpu = field.word(&words, reading).unwrap_or(model.vgpu);
+        model.vgpu = field.one_of(&words, reading).unwrap_or(model.vgpu);
     }
     if let Some(field) = table.field("numa") {
         let words = [("flat", NumaModel::Flat), ("cells", NumaModel::Cells)];
-        model.numa = field.word(&words, reading).unwrap_or(model.numa);
+        model.numa = field.one_of(&words, reading).unwrap_or(model.numa);
     }
     if let Some(field) = table.field("pcpu") {
         let words = [("vcpu", PcpuModel::Vcpu), ("pcpu", PcpuModel::Pcpu)];
-        model.pcpu = field.word(&words, reading).unwrap_or(model.pcpu);
+        model.pcpu = field.one_of(&words, reading).unwrap_or(model.pcpu);
     }
     model
 }

@@ -2,13 +2,13 @@
 
 use berth_model::ResourceClass;
 use berth_virt::{
-    CpuPolicy, Cpus, CustomResource, DeviceOwner, DeviceUnit, Disk, GuestCell, GuestMdev, NumaCell,
-    NumaModel, OfferedDevice, OfferedHandle, PciInPlacement, PcpuModel, PowerState, ResourceModel,
-    VgpuModel, VirtualFunctions,
+    CustomResource, DeviceOwner, DeviceUnit, GuestCell, GuestCpuPolicy, GuestMdev, NodeCpus,
+    NodeDisk, NumaCell, NumaModel, OfferedDevice, OfferedHandle, PciInPlacement, PcpuModel,
+    PowerState, ResourceModel, VgpuModel, VirtualFunctions,
 };
 use toml::{Table, Value};
 
-use crate::machine::{Faults, Gpu, Guest, Machine, Migration, MigrationSight, Node};
+use crate::machine::{Faults, Gpu, Machine, MachineGuest, MachineNode, Migration, MigrationSight};
 
 impl Machine {
     /// The machine file's text.
@@ -48,7 +48,7 @@ fn tables<T>(items: &[T], table: impl Fn(&T) -> Table) -> Value {
     Value::Array(items.iter().map(|item| Value::Table(table(item))).collect())
 }
 
-fn node(node: &Node) -> Table {
+fn node(node: &MachineNode) -> Table {
     let mut table = Table::new();
     put(&mut table, "name", text(&node.name));
     if let Some(uuid) = node.uuid {
@@ -56,9 +56,9 @@ fn node(node: &Node) -> Table {
     }
     put(&mut table, "memory_mib", number(node.memory_mib));
     let disk = match node.disk {
-        Disk::Local { gib } => number(gib),
-        Disk::Shared => text("shared"),
-        Disk::None => text("none"),
+        NodeDisk::Local { gib } => number(gib),
+        NodeDisk::Shared => text("shared"),
+        NodeDisk::None => text("none"),
     };
     put(&mut table, "disk", disk);
     put(&mut table, "traits", texts(&node.traits));
@@ -100,7 +100,7 @@ fn model(model: ResourceModel) -> Table {
     table
 }
 
-fn cpus(cpus: &Cpus) -> Table {
+fn cpus(cpus: &NodeCpus) -> Table {
     let mut table = Table::new();
     put(&mut table, "online", text(&cpus.online));
     if let Some(shared) = &cpus.shared {
@@ -222,7 +222,7 @@ fn faults(faults: &Faults) -> Value {
     })
 }
 
-fn guest(guest: &Guest) -> Table {
+fn guest(guest: &MachineGuest) -> Table {
     let mut table = Table::new();
     let seen = &guest.seen;
     put(&mut table, "uuid", text(guest.uuid));
@@ -246,11 +246,11 @@ fn guest(guest: &Guest) -> Table {
     table
 }
 
-fn policy(table: &mut Table, policy: CpuPolicy) {
+fn policy(table: &mut Table, policy: GuestCpuPolicy) {
     let word = match policy {
-        CpuPolicy::Shared => "shared",
-        CpuPolicy::Dedicated => "dedicated",
-        CpuPolicy::Mixed { dedicated } => {
+        GuestCpuPolicy::Shared => "shared",
+        GuestCpuPolicy::Dedicated => "dedicated",
+        GuestCpuPolicy::Mixed { dedicated } => {
             put(table, "dedicated_vcpus", number(dedicated));
             "mixed"
         }

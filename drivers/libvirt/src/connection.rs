@@ -1,11 +1,11 @@
 //! The connection to libvirt, which runs blocking calls on a thread of its own.
 //!
-//! libvirt's calls block without a time limit, its errors are thread-local, and its objects must not outlive their connection.
-//! Therefore one thread owns the connection. Callers send it a chain of calls as a closure and wait for the result, with a
-//! timeout that starts when the closure starts. A thread that does not return is abandoned with its connection and replaced, at
-//! most [`MOST_THREADS`] times. Its queue moves to the new thread, without calls whose callers gave up. When libvirtd goes away,
-//! the thread reconnects by itself and publishes an event. A reconnection attempt that hangs is detected by the callers queued
-//! behind it.
+//! libvirt's calls block without a time limit, its errors are thread-local, and its objects must not outlive their
+//! connection. Therefore one thread owns the connection. Callers send it a chain of calls as a closure and wait for the
+//! result, with a timeout that starts when the closure starts. A thread that does not return is abandoned with its
+//! connection and replaced, at most [`MOST_THREADS`] times. Its queue moves to the new thread, except calls that have
+//! no waiting caller. When libvirtd disconnects, the thread reconnects by itself and publishes an event. A reconnection
+//! attempt that hangs is detected by the callers queued behind it.
 //!
 //! Callers: `observe` and `guests`, for everything that the driver reads and changes.
 
@@ -27,10 +27,10 @@ use crate::symbols::LoadError;
 use crate::watch::Subscribers;
 use worker::Worker;
 
-/// The maximum number of threads of one connection, including those that hang in a call.
+/// The maximum number of threads of one connection, including threads that hang in a call.
 const MOST_THREADS: usize = 4;
 
-/// Why a call failed to return an answer.
+/// Why a call returned no result.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
     /// libvirt's library cannot be used.
@@ -40,7 +40,7 @@ pub(crate) enum ConnectionError {
     #[error("libvirt's event loop did not start")]
     EventLoop(#[source] virt::error::Error),
     /// No thread could be started.
-    #[error("no thread for libvirt's calls")]
+    #[error("the thread for libvirt's calls cannot be started")]
     Thread(#[source] io::Error),
     /// libvirtd is away or refuses.
     #[error("cannot open {uri}")]
@@ -49,7 +49,7 @@ pub(crate) enum ConnectionError {
         source: virt::error::Error,
     },
     /// The call timed out; its thread is abandoned.
-    #[error("{call} at {uri} did not come back within {limit:?}")]
+    #[error("{call} at {uri} timed out after {limit:?}")]
     TimedOut {
         uri: String,
         call: &'static str,
@@ -60,7 +60,7 @@ pub(crate) enum ConnectionError {
     #[error("{threads} threads hang in calls to {uri}; no further one is started")]
     Hanging { uri: String, threads: usize },
     /// The thread ended while the call ran.
-    #[error("{call} at {uri} was cut off")]
+    #[error("{call} at {uri} was aborted")]
     CutOff { uri: String, call: &'static str },
 }
 
@@ -74,31 +74,31 @@ struct Thread {
     calls: Sender<Call>,
     /// Closed when the thread is abandoned, to notify callers that are still queued.
     kept: watch::Sender<()>,
-    looks: Looks,
+    looks: ReconnectCounter,
 }
 
 /// A place in a thread's queue.
 #[derive(Debug)]
-struct Place {
+struct ThreadQueueSlot {
     thread: u64,
     kept: watch::Receiver<()>,
-    looks: Looks,
+    looks: ReconnectCounter,
 }
 
 /// Counts the reconnection attempts of a thread, started and finished.
 #[derive(Debug, Clone, Default)]
-struct Looks(Arc<AtomicU64>);
+struct ReconnectCounter(Arc<AtomicU64>);
 
-impl Looks {
+impl ReconnectCounter {
     /// One of them, begun and ended.
-    fn look<T>(&self, look: impl FnOnce() -> T) -> T {
+    fn count<T>(&self, look: impl FnOnce() -> T) -> T {
         self.0.fetch_add(1, Ordering::SeqCst);
         let found = look();
         self.0.fetch_add(1, Ordering::SeqCst);
         found
     }
 
-    /// Resolves when an attempt has taken longer than the limit.
+    /// Resolves if one reconnection attempt exceeds the limit.
     async fn hang(&self, limit: Duration) {
         let counted = || self.0.load(Ordering::SeqCst);
         loop {
@@ -113,7 +113,7 @@ impl Looks {
 
 /// The connection. Nothing is loaded or opened before the first call.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct LibvirtConnection {
     uri: String,
     limit: Duration,
     subscribers: Subscribers,
@@ -123,8 +123,8 @@ pub(crate) struct Connection {
     living: Arc<()>,
 }
 
-impl Connection {
-    /// A connection to `uri` whose calls may each take `limit`.
+impl LibvirtConnection {
+    /// A connection to `uri`; each of its calls may take `limit`.
     pub(crate) fn new(uri: &str, limit: Duration, subscribers: Subscribers) -> Self {
         Self {
             uri: uri.to_owned(),
@@ -142,9 +142,9 @@ impl Connection {
         call: &'static str,
         work: impl FnOnce(&Session) -> T + Send + 'static,
     ) -> Result<T, ConnectionError> {
-        // Taken by the thread that runs it.
+        // The thread that runs the work takes it.
         let work = Arc::new(Mutex::new(Some(work)));
-        // Dropped with this call, when it is answered, timed out or cancelled.
+        // Dropped at the end of this call: answered, timed out or cancelled.
         let waits = Arc::new(());
         loop {
             let (begin, begun) = oneshot::channel();
@@ -155,10 +155,10 @@ impl Connection {
                 if answer.is_closed() {
                     return;
                 }
-                if let Some(work) = taken(&at_its_turn) {
+                if let Some(work) = take(&at_its_turn) {
                     let _ = begin.send(());
                     let session = worker.session();
-                    let done = session.map(|session| work(session.taken_up(waits)));
+                    let done = session.map(|session| work(session.check_slot(waits)));
                     let _ = answer.send(done);
                 }
             }))?;
@@ -170,11 +170,11 @@ impl Connection {
             if has_begun || lock(&work).is_none() {
                 return self.answered(call, place.thread, waiting).await;
             }
-            self.leave_behind(place.thread);
+            self.abandon(place.thread);
         }
     }
 
-    /// Waits for the answer of work that has begun.
+    /// Waits for the result of running work.
     async fn answered<T>(
         &self,
         call: &'static str,
@@ -193,12 +193,12 @@ impl Connection {
                 limit: self.limit,
             },
         };
-        self.leave_behind(thread);
+        self.abandon(thread);
         Err(error)
     }
 
     /// Queues the call, starting a thread if there is none.
-    fn submit(&self, call: Call) -> Result<Place, ConnectionError> {
+    fn submit(&self, call: Call) -> Result<ThreadQueueSlot, ConnectionError> {
         let mut current = lock(&self.current);
         let mut call = call;
         if let Some(thread) = &*current {
@@ -227,7 +227,7 @@ impl Connection {
             });
         }
         let (calls, queue) = mpsc::channel();
-        let looks = Looks::default();
+        let looks = ReconnectCounter::default();
         let worker = Worker::new(&self.uri, self.subscribers.clone(), looks.clone());
         let living = Arc::clone(&self.living);
         std::thread::Builder::new()
@@ -247,7 +247,7 @@ impl Connection {
     }
 
     /// Abandons a thread that does not return; the next call starts another. A thread is abandoned only once.
-    fn leave_behind(&self, number: u64) {
+    fn abandon(&self, number: u64) {
         let mut current = lock(&self.current);
         if current
             .as_ref()
@@ -259,8 +259,8 @@ impl Connection {
 }
 
 impl Thread {
-    fn place(&self) -> Place {
-        Place {
+    fn place(&self) -> ThreadQueueSlot {
+        ThreadQueueSlot {
             thread: self.number,
             kept: self.kept.subscribe(),
             looks: self.looks.clone(),
@@ -272,8 +272,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes the value if it is still there.
-fn taken<T>(there: &Mutex<Option<T>>) -> Option<T> {
+/// Takes the value, if no thread took it before.
+fn take<T>(there: &Mutex<Option<T>>) -> Option<T> {
     lock(there).take()
 }
 
@@ -285,8 +285,8 @@ mod tests {
 
     const PATIENT: Duration = Duration::from_secs(30);
 
-    fn connection(uri: &str, limit: Duration) -> Connection {
-        Connection::new(uri, limit, Subscribers::default())
+    fn connection(uri: &str, limit: Duration) -> LibvirtConnection {
+        LibvirtConnection::new(uri, limit, Subscribers::default())
     }
 
     #[tokio::test]

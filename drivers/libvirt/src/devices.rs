@@ -2,17 +2,17 @@
 //! of the driver contract.
 //!
 //! This module and its submodules decide what to do and in which order. Each single step is done and verified by `berth-sysfs`.
-//! Accesses to a faulty device can hang in the kernel, so each call runs on a thread of its own (`off_the_runtime`) with a
+//! Accesses to a faulty device can hang in the kernel, so each call runs on a thread of its own (`blocking`) with a
 //! timeout; the next call for the same device waits until that thread has ended.
 
 pub(crate) mod baselines;
+mod blocking;
 mod check;
 mod companions;
-mod off_the_runtime;
+mod home_driver_records;
 mod prepare;
 mod prepared;
 mod reset;
-mod resting;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +24,12 @@ use berth_sysfs::{
     Procfs, Sysfs, SysfsError,
 };
 use berth_virt::guest_spec::{AttachedDevice, GuestDevice, GuestDevices, PciManagement};
-use berth_virt::{DeviceError, HostDevice, PciInPlacement, WantedDevice};
+use berth_virt::{DeviceError, HostDeviceId, PciInPlacement, WantedDevice};
 
 use crate::options::{LibvirtOptions, MdevTypes};
-use resting::Resting;
+use home_driver_records::HomeDriverRecords;
 
-pub(crate) use off_the_runtime::{Task, Turns};
+pub(crate) use blocking::{FunctionLocks, Task};
 
 impl LibvirtOptions {
     /// Whether PCI devices are reported to Placement.
@@ -53,19 +53,19 @@ impl LibvirtOptions {
 /// The devices of the host the driver is on.
 #[derive(Debug, Clone)]
 pub(crate) struct HostDevices {
-    devices: Devices,
+    devices: DeviceTree,
     procfs: Procfs,
     /// Devices for flavors and for accelerator requests.
     list: AllowList,
     mdev_types: MdevTypes,
-    resting: Resting,
+    resting: HomeDriverRecords,
     hook: Option<Hook>,
     limit: Duration,
 }
 
 impl HostDevices {
-    /// Devices below `sysfs`, as in the options. `attributes` writes to it: the kernel's in production, another in
-    /// tests.
+    /// Devices below `sysfs`, as in the options. `attributes` writes to it: the kernel's in
+    /// production, another in tests.
     pub(crate) fn new(
         sysfs: Sysfs,
         options: &LibvirtOptions,
@@ -75,11 +75,11 @@ impl HostDevices {
         let attributes = attributes
             .unwrap_or_else(|| Arc::new(KernelAttributes::at(sysfs.root(), life.write_limit)));
         Self {
-            devices: Devices::new(sysfs, attributes, life.patience),
+            devices: DeviceTree::new(sysfs, attributes, life.patience),
             procfs: Procfs::at(&life.procfs),
             list: options.pci_devices.and(&options.accelerator_devices),
             mdev_types: options.mdev_types.clone(),
-            resting: Resting::at(life.resting.clone()),
+            resting: HomeDriverRecords::at(life.resting.clone()),
             hook: life.reset_hook.clone(),
             // A reset makes at most eight writes and verifies each.
             limit: (life.write_limit + life.patience) * 8
@@ -100,28 +100,33 @@ impl HostDevices {
     }
 
     /// The function that serialises operations on this one: the members of an IOMMU group share one.
-    pub(crate) fn turn_of(&self, address: PciAddress) -> PciAddress {
-        let fellows = self.sysfs().group_fellows(address).unwrap_or_default();
+    pub(crate) fn lock_key(&self, address: PciAddress) -> PciAddress {
+        let fellows = self
+            .sysfs()
+            .other_group_members(address)
+            .unwrap_or_default();
         fellows.into_iter().fold(address, PciAddress::min)
     }
 
-    /// The operation for a wanted device. A function whose entry says `managed: no` stays on its driver, whatever the
-    /// guest requests.
-    fn done_with<'a>(&self, wanted: &'a WantedDevice) -> Result<Wanted<'a>, DeviceError> {
-        Ok(match Wanted::of(wanted) {
-            Wanted::Managed(address) if self.is_prepared(address)? => {
-                Wanted::InPlace(address, Stand::Vfio)
+    /// The operation for a wanted device. A function with `managed: no` in its entry stays on its driver,
+    /// whatever the guest requests.
+    fn handling_of<'a>(&self, wanted: &'a WantedDevice) -> Result<DeviceHandling<'a>, DeviceError> {
+        Ok(match DeviceHandling::of(wanted) {
+            DeviceHandling::Managed(address) if self.is_prepared(address)? => {
+                DeviceHandling::InPlace(address, ReadyDriver::Vfio)
             }
             other => other,
         })
     }
 
-    /// Whether the operator binds the function to VFIO (`managed: no`). If this is unknown it is an error, because the
-    /// function could otherwise be returned to a host driver.
+    /// Whether the operator binds the function to VFIO (`managed: no`). If this is unknown it is an error, because a
+    /// guess could return the function to a host driver.
     fn is_prepared(&self, address: PciAddress) -> Result<bool, DeviceError> {
         match self.sysfs().allowed(&self.list, address) {
             Ok(allowed) => Ok(allowed.tags().managed == Some(false)),
-            Err(NotAllowed::Sysfs(error)) => Err(unreadable(HostDevice::Function(address))(error)),
+            Err(NotAllowed::Sysfs(error)) => {
+                Err(unreadable(HostDeviceId::Function(address))(error))
+            }
             Err(
                 NotAllowed::NotThere { .. }
                 | NotAllowed::NotListed { .. }
@@ -149,7 +154,11 @@ impl HostDevices {
     }
 
     /// The function, if a list allows it.
-    fn allowed(&self, device: HostDevice, address: PciAddress) -> Result<Allowed, DeviceError> {
+    fn allowed(
+        &self,
+        device: HostDeviceId,
+        address: PciAddress,
+    ) -> Result<AllowedFunction, DeviceError> {
         self.sysfs()
             .allowed(&self.list, address)
             .map_err(|error| match error {
@@ -170,32 +179,34 @@ impl HostDevices {
 
 /// The kind of driver that gives a function to guests.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stand {
+enum ReadyDriver {
     /// The kernel's VFIO driver, or one derived from it.
     Vfio,
     Vendors,
 }
 
 /// A wanted device, by how it is handled.
-enum Wanted<'a> {
+enum DeviceHandling<'a> {
     /// A function that the hypervisor takes from its driver and gives back.
     Managed(PciAddress),
     /// A function that stays on its driver.
-    InPlace(PciAddress, Stand),
+    InPlace(PciAddress, ReadyDriver),
     /// A mediated device to be created.
     Made(uuid::Uuid, &'a berth_virt::MdevSource),
     /// A mediated device created by others.
     Found(uuid::Uuid),
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> DeviceHandling<'a> {
     fn of(wanted: &'a WantedDevice) -> Self {
         match (wanted.device, &wanted.mdev) {
             (GuestDevice::Pci { address, managed }, _) => match managed {
                 PciManagement::Hypervisor => Self::Managed(address),
-                PciManagement::Prepared => Self::InPlace(address, Stand::Vfio),
+                PciManagement::Prepared => Self::InPlace(address, ReadyDriver::Vfio),
             },
-            (GuestDevice::VendorVfio { address }, _) => Self::InPlace(address, Stand::Vendors),
+            (GuestDevice::VendorVfio { address }, _) => {
+                Self::InPlace(address, ReadyDriver::Vendors)
+            }
             (GuestDevice::Mdev { uuid }, Some(source)) => Self::Made(uuid, source),
             (GuestDevice::Mdev { uuid }, None) => Self::Found(uuid),
         }
@@ -203,10 +214,10 @@ impl<'a> Wanted<'a> {
 }
 
 /// The device tree is unreadable now; a later check may succeed.
-fn unreadable(device: HostDevice) -> impl Fn(SysfsError) -> DeviceError {
+fn unreadable(device: HostDeviceId) -> impl Fn(SysfsError) -> DeviceError {
     move |error| DeviceError::Unfinished {
         device,
-        call: "looking at it",
+        call: "observing the device",
         reason: whole(&error),
     }
 }

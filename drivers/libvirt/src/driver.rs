@@ -7,42 +7,42 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress};
-use berth_sysfs::{AttributeWrites, LastLook, Procfs, Sysfs};
+use berth_sysfs::{AttributeWrites, LastObservation, Procfs, Sysfs};
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostCpuStats, HostDevice,
-    HostEvents, HostView, NoLink, ObserveError, PowerAction, Powered, PreparedDevice, Redefined,
-    Spawned, VirtDriver, WantedDevice,
+    DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
+    GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostDeviceId, HostEvents, HostView,
+    NoLink, ObserveError, PowerAction, PreparedDevice, VirtDriver, WantedDevice,
 };
 
-use crate::connection::{Connection, Session};
-use crate::devices::{HostDevices, Task, Turns};
+use crate::connection::{LibvirtConnection, Session};
+use crate::devices::{FunctionLocks, HostDevices, Task};
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
 use crate::guests::{self, PowerStep, Starts};
 use crate::links;
 use crate::observe;
 use crate::options::{LibvirtOptions, VirtType};
-use crate::watch::{Kernel, Subscribers, Watch};
+use crate::watch::{KernelEvents, Subscribers, Watch};
 
 /// The maximum duration of a change of a guest: at a start, all memory is pinned for its devices.
 const CHANGE_LIMIT: Duration = Duration::from_mins(5);
 /// The interval at which a graceful shutdown is checked.
-const LOOK: Duration = Duration::from_millis(250);
+const SHUTDOWN_POLL: Duration = Duration::from_millis(250);
 
 /// The libvirt driver. Creating it connects to nothing; the first observation does.
 #[derive(Debug)]
 pub struct LibvirtDriver {
     options: Arc<LibvirtOptions>,
     subscribers: Subscribers,
-    connection: Connection,
+    connection: LibvirtConnection,
     /// A separate connection for changes of guests, so that observations do not wait for them; `None` if two
     /// connections would see two hosts (libvirt's test driver).
-    changes: Option<Connection>,
+    changes: Option<LibvirtConnection>,
     /// The devices for guests; `None` for libvirt's test driver, which has no real devices.
     devices: Option<HostDevices>,
-    turns: Turns,
+    turns: FunctionLocks,
     /// The state of the offered devices at earlier observations.
-    last_look: Arc<Mutex<LastLook>>,
+    last_look: Arc<Mutex<LastObservation>>,
     /// The guests that libvirt is known to be starting.
     starts: Starts,
 }
@@ -65,15 +65,15 @@ impl LibvirtDriver {
         let uri = &options.connection_uri;
         Self {
             changes: (!uri.starts_with("test:"))
-                .then(|| Connection::new(uri, CHANGE_LIMIT, Subscribers::default())),
-            connection: Connection::new(
+                .then(|| LibvirtConnection::new(uri, CHANGE_LIMIT, Subscribers::default())),
+            connection: LibvirtConnection::new(
                 &options.connection_uri,
                 options.call_timeout,
                 subscribers.clone(),
             ),
             devices: device_tree(&options)
                 .map(|sysfs| HostDevices::new(sysfs, &options, attributes)),
-            turns: Turns::default(),
+            turns: FunctionLocks::default(),
             last_look: Arc::default(),
             starts: Starts::new(&options.device_life.procfs),
             options: Arc::new(options),
@@ -81,7 +81,7 @@ impl LibvirtDriver {
         }
     }
 
-    fn last_look(&self) -> MutexGuard<'_, LastLook> {
+    fn last_observation(&self) -> MutexGuard<'_, LastObservation> {
         self.last_look
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -101,7 +101,7 @@ impl LibvirtDriver {
             work(session).map_err(|error| {
                 // It may have become stuck while the call waited.
                 let stuck = starts.refuse(session.connect(), uuid).err();
-                stuck.unwrap_or_else(|| guests::seen_from(session, error))
+                stuck.unwrap_or_else(|| guests::map_unreliable(session, error))
             })
         });
         answer.await?
@@ -126,10 +126,10 @@ impl LibvirtDriver {
         let devices = self
             .devices
             .clone()
-            .ok_or_else(|| self.gives_no_devices())?;
+            .ok_or_else(|| self.devices_not_supported())?;
         let task = Task {
             device: Some(wanted.host_device()),
-            function: wanted.function().map(|function| devices.turn_of(function)),
+            function: wanted.function().map(|function| devices.lock_key(function)),
             call,
             limit: devices.limit(),
         };
@@ -138,11 +138,11 @@ impl LibvirtDriver {
     }
 
     /// Refuses a device that a guest has, running or not. Returns the functions of all guests.
-    async fn nobody_has(&self, device: HostDevice) -> Result<BTreeSet<PciAddress>, DeviceError> {
+    async fn nobody_has(&self, device: HostDeviceId) -> Result<BTreeSet<PciAddress>, DeviceError> {
         let (mut functions, mut unread) = (BTreeSet::new(), None);
         for (uuid, guest) in self.holders(device).await? {
             if guest.devices.iter().any(|held| held.device == device) {
-                let reason = format!("it is guest {uuid}'s, which is {}", guest.state);
+                let reason = format!("it belongs to guest {uuid}, which is {}", guest.state);
                 return Err(DeviceError::InUse { device, reason });
             }
             functions.extend(held_functions(&guest));
@@ -155,7 +155,7 @@ impl LibvirtDriver {
     /// guest it is for, because others were refused earlier.
     async fn nobody_shares(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         companions: &BTreeSet<PciAddress>,
     ) -> Result<(), DeviceError> {
         if companions.is_empty() {
@@ -170,7 +170,7 @@ impl LibvirtDriver {
                 .map_err(|error| unseen(device, &error))?;
             if let Some(shared) = held_functions(&guest).find(|held| companions.contains(held)) {
                 let reason = format!(
-                    "its IOMMU group goes to one guest, and PCI function {shared} of it is guest {uuid}'s, which is {}",
+                    "its IOMMU group is given to one guest as a whole, and PCI function {shared} of it belongs to guest {uuid}, which is {}",
                     guest.state
                 );
                 return Err(DeviceError::InUse { device, reason });
@@ -179,10 +179,10 @@ impl LibvirtDriver {
         Ok(())
     }
 
-    /// The guests, for checking who has a device.
+    /// The guests, for checking which of them has a device.
     async fn holders(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
     ) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, DeviceError> {
         let guests = self.guests().await;
         guests.map_err(|error| unseen(device, &error))
@@ -204,31 +204,31 @@ impl LibvirtDriver {
         &self,
         uuid: ConsumerUuid,
         grace: Duration,
-    ) -> Result<Powered, GuestError> {
+    ) -> Result<GuestPowerOutcome, GuestError> {
         let end = tokio::time::Instant::now() + grace;
         while tokio::time::Instant::now() < end {
             let is_off = move |session: &Session| guests::is_off(session.connect(), uuid);
-            if self.change(uuid, "looking at a guest", is_off).await? {
-                return Ok(Powered::Done);
+            if self.change(uuid, "observing a guest", is_off).await? {
+                return Ok(GuestPowerOutcome::Done);
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(SHUTDOWN_POLL).await;
         }
         let at_once = PowerAction::Stop {
             grace: Duration::ZERO,
         };
         let off = move |session: &Session| guests::power(session.connect(), uuid, at_once, None);
-        // It was asked to shut down and is off, one way or the other.
+        // The guest is off, either by the shutdown or powered off.
         self.change(uuid, "switching a guest off", off)
             .await
-            .map(|_| Powered::Done)
+            .map(|_| GuestPowerOutcome::Done)
     }
 }
 
-/// It is unknown who has the device.
-fn unseen(device: HostDevice, error: &GuestError) -> DeviceError {
+/// The error if it is unknown which guest has the device.
+fn unseen(device: HostDeviceId, error: &GuestError) -> DeviceError {
     DeviceError::Unfinished {
         device,
-        call: "asking for whose it is",
+        call: "looking for the guest that has it",
         reason: error.to_string(),
     }
 }
@@ -236,8 +236,8 @@ fn unseen(device: HostDevice, error: &GuestError) -> DeviceError {
 fn held_functions(guest: &GuestOnHost) -> impl Iterator<Item = PciAddress> {
     let devices = guest.devices.iter();
     devices.filter_map(|held| match held.device {
-        HostDevice::Function(address) => Some(address),
-        HostDevice::Mdev(_) => None,
+        HostDeviceId::Function(address) => Some(address),
+        HostDeviceId::Mdev(_) => None,
     })
 }
 
@@ -288,10 +288,10 @@ impl VirtDriver for LibvirtDriver {
             .await?
     }
 
-    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+    async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
         let (spec, options, sysfs) = (spec.clone(), self.guest_xml_options(), self.sysfs());
         let devices = self.devices.clone();
-        self.change(spec.uuid, "making a guest", move |session| {
+        self.change(spec.uuid, "creating a guest", move |session| {
             let spec = as_listed(devices.as_ref(), spec)?;
             let is_waited_for = || session.is_waited_for();
             let connect = session.connect();
@@ -300,8 +300,8 @@ impl VirtDriver for LibvirtDriver {
         .await
     }
 
-    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
-        self.change(uuid, "ending a guest", move |session| {
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<GuestDestroyOutcome, GuestError> {
+        self.change(uuid, "destroying a guest", move |session| {
             guests::destroy(session.connect(), uuid)
         })
         .await
@@ -312,7 +312,7 @@ impl VirtDriver for LibvirtDriver {
         self.connection
             .call("listing the guests", move |session| {
                 let listed = guests::guests(session.connect(), &starts);
-                listed.map_err(|error| guests::seen_from(session, error))
+                listed.map_err(|error| guests::map_unreliable(session, error))
             })
             .await?
     }
@@ -322,12 +322,16 @@ impl VirtDriver for LibvirtDriver {
         self.connection
             .call("looking for a guest", move |session| {
                 let found = guests::one(session.connect(), &starts, uuid);
-                found.map_err(|error| guests::seen_from(session, error))
+                found.map_err(|error| guests::map_unreliable(session, error))
             })
             .await?
     }
 
-    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+    async fn power(
+        &self,
+        uuid: ConsumerUuid,
+        action: PowerAction,
+    ) -> Result<GuestPowerOutcome, GuestError> {
         let sysfs = self.sysfs();
         let first =
             move |session: &Session| guests::power(session.connect(), uuid, action, sysfs.as_ref());
@@ -336,7 +340,7 @@ impl VirtDriver for LibvirtDriver {
             (PowerStep::AskedToEnd, PowerAction::Stop { grace }) => {
                 self.wait_for_end(uuid, grace).await
             }
-            (PowerStep::AskedToEnd, _) => Ok(Powered::Done),
+            (PowerStep::AskedToEnd, _) => Ok(GuestPowerOutcome::Done),
         }
     }
 
@@ -351,22 +355,18 @@ impl VirtDriver for LibvirtDriver {
         Ok(found.await?)
     }
 
-    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+    async fn redefine(&self, spec: &GuestSpec) -> Result<GuestRedefineOutcome, GuestError> {
         let (spec, options) = (spec.clone(), self.guest_xml_options());
         let devices = self.devices.clone();
-        self.change(
-            spec.uuid,
-            "giving a guest another document",
-            move |session| {
-                let spec = as_listed(devices.as_ref(), spec)?;
-                guests::redefine(session.connect(), &spec, &options)
-            },
-        )
+        self.change(spec.uuid, "redefining a guest", move |session| {
+            let spec = as_listed(devices.as_ref(), spec)?;
+            guests::redefine(session.connect(), &spec, &options)
+        })
         .await
     }
 
-    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
-        self.change(uuid, "suspending a guest", move |session| {
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {
+        self.change(uuid, "suspdestroying a guest", move |session| {
             guests::save(session.connect(), uuid)
         })
         .await
@@ -392,7 +392,7 @@ impl VirtDriver for LibvirtDriver {
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
         // Check again after a possibly long wait.
         self.check_device(wanted).await?;
-        self.with_devices(wanted, "making it ready", async |devices, wanted| {
+        self.with_devices(wanted, "preparing the device", async |devices, wanted| {
             devices.prepare(&wanted).await
         })
         .await
@@ -404,12 +404,14 @@ impl VirtDriver for LibvirtDriver {
             None => BTreeSet::new(),
         };
         let taken_back = self
-            .with_devices(wanted, "taking it back", async move |devices, wanted| {
-                devices.reset(&wanted, &held).await
-            })
+            .with_devices(
+                wanted,
+                "resetting the device",
+                async move |devices, wanted| devices.reset(&wanted, &held).await,
+            )
             .await;
         if let (Ok(DeviceReset::Reset { .. }), Some(address)) = (&taken_back, wanted.function()) {
-            self.last_look().forget(address);
+            self.last_observation().forget(address);
         }
         taken_back
     }
@@ -418,7 +420,7 @@ impl VirtDriver for LibvirtDriver {
         let Some(devices) = self.devices.clone() else {
             return Ok(Vec::new());
         };
-        let task = Task::of_host("looking at what was made ready", devices.limit());
+        let task = Task::of_host("listing prepared devices", devices.limit());
         let look = async move || devices.prepared();
         self.turns.run(task, look).await
     }
@@ -428,19 +430,19 @@ impl VirtDriver for LibvirtDriver {
             return Vec::new();
         };
         // The process that prepares the host is the agent, so it maintains the baselines; a one-time observer must not.
-        self.last_look().keeps_baselines();
+        self.last_observation().enable_baselines();
         let limit = devices.limit();
         let work = async move || Ok(devices.make_virtual_functions().await);
         self.turns
-            .run(Task::of_host("making virtual functions", limit), work)
+            .run(Task::of_host("creating virtual functions", limit), work)
             .await
             .unwrap_or_else(|error| vec![error])
     }
 
     fn watch(&self) -> HostEvents {
         let kernel = match &self.options.sysfs {
-            Some(root) if root == std::path::Path::new("/sys") => Kernel::Heard,
-            _ => Kernel::Ignored,
+            Some(root) if root == std::path::Path::new("/sys") => KernelEvents::Heard,
+            _ => KernelEvents::Ignored,
         };
         Box::pin(Watch::new(&self.subscribers, kernel))
     }

@@ -5,36 +5,36 @@ use std::collections::BTreeMap;
 use berth_model::PciAddress;
 use berth_virt::{OfferedMdevs, PhysicalGpu};
 
-use crate::node_device::{Mdev, MdevParent};
-use crate::options::{MdevType, MdevTypes};
+use crate::node_device::{Mdev, MdevParentFunction};
+use crate::options::{MdevTypeOptions, MdevTypes};
 
 /// The GPUs of the host, by address.
 ///
-/// A GPU offers the type it is used for, if its driver has that type or mediated devices of it exist: as many as exist and as
-/// can still be made. `max_instances` counts what exists first and then admits GPUs by address while all they can still make
-/// fits, as Nova does; a GPU that does not fit offers what exists on it and nothing more, since what a guest may hold is never
-/// taken off the books.
+/// A GPU offers the type it is used for, if its driver supports that type or mediated devices of it exist: as many as
+/// exist and as can still be created. `max_instances` first counts the existing devices, and then admits GPUs in the
+/// order of their addresses while everything that they can still create fits, like Nova. A GPU that does not fit offers
+/// only its existing devices, because a guest may have them.
 pub(crate) fn physical_gpus(
-    parents: &[MdevParent],
+    parents: &[MdevParentFunction],
     mdevs: &[Mdev],
     types: &MdevTypes,
 ) -> Vec<PhysicalGpu> {
-    // A card whose driver offers nothing any more is seen by what exists of it.
+    // A card with a driver that no longer offers anything is seen by its existing mediated devices.
     let silent = mdevs.iter().filter_map(|mdev| {
-        let parent = MdevParent {
+        let parent = MdevParentFunction {
             address: mdev.parent?,
             numa_node: None,
             available: BTreeMap::new(),
         };
         Some((parent.address, parent))
     });
-    let mut by_address: BTreeMap<PciAddress, MdevParent> = silent.collect();
+    let mut by_address: BTreeMap<PciAddress, MdevParentFunction> = silent.collect();
     by_address.extend(
         parents
             .iter()
             .map(|parent| (parent.address, parent.clone())),
     );
-    let mut counted = Counted::new(mdevs, types);
+    let mut counted = MdevCounts::new(mdevs, types);
     by_address
         .values()
         .map(|parent| PhysicalGpu {
@@ -48,12 +48,12 @@ pub(crate) fn physical_gpus(
 }
 
 /// The number of mediated devices by GPU and type, and by type in total.
-struct Counted {
+struct MdevCounts {
     existing: BTreeMap<(PciAddress, String), u64>,
     of_type: BTreeMap<String, u64>,
 }
 
-impl Counted {
+impl MdevCounts {
     fn new(mdevs: &[Mdev], types: &MdevTypes) -> Self {
         let mut counted = Self {
             existing: BTreeMap::new(),
@@ -72,7 +72,11 @@ impl Counted {
         counted
     }
 
-    fn offered(&mut self, parent: &MdevParent, one: &MdevType) -> Option<OfferedMdevs> {
+    fn offered(
+        &mut self,
+        parent: &MdevParentFunction,
+        one: &MdevTypeOptions,
+    ) -> Option<OfferedMdevs> {
         let key = (parent.address, one.id.clone());
         let existing = self.existing.get(&key).copied();
         let available = parent.available.get(&one.id).copied();
@@ -107,8 +111,8 @@ mod tests {
         format!("0000:{number:02x}:00.0").parse().unwrap()
     }
 
-    fn gpu(number: u8, available: &[(&str, u64)]) -> MdevParent {
-        MdevParent {
+    fn gpu(number: u8, available: &[(&str, u64)]) -> MdevParentFunction {
+        MdevParentFunction {
             address: address(number),
             numa_node: None,
             available: available
@@ -126,7 +130,11 @@ mod tests {
         }
     }
 
-    fn totals(parents: &[MdevParent], mdevs: &[Mdev], types: &MdevTypes) -> Vec<Option<u64>> {
+    fn totals(
+        parents: &[MdevParentFunction],
+        mdevs: &[Mdev],
+        types: &MdevTypes,
+    ) -> Vec<Option<u64>> {
         physical_gpus(parents, mdevs, types)
             .iter()
             .map(|gpu| gpu.offered.as_ref().map(|offered| offered.total))
@@ -135,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_gpu_offers_what_exists_and_what_can_still_be_made() {
-        let types = MdevTypes::new([MdevType::new("a")]).unwrap();
+        let types = MdevTypes::new([MdevTypeOptions::new("a")]).unwrap();
         let parents = [
             gpu(2, &[("a", 3), ("b", 1)]),
             gpu(1, &[("a", 4)]),
@@ -152,13 +160,13 @@ mod tests {
 
     #[test]
     fn a_type_that_filled_its_gpu_is_still_offered() {
-        let types = MdevTypes::new([MdevType::new("a")]).unwrap();
+        let types = MdevTypes::new([MdevTypeOptions::new("a")]).unwrap();
         assert_eq!(totals(&[gpu(1, &[])], &[mdev(1, "a")], &types), [Some(1)]);
     }
 
     #[test]
     fn a_card_whose_driver_offers_nothing_is_seen_by_what_exists_of_it() {
-        let types = MdevTypes::new([MdevType::new("a")]).unwrap();
+        let types = MdevTypes::new([MdevTypeOptions::new("a")]).unwrap();
         let mdevs = [mdev(9, "a"), mdev(9, "b")];
         assert_eq!(totals(&[], &mdevs, &types), [Some(1)]);
     }
@@ -167,12 +175,12 @@ mod tests {
     fn each_gpu_has_its_own_type_and_class() {
         let class = ResourceClass::new("CUSTOM_BIG").unwrap();
         let types = MdevTypes::new([
-            MdevType {
+            MdevTypeOptions {
                 device_addresses: [address(2)].into(),
                 class: class.clone(),
-                ..MdevType::new("b")
+                ..MdevTypeOptions::new("b")
             },
-            MdevType::new("a"),
+            MdevTypeOptions::new("a"),
         ])
         .unwrap();
         let parents = [gpu(1, &[("a", 4), ("b", 2)]), gpu(2, &[("a", 4), ("b", 2)])];
@@ -200,9 +208,9 @@ mod tests {
     #[test]
     fn a_limit_admits_whole_gpus_and_never_hides_what_exists() {
         let limited = |most| {
-            MdevTypes::new([MdevType {
+            MdevTypes::new([MdevTypeOptions {
                 max_instances: Some(most),
-                ..MdevType::new("a")
+                ..MdevTypeOptions::new("a")
             }])
             .unwrap()
         };

@@ -16,7 +16,7 @@ use crate::xml::{self, Reader, XmlError};
 
 /// A guest, as described by its document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Guest {
+pub(crate) struct LibvirtGuest {
     /// The UUID of the guest and its instance.
     pub(crate) uuid: Uuid,
     pub(crate) name: String,
@@ -38,7 +38,7 @@ pub(crate) struct Guest {
     pub(crate) mark: Option<GuestMetadata>,
 }
 
-impl Guest {
+impl LibvirtGuest {
     pub(crate) fn read(text: &str) -> Result<Self, XmlError> {
         let reader = Reader::new("a guest", "domain", text)?;
         let domain = reader.root();

@@ -23,11 +23,11 @@ pub(crate) struct GuestMetadata {
     pub(crate) project: String,
     /// The consumer that holds its allocations.
     pub(crate) consumer: ConsumerUuid,
-    /// The accelerator requests whose devices it has.
+    /// The accelerator requests (ARQs) of its devices.
     pub(crate) requests: BTreeSet<ArqUuid>,
 }
 
-/// The element as it is written.
+/// The element in its XML form.
 #[derive(Serialize)]
 pub(crate) struct MetadataElement {
     #[serde(rename = "@xmlns:berth")]

@@ -17,9 +17,10 @@ use berth_virt::guest_spec::{CpuModel, GuestBoot, GuestSpec, GuestTopology, Memo
 use crate::guest_metadata::GuestMetadata;
 use crate::options::DiskCache;
 use domain::{
-    CellElement, Clock, CpuElement, CpuModelElement, CpuTune, Domain, Features, Firmware,
-    FirmwareFeature, HugePages, Memory, MemoryBacking, MemoryNode, MemoryPlacement, Metadata,
-    Named, NumaElement, NumaTune, Os, OsType, Page, Pin, SetElement, State, Timer, Vcpu,
+    CellElement, Clock, CpuElement, CpuModelElement, CpuTune, DomainElement, Features, Firmware,
+    FirmwareFeature, HugePagesElement, MemoryBacking, MemoryElement, MemoryNode, MemoryPlacement,
+    Metadata, NumaElement, NumaTune, Os, OsType, Page, Pin, SetElement, StateElement, Timer,
+    TypeElement, Vcpu,
 };
 
 /// A domain's `type`: how the guest runs.
@@ -56,7 +57,7 @@ impl Default for GuestXmlOptions {
 #[must_use]
 pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
     let topology = &spec.topology;
-    let domain = Domain {
+    let domain = DomainElement {
         kind: match options.virtualisation {
             Virtualisation::Kvm => "kvm",
             Virtualisation::Qemu => "qemu",
@@ -67,7 +68,7 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
         metadata: Metadata {
             guest: GuestMetadata::of(spec).element(),
         },
-        memory: Memory {
+        memory: MemoryElement {
             unit: "MiB",
             amount: topology.memory_mib(),
         },
@@ -83,9 +84,9 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
         features: Features {
             acpi: (),
             apic: (),
-            // Otherwise the guest could change the secure boot state.
+            // Without SMM the guest could change the secure boot state.
             smm: matches!(spec.boot, GuestBoot::Uefi { secure_boot: true })
-                .then_some(State { state: "on" }),
+                .then_some(StateElement { state: "on" }),
         },
         cpu: cpu(&spec.cpu_model, topology),
         clock: clock(),
@@ -106,7 +107,7 @@ fn memory_backing(pages: MemoryPages) -> Option<MemoryBacking> {
     match pages {
         MemoryPages::Small => None,
         MemoryPages::Huge { size_kib } => Some(MemoryBacking {
-            hugepages: HugePages {
+            hugepages: HugePagesElement {
                 page: Page {
                     size: size_kib,
                     unit: "KiB",
@@ -253,8 +254,8 @@ fn clock() -> Clock {
 }
 
 /// An element that only has a type.
-fn of_type(kind: &'static str) -> Named {
-    Named { kind }
+fn of_type(kind: &'static str) -> TypeElement {
+    TypeElement { kind }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@
 //! destroys it.
 
 mod change;
+mod destroy;
 mod document;
-mod end;
 mod error;
 mod firmware;
 mod hardware;
@@ -19,7 +19,8 @@ use berth_model::ConsumerUuid;
 use berth_sysfs::Sysfs;
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    GuestError, GuestHardware, GuestOnHost, GuestState, HeldDevice, Powered, Spawned,
+    GuestError, GuestHardware, GuestOnHost, GuestPowerOutcome, GuestSpawnOutcome, GuestState,
+    HeldDevice,
 };
 use virt::connect::Connect;
 use virt::domain::{Domain, DomainState};
@@ -29,16 +30,15 @@ use virt_sys as sys;
 use crate::connection::Session;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 pub(crate) use change::{live_migrate, redefine, suspend as save};
-pub(crate) use end::destroy;
+pub(crate) use destroy::destroy;
 use error::{is, refused};
 use firmware::has_its_firmware;
 pub(crate) use power::{PowerStep, is_off, power};
-use power::{bring_to, looking};
+use power::{bring_to, retry_if_changed};
 pub(crate) use stuck::Starts;
 
-/// Maps an error for a possibly broken connection: a refusal over it is unreliable (libvirt has several), and the call
-/// may have been carried out.
-pub(crate) fn seen_from(session: &Session, error: GuestError) -> GuestError {
+/// Maps an error on a possibly broken connection: libvirt may report a refusal there although the call was executed.
+pub(crate) fn map_unreliable(session: &Session, error: GuestError) -> GuestError {
     match error {
         GuestError::Refused { call, reason, .. } if !session.is_alive() => {
             GuestError::Unreachable {
@@ -168,37 +168,44 @@ pub(crate) fn spawn(
     options: &GuestXmlOptions,
     sysfs: Option<&Sysfs>,
     is_waited_for: &dyn Fn() -> bool,
-) -> Result<Spawned, GuestError> {
+) -> Result<GuestSpawnOutcome, GuestError> {
     let uuid = spec.uuid;
     let waited_for = |call| match is_waited_for() {
         true => Ok(()),
         false => Err(GuestError::Changed {
             uuid,
             call,
-            reason: "nobody waits for it any more".to_owned(),
+            reason: "the caller no longer waits for it".to_owned(),
         }),
     };
     let (domain, defined) = match find(connect, uuid)? {
         Some(domain) => {
             is_the_same(&domain, spec)?;
             let domain = with_its_hardware(connect, domain, spec, options)?;
-            (domain, Spawned::AlreadyThere)
+            (domain, GuestSpawnOutcome::AlreadyThere)
         }
         None => {
             waited_for("virDomainDefineXMLFlags")?;
-            (define(connect, spec, options, sysfs)?, Spawned::Spawned)
+            (
+                define(connect, spec, options, sysfs)?,
+                GuestSpawnOutcome::Spawned,
+            )
         }
     };
     if let Err(given_up) = waited_for("virDomainCreate") {
-        if defined == Spawned::Spawned && matches!(state(&domain), Ok(GuestState::ShutOff)) {
-            end::undefine(connect, uuid)?;
+        if defined == GuestSpawnOutcome::Spawned
+            && matches!(state(&domain), Ok(GuestState::ShutOff))
+        {
+            destroy::undefine(connect, uuid)?;
         }
         return Err(given_up);
     }
-    let powered = looking(|| bring_to(&domain, uuid, spec.power, sysfs))?;
+    let powered = retry_if_changed(|| bring_to(&domain, uuid, spec.power, sysfs))?;
     Ok(match (defined, powered) {
-        (Spawned::AlreadyThere, Powered::AlreadySo) => Spawned::AlreadyThere,
-        _ => Spawned::Spawned,
+        (GuestSpawnOutcome::AlreadyThere, GuestPowerOutcome::AlreadySo) => {
+            GuestSpawnOutcome::AlreadyThere
+        }
+        _ => GuestSpawnOutcome::Spawned,
     })
 }
 
@@ -229,8 +236,8 @@ fn with_its_hardware(
         .and_then(|has| has.difference(&GuestHardware::of(spec)));
     match difference {
         Some(difference) if !change::has_memory(&domain, uuid)? => {
-            tracing::warn!(guest = %uuid, difference, "the guest was changed on the hypervisor, and is given its own again");
-            give_document(connect, spec, options)
+            tracing::warn!(guest = %uuid, difference, "the guest was changed on the hypervisor and is redefined");
+            write_definition(connect, spec, options)
         }
         _ => Ok(domain),
     }
@@ -247,7 +254,7 @@ fn define(
     // it.
     let wanted = spec.held_devices();
     let wants = |held: &HeldDevice| wanted.iter().any(|one| one.device == held.device);
-    let shared = document::fellows(wanted.iter().map(|one| one.device), sysfs)?;
+    let shared = document::group_members(wanted.iter().map(|one| one.device), sysfs)?;
     for (holder, _, other) in listed(connect)? {
         if other.name == spec.name.as_str() {
             return Err(GuestError::NameTaken {
@@ -256,7 +263,7 @@ fn define(
             });
         }
         if let Some(held) = other.devices.iter().find(|held| wants(held)) {
-            let reason = format!("{} is guest {holder}'s", held.device);
+            let reason = format!("{} belongs to guest {holder}", held.device);
             return Err(GuestError::DeviceBusy { uuid, reason });
         }
         if !wanted.is_empty() {
@@ -264,15 +271,15 @@ fn define(
         }
         let mut fellows = other.devices.iter().map(|held| held.device);
         if let Some(held) = fellows.find(|held| shared.contains(held)) {
-            let reason = format!("{held} of its IOMMU group is guest {holder}'s");
+            let reason = format!("{held} of its IOMMU group belongs to guest {holder}");
             return Err(GuestError::DeviceBusy { uuid, reason });
         }
     }
-    give_document(connect, spec, options)
+    write_definition(connect, spec, options)
 }
 
-/// Defines or redefines a guest that is off.
-fn give_document(
+/// Writes the definition of a guest that is off.
+fn write_definition(
     connect: &Connect,
     spec: &GuestSpec,
     options: &GuestXmlOptions,

@@ -1,4 +1,4 @@
-//! What guests' interfaces are plugged into: libvirt's networks, and bridges of the kernel.
+//! Checks the networks of guests' interfaces: libvirt's networks, and bridges of the kernel.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use berth_virt::guest_spec::{GuestInterfaces, InterfaceSource};
 use virt::connect::Connect;
 use virt::error::{Error, ErrorNumber};
 
-/// Where the kernel lists its network interfaces.
+/// The kernel's list of network interfaces.
 const INTERFACES: &str = "/sys/class/net";
 
-/// The first of these that cannot be plugged in, with why. Where nobody can say, none: a start will.
+/// The first of these that cannot be plugged in, with the reason. `None` if that is unknown: the start will show it.
 pub(crate) fn no_link(
     connect: &Connect,
     interfaces: &GuestInterfaces,
@@ -27,7 +27,7 @@ pub(crate) fn no_link(
     })
 }
 
-/// The kernel's list for the host's own hypervisor.
+/// The kernel's list on the host of the hypervisor.
 pub(crate) fn interfaces() -> &'static Path {
     Path::new(INTERFACES)
 }
@@ -70,9 +70,9 @@ fn no_bridge(interfaces: &Path, name: &str) -> Option<String> {
     let interface = interfaces.join(name);
     match (interface.exists(), interface.join("bridge").exists()) {
         (true, true) => None,
-        (true, false) => Some("this network interface of the host is no bridge".to_owned()),
+        (true, false) => Some("this network interface of the host is not a bridge".to_owned()),
         (false, _) => Some(
-            "this host has no such bridge (ip link show type bridge lists those it has)".to_owned(),
+            "this host has no such bridge (ip link show type bridge lists its bridges)".to_owned(),
         ),
     }
 }

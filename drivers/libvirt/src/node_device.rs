@@ -1,4 +1,4 @@
-//! A node device's document: a card that can be parted into mediated devices, or one such part. From text to value.
+//! Parses a node device's document: a card that supports mediated devices, or a mediated device. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,23 +8,23 @@ use uuid::Uuid;
 
 use crate::xml::{self, Reader, XmlError};
 
-/// A node device, as far as it is used.
+/// The relevant part of a node device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NodeDevice {
-    /// A PCI function whose driver offers mediated devices.
-    MdevParent(MdevParent),
+    /// A PCI function with a driver that offers mediated devices.
+    MdevParent(MdevParentFunction),
     Mdev(Mdev),
-    /// Anything else, a parent of mediated devices that is no PCI function included: no provider could be named for it.
+    /// Any other device, also a parent of mediated devices that is not a PCI function: its provider could not be named.
     Other,
 }
 
-/// A PCI function whose driver offers mediated devices.
+/// A PCI function with a driver that offers mediated devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct MdevParent {
+pub(crate) struct MdevParentFunction {
     pub(crate) address: PciAddress,
-    /// Its NUMA cell, where the host says.
+    /// Its NUMA cell, if the host reports it.
     pub(crate) numa_node: Option<u32>,
-    /// How many more of each type can be made.
+    /// How many more devices of each type can be created.
     pub(crate) available: BTreeMap<String, u64>,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct MdevParent {
 pub(crate) struct Mdev {
     pub(crate) uuid: Uuid,
     pub(crate) type_id: String,
-    /// The PCI function it is a part of; none for a parent that is no PCI function.
+    /// The parent function; `None` if the parent is not a PCI function.
     pub(crate) parent: Option<PciAddress>,
 }
 
@@ -81,7 +81,7 @@ fn mdev_parent(
         "pci_ and an address",
         |name| PciAddress::from_nodedev_name(name).ok(),
     )?;
-    Ok(NodeDevice::MdevParent(MdevParent {
+    Ok(NodeDevice::MdevParent(MdevParentFunction {
         address,
         numa_node: xml::find(pci, &["numa"])
             .and_then(|numa| numa.attribute("node"))
@@ -112,7 +112,7 @@ fn mdev(
     })
 }
 
-/// `mdev_` and the UUID with underscores, and since libvirt 7.3 the parent's address behind it.
+/// Parses `mdev_` and the UUID with underscores; since libvirt 7.3 the parent's address follows.
 fn uuid_in_name(name: &str) -> Option<String> {
     let groups: Vec<&str> = name.strip_prefix("mdev_")?.split('_').take(5).collect();
     Some(groups.join("-"))
@@ -144,7 +144,7 @@ mod tests {
     fn a_card_states_what_is_left_of_each_type() {
         assert_eq!(
             NodeDevice::read(GPU).unwrap(),
-            NodeDevice::MdevParent(MdevParent {
+            NodeDevice::MdevParent(MdevParentFunction {
                 address: "0000:81:00.0".parse().unwrap(),
                 numa_node: Some(1),
                 available: [("nvidia-222".to_owned(), 15), ("nvidia-223".to_owned(), 0)].into(),

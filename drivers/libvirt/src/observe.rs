@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Mutex;
 
-use berth_sysfs::{LastLook, SeenFunction, Sysfs};
-use berth_virt::{CpuSet, Disk, HostView, NumaCell, ObserveError, UnreadableGuest};
+use berth_sysfs::{LastObservation, SeenFunction, Sysfs};
+use berth_virt::{CpuSet, HostView, NodeDisk, NumaCell, ObserveError, UnreadableGuest};
 use uuid::Uuid;
 use virt::connect::{Connect, NodeInfo};
 use virt::domain::Domain;
@@ -21,8 +21,8 @@ use virt_sys as sys;
 use crate::capabilities::{self, Capabilities};
 use crate::connection::Session;
 use crate::domain_capabilities::DomainCapabilities;
-use crate::guest::Guest;
-use crate::node_device::{Mdev, MdevParent};
+use crate::guest::LibvirtGuest;
+use crate::node_device::{Mdev, MdevParentFunction};
 use crate::options::{DiskPlacement, LibvirtOptions, VirtType};
 use error::malformed;
 pub(crate) use error::unreadable;
@@ -43,7 +43,7 @@ pub(crate) struct SteadyFacts {
 
 /// The results of one observation.
 #[derive(Debug, Clone)]
-struct Facts {
+struct ObservedFacts {
     steady: SteadyFacts,
     hostname: String,
     capabilities: Capabilities,
@@ -51,13 +51,13 @@ struct Facts {
     online: Option<CpuSet>,
     /// NUMA cells of the device tree, for a libvirt driver that shows none.
     cells: Vec<NumaCell>,
-    /// The number of active CPUs, which is all that some drivers show.
+    /// The number of active CPUs; some drivers report nothing else.
     active_cpus: u32,
     memory_kib: u64,
-    disk: Disk,
-    parents: Vec<MdevParent>,
+    disk: NodeDisk,
+    parents: Vec<MdevParentFunction>,
     mdevs: Vec<Mdev>,
-    guests: Vec<Guest>,
+    guests: Vec<LibvirtGuest>,
     unreadable: BTreeMap<Uuid, UnreadableGuest>,
     /// The functions that the operator's lists mean.
     functions: Vec<SeenFunction>,
@@ -67,19 +67,19 @@ struct Facts {
 pub(crate) fn observe(
     session: &Session,
     options: &LibvirtOptions,
-    last: &Mutex<LastLook>,
+    last: &Mutex<LastObservation>,
 ) -> Result<HostView, ObserveError> {
     let facts = facts(session, options, last)?;
     let (view, refused) = view::view(facts, options)?;
-    devices::note(last, refused)?;
+    devices::record_conditions(last, refused)?;
     Ok(view)
 }
 
 fn facts(
     session: &Session,
     options: &LibvirtOptions,
-    last: &Mutex<LastLook>,
-) -> Result<Facts, ObserveError> {
+    last: &Mutex<LastObservation>,
+) -> Result<ObservedFacts, ObserveError> {
     let connect = session.connect();
     let text = connect
         .capabilities()
@@ -94,11 +94,11 @@ fn facts(
     };
     let NodeInfo { cpus, memory, .. } = connect.node_info().map_err(refused("virNodeGetInfo"))?;
     let sysfs = options.sysfs.as_ref().map(Sysfs::at);
-    // Before the mediated devices: those that a guest holds exist as long as the guest.
+    // Before the mediated devices: the ones that a guest holds exist as long as the guest.
     let (guests, unreadable) = guests(connect)?;
     let (parents, mdevs) = mediated_devices(connect, &steady.kind, sysfs.as_ref())?;
-    let functions = devices::look(sysfs.as_ref(), options, last, &parents, &mdevs)?;
-    Ok(Facts {
+    let functions = devices::observe_devices(sysfs.as_ref(), options, last, &parents, &mdevs)?;
+    Ok(ObservedFacts {
         functions,
         hostname: connect
             .hostname()
@@ -140,8 +140,8 @@ fn steady_facts(
     })
 }
 
-/// The processor's features, expanded by libvirt to include those of its model. Drivers that cannot expand list what
-/// they list.
+/// The processor's features, expanded by libvirt to include those of its model. Drivers that cannot expand
+/// list what they list.
 fn features(
     connect: &Connect,
     capabilities: &Capabilities,
@@ -216,9 +216,9 @@ fn numa_cells(
 }
 
 /// The size of the file system that a path is, or will be, on.
-fn disk(placement: &DiskPlacement) -> Result<Disk, ObserveError> {
+fn disk(placement: &DiskPlacement) -> Result<NodeDisk, ObserveError> {
     let DiskPlacement::Local(path) = placement else {
-        return Ok(Disk::Shared);
+        return Ok(NodeDisk::Shared);
     };
     // The directory is created with the first guest.
     let existing = path.ancestors().find(|ancestor| ancestor.exists());
@@ -231,13 +231,13 @@ fn disk(placement: &DiskPlacement) -> Result<Disk, ObserveError> {
     let bytes = statistics
         .blocks()
         .saturating_mul(statistics.fragment_size());
-    Ok(Disk::Local { gib: bytes >> 30 })
+    Ok(NodeDisk::Local { gib: bytes >> 30 })
 }
 
 /// The guests, and the unreadable ones, which must not hide the whole host.
 fn guests(
     connect: &Connect,
-) -> Result<(Vec<Guest>, BTreeMap<Uuid, UnreadableGuest>), ObserveError> {
+) -> Result<(Vec<LibvirtGuest>, BTreeMap<Uuid, UnreadableGuest>), ObserveError> {
     let domains = connect
         .list_all_domains(0)
         .map_err(refused("virConnectListAllDomains"))?;
@@ -245,7 +245,7 @@ fn guests(
     let mut unreadable = BTreeMap::new();
     for domain in domains {
         let reason = match domain.xml_desc(0) {
-            Ok(text) => match Guest::read(&text).map_err(malformed) {
+            Ok(text) => match LibvirtGuest::read(&text).map_err(malformed) {
                 Ok(guest) => {
                     guests.push(guest);
                     continue;
@@ -259,14 +259,17 @@ fn guests(
             }
             Err(error) => refused("virDomainGetXMLDesc")(error).to_string(),
         };
-        let (uuid, guest) = named(&domain, reason)?;
+        let (uuid, guest) = unreadable_guest(&domain, reason)?;
         unreadable.insert(uuid, guest);
     }
     Ok((guests, unreadable))
 }
 
 /// A guest's UUID and name, which come from the listing.
-fn named(domain: &Domain, reason: String) -> Result<(Uuid, UnreadableGuest), ObserveError> {
+fn unreadable_guest(
+    domain: &Domain,
+    reason: String,
+) -> Result<(Uuid, UnreadableGuest), ObserveError> {
     let uuid = domain.uuid().map_err(refused("virDomainGetUUID"))?;
     let name = domain.name().map_err(refused("virDomainGetName"))?;
     Ok((uuid, UnreadableGuest { name, reason }))
@@ -295,6 +298,6 @@ mod tests {
             local(directory.path().join("not/there/yet")),
             local(directory.path().to_path_buf())
         );
-        assert_eq!(disk(&DiskPlacement::Shared).unwrap(), Disk::Shared);
+        assert_eq!(disk(&DiskPlacement::Shared).unwrap(), NodeDisk::Shared);
     }
 }

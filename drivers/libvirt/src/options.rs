@@ -131,7 +131,7 @@ fn is_libvirt_uri(text: &str) -> bool {
 
 #[derive(Debug, Clone)]
 pub struct LibvirtOptions {
-    /// `[libvirt] connection_uri`.
+    /// `[libvirt] connection_uri`: the URI of libvirtd.
     pub connection_uri: String,
     /// `[libvirt] virt_type`: the host's capabilities (`COMPUTE_*` traits) are queried for such guests.
     pub virt_type: VirtType,
@@ -234,7 +234,7 @@ fn device_tree(connection_uri: &str) -> Option<PathBuf> {
 
 /// One of `[devices] enabled_mdev_types`, with its section `[mdev_TYPE]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MdevType {
+pub struct MdevTypeOptions {
     /// The type, by the kernel's name (`nvidia-558`).
     pub id: String,
     /// `device_addresses`: the GPUs of this type; empty: all that no other type names.
@@ -245,7 +245,7 @@ pub struct MdevType {
     pub max_instances: Option<u64>,
 }
 
-impl MdevType {
+impl MdevTypeOptions {
     /// A type as Nova takes one without a section: for all GPUs, of class VGPU, without a limit.
     #[must_use]
     pub fn new(id: &str) -> Self {
@@ -280,7 +280,7 @@ pub enum MdevTypesError {
 /// The enabled types, with the GPUs of each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MdevTypes {
-    types: BTreeMap<String, MdevType>,
+    types: BTreeMap<String, MdevTypeOptions>,
     by_address: BTreeMap<PciAddress, String>,
     /// The type for all GPUs that no type names: the first one without addresses.
     default: Option<String>,
@@ -290,7 +290,7 @@ pub struct MdevTypes {
 impl MdevTypes {
     /// The types in the order of `enabled_mdev_types`. As in Nova, the first one without addresses applies to every GPU
     /// that no other type names; further ones without addresses are ignored (see [`MdevTypes::ignored`]).
-    pub fn new(types: impl IntoIterator<Item = MdevType>) -> Result<Self, MdevTypesError> {
+    pub fn new(types: impl IntoIterator<Item = MdevTypeOptions>) -> Result<Self, MdevTypesError> {
         let mut result = Self::default();
         for one in types {
             result.add(one)?;
@@ -298,7 +298,7 @@ impl MdevTypes {
         Ok(result)
     }
 
-    fn add(&mut self, one: MdevType) -> Result<(), MdevTypesError> {
+    fn add(&mut self, one: MdevTypeOptions) -> Result<(), MdevTypesError> {
         if self.types.contains_key(&one.id) {
             return Err(MdevTypesError::ListedTwice { id: one.id });
         }
@@ -330,7 +330,7 @@ impl MdevTypes {
 
     /// The type a GPU is used for.
     #[must_use]
-    pub fn of(&self, gpu: PciAddress) -> Option<&MdevType> {
+    pub fn of(&self, gpu: PciAddress) -> Option<&MdevTypeOptions> {
         let id = self.by_address.get(&gpu).or(self.default.as_ref())?;
         self.types.get(id)
     }
@@ -350,10 +350,10 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn typed(id: &str, addresses: &[&str]) -> MdevType {
-        MdevType {
+    fn typed(id: &str, addresses: &[&str]) -> MdevTypeOptions {
+        MdevTypeOptions {
             device_addresses: addresses.iter().map(|text| address(text)).collect(),
-            ..MdevType::new(id)
+            ..MdevTypeOptions::new(id)
         }
     }
 

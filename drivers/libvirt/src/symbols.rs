@@ -28,7 +28,7 @@ pub enum LoadError {
         reason: String,
     },
     /// The library is there, but lacks functions this driver cannot do without.
-    #[error("libvirt's library is too old, it lacks {}; version 6.0 is needed", functions.join(", "))]
+    #[error("libvirt's library is too old: it lacks {}; version 6.0 is needed", functions.join(", "))]
     TooOld { functions: Vec<&'static str> },
 }
 
@@ -87,8 +87,8 @@ macro_rules! trampoline {
     };
 }
 
-// Every function that the `virt` crate uses, and those that this crate calls through `virt-sys`. The linker would look
-// for a missing name; then `tests/not_linked.rs` fails.
+// Every function that the `virt` crate uses, and the functions that this crate calls through `virt-sys`. If a name were
+// missing, the linker would require libvirt; then `tests/not_linked.rs` fails.
 trampolines! {
     virConnectBaselineCPU virConnectClose virConnectCompareCPU
     virConnectDomainEventDeregisterAny virConnectDomainEventRegisterAny

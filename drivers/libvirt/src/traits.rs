@@ -74,14 +74,14 @@ const TPM_MODELS: &[(&str, &str)] = &[("tpm-tis", "TIS"), ("tpm-crb", "CRB")];
 const TPM_VERSIONS: &[(&str, &str)] = &[("1.2", "1_2"), ("2.0", "2_0")];
 const FIRMWARES: &[(&str, &str)] = &[("bios", "BIOS"), ("efi", "UEFI")];
 
-/// All traits of a node. `features` are the expanded features of the processor; `domain` is empty if the hypervisor
-/// does not tell.
+/// All traits of a node. `features` are the expanded features of the processor; `domain` is empty if the
+/// hypervisor does not tell.
 pub(crate) fn traits(
     capabilities: &Capabilities,
     features: &BTreeSet<String>,
     domain: &DomainCapabilities,
 ) -> BTreeSet<Trait> {
-    let mut names = Names::default();
+    let mut names = TraitCollector::default();
     for (feature, end) in X86_FEATURES {
         names.add_if(features.contains(*feature), "HW_CPU_X86_", end);
     }
@@ -110,9 +110,9 @@ pub(crate) fn traits(
 
 /// Traits collected so far.
 #[derive(Default)]
-struct Names(BTreeSet<Trait>);
+struct TraitCollector(BTreeSet<Trait>);
 
-impl Names {
+impl TraitCollector {
     fn add_if(&mut self, holds: bool, start: &str, end: &str) {
         if holds {
             let name = format!("{start}{end}");

@@ -41,7 +41,7 @@ impl Subscribers {
 
 /// Whether the kernel's uevents belong to the stream: a host of libvirt's test driver is not this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kernel {
+pub(crate) enum KernelEvents {
     Heard,
     Ignored,
 }
@@ -65,12 +65,12 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(subscribers: &Subscribers, kernel: Kernel) -> Self {
+    pub(crate) fn new(subscribers: &Subscribers, kernel: KernelEvents) -> Self {
         Self {
             libvirt: subscribers.subscribe(),
             kernel: match kernel {
-                Kernel::Heard => Uevents::Unopened,
-                Kernel::Ignored => Uevents::Closed,
+                KernelEvents::Heard => Uevents::Unopened,
+                KernelEvents::Ignored => Uevents::Closed,
             },
         }
     }
@@ -82,7 +82,10 @@ impl Watch {
             self.kernel = match UeventStream::open() {
                 Ok(stream) => Uevents::Open(Box::pin(stream)),
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "no kernel events");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "failed to receive kernel events"
+                    );
                     Uevents::Closed
                 }
             };
@@ -157,7 +160,7 @@ mod tests {
             Ok(DeviceNews::Lost),
             Err(UeventError::Read(io::Error::other("gone"))),
         ];
-        let mut watch = Watch::new(&subscribers, Kernel::Ignored);
+        let mut watch = Watch::new(&subscribers, KernelEvents::Ignored);
         watch.kernel = Uevents::Open(Box::pin(Told(news.into())));
         subscribers.publish(HostEvent::Guests);
         drop(subscribers);
@@ -184,8 +187,8 @@ mod tests {
     #[tokio::test]
     async fn events_reach_every_stream_and_the_surplus_is_dropped() {
         let subscribers = Subscribers::default();
-        let mut first = Watch::new(&subscribers, Kernel::Ignored);
-        let second = Watch::new(&subscribers, Kernel::Ignored);
+        let mut first = Watch::new(&subscribers, KernelEvents::Ignored);
+        let second = Watch::new(&subscribers, KernelEvents::Ignored);
         drop(second);
         for _ in 0..UNREAD + 5 {
             subscribers.publish(HostEvent::Guests);

@@ -37,7 +37,7 @@ pub(crate) struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// Parses a document whose root element must be `root`.
+    /// Parses a document with the root element `root`.
     pub(crate) fn new(
         name: &'static str,
         root: &'static str,

@@ -1,7 +1,7 @@
 //! The allow-list of the devices that Berth may change: `[pci] device_spec` or `[accelerators] device_spec`.
 //!
 //! A function without a matching entry belongs to the host (it may be its disk or network card) and is never unbound
-//! from its driver. Only this module creates [`Allowed`], and every operation that changes a function requires one.
+//! from its driver. Only this module creates [`AllowedFunction`], and every operation that changes a function requires one.
 
 use berth_model::PciAddress;
 use berth_options::{OptionKind, TablesKind, WrongElement};
@@ -35,13 +35,13 @@ pub struct AllowList {
 
 /// A function that may be changed, as it was when the list was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Allowed {
+pub struct AllowedFunction {
     function: PciFunction,
     tags: DeviceTags,
     entry: usize,
 }
 
-impl Allowed {
+impl AllowedFunction {
     #[must_use]
     pub fn function(&self) -> &PciFunction {
         &self.function
@@ -81,7 +81,9 @@ pub enum NotAllowed {
         device: u16,
     },
     /// Bridges are refused even if an entry matches.
-    #[error("PCI function {address} is a bridge (class {class:06x}), which no guest is given")]
+    #[error(
+        "PCI function {address} is a bridge (class {class:06x}), which cannot be given to a guest"
+    )]
     Bridge { address: PciAddress, class: u32 },
     /// The tree could not be read.
     #[error(transparent)]
@@ -133,8 +135,8 @@ impl AllowList {
         })
     }
 
-    /// An entry of this list and one of another, one of which matches every device of the other: any such device would
-    /// have two owners.
+    /// An entry of this list and one of another, one of which matches every device of the other: any such device
+    /// would have two owners.
     #[must_use]
     pub fn same_devices(&self, other: &AllowList) -> Option<(usize, usize)> {
         self.specs.iter().find_map(|one| {
@@ -145,7 +147,11 @@ impl AllowList {
     }
 
     /// Checks a function with these network interfaces. Pure.
-    pub fn admit(&self, function: &PciFunction, names: &[String]) -> Result<Allowed, NotAllowed> {
+    pub fn admit(
+        &self,
+        function: &PciFunction,
+        names: &[String],
+    ) -> Result<AllowedFunction, NotAllowed> {
         if is_bridge(function) {
             return Err(NotAllowed::Bridge {
                 address: function.address,
@@ -154,7 +160,7 @@ impl AllowList {
         }
         let means = |spec: &&DeviceSpec| spec.means(function, names);
         match self.specs.iter().find(means) {
-            Some(spec) => Ok(Allowed {
+            Some(spec) => Ok(AllowedFunction {
                 function: function.clone(),
                 tags: spec.tags().clone(),
                 entry: spec.entry(),
@@ -174,7 +180,11 @@ pub(crate) fn is_bridge(function: &PciFunction) -> bool {
 
 impl Sysfs {
     /// The function at this address, if the list allows it.
-    pub fn allowed(&self, list: &AllowList, address: PciAddress) -> Result<Allowed, NotAllowed> {
+    pub fn allowed(
+        &self,
+        list: &AllowList,
+        address: PciAddress,
+    ) -> Result<AllowedFunction, NotAllowed> {
         let Some(function) = self.pci_function(address)? else {
             return Err(NotAllowed::NotThere { address });
         };
@@ -190,7 +200,7 @@ impl Sysfs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::{Card, Tree};
+    use crate::tree::{CardFixture, TestTree};
     use serde_json::json;
 
     fn list(entries: Value) -> AllowList {
@@ -199,9 +209,9 @@ mod tests {
 
     #[test]
     fn only_a_listed_function_is_allowed_and_the_first_entry_counts() {
-        let tree = Tree::new();
-        tree.card(Card::gpu("0000:81:00.0", 1));
-        tree.card(Card::gpu("0000:82:00.0", 2));
+        let tree = TestTree::new();
+        tree.card(CardFixture::gpu("0000:81:00.0", 1));
+        tree.card(CardFixture::gpu("0000:82:00.0", 2));
         let sysfs = tree.sysfs();
         let allow = list(json!([
             {"address": "0000:81:00.0", "managed": "no"},
@@ -292,8 +302,8 @@ mod tests {
 
     #[test]
     fn an_empty_list_allows_nothing() {
-        let tree = Tree::new();
-        tree.card(Card::gpu("0000:81:00.0", 1));
+        let tree = TestTree::new();
+        tree.card(CardFixture::gpu("0000:81:00.0", 1));
         let none = AllowList::default();
         assert!(none.is_empty());
         assert!(
@@ -305,10 +315,10 @@ mod tests {
 
     #[test]
     fn a_bridge_is_never_allowed() {
-        let tree = Tree::new();
-        tree.card(Card {
+        let tree = TestTree::new();
+        tree.card(CardFixture {
             class: 0x06_0400,
-            ..Card::gpu("0000:81:00.0", 1)
+            ..CardFixture::gpu("0000:81:00.0", 1)
         });
         let allow = list(json!([{"vendor_id": "10de"}]));
         let refused = tree.sysfs().allowed(&allow, "81:00.0".parse().unwrap());
@@ -317,8 +327,8 @@ mod tests {
 
     #[test]
     fn a_card_is_found_by_the_name_of_its_interface() {
-        let tree = Tree::new();
-        tree.card(Card::gpu("0000:81:00.0", 1));
+        let tree = TestTree::new();
+        tree.card(CardFixture::gpu("0000:81:00.0", 1));
         tree.write("bus/pci/devices/0000:81:00.0/net/eth7/mtu", "1500");
         let address = "81:00.0".parse().unwrap();
         let by_name = list(json!([{"devname": "eth7"}]));

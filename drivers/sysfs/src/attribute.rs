@@ -1,8 +1,8 @@
 //! Writes sysfs attributes. This is the only place that changes the device tree.
 //!
 //! Every change is one write to one existing attribute, named by its path below the root. Tests inject faults at these
-//! writes. The callers ([`Devices`](crate::Devices)) read the state before each write, so they find a write whose
-//! result was lost.
+//! writes. The callers ([`DeviceTree`](crate::DeviceTree)) read the state before each write, so they notice a previous
+//! write that had been executed without a result.
 
 use std::fs::OpenOptions;
 use std::future::Future;
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// A write that failed, or whose result is unknown.
+/// A write that failed, or has an unknown result.
 #[derive(Debug, thiserror::Error)]
 pub enum AttributeError {
     /// The attribute does not exist: the device is gone, its driver is not loaded, or the kernel is too old.
-    #[error("{} is not there", path.display())]
+    #[error("{} does not exist", path.display())]
     Missing { path: PathBuf },
     /// The kernel refused it.
     #[error("the kernel refused {content:?} for {}", path.display())]
@@ -27,7 +27,7 @@ pub enum AttributeError {
         source: io::Error,
     },
     /// The write timed out; it may still be executed.
-    #[error("writing {content:?} to {} did not come back within {limit:?}", path.display())]
+    #[error("writing {content:?} to {} timed out after {limit:?}", path.display())]
     TimedOut {
         path: PathBuf,
         content: String,
@@ -37,13 +37,13 @@ pub enum AttributeError {
 }
 
 /// The future result of a write.
-pub type Written<'a> = Pin<Box<dyn Future<Output = Result<(), AttributeError>> + Send + 'a>>;
+pub type WriteFuture<'a> = Pin<Box<dyn Future<Output = Result<(), AttributeError>> + Send + 'a>>;
 
 /// The attributes of a device tree, to be written.
 pub trait AttributeWrites: Send + Sync {
     /// Writes `content` at once to the attribute `name`, a path below the tree's root such as `bus/pci/drivers_probe`.
     /// Never creates a file.
-    fn write<'a>(&'a self, name: &'a str, content: &'a str) -> Written<'a>;
+    fn write<'a>(&'a self, name: &'a str, content: &'a str) -> WriteFuture<'a>;
 }
 
 /// The attributes of the running kernel.
@@ -66,7 +66,7 @@ impl KernelAttributes {
 }
 
 impl AttributeWrites for KernelAttributes {
-    fn write<'a>(&'a self, name: &'a str, content: &'a str) -> Written<'a> {
+    fn write<'a>(&'a self, name: &'a str, content: &'a str) -> WriteFuture<'a> {
         Box::pin(async move {
             let path = self.root.join(name);
             let (answer, waiting) = oneshot::channel();

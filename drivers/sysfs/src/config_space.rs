@@ -50,7 +50,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Whether it is neither slower nor narrower than another.
+    /// Whether the link is at least as fast and as wide as another one.
     #[must_use]
     pub fn is_at_least(self, other: Link) -> bool {
         self.speed >= other.speed && self.width >= other.width
@@ -70,8 +70,8 @@ impl std::fmt::Display for Link {
 }
 
 impl Sysfs {
-    /// Reads a function's configuration space from the device itself; the files `vendor` and `device` are cached by the
-    /// kernel.
+    /// Reads a function's configuration space from the device itself; the files `vendor` and `device` are
+    /// cached by the kernel.
     pub fn config_space(&self, address: PciAddress) -> Result<ConfigSpace, SysfsError> {
         let path = self.pci_device(address).join("config");
         let mut header = [0_u8; HEADER];
@@ -80,7 +80,7 @@ impl Sysfs {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Err(SysfsError::malformed(&path, "", "at least 64 bytes"));
             }
-            Err(error) if read::gone(&error) => return Ok(ConfigSpace::NotThere),
+            Err(error) if read::is_gone(&error) => return Ok(ConfigSpace::NotThere),
             Err(source) => return Err(SysfsError::Unreadable { path, source }),
         }
         if header.iter().all(|byte| *byte == 0xff) {
@@ -143,11 +143,11 @@ fn speed(text: &str) -> Option<Option<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::{Card, Tree};
+    use crate::tree::{CardFixture, TestTree};
 
-    fn tree() -> Tree {
-        let tree = Tree::new();
-        tree.card(Card::gpu("0000:81:00.0", 1));
+    fn tree() -> TestTree {
+        let tree = TestTree::new();
+        tree.card(CardFixture::gpu("0000:81:00.0", 1));
         tree
     }
 

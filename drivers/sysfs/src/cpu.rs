@@ -20,14 +20,14 @@ pub struct NumaCell {
     /// Its memory in KiB (`MemTotal`).
     pub memory_kib: u64,
     /// Its huge pages, by size.
-    pub huge_pages: Vec<HugePages>,
+    pub huge_pages: Vec<HugePagePool>,
     /// The socket of all its CPUs, if known.
     pub socket: Option<u32>,
 }
 
 /// The huge pages of one size in one cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HugePages {
+pub struct HugePagePool {
     /// Size of one page in KiB, for example 2048 or 1048576.
     pub size_kib: u64,
     pub total: u64,
@@ -111,7 +111,7 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     read::decimal(amount.trim().strip_suffix("kB")?.trim_end())
 }
 
-fn huge_pages(directory: &Path) -> Result<Vec<HugePages>, SysfsError> {
+fn huge_pages(directory: &Path) -> Result<Vec<HugePagePool>, SysfsError> {
     let mut pages = Vec::new();
     for name in read::names(directory)? {
         let size = name
@@ -123,7 +123,7 @@ fn huge_pages(directory: &Path) -> Result<Vec<HugePages>, SysfsError> {
         let count =
             |file: &str| read::value(&directory.join(&name).join(file), "a count", read::decimal);
         if let (Some(total), Some(free)) = (count("nr_hugepages")?, count("free_hugepages")?) {
-            pages.push(HugePages {
+            pages.push(HugePagePool {
                 size_kib,
                 total,
                 free,
@@ -167,7 +167,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::tree::Tree;
+    use crate::tree::TestTree;
 
     #[test]
     fn lists_are_read_as_the_kernel_writes_them() {
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn cells_have_cpus_memory_and_huge_pages() {
-        let tree = Tree::new();
+        let tree = TestTree::new();
         tree.write("devices/system/cpu/online", "0-3\n");
         tree.numa_cell(0, "0-1", 16_384_000);
         tree.numa_cell(1, "2-3", 8_192_000);
@@ -205,7 +205,7 @@ mod tests {
                 cpus: [2, 3].into(),
                 siblings: [[2, 3].into()].into(),
                 memory_kib: 8_192_000,
-                huge_pages: vec![HugePages {
+                huge_pages: vec![HugePagePool {
                     size_kib: 2048,
                     total: 512,
                     free: 500
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_tree_that_says_nothing_is_no_error() {
-        let tree = Tree::new();
+        let tree = TestTree::new();
         assert_eq!(tree.sysfs().online_cpus().unwrap(), None);
         assert_eq!(tree.sysfs().numa_cells().unwrap(), []);
     }
@@ -244,7 +244,7 @@ mod tests {
                 "x",
             ),
         ] {
-            let tree = Tree::new();
+            let tree = TestTree::new();
             tree.numa_cell(0, "0", 1024);
             tree.huge_pages(0, 2048, 1, 1);
             tree.write(file, content);

@@ -29,8 +29,8 @@ impl Procfs {
     }
 }
 
-/// Parses the line for all CPUs: user, nice, system, idle, iowait, irq, softirq, steal. The guests' time is included in
-/// user.
+/// Parses the line for all CPUs: user, nice, system, idle, iowait, irq, softirq, steal. The guests' time
+/// is included in user.
 fn stats(text: &str) -> Option<HostCpuStats> {
     let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let counts = all

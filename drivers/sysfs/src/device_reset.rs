@@ -7,10 +7,10 @@
 use berth_model::{Disposition, PciAddress};
 
 use crate::Sysfs;
-use crate::allow_list::Allowed;
+use crate::allow_list::AllowedFunction;
 use crate::attribute::AttributeError;
 use crate::config_space::{ConfigSpace, Link};
-use crate::devices::Devices;
+use crate::devices::DeviceTree;
 use crate::read::{self, SysfsError};
 use crate::vfio::VfioError;
 
@@ -77,17 +77,17 @@ pub struct VerifiedReset {
 
 /// Why a function is not known to be clean.
 #[derive(Debug, thiserror::Error)]
-pub enum ResetError {
+pub enum FunctionResetError {
     /// The function is gone, or is another card.
     #[error(transparent)]
     NotTheSame(VfioError),
     /// The kernel offers no method.
     #[error(
-        "PCI function {address} cannot be reset: the kernel offers no way ({file} is not there)"
+        "PCI function {address} cannot be reset: the kernel offers no method ({file} does not exist)"
     )]
     NoWay {
         address: PciAddress,
-        /// The file that is not there.
+        /// The missing file.
         file: String,
     },
     /// The kernel offers only power states, which do not clear the card's memory.
@@ -124,17 +124,17 @@ pub enum ResetError {
     Sysfs(#[from] SysfsError),
 }
 
-impl ResetError {
+impl FunctionResetError {
     /// A card that did not recover, or that cannot be reset, is not reset again automatically.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            ResetError::NotTheSame(error) => error.disposition(),
-            ResetError::NoWay { .. }
-            | ResetError::PowerStateOnly { .. }
-            | ResetError::NotOffered { .. }
-            | ResetError::NotBack { .. } => Disposition::Fatal,
-            ResetError::Write { .. } | ResetError::Sysfs(_) => Disposition::Retry,
+            FunctionResetError::NotTheSame(error) => error.disposition(),
+            FunctionResetError::NoWay { .. }
+            | FunctionResetError::PowerStateOnly { .. }
+            | FunctionResetError::NotOffered { .. }
+            | FunctionResetError::NotBack { .. } => Disposition::Fatal,
+            FunctionResetError::Write { .. } | FunctionResetError::Sysfs(_) => Disposition::Retry,
         }
     }
 }
@@ -159,19 +159,20 @@ impl Sysfs {
     }
 }
 
-impl Devices {
+impl DeviceTree {
     /// Resets a function that no guest has, and verifies it.
     pub async fn reset(
         &self,
-        allowed: &Allowed,
+        allowed: &AllowedFunction,
         way: ResetWay,
-    ) -> Result<VerifiedReset, ResetError> {
+    ) -> Result<VerifiedReset, FunctionResetError> {
         let address = allowed.address();
-        self.unchanged(allowed).map_err(ResetError::NotTheSame)?;
+        self.unchanged(allowed)
+            .map_err(FunctionResetError::NotTheSame)?;
         let at = self.sysfs().pci_device(address);
         if read::resolved(&at.join("reset"))?.is_none() {
             let file = at.join("reset").display().to_string();
-            return Err(ResetError::NoWay { address, file });
+            return Err(FunctionResetError::NoWay { address, file });
         }
         let before = self.sysfs().link(address)?;
         if let ResetWay::Only(method) = way {
@@ -193,16 +194,20 @@ impl Devices {
         })
     }
 
-    async fn choose(&self, address: PciAddress, method: ResetMethod) -> Result<(), ResetError> {
+    async fn choose(
+        &self,
+        address: PciAddress,
+        method: ResetMethod,
+    ) -> Result<(), FunctionResetError> {
         // A kill may have left another method selected.
         let file = self.sysfs().pci_device(address).join("reset_method");
-        let refuse = |offered: String| ResetError::NotOffered {
+        let refuse = |offered: String| FunctionResetError::NotOffered {
             address,
             wanted: method,
             offered,
         };
         let Some(mut offered) = read::text(&file)? else {
-            return Err(refuse("nothing to choose from".to_owned()));
+            return Err(refuse("no method".to_owned()));
         };
         if !offers(&offered, method) {
             self.trigger(address, "reset_method", "default").await?;
@@ -224,15 +229,19 @@ impl Devices {
         address: PciAddress,
         file: &str,
         content: &str,
-    ) -> Result<(), ResetError> {
+    ) -> Result<(), FunctionResetError> {
         let name = format!("bus/pci/devices/{address}/{file}");
         self.write(&name, content)
             .await
-            .map_err(|source| ResetError::Write { address, source })
+            .map_err(|source| FunctionResetError::Write { address, source })
     }
 
     /// Waits until the card responds as before; some need a second after a reset.
-    async fn verify(&self, allowed: &Allowed, before: Option<Link>) -> Result<(), ResetError> {
+    async fn verify(
+        &self,
+        allowed: &AllowedFunction,
+        before: Option<Link>,
+    ) -> Result<(), FunctionResetError> {
         let address = allowed.address();
         let (vendor, device) = (allowed.function().vendor, allowed.function().device);
         let mut seen = (ConfigSpace::NotThere, None);
@@ -268,7 +277,7 @@ impl Devices {
                 }
             }
         };
-        Err(ResetError::NotBack { address, reason })
+        Err(FunctionResetError::NotBack { address, reason })
     }
 }
 

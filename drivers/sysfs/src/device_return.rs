@@ -11,9 +11,9 @@
 
 use berth_model::{Disposition, PciAddress};
 
-use crate::allow_list::Allowed;
-use crate::device_reset::{ResetError, ResetMethod, ResetWay, VerifiedReset};
-use crate::devices::Devices;
+use crate::allow_list::AllowedFunction;
+use crate::device_reset::{FunctionResetError, ResetMethod, ResetWay, VerifiedReset};
+use crate::devices::DeviceTree;
 use crate::vfio::{VFIO_DRIVER, VfioError};
 
 /// The resting driver: the driver of a function while no guest has it.
@@ -23,11 +23,11 @@ pub enum RestsOn {
     ItsPlace,
     /// On this driver, or on none.
     Driver(Option<String>),
-    /// Its current driver or the one that the kernel chooses, unless that is one for guests.
+    /// Its current driver or the one that the kernel chooses, unless that is a driver for guests.
     KernelsChoice,
 }
 
-/// Whether a function may be taken back if the kernel has no reset for it, or none that clears its memory.
+/// Whether a function may be returned if the kernel has no reset for it, or none that clears its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResetNeed {
     Always,
@@ -35,20 +35,20 @@ pub enum ResetNeed {
     WhereOffered,
 }
 
-/// A function that was taken back.
+/// A function that was returned to the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Returned {
+pub struct ReturnedFunction {
     /// Its reset; `None` if the kernel offers no suitable method and that was accepted.
     pub reset: Option<VerifiedReset>,
     pub driver: Option<String>,
 }
 
-/// Why a function could not be taken back.
+/// Why a function could not be returned to the host.
 #[derive(Debug, thiserror::Error)]
 pub enum ReturnError {
     /// It may be unclean.
     #[error(transparent)]
-    Reset(#[from] ResetError),
+    Reset(#[from] FunctionResetError),
     /// It is clean or was not changed, but it is not on its driver.
     #[error(transparent)]
     Driver(#[from] VfioError),
@@ -65,28 +65,28 @@ impl ReturnError {
     }
 }
 
-impl Devices {
+impl DeviceTree {
     /// Takes back a function that no guest has.
-    pub async fn take_back(
+    pub async fn return_function(
         &self,
-        allowed: &Allowed,
+        allowed: &AllowedFunction,
         rests: &RestsOn,
         need: ResetNeed,
-    ) -> Result<Returned, ReturnError> {
+    ) -> Result<ReturnedFunction, ReturnError> {
         let address = allowed.address();
         let now = self.unchanged(allowed)?;
         let methods = self
             .sysfs()
             .reset_methods(address)
-            .map_err(ResetError::from)?;
+            .map_err(FunctionResetError::from)?;
         if methods.is_none() && need == ResetNeed::Always {
             let file = self.sysfs().pci_device(address).join("reset");
             let file = file.display().to_string();
-            return Err(ResetError::NoWay { address, file }.into());
+            return Err(FunctionResetError::NoWay { address, file }.into());
         }
         let way = methods.as_deref().map(best);
         if way == Some(None) && need == ResetNeed::Always {
-            return Err(ResetError::PowerStateOnly { address }.into());
+            return Err(FunctionResetError::PowerStateOnly { address }.into());
         }
         let on_a_hosts_driver = now
             .driver
@@ -100,7 +100,7 @@ impl Devices {
             self.unbind(address).await?;
         }
         let reset = match way {
-            // Whatever cleans it then at least finds it as after power-on.
+            // An external cleaner then finds the function at least in its state after power-on.
             Some(way) => Some(
                 self.reset(allowed, way.unwrap_or(ResetWay::Kernels))
                     .await?,
@@ -112,16 +112,16 @@ impl Devices {
             RestsOn::Driver(former) => {
                 self.release_vfio(allowed, former.as_deref()).await?;
             }
-            RestsOn::KernelsChoice => self.leave_to_the_kernel(allowed).await?,
+            RestsOn::KernelsChoice => self.return_to_kernel(allowed).await?,
         }
-        Ok(Returned {
+        Ok(ReturnedFunction {
             reset,
             driver: self.unchanged(allowed)?.driver,
         })
     }
 
     /// Lets the kernel pick the driver for a function that is on none or on VFIO.
-    async fn leave_to_the_kernel(&self, allowed: &Allowed) -> Result<(), VfioError> {
+    async fn return_to_kernel(&self, allowed: &AllowedFunction) -> Result<(), VfioError> {
         let address: PciAddress = allowed.address();
         self.set_override(address, None).await?;
         if self.unchanged(allowed)?.driver.is_some() {
@@ -132,7 +132,7 @@ impl Devices {
         match self.unchanged(allowed)?.driver {
             Some(driver) if driver == VFIO_DRIVER => Err(VfioError::NotOn {
                 address,
-                wanted: "a driver of the host's".to_owned(),
+                wanted: "a host driver".to_owned(),
                 found: Some(driver),
             }),
             _ => Ok(()),

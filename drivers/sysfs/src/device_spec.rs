@@ -4,8 +4,8 @@
 //! error, because a misspelt `address` would match every device.
 
 mod address;
-mod once;
 mod tags;
+mod unique_keys;
 
 use std::fmt;
 
@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 
 use crate::pci::{PciFunction, Sriov};
 use address::AddressPattern;
-use once::Once;
 pub use tags::DeviceTags;
+use unique_keys::UniqueKeys;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("device_spec entry {entry}: {key}{}{reason}", if key.is_empty() { "" } else { ": " })]
@@ -49,12 +49,12 @@ pub(crate) struct DeviceSpec {
     entry: usize,
     vendor: Option<u16>,
     product: Option<u16>,
-    place: Place,
+    place: SpecAddress,
     tags: DeviceTags,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum SpecAddress {
     Anywhere,
     Address(AddressPattern),
     /// The network interface of this name.
@@ -72,10 +72,10 @@ impl DeviceSpec {
         let parsed;
         let value = match value {
             Value::String(text) => {
-                Once(parsed) = serde_json::from_str(text).map_err(|error| {
+                UniqueKeys(parsed) = serde_json::from_str(text).map_err(|error| {
                     let what = match error.classify() {
                         Category::Data => error.to_string(),
-                        _ => format!("it is no JSON text: {error}"),
+                        _ => format!("it is not JSON: {error}"),
                     };
                     refuse(Flaw::new("", what))
                 })?;
@@ -110,12 +110,12 @@ impl DeviceSpec {
                     "an entry names a device by address or by devname, not by both",
                 ));
             }
-            (Some(address), None) => Place::Address(AddressPattern::read(address)?),
+            (Some(address), None) => SpecAddress::Address(AddressPattern::read(address)?),
             (None, Some(name)) if name.is_empty() => {
                 return Err(Flaw::new("devname", "it is empty"));
             }
-            (None, Some(name)) => Place::Named(name),
-            (None, None) => Place::Anywhere,
+            (None, Some(name)) => SpecAddress::Named(name),
+            (None, None) => SpecAddress::Anywhere,
         };
         let spec = Self {
             entry,
@@ -136,9 +136,9 @@ impl DeviceSpec {
 
     fn means_everything(&self) -> bool {
         let anywhere = match &self.place {
-            Place::Anywhere => true,
-            Place::Address(pattern) => pattern.is_anything(),
-            Place::Named(_) => false,
+            SpecAddress::Anywhere => true,
+            SpecAddress::Address(pattern) => pattern.is_anything(),
+            SpecAddress::Named(_) => false,
         };
         anywhere && self.vendor.is_none() && self.product.is_none()
     }
@@ -149,9 +149,9 @@ impl DeviceSpec {
         let ids = self.vendor.is_none_or(|id| id == function.vendor)
             && self.product.is_none_or(|id| id == function.device);
         ids && match &self.place {
-            Place::Anywhere => true,
-            Place::Named(name) => names.contains(name),
-            Place::Address(pattern) => {
+            SpecAddress::Anywhere => true,
+            SpecAddress::Named(name) => names.contains(name),
+            SpecAddress::Address(pattern) => {
                 let of_physical = match function.sriov {
                     Sriov::Virtual { physical } => pattern.single() == Some(physical),
                     _ => false,
@@ -166,10 +166,10 @@ impl DeviceSpec {
         let ids = (self.vendor.is_none() || self.vendor == other.vendor)
             && (self.product.is_none() || self.product == other.product);
         ids && match (&self.place, &other.place) {
-            (Place::Anywhere, _) => true,
-            (Place::Address(own), Place::Address(others)) => own.covers(others),
-            (Place::Named(own), Place::Named(others)) => own == others,
-            (Place::Address(_) | Place::Named(_), _) => false,
+            (SpecAddress::Anywhere, _) => true,
+            (SpecAddress::Address(own), SpecAddress::Address(others)) => own.covers(others),
+            (SpecAddress::Named(own), SpecAddress::Named(others)) => own == others,
+            (SpecAddress::Address(_) | SpecAddress::Named(_), _) => false,
         }
     }
 
@@ -180,14 +180,14 @@ impl DeviceSpec {
 
     /// Whether it names its device by network interface.
     pub(crate) fn is_by_name(&self) -> bool {
-        matches!(self.place, Place::Named(_))
+        matches!(self.place, SpecAddress::Named(_))
     }
 
     /// Its address, if it names a single one.
     pub(crate) fn single(&self) -> Option<PciAddress> {
         match &self.place {
-            Place::Address(pattern) => pattern.single(),
-            Place::Anywhere | Place::Named(_) => None,
+            SpecAddress::Address(pattern) => pattern.single(),
+            SpecAddress::Anywhere | SpecAddress::Named(_) => None,
         }
     }
 
@@ -212,7 +212,7 @@ fn identifier(key: &str, text: Option<String>) -> Result<Option<u16>, Flaw> {
             let shown: String = text.chars().take(80).collect();
             Flaw::new(
                 key,
-                format!("{shown:?} is no id; up to four hexadecimal digits, or *, are"),
+                format!("{shown:?} is not an id; expected up to four hexadecimal digits, or *"),
             )
         })
 }

@@ -17,13 +17,13 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_mi
 
 /// A device tree that can be read and written.
 #[derive(Clone)]
-pub struct Devices {
+pub struct DeviceTree {
     sysfs: Sysfs,
     attributes: Arc<dyn AttributeWrites>,
     patience: Duration,
 }
 
-impl Devices {
+impl DeviceTree {
     /// Reads through `sysfs` and writes through `attributes`. `patience` is how long to wait for the effect of a write.
     #[must_use]
     pub fn new(sysfs: Sysfs, attributes: Arc<dyn AttributeWrites>, patience: Duration) -> Self {
@@ -48,7 +48,7 @@ impl Devices {
         self.attributes.write(name, content).await
     }
 
-    /// Polls until `look` returns a value; `None` if the time is over.
+    /// Polls until `look` returns a value; `None` at the timeout.
     pub(crate) async fn until<T>(
         &self,
         mut look: impl FnMut(&Sysfs) -> Result<Option<T>, SysfsError>,
@@ -68,7 +68,7 @@ impl Devices {
     }
 }
 
-impl std::fmt::Debug for Devices {
+impl std::fmt::Debug for DeviceTree {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Devices")
             .field("sysfs", &self.sysfs)

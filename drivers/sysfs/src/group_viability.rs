@@ -3,10 +3,10 @@
 use berth_model::PciAddress;
 
 use crate::Sysfs;
-use crate::allow_list::{AllowList, Allowed, NotAllowed, is_bridge};
+use crate::allow_list::{AllowList, AllowedFunction, NotAllowed, is_bridge};
 use crate::read::SysfsError;
 
-/// An IOMMU group whose endpoints are all allowed.
+/// An IOMMU group with only allowed endpoints.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViableGroup {
     id: u32,
@@ -56,7 +56,7 @@ impl Sysfs {
     /// The function's IOMMU group, if each of its members is a bridge or in the list.
     pub fn viable_group(
         &self,
-        allowed: &Allowed,
+        allowed: &AllowedFunction,
         list: &AllowList,
     ) -> Result<ViableGroup, GroupError> {
         let address = allowed.address();
@@ -72,7 +72,7 @@ impl Sysfs {
                 reason,
             };
             let Ok(other) = member.parse::<PciAddress>() else {
-                return Err(in_the_way("it is no PCI function".to_owned()));
+                return Err(in_the_way("it is not a PCI function".to_owned()));
             };
             match self.allowed(list, other) {
                 Ok(_) => endpoints.push(other),
@@ -96,17 +96,17 @@ impl Sysfs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::{Card, Tree};
+    use crate::tree::{CardFixture, TestTree};
     use serde_json::json;
 
     #[test]
     fn a_group_goes_whole_or_not_at_all() {
-        let tree = Tree::new();
-        tree.card(Card::gpu("0000:81:00.0", 12));
-        tree.card(Card::gpu("0000:81:00.1", 12));
-        tree.card(Card {
+        let tree = TestTree::new();
+        tree.card(CardFixture::gpu("0000:81:00.0", 12));
+        tree.card(CardFixture::gpu("0000:81:00.1", 12));
+        tree.card(CardFixture {
             class: 0x06_0400,
-            ..Card::gpu("0000:80:01.0", 12)
+            ..CardFixture::gpu("0000:80:01.0", 12)
         });
         let sysfs = tree.sysfs();
         let of = |entries: serde_json::Value| {
@@ -125,10 +125,10 @@ mod tests {
 
     #[test]
     fn without_an_iommu_there_is_no_group() {
-        let tree = Tree::new();
-        tree.card(Card {
+        let tree = TestTree::new();
+        tree.card(CardFixture {
             iommu_group: None,
-            ..Card::gpu("0000:81:00.0", 0)
+            ..CardFixture::gpu("0000:81:00.0", 0)
         });
         let list = AllowList::read(&[json!({"vendor_id": "10de"})]).unwrap();
         let allowed = tree

@@ -89,7 +89,7 @@ impl fmt::Display for Ailment {
             Ailment::Link { was, is: None } => write!(f, "its link is down, and was {was}"),
             Ailment::Narrow { is, most } => write!(
                 f,
-                "its link is {is}, and it and its port can x{most}; seat it anew, or have it reset where it cannot be wider"
+                "its link is {is}, and it and its port can x{most}; reseat it, or have it reset where it cannot be wider"
             ),
             Ailment::Fatal(count) => write!(f, "it reported {count} fatal errors"),
             Ailment::Nonfatal(count) => write!(f, "it reported {count} errors that lost data"),

@@ -38,7 +38,10 @@ impl Sysfs {
     }
 
     /// The other PCI functions of a function's group, including bridges; empty without others or without an IOMMU.
-    pub fn group_fellows(&self, address: PciAddress) -> Result<BTreeSet<PciAddress>, SysfsError> {
+    pub fn other_group_members(
+        &self,
+        address: PciAddress,
+    ) -> Result<BTreeSet<PciAddress>, SysfsError> {
         let group = self.iommu_group_of(address)?;
         let members = group.into_iter().flat_map(|group| group.members);
         let functions = members.filter_map(|member| member.parse().ok());
@@ -52,14 +55,14 @@ impl Sysfs {
 
 #[cfg(test)]
 mod tests {
-    use crate::tree::{Card, Tree};
+    use crate::tree::{CardFixture, TestTree};
 
     #[test]
     fn a_group_names_all_its_members() {
-        let tree = Tree::new();
-        tree.card(Card::gpu("0000:81:00.0", 12));
-        tree.card(Card::gpu("0000:81:00.1", 12));
-        tree.card(Card::gpu("0000:82:00.0", 7));
+        let tree = TestTree::new();
+        tree.card(CardFixture::gpu("0000:81:00.0", 12));
+        tree.card(CardFixture::gpu("0000:81:00.1", 12));
+        tree.card(CardFixture::gpu("0000:82:00.0", 7));
         let groups = tree.sysfs().iommu_groups().unwrap();
         assert_eq!(groups.iter().map(|g| g.id).collect::<Vec<_>>(), [7, 12]);
         let of_card = tree.sysfs().iommu_group_of("0000:81:00.0".parse().unwrap());
@@ -67,7 +70,7 @@ mod tests {
             of_card.unwrap().unwrap().members,
             ["0000:81:00.0", "0000:81:00.1"]
         );
-        let fellows = |address: &str| tree.sysfs().group_fellows(address.parse().unwrap());
+        let fellows = |address: &str| tree.sysfs().other_group_members(address.parse().unwrap());
         let other = "0000:81:00.1".parse().unwrap();
         assert_eq!(fellows("0000:81:00.0").unwrap(), [other].into());
         assert!(fellows("0000:82:00.0").unwrap().is_empty());
@@ -75,10 +78,10 @@ mod tests {
 
     #[test]
     fn a_host_without_an_iommu_has_no_groups() {
-        let tree = Tree::new();
-        tree.card(Card {
+        let tree = TestTree::new();
+        tree.card(CardFixture {
             iommu_group: None,
-            ..Card::gpu("0000:81:00.0", 0)
+            ..CardFixture::gpu("0000:81:00.0", 0)
         });
         assert!(tree.sysfs().iommu_groups().unwrap().is_empty());
         let of_card = tree.sysfs().iommu_group_of("0000:81:00.0".parse().unwrap());
@@ -87,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_group_that_is_no_number_is_an_error() {
-        let tree = Tree::new();
+        let tree = TestTree::new();
         tree.write("kernel/iommu_groups/first/type", "DMA");
         assert!(tree.sysfs().iommu_groups().is_err());
     }

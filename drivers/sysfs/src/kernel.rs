@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use berth_model::PciAddress;
 
-use crate::attribute::{AttributeError, AttributeWrites, Written};
-use crate::tree::{Card, Tree};
-use crate::{AllowList, Allowed, Devices};
+use crate::attribute::{AttributeError, AttributeWrites, WriteFuture};
+use crate::tree::{CardFixture, TestTree};
+use crate::{AllowList, AllowedFunction, DeviceTree};
 
 /// When the caller is killed: before the write, or after the write but before its result arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub(crate) enum KillTime {
 
 /// The state of a card after a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Comeback {
+pub(crate) enum ResetEffect {
     Well,
     AllOnes,
     SlowLink,
@@ -33,17 +33,17 @@ pub(crate) enum Comeback {
     Never,
 }
 
-pub(crate) struct Kernel {
-    pub(crate) tree: Tree,
-    state: Mutex<State>,
+pub(crate) struct KernelSimulator {
+    pub(crate) tree: TestTree,
+    state: Mutex<KernelSimulatorState>,
 }
 
-struct State {
+struct KernelSimulatorState {
     log: Vec<String>,
     /// The driver that takes each function by itself.
     natural: BTreeMap<String, String>,
-    comeback: Comeback,
-    /// Attributes (by the end of their path) whose writes are refused, or accepted and ignored.
+    comeback: ResetEffect,
+    /// Attributes (by the end of their path) that refuse writes, or accept and ignore them.
     refused: Option<&'static str>,
     ignored: Option<&'static str>,
     /// The caller is killed at this write, counted from 1, and makes no further ones.
@@ -52,14 +52,14 @@ struct State {
 
 pub(crate) const CARD: &str = "0000:81:00.0";
 
-impl Kernel {
+impl KernelSimulator {
     /// A host with one network card of 4 virtual functions and one GPU, each with all the files that are written.
     pub(crate) fn new() -> Arc<Self> {
-        let tree = Tree::new();
-        tree.card(Card {
+        let tree = TestTree::new();
+        tree.card(CardFixture {
             driver: Some("igb"),
             virtual_functions: Some((4, 0)),
-            ..Card::gpu(CARD, 12)
+            ..CardFixture::gpu(CARD, 12)
         });
         tree.write("bus/pci/drivers/vfio-pci/bind", "");
         tree.write("bus/pci/drivers/vfio-pci/unbind", "");
@@ -87,10 +87,10 @@ impl Kernel {
         }
         Arc::new(Self {
             tree,
-            state: Mutex::new(State {
+            state: Mutex::new(KernelSimulatorState {
                 log: Vec::new(),
                 natural: BTreeMap::from([(CARD.to_owned(), "igb".to_owned())]),
-                comeback: Comeback::Well,
+                comeback: ResetEffect::Well,
                 refused: None,
                 ignored: None,
                 kill: None,
@@ -98,20 +98,20 @@ impl Kernel {
         })
     }
 
-    pub(crate) fn devices(self: &Arc<Self>) -> Devices {
+    pub(crate) fn devices(self: &Arc<Self>) -> DeviceTree {
         let attributes: Arc<dyn AttributeWrites> = Arc::<Self>::clone(self);
-        Devices::new(self.tree.sysfs(), attributes, Duration::from_secs(5))
+        DeviceTree::new(self.tree.sysfs(), attributes, Duration::from_secs(5))
     }
 
     pub(crate) fn list() -> AllowList {
         AllowList::read(&[serde_json::json!({"vendor_id": "10de"})]).unwrap()
     }
 
-    pub(crate) fn allowed(&self) -> Allowed {
+    pub(crate) fn allowed(&self) -> AllowedFunction {
         self.tree.sysfs().allowed(&Self::list(), address()).unwrap()
     }
 
-    pub(crate) fn comeback(&self, comeback: Comeback) {
+    pub(crate) fn set_reset_effect(&self, comeback: ResetEffect) {
         self.state.lock().unwrap().comeback = comeback;
     }
 
@@ -186,7 +186,7 @@ impl Kernel {
         }
     }
 
-    fn react(&self, state: &State, name: &str, content: &str) {
+    fn react(&self, state: &KernelSimulatorState, name: &str, content: &str) {
         let parts: Vec<&str> = name.split('/').collect();
         match parts.as_slice() {
             ["bus", "pci", "devices", address, "driver", "unbind"] => {
@@ -241,7 +241,7 @@ impl Kernel {
         std::os::unix::fs::symlink(target, link).unwrap();
     }
 
-    fn of_device(&self, state: &State, address: &str, file: &str, content: &str) {
+    fn of_device(&self, state: &KernelSimulatorState, address: &str, file: &str, content: &str) {
         let write = |file: &str, content: &[u8]| {
             fs::write(self.device(address).join(file), content).unwrap()
         };
@@ -250,11 +250,11 @@ impl Kernel {
             ("reset_method", "default") => write(file, b"flr bus\n"),
             ("driver_override" | "reset_method", other) => write(file, other.as_bytes()),
             ("reset", "1") => match state.comeback {
-                Comeback::Well => {}
-                Comeback::AllOnes => write("config", &[0xff; 256]),
-                Comeback::SlowLink => write("current_link_width", b"1\n"),
-                Comeback::AsAnotherCard => write("config", &header(0x10de, 0x0001)),
-                Comeback::Never => self
+                ResetEffect::Well => {}
+                ResetEffect::AllOnes => write("config", &[0xff; 256]),
+                ResetEffect::SlowLink => write("current_link_width", b"1\n"),
+                ResetEffect::AsAnotherCard => write("config", &header(0x10de, 0x0001)),
+                ResetEffect::Never => self
                     .tree
                     .remove(&format!("bus/pci/devices/{address}/config")),
             },
@@ -270,7 +270,7 @@ impl Kernel {
 
     fn make_virtual_function(&self, physical: &str, number: u32) {
         let one: &'static str = Box::leak(format!("0000:81:10.{number}").into_boxed_str());
-        self.tree.card(Card::gpu(one, 20 + number));
+        self.tree.card(CardFixture::gpu(one, 20 + number));
         let directory = |address: &str| self.tree.path(&format!("devices/pci0000:80/{address}"));
         let link = |from: &Path, to: &Path| std::os::unix::fs::symlink(to, from).unwrap();
         link(&directory(one).join("physfn"), &directory(physical));
@@ -308,8 +308,8 @@ pub(crate) fn header(vendor: u16, device: u16) -> Vec<u8> {
     bytes
 }
 
-impl AttributeWrites for Kernel {
-    fn write<'a>(&'a self, name: &'a str, content: &'a str) -> Written<'a> {
+impl AttributeWrites for KernelSimulator {
+    fn write<'a>(&'a self, name: &'a str, content: &'a str) -> WriteFuture<'a> {
         Box::pin(async move { self.perform(name, content) })
     }
 }
@@ -317,14 +317,14 @@ impl AttributeWrites for Kernel {
 /// Runs `act` once to count its writes. Then for each write and kill time, on a fresh host, kills `act` there and runs
 /// it again; `check` must see the same result.
 pub(crate) async fn survives_a_kill_anywhere<A, F>(
-    prepare: impl Fn(&Kernel),
+    prepare: impl Fn(&KernelSimulator),
     act: A,
-    check: impl Fn(&Kernel),
+    check: impl Fn(&KernelSimulator),
 ) where
-    A: Fn(Arc<Kernel>) -> F,
+    A: Fn(Arc<KernelSimulator>) -> F,
     F: Future<Output = Result<(), String>>,
 {
-    let clean = Kernel::new();
+    let clean = KernelSimulator::new();
     prepare(&clean);
     act(Arc::clone(&clean)).await.unwrap();
     check(&clean);
@@ -332,7 +332,7 @@ pub(crate) async fn survives_a_kill_anywhere<A, F>(
     assert!(writes > 0, "nothing was written");
     for number in 1..=writes {
         for moment in [KillTime::Before, KillTime::After] {
-            let kernel = Kernel::new();
+            let kernel = KernelSimulator::new();
             prepare(&kernel);
             kernel.kills_at(number, moment);
             assert!(

@@ -2,11 +2,11 @@
 //! devices, uevents.
 //!
 //! Everything is read below one root ([`Sysfs::at`]): `/sys` on a host, a temporary directory in tests. Reading
-//! tolerates races (a device that disappears while it is read is omitted) and is strict otherwise: a file with
+//! tolerates races (a device that disappears while it is read is omitted) and is strict in everything else: a file with
 //! unexpected content is an error with its name, never a guess. The drivers use this crate.
 //!
-//! Changes are made by [`Devices`] through one trait ([`AttributeWrites`]), and only to functions that the operator's
-//! [`AllowList`] includes.
+//! Changes are made by [`DeviceTree`] through one trait ([`AttributeWrites`]), and only to functions that the
+//! operator's [`AllowList`] includes.
 
 mod allow_list;
 mod attribute;
@@ -34,14 +34,14 @@ mod tree;
 mod uevent;
 mod vfio;
 
-pub use allow_list::{AllowList, Allowed, DEVICE_SPEC, NotAllowed};
-pub use attribute::{AttributeError, AttributeWrites, KernelAttributes, Written};
+pub use allow_list::{AllowList, AllowedFunction, DEVICE_SPEC, NotAllowed};
+pub use attribute::{AttributeError, AttributeWrites, KernelAttributes, WriteFuture};
 pub use config_space::{ConfigSpace, Link};
-pub use cpu::{HugePages, NumaCell, cpu_list};
-pub use device_reset::{ResetError, ResetMethod, ResetWay, VerifiedReset};
-pub use device_return::{ResetNeed, RestsOn, ReturnError, Returned};
+pub use cpu::{HugePagePool, NumaCell, cpu_list};
+pub use device_reset::{FunctionResetError, ResetMethod, ResetWay, VerifiedReset};
+pub use device_return::{ResetNeed, RestsOn, ReturnError, ReturnedFunction};
 pub use device_spec::{DeviceSpecError, DeviceTags};
-pub use devices::Devices;
+pub use devices::DeviceTree;
 pub use group_viability::{GroupError, ViableGroup};
 pub use health::{AerCounts, Ailment, DeviceHealth};
 pub use host_use::{HostUse, Procfs};
@@ -49,8 +49,8 @@ pub use iommu::IommuGroup;
 pub use mdev::{MdevDevice, MdevParent, MdevType};
 pub use mdev_instance::{MdevError, MdevMade, MdevRemoved};
 pub use offered_devices::{
-    Baseline, ConditionNews, DeviceLists, DeviceRefusal, LastLook, OfferedDevices, SeenFunction,
-    SeenMdevs, offered_devices,
+    Baseline, ConditionNews, DeviceLists, DeviceRefusal, LastObservation, OfferedDevices,
+    SeenFunction, SeenMdevs, offered_devices,
 };
 pub use pci::{PciFunction, Sriov};
 pub use read::SysfsError;

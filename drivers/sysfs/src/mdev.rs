@@ -125,13 +125,13 @@ fn mdev_device(link: &Path, uuid: Uuid) -> Result<Option<MdevDevice>, SysfsError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::{Card, Tree};
+    use crate::tree::{CardFixture, TestTree};
 
     const UUID: &str = "4b20d080-1b54-4048-85b3-a6a62d165c01";
 
-    fn with_types() -> Tree {
-        let tree = Tree::new();
-        tree.card(Card::gpu("0000:81:00.0", 12));
+    fn with_types() -> TestTree {
+        let tree = TestTree::new();
+        tree.card(CardFixture::gpu("0000:81:00.0", 12));
         tree.mdev_type("0000:81:00.0", "nvidia-222", "GRID T4-1B", 15);
         tree.mdev_type("0000:81:00.0", "nvidia-223", "GRID T4-2B", 7);
         tree

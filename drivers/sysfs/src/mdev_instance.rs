@@ -4,11 +4,11 @@ use berth_model::Disposition;
 use uuid::Uuid;
 
 use crate::attribute::AttributeError;
-use crate::devices::Devices;
+use crate::devices::DeviceTree;
 use crate::mdev::MdevDevice;
 use crate::read::SysfsError;
 
-/// The outcome of [`Devices::make_mdev`].
+/// The outcome of [`DeviceTree::create_mdev`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MdevMade {
     Made,
@@ -16,7 +16,7 @@ pub enum MdevMade {
     AlreadyThere,
 }
 
-/// The outcome of [`Devices::remove_mdev`].
+/// The outcome of [`DeviceTree::remove_mdev`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MdevRemoved {
     Removed,
@@ -41,7 +41,7 @@ pub enum MdevError {
     NoneLeft { parent: String, type_id: String },
     /// Another one has the UUID.
     #[error(
-        "mediated device {uuid} exists as {found_type} of {found_parent}, wanted is {wanted_type} of {wanted_parent}"
+        "mediated device {uuid} exists as {found_type} of {found_parent} instead of {wanted_type} of {wanted_parent}"
     )]
     Another {
         uuid: Uuid,
@@ -51,13 +51,13 @@ pub enum MdevError {
         wanted_parent: String,
     },
     /// The kernel accepted the write, but it had no effect.
-    #[error("mediated device {uuid} is {}, though the kernel took the write; its log says why (dmesg)", if *.there { "still there" } else { "not there" })]
+    #[error("mediated device {uuid} {}, although the kernel accepted the write; its log says why (dmesg)", if *.there { "still exists" } else { "does not exist" })]
     NotDone {
         uuid: Uuid,
         /// Whether the device exists.
         there: bool,
     },
-    #[error("mediated device {uuid} was left as it was")]
+    #[error("mediated device {uuid} was not changed")]
     Write {
         uuid: Uuid,
         #[source]
@@ -84,9 +84,9 @@ impl MdevError {
     }
 }
 
-impl Devices {
+impl DeviceTree {
     /// Creates a mediated device with a type of a parent (by the kernel's name, usually a PCI address).
-    pub async fn make_mdev(
+    pub async fn create_mdev(
         &self,
         parent: &str,
         type_id: &str,

@@ -1,17 +1,17 @@
 //! Determines which devices of a host are offered to guests, by which service and as what, from the operator's two
-//! lists and the observed functions. Pure except for [`crate::Sysfs::look_at_devices`].
+//! lists and the observed functions. Pure except for [`crate::Sysfs::observe_devices`].
 //!
 //! `[pci] device_spec` is the compute service's list and follows Nova's rules: a physical function is offered itself or
 //! by its virtual functions, but not both, and all of these have the same class and traits. `[accelerators]
-//! device_spec` is the accelerator service's list and follows Cyborg's rules: each function is a device, and a physical
-//! function whose virtual functions are offered is none. The functions of a Xilinx card are one device, and so are the
+//! device_spec` is the accelerator service's list and follows Cyborg's rules: each function is a device, except a
+//! physical function with offered virtual functions. The functions of a Xilinx card are one device, and so are the
 //! virtual functions of an Intel FPGA. A device that violates a rule is omitted and reported ([`DeviceRefusal`]).
 
 mod accelerator;
-mod beforehand;
 mod compute;
+mod existing_functions;
 mod kind;
-mod look;
+mod observe;
 mod refusal;
 
 use std::collections::BTreeSet;
@@ -20,8 +20,8 @@ use berth_model::{NodeName, PciAddress, ResourceClass};
 use berth_virt::{DeviceCondition, OfferedDevice, OfferedHandle, PciInPlacement};
 use uuid::Uuid;
 
-use crate::{AllowList, Allowed, PciFunction, Sriov};
-pub use look::{Baseline, ConditionNews, LastLook};
+use crate::{AllowList, AllowedFunction, PciFunction, Sriov};
+pub use observe::{Baseline, ConditionNews, LastObservation};
 pub use refusal::DeviceRefusal;
 
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +67,7 @@ pub struct SeenMdevs {
     pub total: u64,
 }
 
-/// The offered devices, and those that match a list but cannot be offered.
+/// The offered devices, and the devices that match a list but cannot be offered.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OfferedDevices {
     /// The devices, by address.
@@ -76,12 +76,12 @@ pub struct OfferedDevices {
     pub refused: Vec<DeviceRefusal>,
 }
 
-struct Listed<'a> {
+struct ListedFunction<'a> {
     seen: &'a SeenFunction,
-    allowed: Allowed,
+    allowed: AllowedFunction,
 }
 
-impl Listed<'_> {
+impl ListedFunction<'_> {
     fn address(&self) -> PciAddress {
         self.seen.function.address
     }
@@ -95,7 +95,7 @@ impl Listed<'_> {
     }
 
     /// Whether it is listed only to create virtual functions.
-    fn is_to_be_parted(&self) -> bool {
+    fn creates_virtual_functions(&self) -> bool {
         self.physical().is_none() && self.allowed.tags().num_vfs.is_some()
     }
 }
@@ -111,7 +111,7 @@ pub fn offered_devices(
     let (mut compute, mut accelerator) = (Vec::new(), Vec::new());
     for seen in functions {
         let of = |list: &AllowList| list.admit(&seen.function, &seen.names).ok();
-        let listed = |allowed| Listed { seen, allowed };
+        let listed = |allowed| ListedFunction { seen, allowed };
         match (of(lists.compute), of(lists.accelerator)) {
             (Some(one), Some(other)) => offered.refused.push(DeviceRefusal::TwoOwners {
                 address: seen.function.address,
@@ -135,16 +135,16 @@ pub fn offered_devices(
     offered
 }
 
-/// Removes the virtual functions of one list whose physical function is offered by the other, because a guest with the
+/// Removes the virtual functions of one list if the other list offers their physical function, because a guest with the
 /// physical function controls them.
 fn split_cards<'a>(
-    compute: &mut Vec<Listed<'a>>,
-    accelerator: &mut Vec<Listed<'a>>,
+    compute: &mut Vec<ListedFunction<'a>>,
+    accelerator: &mut Vec<ListedFunction<'a>>,
     refused: &mut Vec<DeviceRefusal>,
 ) {
-    let whole = |list: &[Listed<'_>]| -> BTreeSet<PciAddress> {
-        let whole = list.iter().filter(|one| !one.is_to_be_parted());
-        whole.map(Listed::address).collect()
+    let whole = |list: &[ListedFunction<'_>]| -> BTreeSet<PciAddress> {
+        let whole = list.iter().filter(|one| !one.creates_virtual_functions());
+        whole.map(ListedFunction::address).collect()
     };
     let (of_compute, of_accelerator) = (whole(compute), whole(accelerator));
     for (list, others) in [(compute, of_accelerator), (accelerator, of_compute)] {
@@ -161,13 +161,13 @@ fn split_cards<'a>(
     }
 }
 
-fn handle(part: &Listed<'_>) -> OfferedHandle {
+fn handle(part: &ListedFunction<'_>) -> OfferedHandle {
     OfferedHandle::Function(part.address())
 }
 
 /// Sets aside the unfit handles of a card. If none is fit, the card itself is unfit, with the first handle's reason.
-fn parts_that_are_not_fit(parts: &[Listed<'_>]) -> (BTreeSet<OfferedHandle>, DeviceCondition) {
-    let is_unfit = |part: &&Listed<'_>| part.seen.condition != DeviceCondition::Fit;
+fn unfit_parts(parts: &[ListedFunction<'_>]) -> (BTreeSet<OfferedHandle>, DeviceCondition) {
+    let is_unfit = |part: &&ListedFunction<'_>| part.seen.condition != DeviceCondition::Fit;
     let unfit: BTreeSet<_> = parts.iter().filter(is_unfit).map(handle).collect();
     if unfit.len() < parts.len() {
         return (unfit, DeviceCondition::Fit);

@@ -192,7 +192,7 @@ fn linked_function(link: &Path) -> Result<Option<PciAddress>, SysfsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::{Card, Tree};
+    use crate::tree::{CardFixture, TestTree};
 
     fn address(text: &str) -> PciAddress {
         text.parse().unwrap()
@@ -200,12 +200,12 @@ mod tests {
 
     #[test]
     fn a_physical_function_knows_its_virtual_ones_and_they_know_it() {
-        let tree = Tree::new();
-        tree.card(Card {
+        let tree = TestTree::new();
+        tree.card(CardFixture {
             driver: Some("nvidia"),
             numa_node: 1,
             virtual_functions: Some((4, 2)),
-            ..Card::gpu("0000:81:00.0", 12)
+            ..CardFixture::gpu("0000:81:00.0", 12)
         });
         let functions = tree.sysfs().pci_functions().unwrap();
         assert_eq!(functions.len(), 3);
@@ -238,10 +238,10 @@ mod tests {
 
     #[test]
     fn what_the_platform_does_not_say_is_none() {
-        let tree = Tree::new();
-        tree.card(Card {
+        let tree = TestTree::new();
+        tree.card(CardFixture {
             iommu_group: None,
-            ..Card::gpu("0000:82:00.0", 0)
+            ..CardFixture::gpu("0000:82:00.0", 0)
         });
         let function = tree
             .sysfs()
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_host_without_pci_has_no_functions() {
-        let tree = Tree::new();
+        let tree = TestTree::new();
         assert!(tree.sysfs().pci_functions().unwrap().is_empty());
         assert_eq!(
             tree.sysfs().pci_function(address("0000:82:00.0")).unwrap(),
@@ -267,9 +267,9 @@ mod tests {
 
     #[test]
     fn a_function_that_goes_away_is_left_out() {
-        let tree = Tree::new();
-        tree.card(Card::gpu("0000:82:00.0", 1));
-        tree.card(Card::gpu("0000:83:00.0", 2));
+        let tree = TestTree::new();
+        tree.card(CardFixture::gpu("0000:82:00.0", 1));
+        tree.card(CardFixture::gpu("0000:83:00.0", 2));
         tree.remove("bus/pci/devices/0000:83:00.0/class");
         assert_eq!(tree.sysfs().pci_functions().unwrap().len(), 1);
     }
@@ -286,8 +286,8 @@ mod tests {
             ("sriov_totalvfs", "many"),
             ("sriov_totalvfs", ""),
         ] {
-            let tree = Tree::new();
-            tree.card(Card::gpu("0000:82:00.0", 1));
+            let tree = TestTree::new();
+            tree.card(CardFixture::gpu("0000:82:00.0", 1));
             tree.write(&format!("bus/pci/devices/0000:82:00.0/{file}"), content);
             let error = tree.sysfs().pci_functions().unwrap_err().to_string();
             assert!(error.contains(&format!("0000:82:00.0/{file}")), "{error}");
@@ -296,7 +296,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_no_address_is_an_error() {
-        let tree = Tree::new();
+        let tree = TestTree::new();
         tree.write("bus/pci/devices/bogus/vendor", "0x1234");
         let error = tree.sysfs().pci_functions().unwrap_err().to_string();
         assert!(error.contains("bogus"), "{error}");

@@ -39,7 +39,7 @@ impl SysfsError {
 }
 
 /// Whether the error means that the file does not exist, possibly because its device just disappeared.
-pub(crate) fn gone(error: &io::Error) -> bool {
+pub(crate) fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
         || error.kind() == io::ErrorKind::NotADirectory
         || error.raw_os_error() == Some(nix::libc::ENODEV)
@@ -74,7 +74,7 @@ fn text_up_to(
             return Err(SysfsError::malformed(path, "", expected));
         }
         Ok(_) => {}
-        Err(error) if gone(&error) => return Ok(None),
+        Err(error) if is_gone(&error) => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     }
     match std::str::from_utf8(&bytes) {
@@ -102,8 +102,8 @@ pub(crate) fn value<T>(
     }
 }
 
-/// The names in a directory, sorted; empty if it does not exist. Names that are not UTF-8, which the kernel never
-/// creates, are omitted.
+/// The names in a directory, sorted; empty if it does not exist. Names that are not UTF-8, which the kernel
+/// never creates, are omitted.
 pub(crate) fn names(directory: &Path) -> Result<Vec<String>, SysfsError> {
     let unreadable = |source| SysfsError::Unreadable {
         path: directory.to_path_buf(),
@@ -111,7 +111,7 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<String>, SysfsError> {
     };
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
-        Err(error) if gone(&error) => return Ok(Vec::new()),
+        Err(error) if is_gone(&error) => return Ok(Vec::new()),
         Err(error) => return Err(unreadable(error)),
     };
     let mut names = Vec::new();
@@ -130,7 +130,7 @@ pub(crate) fn link_name(link: &Path) -> Result<Option<String>, SysfsError> {
             .file_name()
             .and_then(|name| name.to_str())
             .map(str::to_owned)),
-        Err(error) if gone(&error) => Ok(None),
+        Err(error) if is_gone(&error) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(SysfsError::malformed(
             link,
             "something that is no link",
@@ -147,7 +147,7 @@ pub(crate) fn link_name(link: &Path) -> Result<Option<String>, SysfsError> {
 pub(crate) fn resolved(path: &Path) -> Result<Option<PathBuf>, SysfsError> {
     match fs::canonicalize(path) {
         Ok(path) => Ok(Some(path)),
-        Err(error) if gone(&error) => Ok(None),
+        Err(error) if is_gone(&error) => Ok(None),
         Err(source) => Err(SysfsError::Unreadable {
             path: path.to_path_buf(),
             source,

@@ -2,14 +2,14 @@
 
 use berth_model::{Disposition, PciAddress};
 
-use crate::allow_list::Allowed;
+use crate::allow_list::AllowedFunction;
 use crate::attribute::AttributeError;
-use crate::devices::Devices;
+use crate::devices::DeviceTree;
 use crate::pci::Sriov;
 use crate::read::SysfsError;
 use crate::vfio::VfioError;
 
-/// The outcome of [`Devices::make_virtual_functions`].
+/// The outcome of [`DeviceTree::create_virtual_functions`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VirtualFunctionsMade {
     /// These were created, ordered by number.
@@ -30,7 +30,7 @@ pub enum SriovError {
     )]
     NotPhysical { address: PciAddress },
     #[error(
-        "PCI function {address} can have {total} virtual functions (sriov_totalvfs), {wanted} are wanted"
+        "PCI function {address} can have {total} virtual functions (sriov_totalvfs), but {wanted} are required"
     )]
     TooMany {
         address: PciAddress,
@@ -56,7 +56,7 @@ pub enum SriovError {
         found: usize,
         wanted: u32,
     },
-    #[error("PCI function {address} was given no virtual functions")]
+    #[error("the virtual functions of PCI function {address} were not created")]
     Write {
         address: PciAddress,
         #[source]
@@ -83,12 +83,12 @@ impl SriovError {
     }
 }
 
-impl Devices {
+impl DeviceTree {
     /// Ensures that a physical function has `wanted` virtual functions. Changes the number only from 0, because
     /// existing ones may be in use by guests.
-    pub async fn make_virtual_functions(
+    pub async fn create_virtual_functions(
         &self,
-        allowed: &Allowed,
+        allowed: &AllowedFunction,
         wanted: u32,
     ) -> Result<VirtualFunctionsMade, SriovError> {
         let address = allowed.address();

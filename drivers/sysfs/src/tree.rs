@@ -9,12 +9,12 @@ use tempfile::TempDir;
 
 use crate::Sysfs;
 
-pub(crate) struct Tree {
+pub(crate) struct TestTree {
     root: TempDir,
 }
 
 /// A PCI function to plant.
-pub(crate) struct Card {
+pub(crate) struct CardFixture {
     pub(crate) address: &'static str,
     pub(crate) vendor: u16,
     pub(crate) device: u16,
@@ -26,7 +26,7 @@ pub(crate) struct Card {
     pub(crate) virtual_functions: Option<(u32, u32)>,
 }
 
-impl Card {
+impl CardFixture {
     pub(crate) fn gpu(address: &'static str, iommu_group: u32) -> Self {
         Self {
             address,
@@ -41,7 +41,7 @@ impl Card {
     }
 }
 
-impl Tree {
+impl TestTree {
     pub(crate) fn new() -> Self {
         Self {
             root: tempfile::tempdir().unwrap(),
@@ -76,7 +76,7 @@ impl Tree {
         fs::remove_dir_all(self.path(relative)).unwrap();
     }
 
-    pub(crate) fn card(&self, card: Card) {
+    pub(crate) fn card(&self, card: CardFixture) {
         self.function(card.address, &card);
         let Some((total, enabled)) = card.virtual_functions else {
             return;
@@ -96,7 +96,7 @@ impl Tree {
         }
     }
 
-    fn function(&self, address: &str, card: &Card) {
+    fn function(&self, address: &str, card: &CardFixture) {
         let directory = format!("devices/pci0000:80/{address}");
         let at = self.path(&directory);
         let write =
@@ -165,7 +165,7 @@ mod any_content {
 
     use proptest::prelude::*;
 
-    use super::{Card, Tree};
+    use super::{CardFixture, TestTree};
 
     const FILES: &[&str] = &[
         "bus/pci/devices/0000:81:00.0/vendor",
@@ -204,8 +204,8 @@ mod any_content {
         fn any_bytes_in_any_file_are_an_answer_or_an_error_that_names_a_path(
             planted in proptest::collection::vec((proptest::sample::select(FILES), content()), 1..6)
         ) {
-            let tree = Tree::new();
-            tree.card(Card { virtual_functions: Some((4, 1)), ..Card::gpu("0000:81:00.0", 12) });
+            let tree = TestTree::new();
+            tree.card(CardFixture { virtual_functions: Some((4, 1)), ..CardFixture::gpu("0000:81:00.0", 12) });
             tree.mdev_type("0000:81:00.0", "nvidia-222", "GRID T4-1B", 16);
             tree.mdev("0000:81:00.0", "nvidia-222", "4b20d080-1b54-4048-85b3-a6a62d165c01");
             tree.numa_cell(0, "0-3", 1024);

@@ -1,14 +1,14 @@
 //! Binds a function to VFIO instead of its driver, and returns it.
 //!
 //! Both operations consist of checks and single writes that are skipped if already effective, so after a kill they can
-//! be repeated. The caller must record the function's driver before [`Devices::bind_vfio`], because afterwards the tree
+//! be repeated. The caller must record the function's driver before [`DeviceTree::bind_vfio`], because afterwards the tree
 //! does not contain it.
 
 use berth_model::{Disposition, PciAddress};
 
-use crate::allow_list::Allowed;
+use crate::allow_list::AllowedFunction;
 use crate::attribute::AttributeError;
-use crate::devices::Devices;
+use crate::devices::DeviceTree;
 use crate::group_viability::ViableGroup;
 use crate::pci::PciFunction;
 use crate::read::{self, SysfsError};
@@ -16,7 +16,7 @@ use crate::read::{self, SysfsError};
 /// The kernel's driver that hands functions to guests.
 pub const VFIO_DRIVER: &str = "vfio-pci";
 
-/// The outcome of [`Devices::bind_vfio`].
+/// The outcome of [`DeviceTree::bind_vfio`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VfioBound {
     /// The function went over.
@@ -25,7 +25,7 @@ pub enum VfioBound {
     AlreadyBound,
 }
 
-/// The outcome of [`Devices::release_vfio`].
+/// The outcome of [`DeviceTree::release_vfio`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VfioReleased {
     /// The function is on its driver again, or without one if it had none.
@@ -40,17 +40,17 @@ pub enum VfioReleased {
 pub enum VfioError {
     /// The kernel has no such driver at present.
     #[error(
-        "the driver {driver} is not loaded (modprobe {driver}); PCI function {address} stays where it is"
+        "the driver {driver} is not loaded (modprobe {driver}); PCI function {address} was not changed"
     )]
     DriverMissing { address: PciAddress, driver: String },
     /// A name that no driver has.
-    #[error("{driver:?} is no driver's name")]
+    #[error("{driver:?} is not a driver's name")]
     DriverName { driver: String },
     /// The function does not exist.
     #[error("PCI function {address} is gone")]
     Gone { address: PciAddress },
     /// Another card is there now.
-    #[error("at {address} there is another card now than the one that device_spec allowed")]
+    #[error("at {address} there is another card now than device_spec allowed")]
     Changed { address: PciAddress },
     /// It is not in the checked group.
     #[error("PCI function {address} is not in IOMMU group {group}")]
@@ -93,14 +93,14 @@ impl VfioError {
     }
 }
 
-impl Devices {
+impl DeviceTree {
     /// Binds a function to `vfio-pci`, so that it can be given to a guest. Its group was checked before.
     ///
-    /// Errors: [`VfioError`]; the function may then be without a driver, and the call may be repeated or undone by
-    /// [`Devices::release_vfio`].
+    /// Errors: [`VfioError`]; the function may then be without a driver, and the call may be repeated
+    /// or undone by [`DeviceTree::release_vfio`].
     pub async fn bind_vfio(
         &self,
-        allowed: &Allowed,
+        allowed: &AllowedFunction,
         group: &ViableGroup,
     ) -> Result<VfioBound, VfioError> {
         let address = allowed.address();
@@ -125,7 +125,7 @@ impl Devices {
     /// Returns a function to its former driver, or to none.
     pub async fn release_vfio(
         &self,
-        allowed: &Allowed,
+        allowed: &AllowedFunction,
         former: Option<&str>,
     ) -> Result<VfioReleased, VfioError> {
         let address = allowed.address();
@@ -165,7 +165,7 @@ impl Devices {
     }
 
     /// The current function, if it is still the allowed card.
-    pub(crate) fn unchanged(&self, allowed: &Allowed) -> Result<PciFunction, VfioError> {
+    pub(crate) fn unchanged(&self, allowed: &AllowedFunction) -> Result<PciFunction, VfioError> {
         let address = allowed.address();
         let Some(now) = self.sysfs().pci_function(address)? else {
             return Err(VfioError::Gone { address });

@@ -53,7 +53,7 @@ pub enum Promise {
     ReportsItsDevices,
     /// A missing device is reserved with its reason while units are allocated, deleted when they are free, and restored
     /// when it is back.
-    HoldsWhatIsGone,
+    HoldsMissingDevices,
     /// The same view and tree give the same desired tree.
     IsPure,
     /// From a bare root, the wanted tree is a plain update.
@@ -61,14 +61,14 @@ pub enum Promise {
     /// After the update, nothing is left to do.
     IsInSyncAfterAnUpdate,
     /// Foreign children, sharing providers, unknown inventories and foreign traits stay as they are.
-    LeavesTheRestAlone,
-    /// A node that is not there has no tree.
+    KeepsForeignParts,
+    /// An unknown node has no tree.
     RefusesAnUnknownNode,
     /// A change of the model is a valid reshape: it resolves, keeps all allocations (including those of unknown
     /// consumers), and is not requested again.
     Reshapes,
     /// An event follows a change.
-    TellsOfChanges,
+    ReportsChanges,
     /// If the machine cannot be observed, `observe` returns a retryable error instead of a view.
     FailsClosed,
     /// After a repair the machine is observed as before.
@@ -77,8 +77,8 @@ pub enum Promise {
     SpawnsOnce,
     /// All guests are listed with their owner and devices.
     ListsGuests,
-    /// A power action is executed once, refused if the state does not permit it, and succeeds if there is nothing to
-    /// do.
+    /// A power action is executed once, refused if the state does not permit it, and succeeds if there
+    /// is nothing to do.
     PowersGuests,
     /// A guest has the same devices after each power action.
     KeepsDevices,
@@ -89,19 +89,19 @@ pub enum Promise {
     /// Preparing a device is idempotent, and a guest can have the device afterwards.
     PreparesDevices,
     /// A mediated device created by the driver is reported as prepared by Berth until it is reset.
-    TellsWhatIsPrepared,
+    ReportsPreparedDevices,
     /// After its guest was deleted, a device can be reset, repeatedly, and given to another guest.
-    GivesBackDevices,
+    ResetsDevices,
 }
 
 /// A promise that a driver broke.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// The violated guarantee.
+    /// The guarantee that the driver violates.
     pub promise: Promise,
     /// The node, if it concerns one.
     pub node: Option<NodeName>,
-    /// What was observed.
+    /// What the check observed instead.
     pub detail: String,
 }
 
@@ -178,7 +178,7 @@ pub async fn check_watch(
     });
     let verdict = verdict.await;
     verdict
-        .map(|detail| broken(Promise::TellsOfChanges, None, detail))
+        .map(|detail| broken(Promise::ReportsChanges, None, detail))
         .into_iter()
         .collect()
 }
@@ -199,7 +199,7 @@ pub async fn check_recovery(
         Ok(_) => violations.push(broken(
             Promise::FailsClosed,
             None,
-            "a broken machine was seen as if it were well",
+            "a broken machine was observed without an error",
         )),
         Err(error) if error.disposition() == Disposition::Retry => {}
         Err(error) => violations.push(broken(
@@ -213,7 +213,7 @@ pub async fn check_recovery(
         (Ok(_), Ok(_)) => violations.push(broken(
             Promise::Recovers,
             None,
-            "the mended machine looks different",
+            "the repaired machine is observed differently",
         )),
         (Err(error), _) => violations.push(broken(Promise::Observes, None, error)),
         (_, Err(error)) => violations.push(broken(Promise::Recovers, None, error)),
@@ -238,11 +238,13 @@ fn capabilities(node: &NodeName, seen: &NodeView) -> Vec<Violation> {
         let words = [&instance.arch, &instance.hv_type, &instance.vm_mode];
         if words.iter().any(|word| word.is_empty()) {
             wrong.push(format!(
-                "guests of the kind {instance:?} have a kind without a word"
+                "the supported instance {instance:?} has an empty member"
             ));
         }
         if !told.insert(instance) {
-            wrong.push(format!("guests of the kind {instance} are told twice"));
+            wrong.push(format!(
+                "the supported instance {instance} is reported twice"
+            ));
         }
     }
     let processor = capabilities.processor.as_ref();
@@ -254,7 +256,7 @@ fn capabilities(node: &NodeName, seen: &NodeView) -> Vec<Violation> {
             topology.threads,
         ];
         if counts.contains(&0) {
-            wrong.push(format!("its processor has none of something: {topology:?}"));
+            wrong.push(format!("its processor topology has a zero: {topology:?}"));
         }
     }
     wrong
@@ -274,7 +276,7 @@ async fn cpu_stats(driver: &impl VirtDriver) -> Option<Violation> {
             }
             format!("its CPUs had done {first:?}, and then {second:?}")
         }
-        (first, second) => format!("once it told {first:?}, and then {second:?}"),
+        (first, second) => format!("first it returned {first:?}, and then {second:?}"),
     };
     Some(broken(Promise::MeasuresItsCpus, None, detail))
 }

@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use berth_options::{OptionKind, TextKind, WrongText, text_type};
 
-/// The largest allowed CPU number: larger than on any machine, and small enough that a typing error does not exhaust
-/// memory.
+/// The largest allowed CPU number: larger than on any machine, and small enough that a typing error
+/// does not exhaust memory.
 const MAX_CPU: u32 = 65_535;
 
 /// A text that is no CPU set.
@@ -30,12 +30,12 @@ impl CpuSet {
         Self((0..count).collect())
     }
 
-    /// The numbers, rising.
+    /// The CPU numbers in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
 
-    /// How many.
+    /// The number of CPUs in the set.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()

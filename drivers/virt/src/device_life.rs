@@ -12,7 +12,7 @@ use std::time::Duration;
 use berth_model::{Disposition, PciAddress};
 use serde::{Deserialize, Serialize};
 
-use crate::guest_life::HostDevice;
+use crate::guest_life::HostDeviceId;
 use crate::guest_spec::{GuestDevice, text};
 use crate::host_device::UnfitReason;
 
@@ -20,7 +20,7 @@ use crate::host_device::UnfitReason;
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MdevSource {
-    /// The parent function.
+    /// The PCI function on which the mediated device is created.
     #[serde(with = "text")]
     pub parent: PciAddress,
     /// The type, by the kernel's name (`nvidia-558`).
@@ -31,10 +31,10 @@ pub struct MdevSource {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WantedDevice {
-    /// The device.
+    /// The device as the guest sees it: function or mediated device.
     pub device: GuestDevice,
-    /// The source of a mediated device. `None` for a function, and for a mediated device that was created by others and
-    /// is kept.
+    /// The source of a mediated device. `None` for a function, and for a mediated device that was created by
+    /// others and is kept.
     pub mdev: Option<MdevSource>,
 }
 
@@ -47,8 +47,8 @@ impl WantedDevice {
 
     /// The device of the host.
     #[must_use]
-    pub fn host_device(&self) -> HostDevice {
-        HostDevice::of(self.device)
+    pub fn host_device(&self) -> HostDeviceId {
+        HostDeviceId::of(self.device)
     }
 
     /// The function itself, or the parent function if known.
@@ -63,7 +63,7 @@ impl WantedDevice {
 
 /// The outcome of a reset. After each of them the device can be given to another guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "an outcome is to be told"]
+#[must_use = "the outcome must be handled"]
 pub enum DeviceReset {
     /// The function was reset and is healthy.
     Reset {
@@ -82,84 +82,84 @@ pub enum DeviceReset {
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The driver has no devices to give.
-    #[error("the driver {driver} gives guests no devices")]
+    #[error("the driver {driver} does not support devices")]
     NotSupported {
-        /// The driver's name.
+        /// The name of the driver, by `compute_driver`.
         driver: &'static str,
     },
     /// The host's devices cannot be observed.
-    #[error("the host's devices cannot be looked at: {reason}")]
+    #[error("the host's devices cannot be observed: {reason}")]
     Unseen {
-        /// The cause.
+        /// The cause as reported by the kernel or the hypervisor.
         reason: String,
     },
     /// No allow-list includes the device.
     #[error("{device} may not be given to guests: {reason}")]
     NotAllowed {
-        /// The device.
-        device: HostDevice,
+        /// The host device that the operation was for.
+        device: HostDeviceId,
         /// What the list contains, and how to correct it.
         reason: String,
     },
     /// The host itself uses the device.
     #[error(
-        "{device} is in use by the host itself: {reason}; take it out of device_spec, or free it first"
+        "{device} is in use by the host itself: {reason}; remove it from device_spec, or free it first"
     )]
     HostsOwn {
-        /// The device.
-        device: HostDevice,
+        /// The host device that the operation was for.
+        device: HostDeviceId,
         /// What the host uses it for.
         reason: String,
     },
     /// Its IOMMU group cannot be given to a guest as a whole.
     #[error("{device}: {reason}")]
     NotWhole {
-        /// The device.
-        device: HostDevice,
+        /// The host device that the operation was for.
+        device: HostDeviceId,
         /// The member that prevents it, and how to repair that.
         reason: String,
     },
     /// The device is not on the host, or is not of the requested type.
     #[error("the host has no {device}: {reason}")]
     Missing {
-        /// The device.
-        device: HostDevice,
-        /// What exists instead.
+        /// The host device that the operation was for.
+        device: HostDeviceId,
+        /// What the host has instead of the device.
         reason: String,
     },
     /// The device is in use.
     #[error("{device} is not free: {reason}")]
     InUse {
-        /// The device.
-        device: HostDevice,
+        /// The host device that the operation was for.
+        device: HostDeviceId,
         /// The user of the device.
         reason: String,
     },
     /// Preparing or resetting failed, possibly half-way. To be retried.
-    #[error("{device}: {call} was not done: {reason}")]
+    #[error("{device}: {call} failed: {reason}")]
     Unfinished {
-        /// The device.
-        device: HostDevice,
-        /// The operation.
+        /// The host device that the operation was for.
+        device: HostDeviceId,
+        /// The operation that did not finish, as text.
         call: &'static str,
-        /// The cause.
+        /// The cause as reported by the kernel or the hypervisor.
         reason: String,
     },
     /// A call timed out; it may still be executed.
-    #[error("{device}: {call} did not come back within {limit:?}; it may still be done")]
+    #[error("{device}: {call} timed out after {limit:?}; it may still be executed")]
     TimedOut {
-        /// The device.
-        device: HostDevice,
-        /// The operation.
+        /// The host device that the operation was for.
+        device: HostDeviceId,
+        /// The operation that did not finish, as text.
         call: &'static str,
         /// How long was waited.
         limit: Duration,
     },
     /// The device is unhealthy: it may not be given out until an operator has checked it.
-    #[error("{device} must not be given to anybody: {reason}")]
+    #[error("{device} must not be given to a guest: {reason}")]
     Quarantined {
-        /// The device.
-        device: HostDevice,
+        /// The host device that the operation was for.
+        device: HostDeviceId,
         /// The kind of problem.
         cause: UnfitReason,
         /// The problem, and how to repair it.

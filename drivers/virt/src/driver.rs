@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::future::{Future, ready};
 use std::pin::Pin;
 
-use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
+use berth_model::{
+    Allocation, Allocations, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
+};
 use futures_core::Stream;
 
 use crate::guest_spec::{GuestInterfaces, GuestSpec};
 use crate::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostCpuStats, HostView, NoLink,
-    ObserveError, PowerAction, Powered, PreparedDevice, ProviderTreeError, Redefined, Spawned,
-    Trees, WantedDevice,
+    DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
+    GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostView, NoLink, ObserveError,
+    PowerAction, PreparedDevice, ProviderTreeError, TreePair, WantedDevice,
 };
 
 /// Notification of a change on the host. The agent responds with a tick; the next `observe` finds the details.
@@ -34,62 +36,51 @@ pub trait VirtDriver: Send + Sync + 'static {
     /// The driver's name, by `compute_driver`.
     fn name(&self) -> &'static str;
 
-    /// Everything the driver can see, in one value. Changes nothing.
+    /// The state of the host as one value. Changes nothing.
     fn observe(&self) -> impl Future<Output = Result<HostView, ObserveError>> + Send;
 
     /// The CPU statistics of the host since boot (Nova's `cpu.virt_driver` monitor); `None` if the driver does not
-    /// measure them.
-    ///
-    /// # Errors
-    /// [`ObserveError`]; it does not affect other observations.
+    /// measure them. Fails with [`ObserveError`]; it does not affect other observations.
     fn host_cpu_stats(
         &self,
     ) -> impl Future<Output = Result<Option<HostCpuStats>, ObserveError>> + Send {
         ready(Ok(None))
     }
 
-    /// A stream of "something changed".
+    /// A stream of events that report changes on the host, without details.
     fn watch(&self) -> HostEvents;
 
     /// Brings a guest to its specification: defines it if it does not exist, and starts it if it should run. A guest
     /// that is off and has other hardware is redefined before it starts, unless its memory is saved on disk. A guest
-    /// that could not be started may stay defined; the caller destroys it.
-    ///
-    /// # Errors
-    /// [`GuestError`], for example if the hypervisor has a different guest with this UUID, which is then not changed.
-    fn spawn(&self, spec: &GuestSpec) -> impl Future<Output = Result<Spawned, GuestError>> + Send {
+    /// that could not be started may stay defined; the caller destroys it. Fails with [`GuestError`], for example if
+    /// the hypervisor has a different guest with this UUID, which is then not changed.
+    fn spawn(
+        &self,
+        spec: &GuestSpec,
+    ) -> impl Future<Output = Result<GuestSpawnOutcome, GuestError>> + Send {
         let _ = spec;
-        ready(Err(self.makes_no_guests()))
+        ready(Err(self.guests_not_supported()))
     }
 
     /// Destroys a guest immediately, with everything that the hypervisor stores of it. Its disks belong to the caller.
-    /// For a clean shutdown, first stop it with a grace period.
-    ///
-    /// # Errors
-    /// [`GuestError`].
+    /// For a clean shutdown, first stop it with a grace period. Fails with [`GuestError`].
     fn destroy(
         &self,
         uuid: ConsumerUuid,
-    ) -> impl Future<Output = Result<Destroyed, GuestError>> + Send {
+    ) -> impl Future<Output = Result<GuestDestroyOutcome, GuestError>> + Send {
         let _ = uuid;
-        ready(Err(self.makes_no_guests()))
+        ready(Err(self.guests_not_supported()))
     }
 
-    /// Lists all guests of the hypervisor, including those that Berth did not create.
-    ///
-    /// # Errors
-    /// [`GuestError`].
+    /// Lists all guests of the hypervisor, also those of other creators. Fails with [`GuestError`].
     fn guests(
         &self,
     ) -> impl Future<Output = Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError>> + Send {
-        ready(Err(self.makes_no_guests()))
+        ready(Err(self.guests_not_supported()))
     }
 
     /// Returns the guest with this UUID, as listed by [`VirtDriver::guests`]; `None` if it does not exist. Called much
-    /// more often than `guests`.
-    ///
-    /// # Errors
-    /// [`GuestError`].
+    /// more often than `guests`. Fails with [`GuestError`].
     fn guest(
         &self,
         uuid: ConsumerUuid,
@@ -97,24 +88,18 @@ pub trait VirtDriver: Send + Sync + 'static {
         async move { Ok(self.guests().await?.remove(&uuid)) }
     }
 
-    /// Does this with a guest's power.
-    ///
-    /// # Errors
-    /// [`GuestError`].
+    /// Executes a power operation on a guest. Fails with [`GuestError`].
     fn power(
         &self,
         uuid: ConsumerUuid,
         action: PowerAction,
-    ) -> impl Future<Output = Result<Powered, GuestError>> + Send {
+    ) -> impl Future<Output = Result<GuestPowerOutcome, GuestError>> + Send {
         let _ = (uuid, action);
-        ready(Err(self.makes_no_guests()))
+        ready(Err(self.guests_not_supported()))
     }
 
     /// The first of a guest's interfaces that cannot be connected on this host; `None` if all can, or if the driver
-    /// cannot tell.
-    ///
-    /// # Errors
-    /// [`GuestError`].
+    /// does not check this. Fails with [`GuestError`].
     fn no_link(
         &self,
         interfaces: &GuestInterfaces,
@@ -124,97 +109,81 @@ pub trait VirtDriver: Send + Sync + 'static {
     }
 
     /// Replaces the definition of a guest that is off: other disks (rescue, rebuild), firmware or kernel. The owner,
-    /// name and devices must stay the same. The guest is not started.
-    ///
-    /// # Errors
-    /// [`GuestError`], for example if the guest is not off, or is a different one.
+    /// name and devices must stay the same. The guest is not started. Fails with [`GuestError`], for example if the
+    /// guest is not off, or is a different one.
     fn redefine(
         &self,
         spec: &GuestSpec,
-    ) -> impl Future<Output = Result<Redefined, GuestError>> + Send {
+    ) -> impl Future<Output = Result<GuestRedefineOutcome, GuestError>> + Send {
         let _ = spec;
-        ready(Err(self.makes_no_guests()))
+        ready(Err(self.guests_not_supported()))
     }
 
-    /// Saves a running guest's memory to disk and switches it off; the next start resumes it.
-    ///
-    /// # Errors
-    /// [`GuestError`], for example if the guest has devices, whose state cannot be saved.
+    /// Saves a running guest's memory to disk and switches it off; the next start resumes it. Fails with
+    /// [`GuestError`], for example if the guest has devices, because their state cannot be saved.
     fn suspend(
         &self,
         uuid: ConsumerUuid,
-    ) -> impl Future<Output = Result<Powered, GuestError>> + Send {
+    ) -> impl Future<Output = Result<GuestPowerOutcome, GuestError>> + Send {
         let _ = uuid;
-        ready(Err(self.makes_no_guests()))
+        ready(Err(self.guests_not_supported()))
     }
 
-    /// Moves a running guest to another host.
-    ///
-    /// # Errors
-    /// [`GuestError`], for example if the guest has devices, which cannot be moved.
+    /// Moves a running guest to another host. Fails with [`GuestError`], for example if the guest has devices,
+    /// which cannot be moved.
     fn live_migrate(
         &self,
         uuid: ConsumerUuid,
         destination: &NodeName,
     ) -> impl Future<Output = Result<(), GuestError>> + Send {
         let _ = (uuid, destination);
-        ready(Err(self.makes_no_guests()))
+        ready(Err(self.guests_not_supported()))
     }
 
-    /// Brings the host to its configured state before the first observation: creates virtual functions. Idempotent. To
-    /// be called at each start and when the host's devices change. Each error concerns one device and does not prevent
-    /// observing the host.
+    /// Brings the host to its configured state before the first observation: creates virtual functions. Idempotent.
+    /// To be called at each start and when the host's devices change. Each error concerns one device and does not
+    /// prevent observing the host.
     fn prepare_host(&self) -> impl Future<Output = Vec<DeviceError>> + Send {
         ready(Vec::new())
     }
 
     /// Checks whether a device may be given to a guest now: an allow-list includes it, the host does not use it, its
     /// IOMMU group is complete and unused by other guests, and it is healthy. Read-only. A device prepared for a guest
-    /// passes.
-    ///
-    /// # Errors
-    /// [`DeviceError`] with the reason.
+    /// passes. Fails with [`DeviceError`] with the reason.
     fn check_device(
         &self,
         wanted: &WantedDevice,
     ) -> impl Future<Output = Result<(), DeviceError>> + Send {
         let _ = wanted;
-        ready(Err(self.gives_no_devices()))
+        ready(Err(self.devices_not_supported()))
     }
 
     /// Prepares a device for a guest that is not started yet. A mediated device is created, also after a reboot of the
     /// host. A function that the hypervisor unbinds by itself stays on its driver; the other members of its IOMMU group
-    /// are prepared with it.
-    ///
-    /// # Errors
-    /// [`DeviceError`]; the device may be half prepared and must be reset.
+    /// are prepared with it. Fails with [`DeviceError`]; the device may be half prepared and must be reset.
     fn prepare_device(
         &self,
         wanted: &WantedDevice,
     ) -> impl Future<Output = Result<(), DeviceError>> + Send {
         let _ = wanted;
-        ready(Err(self.gives_no_devices()))
+        ready(Err(self.devices_not_supported()))
     }
 
-    /// Takes back a device whose guest was deleted. A function is returned to its resting driver, reset, and verified,
-    /// and its companions are returned as well; a mediated device is removed. The caller guarantees that no guest has
-    /// the device; if the hypervisor knows a guest that has it, nothing is changed.
-    ///
-    /// # Errors
-    /// [`DeviceError`]; after any error the device must be considered unclean.
+    /// Takes back the device of a deleted guest. A function is returned to its resting driver, reset, and verified, and
+    /// its companions are returned as well; a mediated device is removed. The caller guarantees that no guest has the
+    /// device; if the hypervisor knows a guest that has it, nothing is changed. Fails with [`DeviceError`]; after any
+    /// error the device must be considered unclean.
     fn reset_device(
         &self,
         wanted: &WantedDevice,
     ) -> impl Future<Output = Result<DeviceReset, DeviceError>> + Send {
         let _ = wanted;
-        ready(Err(self.gives_no_devices()))
+        ready(Err(self.devices_not_supported()))
     }
 
-    /// Lists the devices that are prepared for guests, in use or not: every mediated device, and each function that was
-    /// unbound from its resting driver. Read-only. The list contains only what the driver stores.
-    ///
-    /// # Errors
-    /// [`DeviceError`].
+    /// Lists the devices that are prepared for guests, in use or not: every mediated device, and each
+    /// function that was unbound from its resting driver. Read-only. The list contains only what the driver
+    /// stores. Fails with [`DeviceError`].
     fn prepared_devices(
         &self,
     ) -> impl Future<Output = Result<Vec<PreparedDevice>, DeviceError>> + Send {
@@ -223,7 +192,7 @@ pub trait VirtDriver: Send + Sync + 'static {
 
     /// The error of a driver that does not support devices.
     #[doc(hidden)]
-    fn gives_no_devices(&self) -> DeviceError {
+    fn devices_not_supported(&self) -> DeviceError {
         DeviceError::NotSupported {
             driver: self.name(),
         }
@@ -231,33 +200,31 @@ pub trait VirtDriver: Send + Sync + 'static {
 
     /// The error of a driver that only observes.
     #[doc(hidden)]
-    fn makes_no_guests(&self) -> GuestError {
+    fn guests_not_supported(&self) -> GuestError {
         GuestError::NotSupported {
             driver: self.name(),
         }
     }
 
     /// The desired provider tree of a node, computed from Placement's tree. Foreign children and sharing providers stay
-    /// unchanged. Pure. In Nova the method of the same name edits the tree in place.
-    ///
-    /// # Errors
-    /// The view does not give a valid tree: a name is too long, an amount is out of range, or the node is unknown.
+    /// unchanged. Pure. In Nova the method of the same name edits the tree in place. Fails if the view does not give a
+    /// valid tree: a name is too long, an amount is out of range, or the node is unknown.
     fn update_provider_tree(
         &self,
         view: &HostView,
         current: &ProviderTree,
         node: &NodeName,
-    ) -> Result<Desired, ProviderTreeError> {
+    ) -> Result<DesiredTree, ProviderTreeError> {
         crate::provider_tree(view, current, node)
     }
 
-    /// Where an allocation moves when its inventory moves. Pure. Called only when all allocations of the tree are
-    /// known.
+    /// Where an allocation moves when its inventory moves. Pure. Called only when all allocations of
+    /// the tree are known.
     fn homes(
         &self,
         view: &HostView,
         node: &NodeName,
-        trees: Trees<'_>,
+        trees: TreePair<'_>,
         allocation: &Allocation,
         all: &Allocations,
     ) -> Homes {

@@ -8,9 +8,9 @@ use berth_model::{
 };
 
 use crate::provider_tree::{
-    card_cell, cell_name, cells_are_modelled, dedicated_are_pcpu, device_of, named,
+    card_cell, cell_name, cells_are_modelled, child_name, dedicated_are_pcpu, device_of,
 };
-use crate::{CpuPolicy, DeviceUnit, GuestCell, GuestView, HostDevice, NodeView, VgpuModel};
+use crate::{DeviceUnit, GuestCell, GuestCpuPolicy, GuestView, HostDeviceId, NodeView, VgpuModel};
 
 /// Amounts by provider and class, in the classes' units.
 pub type Resources = BTreeMap<(ProviderUuid, ResourceClass), u64>;
@@ -24,7 +24,7 @@ pub fn guest_allocations(
     node: &NodeName,
     tree: &ProviderTree,
 ) -> BTreeMap<ConsumerUuid, Resources> {
-    let mut claiming = Claiming {
+    let mut builder = AllocationBuilder {
         seen,
         node,
         tree,
@@ -37,7 +37,7 @@ pub fn guest_allocations(
         .iter()
         .partition(|(_, guest)| !guest.cells.is_empty());
     for (uuid, guest) in placed.into_iter().chain(free) {
-        held.insert(*uuid, claiming.claim(guest));
+        held.insert(*uuid, builder.claim(guest));
     }
     held
 }
@@ -50,15 +50,15 @@ pub fn device_places(
     node: &NodeName,
     tree: &ProviderTree,
 ) -> BTreeSet<(ProviderUuid, ResourceClass)> {
-    let claiming = Claiming {
+    let builder = AllocationBuilder {
         seen,
         node,
         tree,
         used: Usages::new(),
     };
-    let gpus = seen.gpus.iter().filter_map(|gpu| claiming.gpu(gpu.address));
+    let gpus = seen.gpus.iter().filter_map(|gpu| builder.gpu(gpu.address));
     let functions = seen.functions.iter().flat_map(|card| &card.addresses);
-    let functions = functions.filter_map(|address| claiming.function(*address));
+    let functions = functions.filter_map(|address| builder.function(*address));
     let devices = seen.devices.iter().filter_map(|device| {
         let provider = device.provider_in(node, tree)?;
         Some((provider.uuid(), device.class_on(provider)))
@@ -66,14 +66,14 @@ pub fn device_places(
     gpus.chain(functions).chain(devices).collect()
 }
 
-struct Claiming<'a> {
+struct AllocationBuilder<'a> {
     seen: &'a NodeView,
     node: &'a NodeName,
     tree: &'a ProviderTree,
     used: Usages,
 }
 
-impl Claiming<'_> {
+impl AllocationBuilder<'_> {
     fn claim(&mut self, guest: &GuestView) -> Resources {
         let mut claimed = Resources::new();
         if cells_are_modelled(self.seen) {
@@ -90,7 +90,7 @@ impl Claiming<'_> {
             match mdev.parent.and_then(|parent| self.gpu(parent)) {
                 Some((provider, class)) => put(&mut claimed, provider, &class, 1),
                 None => {
-                    self.claim_of_device(HostDevice::Mdev(mdev.uuid), mdev.parent, &mut claimed)
+                    self.claim_of_device(HostDeviceId::Mdev(mdev.uuid), mdev.parent, &mut claimed)
                 }
             }
         }
@@ -98,7 +98,7 @@ impl Claiming<'_> {
             match self.function(*function) {
                 Some((provider, class)) => put(&mut claimed, provider, &class, 1),
                 None => {
-                    self.claim_of_device(HostDevice::Function(*function), None, &mut claimed);
+                    self.claim_of_device(HostDeviceId::Function(*function), None, &mut claimed);
                 }
             }
         }
@@ -112,9 +112,9 @@ impl Claiming<'_> {
     fn cpus(&self, guest: &GuestView) -> (u64, u64) {
         let pinned = match guest.cpu_policy {
             _ if !dedicated_are_pcpu(self.seen) => 0,
-            CpuPolicy::Shared => 0,
-            CpuPolicy::Dedicated => guest.vcpus,
-            CpuPolicy::Mixed { dedicated } => dedicated.min(guest.vcpus),
+            GuestCpuPolicy::Shared => 0,
+            GuestCpuPolicy::Dedicated => guest.vcpus,
+            GuestCpuPolicy::Mixed { dedicated } => dedicated.min(guest.vcpus),
         };
         (pinned, guest.vcpus - pinned)
     }
@@ -183,7 +183,7 @@ impl Claiming<'_> {
         let provider = match self.seen.model.vgpu {
             VgpuModel::Root => self.tree.root(),
             VgpuModel::PerGpu => {
-                let name = named(self.node, &address.nodedev_name()).ok()?;
+                let name = child_name(self.node, &address.nodedev_name()).ok()?;
                 self.tree.by_name(&name)?
             }
         };
@@ -193,7 +193,7 @@ impl Claiming<'_> {
     /// The provider and class of a part of an offered device; all parts of a device offered as a whole are one unit.
     fn claim_of_device(
         &self,
-        part: HostDevice,
+        part: HostDeviceId,
         parent: Option<PciAddress>,
         claimed: &mut Resources,
     ) {

@@ -14,30 +14,30 @@ use crate::guest_spec::{DeviceOrigin, GuestDevice, GuestSpec, InterfaceSource, t
 /// The outcome of a spawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[must_use = "an outcome is to be told"]
-pub enum Spawned {
+#[must_use = "the outcome must be handled"]
+pub enum GuestSpawnOutcome {
     /// The guest matches its specification now, after a change.
     Spawned,
-    /// It matched before.
+    /// The guest matched before the call; nothing was changed.
     AlreadyThere,
 }
 
 /// The outcome of a destroy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[must_use = "an outcome is to be told"]
-pub enum Destroyed {
+#[must_use = "the outcome must be handled"]
+pub enum GuestDestroyOutcome {
     /// The guest was deleted.
     Destroyed,
-    /// There was none.
+    /// No guest with this UUID existed.
     NotThere,
 }
 
 /// The outcome of redefining a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[must_use = "an outcome is to be told"]
-pub enum Redefined {
+#[must_use = "the outcome must be handled"]
+pub enum GuestRedefineOutcome {
     /// The guest has the new definition.
     Redefined,
     /// The guest does not exist.
@@ -65,7 +65,7 @@ pub enum PowerAction {
     },
     /// Stops the CPUs; the guest keeps its resources.
     Pause,
-    /// Resumes the CPUs.
+    /// Resumes the CPUs of a paused guest.
     Unpause,
     /// Requests a reboot of the guest; it keeps its resources.
     SoftReboot,
@@ -91,8 +91,8 @@ impl PowerAction {
 /// The outcome of a power operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[must_use = "an outcome is to be told"]
-pub enum Powered {
+#[must_use = "the outcome must be handled"]
+pub enum GuestPowerOutcome {
     /// The operation was executed.
     Done,
     /// The guest was so already.
@@ -105,7 +105,7 @@ pub enum Powered {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestState {
-    /// Running.
+    /// Started, and its CPUs run.
     Running,
     /// Its CPUs are stopped, by Berth or by the hypervisor (for example because a disk is full).
     Paused,
@@ -129,33 +129,33 @@ impl std::fmt::Display for GuestState {
 /// A device of the host as used by a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HostDevice {
-    /// A PCI function.
+pub enum HostDeviceId {
+    /// A PCI function of the host, physical or virtual.
     #[serde(with = "text")]
     Function(PciAddress),
-    /// A mediated device.
+    /// A mediated device, by its UUID in sysfs.
     #[serde(with = "text")]
     Mdev(Uuid),
 }
 
-impl HostDevice {
+impl HostDeviceId {
     /// The host's device that a guest's is.
     #[must_use]
     pub fn of(device: GuestDevice) -> Self {
         match device {
             GuestDevice::Pci { address, .. } | GuestDevice::VendorVfio { address } => {
-                HostDevice::Function(address)
+                HostDeviceId::Function(address)
             }
-            GuestDevice::Mdev { uuid } => HostDevice::Mdev(uuid),
+            GuestDevice::Mdev { uuid } => HostDeviceId::Mdev(uuid),
         }
     }
 }
 
-impl std::fmt::Display for HostDevice {
+impl std::fmt::Display for HostDeviceId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            HostDevice::Function(address) => write!(f, "PCI function {address}"),
-            HostDevice::Mdev(uuid) => write!(f, "mediated device {uuid}"),
+            HostDeviceId::Function(address) => write!(f, "PCI function {address}"),
+            HostDeviceId::Mdev(uuid) => write!(f, "mediated device {uuid}"),
         }
     }
 }
@@ -164,9 +164,9 @@ impl std::fmt::Display for HostDevice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeldDevice {
-    /// The device.
-    pub device: HostDevice,
-    /// The ARQ.
+    /// The host device that the guest has.
+    pub device: HostDeviceId,
+    /// The accelerator request it was bound by; `None` if unknown or none.
     #[serde(default, with = "text::maybe")]
     pub arq: Option<ArqUuid>,
 }
@@ -174,21 +174,21 @@ pub struct HeldDevice {
 /// A guest on the hypervisor, whether or not Berth created it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestOnHost {
-    /// Its name there.
+    /// Its name on the hypervisor, unique per host.
     pub name: String,
-    /// Its state.
+    /// Its state at the observation.
     pub state: GuestState,
     /// The owner, if the guest has Berth's mark. Berth must not change guests without it.
     pub owner: Option<GuestMark>,
     /// The devices of the host that it has.
     pub devices: BTreeSet<HeldDevice>,
-    /// Why it could not be read completely; `None` if it could. Its owner and devices are then unknown, so it may have
-    /// any device.
+    /// Why it could not be read completely; `None` if it could. Its owner and devices are then unknown, so it
+    /// may have any device.
     pub unreadable: Option<String>,
     /// Its other hardware; `None` if the driver does not report it.
     pub hardware: Option<GuestHardware>,
-    /// Why the hypervisor refuses all operations on it, and how an operator can repair that; `None` normally. The guest
-    /// keeps its resources.
+    /// Why the hypervisor refuses all operations on it, and how an operator can repair that; `None` normally. The
+    /// guest keeps its resources.
     pub stuck: Option<String>,
 }
 
@@ -199,7 +199,7 @@ impl GuestSpec {
         let devices = self.devices.as_slice().iter();
         devices
             .map(|attached| HeldDevice {
-                device: HostDevice::of(attached.device),
+                device: HostDeviceId::of(attached.device),
                 arq: match attached.origin {
                     DeviceOrigin::Arq(uuid) => Some(uuid),
                     DeviceOrigin::Flavor => None,
@@ -210,21 +210,21 @@ impl GuestSpec {
 }
 
 impl GuestOnHost {
-    /// How the guest differs from the one that a specification of the same UUID describes; `None` if it is that guest.
-    /// Compares what must never be confused: the owner, the name and the devices.
+    /// How the guest differs from the specification of the same UUID; `None` if it does not. Compares what must never
+    /// be confused: the owner, the name and the devices.
     #[must_use]
     pub fn difference(&self, spec: &GuestSpec) -> Option<String> {
         let Some(mark) = &self.owner else {
-            return Some("it was not made by berth".to_owned());
+            return Some("it was not created by Berth".to_owned());
         };
         let wanted = spec.held_devices();
         if self.devices != wanted {
             let (has, wanted) = (listed(&self.devices), listed(&wanted));
-            Some(format!("it has {has}, wanted are {wanted}"))
+            Some(format!("it has {has} instead of {wanted}"))
         } else if self.name != spec.name.as_str() {
             Some(format!("its name is {:?}", self.name))
         } else if mark.project != spec.owner.project.as_str() {
-            Some("it is another project's".to_owned())
+            Some("it belongs to another project".to_owned())
         } else {
             None
         }
@@ -232,9 +232,7 @@ impl GuestOnHost {
 }
 
 impl GuestOnHost {
-    /// Checks that the guest could be read. While it cannot, no device may be considered free.
-    ///
-    /// # Errors
+    /// Checks that the guest could be read. While it cannot, no device may be considered free. Fails with
     /// [`GuestError::Malformed`] with the guest.
     pub fn is_readable(&self, uuid: ConsumerUuid) -> Result<(), GuestError> {
         match &self.unreadable {
@@ -246,10 +244,8 @@ impl GuestOnHost {
         }
     }
 
-    /// Checks that the guest has no devices of the host, running or not.
-    ///
-    /// # Errors
-    /// [`GuestError::HoldsDevices`] with the given action (`be suspended`) and reason.
+    /// Checks that the guest has no devices of the host, running or not. Fails with [`GuestError::HoldsDevices`] with
+    /// the given action (`be suspended`) and reason.
     pub fn holds_nothing_for(
         &self,
         uuid: ConsumerUuid,
@@ -282,7 +278,7 @@ fn listed(devices: &BTreeSet<HeldDevice>) -> String {
 /// The mark of guests created by Berth, stored in the hypervisor's definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestMark {
-    /// The project's id.
+    /// The id of the Keystone project that owns the guest.
     pub project: String,
     /// The consumer that holds its allocations.
     pub consumer: ConsumerUuid,
@@ -295,67 +291,65 @@ pub struct GuestMark {
 pub enum GuestError {
     /// The guest has devices of the host, which prevent the operation.
     #[error(
-        "guest {uuid} holds {}: it cannot {action}, because {reason}; stop it, or delete it and create it anew",
+        "guest {uuid} holds {}: it cannot {action}, because {reason}; stop it, or delete it and create it again",
         listed(devices)
     )]
     HoldsDevices {
-        /// The guest.
+        /// The UUID of the affected guest.
         uuid: ConsumerUuid,
         /// The operation as text: `be suspended`.
         action: &'static str,
-        /// The devices.
+        /// The host devices that prevent the operation.
         devices: BTreeSet<HeldDevice>,
-        /// Why not.
+        /// Why the devices prevent it, as text.
         reason: &'static str,
     },
     /// The operation needs a guest that is off.
-    #[error(
-        "guest {uuid} is {state}: only one that is off is given another document; stop it first"
-    )]
+    #[error("guest {uuid} is {state}: only a guest that is off can be redefined; stop it first")]
     NotOff {
-        /// The guest.
+        /// The UUID of the affected guest.
         uuid: ConsumerUuid,
-        /// The current state.
+        /// The state that does not permit the operation.
         state: GuestState,
     },
     /// The operation needs a running guest.
-    #[error("guest {uuid} is {state}: only one that runs can be suspended")]
+    #[error("guest {uuid} is {state}: only a running guest can be suspended")]
     NotRunning {
-        /// The guest.
+        /// The UUID of the affected guest.
         uuid: ConsumerUuid,
-        /// The current state.
+        /// The state that does not permit the operation.
         state: GuestState,
     },
     /// The driver cannot do that with guests.
     #[error("the driver {driver} cannot {action}")]
     Unsupported {
-        /// The driver's name.
+        /// The name of the driver, by `compute_driver`.
         driver: &'static str,
         /// The operation as text.
         action: &'static str,
     },
     /// The driver does not support guests.
-    #[error("the driver {driver} makes no guests")]
+    #[error("the driver {driver} does not support guests")]
     NotSupported {
-        /// The driver's name.
+        /// The name of the driver, by `compute_driver`.
         driver: &'static str,
     },
     /// The hypervisor is away or refuses the connection.
     #[error("the hypervisor at {target} does not answer: {reason}")]
     Unreachable {
-        /// URI or path.
+        /// The hypervisor's URI, or the path of its socket.
         target: String,
         /// The message of the hypervisor or the system.
         reason: String,
     },
     /// A call timed out; it may still be executed.
     #[error(
-        "{call} of the hypervisor at {target} did not come back within {limit:?}; it may still be done"
+        "{call} of the hypervisor at {target} timed out after {limit:?}; it may still be executed"
     )]
     TimedOut {
-        /// URI or path.
+        /// The hypervisor's URI, or the path of its socket.
         target: String,
-        /// The call.
+        /// The call of the hypervisor's API, by name.
         call: &'static str,
         /// How long was waited.
         limit: Duration,
@@ -366,7 +360,7 @@ pub enum GuestError {
          hw_firmware_type is bios"
     )]
     NoFirmware {
-        /// The guest.
+        /// The UUID of the affected guest.
         uuid: ConsumerUuid,
         /// The missing firmware, as text.
         firmware: &'static str,
@@ -380,37 +374,37 @@ pub enum GuestError {
         reason: String,
     },
     /// A device is not on the host.
-    #[error("guest {uuid}: the host has no {device}; it was not started without it")]
+    #[error("guest {uuid}: the host has no {device}; the guest was not started")]
     DeviceMissing {
         /// The guest that should have the device.
         uuid: ConsumerUuid,
-        /// The device.
-        device: HostDevice,
+        /// The host device that is missing.
+        device: HostDeviceId,
     },
     /// The guest changed during the operation: it ended, or another party changed it.
-    #[error("guest {uuid} changed meanwhile: {call}: {reason}")]
+    #[error("guest {uuid} changed concurrently: {call}: {reason}")]
     Changed {
-        /// The guest.
+        /// The UUID of the affected guest.
         uuid: ConsumerUuid,
-        /// The call.
+        /// The call of the hypervisor's API, by name.
         call: &'static str,
-        /// The hypervisor's message.
+        /// The error message of the hypervisor.
         reason: String,
     },
     /// A different guest has this UUID.
     #[error(
-        "guest {uuid} is on the hypervisor already and is another one ({difference}); it was left alone: destroy it first"
+        "guest {uuid} exists on the hypervisor and is a different one ({difference}); it was not changed: destroy it first"
     )]
     Another {
-        /// The UUID.
+        /// The UUID of both guests.
         uuid: ConsumerUuid,
-        /// How it differs.
+        /// The first difference to the specification, as text.
         difference: String,
     },
     /// Another guest has the name.
-    #[error("the name {name:?} is guest {holder}'s")]
+    #[error("guest {holder} already has the name {name:?}")]
     NameTaken {
-        /// The name.
+        /// The name that both guests would have.
         name: String,
         /// The guest that has the name.
         holder: ConsumerUuid,
@@ -418,29 +412,29 @@ pub enum GuestError {
     /// The guest's state does not permit the operation.
     #[error("guest {uuid} is {state}: it cannot {}", action.as_str())]
     WrongState {
-        /// The guest.
+        /// The UUID of the affected guest.
         uuid: ConsumerUuid,
-        /// The current state.
+        /// The state that does not permit the operation.
         state: GuestState,
-        /// The refused operation.
+        /// The power operation that was refused.
         action: PowerAction,
     },
     /// The hypervisor refuses all operations on the guest until an operator repairs it.
     #[error("guest {uuid} is stuck: {reason}")]
     Stuck {
-        /// The guest.
+        /// The UUID of the affected guest.
         uuid: ConsumerUuid,
         /// The symptom, and how to repair it.
         reason: String,
     },
-    /// The hypervisor refused.
+    /// The hypervisor refused a call; a retry does not help.
     #[error("guest {uuid}: the hypervisor refused {call}: {reason}")]
     Refused {
-        /// The guest.
+        /// The UUID of the affected guest.
         uuid: ConsumerUuid,
-        /// The call.
+        /// The call of the hypervisor's API, by name.
         call: &'static str,
-        /// The hypervisor's message.
+        /// The error message of the hypervisor.
         reason: String,
     },
     /// Data of the hypervisor or a state file is malformed.
@@ -448,15 +442,15 @@ pub enum GuestError {
     Malformed {
         /// The document or file.
         origin: String,
-        /// What is malformed.
+        /// The part that is malformed, and what is expected.
         reason: String,
     },
     /// A file of the driver could not be read or written.
-    #[error("cannot keep guests in {path}")]
+    #[error("cannot store guests in {path}")]
     State {
-        /// The file.
+        /// The path of the driver's state file.
         path: String,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },

@@ -17,7 +17,7 @@ mod topology;
 use berth_model::{ConsumerUuid, NodeName};
 use serde::{Deserialize, Serialize};
 
-pub use cpus::{CpuModel, CpuModelName, Pinning, VcpuPin};
+pub use cpus::{CpuModel, CpuModelName, CpuPinning, VcpuPin};
 pub use device::{AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, PciManagement};
 pub use disk::{BaseImage, DiskFormat, GuestDisks, QcowDisk};
 pub use error::GuestSpecError;
@@ -37,15 +37,15 @@ pub struct GuestSpec {
     pub node: Option<NodeName>,
     /// Its unique name on the hypervisor.
     pub name: GuestName,
-    /// The owner.
+    /// The project and consumer that own the guest.
     pub owner: GuestOwner,
     /// Virtual CPUs, memory, and their placement on the host.
     pub topology: GuestTopology,
     /// The CPU model visible to the guest.
     pub cpu_model: CpuModel,
-    /// The boot source.
+    /// What the guest boots from: disk, firmware or kernel.
     pub boot: GuestBoot,
-    /// Its disks.
+    /// Root disk, ephemeral disks and config drive.
     pub disks: GuestDisks,
     /// Its network interfaces; none for a guest without a network.
     pub interfaces: GuestInterfaces,
@@ -61,7 +61,7 @@ pub struct GuestSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestOwner {
-    /// The project's id.
+    /// The id of the Keystone project that owns the guest.
     pub project: ProjectId,
     /// The consumer that holds the guest's allocations in Placement: usually the instance, during a move its migration.
     #[serde(with = "text")]
@@ -81,11 +81,11 @@ pub enum GuestBoot {
     },
     /// A kernel that lies on the host (Nova's `kernel_id` and `ramdisk_id`).
     Kernel {
-        /// The kernel.
+        /// The kernel image, a file of the host.
         kernel: HostPath,
         /// Its initial RAM disk.
         ramdisk: Option<HostPath>,
-        /// Its command line.
+        /// The command line that is passed to the kernel.
         command_line: KernelCommandLine,
     },
 }
@@ -97,7 +97,7 @@ pub enum GuestBoot {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum DesiredPower {
-    /// Running.
+    /// The guest should run; a stopped one is started.
     Running,
     /// Defined, with its CPUs stopped.
     Paused,

@@ -18,22 +18,21 @@ use berth_model::{
 
 use crate::provider_tree::wanted_devices;
 use crate::resource_kind::ResourceKind;
-use crate::{GuestView, HostView, NodeView, Trees};
+use crate::{GuestView, HostView, NodeView, TreePair};
 
-/// The homes of one allocation under the node's model. `all` are the allocations of every consumer of the current
-/// tree.
+/// The homes of one allocation under the node's model. `all` are the allocations of every consumer of the current tree.
 #[must_use]
 pub fn homes(
     view: &HostView,
     node: &NodeName,
-    trees: Trees<'_>,
+    trees: TreePair<'_>,
     allocation: &Allocation,
     all: &Allocations,
 ) -> Homes {
     let Some(seen) = view.nodes.get(node) else {
         return Homes::Nowhere(HomelessReason::NoGuest);
     };
-    let asked = Asked {
+    let query = HomeQuery {
         seen,
         node,
         trees,
@@ -41,35 +40,35 @@ pub fn homes(
         allocation,
         all,
     };
-    if let Some(class) = asked.new_name() {
-        return asked.whole(asked.root(), class);
+    if let Some(class) = query.new_name() {
+        return query.single_home(query.root(), class);
     }
-    if let Some(class) = asked.devices_class() {
-        return asked.whole(allocation.provider, class);
+    if let Some(class) = query.devices_class() {
+        return query.single_home(allocation.provider, class);
     }
     match ResourceKind::of(seen, &allocation.class) {
-        Some(ResourceKind::Mdev) => mdevs::homes(&asked),
-        Some(ResourceKind::Cpu) => cpus::homes(&asked),
-        Some(ResourceKind::Memory) => memory::homes(&asked),
-        Some(ResourceKind::Function) => functions::homes(&asked),
+        Some(ResourceKind::Mdev) => mdevs::homes(&query),
+        Some(ResourceKind::Cpu) => cpus::homes(&query),
+        Some(ResourceKind::Memory) => memory::homes(&query),
+        Some(ResourceKind::Function) => functions::homes(&query),
         // A GPU's provider has mediated devices only, whatever they were called when they were offered.
-        None if mdevs::gpu_of(&asked, allocation.provider).is_some() => mdevs::homes(&asked),
+        None if mdevs::gpu_of(&query, allocation.provider).is_some() => mdevs::homes(&query),
         None => Homes::Nowhere(HomelessReason::Unknown),
     }
 }
 
-/// The guest of an allocation's consumer: the guest with its UUID, the guest known to have this further consumer, or
-/// the only guest that uses exactly what the consumer holds. `None` if there is no such guest, or more than one
-/// candidate.
+/// The guest of an allocation's consumer: the guest with its UUID, the guest known to have this further
+/// consumer, or the only guest that uses exactly what the consumer holds. `None` if there is no such guest, or
+/// more than one candidate.
 #[must_use]
 pub fn guest_behind<'a>(
     seen: &'a NodeView,
     node: &'a NodeName,
-    trees: Trees<'a>,
+    trees: TreePair<'a>,
     allocation: &'a Allocation,
     all: &'a Allocations,
 ) -> Option<&'a GuestView> {
-    let asked = Asked {
+    let query = HomeQuery {
         seen,
         node,
         trees,
@@ -77,21 +76,21 @@ pub fn guest_behind<'a>(
         allocation,
         all,
     };
-    asked.guest()
+    query.guest()
 }
 
 /// The input: one allocation and its context.
-struct Asked<'a> {
+struct HomeQuery<'a> {
     seen: &'a NodeView,
     node: &'a NodeName,
-    trees: Trees<'a>,
-    /// The wanted one.
+    trees: TreePair<'a>,
+    /// The desired tree, as in `trees`.
     tree: &'a ProviderTree,
     allocation: &'a Allocation,
     all: &'a Allocations,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> HomeQuery<'a> {
     fn root(&self) -> ProviderUuid {
         self.tree.root().uuid()
     }
@@ -115,7 +114,7 @@ impl<'a> Asked<'a> {
     }
 
     /// The consumer's allocations of a class on this node, by provider.
-    fn held(&self, class: &ResourceClass) -> impl Iterator<Item = (ProviderUuid, u64)> {
+    fn allocated(&self, class: &ResourceClass) -> impl Iterator<Item = (ProviderUuid, u64)> {
         let held = self.all.of(&self.allocation.consumer).into_iter();
         held.flat_map(|held| &held.resources)
             .filter(move |((provider, held), _)| held == class && self.is_on_tree(*provider))
@@ -123,7 +122,7 @@ impl<'a> Asked<'a> {
     }
 
     /// The result for an allocation that moves to one provider as a whole.
-    fn whole(&self, provider: ProviderUuid, class: ResourceClass) -> Homes {
+    fn single_home(&self, provider: ProviderUuid, class: ResourceClass) -> Homes {
         at(
             vec![Home {
                 provider,

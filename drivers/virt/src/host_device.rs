@@ -12,7 +12,6 @@ use berth_model::{NodeName, PciAddress, ProviderName, ProviderUuid, ResourceClas
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// Intel's id.
 const INTEL: u16 = 0x8086;
 
 /// Vendors by Cyborg's names.
@@ -35,18 +34,18 @@ pub fn vendor_name(vendor_id: u16) -> Option<&'static str> {
     known.map(|(_, name)| *name)
 }
 
-/// A device offered to guests, or a card whose parts are offered. It is one child provider of the root.
+/// A device offered to guests, or a card with offered parts. It is one child provider of the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferedDevice {
-    /// The function, or the physical function whose virtual functions or mediated devices are offered.
+    /// The offered function, or the physical function of the offered virtual functions or mediated devices.
     pub address: PciAddress,
     /// The vendor's id, 0x10de for instance.
     pub vendor_id: u16,
-    /// The product's id.
+    /// The PCI device id, 0x20f1 for instance.
     pub product_id: u16,
     /// The service that it belongs to.
     pub owner: DeviceOwner,
-    /// The device type.
+    /// The device type, in Cyborg's terms.
     pub device_type: DeviceType,
     /// The model name, if known.
     pub model: Option<String>,
@@ -112,18 +111,18 @@ pub enum DeviceType {
     Fpga,
     /// A processor of neural networks (Huawei's Ascend).
     AiChip,
-    /// A network card.
+    /// A network card offered as an accelerator.
     Nic,
-    /// Intel's QuickAssist.
+    /// Intel's QuickAssist for cryptography and compression.
     Qat,
-    /// A solid-state disk.
+    /// A solid-state disk, passed through with its controller.
     Ssd,
-    /// Anything else.
+    /// Any other PCI device that is offered.
     Pci,
 }
 
 impl DeviceType {
-    /// All types.
+    /// All seven types, in the order of their declaration.
     pub const ALL: [DeviceType; 7] = [
         DeviceType::Gpu,
         DeviceType::Fpga,
@@ -180,7 +179,7 @@ pub enum OfferedHandle {
     Mdev {
         /// The UUID of the existing device, or one derived from its provider and number.
         uuid: Uuid,
-        /// The parent function.
+        /// The PCI function that the mediated device belongs to.
         parent: PciAddress,
         /// Its type, by the kernel's name (`nvidia-558`).
         mdev_type: String,
@@ -188,8 +187,8 @@ pub enum OfferedHandle {
 }
 
 impl OfferedHandle {
-    /// The UUID of a provider's mediated device that does not exist yet: version 5 of the provider's UUID and `mdev
-    /// NUMBER`.
+    /// The UUID of a provider's mediated device that does not exist yet: version 5 of the provider's
+    /// UUID and `mdev NUMBER`.
     #[must_use]
     pub fn mdev_uuid(provider: ProviderUuid, number: u64) -> Uuid {
         Uuid::new_v5(provider.as_uuid(), format!("mdev {number}").as_bytes())
@@ -204,7 +203,7 @@ pub enum DeviceCondition {
     Fit,
     /// It may not: all of its inventory is reserved, and its provider has a trait for the reason.
     Unfit {
-        /// Why not.
+        /// The reason that the trait and the API show.
         reason: UnfitReason,
     },
 }
@@ -241,12 +240,12 @@ pub enum UnfitReason {
     Quarantined,
     /// An operator disabled it in the accelerator service.
     Disabled,
-    /// Its reset failed.
+    /// Its last reset failed, or could not be verified.
     ResetFailed,
 }
 
 impl UnfitReason {
-    /// All reasons.
+    /// All ten reasons, in the order of their declaration.
     pub const ALL: [UnfitReason; 10] = [
         UnfitReason::Vanished,
         UnfitReason::Aer,
@@ -302,9 +301,9 @@ impl fmt::Display for UnfitReason {
             UnfitReason::Aer => "it reported errors that lost data",
             UnfitReason::Link => "its link is slower or narrower than it was, or down",
             UnfitReason::Driver => "another driver has it",
-            UnfitReason::IommuGroup => "its IOMMU group cannot go to a guest whole",
-            UnfitReason::ConfigSpace => "it does not answer as the card it was",
-            UnfitReason::Vendor => "its vendor's check says that it is not well",
+            UnfitReason::IommuGroup => "its IOMMU group cannot be given to a guest as a whole",
+            UnfitReason::ConfigSpace => "it does not respond as the card that was listed",
+            UnfitReason::Vendor => "its vendor's check reports a problem",
             UnfitReason::Quarantined => "it is quarantined",
             UnfitReason::Disabled => "it is disabled",
             UnfitReason::ResetFailed => "its reset failed",

@@ -11,15 +11,15 @@ use crate::{CpuSet, NodeCapabilities, OfferedDevice, ResourceModel};
 /// The result of one `observe`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostView {
-    /// The hypervisor.
-    pub hypervisor: Hypervisor,
+    /// Kind, version and host name of the hypervisor.
+    pub hypervisor: HypervisorInfo,
     /// The nodes: usually one, several for a cluster or bare-metal driver.
     pub nodes: BTreeMap<NodeName, NodeView>,
 }
 
-/// The hypervisor itself.
+/// Kind, version and host name of a hypervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hypervisor {
+pub struct HypervisorInfo {
     /// The kind, in Nova's terms (`QEMU`, `fake`).
     pub kind: String,
     /// The version as displayed, for example `7.2.13`.
@@ -28,26 +28,26 @@ pub struct Hypervisor {
     pub hostname: String,
 }
 
-/// One node.
+/// The observed state of one node of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeView {
-    /// The root provider's UUID, if the hypervisor determines it (clusters); otherwise the agent stores one in
-    /// `compute_id`.
+    /// The root provider's UUID, if the hypervisor determines it (clusters); if not, the agent
+    /// stores one in `compute_id`.
     pub uuid: Option<ProviderUuid>,
-    /// Its CPUs.
-    pub cpus: Cpus,
+    /// Its online CPUs, and the sets that guests may use.
+    pub cpus: NodeCpus,
     /// Memory in MiB; 0 if the node itself has none.
     pub memory_mib: u64,
-    /// Its disk.
-    pub disk: Disk,
+    /// Its disk for guests, local or shared.
+    pub disk: NodeDisk,
     /// The NUMA cells; empty if the hypervisor reports none.
     pub cells: Vec<NumaCell>,
     /// Its physical GPUs that can be parted into mediated devices, configured or not.
     pub gpus: Vec<PhysicalGpu>,
     /// Its network cards' virtual functions that are offered.
     pub functions: Vec<VirtualFunctions>,
-    /// The devices offered as a whole, as virtual functions or as mediated devices, each a child of the root; ordered
-    /// by address.
+    /// The devices offered as a whole, as virtual functions or as mediated devices, each a child of the
+    /// root; ordered by address.
     pub devices: Vec<OfferedDevice>,
     /// Whether the compute service's devices among them are reported to Placement.
     pub pci: PciInPlacement,
@@ -75,10 +75,10 @@ pub enum PciInPlacement {
     Reported,
 }
 
-/// A node's CPUs.
+/// The CPUs of a node, by Nova's `cpu_shared_set` and `cpu_dedicated_set`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Cpus {
-    /// Online CPUs.
+pub struct NodeCpus {
+    /// All CPUs that are online, in either set or none.
     pub online: CpuSet,
     /// `[compute] cpu_shared_set`: CPUs shared by guests. `None`: all that are not dedicated, or none if only a
     /// dedicated set is configured (like in Nova).
@@ -87,7 +87,7 @@ pub struct Cpus {
     pub dedicated: Option<CpuSet>,
 }
 
-impl Cpus {
+impl NodeCpus {
     /// The online CPUs that guests share.
     #[must_use]
     pub fn shared_online(&self) -> CpuSet {
@@ -110,24 +110,24 @@ impl Cpus {
 /// A node's disk for guests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Disk {
+pub enum NodeDisk {
     /// A local disk, in GiB.
     Local {
-        /// Size in GiB.
+        /// Size of the file system in GiB.
         gib: u64,
     },
     /// On a sharing provider, which reports it; the node reports no DISK_GB.
     Shared,
-    /// None.
+    /// The node has no disk for guests.
     None,
 }
 
-/// A NUMA cell.
+/// A NUMA cell of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NumaCell {
-    /// Its number.
+    /// The kernel's number of the cell.
     pub id: u32,
-    /// Its CPUs.
+    /// The online CPUs of the cell.
     pub cpus: CpuSet,
     /// Its memory in MiB.
     pub memory_mib: u64,
@@ -163,7 +163,7 @@ impl NumaCell {
 /// A physical GPU, or any card that provides mediated devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhysicalGpu {
-    /// Its PCI address.
+    /// The PCI address of the card on the host.
     pub address: PciAddress,
     /// Its NUMA cell, if the host reports it.
     pub numa_node: Option<u32>,
@@ -185,7 +185,7 @@ pub struct OfferedMdevs {
 /// Virtual functions of one physical network function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualFunctions {
-    /// The physical function.
+    /// The PCI address of the physical function.
     pub physical: PciAddress,
     /// The virtual functions offered.
     pub addresses: BTreeSet<PciAddress>,
@@ -198,7 +198,7 @@ pub struct VirtualFunctions {
 /// Some more of a resource on the root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CustomResource {
-    /// Its class.
+    /// The resource class, standard or `CUSTOM_`.
     pub class: ResourceClass,
     /// Former names of the class: their inventories are renamed, together with allocations.
     pub formerly: BTreeSet<ResourceClass>,
@@ -218,38 +218,38 @@ pub enum PowerState {
 /// How a guest's CPUs are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum CpuPolicy {
-    /// On shared CPUs.
+pub enum GuestCpuPolicy {
+    /// All CPUs float on the node's shared CPUs (VCPU).
     Shared,
     /// Pinned to dedicated CPUs.
     Dedicated,
     /// Some CPUs are pinned, the others shared.
     Mixed {
-        /// Pinned CPUs.
+        /// The number of pinned CPUs (PCPU).
         dedicated: u64,
     },
 }
 
-/// A guest.
+/// A guest with the resources that it uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestView {
     /// Its name on the hypervisor.
     pub name: String,
-    /// Whether it runs.
+    /// Whether the guest runs at present.
     pub power: PowerState,
     /// Further consumers that hold allocations for it here, as far as the hypervisor knows them (a migration).
     pub also: BTreeSet<ConsumerUuid>,
     /// How its CPUs are placed.
-    pub cpu_policy: CpuPolicy,
-    /// Its virtual CPUs.
+    pub cpu_policy: GuestCpuPolicy,
+    /// The number of its virtual CPUs.
     pub vcpus: u64,
     /// Its memory in MiB.
     pub memory_mib: u64,
     /// The host's NUMA cells it is placed on; empty without NUMA placement.
     pub cells: Vec<GuestCell>,
-    /// Its mediated devices.
+    /// The mediated devices that it uses.
     pub mdevs: Vec<GuestMdev>,
-    /// Its PCI functions.
+    /// The PCI functions that it uses, by host address.
     pub functions: BTreeSet<PciAddress>,
 }
 
@@ -266,7 +266,7 @@ pub struct UnreadableGuest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestCell {
-    /// The host's cell.
+    /// The number of the host's NUMA cell.
     pub host_cell: u32,
     /// Its virtual CPUs on the cell.
     pub vcpus: u64,
@@ -277,7 +277,7 @@ pub struct GuestCell {
 /// A mediated device a guest uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestMdev {
-    /// Its UUID.
+    /// The UUID of the mediated device.
     pub uuid: Uuid,
     /// The physical GPU; `None` if unknown (the mediated device does not exist at present).
     pub parent: Option<PciAddress>,

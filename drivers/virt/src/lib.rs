@@ -34,8 +34,9 @@ pub use driver::{HostEvent, HostEvents, VirtDriver};
 pub use guest_allocations::{Resources, device_places, guest_allocations};
 pub use guest_hardware::GuestHardware;
 pub use guest_life::{
-    Destroyed, GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, NoLink,
-    PowerAction, Powered, Redefined, Spawned,
+    GuestDestroyOutcome, GuestError, GuestMark, GuestOnHost, GuestPowerOutcome,
+    GuestRedefineOutcome, GuestSpawnOutcome, GuestState, HeldDevice, HostDeviceId, NoLink,
+    PowerAction,
 };
 pub use homes::{guest_behind, homes};
 pub use host_device::{
@@ -43,9 +44,9 @@ pub use host_device::{
     OfferedHandle, UnfitReason, vendor_name,
 };
 pub use host_view::{
-    CpuPolicy, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView, Hypervisor,
-    NodeView, NumaCell, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerState, UnreadableGuest,
-    VirtualFunctions,
+    CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostView, HypervisorInfo,
+    NodeCpus, NodeDisk, NodeView, NumaCell, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerState,
+    UnreadableGuest, VirtualFunctions,
 };
 pub use node_capabilities::{
     HostCpuStats, NodeCapabilities, Processor, ProcessorTopology, SupportedInstance,
@@ -54,4 +55,4 @@ pub use observe_error::ObserveError;
 pub use prepared::{PreparedDevice, Preparer};
 pub use provider_tree::{ProviderTreeError, provider_tree};
 pub use resource_model::{NumaModel, PcpuModel, ResourceModel, VgpuModel};
-pub use trees::Trees;
+pub use trees::TreePair;

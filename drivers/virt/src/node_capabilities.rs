@@ -68,11 +68,11 @@ pub struct ProcessorTopology {
 /// The total CPU times of the host since boot, and the CPU frequency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostCpuStats {
-    /// In the kernel.
+    /// CPU time in the kernel, over all CPUs.
     pub kernel: Duration,
     /// In programs, guests among them.
     pub user: Duration,
-    /// Doing nothing.
+    /// Idle CPU time, over all CPUs.
     pub idle: Duration,
     /// Doing nothing while a disk is waited for.
     pub iowait: Duration,

@@ -10,17 +10,17 @@ pub enum ObserveError {
     /// The hypervisor is away or refuses the connection.
     #[error("the hypervisor at {target} does not answer: {reason}")]
     Unreachable {
-        /// URI or path.
+        /// The hypervisor's URI, or the path of its socket.
         target: String,
         /// The message of the hypervisor or the system.
         reason: String,
     },
     /// A call timed out.
-    #[error("{call} of the hypervisor at {target} did not come back within {limit:?}")]
+    #[error("{call} of the hypervisor at {target} timed out after {limit:?}")]
     TimedOut {
-        /// URI or path.
+        /// The hypervisor's URI, or the path of its socket.
         target: String,
-        /// The call.
+        /// The call of the hypervisor's API, by name.
         call: &'static str,
         /// How long was waited.
         limit: Duration,
@@ -28,9 +28,9 @@ pub enum ObserveError {
     /// The hypervisor refused a call.
     #[error("the hypervisor refused {call}: {reason}")]
     Refused {
-        /// The call.
+        /// The call of the hypervisor's API, by name.
         call: &'static str,
-        /// The hypervisor's message.
+        /// The error message of the hypervisor.
         reason: String,
     },
     /// Something the driver read is malformed.
@@ -44,9 +44,9 @@ pub enum ObserveError {
     /// A file could not be read.
     #[error("cannot read {path}")]
     Unreadable {
-        /// The file.
+        /// The path of the unreadable file.
         path: String,
-        /// Why.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
@@ -59,18 +59,18 @@ pub enum ObserveError {
         reason: String,
     },
     /// The hypervisor's library is not installed.
-    #[error("{library} is not installed: {mend}")]
+    #[error("{library} is not installed: {hint}")]
     LibraryMissing {
         /// The library's file name.
         library: String,
         /// How to install it.
-        mend: String,
+        hint: String,
     },
 }
 
 impl ObserveError {
-    /// Only an invalid configuration and a missing library are fatal; all other errors may be gone at the next
-    /// observation.
+    /// Only an invalid configuration and a missing library are fatal; all other errors may be gone
+    /// at the next observation.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {

@@ -1,7 +1,5 @@
-//! Devices that are prepared for guests, in use or not. With this list the remains of deleted guests are found and
-//! shown.
-//!
-//! The agent's comparison resets those that no guest has.
+//! Devices that are prepared for guests, in use or not. The agent compares this list with the guests and resets the
+//! devices that no guest has, so the remains of deleted guests are found.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +14,7 @@ use crate::device_life::WantedDevice;
 pub struct PreparedDevice {
     /// The device; for a mediated device also its source, if known.
     pub wanted: WantedDevice,
-    /// Who prepared it.
+    /// Whether Berth or another party prepared the device.
     pub by: Preparer,
     /// The functions that are given to a guest together with it: the other members of its IOMMU group.
     pub fellows: BTreeSet<PciAddress>,

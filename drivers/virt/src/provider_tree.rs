@@ -5,53 +5,53 @@
 //! of offered devices. This module writes the desired amounts into Placement's tree and leaves everything foreign
 //! unchanged.
 
+mod desired_providers;
 mod devices;
 mod moves;
 mod names;
-mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
-    AllocationRatio, Desired, Disposition, Inventory, InventoryError, Move, NodeName, Provider,
+    AllocationRatio, DesiredTree, Disposition, Inventory, InventoryError, Move, NodeName, Provider,
     ProviderName, ProviderNameError, ProviderTree, ProviderUuid, ResourceClass, Trait, TreeError,
 };
 
-pub(crate) use devices::{device_of, wanted as wanted_devices};
+use desired_providers::{DesiredProviders, InventoryAmounts};
+pub(crate) use desired_providers::{card_cell, cells_are_modelled, dedicated_are_pcpu};
+pub(crate) use devices::{desired_devices as wanted_devices, device_of};
 pub(crate) use names::PCI_TRACKERS;
 use names::{NamedFor, named_for};
-pub(crate) use names::{cell_name, named};
-use wanted::{Amounts, Wanted};
-pub(crate) use wanted::{card_cell, cells_are_modelled, dedicated_are_pcpu};
+pub(crate) use names::{cell_name, child_name};
 
 use crate::{HostView, NodeView, OfferedDevice, UnfitReason, resource_kind::offered};
 
 /// Why a view does not give a valid tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProviderTreeError {
-    /// The driver has no such node, at least not any more.
+    /// The driver does not have this node, or no longer.
     #[error("the hypervisor has no node {node}")]
     UnknownNode {
-        /// The node.
+        /// The node of the tree that was computed.
         node: NodeName,
     },
     /// A child's name is too long.
-    #[error("a child provider of {node} cannot be named")]
+    #[error("a child provider of {node} cannot get a name")]
     Name {
-        /// The node.
+        /// The node of the tree that was computed.
         node: NodeName,
-        /// Why.
+        /// The rule for provider names that is violated.
         #[source]
         source: ProviderNameError,
     },
     /// An amount is no inventory.
     #[error("{class} on {provider}")]
     Amount {
-        /// The provider.
+        /// The name of the provider with the amount.
         provider: ProviderName,
-        /// The class.
+        /// The resource class of the amount.
         class: ResourceClass,
-        /// Why.
+        /// The limit of an inventory that the amount violates.
         #[source]
         source: InventoryError,
     },
@@ -62,15 +62,15 @@ pub enum ProviderTreeError {
          delete UUID)"
     )]
     Twice {
-        /// The node.
+        /// The node of the tree that was computed.
         node: NodeName,
         /// The name that is due to one of them.
         name: ProviderName,
         /// The one of another name.
         uuid: ProviderUuid,
-        /// That name.
+        /// The present name of the misnamed child.
         misnamed: ProviderName,
-        /// The other child.
+        /// The UUID of the other child, which stands for the same.
         other: ProviderUuid,
     },
     /// A device of the compute service has a provider that Cyborg writes.
@@ -79,19 +79,19 @@ pub enum ProviderTreeError {
          out of Cyborg's configuration and delete the provider, or out of [pci] device_spec"
     )]
     Cyborgs {
-        /// The node.
+        /// The node of the tree that was computed.
         node: NodeName,
-        /// The provider's name.
+        /// The name of the provider that Cyborg writes.
         name: ProviderName,
-        /// The provider.
+        /// The UUID of the provider that Cyborg writes.
         uuid: ProviderUuid,
     },
     /// A child cannot be added, because a foreign provider in the tree has its name.
-    #[error("a child provider has no place in the tree of {node}")]
+    #[error("a child provider cannot be added to the tree of {node}")]
     Tree {
-        /// The node.
+        /// The node of the tree that was computed.
         node: NodeName,
-        /// Why.
+        /// The rule of a provider tree that is violated.
         #[source]
         source: TreeError,
     },
@@ -113,28 +113,26 @@ impl ProviderTreeError {
 }
 
 /// The desired tree of a node, based on Placement's tree: the root and the children that the view requires, with all
-/// other children and the sharing providers unchanged; and the moves by which allocations follow their inventory.
-///
-/// # Errors
-/// The view does not give a valid tree.
+/// other children and the sharing providers unchanged; and the moves by which allocations follow their inventory. Fails
+/// if the view does not give a valid tree.
 pub fn provider_tree(
     view: &HostView,
     current: &ProviderTree,
     node: &NodeName,
-) -> Result<Desired, ProviderTreeError> {
+) -> Result<DesiredTree, ProviderTreeError> {
     let seen = view
         .nodes
         .get(node)
         .ok_or_else(|| ProviderTreeError::UnknownNode { node: node.clone() })?;
-    let kept = seen.keeping_cyborgs(node, current);
+    let kept = seen.with_cyborg_providers(node, current);
     let seen = kept.as_ref().unwrap_or(seen);
-    let wanted = wanted::wanted(seen, node)?;
-    let devices = devices::wanted(seen, node);
+    let wanted = desired_providers::desired_providers(seen, node)?;
+    let devices = devices::desired_devices(seen, node);
     let mut misnamed = names::misnamed(current, node, wanted.children.keys())?;
     misnamed.extend(devices::misnamed(current, node, &devices)?);
     if !misnamed.is_empty() {
         // The children are renamed first, so that no duplicates are created; the rest follows in the next tick.
-        return Ok(Desired {
+        return Ok(DesiredTree {
             tree: renamed(current, misnamed),
             moves: Vec::new(),
             held_traits: BTreeMap::new(),
@@ -152,14 +150,14 @@ pub fn provider_tree(
     if !unmarked.is_empty() && (!moves.is_empty() || unmarked.keys().any(goes)) {
         // Unmarked children are marked with their owner first, before inventory moves; the rest follows in the next
         // tick.
-        return Ok(Desired {
+        return Ok(DesiredTree {
             tree: marked,
             moves: Vec::new(),
             held_traits: BTreeMap::new(),
         });
     }
     let current = &marked;
-    let writing = Writing {
+    let writer = TreeWriter {
         seen,
         current,
         node,
@@ -168,15 +166,15 @@ pub fn provider_tree(
         devices: &devices,
     };
     let mut tree = current.clone();
-    writing.root(&mut tree, &wanted)?;
-    writing.children_that_go(&mut tree, &wanted);
-    let held_traits = writing.devices_that_go(&mut tree);
-    writing.children_that_stay(&mut tree, &wanted)?;
-    writing.devices_that_stay(&mut tree)?;
+    writer.root(&mut tree, &wanted)?;
+    writer.remove_children(&mut tree, &wanted);
+    let held_traits = writer.remove_devices(&mut tree);
+    writer.write_children(&mut tree, &wanted)?;
+    writer.write_devices(&mut tree)?;
     if has_accelerators(&tree) {
         tree.root_mut().traits.insert(COMPUTE_ACCELERATORS);
     }
-    Ok(Desired {
+    Ok(DesiredTree {
         tree,
         moves,
         held_traits,
@@ -231,7 +229,7 @@ fn reported_classes(seen: &NodeView) -> BTreeSet<ResourceClass> {
 
 /// Whether a driver manages this trait: processor features and the hypervisor's capabilities. The agent's own traits
 /// (COMPUTE_NODE, COMPUTE_STATUS_DISABLED) and foreign ones stay.
-fn is_a_drivers_to_judge(held: &Trait) -> bool {
+fn is_managed_by_driver(held: &Trait) -> bool {
     let name = held.as_str();
     (name.starts_with("HW_CPU_") || name.starts_with("COMPUTE_"))
         && ![Trait::COMPUTE_NODE, Trait::COMPUTE_STATUS_DISABLED].contains(held)
@@ -247,8 +245,8 @@ fn has_accelerators(tree: &ProviderTree) -> bool {
 /// The trait that conductors require for a guest with a device profile.
 const COMPUTE_ACCELERATORS: Trait = Trait::known("COMPUTE_ACCELERATORS");
 
-/// The context for writing the desired amounts into the current tree.
-struct Writing<'a> {
+/// The context for writer the desired amounts into the current tree.
+struct TreeWriter<'a> {
     seen: &'a NodeView,
     current: &'a ProviderTree,
     node: &'a NodeName,
@@ -257,10 +255,14 @@ struct Writing<'a> {
     devices: &'a BTreeMap<ProviderName, &'a OfferedDevice>,
 }
 
-impl Writing<'_> {
-    fn root(&self, tree: &mut ProviderTree, wanted: &Wanted) -> Result<(), ProviderTreeError> {
+impl TreeWriter<'_> {
+    fn root(
+        &self,
+        tree: &mut ProviderTree,
+        wanted: &DesiredProviders,
+    ) -> Result<(), ProviderTreeError> {
         let root = tree.root_mut();
-        root.traits.retain(|held| !is_a_drivers_to_judge(held));
+        root.traits.retain(|held| !is_managed_by_driver(held));
         root.traits.extend(self.seen.traits.iter().cloned());
         root.inventories
             .retain(|class, _| !self.known.contains(class));
@@ -269,7 +271,7 @@ impl Writing<'_> {
 
     /// Handles children of this driver's naming that the model does not need: they are removed with their subtree, or
     /// emptied if a foreign child is below them.
-    fn children_that_go(&self, tree: &mut ProviderTree, wanted: &Wanted) {
+    fn remove_children(&self, tree: &mut ProviderTree, wanted: &DesiredProviders) {
         let goes = |provider: &Provider| {
             names::is_the_drivers(self.current, self.node, provider)
                 && !wanted.children.contains_key(&provider.name)
@@ -286,10 +288,11 @@ impl Writing<'_> {
 
     /// Handles children of missing devices: they are removed, or emptied if a foreign child is below them. Those in use
     /// are reserved and marked with the reason.
-    fn devices_that_go(&self, tree: &mut ProviderTree) -> BTreeMap<ProviderUuid, BTreeSet<Trait>> {
+    fn remove_devices(&self, tree: &mut ProviderTree) -> BTreeMap<ProviderUuid, BTreeSet<Trait>> {
         let gone = BTreeSet::from([UnfitReason::Vanished.as_trait()]);
-        let goes =
-            |provider: &&Provider| devices::goes(self.seen, self.current, self.devices, provider);
+        let goes = |provider: &&Provider| {
+            devices::is_obsolete(self.seen, self.current, self.devices, provider)
+        };
         let mut held_traits = BTreeMap::new();
         let children = self.current.children(self.current.root().uuid());
         for provider in children.into_iter().filter(goes) {
@@ -305,7 +308,7 @@ impl Writing<'_> {
         held_traits
     }
 
-    fn devices_that_stay(&self, tree: &mut ProviderTree) -> Result<(), ProviderTreeError> {
+    fn write_devices(&self, tree: &mut ProviderTree) -> Result<(), ProviderTreeError> {
         let root = tree.root().uuid();
         for (name, device) in self.devices {
             let there = tree.by_name(name).map(Provider::uuid);
@@ -329,10 +332,10 @@ impl Writing<'_> {
         Ok(())
     }
 
-    fn children_that_stay(
+    fn write_children(
         &self,
         tree: &mut ProviderTree,
-        wanted: &Wanted,
+        wanted: &DesiredProviders,
     ) -> Result<(), ProviderTreeError> {
         for (name, (amounts, traits)) in &wanted.children {
             let uuid = self.child(tree, name)?;
@@ -345,8 +348,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// The child with this name: the existing one, whoever created it, or a new one. Cyborg's children are not
-    /// writable.
+    /// The child with this name: the existing one of any creator, or a new one. Cyborg's children are not writable.
     fn child(
         &self,
         tree: &mut ProviderTree,
@@ -381,7 +383,7 @@ impl Writing<'_> {
     fn inventories(
         &self,
         provider: &mut Provider,
-        amounts: &Amounts,
+        amounts: &InventoryAmounts,
     ) -> Result<(), ProviderTreeError> {
         for (class, amount) in amounts {
             let inventory = Inventory::of(*amount).map_err(|source| ProviderTreeError::Amount {
@@ -389,7 +391,7 @@ impl Writing<'_> {
                 class: class.clone(),
                 source,
             })?;
-            let inventory = self.keeping(provider.uuid(), class, inventory);
+            let inventory = self.with_operator_settings(provider.uuid(), class, inventory);
             provider.inventories.insert(class.clone(), inventory);
         }
         Ok(())
@@ -397,7 +399,7 @@ impl Writing<'_> {
 
     /// Keeps what an operator set: reserved and ratio of the same inventory or of the one it was renamed from, and the
     /// ratio of the inventory it moves from.
-    fn keeping(
+    fn with_operator_settings(
         &self,
         provider: ProviderUuid,
         class: &ResourceClass,
@@ -405,7 +407,7 @@ impl Writing<'_> {
     ) -> Inventory {
         let here = self.current.inventory(provider, class);
         if let Some(before) = here.or_else(|| self.renamed(provider, class)) {
-            return inventory.keeping(Some(before));
+            return inventory.with_operator_settings(Some(before));
         }
         match self.ratio_left(class) {
             Some(ratio) => inventory.with_ratio(ratio),

@@ -12,7 +12,7 @@ pub(crate) enum ResourceKind {
     Mdev,
     /// CPUs, shared or dedicated.
     Cpu,
-    /// Memory.
+    /// Memory, reported as MEMORY_MB in MiB.
     Memory,
     /// Virtual functions of network cards.
     Function,

@@ -33,7 +33,7 @@ choices! {
     pub enum PcpuModel {
         /// As VCPU, together with the shared ones (Nova before Train).
         Vcpu = "vcpu",
-        /// As PCPU.
+        /// As PCPU, apart from the shared ones (Nova since Train).
         #[default]
         Pcpu = "pcpu",
     }

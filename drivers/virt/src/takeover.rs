@@ -30,8 +30,8 @@ pub(crate) fn address_in(name: &ProviderName) -> Option<PciAddress> {
     is_whole.then_some(address)
 }
 
-/// The address of the device that a child stands for, if Cyborg (or Berth in its place) gave the child its name and
-/// UUID.
+/// The address of the device that a child stands for, if Cyborg (or Berth in its place) gave the child
+/// its name and UUID.
 pub(crate) fn cyborgs_address(child: &Provider) -> Option<PciAddress> {
     let is_deployable = child.uuid() == ProviderUuid::of_deployable(&child.name);
     let is_novas = child.traits.contains(&PCI_TRACKERS);
@@ -39,8 +39,8 @@ pub(crate) fn cyborgs_address(child: &Provider) -> Option<PciAddress> {
 }
 
 impl OfferedDevice {
-    /// The device's provider in its node's tree: the one with its name, or one that Cyborg created under another host
-    /// name.
+    /// The device's provider in its node's tree: the provider with its name, or a provider that Cyborg created
+    /// under another host name.
     #[must_use]
     pub fn provider_in<'a>(&self, node: &NodeName, tree: &'a ProviderTree) -> Option<&'a Provider> {
         let named = tree.by_name(&self.provider_name(node));
@@ -70,7 +70,7 @@ impl OfferedDevice {
     }
 
     /// Whether its provider in this tree has the class of Cyborg's PCI driver and keeps it.
-    fn keeps_cyborgs_class(&self, provider: &Provider) -> bool {
+    fn retains_cyborg_class(&self, provider: &Provider) -> bool {
         let class = DeviceType::Pci.resource_class();
         let has_only = provider.inventories.keys().eq([&class]);
         let is_whole = |handle: &OfferedHandle| matches!(handle, OfferedHandle::Function(_));
@@ -84,18 +84,18 @@ impl OfferedDevice {
     /// The class on its provider: its own, or Cyborg's if the provider keeps that.
     #[must_use]
     pub(crate) fn class_on(&self, provider: &Provider) -> ResourceClass {
-        match self.keeps_cyborgs_class(provider) {
+        match self.retains_cyborg_class(provider) {
             true => DeviceType::Pci.resource_class(),
             false => self.class.clone(),
         }
     }
 
     /// Adopts what its provider in this tree keeps of Cyborg's; returns whether it does.
-    pub fn keep_cyborgs(&mut self, node: &NodeName, tree: &ProviderTree) -> bool {
+    pub fn retain_cyborg_providers(&mut self, node: &NodeName, tree: &ProviderTree) -> bool {
         let Some(provider) = self.provider_in(node, tree) else {
             return false;
         };
-        if !self.keeps_cyborgs_class(provider) {
+        if !self.retains_cyborg_class(provider) {
             return false;
         }
         let traits = provider.traits.iter();
@@ -109,17 +109,21 @@ impl OfferedDevice {
 impl NodeView {
     /// The node with its devices as their providers in this tree keep them; `None` if nothing is kept.
     #[must_use]
-    pub(crate) fn keeping_cyborgs(&self, node: &NodeName, tree: &ProviderTree) -> Option<Self> {
+    pub(crate) fn with_cyborg_providers(
+        &self,
+        node: &NodeName,
+        tree: &ProviderTree,
+    ) -> Option<Self> {
         let keeps = |device: &OfferedDevice| {
             let provider = device.provider_in(node, tree);
-            provider.is_some_and(|provider| device.keeps_cyborgs_class(provider))
+            provider.is_some_and(|provider| device.retains_cyborg_class(provider))
         };
         if !self.devices.iter().any(keeps) {
             return None;
         }
         let mut kept = self.clone();
         for device in &mut kept.devices {
-            device.keep_cyborgs(node, tree);
+            device.retain_cyborg_providers(node, tree);
         }
         Some(kept)
     }

@@ -35,8 +35,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const LIFETIME: Duration = Duration::from_secs(600);
 /// The timeout of one POST, whatever its client's options.
 const LONGEST_POST: Duration = Duration::from_secs(25);
-/// How long a process's claim on a guest's events lasts if several processes send: longer than a POST and storing its
-/// result.
+/// How long a process's claim on a guest's events lasts if several processes send: longer than a POST
+/// and storing its result.
 const TAKEN: Duration = Duration::from_secs(60);
 /// The number of hosts served concurrently.
 const AT_ONCE: usize = 64;
@@ -167,7 +167,7 @@ impl HostDelivery {
                     error = &error as &dyn std::error::Error,
                     "the outbox of events cannot be written"
                 );
-                // Otherwise events that are still due would be sent again at once.
+                // Without this pause, events that are still due would be sent again at once.
                 tokio::select! {
                     _ = stopped.wait_for(|stopped| *stopped) => {}
                     () = tokio::time::sleep(LOOK) => {}
@@ -211,8 +211,8 @@ impl HostDelivery {
         }
     }
 
-    /// POSTs the due events of one guest. Sets `away` if the receiver did not answer, so that its other guests are
-    /// skipped.
+    /// POSTs the due events of one guest. Sets `away` if the receiver did not answer, so that its
+    /// other guests are skipped.
     async fn tell(
         &self,
         instance: Uuid,

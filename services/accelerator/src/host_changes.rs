@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_a_host_is_woken_by_that_host_alone() {
+    async fn a_waiter_for_a_host_is_woken_by_that_host_only() {
         let (bell, tables) = (HostsBell::default(), tables().await);
         let before = mark(&tables, "here").await;
         assert_eq!(mark(&tables, "there").await, before);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stop_lets_everybody_go_and_nobody_waits_after_it() {
+    async fn a_stop_releases_all_waiters_and_admits_no_more() {
         let (bell, tables) = (HostsBell::default(), tables().await);
         let before = mark(&tables, "here").await;
         let wait = || bell.changed(&tables, "here", &before, LONG);
@@ -186,7 +186,7 @@ mod tests {
         let before = mark(&tables, "here").await;
         tokio::select! {
             biased;
-            _ = bell.changed(&tables, "here", &before, LONG) => panic!("nobody rang"),
+            _ = bell.changed(&tables, "here", &before, LONG) => panic!("the bell did not ring"),
             told = bell.changed(&tables, "here", &before, LONG) => assert_eq!(told.unwrap(), before),
         }
     }

@@ -1,4 +1,4 @@
-//! Deletes idle accelerator requests: those that hold no handle and have not changed for a grace time.
+//! Deletes idle accelerator requests, which hold no handle and have not changed for a grace time.
 //!
 //! A client has no name for a request before it is created. If the answer is lost, or a proxy repeats the POST, the
 //! request exists but no client knows it. It holds no device, but its device profile cannot be deleted. Only its age

@@ -10,7 +10,7 @@
 //! request passes the service layer (`berth_http`), a handler (`handlers`) and the tables (`store`). Each change is one
 //! transaction: a bind assigns all its handles or none, and its event is stored in the same transaction.
 //!
-//! Background tasks: [`end_late_programmings`] ends binds whose devices were not programmed in time, [`watch_providers`] checks
+//! Background tasks: [`end_late_programmings`] ends binds if their devices were not programmed in time, [`watch_providers`] checks
 //! that the devices' resource providers exist in Placement, [`delete_idle_arqs`] deletes requests that hold no device.
 //!
 //! Agents report all devices of a host at once (`PUT /internal/v1/hosts/{host}/devices`). Only agents write the providers in

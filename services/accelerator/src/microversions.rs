@@ -10,7 +10,7 @@ const fn v(minor: u16) -> Microversion {
 pub(crate) const BIND_PROJECT: Microversion = v(1);
 /// A device profile by its name in the path.
 pub(crate) const PROFILE_BY_NAME: Microversion = v(2);
-/// `status` in devices.
+/// Devices have a `status`.
 pub(crate) const DEVICE_STATUS: Microversion = v(3);
 
 /// The supported range. Errors have no codes in any version.

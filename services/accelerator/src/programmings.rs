@@ -1,4 +1,4 @@
-//! Ends binds whose devices were not programmed in time: the host may be down while the guest waits.
+//! Ends binds if their devices were not programmed in time: the host may be down while the guest waits.
 
 use std::future::Future;
 use std::pin::pin;

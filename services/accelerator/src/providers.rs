@@ -1,6 +1,6 @@
 //! Checks whether Placement still has the resource providers of devices.
 //!
-//! Only agents write these providers. If somebody else deletes one, the healthy device becomes unusable, and the agent
+//! Only agents write these providers. If another client deletes one, the healthy device becomes unusable, and the agent
 //! would notice only when it reads its whole tree again. Therefore the answer to the agent's next report lists the
 //! missing providers.
 
@@ -60,7 +60,7 @@ async fn look(tables: &AcceleratorTables, placement: &PlacementClient) {
     }
 }
 
-/// The providers whose state changed.
+/// The providers with a changed state.
 async fn changed(
     placement: &PlacementClient,
     hosts: ProvidersByHost,

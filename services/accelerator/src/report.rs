@@ -64,7 +64,7 @@ pub(crate) enum HandleCleaning {
 }
 
 impl DeviceReport {
-    /// Checks a body.
+    /// Validates the body of a report.
     ///
     /// Errors: A name, a class, a trait or an address is none, or something is there twice.
     pub(crate) fn new(host: &str, body: HostDevicesReport) -> Result<Self, BodyError> {
@@ -180,7 +180,7 @@ fn handle(
     provider: Uuid,
     places: &mut Vec<String>,
 ) -> Result<ReportedHandle, BodyError> {
-    let kind = AttachHandleType::of_word(&body.attach_type).ok_or_else(|| {
+    let kind = AttachHandleType::from_name(&body.attach_type).ok_or_else(|| {
         let known = AttachHandleType::ALL
             .map(AttachHandleType::as_str)
             .join(", ");

@@ -24,8 +24,8 @@ use crate::store::arqs::ServiceVouch;
 pub enum ServiceTokens {
     /// Required, with the role `service`.
     Required,
-    /// Not required: the caller's own role `service` or `admin` suffices. Without an identity service a second token
-    /// proves nothing.
+    /// Not required: the caller's own role `service` or `admin` suffices. Without an identity service a
+    /// second token proves nothing.
     Waived,
 }
 

@@ -137,10 +137,10 @@ pub(crate) fn fault(error: &AcceleratorTableError) -> Fault {
         AcceleratorTableError::Sql(sql) => {
             tracing::error!(
                 error = sql as &dyn std::error::Error,
-                mend = sql.mend(),
+                mend = sql.hint(),
                 "database"
             );
-            format!("The database failed: {sql}; {}.", sql.mend())
+            format!("The database failed: {sql}; {}.", sql.hint())
         }
         AcceleratorTableError::Foreign { .. } => {
             tracing::error!(error = error as &dyn std::error::Error, "database");
@@ -153,8 +153,8 @@ pub(crate) fn fault(error: &AcceleratorTableError) -> Fault {
     }
 }
 
-/// Whether a database error may pass if the transaction is retried. A duplicate key counts: the retry sees the other
-/// writer's row.
+/// Whether a database error may pass if the transaction is retried. A duplicate key counts: the retry sees
+/// the other writer's row.
 pub(crate) fn retry(error: &SqlError) -> Disposition {
     match error {
         SqlError::Duplicate(_) => Disposition::Retry,

@@ -37,7 +37,7 @@ pub struct ComputeOptions {
     pub auto_network: Option<NetworkBody>,
     /// The maximum number of servers in one request.
     pub most_at_once: u32,
-    /// How long a request waits for agents. For those that do not answer, the last reported state is shown.
+    /// How long a request waits for agents. Without an answer, the last reported state is shown.
     pub agent_wait: Duration,
     /// The interval of the reconciler.
     pub reconcile_interval: Duration,
@@ -59,7 +59,7 @@ impl Default for ComputeOptions {
 
 /// Flavors, key pairs, and those properties of servers that no other part of Berth stores. Clones share one instance.
 ///
-/// Each change is one transaction: once it is answered it is durable; otherwise it is done completely or not at all.
+/// Each change is one transaction: once it is answered it is durable; else it is done completely or not at all.
 #[derive(Clone)]
 pub struct Compute {
     pub(crate) tables: ComputeTables,
@@ -84,7 +84,7 @@ pub(crate) struct ComputeInner {
     pub(crate) logged_foreign_owner: AtomicBool,
     /// The highest server number in the names of the guests that the conductor had at start.
     pub(crate) highest_number: AtomicI64,
-    /// Guests whose unreadable records are already in the log.
+    /// Guests with unreadable records that are already in the log.
     pub(crate) logged_unreadable: std::sync::Mutex<BTreeSet<String>>,
 }
 

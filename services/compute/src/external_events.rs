@@ -108,7 +108,7 @@ impl Compute {
         }
     }
 
-    /// Sends events to each agent; returns the codes of those that were answered.
+    /// Sends events to each agent; returns the codes of the answered ones.
     async fn send_events(
         &self,
         events: &[ServerExternalEvent],

@@ -215,7 +215,7 @@ pub(crate) fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-/// Fields whose values may be secrets and are never repeated.
+/// Fields with possibly secret values, which are never repeated in an answer.
 const SECRETS: [&str; 4] = ["adminPass", "admin_pass", "personality", "user_data"];
 
 /// A 400 that names the field, the given value and the reason.

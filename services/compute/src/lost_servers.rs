@@ -1,4 +1,4 @@
-//! Detects servers whose guests the conductor has but whose rows are missing, because the database was lost or restored
+//! Detects servers with a guest in the conductor but without a row, because the database was lost or restored
 //! from an older backup. Nothing can be repaired here; the log names them. [`crate::owners`] handles the opposite case.
 
 use std::collections::BTreeSet;

@@ -11,7 +11,7 @@ pub(crate) const RANGE: MicroversionRange = MicroversionRange {
 
 /// Key pairs have a type, and status codes reflect the operation.
 pub(crate) const KEY_PAIR_TYPE: Microversion = Microversion::new(2, 2);
-/// Operators may name the user whose key pairs they access.
+/// Operators may name the user of the key pairs that they access.
 pub(crate) const KEY_PAIR_USER: Microversion = Microversion::new(2, 10);
 /// Key pairs are paged.
 pub(crate) const KEY_PAIR_PAGES: Microversion = Microversion::new(2, 35);
@@ -25,7 +25,7 @@ pub(crate) const STRICT: Microversion = Microversion::new(2, 75);
 pub(crate) const SERVER_ATTRIBUTES: Microversion = Microversion::new(2, 3);
 /// Servers show whether they are locked.
 pub(crate) const LOCKED: Microversion = Microversion::new(2, 9);
-/// Servers show `host_status`.
+/// Servers show their `host_status`.
 pub(crate) const HOST_STATUS: Microversion = Microversion::new(2, 16);
 /// A server has a description.
 pub(crate) const SERVER_DESCRIPTION: Microversion = Microversion::new(2, 19);
@@ -79,9 +79,9 @@ pub(crate) const KNOWN_STATUSES: Microversion = Microversion::new(2, 38);
 pub(crate) const NO_IMAGE_METADATA: Microversion = Microversion::new(2, 39);
 /// A server group has one policy, with rules.
 pub(crate) const GROUP_POLICY: Microversion = Microversion::new(2, 64);
-/// The event `volume-extended`.
+/// The external event `volume-extended`.
 pub(crate) const VOLUME_EXTENDED: Microversion = Microversion::new(2, 51);
-/// The event `power-update`.
+/// The external event `power-update`.
 pub(crate) const POWER_UPDATE: Microversion = Microversion::new(2, 76);
-/// The event `accelerator-request-bound`.
+/// The external event `accelerator-request-bound`.
 pub(crate) const REQUEST_BOUND: Microversion = Microversion::new(2, 82);

@@ -1,5 +1,5 @@
 //! Ownership of servers by conductor journals. A conductor that does not have a guest proves that the guest is gone
-//! only if its journal is the one that created it. A journal that was lost, or that of another controller on the same
+//! only if its journal created it. A journal that was lost, or that of another controller on the same
 //! database, must not end running servers.
 
 use std::sync::PoisonError;
@@ -73,7 +73,7 @@ impl Compute {
         }
     }
 
-    /// Takes ownership of servers of an earlier release whose guests this conductor has.
+    /// Takes ownership of servers of an earlier release if this conductor has their guests.
     pub(crate) async fn adopt(&self) -> Result<(), ServerError> {
         let mut tx = self.tables.read().await?;
         let ownerless = list(&mut tx, ServerSelection::Ownerless).await?;

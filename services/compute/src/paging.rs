@@ -38,7 +38,7 @@ impl PageQuery {
         })
     }
 
-    /// Cuts the page out of a list whose entries are identified by `id`. Also returns whether more may follow.
+    /// Cuts the page out of a list of entries identified by `id`. Also returns whether more may follow.
     pub(crate) fn cut<T>(
         &self,
         mut all: Vec<T>,

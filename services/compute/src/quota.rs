@@ -59,7 +59,6 @@ pub struct QuotaAmounts {
 /// The input of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct QuotaQuestion {
-    /// [`QUOTA_SCHEMA`].
     pub schema: &'static str,
     /// The request id, as in the logs.
     pub request_id: String,

@@ -108,7 +108,7 @@ mod tests {
     const PAUSE: Duration = Duration::from_secs(1);
 
     #[test]
-    fn pauses_grow_to_the_longest_and_patience_with_who_answers_ends() {
+    fn pauses_grow_to_the_maximum_and_refusals_end_the_retries() {
         let retries = RetrySchedule::default();
         let began = Instant::now();
         let mut now = began;

@@ -53,7 +53,7 @@ pub fn router(compute: Compute, options: ComputeApiOptions) -> Router {
     project_path::without_projects(with_service_layer(behind_door, entrance), paths)
 }
 
-/// Names the missing route, because users of Nova may expect one that is not implemented.
+/// Names the missing route, because users of Nova may expect an unimplemented one.
 async fn no_such_route(uri: Uri) -> Fault {
     Fault::not_found(format!("This compute API does not offer {}.", uri.path()))
 }

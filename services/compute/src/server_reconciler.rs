@@ -1,5 +1,5 @@
 //! The server reconciler: continues all work that was recorded but not finished. This covers servers not yet handed
-//! over to the conductor, boots and deletions whose end was not observed, and actions. It runs periodically and after a
+//! over to the conductor, boots and deletions with an unobserved end, and actions. It runs periodically and after a
 //! restart.
 
 use std::future::Future;

@@ -84,8 +84,8 @@ impl Compute {
         known.ok_or(ServerError::NotFound { uuid })
     }
 
-    /// The status of these servers, in order. Servers whose guests no longer exist are left out, and their deletion is
-    /// completed.
+    /// The status of these servers, in order. Servers without an existing guest are left out, and
+    /// their deletion is completed.
     pub(crate) async fn with_status(
         &self,
         servers: Vec<ServerRecord>,
@@ -254,7 +254,7 @@ fn boot_had_failed(server: &ServerRecord, record: Option<&BootRecord>) -> bool {
     }
 }
 
-/// The last known phase of a server whose record is unreadable.
+/// The last known phase of a server with an unreadable record.
 fn last_phase(server: &ServerRecord) -> BootPhase {
     match server.deleting {
         true => BootPhase::Deleting {

@@ -8,7 +8,7 @@
 //!        \--> refused by the conductor ---------------------------/
 //! ```
 //!
-//! The row exists before the conductor is asked for the guest, and until the conductor no longer has the guest. Each step survives
+//! The row exists before the guest is requested from the conductor, and until the conductor no longer has the guest. Each step survives
 //! a crash: `server_reconciler` continues unfinished rows.
 
 mod actions;

@@ -87,8 +87,8 @@ pub(crate) fn foreign(text: &str, table: &'static str, column: &'static str) -> 
     }
 }
 
-/// Whether a database error may pass if the transaction is retried. A duplicate key counts: the retry sees the other
-/// writer's row.
+/// Whether a database error may pass if the transaction is retried. A duplicate key counts: the retry sees
+/// the other writer's row.
 pub(crate) fn retry(error: &SqlError) -> Disposition {
     match error {
         SqlError::Duplicate(_) => Disposition::Retry,
@@ -123,7 +123,7 @@ pub(crate) fn sql_fault(error: &SqlError, database: &'static str) -> Fault {
     }
     tracing::error!(
         error = error as &dyn std::error::Error,
-        mend = error.mend(),
+        mend = error.hint(),
         "{database}"
     );
     match error {

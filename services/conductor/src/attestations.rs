@@ -1,6 +1,6 @@
 //! Reads the trust of nodes from a file that the operator's attestation service writes.
 //!
-//! The file is read for each guest whose flavor requires trust. Its format is that of OpenAttestation: `{"hosts":
+//! The file is read for each guest with a flavor that requires trust. Its format is that of OpenAttestation: `{"hosts":
 //! [{"host_name": "compute1", "trust_lvl": "trusted", "vtime": "2026-11-23T10:00:00Z"}]}`. An attestation expires,
 //! and one from the future is not accepted. If the file is unreadable, no node is trusted. Used by
 //! `filter_scheduler`.

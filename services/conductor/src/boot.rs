@@ -33,7 +33,7 @@ pub(crate) struct RequestedBoot {
     record: BootRecord,
 }
 
-/// A boot attempt whose resources are claimed.
+/// A boot attempt with claimed resources.
 #[must_use]
 pub(crate) struct PlacedBoot {
     record: BootRecord,
@@ -41,14 +41,14 @@ pub(crate) struct PlacedBoot {
     claimed: GrantedClaim,
 }
 
-/// A boot attempt whose ARQs exist, each with the number of its request group; no ARQs without a device profile.
+/// A boot attempt with ARQs, each with the number of its request group; no ARQs without a device profile.
 #[must_use]
 pub(crate) struct ProvidedBoot {
     placed: PlacedBoot,
     arqs: BTreeMap<ArqUuid, u32>,
 }
 
-/// A boot attempt whose ARQs are bound, or being bound, to the claimed providers.
+/// A boot attempt with ARQs that are bound, or being bound, to the claimed providers.
 #[must_use]
 pub(crate) struct BoundBoot {
     provided: ProvidedBoot,

@@ -69,7 +69,7 @@ impl BootContext {
         }
     }
 
-    /// Records that ARQs of this profile may exist whose UUIDs are unknown.
+    /// Records that ARQs of this profile with unknown UUIDs may exist.
     pub(crate) async fn record_lost_arqs(
         &self,
         profile: &DeviceProfileName,

@@ -71,8 +71,8 @@ pub struct Conductor {
 }
 
 impl Conductor {
-    /// Creates the conductor of a journal. It does nothing before [`Conductor::run`], [`Conductor::resume`] or a
-    /// request.
+    /// Creates the conductor of a journal. It does nothing before [`Conductor::run`],
+    /// [`Conductor::resume`] or a request.
     #[must_use]
     pub fn open(parts: ConductorParts, options: ConductorOptions) -> Self {
         let inner = ConductorInner {
@@ -100,11 +100,11 @@ impl Conductor {
         }
     }
 
-    /// Accepts a request for a guest. After success, the guest will be booted or fail with a reason, even if the
-    /// conductor restarts.
+    /// Accepts a request for a guest. After success, the guest will be booted or fail with a reason, even
+    /// if the conductor restarts.
     ///
-    /// Errors: Another request has the UUID, the scheduler or a plugin refuses the flavor or a hint, or the journal
-    /// cannot be written.
+    /// Errors: Another request has the UUID, the scheduler or a plugin refuses the flavor or a hint, or the
+    /// journal cannot be written.
     pub async fn create(&self, request: &BootRequest) -> Result<AcceptOutcome, ConductorError> {
         let uuid = request.uuid();
         if let Err(error) = self.inner.context.scheduler.check(request) {
@@ -194,7 +194,7 @@ impl Conductor {
         Ok(self.inner.context.journal.guests_of(uuids).await?)
     }
 
-    /// A record whose UUID is unreadable, if there is one. It may be the record of a guest that was not found.
+    /// A record with an unreadable UUID, if there is one. It may be the record of a guest that was not found.
     pub async fn unidentified_guest(&self) -> Result<Option<UnreadableRecord>, ConductorError> {
         Ok(self.inner.context.journal.unidentified_guest().await?)
     }
@@ -243,7 +243,7 @@ impl Conductor {
         unreadable.next().map(|held| held.reason.clone())
     }
 
-    /// Starts the tasks of unfinished guests: all of them after a start, later those whose retry delay is over.
+    /// Starts the tasks of unfinished guests: all of them after a start, later the ones with an expired retry delay.
     /// Returns the number of unfinished guests.
     pub async fn resume(&self) -> Result<usize, ConductorError> {
         let read = self.inner.context.journal.open_guests().await;
@@ -305,15 +305,15 @@ impl Conductor {
         self.stop().await;
     }
 
-    /// Why the journal is unusable; notifies about each change. Meanwhile no boot continues and no request is
-    /// accepted.
+    /// Why the journal is unusable; notifies about each change. Meanwhile no boot continues and
+    /// no request is accepted.
     #[must_use]
     pub fn unusable(&self) -> watch::Receiver<Option<String>> {
         self.inner.journal_health.subscribe()
     }
 
-    /// After a failed write, tests whether the journal is writable again. Without requests, nothing else would
-    /// notice.
+    /// After a failed write, tests whether the journal is writable again. Without requests,
+    /// nothing else would notice.
     async fn try_write(&self) {
         if self.inner.journal_health.refuses_writes() {
             let tried = self.inner.context.journal.try_write().await;

@@ -5,7 +5,7 @@
 
 use berth_client::placement::Candidates;
 use berth_client::{PlacementClient, PlacementError};
-use berth_model::{CandidatesQuery, Demand};
+use berth_model::{CandidatesQuery, QueryDemand};
 
 use crate::BootError;
 
@@ -19,8 +19,8 @@ const MAX_CAUSES: usize = 5;
 pub(crate) async fn find_causes(
     placement: &PlacementClient,
     asked: &CandidatesQuery,
-) -> Result<Vec<Demand>, PlacementError> {
-    let mut causes: Vec<Demand> = Vec::new();
+) -> Result<Vec<QueryDemand>, PlacementError> {
+    let mut causes: Vec<QueryDemand> = Vec::new();
     let asked = asked.clone().limited(Some(1));
     for relaxed in asked.relaxations().into_iter().take(MAX_QUERIES) {
         // Removing the only resource of a group removes the whole group. If one of the group's traits is
@@ -60,7 +60,7 @@ pub(crate) async fn find_shortages(
 ) -> Result<Vec<ResourceShortage>, PlacementError> {
     let mut shortages: Vec<ResourceShortage> = Vec::new();
     for demand in asked.demands().into_iter().take(MAX_QUERIES) {
-        let Demand::Resource(_, class, amount) = demand else {
+        let QueryDemand::Resource(_, class, amount) = demand else {
             continue;
         };
         if shortages.iter().any(|one| one.class == class) {
@@ -114,13 +114,13 @@ pub(crate) fn shortage_reason(shortages: &[ResourceShortage]) -> Option<String> 
 }
 
 /// The reason for a set of causes.
-pub(crate) fn causes_reason(causes: &[Demand]) -> String {
+pub(crate) fn causes_reason(causes: &[QueryDemand]) -> String {
     match causes {
         [] => "no host satisfies the request, even without any one of its demands (berth provider tree shows the resources of this host)"
             .to_owned(),
-        [cause] => format!("no host has {cause} to give beside the rest"),
+        [cause] => format!("no host has {cause} in addition to the rest"),
         causes => format!(
-            "no host has all of it; there would be one without any of these: {}",
+            "no host meets all demands; leaving out any of these would give one: {}",
             causes
                 .iter()
                 .map(ToString::to_string)
@@ -151,18 +151,18 @@ fn unknown_name_reason(error: &PlacementError) -> Option<String> {
         let (_, names) = refusal.message.split_once(words)?;
         let names = names.trim_end_matches(['.', ' ', '\n']);
         Some(format!(
-            "no host ever reported the {kind} {names} that is asked for"
+            "no host ever reported the {kind} {names}"
         ))
     })
 }
 
-fn is_implied(causes: &[Demand], next: &Demand) -> bool {
-    let Demand::Resource(Some(group), ..) = next else {
+fn is_implied(causes: &[QueryDemand], next: &QueryDemand) -> bool {
+    let QueryDemand::Resource(Some(group), ..) = next else {
         return false;
     };
-    let of_it = |cause: &&Demand| cause.group() == Some(group);
+    let of_it = |cause: &&QueryDemand| cause.group() == Some(group);
     let mut causes = causes.iter().filter(of_it);
-    causes.any(|cause| !matches!(cause, Demand::Resource(..)))
+    causes.any(|cause| !matches!(cause, QueryDemand::Resource(..)))
 }
 
 #[cfg(test)]

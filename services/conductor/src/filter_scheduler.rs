@@ -43,7 +43,7 @@ impl FilterScheduler {
         }
     }
 
-    /// Adds the plugins whose filters and weighers are registered in the scheduler.
+    /// Adds the plugins with the filters and weighers that are registered in the scheduler.
     #[must_use]
     pub fn with_plugins(self, plugins: Plugins) -> Self {
         Self { plugins, ..self }

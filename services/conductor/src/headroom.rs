@@ -1,7 +1,7 @@
 //! Headroom: how many more guests of each recently requested flavor fit, as metrics.
 //!
 //! It is computed on demand: a read of the metrics that finds an outdated value starts the computation and waits for
-//! a moment. So Placement gets no queries while nobody reads the metrics, and a slow Placement delays a page only for
+//! a moment. So Placement gets no queries while the metrics are not read, and a slow Placement delays a page only for
 //! that moment; the page then has the previous values and their age. Concurrent reads share one computation.
 //!
 //! The computation uses the queries and filters of a boot (`boot::place::host_search`), up to the claim. Used by
@@ -99,7 +99,7 @@ impl HeadroomCache {
         self.state().flavors.iter().cloned().collect()
     }
 
-    /// A permit to compute the headroom, if it is outdated and nobody else computes it.
+    /// A permit to compute the headroom, if it is outdated and no other task computes it.
     pub(crate) fn begin_update(&self, interval: Duration) -> Option<HeadroomUpdate> {
         if self.stop.is_cancelled() {
             return None;

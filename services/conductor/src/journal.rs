@@ -28,7 +28,7 @@ pub type BootRecords = berth_workflow::JournalRecords<BootRecord>;
 
 /// The journal of one conductor.
 pub trait BootJournal: Send + Sync {
-    /// Location, for messages.
+    /// The location, for error messages.
     fn path(&self) -> String;
 
     /// UUID of the conductor, created with the journal and stored in it.

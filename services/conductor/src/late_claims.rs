@@ -1,4 +1,4 @@
-//! Repairs the allocations of guests after claims or releases whose answers were lost.
+//! Repairs the allocations of guests after unanswered claims or releases.
 //!
 //! Placement may apply such a request later. It may grant a claim for a guest that was already undone, or release the
 //! newer claim of a running guest. Therefore this collector observes the guest for a grace period: it deletes late

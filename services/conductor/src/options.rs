@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Options of a [`Conductor`](crate::Conductor).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConductorOptions {
-    /// Maximum number of attempts of a boot, each with other candidates (Nova's `[scheduler] max_attempts`), at
-    /// least 1.
+    /// Maximum number of attempts of a boot, each with other candidates (Nova's `[scheduler]
+    /// max_attempts`), at least 1.
     pub max_attempts: u32,
     /// Maximum number of concurrent host searches (`[conductor_service] scheduler_workers`), at least 1.
     /// Concurrent searches may choose the same devices; all but one of them then search again.

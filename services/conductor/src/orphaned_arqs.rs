@@ -47,8 +47,8 @@ impl OrphanedArqs {
         self.observations().clear.contains(profile.as_str())
     }
 
-    /// Restarts the grace period of a profile after a new loss: earlier observations do not cover the ARQs of
-    /// that request.
+    /// Restarts the grace period of a profile after a new loss: earlier observations do not cover the
+    /// ARQs of that request.
     pub(crate) fn reset(&self, profile: &DeviceProfileName) {
         let mut observations = self.observations();
         observations.losses.remove(profile.as_str());
@@ -64,8 +64,7 @@ impl OrphanedArqs {
     /// Returns the ARQs that were unknown for the grace period, and the profiles that are clear.
     ///
     /// A profile is clear when none of the ARQs is left that appeared within the grace period after the loss was
-    /// recorded. Later unknown ARQs belong to another conductor, so they do not keep the profile under
-    /// observation.
+    /// recorded. Later unknown ARQs belong to another conductor, so they do not keep the profile under observation.
     fn classify(
         &self,
         unknown: &BTreeMap<ArqUuid, DeviceProfileName>,
@@ -125,7 +124,7 @@ mod tests {
 
     /// Another conductor creates an ARQ every minute, in addition to the lost one.
     #[test]
-    fn what_another_conductor_makes_all_the_time_is_no_reason_to_look_for_ever() {
+    fn requests_that_another_conductor_creates_do_not_extend_the_search() {
         let (orphans, begun) = (OrphanedArqs::default(), Instant::now());
         let mut gone_after = None;
         for minute in 0..20 {
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_deleted_once_it_was_there_for_long_and_another_loss_begins_anew() {
+    fn orphans_are_deleted_after_the_grace_time_and_another_loss_restarts_it() {
         let (orphans, begun) = (OrphanedArqs::default(), Instant::now());
         let judge = |seen: &[u128], times: u32| {
             let now = begun + GRACE * times;

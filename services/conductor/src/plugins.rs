@@ -35,8 +35,8 @@ pub struct Plugins {
 impl Plugins {
     /// Reads the manifest of each enabled plugin.
     ///
-    /// Errors: A plugin prints no valid manifest, or one that contradicts its options; as the superuser, also a program
-    /// that other users can change, which is not run.
+    /// Errors: a plugin prints no valid manifest, or its manifest contradicts its options. A superuser also refuses a
+    /// program that other users can change.
     pub async fn open(
         plugins: impl IntoIterator<Item = PluginOptions>,
         options: &SchedulerOptions,
@@ -55,8 +55,8 @@ impl Plugins {
         Ok(Self { programs })
     }
 
-    /// The enabled plugins that other users can change, so that the superuser would not run them; for warnings to
-    /// other users.
+    /// The enabled plugins that other users can change, so that the superuser would not run them; for
+    /// warnings to other users.
     pub fn untrusted(
         plugins: impl IntoIterator<Item = PluginOptions>,
         options: &SchedulerOptions,
@@ -67,9 +67,8 @@ impl Plugins {
         enabled.filter_map(|it| it.check_trusted().err()).collect()
     }
 
-    /// The plugins' filters and weighers, for
-    /// [`Scheduler::with_own`](berth_scheduler::select::Scheduler::with_own). Call it once: each call leaks
-    /// memory.
+    /// The plugins' filters and weighers, for [`Scheduler::with_own`](berth_scheduler::select::Scheduler::with_own).
+    /// Call it once: each call leaks memory.
     #[must_use]
     pub fn own(&self) -> CustomPlugins {
         let programs = self.programs.iter();

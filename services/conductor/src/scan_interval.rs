@@ -17,8 +17,7 @@ pub(crate) struct ScanInterval {
 }
 
 impl ScanInterval {
-    /// Whether a scan is due for a collector with this grace period. If so, records `now` as the time of the
-    /// scan.
+    /// Whether a scan is due for a collector with this grace period. If so, records `now` as the time of the scan.
     pub(crate) fn is_due(&mut self, grace: Duration, now: Instant) -> bool {
         let is_due = self
             .last

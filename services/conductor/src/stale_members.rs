@@ -1,4 +1,4 @@
-//! Garbage collector for server-group members and ownership rows whose conductor lost its journal.
+//! Garbage collector for server-group members and ownership rows after their conductor lost its journal.
 //!
 //! An entry is stale if this conductor's journal does not have the guest, no host reports it, and it has no
 //! allocations in Placement, all for a grace period. The grace period is longer than a boot takes between group

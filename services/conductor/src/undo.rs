@@ -183,7 +183,7 @@ async fn delete_requests(
             }
         }
         None => {
-            // ARQs may exist whose UUIDs are unknown.
+            // ARQs with unknown UUIDs may exist.
             if let Some(profile) = record.request.profile() {
                 context.record_lost_arqs(profile).await?;
             }
@@ -211,7 +211,7 @@ async fn release(
     if was == StepState::Begun && context.placement.allocations(guest).await?.is_none() {
         return Ok(());
     }
-    let claimed = GrantedClaim::noted_before(guest, chosen.candidate.clone());
+    let claimed = GrantedClaim::from_journal(guest, chosen.candidate.clone());
     match claimed.release(&context.placement).await {
         Ok(DeleteOutcome::Deleted | DeleteOutcome::AlreadyGone) => Ok(()),
         Err(not_released) => Err(not_released.reason.into()),

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-/// SHA-256 over `texts` in 64 hexadecimal digits. The length of each text is part of the input, so `["ab", "c"]` and
-/// `["a", "bc"]` differ.
+/// SHA-256 over `texts` in 64 hexadecimal digits. The length of each text is part of the input, so `["ab", "c"]`
+/// and `["a", "bc"]` differ.
 pub(crate) fn of<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let mut digest = Sha256::new();
     for text in texts {

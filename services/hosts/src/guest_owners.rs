@@ -25,8 +25,8 @@ pub struct OwnedGuest {
 }
 
 impl Hosts {
-    /// Claims a guest for its conductor, if it has no owner. Returns whether the conductor owns the guest.
-    /// Idempotent.
+    /// Claims a guest for its conductor, if it has no owner. Returns whether the conductor
+    /// owns the guest. Idempotent.
     pub async fn claim_guest(&self, guest: OwnedGuest) -> Result<bool, HostTableError> {
         self.tables.write(&ClaimGuest(guest)).await
     }

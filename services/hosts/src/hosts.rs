@@ -10,7 +10,7 @@ use berth_store::SqlStore;
 use crate::scheduling_states::StateCache;
 use crate::store::HostTables;
 
-/// Options of [`Hosts`].
+/// The options of [`Hosts`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostsOptions {
     /// Cell assigned to a host at its first report.

@@ -12,7 +12,7 @@ use berth_scheduler::request::ImageProperties;
 use berth_wire::host_state::{NodeInstanceBody, NodeStateBody};
 use serde::Deserialize as _;
 
-/// MiB per GiB.
+/// One GiB in MiB.
 const MIB: i64 = 1_024;
 
 /// The scheduler's state of a node, still without host, cell, service and aggregates. As in Nova, free amounts do not
@@ -72,8 +72,8 @@ fn instances(body: BTreeMap<uuid::Uuid, NodeInstanceBody>) -> Instances {
     Instances::new(body.into_iter().map(instance).collect())
 }
 
-/// Drops image properties that are invalid and keeps the others: the guest is already running, so its image cannot be
-/// refused.
+/// Drops image properties that are invalid and keeps the others: the guest is already running, so its
+/// image cannot be refused.
 fn image(mut properties: BTreeMap<String, String>) -> ImageProperties {
     loop {
         match ImageProperties::new(properties.clone()) {

@@ -44,8 +44,8 @@ pub(crate) struct NodeReport {
 impl HostReport {
     /// Checks a reported body.
     ///
-    /// Errors: Names the field with an invalid name, number or list, or with a UUID or hypervisor hostname that another
-    /// node has.
+    /// Errors: Names the field with an invalid name, number or list, or with a UUID or hypervisor hostname
+    /// that another node has.
     pub(crate) fn new(host: &str, body: HostStateBody) -> Result<Self, BodyError> {
         name("host", host)?;
         short("service.version", &body.service.version)?;

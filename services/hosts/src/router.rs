@@ -21,7 +21,7 @@ const RANGE: MicroversionRange = MicroversionRange {
     error_codes_since: Microversion::new(u16::MAX, 0),
 };
 
-/// Options of [`router`].
+/// The options of [`router`].
 #[derive(Clone)]
 pub struct HostsApiOptions {
     /// Validates tokens. The default accepts any token as its own user: for a single machine only.

@@ -77,8 +77,7 @@ impl Retryable for HostStateError {
 }
 
 impl Hosts {
-    /// Stores a host's complete state. Returns the digest of the state, and whether the operator disabled the
-    /// host.
+    /// Stores a host's complete state. Returns the digest of the state, and whether the operator disabled the host.
     ///
     /// Errors: [`HostStateError::Body`] names an invalid field. [`HostStateError::ReportedByOther`] if another host
     /// that is up reports one of the nodes.
@@ -95,7 +94,7 @@ impl Hosts {
         self.tables.write(&store).await
     }
 
-    /// Records a heartbeat of a host whose state still has the digest `state`. The state itself is not read.
+    /// Records a heartbeat of a host if its state still has the digest `state`. The state itself is not read.
     pub async fn record_heartbeat(
         &self,
         host: &str,
@@ -155,7 +154,7 @@ impl Work for RecordHeartbeat<'_> {
     }
 }
 
-/// Returns the digest of the stored state, and the reply to a host whose state has the digest `state`.
+/// Returns the digest of the stored state, and the reply to a host that reports the digest `state`.
 async fn desired_state(
     tx: &mut Transaction,
     host: &str,

@@ -55,8 +55,8 @@ impl<W: Work> Work for WithAggregatesLock<'_, W> {
     }
 }
 
-/// A random revision. A counter could repeat a value for other aggregates in a database that was restored from a
-/// backup.
+/// A random revision. A counter could repeat a value for other aggregates in a database that was
+/// restored from a backup.
 fn new_revision() -> i64 {
     let (half, other) = random_uuid().as_u64_pair();
     (half ^ other).cast_signed()
@@ -65,7 +65,7 @@ fn new_revision() -> i64 {
 /// Error of reading or writing the tables.
 #[derive(Debug, thiserror::Error)]
 pub enum HostTableError {
-    #[error("the database of compute hosts failed: {}; {}", .0, .0.mend())]
+    #[error("the database of compute hosts failed: {}; {}", .0, .0.hint())]
     Sql(SqlError),
     /// A column holds a value that no release of this service writes.
     #[error(
@@ -151,10 +151,10 @@ pub(crate) fn fault(error: &HostTableError) -> Fault {
         HostTableError::Sql(sql) => {
             tracing::error!(
                 error = sql as &dyn std::error::Error,
-                mend = sql.mend(),
+                mend = sql.hint(),
                 "database"
             );
-            format!("The database failed: {sql}; {}.", sql.mend())
+            format!("The database failed: {sql}; {}.", sql.hint())
         }
         HostTableError::UnexpectedValue { .. } => {
             tracing::error!(error = error as &dyn std::error::Error, "database");

@@ -22,8 +22,8 @@ use crate::schema::BodySchema;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimit(pub(crate) usize);
 
-/// The service that forwards the request on behalf of its caller, if it sent a service token. The service layer sets
-/// it.
+/// The service that forwards the request on behalf of its caller, if it sent a service token. The
+/// service layer sets it.
 #[derive(Debug, Clone)]
 pub(crate) struct CallingService(pub(crate) Option<Caller>);
 
@@ -74,7 +74,7 @@ impl ApiRequest {
         ))
     }
 
-    /// Refuses a body whose content type is not JSON.
+    /// Refuses a body with another content type than JSON.
     pub fn require_json(&self) -> Result<(), Fault> {
         let given = self
             .headers
@@ -143,7 +143,7 @@ impl ApiRequest {
         self.prefix != Prefix::default()
     }
 
-    /// A path of this service as a URL, if the listener or the request names the host; otherwise the path alone.
+    /// A path of this service as a URL, if the listener or the request names the host; else the path alone.
     #[must_use]
     pub fn absolute(&self, path: &str) -> String {
         absolute(&self.headers, self.public.as_ref(), &self.prefix, path)
@@ -154,7 +154,7 @@ fn invalid(reason: &str) -> Fault {
     Fault::bad_request(format!("JSON does not validate: {reason}"))
 }
 
-/// A path behind the prefix as a URL, if the listener or the headers name the host; otherwise the path alone.
+/// A path behind the prefix as a URL, if the listener or the headers name the host; else the path alone.
 pub(crate) fn absolute(
     headers: &HeaderMap,
     public: Option<&PublicEndpoint>,

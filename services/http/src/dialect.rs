@@ -9,7 +9,7 @@ use crate::microversion::{self, Microversion, MicroversionRange};
 /// The header in which a service sends its own token, in addition to its caller's.
 pub const SERVICE_TOKEN_HEADER: &str = "x-service-token";
 
-/// The OpenStack service whose conventions an API follows.
+/// The OpenStack service that an API imitates in its conventions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiDialect {
     /// Placement's: `{"errors": [...]}`, only `/` is open, a malformed version is a 400.

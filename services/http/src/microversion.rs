@@ -68,7 +68,7 @@ enum RequestedVersion {
 impl MicroversionRange {
     /// The version that a request asks for.
     ///
-    /// If there are several headers or values, the last one that names this service counts.
+    /// If there are several headers or values, the last value with this service counts.
     pub fn negotiate(&self, headers: &HeaderMap) -> Result<Microversion, Fault> {
         match self.asked(headers).as_deref() {
             None => Ok(self.min),

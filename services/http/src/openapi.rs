@@ -54,7 +54,7 @@ pub struct OpenApiService<'a> {
     pub served_by: &'a str,
     /// The supported microversions, if any.
     pub versions: Option<MicroversionRange>,
-    /// The error statuses.
+    /// The error responses of all operations.
     pub refusals: &'a [ErrorExample],
     /// The schema of an error body, by its status.
     pub fault: fn(&mut Shapes, u16) -> Value,
@@ -242,7 +242,7 @@ pub fn to_text(document: &Value) -> String {
 fn version_header(range: MicroversionRange) -> Value {
     let (service, min) = (range.service, range.min);
     let what = format!(
-        "The microversion: `{service} {}.N`, or `{service} latest`; {min} where it is left out. The bodies here are those of the newest.",
+        "The microversion: `{service} {}.N`, or `{service} latest`; default {min}. The bodies here are those of the newest one.",
         min.major
     );
     json!({

@@ -2,7 +2,7 @@
 //!
 //! A service has default rules ([`Policy::new`]); an operator's file replaces some of them ([`Policy::with_file`]).
 //! Handlers call [`Policy::authorize`]. Unlike oslo.policy, a rule that cannot be evaluated is an error when the file
-//! is read; it is not treated as "nobody" when a request arrives.
+//! is read; it does not deny all callers when a request arrives.
 
 mod file;
 mod language;
@@ -46,8 +46,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The service's default rules, including those that exist only as references. A rule that is not listed admits no
-    /// caller.
+    /// The service's default rules, including rules that exist only as references. A rule that is not
+    /// listed admits no caller.
     #[must_use]
     pub fn new(defaults: impl IntoIterator<Item = (&'static str, PolicyRule)>) -> Self {
         let rules = defaults

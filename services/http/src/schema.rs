@@ -18,7 +18,7 @@ use violation::{SchemaPath, SchemaStep};
 pub enum BodySchema {
     /// An object with known keys.
     Object(&'static ObjectSchema),
-    /// An object whose keys follow one pattern.
+    /// An object with keys of one pattern.
     Map(&'static MapOf),
     List(&'static ListOf),
     Text(TextSchema),

@@ -32,7 +32,7 @@ pub struct ServiceLayer {
     pub body_limit: usize,
 }
 
-/// Wraps a router with the service layer. Every path needs a token except those that the [`ApiDialect`] exempts.
+/// Wraps a router with the service layer. Every path needs a token unless the [`ApiDialect`] exempts it.
 pub fn with_service_layer(router: Router, layer: ServiceLayer) -> Router {
     router.layer(from_fn_with_state(layer, handle))
 }

@@ -40,7 +40,7 @@ fn passes(text: &str, caller: &Caller, project: Option<&str>) -> bool {
 }
 
 #[test]
-fn a_rule_lets_pass_whom_oslo_policy_lets_pass() {
+fn a_rule_admits_the_same_callers_as_in_oslo_policy() {
     let caller = alice(&["Member", "reader"]);
     for (text, expected) in [
         ("", true),
@@ -100,7 +100,7 @@ fn an_administrator_of_a_domain_or_of_the_cloud_itself_is_none_of_its_projects()
         for text in ["role:admin", "is_admin:True", "roles:admin"] {
             assert!(!passes(text, &caller, Some("p1")), "{caller:?} {text}");
         }
-        // What asks for nothing is for whoever has a project, or nothing at all.
+        // A rule without a demand admits callers with a project or without any scope.
         let unscoped = caller.scope == TokenScope::Unscoped;
         assert_eq!(passes("@", &caller, None), unscoped, "{caller:?}");
     }
@@ -126,7 +126,7 @@ fn lists_of_lists_are_any_of_all() {
 fn a_text_that_is_no_rule_is_refused_with_what_would_be_one() {
     let deep = format!("{}@{}", "(".repeat(30), ")".repeat(30));
     for (text, words) in [
-        ("  ", "\"@\" lets everybody pass"),
+        ("  ", "\"@\" admits all callers"),
         ("role:a and", "it ends where a check is expected"),
         ("and role:a", "\"and\" stands where a check is expected"),
         (

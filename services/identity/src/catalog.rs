@@ -66,8 +66,8 @@ pub struct CatalogService {
     pub endpoints: Vec<Endpoint>,
 }
 
-/// The service catalog. Ids are derived from types, names, regions and interfaces, so they are the same after each
-/// start.
+/// The service catalog. Ids are derived from types, names, regions and interfaces, so they are the
+/// same after each start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Catalog {
     entries: Vec<CatalogEntry>,

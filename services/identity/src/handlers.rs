@@ -55,7 +55,7 @@ pub(crate) fn kept_enabled(call: &ApiRequest, enabled: bool) -> bool {
     wanted.is_none_or(|text| enabled != no(text))
 }
 
-/// The 404 of a thing that is not there.
+/// The 404 of an object that does not exist.
 pub(crate) fn not_found(what: &str, id: &str) -> Fault {
     let shown: String = id.chars().take(80).collect();
     Fault::not_found(format!("Could not find {what}: {shown}."))

@@ -176,7 +176,7 @@ impl Identity {
         Ok(AuthenticatedUser {
             user_id: row.user_id,
             methods,
-            // The new token expires with its parent: otherwise a user could renew a token forever.
+            // The new token expires with its parent, so that a user cannot renew a token forever.
             parent: Some(ParentToken {
                 digest: row.digest,
                 chain_id: row.chain_id,
@@ -274,7 +274,7 @@ fn find_user<'a>(users: &'a Users, asked: &UserAsked) -> Result<Option<&'a User>
     };
     let Some(domain) = &asked.domain else {
         return Err(LoginError::Malformed(format!(
-            "{place}.domain: missing beside a name"
+            "{place}.domain: required together with a name"
         )));
     };
     let domain = find_domain(users, domain, place)?;
@@ -332,7 +332,7 @@ fn target(
                 (None, Some(name), Some(domain)) => find_domain(users, domain, place)?
                     .and_then(|domain| users.project_named(&domain.id, name)),
                 (None, Some(_), None) => {
-                    let text = format!("{place}.domain: missing beside a name");
+                    let text = format!("{place}.domain: required together with a name");
                     return Err(LoginError::Malformed(text));
                 }
                 (None, None, _) => {

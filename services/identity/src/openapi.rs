@@ -17,14 +17,14 @@ const REFUSALS: [ErrorExample; 8] = [
     ErrorExample::new(
         401,
         AppliesTo::Always,
-        "No token or none that holds; no such user, project or password.",
+        "The token, the user, the project or the password is missing or invalid.",
     ),
-    ErrorExample::new(403, AppliesTo::Always, "A rule keeps the caller out."),
-    ErrorExample::new(404, AppliesTo::Always, "There is no such thing."),
+    ErrorExample::new(403, AppliesTo::Always, "A policy rule refuses the request."),
+    ErrorExample::new(404, AppliesTo::Always, "The object does not exist."),
     ErrorExample::new(
         413,
         AppliesTo::WithBody,
-        "The body is larger than the service reads.",
+        "The body exceeds the size limit.",
     ),
     ErrorExample::new(
         415,
@@ -39,7 +39,7 @@ const REFUSALS: [ErrorExample; 8] = [
     ErrorExample::new(
         503,
         AppliesTo::Always,
-        "The database cannot answer now; the same may be asked again.",
+        "The database is unavailable; retry later.",
     ),
 ];
 
@@ -49,7 +49,7 @@ pub fn openapi() -> String {
     let service = OpenApiService {
         title: "Identity",
         version: "v3.14".to_owned(),
-        description: "The part of OpenStack's Identity API that Berth serves: users and projects out of a file, tokens, the catalog.",
+        description: "The part of OpenStack's Identity API that Berth serves: users and projects from a file, tokens and the catalog.",
         served_by: "`berth up` and `berth controller`: /identity behind [api] listen, or [identity_service] listen",
         versions: None,
         refusals: &REFUSALS,

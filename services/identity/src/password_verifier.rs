@@ -15,16 +15,14 @@ use crate::store::TokenTableError;
 
 /// The number of passwords verified concurrently. Each may use a whole core and 256 MiB.
 const AT_ONCE: usize = 2;
-/// The maximum number of waiting attempts.
-const MOST_WAITING: usize = 256;
-/// The maximum number of waiting attempts per address (and at most half of the free slots), and per user.
-const MOST_OF_SOURCE: usize = 128;
-const MOST_OF_USER: usize = 96;
-/// None waits for longer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The maximum number of waiting attempts, and of those from one address.
+const MAX_WAITING: usize = 256;
+const MAX_WAITING_PER_ADDRESS: usize = 64;
+/// An attempt that has waited for longer is refused.
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// A hash with the default cost that matches no password. It is verified when the file has no users, so that timing is
-/// the same.
+/// A hash with the default cost that matches no password. It is verified when the file has no users, so that
+/// timing is the same.
 const DUMMY_HASH: &str = "$argon2id$v=19$m=19456,t=2,p=1$YmVydGgtaWRlbnRpdHktMQ$\
                        AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -66,7 +64,7 @@ impl LoginError {
 /// Verifies passwords within the limits of this module.
 #[derive(Debug)]
 pub(crate) struct PasswordVerifier {
-    guesses: LoginThrottle,
+    throttle: LoginThrottle,
     threads: Arc<Semaphore>,
     waiting: Mutex<HashMap<ClientAddress, Vec<LoginSubject>>>,
 }
@@ -74,7 +72,7 @@ pub(crate) struct PasswordVerifier {
 impl Default for PasswordVerifier {
     fn default() -> Self {
         Self {
-            guesses: LoginThrottle::default(),
+            throttle: LoginThrottle::default(),
             threads: Arc::new(Semaphore::new(AT_ONCE)),
             waiting: Mutex::default(),
         }
@@ -83,20 +81,20 @@ impl Default for PasswordVerifier {
 
 /// A reserved place among the waiting attempts, released on drop.
 struct QueueSlot<'a> {
-    logins: &'a PasswordVerifier,
+    verifier: &'a PasswordVerifier,
     source: ClientAddress,
-    who: &'a LoginSubject,
+    subject: &'a LoginSubject,
 }
 
 impl Drop for QueueSlot<'_> {
     fn drop(&mut self) {
-        let waiting = self.logins.waiting.lock();
+        let waiting = self.verifier.waiting.lock();
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        if let Some(there) = waiting.get_mut(&self.source) {
-            if let Some(place) = there.iter().position(|who| who == self.who) {
-                there.swap_remove(place);
+        if let Some(subjects) = waiting.get_mut(&self.source) {
+            if let Some(slot) = subjects.iter().position(|other| other == self.subject) {
+                subjects.swap_remove(slot);
             }
-            if there.is_empty() {
+            if subjects.is_empty() {
                 waiting.remove(&self.source);
             }
         }
@@ -107,66 +105,62 @@ impl PasswordVerifier {
     /// Reserves a place among the waiting attempts. The first attempt of a user from a trusted address always gets one.
     fn reserve_slot<'a>(
         &'a self,
-        who: &'a LoginSubject,
+        subject: &'a LoginSubject,
         source: ClientAddress,
     ) -> Result<QueueSlot<'a>, LoginError> {
         let waiting = self.waiting.lock();
         let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
         let all: usize = waiting.values().map(Vec::len).sum();
-        let there = waiting.get(&source).map_or(&[][..], Vec::as_slice);
-        let of_user = there.iter().filter(|other| *other == who).count();
-        let left = MOST_WAITING.saturating_sub(all);
-        let is_full =
-            left == 0 || there.len() >= MOST_OF_SOURCE.min(left) || of_user >= MOST_OF_USER;
-        let is_due = of_user == 0 && self.guesses.is_trusted(who, source);
-        if is_full && !is_due {
+        let here = waiting.get(&source).map_or(&[][..], Vec::as_slice);
+        let is_full = all >= MAX_WAITING || here.len() >= MAX_WAITING_PER_ADDRESS;
+        if is_full && (here.contains(subject) || !self.throttle.is_trusted(subject, source)) {
             return Err(LoginError::TooMany);
         }
-        waiting.entry(source).or_default().push(who.clone());
+        waiting.entry(source).or_default().push(subject.clone());
         Ok(QueueSlot {
-            logins: self,
+            verifier: self,
             source,
-            who,
+            subject,
         })
     }
 
     /// Verifies a password against a hash. Without a hash it takes equally long: it verifies `costliest` instead.
     pub(crate) async fn check(
         &self,
-        (who, source): (&LoginSubject, ClientAddress),
+        (subject, source): (&LoginSubject, ClientAddress),
         hash: Option<PasswordHash>,
         costliest: Option<PasswordHash>,
         password: String,
     ) -> Result<(), LoginError> {
-        let _place = self.reserve_slot(who, source)?;
-        let waiter = self.guesses.enqueue(who, source);
-        let deadline = Instant::now() + PATIENCE;
-        let is_somebodys = hash.is_some();
+        let _slot = self.reserve_slot(subject, source)?;
+        let deadline = Instant::now() + MAX_WAIT;
+        let user_exists = hash.is_some();
         let hash = hash.or(costliest).or_else(|| DUMMY_HASH.parse().ok());
         loop {
             let permit = Arc::clone(&self.threads).acquire_owned();
             let permit = tokio::time::timeout_at(deadline, permit).await;
             let permit = permit.map_err(|_| LoginError::TooMany)?;
-            match waiter.try_acquire(Instant::now()) {
+            match self.throttle.try_acquire(subject, source, Instant::now()) {
                 AttemptSlot::Now => {}
-                AttemptSlot::Later(moment) if moment <= deadline => {
+                AttemptSlot::Later(next) if next <= deadline => {
                     drop(permit);
-                    sleep_until(moment).await;
+                    sleep_until(next).await;
                     continue;
                 }
                 AttemptSlot::Later(_) => return Err(LoginError::TooMany),
             }
-            let looked = tokio::task::spawn_blocking(move || {
+            let verification = tokio::task::spawn_blocking(move || {
                 // The caller may have disconnected; the verification still occupies a thread.
                 let _permit = permit;
                 hash.is_some_and(|hash| hash.verify(&password))
             });
-            let is_right = looked.await.map_err(|_| LoginError::System)? && is_somebodys;
+            let is_right = verification.await.map_err(|_| LoginError::System)? && user_exists;
+            let now = Instant::now();
             return if is_right {
-                waiter.record_success(Instant::now());
+                self.throttle.record_success(subject, source, now);
                 Ok(())
             } else {
-                waiter.record_failure(Instant::now());
+                self.throttle.record_failure(subject, source, now);
                 Err(LoginError::Refused {
                     reason: "the password is wrong, or there is no such user",
                 })
@@ -200,18 +194,19 @@ mod tests {
     }
 
     #[test]
-    fn what_a_stranger_is_checked_against_is_a_hash_of_the_default_costs() {
-        let nobodys: PasswordHash = DUMMY_HASH.parse().unwrap();
-        assert_eq!(nobodys.cost(), PasswordHash::of("x").unwrap().cost());
-        assert!(!nobodys.verify("x"));
+    fn the_dummy_hash_has_the_default_cost_and_matches_nothing() {
+        let dummy: PasswordHash = DUMMY_HASH.parse().unwrap();
+        assert_eq!(dummy.cost(), PasswordHash::of("x").unwrap().cost());
+        assert!(!dummy.verify("x"));
     }
 
     #[tokio::test]
-    async fn a_stranger_is_refused_even_with_the_password_of_the_hash_it_is_modelled_on() {
-        let logins = PasswordVerifier::default();
+    async fn an_unknown_user_is_refused_even_with_the_password_of_the_hash_that_is_verified_instead()
+     {
+        let verifier = PasswordVerifier::default();
         let hash = PasswordHash::cheap("right").unwrap();
         let ask = |who, hash: Option<&PasswordHash>, password: &str| {
-            logins.check(
+            verifier.check(
                 (who, from(1)),
                 hash.cloned(),
                 Some(PasswordHash::cheap("right").unwrap()),
@@ -225,81 +220,70 @@ mod tests {
         assert!(ask(&stranger, None, "right").await.is_err());
     }
 
-    #[test]
-    fn a_crowd_is_refused_and_not_kept_and_the_others_have_places() {
-        let logins = PasswordVerifier::default();
-        let (bob, alice) = (user("bob"), user("alice"));
-        let is_full = |who, number| {
-            matches!(
-                logins.reserve_slot(who, from(number)),
-                Err(LoginError::TooMany)
-            )
-        };
-        let of_bob: Vec<_> = (0..MOST_OF_USER)
-            .map(|_| logins.reserve_slot(&bob, from(1)).unwrap())
-            .collect();
-        assert!(is_full(&bob, 1) && !is_full(&alice, 1) && !is_full(&bob, 2));
-        let of_alice: Vec<_> = (MOST_OF_USER..MOST_OF_SOURCE)
-            .map(|_| logins.reserve_slot(&alice, from(1)).unwrap())
-            .collect();
-        assert!(is_full(&alice, 1) && !is_full(&alice, 2));
-        drop((of_bob, of_alice));
-        assert!(!is_full(&bob, 1));
-        assert!(logins.waiting.lock().unwrap().is_empty());
+    fn reserve_all<'a>(
+        verifier: &'a PasswordVerifier,
+        subjects: &'a [LoginSubject],
+        number: u8,
+    ) -> Vec<QueueSlot<'a>> {
+        let slots = subjects
+            .iter()
+            .map(|subject| verifier.reserve_slot(subject, from(number)));
+        slots.flatten().collect()
     }
 
     #[test]
-    fn whatever_waits_at_other_addresses_a_user_has_a_place_where_it_has_logged_in_before() {
-        let logins = PasswordVerifier::default();
+    fn one_address_may_take_a_quarter_of_the_waiting_places() {
+        let verifier = PasswordVerifier::default();
+        let crowd: Vec<_> = (0..MAX_WAITING).map(|n| user(&n.to_string())).collect();
+        let slots = reserve_all(&verifier, &crowd, 1);
+        assert_eq!(slots.len(), MAX_WAITING_PER_ADDRESS);
+        assert!(matches!(
+            verifier.reserve_slot(&crowd[0], from(1)),
+            Err(LoginError::TooMany)
+        ));
+        assert!(verifier.reserve_slot(&crowd[0], from(2)).is_ok());
+        drop(slots);
+        assert!(verifier.waiting.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_user_always_has_one_waiting_place_at_a_trusted_address() {
+        let verifier = PasswordVerifier::default();
         let bob = user("bob");
-        let crowd: Vec<LoginSubject> = (0..MOST_WAITING)
-            .map(|n| user(&format!("somebody {}", n / 64)))
+        verifier
+            .throttle
+            .record_success(&bob, from(1), Instant::now());
+        let crowd: Vec<_> = (0..MAX_WAITING).map(|n| user(&n.to_string())).collect();
+        let all: Vec<_> = (1..6)
+            .map(|number| reserve_all(&verifier, &crowd, number))
             .collect();
-        let fill = |number| -> Vec<_> {
-            let asked = crowd
-                .iter()
-                .map(|who| logins.reserve_slot(who, from(number)));
-            asked.flatten().collect()
-        };
-        let two = (fill(2), fill(3));
-        assert_eq!(
-            (two.0.len(), two.1.len()),
-            (128, 64),
-            "half of what is left"
-        );
-        assert!(logins.reserve_slot(&bob, from(4)).is_ok());
-        logins
-            .guesses
-            .enqueue(&bob, from(1))
-            .record_success(Instant::now());
-        let rest: Vec<_> = (5..30).map(fill).collect();
         assert!(
-            logins.reserve_slot(&bob, from(4)).is_err(),
-            "all slots are taken"
+            verifier.reserve_slot(&bob, from(9)).is_err(),
+            "all are taken"
         );
-        let first = logins.reserve_slot(&bob, from(1));
-        assert!(first.is_ok() && logins.reserve_slot(&bob, from(1)).is_err());
-        drop((two, rest, first));
-        assert!(logins.waiting.lock().unwrap().is_empty());
+        let first = verifier.reserve_slot(&bob, from(1));
+        assert!(first.is_ok() && verifier.reserve_slot(&bob, from(1)).is_err());
+        drop((all, first));
+        assert!(verifier.waiting.lock().unwrap().is_empty());
     }
 
     #[tokio::test]
-    async fn eighty_that_guess_without_end_do_not_keep_a_user_out_where_it_has_logged_in_before() {
-        let logins = Arc::new(PasswordVerifier::default());
+    async fn endless_guessing_from_one_address_does_not_delay_a_user_at_a_trusted_address() {
+        let verifier = Arc::new(PasswordVerifier::default());
         let hash = PasswordHash::cheap("right").unwrap();
         let ask = |number: u8, password: &'static str| {
-            let (logins, hash) = (Arc::clone(&logins), hash.clone());
+            let (verifier, hash) = (Arc::clone(&verifier), hash.clone());
             async move {
                 let bob = user("bob");
                 let password = password.to_owned();
-                logins
+                verifier
                     .check((&bob, from(number)), Some(hash), None, password)
                     .await
             }
         };
         ask(1, "right").await.unwrap();
         let mut crowd = tokio::task::JoinSet::new();
-        for _ in 0..80 {
+        for _ in 0..MAX_WAITING_PER_ADDRESS {
             let guesses: [_; 20] = std::array::from_fn(|_| ask(2, "wrong"));
             crowd.spawn(async move {
                 for guess in guesses {

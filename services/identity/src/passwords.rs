@@ -108,8 +108,8 @@ impl PasswordHash {
         text.parse().map_err(|_| PasswordError::System)
     }
 
-    /// Verifies a password. This takes tens of milliseconds and the memory that the hash names: run it on a blocking
-    /// thread.
+    /// Verifies a password. This takes tens of milliseconds and the memory that the hash names: run it
+    /// on a blocking thread.
     #[must_use]
     pub fn verify(&self, password: &str) -> bool {
         let Ok(parsed) = Parsed::new(&self.text) else {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_for_the_file_has_the_costs_that_are_recommended() {
+    fn a_printed_hash_has_the_recommended_costs() {
         let hash = PasswordHash::of("hunter2").unwrap();
         let text = hash.reveal();
         assert!(

@@ -63,7 +63,7 @@ pub struct ImageList {
 }
 
 impl ImageList {
-    /// Reads the file, and the data of each local image whose entry has no checksum. Blocks.
+    /// Reads the file, and the data of each local image without a checksum in its entry. Blocks.
     ///
     /// Errors: The file or data cannot be read, or an entry is invalid; the message names it.
     pub fn read(path: &Path) -> Result<Self, ImageListError> {

@@ -58,7 +58,7 @@ pub struct FuzzUsage {
 /// What became of a body.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BodyVerdict {
-    /// A provider or a class that is not there.
+    /// A provider or a class that does not exist.
     Unknown,
     /// It does not fit.
     Refused,
@@ -66,7 +66,7 @@ pub enum BodyVerdict {
     Admitted(Vec<FuzzUsage>),
 }
 
-/// The microversion 1.`minor`; the newest for one that is not there.
+/// The microversion 1.`minor`; the newest one if that does not exist.
 #[must_use]
 pub fn version(minor: u16) -> Microversion {
     Microversion::new(RANGE.max.major, minor).min(RANGE.max)
@@ -81,7 +81,7 @@ pub fn candidates(text: &str, version: Microversion) -> Result<Vec<u8>, Fault> {
     let limit = query.limit.map_or(MOST, |limit| limit.min(MOST));
     let wanted = query.resolve(snapshot);
     let wanted = wanted.map_err(|error| Fault::bad_request(error.to_string()))?;
-    // A tree that is not there serves nothing.
+    // A missing tree serves nothing.
     let found = wanted
         .as_ref()
         .map(|wanted| search(snapshot, wanted, limit, CandidateOrder::Fixed));
@@ -194,7 +194,7 @@ fn used(ledger: &AllocationLedger, slot: ProviderClass, after: i128) -> FuzzUsag
     }
 }
 
-/// None where something is named that is not there.
+/// None if the request names an unknown object.
 fn ledger(replace: &Replace) -> Option<AllocationLedger> {
     let cloud = FuzzCloud::known();
     let names = cloud.snapshot.names();

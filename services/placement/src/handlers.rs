@@ -19,7 +19,7 @@ use crate::router::Placement;
 use crate::store;
 use crate::store::providers::{self, ProviderError, ProviderRow};
 
-/// All operations of the API. The methods of a path are in the order of the `allow` header.
+/// The error codes that Placement defines.
 pub(crate) fn operations() -> OperationSet<Placement> {
     let resources = [
         root::operations(),

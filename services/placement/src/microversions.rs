@@ -29,9 +29,9 @@ pub(crate) const ALLOCATIONS_LINK: Microversion = v(11);
 pub(crate) const ALLOCATIONS_BY_PROVIDER: Microversion = v(12);
 pub(crate) const POST_ALLOCATIONS: Microversion = v(13);
 pub(crate) const NESTED_PROVIDERS: Microversion = v(14);
-/// `last-modified` and `cache-control`.
+/// The headers `last-modified` and `cache-control`.
 pub(crate) const CACHE_HEADERS: Microversion = v(15);
-/// `limit` on candidates.
+/// The parameter `limit` of candidates.
 pub(crate) const CANDIDATES_LIMIT: Microversion = v(16);
 /// `required` on candidates, and traits in their summaries.
 pub(crate) const CANDIDATES_REQUIRED: Microversion = v(17);
@@ -41,12 +41,12 @@ pub(crate) const REQUIRED_FILTER: Microversion = v(18);
 pub(crate) const AGGREGATES_GENERATION: Microversion = v(19);
 /// POST of a provider returns it.
 pub(crate) const PROVIDER_POST_BODY: Microversion = v(20);
-/// `member_of` on candidates.
+/// The parameter `member_of` of candidates.
 pub(crate) const CANDIDATES_MEMBER_OF: Microversion = v(21);
 pub(crate) const FORBIDDEN_TRAITS: Microversion = v(22);
-/// `code` in errors.
+/// Errors have a `code`.
 pub(crate) const ERROR_CODES: Microversion = v(23);
-/// `member_of` may repeat.
+/// The parameter `member_of` may repeat.
 pub(crate) const REPEATED_MEMBER_OF: Microversion = v(24);
 /// Request groups with a number, each served by one provider.
 pub(crate) const GRANULAR_GROUPS: Microversion = v(25);
@@ -58,14 +58,14 @@ pub(crate) const CONSUMER_GENERATIONS: Microversion = v(28);
 /// A candidate may take from several providers of one tree.
 pub(crate) const NESTED_CANDIDATES: Microversion = v(29);
 pub(crate) const RESHAPER: Microversion = v(30);
-/// `in_tree` on candidates.
+/// The parameter `in_tree` of candidates.
 pub(crate) const CANDIDATES_IN_TREE: Microversion = v(31);
 pub(crate) const FORBIDDEN_AGGREGATES: Microversion = v(32);
 /// Request groups with a text for a suffix.
 pub(crate) const TEXT_SUFFIXES: Microversion = v(33);
 /// `mappings` in allocations and candidates.
 pub(crate) const MAPPINGS: Microversion = v(34);
-/// `root_required` on candidates.
+/// The parameter `root_required` of candidates.
 pub(crate) const ROOT_REQUIRED: Microversion = v(35);
 /// `same_subtree` on candidates, and request groups without resources.
 pub(crate) const SAME_SUBTREE: Microversion = v(36);

@@ -20,31 +20,31 @@ const REFUSALS: [ErrorExample; 9] = [
         AppliesTo::Always,
         "The path, the query string, the body or the microversion's header is malformed; the detail names the place.",
     ),
-    ErrorExample::new(401, AppliesTo::Always, "No token, or none that holds."),
+    ErrorExample::new(401, AppliesTo::Always, "The token is missing or invalid."),
     ErrorExample::new(
         403,
         AppliesTo::Always,
-        "A rule of the policy keeps the caller out.",
+        "A policy rule refuses the request.",
     ),
     ErrorExample::new(
         404,
         AppliesTo::Always,
-        "There is no such thing, or the microversion has no such path.",
+        "The object does not exist, or the microversion does not have the path.",
     ),
     ErrorExample::new(
         406,
         AppliesTo::Always,
-        "The microversion is not spoken, or the caller does not take JSON.",
+        "The microversion is not supported, or the caller does not accept JSON.",
     ),
     ErrorExample::new(
         409,
         AppliesTo::OnWrites,
-        "A generation is not the current one, or what is there stands against it; the code says which.",
+        "A generation is not the current one, or the current state forbids the change; the code tells which.",
     ),
     ErrorExample::new(
         413,
         AppliesTo::WithBody,
-        "The body is larger than the service reads.",
+        "The body exceeds the size limit.",
     ),
     ErrorExample::new(
         415,
@@ -54,11 +54,11 @@ const REFUSALS: [ErrorExample; 9] = [
     ErrorExample::new(
         503,
         AppliesTo::Always,
-        "The database cannot answer now; the same may be asked again.",
+        "The database is unavailable; retry later.",
     ),
 ];
 
-/// `docs/api/placement.json`.
+/// The document `docs/api/placement.json`.
 #[must_use]
 pub fn openapi() -> String {
     let service = OpenApiService {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_told_as_it_is_judged() {
+    fn the_documented_body_matches_the_validation() {
         let document = document();
         let at = |path: &str, method: &str| {
             let body = &document["paths"][path][method]["requestBody"];

@@ -29,8 +29,8 @@ pub struct PlacementApiOptions {
     pub incomplete_consumer_project_id: String,
     /// The user of consumers created before 1.8 without one.
     pub incomplete_consumer_user_id: String,
-    /// Whether candidates are returned in random order, and a random selection of them if there are more than the
-    /// limit.
+    /// Whether candidates are returned in random order, and a random selection of them if there are
+    /// more than the limit.
     pub randomize_allocation_candidates: bool,
     /// The maximum number of candidates in a response, whatever its limit parameter. A request that matches every
     /// combination of a few hundred devices has more candidates than fit in memory.

@@ -32,7 +32,7 @@ choices! {
     /// Where allocation candidates are searched.
     #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
     pub enum CandidatesFrom {
-        /// In memory if this process is the only writer (SQLite); otherwise in the tables.
+        /// In memory if this process is the only writer (SQLite); else in the tables.
         #[default]
         Auto = "auto",
         /// In memory. Ignored for database servers, which are always searched in the tables.

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_asks_while_a_reading_is_under_way_has_the_next_with_all_others() {
+    async fn callers_during_a_read_share_the_next_one() {
         let all = shared();
         let first = ask(&all, "q");
         all.1.has_begun.notified().await;
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_goes_away_takes_nobody_with_him_and_leaves_nothing() {
+    async fn an_abandoned_caller_disturbs_no_other_and_leaves_nothing() {
         let all = shared();
         let first = ask(&all, "q");
         all.1.has_begun.notified().await;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reading_that_failed_failed_for_all_who_waited_for_it() {
+    async fn a_failed_read_fails_for_all_its_callers() {
         let all = shared();
         let first = ask(&all, "q");
         all.1.has_begun.notified().await;
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gave_his_turn_back_keeps_nobody_waiting() {
+    async fn a_returned_turn_blocks_no_caller() {
         let all = shared();
         let (gathering, done) = (Arc::clone(&all.0), Arc::new(Notify::new()));
         let end = Arc::clone(&done);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn two_who_go_away_at_once_leave_nothing() {
+    fn two_callers_abandoned_at_once_leave_nothing() {
         let gathering = SingleFlight::<u32, usize>::new(1);
         let both = Barrier::new(2);
         for question in 0..2_000 {

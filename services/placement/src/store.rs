@@ -42,14 +42,14 @@ pub(crate) fn packed_moment(text: Option<&str>) -> Option<SqlTimestamp> {
 pub(crate) fn fault(error: &SqlError) -> Fault {
     // The caller's own text is invalid in this database. Others would search for it and find nothing.
     if let SqlError::Nul(_) | SqlError::Character(_) = error {
-        return Fault::bad_request(format!("{error}; {}.", error.mend()));
+        return Fault::bad_request(format!("{error}; {}.", error.hint()));
     }
     tracing::error!(
         error = error as &dyn std::error::Error,
-        mend = error.mend(),
+        mend = error.hint(),
         "database"
     );
-    let message = format!("The database failed: {error}; {}.", error.mend());
+    let message = format!("The database failed: {error}; {}.", error.hint());
     match error.will_pass() {
         true => Fault::unavailable(message),
         false => Fault::internal(message),

@@ -1,4 +1,4 @@
-//! A cloud of any size, written into the tables: over the API it would take longer than all that is measured.
+//! Writes a cloud of any size into the tables, because the API would take longer than all measurements.
 
 use berth_placement::prepare;
 use berth_store::sql::{SqlError, SqlOptions, SqlStore, Statement, Transaction, Value, Work};
@@ -167,7 +167,7 @@ impl Cloud {
         let mut rows = Vec::new();
         for host in hosts {
             let root = Self::provider(host, 0);
-            // Beside one that all have, about as many as a host's CPU has.
+            // One trait that all have, plus about as many as a host's CPU has.
             let many = (0..20).map(|number| self.common + number);
             let rare = self.is_empty(host).then_some(rare);
             rows.extend(

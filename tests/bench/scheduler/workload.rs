@@ -1,9 +1,9 @@
-//! The hosts and the requests that both schedulers read: a cloud in which no two hosts are alike, from a seed.
+//! Generates the hosts and the requests for both schedulers from a seed; no two hosts are alike.
 
 use berth_model::SeededRng;
 use serde_json::{Value, json};
 
-/// Whose guests are on the hosts before: so many at most on each.
+/// The maximum number of guests that are already on each host.
 const GUESTS: u64 = 30;
 
 /// So many hosts, and the requests `plain` and `rich`.

@@ -1,5 +1,5 @@
-//! Planted bugs on guests' way: each must be caught, by the invariant it breaks. An invariant that no bug of a living cloud
-//! breaks has its canaries beside the audit itself (`core/model`), where none may be without.
+//! Planted bugs in the management of guests: each must be caught by the invariant that it breaks. An invariant that no
+//! bug of a running cloud breaks has its tests next to the audit itself (`core/model`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use berth_fault_injection::{EffectPhase, Fault, FaultRepetition};
 use berth_invariants::{InvariantId, Violation, audit_at_rest};
 use berth_model::ResourceClass;
 use berth_tests::fault::busy;
-use berth_tests::guest_cloud::{Bug, GuestCloud, NODE, Point, Process, guest};
+use berth_tests::guest_cloud::{PlantedBug, GuestCloud, NODE, CloudFaultPoint, CloudProcess, guest};
 use berth_virt::VirtDriver as _;
 use serde_json::Value;
 
-use super::journeys::{Journey, Outcome, SERVER, boot, boot_in, delete};
+use super::scenarios::{GuestScenario, GuestOutcome, SERVER, boot, boot_in, delete};
 use super::servers;
 use super::sweep::virtually;
 
@@ -26,11 +26,11 @@ async fn broken(cloud: &GuestCloud) -> BTreeSet<InvariantId> {
 }
 
 #[test]
-fn a_reset_that_is_told_and_not_made_is_caught() {
+fn a_reset_that_is_reported_but_not_done_is_caught() {
     virtually(async {
         let cloud = GuestCloud::new().await;
         boot(&cloud, 1, "two").await;
-        cloud.hardware.plant(Bug::SkipsResets);
+        cloud.hardware.plant(PlantedBug::SkipsResets);
         delete(&cloud, 1).await;
         assert!(broken(&cloud).await.contains(&InvariantId::S5));
     });
@@ -40,7 +40,7 @@ fn a_reset_that_is_told_and_not_made_is_caught() {
 fn a_guest_with_a_device_less_than_is_bound_for_it_is_caught() {
     virtually(async {
         let cloud = GuestCloud::new().await;
-        cloud.hardware.plant(Bug::GivesFewer);
+        cloud.hardware.plant(PlantedBug::GivesFewer);
         boot(&cloud, 1, "two").await;
         assert!(broken(&cloud).await.contains(&InvariantId::S4));
     });
@@ -51,7 +51,7 @@ fn a_guest_that_outlives_its_delete_is_caught() {
     virtually(async {
         let cloud = GuestCloud::new().await;
         boot(&cloud, 1, "two").await;
-        cloud.hardware.plant(Bug::KeepsGuests);
+        cloud.hardware.plant(PlantedBug::KeepsGuests);
         let deleting = tokio::time::timeout(Duration::from_mins(10), delete(&cloud, 1));
         deleting.await.ok();
         let broken = broken(&cloud).await;
@@ -63,7 +63,7 @@ fn a_guest_that_outlives_its_delete_is_caught() {
 }
 
 #[test]
-fn a_request_that_somebody_left_is_caught() {
+fn a_left_over_request_is_caught() {
     virtually(async {
         let cloud = GuestCloud::new().await;
         let body = serde_json::json!({"device_profile_name": "gpu"});
@@ -74,7 +74,7 @@ fn a_request_that_somebody_left_is_caught() {
 
 /// What the whole sweep tries too, of which the tests run a sample.
 #[test]
-fn a_post_of_requests_that_comes_twice_is_caught_and_leaves_nothing_after_a_while() {
+fn a_duplicated_post_of_requests_is_caught_and_leaves_nothing_after_the_grace_time() {
     // What was made before the clock was set back is dated an hour ahead.
     for clock in [0, -3600] {
         virtually(comes_twice(clock));
@@ -83,8 +83,8 @@ fn a_post_of_requests_that_comes_twice_is_caught_and_leaves_nothing_after_a_whil
 
 async fn comes_twice(clock: i64) {
     let cloud = GuestCloud::new().await;
-    let point = Point {
-        process: Process::Conductor,
+    let point = CloudFaultPoint {
+        process: CloudProcess::Conductor,
         crossing: "http POST /v2/accelerator_requests".to_owned(),
         nth: 1,
         moment: EffectPhase::Before,
@@ -105,7 +105,7 @@ async fn comes_twice(clock: i64) {
 }
 
 #[test]
-fn a_guest_whose_request_was_deleted_under_it_is_caught() {
+fn a_guest_with_a_deleted_request_is_caught() {
     virtually(async {
         let cloud = GuestCloud::new().await;
         boot(&cloud, 1, "gpu").await;
@@ -121,26 +121,26 @@ fn a_guest_whose_request_was_deleted_under_it_is_caught() {
 
 /// An undo that forgets the server group.
 #[test]
-fn a_guest_that_is_gone_and_keeps_its_place_in_its_group_is_caught() {
+fn a_deleted_guest_that_stays_in_its_group_is_caught() {
     virtually(async {
         let cloud = GuestCloud::new().await;
         cloud.keep_members();
         let apart = Some(cloud.apart);
-        assert_eq!(boot_in(apart, &cloud, 1, "gpu").await, Outcome::Done);
+        assert_eq!(boot_in(apart, &cloud, 1, "gpu").await, GuestOutcome::Done);
         assert_eq!(audit_at_rest(&cloud.worlds(None).await), []);
         delete(&cloud, 1).await;
         // The next one would be rejected for it.
-        assert_eq!(boot_in(apart, &cloud, 2, "gpu").await, Outcome::Undone);
+        assert_eq!(boot_in(apart, &cloud, 2, "gpu").await, GuestOutcome::Undone);
         assert!(broken(&cloud).await.contains(&InvariantId::L9));
     });
 }
 
-/// A row that goes before its guest: nobody could delete it.
+/// A row that is deleted before its guest: no client could delete the guest.
 #[test]
-fn a_guest_whose_row_the_compute_api_forgot_is_caught() {
+fn a_guest_without_its_row_in_the_compute_api_is_caught() {
     virtually(async {
         let cloud = GuestCloud::with_api().await;
-        assert_eq!(servers::boot(&cloud, SERVER).await, Outcome::Done);
+        assert_eq!(servers::boot(&cloud, SERVER).await, GuestOutcome::Done);
         assert!(cloud.rests(None).await.is_empty());
         cloud.forget_servers().await;
         let patience = Duration::from_mins(3);
@@ -151,7 +151,7 @@ fn a_guest_whose_row_the_compute_api_forgot_is_caught() {
         );
         assert!(wrong.contains("has no row of it"), "{wrong}");
         // Its client sees that it is gone, and it is not.
-        assert_eq!(servers::delete(&cloud, SERVER).await, Outcome::Done);
+        assert_eq!(servers::delete(&cloud, SERVER).await, GuestOutcome::Done);
         let left = cloud.left_over().await.join("\n");
         for what in [
             "guest",
@@ -165,12 +165,12 @@ fn a_guest_whose_row_the_compute_api_forgot_is_caught() {
     });
 }
 
-/// Ended past the API, which looks at nothing that is settled until somebody asks.
+/// The guest is deleted past the API, which checks a settled server only when a client asks for it.
 #[test]
-fn a_row_whose_guest_is_gone_is_caught_until_somebody_asks_for_it() {
+fn a_row_of_a_deleted_guest_is_caught_until_a_client_asks_for_it() {
     virtually(async {
         let cloud = GuestCloud::with_api().await;
-        assert_eq!(servers::boot(&cloud, SERVER).await, Outcome::Done);
+        assert_eq!(servers::boot(&cloud, SERVER).await, GuestOutcome::Done);
         let there = cloud.worlds(None).await.guests;
         let (uuid, _) = there.first_key_value().expect("a guest");
         let deleted = cloud.conductor().await.delete(*uuid).await;
@@ -181,12 +181,12 @@ fn a_row_whose_guest_is_gone_is_caught_until_somebody_asks_for_it() {
         let left = cloud.left_over().await.join("\n");
         assert!(left.contains("the compute API's row of"), "{left}");
         cloud.servers_named(SERVER).await.expect("an answer");
-        assert!(Journey::ServerDelete.clear(&cloud).await.is_empty());
+        assert!(GuestScenario::ServerDelete.clear(&cloud).await.is_empty());
         cloud.end();
     });
 }
 
-/// What the audit finds at once after somebody did something to a cloud with one guest.
+/// The audit's immediate findings after a change to a cloud with one guest.
 fn broken_by(plant: impl AsyncFnOnce(&GuestCloud)) -> BTreeSet<InvariantId> {
     virtually(async {
         let cloud = GuestCloud::new().await;
@@ -216,7 +216,7 @@ fn more_is_used_than_there_is() -> BTreeSet<InvariantId> {
 fn a_boot_hangs() -> BTreeSet<InvariantId> {
     virtually(async {
         let cloud = GuestCloud::new().await;
-        cloud.hardware.plant(Bug::Hangs);
+        cloud.hardware.plant(PlantedBug::Hangs);
         let booting = tokio::time::timeout(Duration::from_mins(10), boot(&cloud, 1, "two"));
         booting.await.ok();
         broken(&cloud).await
@@ -234,7 +234,7 @@ fn a_used_card_is_given_back_unclean() -> BTreeSet<InvariantId> {
     virtually(async {
         let cloud = GuestCloud::new().await;
         boot(&cloud, 1, "two").await;
-        cloud.hardware.plant(Bug::SkipsResets);
+        cloud.hardware.plant(PlantedBug::SkipsResets);
         delete(&cloud, 1).await;
         broken(&cloud).await
     })
@@ -253,14 +253,14 @@ fn a_provider_loses_its_traits() -> BTreeSet<InvariantId> {
     })
 }
 
-fn a_guest_is_destroyed_beside_everybody() -> BTreeSet<InvariantId> {
+fn a_guest_is_destroyed_past_all_services() -> BTreeSet<InvariantId> {
     broken_by(async |cloud| {
         let destroyed = cloud.hardware.destroy(guest(1)).await;
         let _ = destroyed.expect("in memory");
     })
 }
 
-fn a_guest_leaves_its_group_beside_everybody() -> BTreeSet<InvariantId> {
+fn a_guest_leaves_its_group_past_all_services() -> BTreeSet<InvariantId> {
     virtually(async {
         let cloud = GuestCloud::new().await;
         boot_in(Some(cloud.apart), &cloud, 1, "two").await;
@@ -270,8 +270,8 @@ fn a_guest_leaves_its_group_beside_everybody() -> BTreeSet<InvariantId> {
     })
 }
 
-/// As by a place that is written without a look at the generation.
-fn a_second_guest_has_a_place_beside_the_first() -> BTreeSet<InvariantId> {
+/// As if the member were written without a check of the group's generation.
+fn a_second_guest_has_a_member_next_to_the_first() -> BTreeSet<InvariantId> {
     virtually(async {
         let cloud = GuestCloud::new().await;
         boot_in(Some(cloud.apart), &cloud, 1, "gpu").await;
@@ -288,7 +288,7 @@ fn a_second_guest_has_a_place_beside_the_first() -> BTreeSet<InvariantId> {
 fn a_guest_is_short_of_a_device() -> BTreeSet<InvariantId> {
     virtually(async {
         let cloud = GuestCloud::new().await;
-        cloud.hardware.plant(Bug::GivesFewer);
+        cloud.hardware.plant(PlantedBug::GivesFewer);
         boot(&cloud, 1, "two").await;
         broken(&cloud).await
     })
@@ -301,11 +301,11 @@ fn alive(invariant: InvariantId) -> Option<fn() -> BTreeSet<InvariantId>> {
         InvariantId::S5 | InvariantId::L4 => Some(a_used_card_is_given_back_unclean),
         InvariantId::L1 => Some(a_boot_hangs),
         InvariantId::L2 => Some(an_allocation_is_taken_from_a_guest),
-        InvariantId::L9 => Some(a_guest_leaves_its_group_beside_everybody),
-        InvariantId::S15 => Some(a_second_guest_has_a_place_beside_the_first),
+        InvariantId::L9 => Some(a_guest_leaves_its_group_past_all_services),
+        InvariantId::S15 => Some(a_second_guest_has_a_member_next_to_the_first),
         InvariantId::L5 => Some(a_provider_loses_its_traits),
         InvariantId::S4 => Some(a_guest_is_short_of_a_device),
-        InvariantId::L3 | InvariantId::L8 => Some(a_guest_is_destroyed_beside_everybody),
+        InvariantId::L3 | InvariantId::L8 => Some(a_guest_is_destroyed_past_all_services),
         // No layer below lets two guests have one device.
         InvariantId::S3
         // Judged by what a reshape or a request did: planted on the way to Placement (`crate::canaries`).

@@ -1,51 +1,50 @@
-//! What the whole sweep of guests' journeys found, as the last part of `docs/faults.md`. A sample is compared with it: it may
-//! find nothing that is not there.
+//! Writes the results of the complete guest sweep as the last part of `docs/faults.md`. A sample is compared with the
+//! page: it may find no outcome that is not on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use berth_fault_injection::EffectKind;
 use berth_model::ProviderTree;
-use berth_tests::guest_cloud::Crossed;
+use berth_tests::guest_cloud::RecordedEffect;
 
-use super::journeys::{Journey, Outcome};
-use super::rows::{Strike, kind};
+use super::scenarios::{GuestScenario, GuestOutcome};
+use super::rows::{FaultStrike, kind};
 use super::sweep::FAULTS;
 use crate::report::{Section, replace, section};
 
-const HEAD: &str = "# Guests' journeys\n\n\
-Written by the whole sweep of guests' journeys (`BLESS=1 BERTH_GUEST_FAULTS=1 cargo test -p berth-tests --test fault\n\
-every_journey_of_a_guest`); `make test` runs a sample of it and compares that with this page, `make soak` runs all of it, and\n\
-again with a second kill in the recovery from each kill.\n\n\
-A whole cloud of one host: Placement, the accelerator service, the database of hosts, a conductor that chooses by filters and\n\
-weighers, an agent, guests and cards of the fake driver. Every request, call of the driver and statement of a journal of the agent\n\
-and of the conductor is a crossing, and so is every transaction of the conductor with the database of hosts (their states,\n\
-aggregates, a guest's place in its server group, the record of the decision). The journeys of servers are asked of the compute\n\
-API, in the conductor's process, before two such hosts: the client's requests are crossings, too, and so is all that the second\n\
-host's agent does; the API's own database is none. Placement and the accelerator service are processes that die of a request and\n\
-are away for a second, before and after its effect (served). What each journey may come to is written first, in\n\
-`tests/fault/guests.toml`; there the outcomes are explained. After every run the seven truths (Placement, accelerator requests,\n\
-server groups, hypervisor, devices, journals, the compute API's servers) are audited, and the guest is deleted again, which must\n\
-leave nothing in any of them.\n";
+const HEAD: &str = "# Guests\n\n\
+Written by the complete guest sweep (`BLESS=1 BERTH_GUEST_FAULTS=1 cargo test -p berth-tests --test fault\n\
+every_scenario_of_a_guest`); `make test` runs a sample and compares it with this page. `make soak` runs the complete sweep, and\n\
+repeats it with a second kill in the recovery from each kill.\n\n\
+The sweep runs a whole cloud of one host: Placement, the accelerator service, the hosts database, a conductor that selects hosts by\n\
+filters and weighers, an agent, and guests and cards of the fake driver. Effects are every request, driver call and journal\n\
+statement of the agent and of the conductor, and every transaction of the conductor with the hosts database (host states,\n\
+aggregates, server group members, scheduling records). The scenarios of servers use the compute API in the conductor's process and\n\
+two such hosts. The client's requests and those of the second host's agent are effects, too; the API's own database is not.\n\
+Placement and the accelerator service are processes that can die at a request and are down for a second, before or after its effect\n\
+(served). The allowed outcomes were written first, in `tests/fault/guests.toml`, which explains them. After every run, the seven\n\
+stores (Placement, accelerator requests, server groups, hypervisor, devices, journals, the compute API's servers) are audited. The\n\
+guest is then deleted, which must leave nothing in any of them.\n";
 
-/// A journey that ran without a fault.
-pub(super) struct Swept {
-    pub(super) journey: Journey,
-    pub(super) crossed: Vec<Crossed>,
+/// A scenario that ran without a fault.
+pub(super) struct CleanGuestRun {
+    pub(super) journey: GuestScenario,
+    pub(super) crossed: Vec<RecordedEffect>,
     /// What Placement had of the node afterwards.
     pub(super) tree: Option<ProviderTree>,
 }
 
-/// How often which outcome came of a strike at a kind of crossing.
-pub(super) type Tally = BTreeMap<(Journey, Strike, &'static str), BTreeMap<Outcome, usize>>;
+/// How often each outcome followed a fault at a kind of effect.
+pub(super) type OutcomeTally = BTreeMap<(GuestScenario, FaultStrike, &'static str), BTreeMap<GuestOutcome, usize>>;
 
 /// Writes the part of the page.
-pub(super) fn write(swept: &[Swept], tally: &Tally) {
+pub(super) fn write(swept: &[CleanGuestRun], tally: &OutcomeTally) {
     replace(Section::Guests, &page(swept, tally));
 }
 
-/// Writes one journey's line and table anew, and leaves the others' as they are.
-pub(super) fn write_journey(swept: &Swept, tally: &Tally) {
+/// Rewrites the line and the table of one scenario, and keeps those of the others.
+pub(super) fn write_journey(swept: &CleanGuestRun, tally: &OutcomeTally) {
     let page = section(Section::Guests);
     let (top, tables) = page.split_once("\n## ").expect("the page has tables");
     let start = format!("| {} |", swept.journey.as_str());
@@ -74,11 +73,11 @@ pub(super) fn write_journey(swept: &Swept, tally: &Tally) {
     replace(Section::Guests, &text);
 }
 
-/// Compares the page with what was found: each outcome is one of the page's. Nothing is compared before it was written first.
-/// A kind of crossing that the journey had not when the page was written (a watcher's read that fell into a hot plug, say) is no
-/// column of the page: `guests.toml` alone judges it. So it does what strikes for ever: whether somebody waits to the end of that is a
-/// matter of moments.
-pub(super) fn compare(tally: &Tally) {
+/// Compares the page with the findings: each outcome must be on the page. Nothing is compared before the page exists. A
+/// kind of effect that the scenario did not have when the page was written (for example, a watcher's read during a hot
+/// plug) has no column; only `guests.toml` checks it. The same applies to permanent faults, because whether a client
+/// waits until their end depends on timing.
+pub(super) fn compare(tally: &OutcomeTally) {
     let page = section(Section::Guests);
     if page.is_empty() {
         return;
@@ -114,12 +113,12 @@ pub(super) fn compare(tally: &Tally) {
     }
 }
 
-fn title(journey: Journey) -> String {
+fn title(journey: GuestScenario) -> String {
     format!("guest {}", journey.as_str())
 }
 
-/// A journey's line in the first table.
-fn line(swept: &Swept) -> String {
+/// A scenario's line in the first table.
+fn line(swept: &CleanGuestRun) -> String {
     let crossed = &swept.crossed;
     let writes = crossed
         .iter()
@@ -129,9 +128,9 @@ fn line(swept: &Swept) -> String {
     format!("| {name} | {crossings} | {writes} | {cases} |\n")
 }
 
-fn page(swept: &[Swept], tally: &Tally) -> String {
+fn page(swept: &[CleanGuestRun], tally: &OutcomeTally) -> String {
     let mut text = HEAD.to_owned();
-    text.push_str("\n| journey | crossings | of them writes | cases |\n|---|---|---|---|\n");
+    text.push_str("\n| scenario | effects | of them writes | cases |\n|---|---|---|---|\n");
     swept.iter().for_each(|swept| text.push_str(&line(swept)));
     let all: usize = tally.values().flat_map(BTreeMap::values).sum();
     let _ = writeln!(text, "| all | | | {all} |");
@@ -142,7 +141,7 @@ fn page(swept: &[Swept], tally: &Tally) -> String {
 }
 
 /// Rows of a fault, columns of kinds, cells with outcomes and their numbers of cases.
-fn table(text: &mut String, swept: &Swept, tally: &Tally) {
+fn table(text: &mut String, swept: &CleanGuestRun, tally: &OutcomeTally) {
     let journey = swept.journey;
     let kinds: BTreeSet<&str> = swept.crossed.iter().map(kind).collect();
     let _ = write!(text, "\n## {}\n\n| fault |", title(journey));
@@ -150,9 +149,9 @@ fn table(text: &mut String, swept: &Swept, tally: &Tally) {
         .iter()
         .for_each(|kind| text.push_str(&format!(" {kind} |")));
     let _ = writeln!(text, "\n|---|{}", "---|".repeat(kinds.len()));
-    let strikes = Strike::all(&FAULTS);
+    let strikes = FaultStrike::all(&FAULTS);
     let seen = tally.keys().map(|(_, strike, _)| *strike);
-    let seen: BTreeSet<Strike> = seen.collect();
+    let seen: BTreeSet<FaultStrike> = seen.collect();
     for strike in strikes.filter(|strike| seen.contains(strike)) {
         let _ = write!(text, "| {} {strike} |", strike.fault.row());
         for kind in &kinds {

@@ -1,15 +1,15 @@
-//! The outcomes that were written first.
+//! The expected outcomes, which were written before the first run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use berth_fault_injection::{Boundary, Effect, EffectKind, Fault, FaultRepetition};
-use berth_tests::guest_cloud::{Crossed, Point, Process};
+use berth_tests::guest_cloud::{RecordedEffect, CloudFaultPoint, CloudProcess};
 use serde::Deserialize;
 
-use super::journeys::{Journey, Outcome};
+use super::scenarios::{GuestScenario, GuestOutcome};
 
-impl Outcome {
+impl GuestOutcome {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -20,14 +20,14 @@ impl Outcome {
     }
 }
 
-/// What a crossing does, as far as outcomes differ.
-pub(super) fn kind(crossed: &Crossed) -> &'static str {
+/// The kind of an effect, as far as outcomes depend on it.
+pub(super) fn kind(crossed: &RecordedEffect) -> &'static str {
     let Effect {
         boundary: seam,
         kind: effect,
         ..
     } = crossed.crossing;
-    let is_served = matches!(crossed.process, Process::Placement | Process::Accelerators);
+    let is_served = matches!(crossed.process, CloudProcess::Placement | CloudProcess::Accelerators);
     match (seam, effect) {
         (_, EffectKind::Read) if is_served => "served_read",
         (_, EffectKind::Write) if is_served => "served_write",
@@ -44,13 +44,13 @@ pub(super) fn kind(crossed: &Crossed) -> &'static str {
 
 /// What happens at a point, and how often.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Strike {
+pub(super) struct FaultStrike {
     pub(super) fault: Fault,
     repetition: FaultRepetition,
 }
 
-impl Strike {
-    pub(super) const fn of(point: &Point) -> Self {
+impl FaultStrike {
+    pub(super) const fn of(point: &CloudFaultPoint) -> Self {
         Self {
             fault: point.fault,
             repetition: point.repetition,
@@ -73,7 +73,7 @@ impl Strike {
     }
 
     fn read(text: &str) -> Self {
-        let (fault, repetition) = match text.strip_suffix(" for ever") {
+        let (fault, repetition) = match text.strip_suffix(" forever") {
             Some(fault) => (fault, FaultRepetition::Forever),
             None => (text, FaultRepetition::Once),
         };
@@ -85,22 +85,22 @@ impl Strike {
     }
 }
 
-impl fmt::Display for Strike {
+impl fmt::Display for FaultStrike {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.repetition {
             FaultRepetition::Once => write!(f, "{}", self.fault),
-            FaultRepetition::Forever => write!(f, "{} for ever", self.fault),
+            FaultRepetition::Forever => write!(f, "{} forever", self.fault),
         }
     }
 }
 
-/// By journey, strike and kind.
-pub(super) type Rows = BTreeMap<(Journey, Strike, String), BTreeSet<Outcome>>;
+/// By scenario, fault and kind.
+pub(super) type Rows = BTreeMap<(GuestScenario, FaultStrike, String), BTreeSet<GuestOutcome>>;
 
-/// A table: the outcomes of the journeys that it names, by fault and kind.
+/// A table: the outcomes of the scenarios that it names, by fault and kind.
 #[derive(Deserialize)]
 struct Table {
-    journeys: Vec<String>,
+    scenarios: Vec<String>,
     #[serde(flatten)]
     faults: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -109,14 +109,14 @@ struct Table {
 pub(super) fn read() -> Rows {
     let text = include_str!("../guests.toml");
     let tables: BTreeMap<String, Table> =
-        toml::from_str(text).expect("guests.toml has tables of journeys, faults and kinds");
+        toml::from_str(text).expect("guests.toml has tables of scenarios, faults and kinds");
     let mut rows = Rows::new();
     for table in tables.into_values() {
-        for name in &table.journeys {
-            let journey = Journey::ALL.into_iter().find(|it| it.as_str() == name);
-            let journey = journey.unwrap_or_else(|| panic!("guests.toml: no journey {name}"));
+        for name in &table.scenarios {
+            let journey = GuestScenario::ALL.into_iter().find(|it| it.as_str() == name);
+            let journey = journey.unwrap_or_else(|| panic!("guests.toml: no scenario {name}"));
             for (strike, by_kind) in &table.faults {
-                let strike = Strike::read(strike);
+                let strike = FaultStrike::read(strike);
                 for (kind, words) in by_kind {
                     let known = rows.insert((journey, strike, kind.clone()), outcomes(words));
                     assert!(known.is_none(), "guests.toml: {name} is in two tables");
@@ -127,12 +127,12 @@ pub(super) fn read() -> Rows {
     rows
 }
 
-fn outcomes(words: &str) -> BTreeSet<Outcome> {
+fn outcomes(words: &str) -> BTreeSet<GuestOutcome> {
     let all = [
-        Outcome::Done,
-        Outcome::Undone,
-        Outcome::Held,
-        Outcome::Refused,
+        GuestOutcome::Done,
+        GuestOutcome::Undone,
+        GuestOutcome::Held,
+        GuestOutcome::Refused,
     ];
     let outcomes = words.split(" or ").map(|word| {
         let found = all.into_iter().find(|outcome| outcome.as_str() == word);

@@ -1,17 +1,17 @@
-//! What a tenant asks of the compute API, as a client that never gives up asks it.
+//! The scenarios of a compute API user, with a client that never gives up.
 //!
-//! A request for a server has no name by which its repetition were known, here as in Nova: a client that hears no answer looks
-//! whether there is a server of that name before it asks again. Where its request arrives twice on the way, there are two servers,
-//! each of which must be whole.
+//! As in Nova, a request for a server has no id that identifies a repetition. A client without an answer checks whether
+//! a server of that name exists before it repeats the request. If its request is delivered twice, there are two
+//! servers, each of which must be consistent.
 
 use berth_tests::guest_cloud::GuestCloud;
 use serde_json::{Value, json};
 
-use super::journeys::{Outcome, Pauses};
+use super::scenarios::{GuestOutcome, RetryPauses};
 
 /// Asks for a server until there is one, and waits until it runs or is not to be.
-pub(super) async fn boot(cloud: &GuestCloud, name: &str) -> Outcome {
-    let mut pauses = Pauses::begin();
+pub(super) async fn boot(cloud: &GuestCloud, name: &str) -> GuestOutcome {
+    let mut pauses = RetryPauses::begin();
     loop {
         match cloud.servers_named(name).await {
             None => {}
@@ -21,26 +21,26 @@ pub(super) async fn boot(cloud: &GuestCloud, name: &str) -> Outcome {
                 let decided = |status: &&Value| **status == "ACTIVE" || **status == "ERROR";
                 match statuses.iter().all(decided) {
                     true if statuses.iter().any(|status| **status == "ACTIVE") => {
-                        return Outcome::Done;
+                        return GuestOutcome::Done;
                     }
-                    true => return Outcome::Undone,
+                    true => return GuestOutcome::Undone,
                     false => {}
                 }
             }
         }
         if !pauses.again().await {
-            return Outcome::Held;
+            return GuestOutcome::Held;
         }
     }
 }
 
 /// Asks until there is no server of the name.
-pub(super) async fn delete(cloud: &GuestCloud, name: &str) -> Outcome {
-    let mut pauses = Pauses::begin();
+pub(super) async fn delete(cloud: &GuestCloud, name: &str) -> GuestOutcome {
+    let mut pauses = RetryPauses::begin();
     loop {
         match cloud.servers_named(name).await {
             None => {}
-            Some(servers) if servers.is_empty() => return Outcome::Done,
+            Some(servers) if servers.is_empty() => return GuestOutcome::Done,
             Some(servers) => {
                 for server in servers {
                     let route = "/v2.1/servers/{id}";
@@ -49,30 +49,30 @@ pub(super) async fn delete(cloud: &GuestCloud, name: &str) -> Outcome {
             }
         }
         if !pauses.again().await {
-            return Outcome::Held;
+            return GuestOutcome::Held;
         }
     }
 }
 
 /// Has it stopped, and started again.
-pub(super) async fn stop_and_start(cloud: &GuestCloud, name: &str) -> Outcome {
+pub(super) async fn stop_and_start(cloud: &GuestCloud, name: &str) -> GuestOutcome {
     match act(cloud, name, json!({"os-stop": null}), "SHUTOFF").await {
-        Outcome::Done => act(cloud, name, json!({"os-start": null}), "ACTIVE").await,
+        GuestOutcome::Done => act(cloud, name, json!({"os-start": null}), "ACTIVE").await,
         other => other,
     }
 }
 
-/// Asks for an action until nothing is under way any more and the server has this status; again where that ended in another one.
-async fn act(cloud: &GuestCloud, name: &str, action: Value, status: &str) -> Outcome {
-    let mut pauses = Pauses::begin();
+/// Requests an action until the server has this status and no task; repeats it if it ended in another status.
+async fn act(cloud: &GuestCloud, name: &str, action: Value, status: &str) -> GuestOutcome {
+    let mut pauses = RetryPauses::begin();
     loop {
         match cloud.servers_named(name).await {
-            Some(servers) if servers.is_empty() => return Outcome::Refused,
+            Some(servers) if servers.is_empty() => return GuestOutcome::Refused,
             Some(servers) => {
                 let is_idle = |it: &&Value| it["OS-EXT-STS:task_state"].is_null();
                 for server in servers.iter().filter(is_idle) {
                     if server["status"] == status {
-                        return Outcome::Done;
+                        return GuestOutcome::Done;
                     }
                     let route = "/v2.1/servers/{id}/action";
                     let path = format!("{}/action", path(server));
@@ -82,7 +82,7 @@ async fn act(cloud: &GuestCloud, name: &str, action: Value, status: &str) -> Out
             None => {}
         }
         if !pauses.again().await {
-            return Outcome::Held;
+            return GuestOutcome::Held;
         }
     }
 }

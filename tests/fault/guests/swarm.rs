@@ -1,6 +1,6 @@
-//! Two to eight journeys at once on a cloud of two hosts with the compute API before it, their crossings in an order that a seed
-//! decides, a handful of them struck. The promises of safety are judged all along; then everything is healed and must come to rest,
-//! and everything is deleted and must leave nothing.
+//! The guest swarm: two to eight concurrent scenarios on a cloud of two hosts with the compute API. A seed determines
+//! the order of their effects and a few faults. The safety invariants are checked all the time. Then everything is
+//! healed and must become idle, and everything is deleted and must leave nothing.
 //!
 //! `BERTH_GUEST_SEEDS=FROM..TO` runs those seeds; `make soak` runs a hundred thousand.
 
@@ -11,53 +11,54 @@ use std::time::Duration;
 use berth_fault_injection::Fault;
 use berth_invariants::audit;
 use berth_model::SeededRng;
-use berth_tests::guest_cloud::{GuestCloud, Point};
+use berth_tests::guest_cloud::{GuestCloud, CloudFaultPoint};
 use berth_tests::sample::one_of;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::journeys::{Journey, Outcome, delete, server};
+use super::scenarios::{GuestScenario, GuestOutcome, delete, server};
 use super::servers;
 use super::sweep::{FAULTS, virtually};
 use crate::sweep::on_all_processors;
 
-/// The seeds that run where nothing is said.
+/// The default seeds.
 const SEEDS: std::ops::Range<u64> = 0..120 / one_of(6) as u64;
-/// From so many seeds on every journey must have come to a good end, and more faults struck than there are seeds.
+/// From this number of seeds on, every scenario must have succeeded at least once, and there must be more faults than
+/// seeds.
 const MANY: usize = 100;
-/// How long a client has any patience with its journey.
+/// How long a client waits for its scenario.
 const PATIENCE: Duration = Duration::from_mins(10);
-/// The pause between two looks at what must hold always.
+/// The pause between two checks of the permanent invariants.
 const LOOK: Duration = Duration::from_secs(5);
 /// Within one pause of this nothing that was true is false: a look while it happens is none.
 const MOMENT: Duration = Duration::from_millis(1);
 
 /// What one seed came to.
-struct Ran {
-    struck: Vec<Point>,
-    ends: Vec<(Journey, Outcome)>,
+struct SeedRun {
+    struck: Vec<CloudFaultPoint>,
+    ends: Vec<(GuestScenario, GuestOutcome)>,
     wrong: Vec<String>,
 }
 
-/// One journey among others.
-struct Story {
+/// One scenario among others.
+struct SwarmStory {
     n: u32,
-    journey: Journey,
+    journey: GuestScenario,
     profile: &'static str,
     group: Option<Uuid>,
     card: u8,
     pause: Duration,
 }
 
-impl Story {
+impl SwarmStory {
     fn drawn(n: u32, cloud: &GuestCloud, seeded: &mut SeededRng) -> Self {
         let groups = [None, None, Some(cloud.together), Some(cloud.apart)];
         let cards = cloud.nodes.iter().flat_map(|node| node.cards.clone());
         let cards: Vec<u8> = cards.collect();
         Self {
             n,
-            journey: Journey::ALL[seeded.below(Journey::ALL.len())],
+            journey: GuestScenario::ALL[seeded.below(GuestScenario::ALL.len())],
             profile: ["gpu", "two"][seeded.below(2)],
             group: groups[seeded.below(groups.len())],
             card: cards[seeded.below(cards.len())],
@@ -65,13 +66,13 @@ impl Story {
         }
     }
 
-    async fn told(&self, cloud: &GuestCloud) -> (Journey, Outcome) {
+    async fn told(&self, cloud: &GuestCloud) -> (GuestScenario, GuestOutcome) {
         sleep(self.pause).await;
         let story = self
             .journey
             .beside_others(cloud, self.n, self.profile, self.group, self.card);
         let end = timeout(PATIENCE, story).await;
-        (self.journey, end.unwrap_or(Outcome::Held))
+        (self.journey, end.unwrap_or(GuestOutcome::Held))
     }
 }
 
@@ -95,7 +96,7 @@ async fn broken(cloud: &GuestCloud) -> Vec<String> {
     }
 }
 
-async fn run(seed: u64) -> Ran {
+async fn run(seed: u64) -> SeedRun {
     let cloud = GuestCloud::with_api().await;
     let mut seeded = SeededRng::new(seed);
     let journeys = 2 + u32::try_from(seeded.below(7)).unwrap();
@@ -104,7 +105,7 @@ async fn run(seed: u64) -> Ran {
     let order = seeded.next_u64();
     cloud.crossings.arm_seeded(order, faults, at_most, one_in);
     let stories: Vec<_> = (1..=journeys)
-        .map(|n| Story::drawn(n, &cloud, &mut seeded))
+        .map(|n| SwarmStory::drawn(n, &cloud, &mut seeded))
         .collect();
     let told = join_all(stories.iter().map(|story| story.told(&cloud)));
     let (ends, mut wrong) = tokio::select! {
@@ -127,7 +128,7 @@ async fn run(seed: u64) -> Ran {
         wrong.extend(left.into_iter().map(|line| format!("afterwards: {line}")));
     }
     cloud.end();
-    Ran {
+    SeedRun {
         struck,
         ends,
         wrong,
@@ -145,15 +146,15 @@ fn seeds() -> Vec<u64> {
 
 /// What all seeds came to.
 #[derive(Default)]
-struct Findings {
+struct SwarmFindings {
     seeds: usize,
     struck: BTreeMap<Fault, usize>,
-    ends: BTreeMap<Journey, BTreeMap<&'static str, usize>>,
+    ends: BTreeMap<GuestScenario, BTreeMap<&'static str, usize>>,
     wrong: Vec<String>,
 }
 
-impl Findings {
-    fn count(&mut self, seed: u64, ran: Ran) {
+impl SwarmFindings {
+    fn count(&mut self, seed: u64, ran: SeedRun) {
         self.seeds += 1;
         for point in &ran.struck {
             *self.struck.entry(point.fault).or_default() += 1;
@@ -179,8 +180,8 @@ impl Findings {
 }
 
 #[test]
-fn journeys_at_once_leave_nothing_whatever_strikes_them() {
-    let (seeds, findings) = (seeds(), Mutex::new(Findings::default()));
+fn concurrent_scenarios_leave_nothing_after_any_faults() {
+    let (seeds, findings) = (seeds(), Mutex::new(SwarmFindings::default()));
     on_all_processors(&seeds, |seed| {
         let ran = virtually(run(*seed));
         findings.lock().unwrap().count(*seed, ran);
@@ -198,7 +199,7 @@ fn journeys_at_once_leave_nothing_whatever_strikes_them() {
     assert!(count == 0, "{count} of {of} seeds: {}", first.join("\n"));
     if of >= MANY {
         assert!(struck > of, "too few faults to show anything");
-        for journey in Journey::ALL {
+        for journey in GuestScenario::ALL {
             let done = findings
                 .ends
                 .get(&journey)

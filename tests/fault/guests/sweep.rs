@@ -1,30 +1,31 @@
-//! One run per journey, crossing, side and fault; and per pair of faults, the second in the recovery from the first.
+//! The guest sweep: one run per scenario, effect, side and fault; and per pair of faults, with the second one in the
+//! recovery from the first.
 //!
-//! `make test` runs one case of [`ONE_OF`], and after each kill of a server's journey among them another one somewhere in the
-//! recovery; the whole of it and all pairs are `make soak`'s:
+//! `make test` runs one case of [`ONE_OF`], and after each kill of a server's scenario among them another one somewhere in the
+//! recovery. The complete sweep and all pairs are run by `make soak`:
 //!
 //! - `BERTH_GUEST_FAULTS=1`: every case; `N`: one of N, from the `BERTH_GUEST_FROM`th on.
-//! - `BERTH_GUEST_PAIRS=N`: after each of these, whatever struck first, a kill at one of N crossings of the recovery, each side;
-//!   with `BERTH_GUEST_PAIR_FAULTS=all` each further fault that can strike there, too.
-//! - `BLESS=1 BERTH_GUEST_FAULTS=1` writes the page, with `BERTH_GUEST_JOURNEY` that journey's part of it.
-//! - `BERTH_GUEST_FIRST=hang,kill`: of these faults alone, where they strike first.
+//! - `BERTH_GUEST_PAIRS=N`: after each of these, whatever the first fault, a kill at one of N effects of the recovery, each side;
+//!   with `BERTH_GUEST_PAIR_FAULTS=all` also each further applicable fault.
+//! - `BLESS=1 BERTH_GUEST_FAULTS=1` writes the page, with `BERTH_GUEST_JOURNEY` only that scenario's part of it.
+//! - `BERTH_GUEST_FIRST=hang,kill`: only these faults as the first one.
 //! - `BERTH_FAULT_PART=N/M`: the Nth of M parts of either.
-//! - `BERTH_GUEST_JOURNEY=boot`, `BERTH_GUEST_FAULT_AT='POINT'` or `'POINT + POINT'`: that journey, that case.
+//! - `BERTH_GUEST_JOURNEY=boot`, `BERTH_GUEST_FAULT_AT='POINT'` or `'POINT + POINT'`: that scenario, that case.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use berth_fault_injection::{Fault, FaultRepetition};
 use berth_model::ProviderTree;
-use berth_tests::guest_cloud::{Crossed, GuestCloud, Point};
+use berth_tests::guest_cloud::{RecordedEffect, GuestCloud, CloudFaultPoint};
 
-use super::journeys::{Journey, Outcome};
-use super::report::{self, Swept, Tally};
-use super::rows::{self, Rows, Strike, kind};
-use crate::sweep::{Part, on_all_processors};
+use super::scenarios::{GuestScenario, GuestOutcome};
+use super::report::{self, CleanGuestRun, OutcomeTally};
+use super::rows::{self, Rows, FaultStrike, kind};
+use crate::sweep::{SweepPart, on_all_processors};
 
-/// The faults of the sweep: an answer lost before and after its effect, an older, a spoilt or an endless one, refusals, a conflict
-/// (once and for ever), a time limit, a hang, a full disk, a kill, a power cut, a clock that is set.
+/// The faults of the sweep: an answer lost before and after its effect; an outdated, a corrupt or an endless answer;
+/// refusals; a conflict (once and forever); a time limit; a hang; a full disk; a kill; a power cut; a clock jump.
 pub(super) const FAULTS: [Fault; 20] = [
     Fault::ConnectionRefused,
     Fault::AnswerLost,
@@ -48,14 +49,14 @@ pub(super) const FAULTS: [Fault; 20] = [
     Fault::ClockBackward,
 ];
 
-/// Of how many cases one is run where nothing is said.
+/// The default: one of this number of cases is run.
 const ONE_OF: usize = 96;
 /// Of how many cases one may be without its fault.
 const MISSED_ONE_OF: usize = 4;
 /// How many cases share a cloud.
 const AT_A_TIME: usize = 8;
 
-/// A runtime whose clock is paused.
+/// Runs a future on a runtime with a paused clock.
 pub(super) fn virtually<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -68,8 +69,8 @@ pub(super) fn virtually<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(tasks.run_until(future))
 }
 
-/// A journey without a fault, on a fresh cloud.
-async fn clean(journey: Journey) -> Swept {
+/// Runs a scenario without a fault, on a fresh cloud.
+async fn clean(journey: GuestScenario) -> CleanGuestRun {
     let cloud = journey.cloud().await;
     journey.scene(&cloud).await;
     cloud.crossings.arm(&[]);
@@ -78,43 +79,43 @@ async fn clean(journey: Journey) -> Swept {
     cloud.crossings.heal();
     let wrong = cloud.rests(None).await;
     assert!(wrong.is_empty(), "{}: {wrong:#?}", journey.as_str());
-    assert_eq!(outcome, Outcome::Done, "{}", journey.as_str());
+    assert_eq!(outcome, GuestOutcome::Done, "{}", journey.as_str());
     let tree = cloud.tree().await;
     let wrong = journey.clear(&cloud).await;
     assert!(wrong.is_empty(), "after {}: {wrong:#?}", journey.as_str());
     cloud.end();
-    Swept {
+    CleanGuestRun {
         journey,
         crossed,
         tree,
     }
 }
 
-/// What came of a journey with faults.
-struct Failed {
-    outcome: Outcome,
+/// The result of a scenario with faults.
+struct FailedRun {
+    outcome: GuestOutcome,
     /// How many faults struck.
     struck: usize,
-    recovery: Vec<Crossed>,
+    recovery: Vec<RecordedEffect>,
     wrong: Vec<String>,
 }
 
 /// Says which cases were run where one ends in a panic: the one before it may be to blame.
 #[derive(Default)]
-struct Told {
+struct CaseReporter {
     before: String,
     now: String,
 }
 
-impl Told {
-    fn begins(&mut self, journey: Journey, case: &[Point]) {
+impl CaseReporter {
+    fn begins(&mut self, journey: GuestScenario, case: &[CloudFaultPoint]) {
         let at: Vec<String> = case.iter().map(ToString::to_string).collect();
         let now = format!("{} at {}", journey.as_str(), at.join(" + "));
         self.before = std::mem::replace(&mut self.now, now);
     }
 }
 
-impl Drop for Told {
+impl Drop for CaseReporter {
     fn drop(&mut self) {
         if std::thread::panicking() {
             println!("in {}\nafter {}", self.now, self.before);
@@ -124,21 +125,21 @@ impl Drop for Told {
 
 async fn failed(
     cloud: &GuestCloud,
-    journey: Journey,
+    journey: GuestScenario,
     tree: Option<&ProviderTree>,
-    points: &[Point],
-) -> Failed {
+    points: &[CloudFaultPoint],
+) -> FailedRun {
     journey.scene(cloud).await;
     cloud.crossings.arm(points);
     let outcome = journey.run(cloud).await;
     let struck = cloud.crossings.struck().len();
     let recovery = cloud.crossings.recovery();
     cloud.crossings.heal();
-    let expected = tree.filter(|_| outcome == Outcome::Done);
+    let expected = tree.filter(|_| outcome == GuestOutcome::Done);
     let mut wrong = cloud.rests(expected).await;
     let left = journey.clear(cloud).await;
     wrong.extend(left.into_iter().map(|line| format!("afterwards: {line}")));
-    Failed {
+    FailedRun {
         outcome,
         struck,
         recovery,
@@ -147,24 +148,24 @@ async fn failed(
 }
 
 #[derive(Default)]
-struct Findings {
+struct GuestSweepFindings {
     cases: usize,
-    /// Cases whose crossing did not come again: what polls and what is cached is not the same in every run.
+    /// Cases with an effect that did not occur again: polls and caches differ between runs.
     missed: usize,
-    tally: Tally,
+    tally: OutcomeTally,
     wrong: Vec<String>,
 }
 
-/// What is asked for, in the environment.
-struct Asked {
+/// The selection in the environment.
+struct SweepSelection {
     one_of: usize,
     from: usize,
     pairs: Option<usize>,
-    /// After each kill of a server's journey there is another one, somewhere in the recovery.
+    /// Whether each kill of a server's scenario is followed by another one, somewhere in the recovery.
     samples_pairs: bool,
     first: Vec<Fault>,
     second: &'static [Fault],
-    part: Part,
+    part: SweepPart,
     journey: Option<String>,
     at: Option<String>,
 }
@@ -177,7 +178,7 @@ fn number(name: &str) -> Option<usize> {
     )
 }
 
-impl Asked {
+impl SweepSelection {
     fn read() -> Self {
         let at = std::env::var("BERTH_GUEST_FAULT_AT").ok();
         let of = if at.is_some() { 1 } else { ONE_OF };
@@ -200,20 +201,20 @@ impl Asked {
                 Ok("all") => &FAULTS,
                 Ok(other) => panic!("BERTH_GUEST_PAIR_FAULTS is kill or all, not {other}"),
             },
-            part: Part::asked_for(),
+            part: SweepPart::asked_for(),
             journey: std::env::var("BERTH_GUEST_JOURNEY").ok(),
             at,
         }
     }
 
-    /// Whether each case is run once, of all journeys or of the one that is asked for.
+    /// Whether each case is run once, for all scenarios or for the selected one.
     fn is_whole(&self) -> bool {
-        let all = self.at.is_none() && self.part == Part::WHOLE;
+        let all = self.at.is_none() && self.part == SweepPart::WHOLE;
         all && self.one_of == 1 && self.pairs.is_none() && self.first == FAULTS
     }
 
     /// The first points that are run.
-    fn firsts<'a>(&'a self, swept: &'a [Swept]) -> Vec<(&'a Swept, &'static str, Point)> {
+    fn firsts<'a>(&'a self, swept: &'a [CleanGuestRun]) -> Vec<(&'a CleanGuestRun, &'static str, CloudFaultPoint)> {
         let at = self.at.as_deref();
         let first = at.map(|text| text.split(" + ").next().unwrap_or_default());
         let all = swept.iter().flat_map(|swept| {
@@ -231,13 +232,13 @@ impl Asked {
     }
 
     /// The second points after one, in the recovery from it.
-    fn seconds(&self, journey: Journey, first: &Point, recovery: &[Crossed]) -> Vec<Point> {
+    fn seconds(&self, journey: GuestScenario, first: &CloudFaultPoint, recovery: &[RecordedEffect]) -> Vec<CloudFaultPoint> {
         let faults = match self.at {
             Some(_) => &FAULTS,
             None => self.second,
         };
-        let points = |crossed: &Crossed| crossed.points(faults).collect::<Vec<_>>();
-        // What strikes for ever has no recovery before it is healed.
+        let points = |crossed: &RecordedEffect| crossed.points(faults).collect::<Vec<_>>();
+        // A permanent fault has no recovery before it is healed.
         let is_over = first.repetition == FaultRepetition::Once;
         let later = recovery.iter().filter(|_| is_over).flat_map(points);
         if let Some((_, second)) = self.at.as_ref().and_then(|text| text.split_once(" + ")) {
@@ -246,7 +247,7 @@ impl Asked {
         let Some(one_of) = self.pairs else {
             let is_sampled =
                 self.samples_pairs && journey.is_of_servers() && first.fault == Fault::Kill;
-            let later: Vec<Point> = later.filter(|_| is_sampled).collect();
+            let later: Vec<CloudFaultPoint> = later.filter(|_| is_sampled).collect();
             // Somewhere else after each first point, and at the same place in each run.
             let n = first.nth * 31 + first.to_string().len() * 7;
             let one = later.get(n % later.len().max(1));
@@ -262,17 +263,17 @@ impl Asked {
 
 /// Runs some cases on one cloud, and on another after each that left something.
 fn swept(
-    cases: &[(&Swept, &'static str, Point)],
-    asked: &Asked,
+    cases: &[(&CleanGuestRun, &'static str, CloudFaultPoint)],
+    asked: &SweepSelection,
     rows: &Rows,
-    all: &Mutex<Findings>,
+    all: &Mutex<GuestSweepFindings>,
 ) {
     virtually(async {
         let Some((first_of_all, ..)) = cases.first() else {
             return;
         };
         let mut cloud = first_of_all.journey.cloud().await;
-        let mut told = Told::default();
+        let mut reported = CaseReporter::default();
         let mut is_of_servers = first_of_all.journey.is_of_servers();
         for (swept, kind, first) in cases {
             if is_of_servers != swept.journey.is_of_servers() {
@@ -282,11 +283,12 @@ fn swept(
             }
             let mut points = vec![vec![first.clone()]];
             while let Some(case) = points.pop() {
-                told.begins(swept.journey, &case);
+                reported.begins(swept.journey, &case);
                 let tree = swept.tree.as_ref();
                 let mut run = failed(&cloud, swept.journey, tree, &case).await;
                 if run.struck < case.len() && run.wrong.is_empty() {
-                    // What an agent looks at depends on how old its knowledge is. On a fresh cloud it is as in the clean run.
+                    // An agent's observations depend on the age of its cache. On a fresh cloud they equal those of the
+                    // clean run.
                     cloud.end();
                     cloud = swept.journey.cloud().await;
                     run = failed(&cloud, swept.journey, tree, &case).await;
@@ -311,19 +313,19 @@ fn swept(
     });
 }
 
-impl Findings {
+impl GuestSweepFindings {
     fn count(
         &mut self,
-        journey: Journey,
+        journey: GuestScenario,
         kind: &'static str,
-        case: &[Point],
-        failed: Failed,
+        case: &[CloudFaultPoint],
+        failed: FailedRun,
         rows: &Rows,
     ) {
-        let (strike, outcome) = (Strike::of(&case[0]), failed.outcome);
+        let (strike, outcome) = (FaultStrike::of(&case[0]), failed.outcome);
         self.missed += usize::from(failed.struck < case.len());
         let mut wrong = failed.wrong;
-        // What a client is told of two faults is either's; a kill is told to nobody.
+        // With two faults the client may get the error of either; a kill gives no error.
         let is_told = case.iter().skip(1).all(|point| point.fault == Fault::Kill);
         let allowed = rows.get(&(journey, strike, kind.to_owned()));
         if is_told && !allowed.is_some_and(|allowed| allowed.contains(&outcome)) {
@@ -353,10 +355,10 @@ impl Findings {
     }
 }
 
-/// Runs what is asked for; the journeys without a fault, and how often which outcome came of each fault.
-fn sweep(asked: &Asked) -> (Vec<Swept>, Tally) {
+/// Runs the selection; returns the scenarios without a fault, and how often each outcome followed each fault.
+fn sweep(asked: &SweepSelection) -> (Vec<CleanGuestRun>, OutcomeTally) {
     let rows = rows::read();
-    let journeys: Vec<Journey> = Journey::ALL
+    let journeys: Vec<GuestScenario> = GuestScenario::ALL
         .into_iter()
         .filter(|it| {
             asked
@@ -373,13 +375,13 @@ fn sweep(asked: &Asked) -> (Vec<Swept>, Tally) {
         let swept = virtually(clean(*journey));
         cleans.lock().unwrap().insert(*journey, swept);
     });
-    let cleans: Vec<Swept> = cleans.into_inner().unwrap().into_values().collect();
+    let cleans: Vec<CleanGuestRun> = cleans.into_inner().unwrap().into_values().collect();
     let firsts = asked.firsts(&cleans);
     println!(
         "one case of {} from number {}: BERTH_GUEST_FAULTS, BERTH_GUEST_FROM",
         asked.one_of, asked.from
     );
-    let findings = Mutex::new(Findings::default());
+    let findings = Mutex::new(GuestSweepFindings::default());
     let at_a_time = match asked.pairs {
         Some(_) => 1,
         None => AT_A_TIME,
@@ -388,7 +390,7 @@ fn sweep(asked: &Asked) -> (Vec<Swept>, Tally) {
     on_all_processors(&parts, |cases| swept(cases, asked, &rows, &findings));
     let findings = findings.into_inner().unwrap();
     println!("{} cases", findings.cases);
-    println!("{} of them did not come to their crossing", findings.missed);
+    println!("{} of them did not reach their effect", findings.missed);
     assert!(
         findings.missed * MISSED_ONE_OF <= findings.cases,
         "too few faults struck"
@@ -405,8 +407,8 @@ fn sweep(asked: &Asked) -> (Vec<Swept>, Tally) {
 }
 
 #[test]
-fn every_journey_of_a_guest_fails_well_at_its_crossings() {
-    let asked = Asked::read();
+fn every_scenario_of_a_guest_fails_well_at_its_effects() {
+    let asked = SweepSelection::read();
     let (cleans, tally) = sweep(&asked);
     let is_blessed = asked.is_whole() && std::env::var_os("BLESS").is_some();
     match (is_blessed, asked.journey.is_some()) {

@@ -136,7 +136,7 @@ impl Fault {
         Fault::TokenExpired,
     ];
 
-    /// The row whose outcomes it has.
+    /// The row with its outcomes.
     #[must_use]
     pub const fn row(self) -> FaultRow {
         match self {

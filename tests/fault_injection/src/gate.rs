@@ -43,8 +43,8 @@ pub trait Gate: Send + Sync {
     /// The effect is about to happen.
     fn before<'a>(&'a self, effect: &'a Effect) -> GateFuture<'a>;
 
-    /// The effect was performed or failed by itself, and the caller does not know it yet. Called once for each `before` whose decision
-    /// lets the effect follow.
+    /// The effect was performed or failed by itself, and the caller does not know it yet. Called once for each `before`
+    /// with a decision that lets the effect follow.
     fn after<'a>(&'a self, effect: &'a Effect, outcome: &'a EffectOutcome) -> GateFuture<'a>;
 }
 

@@ -1,8 +1,10 @@
-//! What must hold of the built-in Placement whatever others send: nothing panics, a refusal says why, what is admitted fits, what
-//! was read and written again is the same. And of the scheduler: a request is refused, or a host is rejected, with a sentence.
+//! Properties of the built-in Placement for any input: nothing panics, a refusal has a reason, an accepted claim fits,
+//! and a value that is read and written again is the same. Also of the scheduler: a request is refused, or a host is
+//! rejected, with a reason.
 //!
-//! Caller: the fuzzer (`main.rs`), over inputs that it finds; its corpus is in `corpus/`, a folder for each target. An input
-//! begins with a byte for the microversion (and one for the list or the method where there are several); the rest is text.
+//! The fuzzer (`main.rs`) calls these with generated inputs; its corpus is in `corpus/`, a folder for each target. An
+//! input begins with a byte for the microversion (and one for the list or the method, if there are several); the rest
+//! is text.
 
 mod policies;
 mod queries;
@@ -97,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_input_of_the_corpus_keeps_what_its_target_promises() {
+    fn every_input_of_the_corpus_satisfies_its_target() {
         for target in Target::ALL {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
             let inputs = fs::read_dir(folder.join(target.name())).expect("a corpus");

@@ -1,4 +1,4 @@
-//! The fuzzer: libFuzzer's own program, its options included, about the one target that `BERTH_FUZZ` names.
+//! The fuzzer: libFuzzer's own program with its options, for the target that `BERTH_FUZZ` names.
 //!
 //!   BERTH_FUZZ=candidates berth-fuzz -runs=100000 -dict=tests/fuzz/query.dict tests/fuzz/corpus/candidates
 

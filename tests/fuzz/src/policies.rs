@@ -1,4 +1,4 @@
-//! Files of policy.
+//! Fuzz target: policy files, and queries to the policies in them.
 
 use berth_http::policy::parse;
 use berth_http::{Caller, Policy, PolicyFile, TokenScope};
@@ -24,7 +24,7 @@ pub(crate) fn file(data: &[u8]) {
     }
 }
 
-/// Whoever asks gets an answer.
+/// Every caller gets a decision.
 fn ask(policy: &Policy) {
     let caller = Caller {
         user_id: "u".to_owned(),

@@ -1,4 +1,4 @@
-//! Query strings.
+//! Fuzz targets: query strings of the Placement API.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

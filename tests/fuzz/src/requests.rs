@@ -1,8 +1,8 @@
-//! What users and operators write and the scheduler reads: hints, JSON queries, networks, extra specs, image properties, aggregate
-//! metadata, settings of weights.
+//! Fuzz target: the texts that users and operators write and the scheduler parses: hints, JSON queries, networks, extra
+//! specs, image properties, aggregate metadata and weight options.
 //!
-//! An input is lines, each a letter and a text: `h same_host=u1` is a hint, `e hw:cpu_policy=dedicated` an extra spec. Four hosts
-//! are looked at by every filter and every weigher.
+//! An input is lines of a letter and a text: `h same_host=u1` is a hint, `e hw:cpu_policy=dedicated` an extra spec.
+//! Every filter and every weigher evaluates four hosts.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) fn request(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let asked = Asked::read(text);
+    let asked = FuzzRequest::read(text);
     let (hosts, request) = match berth_scheduler_cases::scene(&asked.case()) {
         Ok(scene) => scene,
         Err(error) => return is_sentence(&error.to_string()),
@@ -38,7 +38,7 @@ pub(crate) fn request(data: &[u8]) {
 
 /// What an input says.
 #[derive(Default)]
-struct Asked {
+struct FuzzRequest {
     hints: Map<String, Value>,
     extra_specs: Map<String, Value>,
     properties: Map<String, Value>,
@@ -50,7 +50,7 @@ struct Asked {
     options: SchedulerOptions,
 }
 
-impl Asked {
+impl FuzzRequest {
     fn read(text: &str) -> Self {
         let mut asked = Self::default();
         let options = &mut asked.options;
@@ -146,7 +146,7 @@ impl Asked {
 
 const AGGREGATE: &str = "a0000000-0000-4000-8000-000000000001";
 
-fn ask_placement(request: &RequestSpec, asked: &Asked) {
+fn ask_placement(request: &RequestSpec, asked: &FuzzRequest) {
     let texts = asked.metadata.iter();
     let metadata =
         texts.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));

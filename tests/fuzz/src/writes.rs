@@ -1,4 +1,4 @@
-//! Bodies that write: claims and reshapes.
+//! Fuzz targets: the bodies of claims and reshapes.
 
 use berth_http::Microversion;
 use berth_placement::fuzzing::{self, BodyVerdict, FuzzUsage, FuzzWrite};
@@ -48,7 +48,7 @@ fn check(write: FuzzWrite, body: &[u8], version: Microversion) {
 )]
 fn may_be(write: FuzzWrite, one: &FuzzUsage) -> bool {
     let Some(capacity) = one.capacity else {
-        // A class that is gone is used by nobody.
+        // A class without an inventory has no usage.
         return one.after == 0;
     };
     let over = one.after as f64 - capacity;

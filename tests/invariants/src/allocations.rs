@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use crate::{ConsumerRow, InvariantId, SystemSnapshot, Violation};
 use berth_model::{ConsumerUuid, ProviderUuid};
 
-/// A consumer that holds units of a node has a guest (or stands for one that migrates), or is reported: by itself, or by
-/// the held inventory its units are on. A guest holds units of its node. Judged for the nodes whose desired tree is known.
+/// A consumer that holds units of a node has a guest (or represents one that migrates), or is reported: by itself, or
+/// by the held inventory of its units. A guest holds units of its node. Checked for the nodes with a known desired
+/// tree.
 pub(crate) fn l2(snapshot: &SystemSnapshot) -> Vec<Violation> {
     let mut findings = Vec::new();
     let standing: BTreeSet<ConsumerUuid> = snapshot

@@ -13,7 +13,7 @@ pub(crate) fn l5(snapshot: &SystemSnapshot) -> Vec<Violation> {
     for tree in snapshot.desired.values() {
         for wanted in tree.own() {
             match snapshot.placement.providers.get(&wanted.uuid()) {
-                None => findings.push(format!("{} is not there", wanted.name)),
+                None => findings.push(format!("{} does not exist", wanted.name)),
                 Some(row) => compare(wanted, row, &usages, &mut findings),
             }
         }
@@ -64,8 +64,8 @@ fn is_held(uuid: ProviderUuid, row: &ProviderRow, class: &ResourceClass, usages:
     inventory.is_some_and(|i| i.is_held() && u64::from(i.total) == used)
 }
 
-/// Providers below the root that the driver does not want: somebody else's may be there, ours only while they hold units
-/// (or something that must stay is below them).
+/// Providers below the root that the driver does not want: those of other owners are allowed, ours only while they hold
+/// units (or have a provider below them that must be kept).
 fn left_over(
     snapshot: &SystemSnapshot,
     tree: &ProviderTree,

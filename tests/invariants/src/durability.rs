@@ -24,7 +24,7 @@ impl FactSubject {
         }
     }
 
-    /// The provider whose removal makes the subject void.
+    /// The provider that voids the subject when it is removed.
     fn provider(self) -> Option<ProviderUuid> {
         match self {
             FactSubject::Inventories(uuid)
@@ -35,8 +35,8 @@ impl FactSubject {
     }
 }
 
-/// For each subject with an acknowledged fact: Placement agrees with the last acknowledged fact, or with a later one whose answer was
-/// lost.
+/// For each subject with an acknowledged fact: Placement agrees with the last acknowledged fact, or with a later one
+/// that was not answered.
 pub(crate) fn s8(snapshot: &SystemSnapshot) -> Vec<Violation> {
     let facts: Vec<(Answer, &Fact)> = snapshot
         .histories

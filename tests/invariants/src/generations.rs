@@ -20,7 +20,7 @@ fn two_winners(snapshot: &SystemSnapshot, violations: &mut Vec<Violation>) {
             continue;
         }
         for fact in &request.facts {
-            // A provider made anew counts from the beginning.
+            // A provider that is created again starts from zero.
             if let Fact::NoProvider(gone) = fact {
                 won.retain(|(provider, _)| provider != gone);
             }

@@ -1,6 +1,6 @@
 //! S9: each row of Placement existed at the start of the run or was written by a request.
 
-use crate::{Allocated, Answer, Fact, InvariantId, PlacementSnapshot, SystemSnapshot, Violation};
+use crate::{AllocatedAmounts, Answer, Fact, InvariantId, PlacementSnapshot, SystemSnapshot, Violation};
 
 /// Not checked if the rows at the start are unknown.
 pub(crate) fn s9(snapshot: &SystemSnapshot) -> Vec<Violation> {
@@ -66,7 +66,7 @@ fn allocations<'a>(
     began: &'a PlacementSnapshot,
     sent: &'a [&'a Fact],
 ) -> impl Iterator<Item = String> + 'a {
-    let caused = |consumer, allocated: &Allocated| {
+    let caused = |consumer, allocated: &AllocatedAmounts| {
         let before = began.consumers.get(consumer);
         before.is_some_and(|before| before.allocated == *allocated)
             || sent.iter().any(|fact| {

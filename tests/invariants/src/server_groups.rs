@@ -54,7 +54,7 @@ fn misplaced(snapshot: &SystemSnapshot, name: &str, group: &ServerGroup) -> Vec<
     let found = members.filter_map(|(member, node)| {
         let Some(guest) = snapshot.guests.get(member) else {
             return Some(format!(
-                "server group {name} has a place on {node} for guest {member}, which is not there"
+                "server group {name} has a member on {node}, guest {member}, which does not exist"
             ));
         };
         if guest.node != *node {
@@ -74,7 +74,7 @@ fn misplaced(snapshot: &SystemSnapshot, name: &str, group: &ServerGroup) -> Vec<
     found.collect()
 }
 
-/// The names of the trees of whose units a consumer has any.
+/// The names of the trees with allocations of the consumer.
 fn roots(snapshot: &SystemSnapshot, consumer: ConsumerUuid) -> BTreeSet<&str> {
     let placement = &snapshot.placement;
     let row = placement.consumers.get(&consumer);
@@ -86,7 +86,7 @@ fn roots(snapshot: &SystemSnapshot, consumer: ConsumerUuid) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The nodes with more than so many, and who is there.
+/// The nodes with more members than allowed, and these members.
 fn crowds<'a>(
     all: impl Iterator<Item = (ConsumerUuid, &'a str)>,
     most: usize,

@@ -14,7 +14,7 @@ pub use history::{
     Answer, Exit, Fact, Histories, LoopLimits, OutputText, Pass, PassOutcome, PlacementWrite,
     RefusedReshape, Reshape, TaskOutcome, TaskRecord,
 };
-pub use placement::{Allocated, ConsumerRow, PlacementSnapshot, ProviderRow};
+pub use placement::{AllocatedAmounts, ConsumerRow, PlacementSnapshot, ProviderRow};
 
 /// The state of the whole system. What the caller does not know stays empty.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -7,8 +7,8 @@ use crate::{InvariantId, StepBoundary, StepKind, SystemSnapshot, Violation};
 /// How many further ticks must be run.
 const TICKS: usize = 2;
 
-/// Each further tick sends no write, and at most one read: one more for each further provider that is reported as held,
-/// whose usages are its probe.
+/// Each further tick sends no write, and at most one read, plus one for the usages of each further provider that is
+/// reported as held.
 pub(crate) fn l7(snapshot: &SystemSnapshot) -> Vec<Violation> {
     let Some(ticks) = &snapshot.quiet_ticks else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What there is of servers, wherever it is: one to one while they run, nothing once they are gone.
+//! Checks the servers in all services: one to one while they run, nothing left after they are deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ impl Machine {
             .unwrap_or_default()
     }
 
-    /// Those that may hold anything.
+    /// The allocations that are not empty.
     fn holding(&self) -> Vec<Value> {
         let mut arqs = self.arqs();
         arqs.retain(|arq| arq["state"] != "Initial" || arq["instance_uuid"] != Value::Null);
@@ -59,7 +59,7 @@ impl Machine {
         });
     }
 
-    /// What is not one to one among those that run.
+    /// Violations of the one-to-one match among running servers.
     pub(super) fn wrong_of_running(&self, names: &[String]) -> Vec<String> {
         let mut wrong = Vec::new();
         let servers = until("the compute API answers", || self.servers());

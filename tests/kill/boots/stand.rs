@@ -1,6 +1,6 @@
-//! The processes that are killed: one `berth up` of a machine with two nodes; or a `berth controller` and the `berth agent` of each
-//! node, which log in at its one listener and are asked by it over TLS. In either case the services have addresses of their own for
-//! the client, who shows no token there.
+//! The processes that are killed: one `berth up` of a machine with two nodes, or a `berth controller` and the `berth
+//! agent` of each node. The agents log in at the controller's one listener, and the controller calls them over TLS. In
+//! either case the services have separate addresses for the client, which sends no token there.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -112,7 +112,7 @@ impl Stand {
         let mut controller = Process::of(home, &["controller", "--listen", &api]);
         controller.begin();
         let running = controller.running.as_mut().expect("it was begun");
-        let served = running.wait_for_line(PATIENCE, "All of it at ");
+        let served = running.wait_for_line(PATIENCE, "All APIs at ");
         let login = login(&served.expect("it serves"), &controller.home.state_dir());
         let mut processes = vec![controller];
         for (node, agent) in agents.iter().enumerate() {
@@ -157,7 +157,7 @@ impl Stand {
         process.begin();
     }
 
-    /// Those that have guests.
+    /// The processes with guests.
     pub(super) fn with_an_agent(&mut self) -> impl Iterator<Item = &mut Process> {
         self.processes.iter_mut().filter(|it| it.has_an_agent)
     }
@@ -167,7 +167,7 @@ impl Stand {
         self.processes.iter().flat_map(Process::guests).collect()
     }
 
-    /// What they told so far.
+    /// The output of all processes so far.
     pub(super) fn log(&self) -> String {
         let running = self.processes.iter().filter_map(|it| it.running.as_ref());
         let logs: Vec<String> = running.map(RunningBerth::stderr).collect();

@@ -1,4 +1,4 @@
-//! The service of these tests behind Keystone, who asks it, and the compute API that it tells.
+//! The service of these tests behind Keystone, its callers, and the compute API that gets its events.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::exchange::{Answer, Ask};
+use berth_tests::exchange::{HttpAnswer, HttpCall};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -23,17 +23,17 @@ pub(super) fn guest(number: usize) -> String {
     format!("5c965fc9-a7cd-4d38-8ccb-{number:012}")
 }
 
-type Told = Arc<Mutex<Vec<Value>>>;
+type EventLog = Arc<Mutex<Vec<Value>>>;
 
-/// A compute API that takes all events; its URL, and what it was told.
-fn compute() -> (String, Told) {
-    async fn take(State(told): State<Told>, body: Bytes) -> String {
+/// A compute API that accepts all events: its URL, and the received events.
+fn compute() -> (String, EventLog) {
+    async fn take(State(told): State<EventLog>, body: Bytes) -> String {
         let events: Value = serde_json::from_slice(&body).unwrap_or_default();
         let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
         told.extend(events["events"].as_array().into_iter().flatten().cloned());
         events.to_string()
     }
-    let told = Told::default();
+    let told = EventLog::default();
     let router = Router::new().fallback(take).with_state(Arc::clone(&told));
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("a socket");
@@ -52,10 +52,10 @@ fn compute() -> (String, Told) {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Who {
-    /// Administrator and service, for whom a service vouches.
+pub(super) enum ServiceCaller {
+    /// An administrator and service, with a service token.
     Admin,
-    /// The same, for whom nobody vouches.
+    /// The same without a service token.
     AdminAlone,
     /// A member of another project.
     Tenant,
@@ -67,7 +67,7 @@ pub(super) struct Service {
     pub(super) url: String,
     admin: String,
     tenant: String,
-    told: Told,
+    told: EventLog,
     berth: RunningBerth,
     _home: BerthHome,
 }
@@ -105,18 +105,18 @@ impl Service {
         let device = json!({"name": "0000:84:00.0", "type": "FPGA", "vendor": "8086", "model": "N3000",
             "std_board_info": "{}", "vendor_board_info": "{}", "deployables": [deployable]});
         let path = format!("/internal/v1/hosts/{HOST}/devices");
-        let ask = Ask::put(service.url.replace("/v2", &path)).json(&json!({"devices": [device]}));
-        service.expect(200, Who::Admin, ask);
+        let ask = HttpCall::put(service.url.replace("/v2", &path)).json(&json!({"devices": [device]}));
+        service.expect(200, ServiceCaller::Admin, ask);
         service
     }
 
     #[track_caller]
-    pub(super) fn expect(&self, status: u16, who: Who, ask: Ask) -> Answer {
+    pub(super) fn expect(&self, status: u16, who: ServiceCaller, ask: HttpCall) -> HttpAnswer {
         let ask = match who {
-            Who::Nobody => ask,
-            Who::AdminAlone => ask.header("x-auth-token", &self.admin),
-            Who::Tenant => ask.header("x-auth-token", &self.tenant),
-            Who::Admin => ask
+            ServiceCaller::Nobody => ask,
+            ServiceCaller::AdminAlone => ask.header("x-auth-token", &self.admin),
+            ServiceCaller::Tenant => ask.header("x-auth-token", &self.tenant),
+            ServiceCaller::Admin => ask
                 .header("x-auth-token", &self.admin)
                 .header("x-service-token", &self.admin),
         };
@@ -135,8 +135,8 @@ impl Service {
         answer
     }
 
-    pub(super) fn ask(&self, method: Method, path: &str) -> Ask {
-        Ask::new(method, format!("{}{path}", self.url))
+    pub(super) fn ask(&self, method: Method, path: &str) -> HttpCall {
+        HttpCall::new(method, format!("{}{path}", self.url))
     }
 
     #[track_caller]
@@ -146,12 +146,12 @@ impl Service {
 
     /// The answer at another microversion.
     #[track_caller]
-    pub(super) fn at(&self, version: &str, status: u16, path: &str) -> Answer {
+    pub(super) fn at(&self, version: &str, status: u16, path: &str) -> HttpAnswer {
         let version = format!("accelerator {version}");
         let ask = self.ask(Method::GET, path);
         self.expect(
             status,
-            Who::Admin,
+            ServiceCaller::Admin,
             ask.header("openstack-api-version", &version),
         )
     }
@@ -159,12 +159,12 @@ impl Service {
     #[track_caller]
     pub(super) fn send(&self, status: u16, method: Method, path: &str, body: &Value) -> Value {
         let ask = self.ask(method, path).json(body);
-        self.expect(status, Who::Admin, ask).json()
+        self.expect(status, ServiceCaller::Admin, ask).json()
     }
 
     #[track_caller]
     pub(super) fn delete(&self, status: u16, path: &str) {
-        self.expect(status, Who::Admin, self.ask(Method::DELETE, path));
+        self.expect(status, ServiceCaller::Admin, self.ask(Method::DELETE, path));
     }
 
     #[track_caller]
@@ -190,7 +190,7 @@ impl Service {
         arqs["arqs"].as_array().cloned().unwrap_or_default()
     }
 
-    /// Waits until the compute API was told of these requests of a guest; how each ended.
+    /// Waits until the compute API got the events of a guest's requests; returns the result of each.
     pub(super) fn told(&mut self, guest: &str, count: usize) -> Vec<(String, String)> {
         let told = Arc::clone(&self.told);
         let of_guest = || {
@@ -200,7 +200,7 @@ impl Service {
         };
         let limit = std::time::Duration::from_secs(60);
         let waited = self.berth.wait_until(limit, || of_guest().len() >= count);
-        waited.expect("the compute API is told");
+        waited.expect("the compute API gets the events");
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let all = of_guest().into_iter().map(|event| {
             assert_eq!(event["name"], "accelerator-request-bound");

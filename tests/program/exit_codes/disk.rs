@@ -1,10 +1,10 @@
-//! A disk that is full, or fills up under a running service.
+//! A disk that is full, or becomes full under a running service.
 
 use std::io::Write as _;
 use std::path::Path;
 
 use berth_tests::berth::{Outcome, program};
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use berth_tests::process::{Process, Program, exit_code};
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -14,7 +14,7 @@ use crate::program::placement_api::Api;
 
 use super::expect;
 
-/// Starts `berth` where `state` is a file system of this size, seen by nobody else.
+/// Starts `berth` with a private file system of this size for `state`.
 fn start_on_a_small_disk(node: &Hypervisor, size: &str, arguments: &[&str]) -> Process {
     let mount = format!(
         "mount -t tmpfs -o {size} none {} && exec \"$@\"",
@@ -43,7 +43,7 @@ fn on_a_small_disk(node: &Hypervisor, size: &str, arguments: &[&str]) -> Outcome
 }
 
 #[test]
-fn a_disk_that_fills_up_under_a_running_placement_is_said_and_outlived() {
+fn a_full_disk_under_a_running_placement_is_reported_and_survived() {
     let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
     let node = Hypervisor::new("pcpu", "node-1", listen);
     let mut up = start_on_a_small_disk(&node, "size=2m", &["up"]);
@@ -56,7 +56,7 @@ fn a_disk_that_fills_up_under_a_running_placement_is_said_and_outlived() {
     let mut made = 0;
     let mut make = || {
         made += 1;
-        Ask::post(format!("{}/resource_providers", url.trim()))
+        HttpCall::post(format!("{}/resource_providers", url.trim()))
             .header("x-auth-token", "admin")
             .json(&json!({"name": format!("provider-{made}")}))
             .send()
@@ -83,7 +83,7 @@ fn a_disk_that_fills_up_under_a_running_placement_is_said_and_outlived() {
 }
 
 #[test]
-fn an_agent_that_cannot_keep_that_it_is_disabled_says_74() {
+fn an_agent_that_cannot_store_its_disabled_state_exits_with_74() {
     let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
     let mut node = Hypervisor::new("pcpu", "node-1", listen);
     let mut up = start_on_a_small_disk(&node, "size=2m", &["up"]);
@@ -94,7 +94,7 @@ fn an_agent_that_cannot_keep_that_it_is_disabled_says_74() {
     let mut fill = std::fs::File::create(state.join("fill")).expect("a file");
     while fill.write_all(&[0; 4096]).is_ok() {}
     let disable = ["agent", "disable", "--reason", "x"];
-    expect(&node.run(&disable), 74, &["disabled.json", "full", "mend:"]);
+    expect(&node.run(&disable), 74, &["disabled.json", "full", "hint:"]);
     drop(fill);
     std::fs::remove_file(state.join("fill")).expect("room again");
     expect(&node.run(&disable), 0, &[]);
@@ -103,7 +103,7 @@ fn an_agent_that_cannot_keep_that_it_is_disabled_says_74() {
 }
 
 #[test]
-fn a_full_disk_is_74_and_says_what_could_not_be_written() {
+fn a_full_disk_is_74_and_names_the_file() {
     let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
     for size in ["size=8k", "size=64k", "size=200k"] {
         let node = Hypervisor::new("pcpu", "node-1", listen);

@@ -1,4 +1,4 @@
-//! What another process has: 73, and who it is.
+//! Resources that another process uses: exit code 73 with its name.
 
 use crate::program::hypervisor::PATIENCE;
 use crate::program::placement_api::way;
@@ -6,7 +6,7 @@ use crate::program::placement_api::way;
 use super::{expect, up};
 
 #[test]
-fn what_another_process_holds_is_73_and_named() {
+fn a_resource_in_use_is_73_and_its_user_is_named() {
     let (mut node, up) = up("pcpu");
     let database = node.home.state_dir().join("placement.sqlite");
     let database = database.display().to_string();
@@ -82,6 +82,6 @@ fn a_second_agent_leaves_the_state_folder_of_the_first_alone() {
         .expect("up says where its Placement is");
     node.configure(&way(endpoint.trim()), "");
     expect(&node.run(&["agent"]), 73, &["agent.sock"]);
-    assert!(unfinished.exists(), "it is removed by who has the lock");
+    assert!(unfinished.exists(), "the owner of the lock removes it");
     expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
 }

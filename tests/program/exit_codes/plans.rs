@@ -1,4 +1,4 @@
-//! A plan says by its exit code what is pending, and is followed to the letter or refused.
+//! The exit code of a plan shows the pending change, and a plan is executed exactly or refused.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::program::placement_api::{Api, way};
 use super::{SINGLE, STORAGE, expect};
 
 #[test]
-fn a_plan_tells_by_its_code_what_is_pending_and_is_followed_to_the_letter_or_refused() {
+fn the_exit_code_of_a_plan_shows_the_pending_change_and_a_plan_is_executed_exactly_or_refused() {
     let api = Api::lease();
     let mut node = Hypervisor::new("eight-gpu-flat", "plan-1", &api.way());
     let plan = ["reshape", "plan", "--detailed-exitcode"];
@@ -31,7 +31,7 @@ fn a_plan_tells_by_its_code_what_is_pending_and_is_followed_to_the_letter_or_ref
     api.add_trait(&root, "CUSTOM_RACK_7");
     let follow = ["agent", "--once", "--expect-plan", &file];
     let moved = node.run(&follow);
-    expect(&moved, 76, &["no longer holds", "reshape plan --out"]);
+    expect(&moved, 76, &["no longer valid", "reshape plan --out"]);
     assert_eq!(api.names(&root), ["plan-1"]);
     assert_eq!(api.held(SINGLE).len(), 2);
 
@@ -42,7 +42,7 @@ fn a_plan_tells_by_its_code_what_is_pending_and_is_followed_to_the_letter_or_ref
     assert!(api.held(SINGLE).contains(&vgpu), "{:?}", api.held(SINGLE));
     expect(&node.run(&plan), 0, &[]);
     // Its facts are gone.
-    expect(&node.run(&follow), 76, &["no longer holds"]);
+    expect(&node.run(&follow), 76, &["no longer valid"]);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_reshape_that_no_rule_allows_is_76_in_the_plan_and_at_the_start() {
     let root = node.root();
     api.shared_storage(STORAGE, &root, 1000);
     api.claim(SINGLE, &[(&root, "VGPU", 1), (STORAGE, "DISK_GB", 100)]);
-    // From now on Placement would not take the guest's disk again in one piece, whoever sends it.
+    // From now on Placement refuses the guest's disk in one piece from any client.
     api.storage_inventory(STORAGE, &json!({"total": 1000, "max_unit": 10}));
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
     let words = ["DISK_GB", SINGLE, "max_unit"];
@@ -100,7 +100,7 @@ fn a_file_that_is_no_plan_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_plan_of_three_nodes_is_followed_and_one_that_misses_a_node_is_refused() {
+fn a_plan_of_three_nodes_is_executed_and_one_without_a_node_is_refused() {
     let api = Api::lease();
     let mut node = Hypervisor::new("three-node-cluster", "cluster-1", &api.way());
     let file = node.home.path("plan.json").display().to_string();
@@ -116,7 +116,7 @@ fn a_plan_of_three_nodes_is_followed_and_one_that_misses_a_node_is_refused() {
     node.home
         .write("plan.json", &less.to_string())
         .expect("a file");
-    expect(&node.run(&follow), 76, &["says nothing of node", &gone]);
+    expect(&node.run(&follow), 76, &["has no plan for node", &gone]);
     let roots = |api: &Api| {
         api.get("/resource_providers")["resource_providers"]
             .as_array()

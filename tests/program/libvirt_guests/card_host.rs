@@ -1,11 +1,11 @@
-//! A host with two cards that are files, on which `berth up` runs over the real libvirtd and QEMU.
+//! A host with two simulated cards that runs `berth up` with the real libvirtd and QEMU.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use berth_tests::berth::{BerthHome, RunningBerth};
-use berth_tests::exchange::Ask;
+use berth_tests::exchange::HttpCall;
 use berth_tests::peer::{Libvirtd, checkout};
 use serde_json::{Value, json};
 
@@ -42,7 +42,7 @@ impl CardHost {
         let up = up(&mut home, &libvirtd);
         let mut host = Self { home, up, libvirtd };
         host.wait_until_well();
-        // Nobody knows who had them before.
+        // Their former users are unknown.
         host.until(&["device", "list"], |all| {
             all.len() == CARDS.len() && all.iter().all(|card| card["state"] == "free")
         });
@@ -123,8 +123,8 @@ impl CardHost {
         }
     }
 
-    /// The guests, once each is active or has failed. One that libvirt lets nobody at, for it was killed just before it started an
-    /// emulator, is mended first, as the agent says.
+    /// The guests, once each is active or has failed. A guest that libvirt blocks, because it was killed just before
+    /// the start of an emulator, is repaired first, as the agent suggests.
     #[track_caller]
     pub(super) fn settled(&mut self) -> Vec<Value> {
         let is_stuck = |guest: &Value| guest["reason"].to_string().contains("is stuck");
@@ -190,7 +190,8 @@ impl CardHost {
         let held = self.allocations(&uuid).to_string();
         assert!(held.contains("PGPU"), "{held}");
         let requests = self.until(&["accelerator", "request", "list"], |all| !all.is_empty());
-        // A kill may have lost the answer to those that were made: they are nobody's, hold nothing, and go by themselves.
+        // A kill may have lost the answer to created requests: they are unowned, hold nothing, and are deleted as idle
+        // requests.
         let is_lost = |it: &&Value| it["state"] == "Initial" && it["guest"].is_null();
         let (lost, own): (Vec<_>, Vec<_>) = requests.iter().partition(is_lost);
         assert!(
@@ -254,7 +255,7 @@ impl CardHost {
         let endpoint = self.home.state_dir().join("placement.endpoint");
         let endpoint = fs::read_to_string(endpoint).expect("up says where Placement is");
         let url = format!("{}/allocations/{consumer}", endpoint.trim());
-        let answer = Ask::get(url).header("x-auth-token", "admin").send();
+        let answer = HttpCall::get(url).header("x-auth-token", "admin").send();
         answer.expect("Placement answers").json()["allocations"].clone()
     }
 }

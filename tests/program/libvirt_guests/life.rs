@@ -1,4 +1,5 @@
-//! A guest's life on the real hypervisor, with real overlays: what it boots from, what its disk keeps, and its card all along.
+//! The lifecycle of a guest on the real hypervisor, with real overlays: its boot source, the contents of its disk, and
+//! its card throughout.
 
 use std::process::Command;
 
@@ -50,7 +51,7 @@ impl CardHost {
 }
 
 #[test]
-fn a_guest_boots_from_what_it_is_told_to_and_keeps_its_disk_and_its_card_through_its_life() {
+fn a_guest_boots_from_the_requested_source_and_keeps_its_disk_and_its_card() {
     let mut host = CardHost::start();
     let images = host.home.path("images");
     let file = |name: &str| images.join(name).display().to_string();

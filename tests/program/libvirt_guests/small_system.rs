@@ -1,6 +1,5 @@
-//! The smallest system a guest can boot from its disk: a boot sector that says on the console what it is and what it finds on
-//! its disk, and leaves its name there. What a guest started from, and whether its disk kept what was written,
-//! is then a line of its console.
+//! The smallest bootable system: a boot sector that prints on the console what it is and what it finds on its disk, and
+//! writes its name there. So the console shows what a guest booted from, and whether its disk kept what was written.
 
 use std::path::Path;
 use std::process::Command;
@@ -64,7 +63,7 @@ const CODE: &[u8] = &[
     0xc3,                           // ret
 ];
 
-/// Where the name lies, in the boot sector and in the one that it writes.
+/// The offset of the name, in the boot sector and in the sector that it writes.
 const NAME: usize = 0x180;
 
 /// A raw image of 1 MiB with such a system.

@@ -1,21 +1,21 @@
-//! Claims that were moved, taken away or came late while their conductor stood still.
+//! Claims that were moved, deleted or applied late while their conductor was blocked.
 
 use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_model::{ConsumerAllocations, ConsumerUuid, ProviderUuid};
-use berth_tests::boot::{BootStage, Fault, Mood, Point, gpu};
+use berth_tests::boot::{BootStage, BootFault, AgentBehaviour, EffectSide, gpu};
 
 use super::{guest, request};
 
-/// A guest whose agent has accepted it and is away since.
+/// A guest that its agent accepted before it became unreachable.
 async fn standing_still(stage: &BootStage) -> Conductor {
     stage.crossings.begin(None);
-    stage.agent.is(Mood::Slow);
+    stage.agent.is(AgentBehaviour::Slow);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     stage.wait_for_build(&conductor, guest(1)).await;
-    stage.agent.is(Mood::Away);
+    stage.agent.is(AgentBehaviour::Away);
     stage.wait_until_stuck(&conductor, guest(1)).await;
-    stage.agent.is(Mood::Well);
+    stage.agent.is(AgentBehaviour::Well);
     conductor
 }
 
@@ -49,7 +49,7 @@ fn other_than(device: ProviderUuid) -> ProviderUuid {
 
 /// As a reshape of the agent's tree does it.
 #[tokio::test]
-async fn a_guest_whose_claim_was_moved_since_is_built_all_the_same_and_goes_with_it() {
+async fn a_guest_with_a_moved_claim_is_built_nevertheless_and_releases_it_at_its_end() {
     let stage = BootStage::new().await;
     let conductor = standing_still(&stage).await;
     let before = held(&stage, guest(1)).await;
@@ -67,7 +67,7 @@ async fn a_guest_whose_claim_was_moved_since_is_built_all_the_same_and_goes_with
 }
 
 #[tokio::test]
-async fn a_guest_whose_claim_was_deleted_and_whose_room_is_taken_gives_back_its_devices_before_it_is_placed_anew()
+async fn a_guest_with_a_deleted_claim_and_no_room_left_releases_its_devices_before_it_is_placed_again()
  {
     let stage = BootStage::new().await;
     let conductor = standing_still(&stage).await;
@@ -90,7 +90,7 @@ async fn a_guest_whose_claim_was_deleted_and_whose_room_is_taken_gives_back_its_
 }
 
 #[tokio::test]
-async fn a_claim_that_comes_after_it_was_given_up_is_taken_back() {
+async fn a_claim_that_takes_effect_after_it_was_given_up_is_released() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
     let conductor = stage.conductor();
@@ -100,12 +100,12 @@ async fn a_claim_that_comes_after_it_was_given_up_is_taken_back() {
     let claim = |what: &String| what.starts_with("placement PUT /allocations");
     let at = history.iter().position(claim).expect("a claim") + 1;
 
-    let point = Point { at, after: false };
-    stage.crossings.begin(Some((point, Fault::Error)));
+    let point = EffectSide { at, after: false };
+    stage.crossings.begin(Some((point, BootFault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
     stage.wait_until_stuck(&conductor, guest(2)).await;
-    // An earlier one, of other devices than those that were written down last.
+    // An earlier claim of other devices than the recorded ones.
     let record = conductor.show(guest(2)).await.unwrap();
     let chosen = record.chosen(record.attempt).expect("a choice");
     let mut late = ConsumerAllocations {
@@ -124,7 +124,7 @@ async fn a_claim_that_comes_after_it_was_given_up_is_taken_back() {
     stage.judge().await;
 }
 
-/// The crossing at which a guest like the n-th is claimed.
+/// The effect by which a guest like the n-th is claimed.
 async fn crossing_of_a_claim(stage: &BootStage) -> usize {
     stage.crossings.begin(None);
     let conductor = stage.conductor();
@@ -135,11 +135,11 @@ async fn crossing_of_a_claim(stage: &BootStage) -> usize {
     history.iter().position(claim).expect("a claim") + 1
 }
 
-/// A guest that stands still because nobody said what became of its claim, and what it asked for.
+/// A blocked guest with an unknown claim result, and its request.
 async fn unheard(stage: &BootStage, n: u32) -> (Conductor, ConsumerAllocations) {
     let at = crossing_of_a_claim(stage).await;
-    let point = Point { at, after: false };
-    stage.crossings.begin(Some((point, Fault::Error)));
+    let point = EffectSide { at, after: false };
+    stage.crossings.begin(Some((point, BootFault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(n, "gpu")).await.unwrap();
     stage.wait_until_stuck(&conductor, guest(n)).await;
@@ -154,7 +154,7 @@ async fn unheard(stage: &BootStage, n: u32) -> (Conductor, ConsumerAllocations) 
 }
 
 #[tokio::test]
-async fn a_claim_that_comes_after_its_guest_was_deleted_is_taken_back_and_nobody_else_may_have_the_uuid_until_then()
+async fn a_late_claim_of_a_deleted_guest_is_released_and_blocks_the_uuid_until_then()
  {
     let stage = BootStage::new().await;
     let (conductor, asked) = unheard(&stage, 2).await;
@@ -173,9 +173,9 @@ async fn a_claim_that_comes_after_its_guest_was_deleted_is_taken_back_and_nobody
 
 const CLAIM: &str = "placement PUT /allocations";
 
-/// All other devices are somebody else's: there is no room but what its own claim takes.
+/// All other devices are allocated, so only its own claim's room is left.
 #[tokio::test]
-async fn a_claim_that_comes_while_another_place_is_looked_for_is_no_reason_to_find_none() {
+async fn a_claim_that_takes_effect_during_the_next_search_does_not_fail_it() {
     let stage = BootStage::new().await;
     let (conductor, asked) = unheard(&stage, 2).await;
     let theirs = held(&stage, guest(1)).await;
@@ -209,10 +209,10 @@ async fn a_claim_that_comes_while_another_place_is_looked_for_is_no_reason_to_fi
 
 /// The first was not answered, the second was and could not be built on; the third meets the first.
 #[tokio::test]
-async fn a_claim_of_an_attempt_before_is_taken_back_where_the_next_one_meets_it() {
+async fn a_claim_of_an_earlier_attempt_is_released_when_the_next_one_finds_it() {
     let stage = BootStage::new().await;
     let (conductor, asked) = unheard(&stage, 2).await;
-    stage.agent.is(Mood::CannotBuildOne);
+    stage.agent.is(AgentBehaviour::CannotBuildOne);
     let late = stage.placement();
     stage.crossings.before_nth(3, CLAIM, async move {
         late.put_allocations(guest(2), &asked).await.unwrap();
@@ -224,7 +224,7 @@ async fn a_claim_of_an_attempt_before_is_taken_back_where_the_next_one_meets_it(
 }
 
 #[tokio::test]
-async fn a_claim_that_was_moved_before_anything_is_bound_to_it_is_given_back_and_made_anew() {
+async fn a_claim_that_was_moved_before_a_bind_is_released_and_repeated() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
     let conductor = stage.conductor();
@@ -233,8 +233,8 @@ async fn a_claim_that_was_moved_before_anything_is_bound_to_it_is_given_back_and
     let history = stage.crossings.history();
     let arqs = |what: &String| what.starts_with("accelerator POST");
     let at = history.iter().position(arqs).expect("requests are made") + 1;
-    let point = Point { at, after: false };
-    stage.crossings.begin(Some((point, Fault::Error)));
+    let point = EffectSide { at, after: false };
+    stage.crossings.begin(Some((point, BootFault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
     stage.wait_until_stuck(&conductor, guest(2)).await;
@@ -252,19 +252,19 @@ async fn a_claim_that_was_moved_before_anything_is_bound_to_it_is_given_back_and
 
 /// The first release was not answered, and is done once the guest runs on what it claimed next.
 #[tokio::test]
-async fn a_release_that_comes_after_the_next_attempt_claimed_has_its_claim_made_again() {
+async fn a_release_after_the_claim_of_the_next_attempt_repeats_that_claim() {
     let stage = BootStage::new().await;
     let release = |what: &String| what.starts_with("placement DELETE /allocations");
     stage.crossings.begin(None);
-    stage.agent.is(Mood::CannotBuildOne);
+    stage.agent.is(AgentBehaviour::CannotBuildOne);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     conductor.reconcile_guest(guest(1)).await;
     let history = stage.crossings.history();
     let at = history.iter().position(release).expect("a release") + 1;
-    let point = Point { at, after: false };
-    stage.crossings.begin(Some((point, Fault::Error)));
-    stage.agent.is(Mood::CannotBuildOne);
+    let point = EffectSide { at, after: false };
+    stage.crossings.begin(Some((point, BootFault::Error)));
+    stage.agent.is(AgentBehaviour::CannotBuildOne);
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
     stage.wait_until_stuck(&conductor, guest(2)).await;
@@ -280,9 +280,9 @@ async fn a_release_that_comes_after_the_next_attempt_claimed_has_its_claim_made_
     stage.judge().await;
 }
 
-/// What was claimed is gone, and nobody heard what became of the claim that was made anew.
+/// The claim was deleted, and the result of the repeated claim is unknown.
 #[tokio::test]
-async fn a_claim_that_was_made_anew_and_comes_after_its_guest_was_deleted_is_taken_back() {
+async fn a_repeated_late_claim_of_a_deleted_guest_is_released() {
     let stage = BootStage::new().await;
     let conductor = standing_still(&stage).await;
     let asked = ConsumerAllocations {

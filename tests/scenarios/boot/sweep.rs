@@ -1,7 +1,7 @@
-//! Every journey, killed before and after each of its crossings, and with an error answered at each of them.
+//! Every boot scenario, killed before and after each of its effects, and with an error at each of them.
 
 use berth_conductor::{BootRequest, Conductor, ConductorError, GuestRunOutcome};
-use berth_tests::boot::{BootStage, Fault, Mood, Point, guest, request, request_in};
+use berth_tests::boot::{BootStage, BootFault, AgentBehaviour, EffectSide, guest, request, request_in};
 use berth_tests::sample::one_of;
 
 /// Of so many sides of crossings one is struck: odd, so that it is now the one before an effect, now the one after.
@@ -10,9 +10,9 @@ const ONE_OF: usize = one_of(5);
 /// How often a client repeats what fails: an injected error strikes once.
 const TRIES: usize = 100;
 
-/// What is asked for, as a story.
+/// A scenario of the sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Journey {
+enum BootScenario {
     Boot,
     BootOnTheNext,
     NoCandidate,
@@ -22,7 +22,7 @@ enum Journey {
     BootAndDelete,
 }
 
-impl Journey {
+impl BootScenario {
     const ALL: [Self; 7] = [
         Self::Boot,
         Self::BootOnTheNext,
@@ -35,10 +35,10 @@ impl Journey {
 
     fn set(self, stage: &BootStage) {
         stage.agent.is(match self {
-            Self::BootOnTheNext => Mood::CannotBuildOne,
-            Self::BuildFails => Mood::CannotBuild,
-            Self::Refused => Mood::Refuses,
-            _ => Mood::Well,
+            Self::BootOnTheNext => AgentBehaviour::CannotBuildOne,
+            Self::BuildFails => AgentBehaviour::CannotBuild,
+            Self::Refused => AgentBehaviour::Refuses,
+            _ => AgentBehaviour::Well,
         });
     }
 
@@ -59,7 +59,7 @@ impl Journey {
         }
     }
 
-    /// What is asked for. Guests of most stories are in a server group, in which only one has a place at a time.
+    /// The request of the scenario. Guests of most scenarios are in a server group that allows one member at a time.
     fn request(self, stage: &BootStage, number: u32) -> BootRequest {
         match self {
             Self::Boot | Self::Refused => request(number, self.profile()),
@@ -107,7 +107,7 @@ impl Journey {
         self,
         stage: &BootStage,
         number: u32,
-        fault: Option<(Point, Fault)>,
+        fault: Option<(EffectSide, BootFault)>,
     ) -> bool {
         stage.crossings.begin(fault);
         tokio::select! {
@@ -127,7 +127,7 @@ async fn arrives(conductor: &Conductor, number: u32) {
         }
     }
     panic!(
-        "it stands still: {:?}",
+        "it is blocked: {:?}",
         conductor.blocked_reason(guest(number))
     );
 }
@@ -140,12 +140,12 @@ async fn clear(stage: &BootStage, number: u32) {
     arrives(&conductor, number).await;
 }
 
-fn points(crossings: usize) -> impl Iterator<Item = Point> {
-    (1..=crossings).flat_map(|at| [false, true].map(|after| Point { at, after }))
+fn points(crossings: usize) -> impl Iterator<Item = EffectSide> {
+    (1..=crossings).flat_map(|at| [false, true].map(|after| EffectSide { at, after }))
 }
 
-/// Every journey with the fault at every crossing; how many cases that were.
-async fn sweep(stage: &BootStage, journeys: &[Journey], fault: Fault) -> usize {
+/// Runs every scenario with the fault at every effect; returns the number of cases.
+async fn sweep(stage: &BootStage, journeys: &[BootScenario], fault: BootFault) -> usize {
     let (mut number, mut cases) = (1, 0);
     for journey in journeys {
         journey.scene(stage, true).await;
@@ -160,8 +160,8 @@ async fn sweep(stage: &BootStage, journeys: &[Journey], fault: Fault) -> usize {
             let killed = journey
                 .until_killed(stage, number, Some((point, fault)))
                 .await;
-            if fault == Fault::Kill {
-                assert!(killed, "{journey:?} comes to {point:?}");
+            if fault == BootFault::Kill {
+                assert!(killed, "{journey:?} reaches {point:?}");
                 assert_eq!(stage.agent.broken(), Vec::<String>::new());
                 assert!(!journey.until_killed(stage, number, None).await);
             }
@@ -176,16 +176,16 @@ async fn sweep(stage: &BootStage, journeys: &[Journey], fault: Fault) -> usize {
 }
 
 #[tokio::test]
-async fn a_kill_at_any_crossing_leaves_nothing_and_makes_nothing_twice() {
+async fn a_kill_at_any_effect_leaves_nothing_and_duplicates_nothing() {
     let stage = BootStage::new().await;
-    let cases = sweep(&stage, &Journey::ALL, Fault::Kill).await;
+    let cases = sweep(&stage, &BootScenario::ALL, BootFault::Kill).await;
     assert!(cases > 300 / ONE_OF, "{cases} cases");
 }
 
 #[tokio::test]
-async fn an_error_at_any_crossing_ends_where_it_would_have_ended_without() {
+async fn an_error_at_any_effect_leads_to_the_same_end_as_without() {
     let stage = BootStage::new().await;
-    let cases = sweep(&stage, &Journey::ALL, Fault::Error).await;
+    let cases = sweep(&stage, &BootScenario::ALL, BootFault::Error).await;
     assert!(cases > 300 / ONE_OF, "{cases} cases");
 }
 
@@ -193,7 +193,7 @@ async fn an_error_at_any_crossing_ends_where_it_would_have_ended_without() {
 async fn a_kill_in_the_recovery_from_a_kill_is_no_worse() {
     let stage = BootStage::new().await;
     let (mut number, mut cases) = (1, 0);
-    for journey in [Journey::BootAndDelete, Journey::BootOnTheNext] {
+    for journey in [BootScenario::BootAndDelete, BootScenario::BootOnTheNext] {
         journey.set(&stage);
         assert!(!journey.until_killed(&stage, number, None).await);
         let crossings = stage.crossings.history().len();
@@ -203,7 +203,7 @@ async fn a_kill_in_the_recovery_from_a_kill_is_no_worse() {
             for second in points(1000).step_by(3 * ONE_OF) {
                 number += 1;
                 journey.set(&stage);
-                let kill = |point| Some((point, Fault::Kill));
+                let kill = |point| Some((point, BootFault::Kill));
                 assert!(journey.until_killed(&stage, number, kill(first)).await);
                 let killed = journey.until_killed(&stage, number, kill(second)).await;
                 assert!(!journey.until_killed(&stage, number, None).await);
@@ -227,8 +227,8 @@ async fn a_conductor_that_forgets_its_intents_is_caught() {
     let judged = tokio::spawn(async move {
         sweep(
             &stage,
-            &[Journey::BootAndDelete, Journey::BuildFails],
-            Fault::Kill,
+            &[BootScenario::BootAndDelete, BootScenario::BuildFails],
+            BootFault::Kill,
         )
         .await
     });
@@ -239,7 +239,7 @@ async fn a_conductor_that_forgets_its_intents_is_caught() {
 async fn a_conductor_that_leaves_its_guests_in_their_groups_is_caught() {
     let stage = BootStage::new().await;
     stage.crossings.keep_members();
-    assert!(!Journey::BootAndDelete.until_killed(&stage, 1, None).await);
+    assert!(!BootScenario::BootAndDelete.until_killed(&stage, 1, None).await);
     let wrong = stage.wrong().await;
     assert!(
         wrong.iter().any(|it| it.contains("the server group has")),

@@ -1,4 +1,4 @@
-//! Devices that their vendor's program calls sick, and well again.
+//! Devices that the health hook reports as unhealthy, and as healthy again.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use berth_tests::host::consumer;
 use berth_tests::wait::poll_until;
 use serde_json::json;
 
-use super::stage::{Stage, address, card, guest, hook};
+use super::stage::{DeviceStage, address, card, guest, hook};
 
 const VENDOR: &str = "CUSTOM_BERTH_DEVICE_VENDOR";
 
@@ -31,7 +31,7 @@ fn by_file(folder: &Path) -> HealthCheck {
 }
 
 /// Passes over the node until the n-th device's provider has these amounts, and its trait or not.
-async fn until(stage: &mut Stage, n: u8, amounts: &str, sick: bool) {
+async fn until(stage: &mut DeviceStage, n: u8, amounts: &str, sick: bool) {
     let what = format!("provider {n} has {amounts}; its trait: {sick}");
     poll_until(&what, async || {
         stage.pass().await;
@@ -44,7 +44,7 @@ async fn until(stage: &mut Stage, n: u8, amounts: &str, sick: bool) {
     .await;
 }
 
-async fn shown(stage: &Stage, n: u8) -> (serde_json::Value, serde_json::Value) {
+async fn shown(stage: &DeviceStage, n: u8) -> (serde_json::Value, serde_json::Value) {
     let (_, shown) = stage
         .admin("GET", &format!("/v1/devices/{}", address(n)), json!(null))
         .await;
@@ -53,9 +53,9 @@ async fn shown(stage: &Stage, n: u8) -> (serde_json::Value, serde_json::Value) {
 }
 
 #[tokio::test]
-async fn a_device_that_its_vendors_check_calls_sick_goes_to_nobody_until_it_is_called_well() {
+async fn a_device_that_the_health_hook_rejects_is_not_assigned_until_it_is_healthy() {
     let folder = tempfile::tempdir().unwrap();
-    let mut stage = Stage::with(vec![card(0), card(1)]).await;
+    let mut stage = DeviceStage::with(vec![card(0), card(1)]).await;
     let _ = stage
         .devices
         .clone()
@@ -78,9 +78,9 @@ async fn a_device_that_its_vendors_check_calls_sick_goes_to_nobody_until_it_is_c
 }
 
 #[tokio::test]
-async fn what_a_check_said_holds_through_a_restart_until_it_says_another_thing_or_there_is_none() {
+async fn a_check_result_survives_a_restart_until_it_changes_or_the_hook_is_removed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut stage = Stage::with(vec![card(0)]).await;
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     let checked = by_file(folder.path());
     let _ = stage.devices.clone().with_health_check(checked.clone());
     std::fs::write(folder.path().join(address(0).to_string()), "hot").unwrap();
@@ -93,7 +93,7 @@ async fn what_a_check_said_holds_through_a_restart_until_it_says_another_thing_o
     stage.look_anew();
     stage.pass().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "1 1");
-    // Nobody asks any more.
+    // No request asks for it now.
     let (stop, task) = stage.keep();
     until(&mut stage, 0, "1 0", false).await;
     stop.cancel();
@@ -101,9 +101,9 @@ async fn what_a_check_said_holds_through_a_restart_until_it_says_another_thing_o
 }
 
 #[tokio::test]
-async fn a_check_that_hangs_holds_up_nobody_and_counts_as_no() {
+async fn a_hanging_check_blocks_nothing_and_counts_as_unhealthy() {
     let folder = tempfile::tempdir().unwrap();
-    let mut stage = Stage::with(vec![card(0), card(1)]).await;
+    let mut stage = DeviceStage::with(vec![card(0), card(1)]).await;
     let script = format!(
         "[ $BERTH_DEVICE_ADDRESS = {} ] || exit 0; sleep 1000",
         address(0)
@@ -128,9 +128,9 @@ async fn a_check_that_hangs_holds_up_nobody_and_counts_as_no() {
 }
 
 #[tokio::test]
-async fn a_check_is_told_which_guest_has_the_device_and_a_guest_keeps_it() {
+async fn a_check_gets_the_guest_of_the_device_and_the_guest_keeps_it() {
     let folder = tempfile::tempdir().unwrap();
-    let mut stage = Stage::with(vec![card(0)]).await;
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     assert_eq!(stage.binds(0, consumer(1)).await.1, "Bound");
     stage.show_guest(1, address(0));
     stage.pass().await;
@@ -142,15 +142,15 @@ async fn a_check_is_told_which_guest_has_the_device_and_a_guest_keeps_it() {
     let (stop, task) = stage.keep();
     until(&mut stage, 0, "1 1", true).await;
     // Each check empties the file before it writes: between the two nothing is in it.
-    let told = poll_until("the check is told a guest", async || {
-        let told = std::fs::read_to_string(folder.path().join("guests")).unwrap();
-        match told.trim().is_empty() {
-            true => Err(told),
-            false => Ok(told),
+    let reported = poll_until("the check gets the guest", async || {
+        let reported = std::fs::read_to_string(folder.path().join("guests")).unwrap();
+        match reported.trim().is_empty() {
+            true => Err(reported),
+            false => Ok(reported),
         }
     })
     .await;
-    assert_eq!(told.trim(), consumer(1).to_string());
+    assert_eq!(reported.trim(), consumer(1).to_string());
     assert_eq!(shown(&stage, 0).await.0, json!("held"));
     stop.cancel();
     task.await.unwrap();

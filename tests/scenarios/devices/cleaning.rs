@@ -1,19 +1,20 @@
-//! Devices are reset between two guests, verified, and set aside where that fails; kills in the middle.
+//! Devices are reset between two guests, the reset is verified, and devices with a failed reset are quarantined; with
+//! kills in between.
 
 use std::collections::BTreeSet;
 
-use berth_agent_devices::{ActError, DryRun, Risk};
+use berth_agent_devices::{ActError, ActionMode, Risk};
 use berth_tests::wait::poll_until;
 use berth_virt::UnfitReason;
 use tokio_util::sync::CancellationToken;
 
-use super::stage::{Stage, address, card, guest};
+use super::stage::{DeviceStage, address, card, guest};
 
 const RESET_FAILED: &str = "CUSTOM_BERTH_DEVICE_RESET_FAILED";
 
 #[tokio::test]
-async fn a_device_goes_to_the_next_guest_only_after_it_was_reset() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+async fn a_device_is_assigned_to_the_next_guest_only_after_its_reset() {
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     let (first, state) = stage.binds(0, guest(1)).await;
     assert_eq!(state, "Bound");
     stage.take_resets();
@@ -25,8 +26,8 @@ async fn a_device_goes_to_the_next_guest_only_after_it_was_reset() {
 }
 
 #[tokio::test]
-async fn a_device_whose_reset_fails_is_set_aside_until_it_is_released() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+async fn a_device_with_a_failed_reset_is_quarantined_until_it_is_released() {
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     let name = address(0).to_string();
     let (arq, _) = stage.binds(0, guest(1)).await;
     stage.delete(&arq).await;
@@ -38,7 +39,7 @@ async fn a_device_whose_reset_fails_is_set_aside_until_it_is_released() {
     assert!(traits.contains(RESET_FAILED), "{traits:?}");
     assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
 
-    let still = stage.devices.release(&name, None, DryRun::No).await;
+    let still = stage.devices.release(&name, None, ActionMode::Execute).await;
     assert!(matches!(still, Err(ActError::Reset { .. })), "{still:?}");
     stage.restart().await;
     stage.round().await;
@@ -47,7 +48,7 @@ async fn a_device_whose_reset_fails_is_set_aside_until_it_is_released() {
     stage.cards.broken.lock().unwrap().clear();
     stage
         .devices
-        .release(&name, None, DryRun::No)
+        .release(&name, None, ActionMode::Execute)
         .await
         .unwrap();
     stage.round().await;
@@ -58,8 +59,8 @@ async fn a_device_whose_reset_fails_is_set_aside_until_it_is_released() {
 }
 
 #[tokio::test]
-async fn a_risk_taken_by_name_releases_a_device_that_cannot_be_reset() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+async fn an_accepted_risk_releases_a_device_that_cannot_be_reset() {
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     let name = address(0).to_string();
     let (arq, _) = stage.binds(0, guest(1)).await;
     stage.delete(&arq).await;
@@ -74,7 +75,7 @@ async fn a_risk_taken_by_name_releases_a_device_that_cannot_be_reset() {
     let risk = Some(Risk::UncleanDevice);
     stage
         .devices
-        .release(&name, risk, DryRun::No)
+        .release(&name, risk, ActionMode::Execute)
         .await
         .unwrap();
     stage.round().await;
@@ -83,16 +84,16 @@ async fn a_risk_taken_by_name_releases_a_device_that_cannot_be_reset() {
 
 #[tokio::test]
 async fn a_kill_in_a_reset_leaves_the_device_unclean() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     let name = address(0).to_string();
     let (arq, _) = stage.binds(0, guest(1)).await;
     stage.delete(&arq).await;
     stage.take_resets();
-    stage.devices.stir();
-    stage.devices.tell().await.unwrap();
+    stage.devices.request_report();
+    stage.devices.send_reports().await.unwrap();
     *stage.cards.stuck.lock().unwrap() = true;
     let devices = stage.devices.clone();
-    let cleaning = tokio::spawn(async move { devices.clean_all().await });
+    let cleaning = tokio::spawn(async move { devices.clean_all_unclean().await });
     stage.wait_for_cleaning().await;
     cleaning.abort();
     assert!(cleaning.await.unwrap_err().is_cancelled());
@@ -105,11 +106,11 @@ async fn a_kill_in_a_reset_leaves_the_device_unclean() {
     assert_eq!(stage.binds(0, guest(2)).await.1, "Bound");
 }
 
-/// Nobody waits for it: an operator wanted it reset.
+/// No guest waits for it: an operator requested the reset.
 #[tokio::test]
-async fn a_device_whose_reset_for_an_operator_was_cut_off_goes_to_nobody_before_it_was_reset_anew()
+async fn a_device_with_an_interrupted_operator_reset_is_not_assigned_before_another_reset()
 {
-    let mut stage = Stage::with(vec![card(0)]).await;
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     let name = address(0).to_string();
     let (arq, _) = stage.binds(0, guest(1)).await;
     stage.delete(&arq).await;
@@ -117,7 +118,7 @@ async fn a_device_whose_reset_for_an_operator_was_cut_off_goes_to_nobody_before_
     stage.take_resets();
     *stage.cards.stuck.lock().unwrap() = true;
     let (devices, asked) = (stage.devices.clone(), name.clone());
-    let reset = tokio::spawn(async move { devices.reset(&asked, DryRun::No).await });
+    let reset = tokio::spawn(async move { devices.reset(&asked, ActionMode::Execute).await });
     stage.wait_for_cleaning().await;
     reset.abort();
     assert!(reset.await.unwrap_err().is_cancelled());
@@ -137,29 +138,29 @@ async fn a_device_whose_reset_for_an_operator_was_cut_off_goes_to_nobody_before_
 
 #[tokio::test]
 async fn a_kill_between_reset_and_report_resets_nothing_twice() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     let name = address(0).to_string();
     let (arq, _) = stage.binds(0, guest(1)).await;
     stage.delete(&arq).await;
     stage.take_resets();
-    stage.devices.stir();
-    stage.devices.tell().await.unwrap();
-    stage.devices.clean_all().await;
+    stage.devices.request_report();
+    stage.devices.send_reports().await.unwrap();
+    stage.devices.clean_all_unclean().await;
     stage.restart().await;
-    assert!(stage.known().await[&name].unclean, "it was not told yet");
+    assert!(stage.known().await[&name].unclean, "it is not reported yet");
     stage.round().await;
     assert_eq!(stage.take_resets(), std::slice::from_ref(&name));
     assert!(!stage.known().await[&name].unclean);
 }
 
 #[tokio::test]
-async fn a_device_that_a_guest_has_is_not_reset_whoever_asks() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+async fn a_device_of_a_guest_is_not_reset_for_any_caller() {
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     let name = address(0).to_string();
     let (arq, _) = stage.binds(0, guest(1)).await;
     stage.take_resets();
     stage.stirred().await;
-    let bound = stage.devices.reset(&name, DryRun::No).await;
+    let bound = stage.devices.reset(&name, ActionMode::Execute).await;
     assert!(matches!(bound, Err(ActError::Bound { .. })), "{bound:?}");
     stage
         .cards
@@ -171,23 +172,23 @@ async fn a_device_that_a_guest_has_is_not_reset_whoever_asks() {
     stage.stirred().await;
     assert_eq!(stage.take_resets(), Vec::<String>::new());
     assert!(stage.known().await[&name].unclean);
-    let held = stage.devices.reset(&name, DryRun::No).await;
+    let held = stage.devices.reset(&name, ActionMode::Execute).await;
     assert!(matches!(held, Err(ActError::Held { .. })), "{held:?}");
     assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
 }
 
 #[tokio::test]
-async fn beside_the_passes_devices_are_told_and_cleaned_by_themselves() {
-    let stage = Stage::with(vec![card(0)]).await;
+async fn devices_are_reported_and_cleaned_independently_of_the_passes() {
+    let stage = DeviceStage::with(vec![card(0)]).await;
     let (arq, _) = stage.binds(0, guest(1)).await;
     stage.delete(&arq).await;
     let (ends, told) = tokio::sync::watch::channel(0);
     let stop = CancellationToken::new();
     let (devices, stopped) = (stage.devices.clone(), stop.clone());
-    let running = tokio::spawn(async move { devices.run(Some(told), stopped).await });
-    // A guest's journey has ended: that is why anybody looks.
+    let running = tokio::spawn(async move { devices.run_reporter(Some(told), stopped).await });
+    // The end of a guest's task triggers the check.
     ends.send_replace(1);
-    poll_until("the device is told to be clean", async || {
+    poll_until("the device is reported as clean", async || {
         let known = stage.known().await;
         match known[&address(0).to_string()].unclean {
             true => Err(known),

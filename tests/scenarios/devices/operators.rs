@@ -1,25 +1,25 @@
-//! What an operator does with devices: at the agent and at the accelerator service.
+//! Operators' actions on devices, at the agent and at the accelerator service.
 
-use berth_agent_devices::{DeviceConditions, DryRun, Risk};
+use berth_agent_devices::{DeviceConditions, ActionMode, Risk};
 use berth_tests::wait::within;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 
-use super::stage::{Stage, address, card, function, guest, parted};
+use super::stage::{DeviceStage, address, card, function, guest, parted};
 
 const DISABLED: &str = "CUSTOM_BERTH_DEVICE_DISABLED";
 const QUARANTINED: &str = "CUSTOM_BERTH_DEVICE_QUARANTINED";
 
 #[tokio::test]
-async fn an_operator_sets_a_device_aside_and_takes_it_back() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+async fn an_operator_quarantines_a_device_and_releases_it() {
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     let name = address(0).to_string();
-    let would = stage.devices.quarantine(&name, "smells", DryRun::Yes);
-    assert!(would.await.unwrap().text.contains("would go"));
+    let would = stage.devices.quarantine(&name, "smells", ActionMode::DryRun);
+    assert!(would.await.unwrap().text.contains("would be quarantined"));
     stage.round().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "1 0");
 
-    let done = stage.devices.quarantine(&name, "smells", DryRun::No).await;
+    let done = stage.devices.quarantine(&name, "smells", ActionMode::Execute).await;
     assert_eq!(done.unwrap().devices, std::slice::from_ref(&name));
     stage.round().await;
     let (amounts, traits) = stage.provider(0).await.expect("a provider");
@@ -32,7 +32,7 @@ async fn an_operator_sets_a_device_aside_and_takes_it_back() {
     assert_eq!(stage.provider(0).await.expect("a provider").0, "1 1");
     stage
         .devices
-        .release(&name, None, DryRun::No)
+        .release(&name, None, ActionMode::Execute)
         .await
         .unwrap();
     stage.round().await;
@@ -41,15 +41,15 @@ async fn an_operator_sets_a_device_aside_and_takes_it_back() {
 }
 
 #[tokio::test]
-async fn a_device_is_not_free_before_the_accelerator_service_said_so() {
-    let mut stage = Stage::with(vec![card(0)]).await;
+async fn a_device_is_not_free_before_the_accelerator_service_confirms_it() {
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     stage.restart().await;
     stage.pass().await;
     let (_, list) = stage.admin("GET", "/v1/devices", Value::Null).await;
     let device = &list["devices"][0];
     assert_eq!(device["state"], "unclean", "{list}");
     let reason = device["reason"].as_str().unwrap_or_default();
-    assert!(reason.contains("has not said yet"), "{list}");
+    assert!(reason.contains("has not reported yet"), "{list}");
     stage.round().await;
     let (_, list) = stage.admin("GET", "/v1/devices", Value::Null).await;
     let device = &list["devices"][0];
@@ -61,12 +61,12 @@ async fn a_device_is_not_free_before_the_accelerator_service_said_so() {
 
 #[tokio::test]
 async fn of_a_card_a_part_can_be_set_aside() {
-    let mut stage = Stage::with(vec![parted(0)]).await;
+    let mut stage = DeviceStage::with(vec![parted(0)]).await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "4 0");
     let one = function(0, 2).to_string();
     stage
         .devices
-        .quarantine(&one, "dead lane", DryRun::No)
+        .quarantine(&one, "dead lane", ActionMode::Execute)
         .await
         .unwrap();
     stage.round().await;
@@ -83,14 +83,14 @@ async fn of_a_card_a_part_can_be_set_aside() {
     let whole = address(0).to_string();
     let all = stage
         .devices
-        .quarantine(&whole, "the card is hot", DryRun::No)
+        .quarantine(&whole, "the card is hot", ActionMode::Execute)
         .await;
     assert_eq!(all.unwrap().devices.len(), 4);
     stage.round().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "4 4");
 
     let risk = Some(Risk::UncleanDevice);
-    let released = stage.devices.release(&whole, risk, DryRun::No).await;
+    let released = stage.devices.release(&whole, risk, ActionMode::Execute).await;
     released.unwrap();
     stage.round().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "4 0");
@@ -98,7 +98,7 @@ async fn of_a_card_a_part_can_be_set_aside() {
 
 #[tokio::test]
 async fn a_device_that_an_operator_disables_at_the_service_is_reserved_across_restarts() {
-    let mut stage = Stage::with(vec![card(0), card(1)]).await;
+    let mut stage = DeviceStage::with(vec![card(0), card(1)]).await;
     let uuid = stage.known().await[&address(0).to_string()].uuid.clone();
     let path = format!("/v2/devices/{uuid}");
     stage
@@ -125,19 +125,19 @@ async fn a_device_that_an_operator_disables_at_the_service_is_reserved_across_re
 }
 
 #[tokio::test]
-async fn what_an_operator_does_at_the_service_is_in_placement_before_the_next_report_is_due() {
-    let stage = Stage::with(vec![card(0)]).await;
+async fn an_operators_change_at_the_service_reaches_placement_before_the_next_report() {
+    let stage = DeviceStage::with(vec![card(0)]).await;
     is_heard(stage, &["disable", "enable"]).await;
 }
 
 #[tokio::test]
 async fn a_wait_at_the_service_that_fails_is_begun_again() {
-    let stage = Stage::losing_a_wait(vec![card(0)]).await;
+    let stage = DeviceStage::losing_a_wait(vec![card(0)]).await;
     is_heard(stage, &["disable"]).await;
 }
 
 /// What an operator does comes to Placement, though the next report is due in an hour.
-async fn is_heard(mut stage: Stage, verbs: &[&str]) {
+async fn is_heard(mut stage: DeviceStage, verbs: &[&str]) {
     let uuid = stage.known().await[&address(0).to_string()].uuid.clone();
     let (stop, keeping) = stage.keep();
     let mut changes = stage.devices.changes();
@@ -156,7 +156,7 @@ async fn is_heard(mut stage: Stage, verbs: &[&str]) {
 
 #[tokio::test]
 async fn a_card_that_was_disabled_pulled_and_put_back_is_disabled_still() {
-    let mut stage = Stage::with(vec![card(0), card(1)]).await;
+    let mut stage = DeviceStage::with(vec![card(0), card(1)]).await;
     let uuid = stage.known().await[&address(0).to_string()].uuid.clone();
     let path = format!("/v2/devices/{uuid}");
     let disable = format!("{path}/disable");
@@ -182,8 +182,8 @@ async fn a_card_that_was_disabled_pulled_and_put_back_is_disabled_still() {
 }
 
 #[tokio::test]
-async fn an_operator_sees_and_moves_devices_over_the_admin_api() {
-    let mut stage = Stage::with(vec![card(0), parted(1)]).await;
+async fn an_operator_manages_devices_over_the_admin_api() {
+    let mut stage = DeviceStage::with(vec![card(0), parted(1)]).await;
     let (name, part) = (address(0).to_string(), function(1, 3).to_string());
     let (status, list) = stage.admin("GET", "/v1/devices", Value::Null).await;
     assert_eq!(status, 200);

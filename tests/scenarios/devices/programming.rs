@@ -1,4 +1,4 @@
-//! Devices that are programmed before their guests have them, from the bind through the host's hook to the answer.
+//! Devices that are programmed before their guests get them, from the bind through the host's hook to the report.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use berth_hook::Hook;
 use berth_tests::wait::poll_until;
 use serde_json::json;
 
-use super::stage::{Stage, address, card, guest, hook, provider_uuid};
+use super::stage::{DeviceStage, address, card, guest, hook, provider_uuid};
 
 const IMAGE: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac896";
 
@@ -28,7 +28,7 @@ fn asked(folder: &Path) -> Vec<String> {
 }
 
 /// A request of a profile that asks for a bitstream, bound to the device for the guest.
-async fn bound(stage: &Stage, n: u8) -> String {
+async fn bound(stage: &DeviceStage, n: u8) -> String {
     let group = json!({"resources:PGPU": "1", "accel:bitstream_id": IMAGE});
     let profile = json!([{"name": "image", "groups": [group]}]);
     stage.ask("POST", "/v2/device_profiles", profile).await;
@@ -52,7 +52,7 @@ async fn hook_runs(folder: &Path, times: usize) {
     .await;
 }
 
-async fn state_is(stage: &Stage, arq: &str, wanted: &str) {
+async fn state_is(stage: &DeviceStage, arq: &str, wanted: &str) {
     poll_until(&format!("request {arq} is {wanted}"), async || {
         let state = stage.state(arq).await;
         if state == wanted { Ok(()) } else { Err(state) }
@@ -61,20 +61,20 @@ async fn state_is(stage: &Stage, arq: &str, wanted: &str) {
 }
 
 #[tokio::test]
-async fn a_host_without_a_hook_is_given_nothing_to_program() {
-    let stage = Stage::with(vec![card(0)]).await;
+async fn a_host_without_a_hook_gets_nothing_to_program() {
+    let stage = DeviceStage::with(vec![card(0)]).await;
     let arq = bound(&stage, 0).await;
     assert_eq!(stage.state(&arq).await, "BindFailed");
 }
 
 #[tokio::test]
-async fn a_bind_is_whole_when_the_hook_has_programmed_its_device_and_failed_when_it_says_no() {
+async fn a_bind_completes_when_the_hook_has_programmed_its_device_and_fails_when_the_hook_fails() {
     for (then, state, status) in [
         ("exit 0", "Bound", "completed"),
         ("exit 1", "BindFailed", "failed"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let mut stage = Stage::with(vec![card(0)]).await;
+        let mut stage = DeviceStage::with(vec![card(0)]).await;
         let _ = stage
             .devices
             .clone()
@@ -93,13 +93,13 @@ async fn a_bind_is_whole_when_the_hook_has_programmed_its_device_and_failed_when
 }
 
 #[tokio::test]
-async fn a_bind_whose_hook_takes_too_long_fails_is_told_and_its_device_goes_to_the_next() {
+async fn a_bind_with_a_slow_hook_fails_with_an_event_and_its_device_is_reused() {
     let folder = tempfile::tempdir().unwrap();
     let options = AcceleratorApiOptions {
         bind_timeout: Duration::from_secs(1),
         ..AcceleratorApiOptions::default()
     };
-    let mut stage = Stage::under(options, vec![card(0)]).await;
+    let mut stage = DeviceStage::under(options, vec![card(0)]).await;
     let waits = noting(folder.path(), "exec sleep 1000");
     let _ = stage.devices.clone().with_program_hook(waits);
     stage.round().await;
@@ -109,12 +109,12 @@ async fn a_bind_whose_hook_takes_too_long_fails_is_told_and_its_device_goes_to_t
     state_is(&stage, &arq, "BindFailed").await;
     assert_eq!(stage.told().await, [format!("{arq} failed")]);
     stage.delete(&arq).await;
-    stage.devices.stir();
+    stage.devices.request_report();
     poll_until("a guest gets the device", async || {
         match stage.binds(0, guest(2)).await.1 {
             state if state == "Bound" => Ok(()),
             state => {
-                stage.devices.stir();
+                stage.devices.request_report();
                 Err(state)
             }
         }
@@ -126,9 +126,9 @@ async fn a_bind_whose_hook_takes_too_long_fails_is_told_and_its_device_goes_to_t
 }
 
 #[tokio::test]
-async fn a_hook_under_way_at_a_kill_is_run_again_and_one_that_nobody_waits_for_is_ended() {
+async fn a_hook_interrupted_by_a_kill_is_run_again_and_an_unneeded_one_is_killed() {
     let folder = tempfile::tempdir().unwrap();
-    let mut stage = Stage::with(vec![card(0)]).await;
+    let mut stage = DeviceStage::with(vec![card(0)]).await;
     let waits = noting(folder.path(), "exec sleep 1000");
     let _ = stage.devices.clone().with_program_hook(waits.clone());
     stage.round().await;
@@ -146,7 +146,7 @@ async fn a_hook_under_way_at_a_kill_is_run_again_and_one_that_nobody_waits_for_i
     hook_runs(folder.path(), 2).await;
     stage.take_resets();
     stage.delete(&arq).await;
-    stage.devices.stir();
+    stage.devices.request_report();
     // The device was withheld while it was programmed; now it is reset, and free.
     poll_until("the device is reset", async || {
         match stage.take_resets().is_empty() {

@@ -1,4 +1,4 @@
-//! A node with accelerator devices, the built-in Placement and the built-in accelerator service, pass by pass.
+//! A node with accelerator devices, the built-in Placement and the built-in accelerator service, advanced pass by pass.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,22 +16,22 @@ use berth_accelerator::{
 };
 use berth_agent_api::devices as api;
 use berth_agent_devices::report::Scrub;
-use berth_agent_devices::{DeviceConditions, DeviceOptions, Devices, DevicesParts};
+use berth_agent_devices::{DeviceConditions, DeviceOptions, DeviceManager, DeviceManagerParts};
 use berth_agent_journal::SqlJournal;
 use berth_agent_tracker::tick;
 use berth_client::{
-    AcceleratorClient, AdapterOptions, Auth, ComputeClient, Exchange, HttpService, RequestObserver,
+    AcceleratorClient, AdapterOptions, Auth, ComputeClient, HttpExchange, HttpService, RequestObserver,
     Secret, TransportError,
 };
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_store::SqlStore;
 use berth_tests::cloud::Cloud;
 use berth_tests::host::Host;
-use berth_tests::node::{Life, Node};
+use berth_tests::node::{NodeLife, Node};
 use berth_tests::wait::{poll_until, within};
 use berth_virt::{
     DeviceCondition, DeviceError, DeviceOwner, DeviceReset, DeviceType, GuestError, GuestMark,
-    GuestOnHost, GuestState, HeldDevice, HostDevice, HostEvents, HostView, ObserveError,
+    GuestOnHost, GuestState, HeldDevice, HostDeviceId, HostEvents, HostView, ObserveError,
     OfferedDevice, OfferedHandle, UnfitReason, VirtDriver, WantedDevice,
 };
 use http::Request;
@@ -44,7 +44,7 @@ use uuid::Uuid;
 
 pub(super) const NODE: &str = "gpu-01";
 
-/// How often the service is told what it knows already.
+/// How often unchanged devices are reported to the service.
 pub(super) const INTERVAL: Duration = Duration::from_hours(1);
 
 /// The n-th device's address.
@@ -115,13 +115,13 @@ pub(super) fn sick(device: OfferedDevice, reason: UnfitReason) -> OfferedDevice 
 /// What the host does with devices, and what it did.
 #[derive(Debug, Default)]
 pub(super) struct Cards {
-    /// Devices whose reset fails, and how.
+    /// Devices with a failing reset, and the failure.
     pub(super) broken: Mutex<BTreeMap<String, UnfitReason>>,
     /// Resets that were made.
     pub(super) resets: Mutex<Vec<String>>,
     /// Guests of the hypervisor.
     pub(super) guests: Mutex<BTreeMap<ConsumerUuid, PciAddress>>,
-    /// Resets never come back: the process is killed in them.
+    /// Resets never return: the process is killed during them.
     pub(super) stuck: Mutex<bool>,
 }
 
@@ -145,7 +145,7 @@ impl VirtDriver for Cards {
     async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
         let guests = locked(&self.guests).clone();
         let guest = |(uuid, address): (ConsumerUuid, PciAddress)| {
-            let device = HostDevice::Function(address);
+            let device = HostDeviceId::Function(address);
             let on_host = GuestOnHost {
                 name: format!("guest-{uuid}"),
                 state: GuestState::Running,
@@ -167,8 +167,8 @@ impl VirtDriver for Cards {
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
         let device = wanted.host_device();
         let name = match device {
-            HostDevice::Function(address) => address.to_string(),
-            HostDevice::Mdev(uuid) => uuid.to_string(),
+            HostDeviceId::Function(address) => address.to_string(),
+            HostDeviceId::Mdev(uuid) => uuid.to_string(),
         };
         if *locked(&self.stuck) {
             std::future::pending::<()>().await;
@@ -188,35 +188,35 @@ impl VirtDriver for Cards {
 
 /// Requests to the accelerator service, as `METHOD route`.
 #[derive(Debug, Default)]
-struct Requests(Mutex<Vec<String>>);
+struct ServiceRequests(Mutex<Vec<String>>);
 
-impl RequestObserver for Requests {
-    fn observed(&self, exchange: &Exchange<'_>) {
+impl RequestObserver for ServiceRequests {
+    fn observed(&self, exchange: &HttpExchange<'_>) {
         locked(&self.0).push(format!("{} {}", exchange.method, exchange.route));
     }
 }
 
-pub(super) struct Stage {
+pub(super) struct DeviceStage {
     pub(super) cloud: Cloud,
     pub(super) cards: Arc<Cards>,
-    pub(super) devices: Devices<Cards>,
+    pub(super) devices: DeviceManager<Cards>,
     node: Node,
-    life: Life,
+    life: NodeLife,
     host: Host,
     service: Router,
-    requests: Arc<Requests>,
+    requests: Arc<ServiceRequests>,
     folder: tempfile::TempDir,
     journal: SqlJournal,
     store: SqlStore,
 }
 
-impl Stage {
-    /// A node that shows these devices and was started and told once.
+impl DeviceStage {
+    /// A node that offers these devices, after its start and its first report.
     pub(super) async fn with(shown: Vec<OfferedDevice>) -> Self {
         Self::under(AcceleratorApiOptions::default(), shown).await
     }
 
-    /// The same beside a service that behaves so.
+    /// The same with service options.
     pub(super) async fn under(options: AcceleratorApiOptions, shown: Vec<OfferedDevice>) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         prepare(&store).await.unwrap();
@@ -227,7 +227,7 @@ impl Stage {
         }
     }
 
-    /// The same beside a service that something stands before: while `stray`, that answers 404 in its place, once.
+    /// The same with a proxy in front of the service: while `stray` is set, it answers 404 once.
     pub(super) async fn behind(stray: Arc<AtomicBool>, shown: Vec<OfferedDevice>) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         prepare(&store).await.unwrap();
@@ -244,7 +244,7 @@ impl Stage {
         }
     }
 
-    /// The same beside a service whose first wait for an operator's changes ends with a 503.
+    /// The same with a service that answers its first long poll with a 503.
     pub(super) async fn losing_a_wait(shown: Vec<OfferedDevice>) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         prepare(&store).await.unwrap();
@@ -263,7 +263,7 @@ impl Stage {
         }
     }
 
-    /// The same beside any accelerator service.
+    /// The same with any accelerator service.
     pub(super) async fn beside(service: Router, shown: Vec<OfferedDevice>) -> Self {
         let cloud = Cloud::in_process().await;
         let host = Host::new(NODE).with(|node| node.devices = shown);
@@ -271,7 +271,7 @@ impl Stage {
         let life = node.start(&cloud).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
         let journal = SqlJournal::open(folder.path()).await.unwrap();
-        let (cards, requests) = (Arc::<Cards>::default(), Arc::<Requests>::default());
+        let (cards, requests) = (Arc::<Cards>::default(), Arc::<ServiceRequests>::default());
         let devices = opened(&cards, &journal, &service, &requests).await;
         let mut stage = Self {
             cloud,
@@ -321,7 +321,7 @@ impl Stage {
 
     /// A look and a pass over the node.
     pub(super) async fn pass(&mut self) {
-        let look = self.devices.begin_look();
+        let look = self.devices.begin_observation();
         let mut view = self.view();
         self.devices.overlay(look, &mut view);
         let missing = self.devices.take_missing().into_values();
@@ -336,16 +336,16 @@ impl Stage {
     pub(super) async fn round(&mut self) {
         for _ in 0..2 {
             self.pass().await;
-            self.devices.tell().await.unwrap();
-            self.devices.clean_all().await;
-            self.devices.tell().await.unwrap();
+            self.devices.send_reports().await.unwrap();
+            self.devices.clean_all_unclean().await;
+            self.devices.send_reports().await.unwrap();
         }
         self.pass().await;
     }
 
-    /// Something was given back; the report is due.
+    /// Something was released, so the report is due.
     pub(super) async fn stirred(&mut self) {
-        self.devices.stir();
+        self.devices.request_report();
         self.round().await;
     }
 
@@ -400,7 +400,7 @@ impl Stage {
     /// The devices kept as the service keeps them; ends with the token.
     pub(super) fn keep(&self) -> (CancellationToken, tokio::task::JoinHandle<()>) {
         let stop = CancellationToken::new();
-        let task = tokio::spawn(self.devices.keep(None, stop.clone()));
+        let task = tokio::spawn(self.devices.run_reporter(None, stop.clone()));
         (stop, task)
     }
 
@@ -430,7 +430,7 @@ impl Stage {
         let ended = stop.clone().cancelled_owned();
         let delivering = deliver_events(self.store.clone(), client, EventsBell::default(), ended);
         let delivering = tokio::spawn(delivering);
-        let body = within("an event is told", told.recv()).await.unwrap();
+        let body = within("an event arrives", told.recv()).await.unwrap();
         stop.cancel();
         delivering.await.unwrap();
         let event = |event: &Value| {
@@ -445,7 +445,7 @@ impl Stage {
             .collect()
     }
 
-    /// The next pass reads Placement anew.
+    /// The next pass reads Placement again.
     pub(super) fn look_anew(&mut self) {
         self.life.tracker.forget();
     }
@@ -505,7 +505,7 @@ impl Stage {
         .await;
     }
 
-    /// Makes a new request and binds it; its state. One that failed is deleted again.
+    /// Creates a request and binds it; returns its state. A failed request is deleted again.
     pub(super) async fn binds(&self, n: u8, guest: ConsumerUuid) -> (String, String) {
         let arq = self.request().await;
         let state = self.bind(&arq, n, guest).await;
@@ -522,13 +522,13 @@ impl Stage {
     }
 
     /// The UUIDs of the service's devices, by address.
-    pub(super) async fn known(&self) -> BTreeMap<String, KnownCard> {
+    pub(super) async fn known(&self) -> BTreeMap<String, ReportedCard> {
         let path = format!("/internal/v1/hosts/{NODE}/devices");
         let (_, known) = self.ask("GET", &path, Value::Null).await;
         let devices = known["devices"].as_array().cloned().unwrap_or_default();
         let card = |device: &Value| {
             let handle = &device["deployables"][0]["attach_handles"][0];
-            let card = KnownCard {
+            let card = ReportedCard {
                 uuid: device["uuid"].as_str().unwrap().to_owned(),
                 vanished: device["vanished"] == json!(true),
                 unclean: handle["unclean"] == json!(true),
@@ -541,7 +541,7 @@ impl Stage {
 
 /// A device as the service has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct KnownCard {
+pub(super) struct ReportedCard {
     pub(super) uuid: String,
     pub(super) vanished: bool,
     pub(super) unclean: bool,
@@ -551,8 +551,8 @@ async fn opened(
     cards: &Arc<Cards>,
     journal: &SqlJournal,
     service: &Router,
-    requests: &Arc<Requests>,
-) -> Devices<Cards> {
+    requests: &Arc<ServiceRequests>,
+) -> DeviceManager<Cards> {
     let http = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
     let token = Secret::from("admin".to_owned());
     let auth = Auth::admin_token("http://accelerator", &token).unwrap();
@@ -560,7 +560,7 @@ async fn opened(
         observer: Some(Arc::clone(requests) as _),
         ..AdapterOptions::default()
     };
-    let parts = DevicesParts {
+    let parts = DeviceManagerParts {
         driver: Arc::clone(cards),
         register: journal.devices(),
         journal: Arc::new(journal.clone()),
@@ -571,7 +571,7 @@ async fn opened(
             seed: 1,
         },
     };
-    Devices::open(parts).await.unwrap()
+    DeviceManager::open(parts).await.unwrap()
 }
 
 /// The name of the n-th device's provider.

@@ -1,5 +1,5 @@
-//! The agent of the node: it builds guests in memory, and looks, as the real one does, whether their accelerator requests are
-//! bound for them; besides it looks whether what they hold is claimed.
+//! The agent of the node: it builds guests in memory. Like the real one, it checks whether their accelerator requests
+//! are bound; it also checks whether their allocations are claimed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,19 +20,19 @@ const PATIENCE: usize = 100;
 
 /// How the agent is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Mood {
-    /// It builds what it is asked for.
+pub enum AgentBehaviour {
+    /// It builds every requested guest.
     #[default]
     Well,
     /// It does not accept requests.
     Refuses,
-    /// The first that it is asked for is answered by a conflict that it does not name.
+    /// It answers the first request with a conflict of unknown cause.
     ConflictsOnce,
-    /// It has no room for the first that it is asked for.
+    /// It has no room for the first request.
     NoRoomForOne,
     /// It accepts them and cannot build.
     CannotBuild,
-    /// The first that it is asked for it cannot build.
+    /// It fails to build the first guest.
     CannotBuildOne,
     /// It accepts them and cannot use their image.
     BadImage,
@@ -44,14 +44,14 @@ pub enum Mood {
     Slow,
     /// It takes a delete, and never gets done with it.
     SlowToDelete,
-    /// Its journal is lost: it knows no guest, and sees those that run.
+    /// Its journal is lost: it knows no guest, but observes the running ones.
     Forgetful,
     /// It takes a delete, and its journal is lost before it acts.
     ForgetsTheDelete,
 }
 
 #[derive(Clone)]
-struct Built {
+struct BuiltGuest {
     build: GuestBuild,
     status: &'static str,
     reason: Option<String>,
@@ -59,9 +59,9 @@ struct Built {
 }
 
 #[derive(Default)]
-struct World {
-    mood: Mood,
-    guests: BTreeMap<ConsumerUuid, Built>,
+struct AgentWorld {
+    mood: AgentBehaviour,
+    guests: BTreeMap<ConsumerUuid, BuiltGuest>,
     /// What must never be seen.
     broken: Vec<String>,
     builds: usize,
@@ -69,7 +69,7 @@ struct World {
 
 #[derive(Clone)]
 pub struct BootAgent {
-    world: Arc<Mutex<World>>,
+    world: Arc<Mutex<AgentWorld>>,
     placement: PlacementClient,
     accelerators: AcceleratorClient,
 }
@@ -83,12 +83,12 @@ impl BootAgent {
         }
     }
 
-    fn world(&self) -> MutexGuard<'_, World> {
+    fn world(&self) -> MutexGuard<'_, AgentWorld> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on it is so.
-    pub fn is(&self, mood: Mood) {
+    pub fn is(&self, mood: AgentBehaviour) {
         self.world().mood = mood;
     }
 
@@ -137,7 +137,7 @@ impl BootAgent {
     }
 
     async fn answer(&self, request: Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
-        if self.world().mood == Mood::Away {
+        if self.world().mood == AgentBehaviour::Away {
             return Err(TransportError::Refused {
                 peer: "agent.sock".to_owned(),
             });
@@ -162,16 +162,16 @@ impl BootAgent {
             }
         };
         let uuid = ConsumerUuid::from(build.uuid);
-        if self.world().mood == Mood::Refuses {
+        if self.world().mood == AgentBehaviour::Refuses {
             let sentence = "flavor.extra_specs.hw:numa_nodes: 9 is more than this host has";
             return refusal(StatusCode::BAD_REQUEST, "bad_request", sentence);
         }
-        if self.world().mood == Mood::ConflictsOnce {
-            self.is(Mood::Well);
+        if self.world().mood == AgentBehaviour::ConflictsOnce {
+            self.is(AgentBehaviour::Well);
             return answer(StatusCode::CONFLICT, &json!({}));
         }
-        if self.world().mood == Mood::NoRoomForOne {
-            self.is(Mood::Well);
+        if self.world().mood == AgentBehaviour::NoRoomForOne {
+            self.is(AgentBehaviour::Well);
             let sentence = "the host has no room: cell 0 lacks 2 CPUs";
             return refusal(StatusCode::CONFLICT, "no_room", sentence);
         }
@@ -184,12 +184,12 @@ impl BootAgent {
         }
         self.look_at(&build).await;
         let mut world = self.world();
-        // Somebody else may have asked for it while this one looked.
+        // Another request may have created the guest meanwhile.
         if world.guests.contains_key(&uuid) {
             return refusal(StatusCode::CONFLICT, "other", "another one has its UUID");
         }
         world.builds += 1;
-        let built = Built {
+        let built = BuiltGuest {
             build,
             status: "building",
             reason: None,
@@ -222,12 +222,12 @@ impl BootAgent {
         if claimed != build.allocations || claimed.is_empty() {
             wrong.push(format!("{uuid} is built without its claim"));
         }
-        let told = self.accelerators.arqs_of_instance(uuid).await;
-        let bound = told.unwrap_or_default().into_iter().filter_map(|told| {
-            let state = told.arq.ok()?.state;
+        let reported = self.accelerators.arqs_of_instance(uuid).await;
+        let bound = reported.unwrap_or_default().into_iter().filter_map(|reported| {
+            let state = reported.arq.ok()?.state;
             let ours =
                 matches!(&state, ArqState::Bound(binding, _) if binding.hostname == build.node);
-            ours.then_some(*told.uuid.as_uuid())
+            ours.then_some(*reported.uuid.as_uuid())
         });
         let bound: BTreeSet<_> = bound.collect();
         if bound != build.accelerator_requests.iter().copied().collect() {
@@ -243,11 +243,11 @@ impl BootAgent {
             let Some(built) = world.guests.get_mut(&guest) else {
                 return unknown();
             };
-            if mood == Mood::Forgetful {
+            if mood == AgentBehaviour::Forgetful {
                 return unknown();
             }
             let fails = match mood {
-                Mood::CannotBuild | Mood::CannotBuildOne | Mood::BadImage | Mood::NoDisks => {
+                AgentBehaviour::CannotBuild | AgentBehaviour::CannotBuildOne | AgentBehaviour::BadImage | AgentBehaviour::NoDisks => {
                     built.status == "building"
                 }
                 _ => false,
@@ -255,18 +255,18 @@ impl BootAgent {
             if fails {
                 built.status = "failed";
                 let (reason, blame) = match mood {
-                    Mood::BadImage => ("its image cannot be used: it is no qcow2", Some("image")),
-                    Mood::NoDisks => ("its disks cannot be made on this host", Some("host")),
+                    AgentBehaviour::BadImage => ("its image cannot be used: it is no qcow2", Some("image")),
+                    AgentBehaviour::NoDisks => ("its disks cannot be made on this host", Some("host")),
                     _ => ("device 0000:01:00.0 cannot be given to a guest", None),
                 };
                 built.reason = Some(reason.to_owned());
                 built.blame = blame;
-            } else if built.status == "building" && mood != Mood::Slow {
+            } else if built.status == "building" && mood != AgentBehaviour::Slow {
                 built.status = "active";
             }
             let requests = built.build.accelerator_requests.clone();
-            if fails && mood == Mood::CannotBuildOne {
-                world.mood = Mood::Well;
+            if fails && mood == AgentBehaviour::CannotBuildOne {
+                world.mood = AgentBehaviour::Well;
             }
             (fails, requests)
         };
@@ -283,16 +283,16 @@ impl BootAgent {
 
     async fn delete(&self, guest: ConsumerUuid) -> Response<Bytes> {
         let mood = self.world().mood.clone();
-        if self.knows(guest) && mood == Mood::Forgetful {
+        if self.knows(guest) && mood == AgentBehaviour::Forgetful {
             let sentence = "guest instance-1 is on this host, and the journal does not know it";
             return refusal(StatusCode::CONFLICT, "guest_orphan", sentence);
         }
-        if mood == Mood::ForgetsTheDelete {
-            self.is(Mood::Forgetful);
+        if mood == AgentBehaviour::ForgetsTheDelete {
+            self.is(AgentBehaviour::Forgetful);
             return answer(StatusCode::ACCEPTED, &json!({}));
         }
         if let Some(built) = self.world().guests.get_mut(&guest)
-            && mood == Mood::SlowToDelete
+            && mood == AgentBehaviour::SlowToDelete
         {
             built.status = "deleting";
             return answer(StatusCode::ACCEPTED, &json!({}));
@@ -307,7 +307,7 @@ impl BootAgent {
     }
 }
 
-fn shown(built: &Built) -> GuestBody {
+fn shown(built: &BuiltGuest) -> GuestBody {
     GuestBody {
         uuid: built.build.uuid,
         name: built.build.name.clone(),

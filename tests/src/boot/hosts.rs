@@ -1,4 +1,4 @@
-//! What is known of hosts and server groups, behind the crossings.
+//! The conductor's view of hosts and server groups, with fault injection.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use berth_scheduler::host_state::Aggregate;
 use berth_store::{Disposition, SqlError};
 use uuid::Uuid;
 
-use super::Crossings;
-use super::crossings::Fails;
+use super::ConductorEffects;
+use super::effects::FaultAnswer;
 
 /// As of a connection that is lost while a transaction is committed: no store runs that again.
 fn lost() -> SqlError {
@@ -22,37 +22,37 @@ fn lost() -> SqlError {
     }
 }
 
-impl<T> Fails for Result<T, HostTableError> {
+impl<T> FaultAnswer for Result<T, HostTableError> {
     fn failed() -> Self {
         Err(lost().into())
     }
 }
 
-impl<T> Fails for Result<T, HostError> {
+impl<T> FaultAnswer for Result<T, HostError> {
     fn failed() -> Self {
         Err(HostError::Table(lost().into()))
     }
 }
 
-impl<T> Fails for Result<T, ServerGroupError> {
+impl<T> FaultAnswer for Result<T, ServerGroupError> {
     fn failed() -> Self {
         Err(lost().into())
     }
 }
 
-impl<T> Fails for Result<T, RecordError> {
+impl<T> FaultAnswer for Result<T, RecordError> {
     fn failed() -> Self {
         Err(lost().into())
     }
 }
 
-pub(super) struct Seam {
+pub(super) struct FaultyCloudHosts {
     hosts: Hosts,
-    crossings: Crossings,
+    crossings: ConductorEffects,
 }
 
-impl Seam {
-    pub(super) fn new(hosts: Hosts, crossings: Crossings) -> Self {
+impl FaultyCloudHosts {
+    pub(super) fn new(hosts: Hosts, crossings: ConductorEffects) -> Self {
         Self { hosts, crossings }
     }
 
@@ -62,13 +62,13 @@ impl Seam {
         effect: CloudHostsFuture<'a, T, E>,
     ) -> CloudHostsFuture<'a, T, E>
     where
-        Result<T, E>: Fails + Send,
+        Result<T, E>: FaultAnswer + Send,
     {
         Box::pin(self.crossings.cross(format!("hosts {what}"), effect))
     }
 }
 
-impl CloudHosts for Seam {
+impl CloudHosts for FaultyCloudHosts {
     fn group(&self, group: Uuid) -> CloudHostsFuture<'_, StoredServerGroup, ServerGroupError> {
         self.cross("group", CloudHosts::group(&self.hosts, group))
     }

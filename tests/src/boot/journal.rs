@@ -1,4 +1,4 @@
-//! The journal behind the crossings.
+//! The conductor's boot journal, with fault injection.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use berth_conductor::journal::{
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use uuid::Uuid;
 
-use super::Crossings;
-use super::crossings::Fails;
+use super::ConductorEffects;
+use super::effects::FaultAnswer;
 
-impl<T> Fails for Result<T, JournalError> {
+impl<T> FaultAnswer for Result<T, JournalError> {
     fn failed() -> Self {
         Err(JournalError::Damaged {
             path: "conductor.db".to_owned(),
@@ -23,13 +23,13 @@ impl<T> Fails for Result<T, JournalError> {
     }
 }
 
-pub(super) struct Seam {
+pub(super) struct FaultyBootJournal {
     journal: Arc<SqlBootJournal>,
-    crossings: Crossings,
+    crossings: ConductorEffects,
 }
 
-impl Seam {
-    pub(super) fn new(journal: Arc<SqlBootJournal>, crossings: Crossings) -> Self {
+impl FaultyBootJournal {
+    pub(super) fn new(journal: Arc<SqlBootJournal>, crossings: ConductorEffects) -> Self {
         Self { journal, crossings }
     }
 
@@ -42,7 +42,7 @@ impl Seam {
     }
 }
 
-impl BootJournal for Seam {
+impl BootJournal for FaultyBootJournal {
     fn path(&self) -> String {
         self.journal.path()
     }

@@ -1,4 +1,5 @@
-//! What must hold when nothing is under way: guests, claims, accelerator requests, server groups and the journal say the same.
+//! The consistency check of an idle environment: guests, claims, accelerator requests, server groups and the journal
+//! must agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +9,10 @@ use berth_model::{ArqState, ConsumerUuid, ResourceClass};
 use super::{BootStage, GPUS, NODE, gpu, root};
 
 impl BootStage {
-    /// Deletes what a lost answer left, and looks at everything.
+    /// Deletes the remains of lost answers, and checks everything.
     ///
     /// # Panics
-    /// Something is left over, missing or doubled.
+    /// An object is left over, missing or duplicated.
     pub async fn judge(&self) {
         let conductor = self.conductor();
         while conductor.collect_orphaned_arqs().await.expect("answers") > 0 {}
@@ -72,8 +73,8 @@ impl BootStage {
         }
         let mut bound: BTreeMap<ConsumerUuid, BTreeSet<_>> = BTreeMap::new();
         let mut handles = BTreeSet::new();
-        for told in self.accelerators().arqs().await.expect("requests") {
-            let arq = told.arq.expect("a request");
+        for reported in self.accelerators().arqs().await.expect("requests") {
+            let arq = reported.arq.expect("a request");
             match arq.state {
                 ArqState::Bound(binding, handle) => {
                     if !handles.insert(handle.uuid) {
@@ -94,7 +95,7 @@ impl BootStage {
             }
         }
         if !bound.is_empty() {
-            wrong.push(format!("{bound:?} are bound for nobody"));
+            wrong.push(format!("{bound:?} are bound without a guest"));
         }
         wrong
     }

@@ -1,5 +1,5 @@
-//! A Keystone in this process, as small as can be: it gives numbered tokens that last an hour, and lets requests to
-//! Placement through whose token still holds. For runs whose wall clock jumps.
+//! A minimal Keystone in this process: it issues numbered tokens that are valid for an hour, and forwards requests with
+//! a valid token to Placement. For runs with a jumping wall clock.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! A database in memory, kept as one script: a thousand cases begin with the same rows without making them anew.
+//! A database in memory that is saved as one SQL script, so that a thousand cases can start with the same rows.
 
 use berth_store::{Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work};
 
@@ -36,7 +36,7 @@ impl Snapshot {
     pub async fn restore(self) -> SqlStore {
         let store = SqlStore::in_memory().await.expect("memory for a database");
         store
-            .write(&Restore(self.0))
+            .write(&SnapshotRestore(self.0))
             .await
             .expect("SQLite takes its own schema and rows");
         store
@@ -79,7 +79,7 @@ fn text(row: &berth_store::Row, at: usize) -> String {
     row.text(at).expect("text")
 }
 
-struct Restore(&'static str);
+struct SnapshotRestore(&'static str);
 
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -91,7 +91,7 @@ impl Retryable for RestoreError {
     }
 }
 
-impl Work for Restore {
+impl Work for SnapshotRestore {
     type Output = ();
     type Error = RestoreError;
 

@@ -1,4 +1,4 @@
-//! What writers asked, and what they were told. Pure.
+//! The requests of the writers and their answers; pure.
 
 use std::collections::BTreeMap;
 
@@ -6,30 +6,30 @@ use serde::{Deserialize, Serialize};
 
 /// What one consumer is to hold of the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Want {
+pub struct DesiredAllocation {
     /// Who, by a number that is the contest's own.
     pub consumer: u32,
     /// How much of it; 0: it gives all back.
     pub units: u64,
-    /// The consumer's generation as the writer knows it; none for a consumer that is not there.
+    /// The consumer's generation as the writer knows it; none for a new consumer.
     pub generation: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Call {
+pub enum ContestCall {
     /// PUT /allocations/{consumer}, or POST /allocations for several.
-    Write(Vec<Want>),
+    Write(Vec<DesiredAllocation>),
     Release(u32),
     Read,
 }
 
 /// What came of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum ContestAnswer {
     Done,
     /// 409: it would exceed the capacity.
     Full,
-    /// 409: somebody else came first.
+    /// 409: another writer was first.
     Conflict,
     /// 404: the consumer holds nothing.
     NotThere,
@@ -49,33 +49,33 @@ pub struct Event {
     pub writer: u32,
     /// Which of the services, by its place in the list.
     pub service: u32,
-    pub call: Call,
+    pub call: ContestCall,
     /// Before it was sent.
     pub asked: u64,
-    /// After the answer was there; none where nobody waited for it, or nothing came.
-    pub answered: Option<(u64, Answer)>,
+    /// The time and the answer; none if the writer did not wait or no answer arrived.
+    pub answered: Option<(u64, ContestAnswer)>,
 }
 
 impl Event {
     /// The answer, where one came.
     #[must_use]
-    pub fn answer(&self) -> Option<&Answer> {
+    pub fn answer(&self) -> Option<&ContestAnswer> {
         self.answered.as_ref().map(|(_, answer)| answer)
     }
 
-    /// The moment after which it changes nothing any more.
+    /// The time after which the request cannot change anything.
     #[must_use]
     pub fn over(&self) -> u64 {
         match &self.answered {
-            None | Some((_, Answer::Failed(_))) => u64::MAX,
+            None | Some((_, ContestAnswer::Failed(_))) => u64::MAX,
             Some((moment, _)) => *moment,
         }
     }
 
-    /// Whether nobody knows if it was done.
+    /// Whether its outcome is unknown.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
-        matches!(self.answer(), None | Some(Answer::Failed(_)))
+        matches!(self.answer(), None | Some(ContestAnswer::Failed(_)))
     }
 
     /// Whether it was asked when the other was over.
@@ -87,7 +87,7 @@ impl Event {
 
 /// All of a contest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct History {
+pub struct ContestHistory {
     pub capacity: u64,
     /// The provider's generation before the first request.
     pub generation: i64,
@@ -96,12 +96,12 @@ pub struct History {
 
 /// What consumers hold, by the rules of one provider: nothing of databases and of HTTP.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Give {
+pub struct AllocationModel {
     /// Units and generation of each consumer that holds some.
     pub held: BTreeMap<u32, (u64, i64)>,
 }
 
-impl Give {
+impl AllocationModel {
     /// Units that are held.
     #[must_use]
     pub fn used(&self) -> u64 {
@@ -117,14 +117,14 @@ impl Give {
 
     /// Whether the writer knows each consumer's generation.
     #[must_use]
-    pub fn is_current(&self, wants: &[Want]) -> bool {
-        let known = |want: &Want| self.held.get(&want.consumer).map(|(_, it)| *it);
+    pub fn is_current(&self, wants: &[DesiredAllocation]) -> bool {
+        let known = |want: &DesiredAllocation| self.held.get(&want.consumer).map(|(_, it)| *it);
         wants.iter().all(|want| known(want) == want.generation)
     }
 
     /// As it is after the write, whatever that comes to.
     #[must_use]
-    pub fn after(&self, wants: &[Want]) -> Self {
+    pub fn after(&self, wants: &[DesiredAllocation]) -> Self {
         let mut held = self.held.clone();
         for want in wants {
             let generation = held.remove(&want.consumer).map_or(0, |(_, it)| it);
@@ -137,7 +137,7 @@ impl Give {
 
     /// Whether there is room for the write, or it asks for no more than was held.
     #[must_use]
-    pub fn admits(&self, wants: &[Want], capacity: u64) -> bool {
+    pub fn admits(&self, wants: &[DesiredAllocation], capacity: u64) -> bool {
         let after = self.after(wants).used();
         after <= capacity || after <= self.used()
     }

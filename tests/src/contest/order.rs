@@ -1,12 +1,13 @@
-//! Each acknowledged write has its place by the provider's generations, and at no place more is held than there is. Pure.
+//! Orders the acknowledged writes by the provider's generations, and checks that no position exceeds the capacity;
+//! pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Answer, Call, Event, Give, History, Step, Testimony};
+use super::{ContestAnswer, ContestCall, Event, AllocationModel, ContestHistory, ProviderChange, ProviderChangeLog};
 
 /// What is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum OrderViolation {
     /// Consumers hold more than there is.
     #[error("at generation {generation} consumers hold {used} of {capacity} units")]
     TooMuch {
@@ -17,13 +18,13 @@ pub enum Wrong {
     /// A generation is missing or there twice.
     #[error("generation {found} came after {last}")]
     Generations { last: i64, found: i64 },
-    /// The provider changed, and nobody had asked for that: a half of a write, or one that was refused.
-    #[error("nobody asked for the change to generation {}: {:?}", .0.generation, .0.changes)]
-    Nobody(Step),
+    /// The provider changed without a matching request: half of a write, or a refused one.
+    #[error("no request explains the change to generation {}: {:?}", .0.generation, .0.changes)]
+    Nobody(ProviderChange),
     /// A write was acknowledged and is not among the provider's changes.
     #[error("acknowledged and not done: {0:?}")]
     Lost(Box<Event>),
-    /// It was done before it was asked for, or after somebody was told of a later one.
+    /// It took effect before its request, or after the answer to a later one.
     #[error(
         "done at another time than between request and answer, at generation {generation}: {event:?}"
     )]
@@ -47,48 +48,48 @@ pub enum Wrong {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Order {
-    /// For each event of the history its place: so many writes were done before it. None for one that was not done, or that
-    /// nobody could tell from its not being done.
+pub struct WriteOrder {
+    /// For each event of the history, the number of writes before it. None for a write that did not take effect, or
+    /// that cannot be distinguished from one that did not.
     pub places: Vec<Option<usize>>,
     /// The writes of the history, by their places.
     pub writes: Vec<usize>,
 }
 
 /// Finds the places of a history without a [`Call::Release`].
-pub fn place(history: &History, testimony: &Testimony) -> Result<Order, Wrong> {
+pub fn place(history: &ContestHistory, testimony: &ProviderChangeLog) -> Result<WriteOrder, OrderViolation> {
     place_of(history, testimony, |_| true)
 }
 
 /// The same where only some of the requests need be right: what others get wrong is as it is.
 pub fn place_of(
-    history: &History,
-    testimony: &Testimony,
+    history: &ContestHistory,
+    testimony: &ProviderChangeLog,
     judged: impl Fn(&Event) -> bool,
-) -> Result<Order, Wrong> {
-    let mut order = Order {
+) -> Result<WriteOrder, OrderViolation> {
+    let mut order = WriteOrder {
         places: vec![None; history.events.len()],
         writes: Vec::new(),
     };
-    let mut states = vec![Give::default()];
+    let mut states = vec![AllocationModel::default()];
     let mut last = history.generation;
     let begun = testimony.steps.iter();
     for step in begun.skip_while(|step| step.generation <= history.generation) {
-        let used = states.last().map_or(0, Give::used);
+        let used = states.last().map_or(0, AllocationModel::used);
         for step in one_by_one(step, last, used, history.capacity)? {
             let now = states.last().cloned().unwrap_or_default();
             let found = asked_for(history, &order, &now, &step);
-            let at = found.ok_or_else(|| Wrong::Nobody(step.clone()))?;
+            let at = found.ok_or_else(|| OrderViolation::Nobody(step.clone()))?;
             let event = &history.events[at];
-            let Call::Write(wants) = &event.call else {
-                return Err(Wrong::Nobody(step.clone()));
+            let ContestCall::Write(wants) = &event.call else {
+                return Err(OrderViolation::Nobody(step.clone()));
             };
             if judged(event) && !now.is_current(wants) {
-                return Err(Wrong::Stale(Box::new(event.clone())));
+                return Err(OrderViolation::Stale(Box::new(event.clone())));
             }
             let after = now.after(wants);
             if judged(event) && !now.admits(wants, history.capacity) {
-                return Err(Wrong::TooMuch {
+                return Err(OrderViolation::TooMuch {
                     generation: step.generation,
                     used: after.used(),
                     capacity: history.capacity,
@@ -106,10 +107,10 @@ pub fn place_of(
             continue;
         }
         match (event.answer(), order.places[at]) {
-            (Some(Answer::Done), None) => return Err(Wrong::Lost(Box::new(event.clone()))),
-            // A server that was too slow for a while is away, and nobody knows what it did.
-            (Some(Answer::Failed(503)), _) => {}
-            (Some(Answer::Failed(_)), _) => return Err(Wrong::Failed(Box::new(event.clone()))),
+            (Some(ContestAnswer::Done), None) => return Err(OrderViolation::Lost(Box::new(event.clone()))),
+            // A server that was slow for too long is stopped, and its outcome is unknown.
+            (Some(ContestAnswer::Failed(503)), _) => {}
+            (Some(ContestAnswer::Failed(_)), _) => return Err(OrderViolation::Failed(Box::new(event.clone()))),
             _ => {}
         }
     }
@@ -117,32 +118,32 @@ pub fn place_of(
     Ok(order)
 }
 
-/// A step of several generations is one transaction of as many claims, each of one consumer. Nobody sees what is between them, and
-/// they may have come in any order: they are taken in one that comes by the fullest that the provider can have been, where those
-/// who were refused in that transaction found no room.
-fn one_by_one(step: &Step, last: i64, used: u64, capacity: u64) -> Result<Vec<Step>, Wrong> {
+/// Splits a step of several generations: one transaction of as many claims, each of one consumer. The states between
+/// them are invisible, so any order is possible. The order with the highest intermediate usage is taken, because the
+/// refused claims of that transaction found no room.
+fn one_by_one(step: &ProviderChange, last: i64, used: u64, capacity: u64) -> Result<Vec<ProviderChange>, OrderViolation> {
     let claims = usize::try_from(step.generation - last).unwrap_or(0);
     if claims == 1 {
         return Ok(vec![step.clone()]);
     }
     if claims < step.changes.len().max(1) {
-        return Err(Wrong::Generations {
+        return Err(OrderViolation::Generations {
             last,
             found: step.generation,
         });
     }
     let all: BTreeSet<(i64, u32)> = step.changes.iter().map(|(it, by)| (*by, *it)).collect();
     let first = fullest(&all, capacity.cast_signed() - used.cast_signed());
-    // Of each part, what is given back comes before what is taken.
+    // In each part, releases come before claims.
     let order = first.iter().chain(all.difference(&first));
     let mut changes: Vec<_> = order
         .map(|(amount, consumer)| BTreeMap::from([(*consumer, *amount)]))
         .collect();
-    // Those that hold what they held.
+    // Consumers that keep what they held.
     changes.resize(claims, BTreeMap::new());
     let steps = (last + 1..).zip(changes);
     Ok(steps
-        .map(|(generation, changes)| Step {
+        .map(|(generation, changes)| ProviderChange {
             generation,
             changes,
         })
@@ -166,11 +167,11 @@ fn fullest(changes: &BTreeSet<(i64, u32)>, room: i64) -> BTreeSet<(i64, u32)> {
 }
 
 /// The first event that comes to this step and has no place yet.
-fn asked_for(history: &History, order: &Order, now: &Give, step: &Step) -> Option<usize> {
+fn asked_for(history: &ContestHistory, order: &WriteOrder, now: &AllocationModel, step: &ProviderChange) -> Option<usize> {
     let mut found: Option<usize> = None;
     for (at, event) in history.events.iter().enumerate() {
-        let may = event.is_unknown() || event.answer() == Some(&Answer::Done);
-        let Call::Write(wants) = &event.call else {
+        let may = event.is_unknown() || event.answer() == Some(&ContestAnswer::Done);
+        let ContestCall::Write(wants) = &event.call else {
             continue;
         };
         if may && order.places[at].is_none() && changes(now, &now.after(wants)) == step.changes {
@@ -181,7 +182,7 @@ fn asked_for(history: &History, order: &Order, now: &Give, step: &Step) -> Optio
     found
 }
 
-fn changes(before: &Give, after: &Give) -> BTreeMap<u32, i64> {
+fn changes(before: &AllocationModel, after: &AllocationModel) -> BTreeMap<u32, i64> {
     let mut changes: BTreeMap<u32, i64> = BTreeMap::new();
     for (consumer, (units, _)) in &after.held {
         *changes.entry(*consumer).or_default() += units.cast_signed();
@@ -193,8 +194,8 @@ fn changes(before: &Give, after: &Give) -> BTreeMap<u32, i64> {
     changes
 }
 
-/// None is placed before one that was over when it was asked for.
-fn writes_are_in_time(history: &History, order: &Order) -> Result<(), Wrong> {
+/// No write is placed before one that was finished when it was requested.
+fn writes_are_in_time(history: &ContestHistory, order: &WriteOrder) -> Result<(), OrderViolation> {
     let mut latest = 0;
     for (place, at) in order.writes.iter().enumerate() {
         let event = &history.events[*at];
@@ -206,8 +207,8 @@ fn writes_are_in_time(history: &History, order: &Order) -> Result<(), Wrong> {
     Ok(())
 }
 
-fn misplaced(history: &History, place: usize, event: &Event) -> Wrong {
-    Wrong::Misplaced {
+fn misplaced(history: &ContestHistory, place: usize, event: &Event) -> OrderViolation {
+    OrderViolation::Misplaced {
         generation: history.generation + 1 + i64::try_from(place).unwrap_or(i64::MAX),
         event: Box::new(event.clone()),
     }
@@ -215,11 +216,11 @@ fn misplaced(history: &History, place: usize, event: &Event) -> Wrong {
 
 /// Where readings and refusals were true: each at the first place that its time and those before it allow.
 fn place_the_rest(
-    history: &History,
-    order: &mut Order,
-    states: &[Give],
+    history: &ContestHistory,
+    order: &mut WriteOrder,
+    states: &[AllocationModel],
     judged: impl Fn(&Event) -> bool,
-) -> Result<(), Wrong> {
+) -> Result<(), OrderViolation> {
     let writes: Vec<&Event> = order.writes.iter().map(|at| &history.events[*at]).collect();
     let mut others: Vec<usize> = (0..history.events.len())
         .filter(|at| order.places[*at].is_none() && !history.events[*at].is_unknown())
@@ -237,20 +238,20 @@ fn place_the_rest(
         let first = over.map_or(0, |over| over + 1).max(before.unwrap_or(0));
         let last = later.unwrap_or(writes.len());
         let is_true = |place: &usize| match (&event.call, event.answer()) {
-            (Call::Write(wants), Some(Answer::Full)) => {
+            (ContestCall::Write(wants), Some(ContestAnswer::Full)) => {
                 !states[*place].admits(wants, history.capacity)
             }
-            (Call::Read, Some(Answer::Seen { generation, held })) => {
+            (ContestCall::Read, Some(ContestAnswer::Seen { generation, held })) => {
                 usize::try_from(generation - history.generation) == Ok(*place)
                     && states[*place].units() == *held
             }
-            (Call::Write(_) | Call::Release(_), Some(Answer::Conflict)) => true,
+            (ContestCall::Write(_) | ContestCall::Release(_), Some(ContestAnswer::Conflict)) => true,
             _ => false,
         };
         let found = (first..=last).find(is_true);
         order.places[at] = Some(found.ok_or_else(|| match &event.call {
-            Call::Read => Wrong::Seen(Box::new(event.clone())),
-            _ => Wrong::Room(Box::new(event.clone())),
+            ContestCall::Read => OrderViolation::Seen(Box::new(event.clone())),
+            _ => OrderViolation::Room(Box::new(event.clone())),
         })?);
     }
     Ok(())
@@ -260,8 +261,8 @@ fn place_the_rest(
 mod tests {
     use super::*;
 
-    fn step(generation: i64, changes: &[(u32, i64)]) -> Step {
-        Step {
+    fn step(generation: i64, changes: &[(u32, i64)]) -> ProviderChange {
+        ProviderChange {
             generation,
             changes: changes.iter().copied().collect(),
         }
@@ -276,13 +277,13 @@ mod tests {
         assert_eq!(one_by_one(&of_one, 2, 0, 4), Ok(vec![of_one]));
         for (last, found) in [(2, 2), (2, 1), (2, 4)] {
             let claims = step(found, &[(1, 1), (2, 1), (3, 1)]);
-            let wrong = Wrong::Generations { last, found };
+            let wrong = OrderViolation::Generations { last, found };
             assert_eq!(one_by_one(&claims, last, 0, 4), Err(wrong));
         }
     }
 
     #[test]
-    fn claims_of_a_step_come_by_the_fullest_that_it_can_have_been() {
+    fn claims_of_a_step_are_ordered_by_the_highest_possible_usage() {
         let claims = step(5, &[(1, -2), (2, 2), (3, -1)]);
         let apart = one_by_one(&claims, 2, 3, 4);
         let expected = [step(3, &[(3, -1)]), step(4, &[(2, 2)]), step(5, &[(1, -2)])];

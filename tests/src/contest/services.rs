@@ -1,10 +1,10 @@
-//! One or several `berth placement serve` over one database, each a process, with the database's [`Testimony`] begun.
+//! Starts one or several `berth placement serve` processes over one database, with a [`ProviderChangeLog`] of it.
 
 use std::time::Duration;
 
 use berth_store::{Location, SqlError, SqlOptions, SqlStore};
 
-use super::Testimony;
+use super::ProviderChangeLog;
 use crate::berth::{BerthError, BerthHome, RunningBerth};
 use crate::exchange::runtime;
 use crate::peer::{Database, MariaDb, PeerError, Postgres, PostgresDatabase};
@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where the rows are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
+pub enum RowsLocation {
     /// A file, that one process owns.
     Sqlite,
     /// A database on the PostgreSQL that tests share.
@@ -45,11 +45,11 @@ impl Isolation {
 }
 
 #[derive(Debug)]
-enum Rows {
+enum ContestRows {
     Sqlite(BerthHome),
     Postgres(PostgresDatabase),
     MariaDb(Database),
-    /// Somebody else's, by its URL.
+    /// The database of another owner, by its URL.
     Elsewhere(String),
 }
 
@@ -73,7 +73,7 @@ fn database(error: impl std::fmt::Debug) -> ServicesError {
 }
 
 #[derive(Debug)]
-struct Service {
+struct ContestService {
     home: BerthHome,
     running: Option<RunningBerth>,
     url: String,
@@ -82,17 +82,17 @@ struct Service {
 /// Running services. They end with the value, and their database after them.
 #[derive(Debug)]
 pub struct Services {
-    all: Vec<Service>,
-    rows: Rows,
+    all: Vec<ContestService>,
+    rows: ContestRows,
 }
 
 impl Services {
     /// So many processes on a database of their own.
-    pub fn start(at: Where, count: usize, isolation: Isolation) -> Result<Self, ServicesError> {
+    pub fn start(at: RowsLocation, count: usize, isolation: Isolation) -> Result<Self, ServicesError> {
         let rows = match at {
-            Where::Sqlite => Rows::Sqlite(BerthHome::new()?),
-            Where::Postgres => Rows::Postgres(Postgres::shared()?.create()?),
-            Where::MariaDb => Rows::MariaDb(MariaDb::shared()?.create()?),
+            RowsLocation::Sqlite => ContestRows::Sqlite(BerthHome::new()?),
+            RowsLocation::Postgres => ContestRows::Postgres(Postgres::shared()?.create()?),
+            RowsLocation::MariaDb => ContestRows::MariaDb(MariaDb::shared()?.create()?),
         };
         let mut services = Self {
             all: Vec::new(),
@@ -100,17 +100,17 @@ impl Services {
         };
         services.with_database(async |store| {
             berth_placement::prepare(store).await.map_err(database)?;
-            Ok(Testimony::begin(store).await?)
+            Ok(ProviderChangeLog::begin(store).await?)
         })?;
         services.add(count, isolation)?;
         Ok(services)
     }
 
-    /// So many processes beside others, on a database that is there.
+    /// Starts `count` further processes on an existing database.
     pub fn beside(url: &str, count: usize, isolation: Isolation) -> Result<Self, ServicesError> {
         let mut services = Self {
             all: Vec::new(),
-            rows: Rows::Elsewhere(url.to_owned()),
+            rows: ContestRows::Elsewhere(url.to_owned()),
         };
         services.add(count, isolation)?;
         Ok(services)
@@ -119,7 +119,7 @@ impl Services {
     fn add(&mut self, count: usize, isolation: Isolation) -> Result<(), ServicesError> {
         let url = self.database_url();
         for _ in 0..count {
-            let service = Service {
+            let service = ContestService {
                 home: home(&url, isolation)?,
                 running: None,
                 url: String::new(),
@@ -133,10 +133,10 @@ impl Services {
     #[must_use]
     pub fn database_url(&self) -> String {
         match &self.rows {
-            Rows::Sqlite(home) => format!("sqlite:{}", home.path("rows.sqlite").display()),
-            Rows::Postgres(database) => database.url(),
-            Rows::MariaDb(database) => database.url(),
-            Rows::Elsewhere(url) => url.clone(),
+            ContestRows::Sqlite(home) => format!("sqlite:{}", home.path("rows.sqlite").display()),
+            ContestRows::Postgres(database) => database.url(),
+            ContestRows::MariaDb(database) => database.url(),
+            ContestRows::Elsewhere(url) => url.clone(),
         }
     }
 
@@ -165,7 +165,7 @@ impl Services {
         Ok(())
     }
 
-    /// Starts those that do not run.
+    /// Starts the processes that do not run.
     pub fn start_again(&mut self) -> Result<(), ServicesError> {
         for one in self.all.iter_mut().filter(|one| one.running.is_none()) {
             let config = one.home.config_file().display().to_string();
@@ -180,8 +180,8 @@ impl Services {
         Ok(())
     }
 
-    /// Lets the caller at the database, beside the services where it is on a server; SQLite's is one process's own, so they
-    /// must have ended.
+    /// Gives the caller access to the database. On a server this is possible while the services run; a SQLite file
+    /// belongs to one process, so they must have ended.
     pub fn with_database<T>(
         &self,
         work: impl AsyncFnOnce(&SqlStore) -> Result<T, ServicesError>,

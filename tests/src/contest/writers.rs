@@ -1,4 +1,4 @@
-//! The writers of a contest: what each asks, drawn by a seed, and how it is sent. One answer in twenty is not waited for.
+//! The writers of a contest: a seed determines their requests, and one answer in twenty is not awaited.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Barrier;
 use uuid::Uuid;
 
-use super::{Answer, Call, Event, History, Want};
+use super::{ContestAnswer, ContestCall, Event, ContestHistory, DesiredAllocation};
 use crate::exchange::{ExchangeError, address_of, exchange};
 
 const LOST_IN_A_HUNDRED: u64 = 5;
@@ -79,16 +79,16 @@ impl Contest {
     }
 
     /// Makes the provider, lets all writers at it at once, and afterwards one of them alone take what is left.
-    pub async fn hold(&self) -> Result<History, String> {
+    pub async fn hold(&self) -> Result<ContestHistory, String> {
         let mut field = self.open().await?;
         field.rush().await?;
         Ok(field.finish(&self.services).await)
     }
 
-    pub async fn open(&self) -> Result<Field, String> {
+    pub async fn open(&self) -> Result<RunningContest, String> {
         let generation = self.make_provider().await?;
-        Ok(Field {
-            shared: Arc::new(Shared {
+        Ok(RunningContest {
+            shared: Arc::new(ContestState {
                 contest: self.clone(),
                 clock: AtomicU64::new(0),
                 start: Barrier::new(self.writers as usize),
@@ -120,14 +120,14 @@ impl Contest {
 
 /// A contest under way.
 #[derive(Debug)]
-pub struct Field {
-    shared: Arc<Shared>,
+pub struct RunningContest {
+    shared: Arc<ContestState>,
     generation: i64,
     events: Vec<Event>,
 }
 
-impl Field {
-    /// How many moments of it have passed so far, whoever may hold the contest meanwhile.
+impl RunningContest {
+    /// A counter of the time steps so far, usable without a borrow of the contest.
     pub fn moments(&self) -> impl Fn() -> u64 + Send + Sync + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.clock.load(Ordering::SeqCst)
@@ -137,7 +137,7 @@ impl Field {
     pub async fn rush(&mut self) -> Result<(), String> {
         let writers = (0..self.shared.contest.writers).map(|number| {
             let services = self.shared.contest.services.clone();
-            let writer = Writer::new(&self.shared, number, services);
+            let writer = ContestWriter::new(&self.shared, number, services);
             tokio::spawn(writer.write())
         });
         for done in join_all(writers).await {
@@ -148,12 +148,12 @@ impl Field {
     }
 
     /// One more takes what is left, and looks.
-    pub async fn finish(self, services: &[String]) -> History {
+    pub async fn finish(self, services: &[String]) -> ContestHistory {
         let contest = &self.shared.contest;
-        let last = Writer::new(&self.shared, contest.writers, services.to_vec());
+        let last = ContestWriter::new(&self.shared, contest.writers, services.to_vec());
         let mut events = self.events;
         events.extend(last.take_the_rest().await);
-        History {
+        ContestHistory {
             capacity: contest.capacity,
             generation: self.generation,
             events,
@@ -163,28 +163,28 @@ impl Field {
 
 /// What all writers of a contest share.
 #[derive(Debug)]
-struct Shared {
+struct ContestState {
     contest: Contest,
     clock: AtomicU64,
     start: Barrier,
 }
 
-impl Shared {
+impl ContestState {
     fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 }
 
-struct Writer {
-    field: Arc<Shared>,
+struct ContestWriter {
+    field: Arc<ContestState>,
     number: u32,
     services: Vec<String>,
     dice: JitterRng,
     events: Vec<Event>,
 }
 
-impl Writer {
-    fn new(field: &Arc<Shared>, number: u32, services: Vec<String>) -> Self {
+impl ContestWriter {
+    fn new(field: &Arc<ContestState>, number: u32, services: Vec<String>) -> Self {
         let seed = field.contest.number << 16 | u64::from(number);
         Self {
             field: Arc::clone(field),
@@ -205,23 +205,23 @@ impl Writer {
         self.field.start.wait().await;
         let mut units = 1 + self.below(2);
         let mut told = self.claim(first, units).await;
-        if told == Some(Answer::Full) && units == 2 {
+        if told == Some(ContestAnswer::Full) && units == 2 {
             units = 1;
             told = self.claim(first, units).await;
         }
-        if told == Some(Answer::Done) {
-            let want = |consumer, units, generation| Want {
+        if told == Some(ContestAnswer::Done) {
+            let want = |consumer, units, generation| DesiredAllocation {
                 consumer,
                 units,
                 generation,
             };
             let call = match self.below(5) {
-                0 if self.field.contest.releases => Call::Release(first),
-                0 => Call::Write(vec![want(first, 0, Some(1))]),
-                1 => Call::Write(vec![want(first, 0, Some(1)), want(second, units, None)]),
-                2 => Call::Write(vec![want(first, 3 - units, Some(1))]),
-                3 => Call::Write(vec![want(first, 3, Some(1)), want(second, 1, None)]),
-                _ => Call::Read,
+                0 if self.field.contest.releases => ContestCall::Release(first),
+                0 => ContestCall::Write(vec![want(first, 0, Some(1))]),
+                1 => ContestCall::Write(vec![want(first, 0, Some(1)), want(second, units, None)]),
+                2 => ContestCall::Write(vec![want(first, 3 - units, Some(1))]),
+                3 => ContestCall::Write(vec![want(first, 3, Some(1)), want(second, 1, None)]),
+                _ => ContestCall::Read,
             };
             self.send(call).await;
         }
@@ -232,24 +232,24 @@ impl Writer {
     async fn take_the_rest(mut self) -> Vec<Event> {
         let own = self.number * OWN;
         let mut generation = None;
-        // More than there are is given to nobody.
+        // A request for more units than exist must fail.
         for units in 1..=self.field.contest.capacity + 1 {
-            let call = Call::Write(vec![Want {
+            let call = ContestCall::Write(vec![DesiredAllocation {
                 consumer: own,
                 units,
                 generation,
             }]);
-            if self.ask(call).await != Some(Answer::Done) {
+            if self.ask(call).await != Some(ContestAnswer::Done) {
                 break;
             }
             generation = Some(generation.unwrap_or(0) + 1);
         }
-        self.ask(Call::Read).await;
+        self.ask(ContestCall::Read).await;
         self.events
     }
 
-    async fn claim(&mut self, consumer: u32, units: u64) -> Option<Answer> {
-        self.send(Call::Write(vec![Want {
+    async fn claim(&mut self, consumer: u32, units: u64) -> Option<ContestAnswer> {
+        self.send(ContestCall::Write(vec![DesiredAllocation {
             consumer,
             units,
             generation: None,
@@ -258,7 +258,7 @@ impl Writer {
     }
 
     /// Asks, or sends and does not wait for the answer.
-    async fn send(&mut self, call: Call) -> Option<Answer> {
+    async fn send(&mut self, call: ContestCall) -> Option<ContestAnswer> {
         if self.below(100) < LOST_IN_A_HUNDRED {
             self.lose(call).await;
             return None;
@@ -266,7 +266,7 @@ impl Writer {
         self.ask(call).await
     }
 
-    async fn ask(&mut self, call: Call) -> Option<Answer> {
+    async fn ask(&mut self, call: ContestCall) -> Option<ContestAnswer> {
         let (service, url) = self.service();
         let (method, path, body) = self.request(&call);
         let asked = self.field.now();
@@ -284,7 +284,7 @@ impl Writer {
     }
 
     /// The whole request goes out, and the connection is closed at once or a little later: so some are done, and some not.
-    async fn lose(&mut self, call: Call) {
+    async fn lose(&mut self, call: ContestCall) {
         let (service, url) = self.service();
         let (method, path, body) = self.request(&call);
         let asked = self.field.now();
@@ -315,10 +315,10 @@ impl Writer {
         (at as u32, self.services[at].clone())
     }
 
-    fn request(&self, call: &Call) -> (Method, String, Value) {
+    fn request(&self, call: &ContestCall) -> (Method, String, Value) {
         let contest = self.field.contest.number;
         let provider = provider_uuid(contest).to_string();
-        let wanted = |want: &Want| {
+        let wanted = |want: &DesiredAllocation| {
             let allocations = match want.units {
                 0 => json!({}),
                 units => json!({&provider: {"resources": {"VCPU": units}}}),
@@ -330,7 +330,7 @@ impl Writer {
         };
         let path = |consumer| format!("/allocations/{}", consumer_uuid(contest, consumer));
         match call {
-            Call::Write(wants) => match wants.as_slice() {
+            ContestCall::Write(wants) => match wants.as_slice() {
                 [one] => (Method::PUT, path(one.consumer), wanted(one)),
                 several => {
                     let body = several.iter().map(|want| {
@@ -341,27 +341,27 @@ impl Writer {
                     (Method::POST, "/allocations".to_owned(), body)
                 }
             },
-            Call::Release(consumer) => (Method::DELETE, path(*consumer), Value::Null),
-            Call::Read => {
+            ContestCall::Release(consumer) => (Method::DELETE, path(*consumer), Value::Null),
+            ContestCall::Read => {
                 let path = format!("/resource_providers/{provider}/allocations");
                 (Method::GET, path, Value::Null)
             }
         }
     }
 
-    fn answer(&self, answer: &Response<Bytes>) -> Answer {
+    fn answer(&self, answer: &Response<Bytes>) -> ContestAnswer {
         let text = String::from_utf8_lossy(answer.body());
         match answer.status().as_u16() {
-            204 => Answer::Done,
-            200 => self.seen(answer.body()).unwrap_or(Answer::Failed(200)),
-            404 => Answer::NotThere,
-            409 if text.contains("placement.concurrent_update") => Answer::Conflict,
-            409 if text.contains("exceed the capacity") => Answer::Full,
-            status => Answer::Failed(status),
+            204 => ContestAnswer::Done,
+            200 => self.seen(answer.body()).unwrap_or(ContestAnswer::Failed(200)),
+            404 => ContestAnswer::NotThere,
+            409 if text.contains("placement.concurrent_update") => ContestAnswer::Conflict,
+            409 if text.contains("exceed the capacity") => ContestAnswer::Full,
+            status => ContestAnswer::Failed(status),
         }
     }
 
-    fn seen(&self, body: &[u8]) -> Option<Answer> {
+    fn seen(&self, body: &[u8]) -> Option<ContestAnswer> {
         let body: Value = serde_json::from_slice(body).ok()?;
         let contest = &self.field.contest;
         let numbers = (0..contest.consumers()).map(|n| (consumer_uuid(contest.number, n), n));
@@ -371,7 +371,7 @@ impl Writer {
             let number = numbers.get(&uuid.parse().ok()?)?;
             held.insert(*number, allocation["resources"]["VCPU"].as_u64()?);
         }
-        Some(Answer::Seen {
+        Some(ContestAnswer::Seen {
             generation: body["resource_provider_generation"].as_i64()?,
             held,
         })

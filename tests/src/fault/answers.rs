@@ -1,4 +1,4 @@
-//! What the peers answer when they refuse, byte for byte in their shapes.
+//! The refusals of the peers, byte for byte in their formats.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};

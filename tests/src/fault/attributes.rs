@@ -1,4 +1,4 @@
-//! The sysfs seam: a device tree's attributes, as they are written.
+//! Fault injection for sysfs: the attribute writes of a device tree.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
-use berth_sysfs::{AttributeError, AttributeWrites, Written};
+use berth_sysfs::{AttributeError, AttributeWrites, WriteFuture};
 
-use super::Stage;
-use super::stage::{Act, Owed};
+use super::FaultStage;
+use super::stage::{EffectAction, AbandonedEffect};
 
-/// Attributes whose writes cross a stage's gate.
+/// A writer of attributes that passes a stage's gate.
 pub struct GatedAttributes {
     inner: Arc<dyn AttributeWrites>,
-    stage: Stage,
+    stage: FaultStage,
 }
 
 impl GatedAttributes {
     /// The attributes behind the stage's gate.
     #[must_use]
-    pub fn around(inner: Arc<dyn AttributeWrites>, stage: &Stage) -> Self {
+    pub fn around(inner: Arc<dyn AttributeWrites>, stage: &FaultStage) -> Self {
         Self {
             inner,
             stage: stage.clone(),
@@ -29,10 +29,10 @@ impl GatedAttributes {
 }
 
 impl AttributeWrites for GatedAttributes {
-    fn write<'a>(&'a self, name: &'a str, content: &'a str) -> Written<'a> {
+    fn write<'a>(&'a self, name: &'a str, content: &'a str) -> WriteFuture<'a> {
         Box::pin(async move {
             let crossing = Effect::write(Boundary::Sysfs, "write", name);
-            let act = Writing {
+            let act = AttributeWriteCall {
                 attributes: Arc::clone(&self.inner),
                 name: name.to_owned(),
                 content: content.to_owned(),
@@ -42,13 +42,13 @@ impl AttributeWrites for GatedAttributes {
     }
 }
 
-struct Writing {
+struct AttributeWriteCall {
     attributes: Arc<dyn AttributeWrites>,
     name: String,
     content: String,
 }
 
-impl Writing {
+impl AttributeWriteCall {
     fn failed(&self) -> AttributeError {
         AttributeError::Refused {
             path: PathBuf::from(&self.name),
@@ -58,7 +58,7 @@ impl Writing {
     }
 }
 
-impl Act for Writing {
+impl EffectAction for AttributeWriteCall {
     type Value = Result<(), AttributeError>;
 
     async fn perform(&self) -> Self::Value {
@@ -85,18 +85,18 @@ impl Act for Writing {
         })
     }
 
-    /// The kernel did it and said otherwise.
+    /// The kernel executed the write but reported an error.
     fn spoilt(&self, _: Self::Value, _: Fault) -> Self::Value {
         Err(self.failed())
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         let (attributes, name, content) = (
             Arc::clone(&self.attributes),
             self.name.clone(),
             self.content.clone(),
         );
-        // Nobody waits for the result any more.
+        // The caller no longer waits for the result.
         Box::pin(async move { drop(attributes.write(&name, &content).await) })
     }
 }
@@ -110,10 +110,10 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Kept(Mutex<Vec<String>>);
+    struct StoredAttributes(Mutex<Vec<String>>);
 
-    impl AttributeWrites for Kept {
-        fn write<'a>(&'a self, name: &'a str, content: &'a str) -> Written<'a> {
+    impl AttributeWrites for StoredAttributes {
+        fn write<'a>(&'a self, name: &'a str, content: &'a str) -> WriteFuture<'a> {
             let mut kept = self.0.lock().expect("nobody panics");
             kept.push(format!("{name}={content}"));
             Box::pin(std::future::ready(Ok(())))
@@ -122,10 +122,10 @@ mod tests {
 
     async fn written(point: &str) -> (usize, usize) {
         let gate = PointGate::at([point.parse().expect("a point")]);
-        let stage = Stage::new(Arc::new(gate));
-        let kept = Arc::new(Kept::default());
+        let stage = FaultStage::new(Arc::new(gate));
+        let kept = Arc::new(StoredAttributes::default());
         let attributes = GatedAttributes::around(
-            Arc::<Kept>::clone(&kept) as Arc<dyn AttributeWrites>,
+            Arc::<StoredAttributes>::clone(&kept) as Arc<dyn AttributeWrites>,
             &stage,
         );
         let mut failed = 0;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_fails_before_or_after_it_was_made() {
+    async fn a_write_fails_before_or_after_its_effect() {
         assert_eq!(written("effect:1:before:input_output").await, (1, 1));
         assert_eq!(written("effect:2:after:input_output").await, (2, 1));
         assert_eq!(written("effect:3:before:input_output").await, (2, 0));

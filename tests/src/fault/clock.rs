@@ -1,4 +1,4 @@
-//! The wall clock of a run: virtual time since the run began, and the hours it was made to jump.
+//! The wall clock of a run: virtual time since its start, plus the jumps of the clock.
 
 use std::fmt;
 use std::future::Future;
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::still::hold;
+use super::paused_clock::hold;
 
 /// 2026-11-20T17:00:00Z, when every run begins.
 const BEGIN: u64 = 1_795_194_000;
@@ -20,7 +20,7 @@ pub struct HarnessClock {
     began: Instant,
     jumped: Arc<AtomicI64>,
     followers: Followers,
-    stillness: Arc<Stillness>,
+    stillness: Arc<ClockHold>,
 }
 
 /// Does what comes of a jump by so many seconds.
@@ -35,9 +35,9 @@ impl fmt::Debug for Followers {
     }
 }
 
-/// While somebody holds the sender, a blocking task runs, and the runtime does not move its paused clock by itself.
+/// Keeps a blocking task running while the sender exists, so that the runtime does not advance its paused clock.
 #[derive(Debug, Default)]
-struct Stillness {
+struct ClockHold {
     held: Mutex<Option<mpsc::Sender<()>>>,
     under_way: AtomicUsize,
 }
@@ -74,7 +74,7 @@ impl HarnessClock {
         shown + self.elapsed()
     }
 
-    /// Jumps by so many seconds, back where negative; comes back once whoever follows it has followed.
+    /// Jumps by this number of seconds, backwards if negative; returns once all followers have followed.
     pub async fn jump(&self, seconds: i64) {
         self.jumped.fetch_add(seconds, Ordering::SeqCst);
         let followers = self.followers.0.lock();
@@ -104,11 +104,11 @@ impl HarnessClock {
         Arc::new(move || clock.now())
     }
 
-    /// An effect during which the clock stands still, and after which it goes on standing until
-    /// [`HarnessClock::let_time_pass`]: an answer from another thread must not be taken for one that never comes.
+    /// Runs an effect with a stopped clock, which stays stopped until [`HarnessClock::let_time_pass`]. Otherwise an
+    /// answer from another thread would be taken for one that never arrives.
     pub(super) async fn standing_still<T>(&self, effect: impl Future<Output = T>) -> T {
-        struct UnderWay<'a>(&'a AtomicUsize);
-        impl Drop for UnderWay<'_> {
+        struct BlockedClock<'a>(&'a AtomicUsize);
+        impl Drop for BlockedClock<'_> {
             fn drop(&mut self) {
                 self.0.fetch_sub(1, Ordering::SeqCst);
             }
@@ -120,7 +120,7 @@ impl HarnessClock {
         }
         let under_way = &self.stillness.under_way;
         under_way.fetch_add(1, Ordering::SeqCst);
-        let _under_way = UnderWay(under_way);
+        let _under_way = BlockedClock(under_way);
         effect.await
     }
 

@@ -1,4 +1,4 @@
-//! The driver seam: any virt driver with a gate before it.
+//! Fault injection for the virt driver: any driver with a gate in front of it.
 
 mod devices;
 mod guests;
@@ -7,30 +7,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
-use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
+use berth_model::{Allocation, Allocations, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    Destroyed, DeviceError, DeviceReset, GuestError, HostEvents, HostView, ObserveError,
-    PowerAction, Powered, PreparedDevice, ProviderTreeError, Spawned, Trees, VirtDriver,
+    GuestDestroyOutcome, DeviceError, DeviceReset, GuestError, HostEvents, HostView, ObserveError,
+    PowerAction, GuestPowerOutcome, PreparedDevice, ProviderTreeError, GuestSpawnOutcome, TreePair, VirtDriver,
     WantedDevice,
 };
-use devices::{Doing, Handling, Prepared};
-use guests::{Change, Changed, Changing, Guests, Listing};
+use devices::{DeviceAction, DeviceActionCall, PreparedDevicesCall};
+use guests::{GuestChange, GuestChangeResult, GuestChangeCall, Guests, Listing};
 
-use super::Stage;
-use super::stage::{Act, Owed};
+use super::FaultStage;
+use super::stage::{EffectAction, AbandonedEffect};
 
-/// A driver whose observations and changes of guests cross a stage's gate. What it decides purely, it decides unseen.
+/// A driver with observations and guest changes that pass a stage's gate. Its pure decisions do not.
 pub struct GatedDriver<D> {
     inner: Arc<D>,
-    stage: Stage,
+    stage: FaultStage,
     last: Mutex<Option<HostView>>,
     last_guests: Mutex<Option<Guests>>,
 }
 
 impl<D> GatedDriver<D> {
     /// The driver behind the stage's gate. `before` is what was seen the time before, for a stale look.
-    pub fn around(inner: Arc<D>, stage: &Stage, before: Option<HostView>) -> Self {
+    pub fn around(inner: Arc<D>, stage: &FaultStage, before: Option<HostView>) -> Self {
         Self {
             inner,
             stage: stage.clone(),
@@ -41,9 +41,9 @@ impl<D> GatedDriver<D> {
 }
 
 impl<D: VirtDriver> GatedDriver<D> {
-    async fn change(&self, change: Change) -> Result<Changed, GuestError> {
+    async fn change(&self, change: GuestChange) -> Result<GuestChangeResult, GuestError> {
         let crossing = Effect::write(Boundary::Driver, change.call(), change.subject());
-        let changing = Changing {
+        let changing = GuestChangeCall {
             driver: &self.inner,
             change,
         };
@@ -52,10 +52,10 @@ impl<D: VirtDriver> GatedDriver<D> {
 
     async fn handle(
         &self,
-        doing: Doing,
+        doing: DeviceAction,
         device: &WantedDevice,
     ) -> Result<Option<DeviceReset>, DeviceError> {
-        let handling = Handling {
+        let handling = DeviceActionCall {
             driver: &self.inner,
             doing,
             device: device.clone(),
@@ -71,23 +71,23 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
         let crossing = Effect::read(Boundary::Driver, "observe", "");
-        let look = Look {
+        let look = ObserveCall {
             driver: self,
             before: Mutex::default(),
         };
         self.stage.cross(&crossing, &look).await
     }
 
-    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
-        match self.change(Change::Spawn(Box::new(spec.clone()))).await? {
-            Changed::Spawned(spawned) => Ok(spawned),
+    async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
+        match self.change(GuestChange::Spawn(Box::new(spec.clone()))).await? {
+            GuestChangeResult::Spawned(spawned) => Ok(spawned),
             other => panic!("a spawn came back as {other:?}"),
         }
     }
 
-    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
-        match self.change(Change::Destroy(uuid)).await? {
-            Changed::Destroyed(destroyed) => Ok(destroyed),
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<GuestDestroyOutcome, GuestError> {
+        match self.change(GuestChange::Destroy(uuid)).await? {
+            GuestChangeResult::Destroyed(destroyed) => Ok(destroyed),
             other => panic!("a destroy came back as {other:?}"),
         }
     }
@@ -107,31 +107,31 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
         Ok(listed)
     }
 
-    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
-        match self.change(Change::Power(uuid, action)).await? {
-            Changed::Powered(powered) => Ok(powered),
+    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<GuestPowerOutcome, GuestError> {
+        match self.change(GuestChange::Power(uuid, action)).await? {
+            GuestChangeResult::Powered(powered) => Ok(powered),
             other => panic!("a power action came back as {other:?}"),
         }
     }
 
     async fn check_device(&self, device: &WantedDevice) -> Result<(), DeviceError> {
-        self.handle(Doing::Check, device).await.map(drop)
+        self.handle(DeviceAction::Check, device).await.map(drop)
     }
 
     async fn prepare_device(&self, device: &WantedDevice) -> Result<(), DeviceError> {
-        self.handle(Doing::Prepare, device).await.map(drop)
+        self.handle(DeviceAction::Prepare, device).await.map(drop)
     }
 
     async fn reset_device(&self, device: &WantedDevice) -> Result<DeviceReset, DeviceError> {
-        match self.handle(Doing::Reset, device).await? {
+        match self.handle(DeviceAction::Reset, device).await? {
             Some(reset) => Ok(reset),
-            None => panic!("a reset came back without a word"),
+            None => panic!("a reset returned no result"),
         }
     }
 
     async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
         let crossing = Effect::read(Boundary::Driver, "prepared_devices", "");
-        let look = Prepared(&self.inner);
+        let look = PreparedDevicesCall(&self.inner);
         self.stage.cross(&crossing, &look).await
     }
 
@@ -144,7 +144,7 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
         view: &HostView,
         current: &ProviderTree,
         node: &NodeName,
-    ) -> Result<Desired, ProviderTreeError> {
+    ) -> Result<DesiredTree, ProviderTreeError> {
         self.inner.update_provider_tree(view, current, node)
     }
 
@@ -152,7 +152,7 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
         &self,
         view: &HostView,
         node: &NodeName,
-        trees: Trees<'_>,
+        trees: TreePair<'_>,
         allocation: &Allocation,
         all: &Allocations,
     ) -> Homes {
@@ -160,12 +160,12 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
     }
 }
 
-struct Look<'a, D> {
+struct ObserveCall<'a, D> {
     driver: &'a GatedDriver<D>,
     before: Mutex<Option<HostView>>,
 }
 
-impl<D: VirtDriver> Act for Look<'_, D> {
+impl<D: VirtDriver> EffectAction for ObserveCall<'_, D> {
     type Value = Result<HostView, ObserveError>;
 
     async fn perform(&self) -> Self::Value {
@@ -212,7 +212,7 @@ impl<D: VirtDriver> Act for Look<'_, D> {
         }
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         // Looking later changes nothing.
         Box::pin(std::future::ready(()))
     }

@@ -1,4 +1,4 @@
-//! The store seam: a node's state files.
+//! Fault injection for the state files of a node.
 
 use std::io;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::Arc;
 use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_store::state_dir::{StateFileError, StateFileFuture, StateFiles};
 
-use super::Stage;
-use super::stage::{Act, Owed};
+use super::FaultStage;
+use super::stage::{EffectAction, AbandonedEffect};
 
-/// State files whose reads and writes cross a stage's gate.
+/// State files with reads and writes that pass a stage's gate.
 pub struct GatedFiles {
     inner: Arc<dyn StateFiles>,
-    stage: Stage,
+    stage: FaultStage,
 }
 
 impl GatedFiles {
     /// The files behind the stage's gate.
     #[must_use]
-    pub fn around(inner: Arc<dyn StateFiles>, stage: &Stage) -> Self {
+    pub fn around(inner: Arc<dyn StateFiles>, stage: &FaultStage) -> Self {
         Self {
             inner,
             stage: stage.clone(),
@@ -29,10 +29,10 @@ impl GatedFiles {
         &self,
         operation: &'static str,
         name: &str,
-        change: Change,
+        change: FileWriteKind,
     ) -> Result<(), StateFileError> {
         let crossing = Effect::write(Boundary::Store, operation, name);
-        let act = Writing {
+        let act = FileWriteCall {
             files: Arc::clone(&self.inner),
             name: name.to_owned(),
             change,
@@ -49,7 +49,7 @@ impl StateFiles for GatedFiles {
     fn read<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, Option<Vec<u8>>> {
         Box::pin(async move {
             let crossing = Effect::read(Boundary::Store, "read", name);
-            let act = Reading {
+            let act = FileReadCall {
                 files: self.inner.as_ref(),
                 name,
             };
@@ -58,24 +58,24 @@ impl StateFiles for GatedFiles {
     }
 
     fn write<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
-        Box::pin(self.change("write", name, Change::Write(content.to_vec())))
+        Box::pin(self.change("write", name, FileWriteKind::Write(content.to_vec())))
     }
 
     fn create<'a>(&'a self, name: &'a str, content: &'a [u8]) -> StateFileFuture<'a, ()> {
-        Box::pin(self.change("create", name, Change::Create(content.to_vec())))
+        Box::pin(self.change("create", name, FileWriteKind::Create(content.to_vec())))
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, ()> {
-        Box::pin(self.change("remove", name, Change::Remove))
+        Box::pin(self.change("remove", name, FileWriteKind::Remove))
     }
 }
 
-struct Reading<'a> {
+struct FileReadCall<'a> {
     files: &'a dyn StateFiles,
     name: &'a str,
 }
 
-impl Act for Reading<'_> {
+impl EffectAction for FileReadCall<'_> {
     type Value = Result<Option<Vec<u8>>, StateFileError>;
 
     async fn perform(&self) -> Self::Value {
@@ -105,32 +105,32 @@ impl Act for Reading<'_> {
         }))
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         Box::pin(std::future::ready(()))
     }
 }
 
 #[derive(Clone)]
-enum Change {
+enum FileWriteKind {
     Write(Vec<u8>),
     Create(Vec<u8>),
     Remove,
 }
 
-struct Writing {
+struct FileWriteCall {
     files: Arc<dyn StateFiles>,
     name: String,
-    change: Change,
+    change: FileWriteKind,
 }
 
-impl Act for Writing {
+impl EffectAction for FileWriteCall {
     type Value = Result<(), StateFileError>;
 
     async fn perform(&self) -> Self::Value {
         match &self.change {
-            Change::Write(content) => self.files.write(&self.name, content).await,
-            Change::Create(content) => self.files.create(&self.name, content).await,
-            Change::Remove => self.files.remove(&self.name).await,
+            FileWriteKind::Write(content) => self.files.write(&self.name, content).await,
+            FileWriteKind::Create(content) => self.files.create(&self.name, content).await,
+            FileWriteKind::Remove => self.files.remove(&self.name).await,
         }
     }
 
@@ -145,23 +145,23 @@ impl Act for Writing {
         Err(failed(self.files.as_ref(), &self.name, fault))
     }
 
-    /// An atomic write that fails has left the old content, or the new one without a word of it: here the new one.
+    /// A failed atomic write leaves the old content, or the new one in spite of the error: here the new one.
     fn spoilt(&self, _: Self::Value, fault: Fault) -> Self::Value {
         Err(failed(self.files.as_ref(), &self.name, fault))
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         let (files, name, change) = (
             Arc::clone(&self.files),
             self.name.clone(),
             self.change.clone(),
         );
-        let writing = Writing {
+        let writing = FileWriteCall {
             files,
             name,
             change,
         };
-        // Nobody waits for the result any more.
+        // The caller no longer waits for the result.
         Box::pin(async move { drop(writing.perform().await) })
     }
 }

@@ -1,4 +1,5 @@
-//! The database seam: what a conductor reads and writes of hosts' states, server groups and the records of decisions.
+//! Fault injection for the hosts database: a conductor's reads and writes of host states, server groups and scheduling
+//! records.
 
 use std::fmt;
 use std::future::Future;
@@ -17,12 +18,12 @@ use berth_scheduler::host_state::Aggregate;
 use berth_store::{Disposition, SqlError};
 use uuid::Uuid;
 
-use super::stage::{Act, Owed};
-use super::{Stage, busy};
+use super::stage::{EffectAction, AbandonedEffect};
+use super::{FaultStage, busy};
 
-/// What a database says under a fault. Errors with a driver's own beneath are only the driver's to make; for whoever asks, this is
-/// the same: one after which a store begins anew, and one after which it must not, since nobody knows what was done, or the disk
-/// is the cause.
+/// The database error of a fault. Only a real driver can create errors with its own causes, but callers distinguish
+/// only two kinds: errors after which a store reconnects, and errors after which it must not, because the outcome is
+/// unknown or the disk failed.
 fn failed(fault: Fault) -> SqlError {
     let disposition = match fault {
         Fault::ConnectionRefused | Fault::Conflict => Disposition::Retry,
@@ -31,18 +32,18 @@ fn failed(fault: Fault) -> SqlError {
     SqlError::Ended { disposition }
 }
 
-type Owned<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+type OwnedAnswer<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
-/// A call that can be made again, also when nobody waits for it any more; and what is said in its place.
-struct Asked<F, S> {
+/// A call that can be repeated, also after its caller stopped waiting, and the answer that replaces its result.
+struct RepeatableCall<F, S> {
     hosts: Hosts,
     call: F,
     instead: S,
 }
 
-impl<F, S, T, E> Act for Asked<F, S>
+impl<F, S, T, E> EffectAction for RepeatableCall<F, S>
 where
-    F: Fn(Hosts) -> Owned<T, E> + Sync,
+    F: Fn(Hosts) -> OwnedAnswer<T, E> + Sync,
     S: Fn(Fault) -> E + Sync,
     T: Send + 'static,
     E: fmt::Display + Send + 'static,
@@ -68,7 +69,7 @@ where
         Err((self.instead)(fault))
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         let call = (self.call)(self.hosts.clone());
         Box::pin(async move {
             let _ = busy(call).await;
@@ -79,14 +80,15 @@ where
 /// What is known of hosts, behind a stage's gate. Each call is one transaction.
 pub struct GatedHosts {
     inner: Hosts,
-    stage: Stage,
+    stage: FaultStage,
     keeps_members: Arc<AtomicBool>,
 }
 
 impl GatedHosts {
-    /// The hosts behind the stage's gate. While `keeps_members` says so, nobody who leaves a group leaves it: a planted bug.
+    /// Wraps the hosts with the stage's gate. While `keeps_members` is set, members are never removed from a group: a
+    /// planted bug.
     #[must_use]
-    pub fn around(inner: Hosts, stage: &Stage, keeps_members: &Arc<AtomicBool>) -> Self {
+    pub fn around(inner: Hosts, stage: &FaultStage, keeps_members: &Arc<AtomicBool>) -> Self {
         Self {
             inner,
             stage: stage.clone(),
@@ -98,14 +100,14 @@ impl GatedHosts {
         &'a self,
         crossing: Effect,
         instead: impl Fn(Fault) -> E + Send + Sync + 'a,
-        call: impl Fn(Hosts) -> Owned<T, E> + Send + Sync + 'a,
+        call: impl Fn(Hosts) -> OwnedAnswer<T, E> + Send + Sync + 'a,
     ) -> CloudHostsFuture<'a, T, E>
     where
         T: Send + 'static,
         E: fmt::Display + Send + 'static,
     {
         let hosts = self.inner.clone();
-        let asked = Asked {
+        let asked = RepeatableCall {
             hosts,
             call,
             instead,

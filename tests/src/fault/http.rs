@@ -1,4 +1,4 @@
-//! The HTTP seam: a tower service around any other.
+//! Fault injection for HTTP: a tower service around any other one.
 
 use std::collections::{HashMap, HashSet};
 use std::future::Future;
@@ -13,20 +13,20 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use tower::Service;
 
-use super::stage::{Act, Owed};
-use super::{Stage, answers, route};
+use super::stage::{EffectAction, AbandonedEffect};
+use super::{FaultStage, answers, route};
 
 /// The most a client of the tests reads; an endless body is cut there.
 const LIMIT: usize = 64 << 20;
 
-type Answer = Result<Response<Bytes>, TransportError>;
+type HttpResult = Result<Response<Bytes>, TransportError>;
 
 /// Takes every request across a stage's gate.
 #[derive(Clone)]
 pub struct GatedHttp {
     inner: HttpService,
-    stage: Stage,
-    /// How long a request waits there whose caller gave up.
+    stage: FaultStage,
+    /// How long a request stays in the queue after its caller gave up.
     queue: Option<Duration>,
     memory: Arc<Mutex<Memory>>,
 }
@@ -41,7 +41,7 @@ struct Memory {
 impl GatedHttp {
     /// The same service behind the stage's gate.
     #[must_use]
-    pub fn around(inner: HttpService, stage: &Stage) -> HttpService {
+    pub fn around(inner: HttpService, stage: &FaultStage) -> HttpService {
         HttpService::new(Self {
             inner,
             stage: stage.clone(),
@@ -50,10 +50,11 @@ impl GatedHttp {
         })
     }
 
-    /// The same of a service with a queue: a request whose caller gave up may come out of it so long afterwards. (Of DELETEs those of
-    /// allocations do: whatever else has the name by then would go, and no caller could do anything about it.)
+    /// Wraps a service with a queue: a request may be executed this long after its caller gave up. Of all DELETE
+    /// requests this applies only to those of allocations; a later DELETE of another object could delete a new one of
+    /// the same name, and no caller could prevent that.
     #[must_use]
-    pub fn around_a_queue(inner: HttpService, stage: &Stage, queue: Duration) -> HttpService {
+    pub fn around_a_queue(inner: HttpService, stage: &FaultStage, queue: Duration) -> HttpService {
         HttpService::new(Self {
             inner,
             stage: stage.clone(),
@@ -66,7 +67,7 @@ impl GatedHttp {
 impl Service<Request<Bytes>> for GatedHttp {
     type Response = Response<Bytes>;
     type Error = TransportError;
-    type Future = Pin<Box<dyn Future<Output = Answer> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = HttpResult> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
         Poll::Ready(Ok(()))
@@ -117,7 +118,7 @@ impl Exchange {
         self.request.uri().path().ends_with("/auth/tokens")
     }
 
-    fn remember(&self, answer: &Answer) {
+    fn remember(&self, answer: &HttpResult) {
         if let (Ok(answer), &http::Method::GET) = (answer, self.request.method()) {
             let before = self
                 .memory()
@@ -128,10 +129,10 @@ impl Exchange {
     }
 }
 
-impl Act for Exchange {
-    type Value = Answer;
+impl EffectAction for Exchange {
+    type Value = HttpResult;
 
-    async fn perform(&self) -> Answer {
+    async fn perform(&self) -> HttpResult {
         if self.memory().expired.contains(&self.token()) {
             return Ok(answers::unauthorized());
         }
@@ -140,7 +141,7 @@ impl Act for Exchange {
         answer
     }
 
-    fn outcome(&self, answer: &Answer) -> EffectOutcome {
+    fn outcome(&self, answer: &HttpResult) -> EffectOutcome {
         match answer {
             Ok(answer) if answer.status() < StatusCode::BAD_REQUEST => {
                 EffectOutcome::Done(answer.status().as_u16().to_string())
@@ -156,7 +157,7 @@ impl Act for Exchange {
         }
     }
 
-    fn instead(&self, fault: Fault) -> Answer {
+    fn instead(&self, fault: Fault) -> HttpResult {
         if fault == Fault::TokenExpired && !self.is_login() {
             let token = self.token();
             self.memory().expired.insert(token);
@@ -174,7 +175,7 @@ impl Act for Exchange {
         })
     }
 
-    fn spoilt(&self, answer: Answer, fault: Fault) -> Answer {
+    fn spoilt(&self, answer: HttpResult, fault: Fault) -> HttpResult {
         let answer = answer?;
         match fault {
             Fault::Stale => {
@@ -200,9 +201,9 @@ impl Act for Exchange {
         self.http.queue.filter(|_| is_queued)
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         let (http, request) = (self.http.inner.clone(), self.request.clone());
-        // Nobody waits for the answer any more.
+        // The caller no longer waits for the answer.
         Box::pin(async move { drop(http.send(request).await) })
     }
 }

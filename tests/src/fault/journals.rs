@@ -1,4 +1,4 @@
-//! The store seam: the journals of an agent's guests and of a conductor's.
+//! Fault injection for journals: those of an agent's guests and of a conductor's boots.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -10,8 +10,8 @@ use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use berth_virt::guest_spec::DesiredPower;
 
-use super::stage::{Act, Owed};
-use super::{Stage, busy};
+use super::stage::{EffectAction, AbandonedEffect};
+use super::{FaultStage, busy};
 
 /// The error of a disk that fails.
 fn damaged(reason: &str) -> JournalError {
@@ -21,10 +21,10 @@ fn damaged(reason: &str) -> JournalError {
     }
 }
 
-/// A statement: a way to make the call anew each time.
+/// A statement: a function that makes the call, so that it can be repeated.
 struct Statement<F>(F);
 
-impl<'a, F, T> Act for Statement<F>
+impl<'a, F, T> EffectAction for Statement<F>
 where
     F: Fn() -> JournalFuture<'a, T> + Sync,
     T: Send,
@@ -53,7 +53,7 @@ where
         Err(damaged("the disk reports an input/output error"))
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         Box::pin(ready(()))
     }
 }
@@ -61,13 +61,13 @@ where
 /// The journal of an agent's guests behind a stage's gate.
 pub struct GatedGuestJournal {
     inner: Arc<dyn agent::GuestJournal>,
-    stage: Stage,
+    stage: FaultStage,
 }
 
 impl GatedGuestJournal {
     /// The journal behind the stage's gate.
     #[must_use]
-    pub fn around(inner: Arc<dyn agent::GuestJournal>, stage: &Stage) -> Self {
+    pub fn around(inner: Arc<dyn agent::GuestJournal>, stage: &FaultStage) -> Self {
         let stage = stage.clone();
         Self { inner, stage }
     }
@@ -131,7 +131,7 @@ impl agent::GuestJournal for GatedGuestJournal {
         life: &'a agent::InstanceOverrides,
         steps: &'a [(agent::SpawnStep, agent::StepRecord)],
     ) -> JournalFuture<'a, ()> {
-        // One transaction: its steps are said as those that are noted alone.
+        // The steps of one transaction are named like steps that are recorded alone.
         let said = steps
             .iter()
             .map(|(step, record)| format!("{} {}", step, record.state));
@@ -190,13 +190,13 @@ impl agent::GuestJournal for GatedGuestJournal {
 /// The journal of a conductor's guests behind a stage's gate.
 pub struct GatedBootJournal {
     inner: Arc<dyn conductor::BootJournal>,
-    stage: Stage,
+    stage: FaultStage,
 }
 
 impl GatedBootJournal {
     /// The journal behind the stage's gate.
     #[must_use]
-    pub fn around(inner: Arc<dyn conductor::BootJournal>, stage: &Stage) -> Self {
+    pub fn around(inner: Arc<dyn conductor::BootJournal>, stage: &FaultStage) -> Self {
         let stage = stage.clone();
         Self { inner, stage }
     }

@@ -1,4 +1,4 @@
-//! From a request to the words of a trace: the route's template, and a name in place of a UUID.
+//! Names a request in a trace: the route's template, with names in place of UUIDs.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -39,7 +39,7 @@ impl Names {
     }
 }
 
-/// The crossing that a request is.
+/// The effect of a request.
 pub(super) fn crossing(request: &Request<Bytes>, names: &Names) -> Effect {
     let path = request.uri().path();
     let query = request.uri().query().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a node's decorators share, and the one way across a seam.
+//! The state that a node's decorators share, and the function that passes an effect through the gate.
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
@@ -13,38 +13,38 @@ use tokio::time::sleep;
 
 use super::HarnessClock;
 use super::route::Names;
-use super::still::turn;
+use super::paused_clock::turn;
 
 const HOUR: i64 = 3600;
 /// How long a hypervisor's call hangs until its driver gives it up.
 const CALL_LIMIT: Duration = Duration::from_mins(1);
-/// How long a disk or a database hangs that goes on afterwards.
+/// How long a disk or a database hangs before it continues.
 const STALL: Duration = Duration::from_mins(2);
 /// Longer than anybody waits for an answer.
 const UNHEARD: Duration = Duration::from_hours(24);
 
 /// What the decorators of one node share.
 #[derive(Clone)]
-pub struct Stage(Arc<Shared>);
+pub struct FaultStage(Arc<FaultStageState>);
 
-struct Shared {
+struct FaultStageState {
     gate: Arc<dyn Gate>,
     clock: HarnessClock,
-    /// Whether the clock stands still during an effect; else whatever is behind the seam sees to it.
+    /// Whether the clock is stopped during an effect; otherwise the wrapped object controls it.
     still: bool,
-    /// Set once the process is killed: what hangs then does nothing any more.
+    /// Set once the process is killed: a hanging effect then does nothing.
     over: Arc<AtomicBool>,
     names: Names,
     kills: AtomicUsize,
     killed: Notify,
-    owed: Mutex<BTreeMap<Boundary, Vec<Owed>>>,
+    owed: Mutex<BTreeMap<Boundary, Vec<AbandonedEffect>>>,
 }
 
-/// An effect whose caller gave up waiting for it.
-pub(super) type Owed = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// An effect that its caller has given up.
+pub(super) type AbandonedEffect = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One effect at a seam, as its decorator can act it out.
-pub(super) trait Act: Sync {
+/// One effect at a boundary, as its decorator executes it.
+pub(super) trait EffectAction: Sync {
     type Value: Send;
 
     fn perform(&self) -> impl Future<Output = Self::Value> + Send;
@@ -58,23 +58,23 @@ pub(super) trait Act: Sync {
     /// What the caller gets of the result.
     fn spoilt(&self, value: Self::Value, fault: Fault) -> Self::Value;
 
-    /// The effect on its own, to be done when nobody waits any more.
-    fn later(&self) -> Owed;
+    /// The effect on its own, to be executed after its caller gave up.
+    fn later(&self) -> AbandonedEffect;
 
-    /// How long after its caller gave up it happens; none: just before the next one at its seam.
+    /// The delay until an abandoned effect is executed; none: just before the next one at its boundary.
     fn queue(&self) -> Option<Duration> {
         None
     }
 }
 
 /// How a hang ended.
-enum Hung {
+enum HangEnd {
     GaveUp,
     GoesOn,
 }
 
-impl Stage {
-    /// A stage whose crossings ask this gate. Inside a runtime.
+impl FaultStage {
+    /// A stage that passes its effects through this gate. Must be called inside a runtime.
     #[must_use]
     pub fn new(gate: Arc<dyn Gate>) -> Self {
         Self::with_clock(gate, HarnessClock::begin())
@@ -86,8 +86,8 @@ impl Stage {
         Self::of(gate, clock, true, Arc::default())
     }
 
-    /// The same, whose effects cross other stages in their turn: only those that leave the process (see [`super::busy`]) keep the
-    /// clock still.
+    /// The same for effects that contain effects of other stages: only those that leave the process (see
+    /// [`super::busy`]) keep the clock stopped.
     #[must_use]
     pub fn of_nested_effects(
         gate: Arc<dyn Gate>,
@@ -98,7 +98,7 @@ impl Stage {
     }
 
     fn of(gate: Arc<dyn Gate>, clock: HarnessClock, still: bool, over: Arc<AtomicBool>) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(FaultStageState {
             gate,
             clock,
             still,
@@ -121,7 +121,7 @@ impl Stage {
         self.0.kills.load(Ordering::SeqCst)
     }
 
-    /// Comes back when a fault kills the process; drop its future then.
+    /// Returns when a fault kills the process; the caller then drops its future.
     pub async fn killed(&self) {
         self.0.killed.notified().await;
     }
@@ -134,8 +134,8 @@ impl Stage {
         self.0.clock.let_time_pass();
     }
 
-    /// Runs a node's future. Its clock stands still from the first effect on, until `idle` says that nothing can go on
-    /// without time: an answer that comes from another thread is otherwise taken for one that never comes.
+    /// Runs a node's future. Its clock is stopped from the first effect on, until `idle` reports that nothing can
+    /// continue without time. Otherwise an answer from another thread would be taken for one that never arrives.
     pub async fn run<F: Future>(&self, idle: impl Fn() -> bool, node: F) -> F::Output {
         let mut node = std::pin::pin!(node);
         let run = std::future::poll_fn(|context| {
@@ -152,15 +152,15 @@ impl Stage {
         &self.0.names
     }
 
-    /// Takes an effect across its seam.
-    pub(super) async fn cross<A: Act>(&self, crossing: &Effect, act: &A) -> A::Value {
+    /// Passes an effect through the gate and executes the decision.
+    pub(super) async fn cross<A: EffectAction>(&self, crossing: &Effect, act: &A) -> A::Value {
         self.pay(crossing.boundary).await;
         if let GateDecision::Fault(fault) = self.0.gate.before(crossing).await {
             match fault {
                 Fault::Kill | Fault::PowerCut => self.die().await,
                 Fault::Hang => match self.hang(crossing.boundary).await {
-                    Hung::GaveUp => return act.instead(Fault::Late),
-                    Hung::GoesOn => {}
+                    HangEnd::GaveUp => return act.instead(Fault::Late),
+                    HangEnd::GoesOn => {}
                 },
                 Fault::ClockForward => self.0.clock.jump(HOUR).await,
                 Fault::ClockBackward => self.0.clock.jump(-HOUR).await,
@@ -177,21 +177,22 @@ impl Stage {
             GateDecision::Proceed => value,
             GateDecision::Fault(Fault::Kill | Fault::PowerCut) => self.die().await,
             GateDecision::Fault(Fault::Hang) => match self.hang(crossing.boundary).await {
-                Hung::GaveUp => act.instead(Fault::Late),
-                Hung::GoesOn => value,
+                HangEnd::GaveUp => act.instead(Fault::Late),
+                HangEnd::GoesOn => value,
             },
             GateDecision::Fault(fault) => act.spoilt(value, fault),
         }
     }
 
-    /// Where the harness keeps the clock still, it is the one that gives up. Else time passes, and whoever waits does: the client of
-    /// a service, the driver for its hypervisor. Nobody gives up a disk or a database, which go on.
-    async fn hang(&self, seam: Boundary) -> Hung {
+    /// If the harness controls the clock, this function ends the wait. Otherwise time passes until the caller gives up:
+    /// the client of a service, or the driver for its hypervisor. Calls to a disk or a database are not given up; they
+    /// continue.
+    async fn hang(&self, seam: Boundary) -> HangEnd {
         let (limit, hung) = match seam {
             _ if self.0.still => return pending().await,
-            Boundary::Http => (UNHEARD, Hung::GaveUp),
-            Boundary::Driver => (CALL_LIMIT, Hung::GaveUp),
-            Boundary::Store | Boundary::Sysfs | Boundary::Database => (STALL, Hung::GoesOn),
+            Boundary::Http => (UNHEARD, HangEnd::GaveUp),
+            Boundary::Driver => (CALL_LIMIT, HangEnd::GaveUp),
+            Boundary::Store | Boundary::Sysfs | Boundary::Database => (STALL, HangEnd::GoesOn),
         };
         turn(limit).await;
         if self.0.over.load(Ordering::SeqCst) {
@@ -207,10 +208,10 @@ impl Stage {
         }
     }
 
-    fn owe(&self, seam: Boundary, act: &impl Act) {
+    fn owe(&self, seam: Boundary, act: &impl EffectAction) {
         let effect = act.later();
         match act.queue() {
-            // It is with somebody else, whom no kill of the caller stops.
+            // The request is in another process, which a kill of the caller does not stop.
             Some(queue) => {
                 tokio::spawn(async move {
                     sleep(queue).await;
@@ -234,7 +235,7 @@ impl Stage {
         }
     }
 
-    /// Never comes back: whoever runs the node drops it.
+    /// Never returns: the runner of the node drops it.
     async fn die<T>(&self) -> T {
         self.0.kills.fetch_add(1, Ordering::SeqCst);
         self.0.killed.notify_one();
@@ -242,7 +243,7 @@ impl Stage {
     }
 }
 
-impl std::fmt::Debug for Stage {
+impl std::fmt::Debug for FaultStage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Stage")
             .field("kills", &self.kills())

@@ -1,4 +1,4 @@
-//! A gate that can be switched on and off: asleep until a journey begins, healed when its fault phase is over.
+//! A gate that can be switched on and off: off until a scenario begins, and off again after its fault phase.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! Which request is spoilt, and how.
+//! Rules of the fault proxy: which requests get a fault, and which fault.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use http::StatusCode;
 
 /// An error answer that the proxy gives by itself, in the shape of OpenStack's services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spoilt {
+pub struct ErrorAnswer {
     pub status: StatusCode,
     /// The `code` of the error object.
     pub code: &'static str,
@@ -16,11 +16,11 @@ pub struct Spoilt {
     pub detail: &'static str,
 }
 
-impl Spoilt {
+impl ErrorAnswer {
     pub const BAD_REQUEST: Self = Self {
         status: StatusCode::BAD_REQUEST,
         code: "placement.undefined_code",
-        detail: "spoilt by the test",
+        detail: "injected by the test",
     };
     /// 401, as keystonemiddleware answers an expired token.
     pub const UNAUTHORIZED: Self = Self {
@@ -31,7 +31,7 @@ impl Spoilt {
     pub const FORBIDDEN: Self = Self {
         status: StatusCode::FORBIDDEN,
         code: "placement.undefined_code",
-        detail: "spoilt by the test",
+        detail: "injected by the test",
     };
     /// 409 for a generation that is not the current one.
     pub const CONFLICT: Self = Self {
@@ -43,25 +43,25 @@ impl Spoilt {
     pub const REFUSED: Self = Self {
         status: StatusCode::CONFLICT,
         code: "placement.undefined_code",
-        detail: "spoilt by the test",
+        detail: "injected by the test",
     };
     pub const INTERNAL: Self = Self {
         status: StatusCode::INTERNAL_SERVER_ERROR,
         code: "placement.undefined_code",
-        detail: "spoilt by the test",
+        detail: "injected by the test",
     };
     pub const UNAVAILABLE: Self = Self {
         status: StatusCode::SERVICE_UNAVAILABLE,
         code: "placement.undefined_code",
-        detail: "spoilt by the test",
+        detail: "injected by the test",
     };
 }
 
 /// What happens to a request.
 #[derive(Clone)]
-pub enum Fault {
+pub enum ProxyFault {
     /// The proxy answers; the service sees nothing (F1, F5, F6).
-    Answer(Spoilt),
+    Answer(ErrorAnswer),
     /// The connection is cut; the service sees nothing (F1).
     DropBefore,
     /// The service does it, then the connection is cut (F2: answer lost).
@@ -86,7 +86,7 @@ pub enum Fault {
     After(Arc<dyn Fn() + Send + Sync>),
 }
 
-impl Fault {
+impl ProxyFault {
     /// Runs `act` in place of the request, which the service never sees.
     pub fn instead(act: impl Fn() + Send + Sync + 'static) -> Self {
         Self::Instead(Arc::new(act))
@@ -122,7 +122,7 @@ impl Fault {
     }
 }
 
-impl fmt::Debug for Fault {
+impl fmt::Debug for ProxyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answer(spoilt) => f.debug_tuple("Answer").field(spoilt).finish(),
@@ -132,7 +132,7 @@ impl fmt::Debug for Fault {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Turn {
+enum RuleTurn {
     Every,
     Nth(usize),
     From(usize),
@@ -140,22 +140,22 @@ enum Turn {
 
 /// A fault with the requests it is for. Without further words it is for every request.
 #[derive(Clone, Debug)]
-pub struct Rule {
-    fault: Fault,
+pub struct ProxyRule {
+    fault: ProxyFault,
     method: String,
     template: String,
-    turn: Turn,
+    turn: RuleTurn,
     seen: usize,
 }
 
-impl Rule {
+impl ProxyRule {
     #[must_use]
-    pub fn new(fault: Fault) -> Self {
+    pub fn new(fault: ProxyFault) -> Self {
         Self {
             fault,
             method: "*".to_owned(),
             template: "*".to_owned(),
-            turn: Turn::Every,
+            turn: RuleTurn::Every,
             seen: 0,
         }
     }
@@ -172,27 +172,27 @@ impl Rule {
     /// Only the nth of those, from 1.
     #[must_use]
     pub fn nth(mut self, number: usize) -> Self {
-        self.turn = Turn::Nth(number);
+        self.turn = RuleTurn::Nth(number);
         self
     }
 
     /// The nth of those, from 1, and all after it.
     #[must_use]
     pub fn from_nth(mut self, number: usize) -> Self {
-        self.turn = Turn::From(number);
+        self.turn = RuleTurn::From(number);
         self
     }
 
     /// Counts a request, and gives the fault where it is this one's turn.
-    pub(super) fn arrive(&mut self, method: &str, path: &str) -> Option<Fault> {
+    pub(super) fn arrive(&mut self, method: &str, path: &str) -> Option<ProxyFault> {
         if !matches(&self.method, &self.template, method, path) {
             return None;
         }
         self.seen += 1;
         let hit = match self.turn {
-            Turn::Every => true,
-            Turn::Nth(number) => self.seen == number,
-            Turn::From(number) => self.seen >= number,
+            RuleTurn::Every => true,
+            RuleTurn::Nth(number) => self.seen == number,
+            RuleTurn::From(number) => self.seen >= number,
         };
         hit.then(|| self.fault.clone())
     }
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_rule_counts_only_its_own_requests() {
-        let mut rule = Rule::new(Fault::DropBefore).on("PUT", "/a").nth(2);
+        let mut rule = ProxyRule::new(ProxyFault::DropBefore).on("PUT", "/a").nth(2);
         let hits: Vec<bool> = [
             ("GET", "/a"),
             ("PUT", "/a"),
@@ -263,7 +263,7 @@ mod tests {
         .map(|(method, path)| rule.arrive(method, path).is_some())
         .collect();
         assert_eq!(hits, [false, false, false, true, false]);
-        let mut later = Rule::new(Fault::DropBefore).from_nth(2);
+        let mut later = ProxyRule::new(ProxyFault::DropBefore).from_nth(2);
         assert_eq!(
             [1, 2, 3].map(|_| later.arrive("GET", "/").is_some()),
             [false, true, true]

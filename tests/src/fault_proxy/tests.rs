@@ -1,4 +1,4 @@
-//! The upstream of these tests is a second proxy, which answers everything by itself and counts.
+//! Tests of the fault proxy. The upstream is a second proxy that answers every request itself and counts them.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::*;
-use crate::exchange::Ask;
+use crate::exchange::HttpCall;
 use crate::wait::wait_until;
 
 const PATH: &str = "/resource_providers/u";
@@ -16,7 +16,7 @@ const TEMPLATE: &str = "/resource_providers/{uuid}";
 fn service() -> FaultProxy {
     let unused = crate::port::free_port().expect("a port");
     let service = FaultProxy::start(&format!("http://127.0.0.1:{unused}")).expect("listens");
-    service.spoil(Rule::new(Fault::Answer(Spoilt::REFUSED)));
+    service.spoil(ProxyRule::new(ProxyFault::Answer(ErrorAnswer::REFUSED)));
     service
 }
 
@@ -26,21 +26,21 @@ fn pair() -> (FaultProxy, FaultProxy) {
     (proxy, service)
 }
 
-fn ask(proxy: &FaultProxy) -> Result<crate::exchange::Answer, ExchangeError> {
-    Ask::put(format!("{}{PATH}?x=1", proxy.url()))
+fn ask(proxy: &FaultProxy) -> Result<crate::exchange::HttpAnswer, ExchangeError> {
+    HttpCall::put(format!("{}{PATH}?x=1", proxy.url()))
         .json(&serde_json::json!({"a": 1}))
         .send()
 }
 
 #[test]
-fn without_a_rule_a_request_goes_through_and_is_recorded() {
+fn without_a_rule_a_request_is_forwarded_and_recorded() {
     let (proxy, service) = pair();
     let answer = ask(&proxy).expect("an answer");
     assert_eq!(
         answer.json()["errors"][0]["code"],
         "placement.undefined_code"
     );
-    let expected = Crossing {
+    let expected = ProxiedRequest {
         number: 1,
         method: "PUT".to_owned(),
         path: format!("{PATH}?x=1"),
@@ -59,23 +59,23 @@ fn without_a_rule_a_request_goes_through_and_is_recorded() {
 
 /// Fault, how many requests the service sees, the status of a whole answer.
 #[test]
-fn each_fault_does_what_it_says() {
+fn each_fault_has_its_documented_effect() {
     let pause = Duration::from_millis(1);
     let cases = [
-        (Fault::Answer(Spoilt::UNAVAILABLE), 0, Some(503)),
-        (Fault::Answer(Spoilt::UNAUTHORIZED), 0, Some(401)),
-        (Fault::DropBefore, 0, None),
-        (Fault::DropAfter, 1, None),
-        (Fault::Twice, 2, Some(409)),
-        (Fault::DelayBefore(pause), 1, Some(409)),
-        (Fault::DelayAfter(pause), 1, Some(409)),
-        (Fault::Truncate, 1, None),
-        (Fault::Garbage, 1, Some(409)),
+        (ProxyFault::Answer(ErrorAnswer::UNAVAILABLE), 0, Some(503)),
+        (ProxyFault::Answer(ErrorAnswer::UNAUTHORIZED), 0, Some(401)),
+        (ProxyFault::DropBefore, 0, None),
+        (ProxyFault::DropAfter, 1, None),
+        (ProxyFault::Twice, 2, Some(409)),
+        (ProxyFault::DelayBefore(pause), 1, Some(409)),
+        (ProxyFault::DelayAfter(pause), 1, Some(409)),
+        (ProxyFault::Truncate, 1, None),
+        (ProxyFault::Garbage, 1, Some(409)),
     ];
     for (fault, seen, status) in cases {
         let name = fault.name();
         let (proxy, service) = pair();
-        proxy.spoil(Rule::new(fault).on("PUT", TEMPLATE).nth(1));
+        proxy.spoil(ProxyRule::new(fault).on("PUT", TEMPLATE).nth(1));
         let answer = ask(&proxy).ok();
         assert_eq!(
             answer.as_ref().map(|answer| answer.status.as_u16()),
@@ -106,11 +106,11 @@ fn closures_run_before_and_after_the_service_has_seen_the_request() {
             move || *seen.lock().expect("no panic") = Some(service.count("*", "*"))
         };
         let fault = if after == 1 {
-            Fault::after(act)
+            ProxyFault::after(act)
         } else {
-            Fault::before(act)
+            ProxyFault::before(act)
         };
-        proxy.spoil(Rule::new(fault));
+        proxy.spoil(ProxyRule::new(fault));
         ask(&proxy).expect("an answer");
         assert_eq!(*seen.lock().expect("no panic"), Some(after));
     }
@@ -126,16 +126,16 @@ fn a_closure_may_run_instead_of_the_request() {
             runs.fetch_add(1, Ordering::SeqCst);
         }
     };
-    proxy.spoil(Rule::new(Fault::instead(act)));
+    proxy.spoil(ProxyRule::new(ProxyFault::instead(act)));
     ask(&proxy).expect_err("no answer");
     assert_eq!(runs.load(Ordering::SeqCst), 1);
     assert_eq!(service.count("*", "*"), 0);
 }
 
 #[test]
-fn an_endless_body_goes_on_for_as_long_as_one_reads() {
+fn an_endless_body_lasts_as_long_as_it_is_read() {
     let (proxy, _service) = pair();
-    proxy.spoil(Rule::new(Fault::Endless));
+    proxy.spoil(ProxyRule::new(ProxyFault::Endless));
     let mut stream = TcpStream::connect(proxy.address).expect("connects");
     stream
         .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -147,9 +147,9 @@ fn an_endless_body_goes_on_for_as_long_as_one_reads() {
 }
 
 #[test]
-fn what_the_service_does_is_done_though_the_client_gave_up() {
+fn the_service_finishes_a_request_after_the_client_gave_up() {
     let (proxy, service) = pair();
-    proxy.spoil(Rule::new(Fault::DelayBefore(Duration::from_millis(50))));
+    proxy.spoil(ProxyRule::new(ProxyFault::DelayBefore(Duration::from_millis(50))));
     let mut stream = TcpStream::connect(proxy.address).expect("connects");
     stream
         .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -164,10 +164,10 @@ fn what_the_service_does_is_done_though_the_client_gave_up() {
 }
 
 #[test]
-fn the_first_rule_acts_and_healing_takes_all_away() {
+fn the_first_matching_rule_acts_and_healing_removes_all_rules() {
     let (proxy, _service) = pair();
-    proxy.spoil(Rule::new(Fault::Answer(Spoilt::INTERNAL)).nth(2));
-    proxy.spoil(Rule::new(Fault::Answer(Spoilt::CONFLICT)));
+    proxy.spoil(ProxyRule::new(ProxyFault::Answer(ErrorAnswer::INTERNAL)).nth(2));
+    proxy.spoil(ProxyRule::new(ProxyFault::Answer(ErrorAnswer::CONFLICT)));
     let statuses = || ask(&proxy).expect("an answer").json()["errors"][0]["code"].clone();
     assert_eq!(statuses(), "placement.concurrent_update");
     assert_eq!(ask(&proxy).expect("an answer").status.as_u16(), 500);
@@ -176,7 +176,7 @@ fn the_first_rule_acts_and_healing_takes_all_away() {
 }
 
 #[test]
-fn a_service_that_is_away_is_away_behind_the_proxy_too() {
+fn a_stopped_service_is_unreachable_behind_the_proxy_too() {
     let unused = crate::port::free_port().expect("a port");
     let proxy = FaultProxy::start(&format!("http://127.0.0.1:{unused}")).expect("listens");
     ask(&proxy).expect_err("no answer");

@@ -1,5 +1,5 @@
-//! How old rows are. Their dates are this machine's, for which no time passes in a run and no clock jumps: so the rows are made
-//! older or younger instead.
+//! Changes the age of rows. Their dates come from this machine, where no time passes during a run and no clock jumps.
+//! So the rows are made older or younger instead.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use berth_store::{SqlError, SqlStore, Statement, Transaction, Work};
 use super::GuestCloud;
 use crate::fault::busy;
 
-/// How long the accelerator service keeps a request that holds nothing: longer than a boot stands still, and shorter than
-/// whoever waits for the cloud to come to rest.
+/// How long the accelerator service keeps idle requests: longer than a boot is blocked, and shorter than a test waits
+/// for the cloud to become idle.
 const UNBOUND_GRACE: Duration = Duration::from_mins(12);
 
 /// Makes all rows of a table older by so many seconds, or younger where negative.
-struct Older {
+struct AgeRows {
     table: &'static str,
     dates: &'static [&'static str],
     by_seconds: i64,
 }
 
-impl Older {
+impl AgeRows {
     fn requests(by_seconds: i64) -> Self {
         Self {
             table: "accelerator_requests",
@@ -37,7 +37,7 @@ impl Older {
     }
 }
 
-impl Work for Older {
+impl Work for AgeRows {
     type Output = ();
     type Error = SqlError;
 
@@ -56,19 +56,19 @@ impl Work for Older {
 /// What a jump of the clock makes of everything that is dated: what was written before a jump forward looks older.
 pub(super) async fn follow(seconds: i64, accelerators: &SqlStore, hosts: &SqlStore) {
     let done = async {
-        accelerators.write(&Older::requests(seconds)).await?;
-        hosts.write(&Older::hosts(seconds)).await
+        accelerators.write(&AgeRows::requests(seconds)).await?;
+        hosts.write(&AgeRows::hosts(seconds)).await
     };
     busy(done).await.expect("databases in memory");
 }
 
 impl GuestCloud {
-    /// Time passes for the accelerator service, which deletes what holds nothing and what nobody touched for long.
+    /// Lets time pass for the accelerator service, which deletes idle requests that have not changed for long.
     pub(super) async fn requests_grow_old(&self, by: Duration) {
         let store = &self.accelerator_db;
         let seconds = i64::try_from(by.as_secs()).expect("a short time");
         let done = async {
-            let older = store.write(&Older::requests(seconds)).await;
+            let older = store.write(&AgeRows::requests(seconds)).await;
             older.expect("a database");
             let mut unbound = self.unbound.lock().await;
             unbound.delete(store, UNBOUND_GRACE).await

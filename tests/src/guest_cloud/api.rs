@@ -1,6 +1,7 @@
-//! The compute API before a cloud, in the conductor's process as in the program, and a client of it, whose requests cross as well.
+//! The compute API in front of a cloud, in the conductor's process as in the program, and a client; the client's
+//! requests are effects, too.
 //!
-//! The client's own process is not of the cloud: where a kill falls on one of its crossings, it is the API's process that dies.
+//! The client's own process is not part of the cloud: a kill at one of its effects kills the API's process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,12 +22,12 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::GuestCloud;
-use super::crossings::{LifeGate, Process};
-use super::lives::{End, dying_with};
+use super::effects::{ProcessGate, CloudProcess};
+use super::processes::{End, dying_with};
 use crate::cloud::Snapshot;
-use crate::fault::{GatedHttp, Stage, busy, busy_but_at_gates};
+use crate::fault::{GatedHttp, FaultStage, busy, busy_but_at_gates};
 
-/// The one image that there is.
+/// The only image.
 const IMAGE: Uuid = Uuid::from_u128(0x9a17_439a_85d0_4c53_a3d3_0f68_a2ea_c896);
 /// How often the API looks what is left to be done.
 const LOOK: Duration = Duration::from_secs(1);
@@ -36,9 +37,9 @@ const DEADLINE: Duration = Duration::from_mins(1);
 
 /// The compute API of a cloud that has one, and its client.
 #[derive(Clone)]
-pub(super) struct Api {
+pub(super) struct CloudComputeApi {
     pub(super) store: SqlStore,
-    client: Arc<Mutex<Option<(LifeGate, Stage)>>>,
+    client: Arc<Mutex<Option<(ProcessGate, FaultStage)>>>,
 }
 
 /// The compute API of one life of its process.
@@ -48,7 +49,7 @@ pub(super) struct ComputeLife {
     pub(super) routes: HttpService,
 }
 
-impl Api {
+impl CloudComputeApi {
     /// On this database, or an empty one.
     pub(super) async fn new(known: Option<Snapshot>) -> Self {
         let store = match known {
@@ -69,7 +70,7 @@ impl Api {
         busy(Snapshot::take(&self.store)).await
     }
 
-    /// As the program puts it together, beside this conductor.
+    /// Composes it as the program does, with this conductor.
     pub(super) fn begin(&self, conductor: &Conductor, hosts: &Hosts, end: &End) -> ComputeLife {
         let image = FoundImage {
             body: ImageBody {
@@ -101,7 +102,7 @@ impl Api {
 }
 
 impl ComputeLife {
-    /// Goes on with what is written down and not done.
+    /// Continues the recorded but unfinished work.
     pub(super) async fn keep(&self, end: &End) {
         loop {
             let looked = async {
@@ -118,7 +119,7 @@ impl ComputeLife {
     }
 }
 
-/// The routes of an agent whose host makes no disks: nobody here looks at them, and an image would have to come from somewhere.
+/// The routes of an agent on a host without disks: these tests do not check disks, and would need an image.
 pub(super) fn without_disks(routes: HttpService) -> HttpService {
     HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
         let routes = routes.clone();
@@ -139,7 +140,7 @@ pub(super) fn without_disks(routes: HttpService) -> HttpService {
 
 /// What a client of the compute API hears.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Heard {
+pub struct ClientObservation {
     pub status: u16,
     /// The body; null where it is no JSON.
     pub body: Value,
@@ -171,7 +172,7 @@ impl GuestCloud {
         route: &'static str,
         path: &str,
         body: Option<Value>,
-    ) -> Option<Heard> {
+    ) -> Option<ClientObservation> {
         let (gate, stage) = self.client();
         let http = GatedHttp::around(self.api_routes(), &stage);
         let request = Request::builder()
@@ -195,21 +196,21 @@ impl GuestCloud {
             }
             answer = timeout(DEADLINE, http.send(request.expect("a request"))) => answer.ok()?.ok()?,
         };
-        Some(Heard {
+        Some(ClientObservation {
             status: answer.status().as_u16(),
             body: serde_json::from_slice(answer.body()).unwrap_or_default(),
         })
     }
 
     /// Asks for a server of this name, with a device.
-    pub async fn ask_for_server(&self, name: &str) -> Option<Heard> {
+    pub async fn ask_for_server(&self, name: &str) -> Option<ClientObservation> {
         let server = json!({"name": name, "flavorRef": "1", "imageRef": IMAGE, "networks": "none"});
         let body = json!({ "server": server });
         self.asks("POST", "/v2.1/servers", "/servers", Some(body))
             .await
     }
 
-    /// The servers of this name; none where nobody says.
+    /// The servers of this name; none if the API does not answer.
     pub async fn servers_named(&self, name: &str) -> Option<Vec<Value>> {
         let route = "/v2.1/servers/detail";
         let heard = self.asks("GET", route, "/servers/detail", None).await?;
@@ -219,11 +220,11 @@ impl GuestCloud {
     }
 
     /// The client's way, which it keeps until it is struck.
-    fn client(&self) -> (LifeGate, Stage) {
+    fn client(&self) -> (ProcessGate, FaultStage) {
         let api = self.api.as_ref().expect("an API");
         let mut client = api.client.lock().unwrap_or_else(PoisonError::into_inner);
         let present = client.get_or_insert_with(|| {
-            let gate = self.crossings.life(Process::Client);
+            let gate = self.crossings.life(CloudProcess::Client);
             (gate.clone(), self.stage(&gate))
         });
         present.clone()

@@ -1,4 +1,4 @@
-//! How a cloud begins: on empty databases, or on what the first of its kind came to.
+//! How a cloud begins: with empty databases, or with those that the first cloud of its kind prepared.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,26 +10,26 @@ use berth_store::SqlStore;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::api::Api;
-use super::crossings::Process;
-use super::services::Service;
-use super::{Crossings, GuestCloud, Host, LOOK, Node, ages, leaving_the_process};
+use super::api::CloudComputeApi;
+use super::effects::CloudProcess;
+use super::services::CloudService;
+use super::{CloudEffects, GuestCloud, CardHardware, LOOK, ComputeNode, ages, leaving_the_process};
 use crate::cloud::{Cloud, Snapshot};
 use crate::fault::{HarnessClock, busy};
 use crate::host_states;
 
 /// The databases of a fresh cloud at rest, of one host and of two with the compute API: all but the first of each begin with them.
-static FRESH: Mutex<[Option<Fresh>; 2]> = Mutex::new([None, None]);
+static FRESH: Mutex<[Option<FreshDatabase>; 2]> = Mutex::new([None, None]);
 
 #[derive(Clone, Copy)]
-struct Fresh {
+struct FreshDatabase {
     placement: Snapshot,
     accelerators: Snapshot,
     compute: Option<Snapshot>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FreshDatabaseKind {
     OneHost,
     WithApi,
 }
@@ -40,7 +40,7 @@ impl GuestCloud {
     /// # Panics
     /// It does not come to rest.
     pub async fn new() -> Self {
-        Self::fresh(Kind::OneHost).await
+        Self::fresh(FreshDatabaseKind::OneHost).await
     }
 
     /// A fresh one of two hosts with the compute API before it and a flavor `1` with a device, at rest.
@@ -48,14 +48,14 @@ impl GuestCloud {
     /// # Panics
     /// It does not come to rest.
     pub async fn with_api() -> Self {
-        Self::fresh(Kind::WithApi).await
+        Self::fresh(FreshDatabaseKind::WithApi).await
     }
 
-    async fn fresh(kind: Kind) -> Self {
+    async fn fresh(kind: FreshDatabaseKind) -> Self {
         let known = FRESH.lock().expect("no panic")[kind as usize];
-        let machines: &[Host] = match kind {
-            Kind::OneHost => &[Host::Flat],
-            Kind::WithApi => &[Host::Flat, Host::Flat],
+        let machines: &[CardHardware] = match kind {
+            FreshDatabaseKind::OneHost => &[CardHardware::Flat],
+            FreshDatabaseKind::WithApi => &[CardHardware::Flat, CardHardware::Flat],
         };
         let mut cloud = match known {
             Some(fresh) => {
@@ -65,9 +65,9 @@ impl GuestCloud {
             }
             None => Self::made(machines).await,
         };
-        if kind == Kind::WithApi {
+        if kind == FreshDatabaseKind::WithApi {
             let known = known.and_then(|fresh| fresh.compute);
-            cloud.api = Some(Api::new(known).await);
+            cloud.api = Some(CloudComputeApi::new(known).await);
         }
         cloud.begin_and_rest().await;
         if known.is_none() {
@@ -79,7 +79,7 @@ impl GuestCloud {
                 None => None,
             };
             let placement = cloud.cloud.store().expect("the built-in Placement");
-            let fresh = Fresh {
+            let fresh = FreshDatabase {
                 placement: busy(Snapshot::take(placement)).await,
                 accelerators: busy(Snapshot::take(&cloud.accelerator_db)).await,
                 compute,
@@ -93,7 +93,7 @@ impl GuestCloud {
     ///
     /// # Panics
     /// It does not come to rest.
-    pub async fn of(host: Host) -> Self {
+    pub async fn of(host: CardHardware) -> Self {
         let cloud = Self::made(&[host]).await;
         cloud.begin_and_rest().await;
         cloud
@@ -104,7 +104,7 @@ impl GuestCloud {
     /// # Panics
     /// It does not come to rest.
     pub async fn of_two() -> Self {
-        let cloud = Self::made(&[Host::Flat, Host::Flat]).await;
+        let cloud = Self::made(&[CardHardware::Flat, CardHardware::Flat]).await;
         cloud.begin_and_rest().await;
         cloud
     }
@@ -118,7 +118,7 @@ impl GuestCloud {
     }
 
     /// One on empty databases, with its device profiles.
-    async fn made(hosts: &[Host]) -> Self {
+    async fn made(hosts: &[CardHardware]) -> Self {
         let store = busy(SqlStore::in_memory()).await.expect("memory");
         busy(prepare(&store)).await.expect("an empty database");
         let cloud = Self::over(busy(Cloud::in_process()).await, store, hosts).await;
@@ -135,10 +135,10 @@ impl GuestCloud {
         cloud
     }
 
-    async fn over(placement: Cloud, accelerator_db: SqlStore, machines: &[Host]) -> Self {
+    async fn over(placement: Cloud, accelerator_db: SqlStore, machines: &[CardHardware]) -> Self {
         let mut nodes = Vec::new();
         for (place, host) in machines.iter().enumerate() {
-            nodes.push(Arc::new(Node::new(place, *host).await));
+            nodes.push(Arc::new(ComputeNode::new(place, *host).await));
         }
         let conductor_db = busy(berth_conductor::journal::SqlBootJournal::in_memory());
         let hosts_db = busy(host_states::store()).await;
@@ -148,8 +148,8 @@ impl GuestCloud {
         let accelerators = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
         let cloud = placement.decorated(leaving_the_process);
         let services = [
-            Service::new(Process::Placement, cloud.http()),
-            Service::new(Process::Accelerators, leaving_the_process(accelerators)),
+            CloudService::new(CloudProcess::Placement, cloud.http()),
+            CloudService::new(CloudProcess::Accelerators, leaving_the_process(accelerators)),
         ];
         let clock = HarnessClock::begin();
         let dated = (accelerator_db.clone(), hosts_db);
@@ -170,7 +170,7 @@ impl GuestCloud {
             keeps_members: Arc::default(),
             hardware: Arc::clone(&nodes[0].hardware),
             nodes: nodes.into(),
-            crossings: Crossings::default(),
+            crossings: CloudEffects::default(),
             conductor_db: Arc::new(conductor_db.await.expect("memory")),
             conductor: Arc::default(),
             api: None,

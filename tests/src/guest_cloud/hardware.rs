@@ -1,4 +1,4 @@
-//! The host beneath the agent: the fake driver's machine, and what a guest leaves in its devices.
+//! The host beneath the agent: the fake driver's machine, and the traces that a guest leaves in its devices.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,19 +8,19 @@ use berth_fake::FakeDriver;
 use berth_model::{ConsumerUuid, PciAddress};
 use berth_virt::guest_spec::{DesiredPower, GuestDevices, GuestSpec};
 use berth_virt::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, GuestState, HostDevice,
-    HostEvents, HostView, ObserveError, PowerAction, Powered, PreparedDevice, Spawned, VirtDriver,
+    GuestDestroyOutcome, DeviceError, DeviceReset, GuestError, GuestOnHost, GuestState, HostDeviceId,
+    HostEvents, HostView, ObserveError, PowerAction, GuestPowerOutcome, PreparedDevice, GuestSpawnOutcome, VirtDriver,
     WantedDevice,
 };
 
 /// A bug that is planted, to see that it is caught.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bug {
-    /// Resets are told and not made.
+pub enum PlantedBug {
+    /// Resets are reported but not done.
     SkipsResets,
     /// A guest is made without its last device.
     GivesFewer,
-    /// A guest that is destroyed goes on.
+    /// A destroyed guest keeps running.
     KeepsGuests,
     /// A guest is never said to be made.
     Hangs,
@@ -28,7 +28,7 @@ pub enum Bug {
 
 /// What goes wrong with each guest that is made there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mishap {
+pub enum GuestMishap {
     /// Its device is not made ready.
     NotPrepared,
     /// The hypervisor does not take it.
@@ -38,12 +38,12 @@ pub enum Mishap {
 }
 
 #[derive(Default)]
-struct State {
+struct HardwareState {
     /// Who used each device since its last reset.
     used: BTreeMap<String, BTreeSet<ConsumerUuid>>,
     cards: BTreeSet<u8>,
-    bug: Option<Bug>,
-    mishap: Option<Mishap>,
+    bug: Option<PlantedBug>,
+    mishap: Option<GuestMishap>,
     /// The card that is pulled out as soon as it is being reset.
     pulled_in_reset: Option<u8>,
 }
@@ -52,8 +52,8 @@ pub struct Hardware {
     fake: FakeDriver,
     node: &'static str,
     memory_mib: u32,
-    host: Host,
-    state: Mutex<State>,
+    host: CardHardware,
+    state: Mutex<HardwareState>,
 }
 
 /// The n-th card's address.
@@ -68,7 +68,7 @@ pub fn card(n: u8) -> PciAddress {
 
 /// What the cards are in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Host {
+pub enum CardHardware {
     /// One cell, and no CPU of it dedicated.
     Flat,
     /// Two cells of 16 dedicated CPUs each, reported as PCPU. The card [`ON_CELL_0`] hangs on cell 0, the others on cell 1.
@@ -78,7 +78,7 @@ pub enum Host {
 /// The card of [`Host::TwoCells`] that is on its first cell.
 pub const ON_CELL_0: u8 = 1;
 
-impl Host {
+impl CardHardware {
     fn machine(self, name: &str, memory_mib: u32, cards: &BTreeSet<u8>) -> String {
         let node = format!("[[node]]\nname = \"{name}\"\nmemory_mib = {memory_mib}\ndisk = 500\n");
         let mut text = match self {
@@ -104,10 +104,10 @@ impl Host {
 
 /// A device by the name it has in journals.
 #[must_use]
-pub fn name_of(device: HostDevice) -> String {
+pub fn name_of(device: HostDeviceId) -> String {
     match device {
-        HostDevice::Function(address) => address.to_string(),
-        HostDevice::Mdev(uuid) => uuid.hyphenated().to_string(),
+        HostDeviceId::Function(address) => address.to_string(),
+        HostDeviceId::Mdev(uuid) => uuid.hyphenated().to_string(),
     }
 }
 
@@ -121,14 +121,14 @@ impl Hardware {
         node: &'static str,
         memory_mib: u32,
         cards: impl IntoIterator<Item = u8>,
-        host: Host,
+        host: CardHardware,
     ) -> Self {
         let cards: BTreeSet<u8> = cards.into_iter().collect();
         let machine = host.machine(node, memory_mib, &cards);
         let fake = FakeDriver::from_text("machine", &machine).expect("a machine");
-        let state = State {
+        let state = HardwareState {
             cards,
-            ..State::default()
+            ..HardwareState::default()
         };
         Self {
             fake,
@@ -139,7 +139,7 @@ impl Hardware {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HardwareState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -170,7 +170,7 @@ impl Hardware {
         self.state().pulled_in_reset = Some(card);
     }
 
-    /// Somebody switches a guest off, past the agent.
+    /// Switches a guest off, past the agent.
     ///
     /// # Panics
     /// Never: the guests are in memory.
@@ -180,20 +180,20 @@ impl Hardware {
         let _ = stopped.expect("in memory");
     }
 
-    pub fn plant(&self, bug: Bug) {
+    pub fn plant(&self, bug: PlantedBug) {
         self.state().bug = Some(bug);
     }
 
     /// From now on this goes wrong with each guest that is made, or nothing.
-    pub fn meets(&self, mishap: Option<Mishap>) {
+    pub fn meets(&self, mishap: Option<GuestMishap>) {
         self.state().mishap = mishap;
     }
 
-    fn met(&self, mishap: Mishap) -> bool {
+    fn met(&self, mishap: GuestMishap) -> bool {
         self.state().mishap == Some(mishap)
     }
 
-    fn has(&self, bug: Bug) -> bool {
+    fn has(&self, bug: PlantedBug) -> bool {
         self.state().bug == Some(bug)
     }
 
@@ -203,7 +203,7 @@ impl Hardware {
         self.state().used.clone()
     }
 
-    /// The power goes and comes back: every guest is off. A device keeps what a guest left in it.
+    /// Power-cycles the host: every guest is off. A device keeps what a guest left in it.
     ///
     /// # Panics
     /// Never: the guests are in memory.
@@ -245,8 +245,8 @@ impl VirtDriver for Hardware {
         Box::pin(futures_util::stream::pending())
     }
 
-    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
-        if self.has(Bug::Hangs) {
+    async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
+        if self.has(PlantedBug::Hangs) {
             std::future::pending::<()>().await;
         }
         let refused = |call| GuestError::Refused {
@@ -254,17 +254,17 @@ impl VirtDriver for Hardware {
             call,
             reason: "internal error: the host is not well".to_owned(),
         };
-        if self.met(Mishap::NotDefined) {
+        if self.met(GuestMishap::NotDefined) {
             return Err(refused("virDomainDefineXML"));
         }
-        if self.met(Mishap::NotStarted) {
+        if self.met(GuestMishap::NotStarted) {
             let mut off = spec.clone();
             off.power = DesiredPower::ShutOff;
             let _ = self.fake.spawn(&off).await?;
             return Err(refused("virDomainCreate"));
         }
         let mut spec = spec.clone();
-        if self.has(Bug::GivesFewer) {
+        if self.has(PlantedBug::GivesFewer) {
             let mut devices = spec.devices.as_slice().to_vec();
             devices.pop();
             spec.devices = GuestDevices::new(devices).unwrap_or_default();
@@ -276,9 +276,9 @@ impl VirtDriver for Hardware {
         Ok(spawned)
     }
 
-    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
-        if self.has(Bug::KeepsGuests) {
-            return Ok(Destroyed::Destroyed);
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<GuestDestroyOutcome, GuestError> {
+        if self.has(PlantedBug::KeepsGuests) {
+            return Ok(GuestDestroyOutcome::Destroyed);
         }
         self.fake.destroy(uuid).await
     }
@@ -287,7 +287,7 @@ impl VirtDriver for Hardware {
         self.fake.guests().await
     }
 
-    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<GuestPowerOutcome, GuestError> {
         let powered = self.fake.power(uuid, action).await?;
         self.used_by(uuid).await?;
         Ok(powered)
@@ -298,7 +298,7 @@ impl VirtDriver for Hardware {
     }
 
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        if self.met(Mishap::NotPrepared) {
+        if self.met(GuestMishap::NotPrepared) {
             return Err(DeviceError::Unfinished {
                 device: wanted.host_device(),
                 call: "bind to vfio-pci",
@@ -313,7 +313,7 @@ impl VirtDriver for Hardware {
     }
 
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
-        if self.has(Bug::SkipsResets) {
+        if self.has(PlantedBug::SkipsResets) {
             return Ok(DeviceReset::Reset { driver: None });
         }
         let name = name_of(wanted.host_device());

@@ -1,4 +1,4 @@
-//! A compute host: what of it outlives its agent.
+//! A compute host: the parts that outlive its agent.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,9 +10,9 @@ use berth_model::ConsumerUuid;
 use berth_virt::VirtDriver as _;
 use tokio::sync::Notify;
 
-use super::crossings::Process;
-use super::hardware::{Hardware, Host};
-use super::lives::{Agent, Present};
+use super::effects::CloudProcess;
+use super::hardware::{Hardware, CardHardware};
+use super::processes::{AgentEndpoint, Present};
 use super::{CARDS, GuestCloud, NODE, SECOND};
 use crate::fault::busy;
 use crate::node::{COMPUTE_ID, MemoryFiles};
@@ -21,30 +21,30 @@ use crate::node::{COMPUTE_ID, MemoryFiles};
 const CARDS_OF_SECOND: u8 = 32;
 
 /// A compute host of the same name as its node.
-pub struct Node {
+pub struct ComputeNode {
     pub name: &'static str,
     /// What is beneath the agent.
     pub hardware: Arc<Hardware>,
     /// The numbers of the cards that it has at first.
     pub cards: Range<u8>,
-    pub(super) process: Process,
+    pub(super) process: CloudProcess,
     pub(super) guests_db: SqlJournal,
     pub(super) files: MemoryFiles,
     pub(super) boots: AtomicU32,
     pub(super) plugged: Notify,
-    pub(super) agent: Present<Agent>,
+    pub(super) agent: Present<AgentEndpoint>,
     pub(super) is_cut_off: Arc<AtomicBool>,
 }
 
 /// Whether the conductor reaches a host's agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
+pub enum AgentReachability {
     There,
     Away,
 }
 
-impl Node {
-    pub(super) async fn new(place: usize, host: Host) -> Self {
+impl ComputeNode {
+    pub(super) async fn new(place: usize, host: CardHardware) -> Self {
         let (name, memory_mib, first) = match place {
             0 => (NODE, 65_536, 0),
             _ => (SECOND, 32_768, CARDS_OF_SECOND),
@@ -57,7 +57,7 @@ impl Node {
             name,
             hardware: Arc::new(Hardware::with(name, memory_mib, cards.clone(), host)),
             cards,
-            process: Process::Agent(place),
+            process: CloudProcess::Agent(place),
             guests_db: busy(SqlJournal::in_memory()).await.expect("memory"),
             files,
             boots: AtomicU32::default(),
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    /// It has these cards from now on, and says so.
+    /// Replaces its cards, and reports the change.
     pub(super) fn plug(&self, cards: impl IntoIterator<Item = u8>) {
         self.hardware.show(cards);
         self.plugged.notify_one();
@@ -84,8 +84,8 @@ impl Node {
     }
 
     /// From now on the conductor reaches its agent, or does not.
-    pub fn agent_is(&self, reach: Reach) {
-        let is_cut_off = reach == Reach::Away;
+    pub fn agent_is(&self, reach: AgentReachability) {
+        let is_cut_off = reach == AgentReachability::Away;
         self.is_cut_off.store(is_cut_off, Ordering::SeqCst);
     }
 
@@ -109,7 +109,7 @@ impl Node {
 }
 
 impl GuestCloud {
-    /// One more card, in the host whose cards are numbered so.
+    /// Adds a card to the host with this number range.
     pub fn plug_in(&self, card: u8) {
         let node = self.node_of(card);
         let mut cards = node.hardware.cards();
@@ -117,7 +117,7 @@ impl GuestCloud {
         node.plug(cards);
     }
 
-    /// A card less, whoever has it.
+    /// Removes a card, even if a guest uses it.
     pub fn pull_out(&self, card: u8) {
         let node = self.node_of(card);
         let mut cards = node.hardware.cards();
@@ -143,7 +143,7 @@ impl GuestCloud {
     }
 
     /// The host that a card of this number is in.
-    fn node_of(&self, card: u8) -> &Node {
+    fn node_of(&self, card: u8) -> &ComputeNode {
         let mut nodes = self.nodes.iter().rev();
         let node = nodes.find(|node| card >= node.cards.start);
         node.unwrap_or(&self.nodes[0])

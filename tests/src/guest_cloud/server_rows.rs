@@ -1,4 +1,4 @@
-//! The compute API's rows, read beneath it: which guests it says are there, and what it has not done yet.
+//! Reads the compute API's rows directly: which guests should exist, and which work is unfinished.
 
 use std::collections::BTreeSet;
 
@@ -52,13 +52,13 @@ impl GuestCloud {
     /// The cloud has no API.
     pub async fn forget_servers(&self) {
         let store = &self.api.as_ref().expect("an API").store;
-        let forgotten = busy(store.write(&Forget)).await;
+        let forgotten = busy(store.write(&DeleteServerRow)).await;
         forgotten.expect("the compute API's database");
     }
 }
 
-/// The guests that these rows say are there: those that neither the conductor nor its boot refused. Who asked the conductor past
-/// the API is known to nobody here, and taken for told.
+/// The guests that should exist according to these rows: those that neither the conductor nor its boot refused. A
+/// request to the conductor past the API is invisible here, and counts as known.
 pub(super) fn told(
     rows: &[ServerRow],
     boots: &[BootRecord],
@@ -83,7 +83,7 @@ pub(super) fn journal(rows: &[ServerRow]) -> Journal {
     }
 }
 
-/// Guests of the conductor that no row knows: nobody could delete them.
+/// Guests of the conductor without a row: no client could delete them.
 pub(super) fn unknown(rows: &[ServerRow], boots: &[BootRecord]) -> Vec<String> {
     let known: BTreeSet<ConsumerUuid> = rows.iter().map(|row| row.uuid).collect();
     let asked = boots.iter().map(|record| record.request.uuid());
@@ -95,7 +95,7 @@ pub(super) fn unknown(rows: &[ServerRow], boots: &[BootRecord]) -> Vec<String> {
         .collect()
 }
 
-struct Forget;
+struct DeleteServerRow;
 
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
@@ -107,7 +107,7 @@ impl Retryable for ForgetError {
     }
 }
 
-impl Work for Forget {
+impl Work for DeleteServerRow {
     type Output = ();
     type Error = ForgetError;
 

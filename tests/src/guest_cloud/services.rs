@@ -1,7 +1,7 @@
-//! Placement and the accelerator service, each a process over its database that is killed and started again.
+//! Placement and the accelerator service, each a process over its database that can be killed and restarted.
 //!
-//! What else can go wrong with a request is a fault at its asker's crossing; here it is that a service is away for a while, with
-//! every request that was under way in it.
+//! All other faults of a request are injected at its caller's effect. Here a service is down for a while, and all
+//! requests in it are lost.
 
 use std::sync::Arc;
 
@@ -11,19 +11,19 @@ use http::Request;
 use tokio::time::sleep;
 
 use super::GuestCloud;
-use super::crossings::Process;
-use super::lives::{End, Life, Present, RESTART, ending_with};
+use super::effects::CloudProcess;
+use super::processes::{End, ProcessLife, Present, RESTART, ending_with};
 use crate::fault::GatedHttp;
 
-pub(super) struct Service {
-    process: Process,
+pub(super) struct CloudService {
+    process: CloudProcess,
     /// What it does, as long as it lives.
     http: HttpService,
     present: Present<HttpService>,
 }
 
-impl Service {
-    pub(super) fn new(process: Process, http: HttpService) -> Arc<Self> {
+impl CloudService {
+    pub(super) fn new(process: CloudProcess, http: HttpService) -> Arc<Self> {
         Arc::new(Self {
             process,
             http,
@@ -31,7 +31,7 @@ impl Service {
         })
     }
 
-    /// Its life, over the network: while it is away, nobody listens.
+    /// The service over the network: while it is down, connections are refused.
     pub(super) fn reached(&self) -> HttpService {
         let present = Arc::clone(&self.present);
         let peer = self.process.to_string();
@@ -50,7 +50,7 @@ impl Service {
 
 impl GuestCloud {
     /// Lets a service live, again and again, until the cloud is dropped.
-    pub(super) fn begin_service(&self, service: &Arc<Service>) {
+    pub(super) fn begin_service(&self, service: &Arc<CloudService>) {
         let (cloud, service) = (self.clone(), Arc::clone(service));
         self.spawn(async move {
             loop {
@@ -58,7 +58,7 @@ impl GuestCloud {
                 let stage = cloud.stage(&gate);
                 let end = End::default();
                 let answers = GatedHttp::around(service.http.clone(), &stage);
-                let life = Life::new(gate, ending_with(answers, &end), end);
+                let life = ProcessLife::new(gate, ending_with(answers, &end), end);
                 let life = Arc::new(life);
                 service.present.send_replace(Some(Arc::clone(&life)));
                 stage.killed().await;

@@ -1,4 +1,4 @@
-//! What is true in the seven places, each read beneath its API where there is a beneath, as the audit's worlds.
+//! Reads the true state of the seven stores beneath their APIs where possible, in the audit's format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestOnHost, GuestState, VirtDriver as _};
 use berth_wire::accelerator::AttachHandleInfoBody;
 
-use super::{GuestCloud, NODE, Node, card, name_of, server_rows};
+use super::{GuestCloud, NODE, ComputeNode, card, name_of, server_rows};
 use crate::fault::busy;
 use crate::worlds::tree_of;
 
@@ -154,7 +154,7 @@ impl GuestCloud {
         .expect("the accelerator service's database");
         for row in requests {
             let text = |at| row.text(at).expect("text");
-            let phase = ArqPhase::of_word(&text(1)).expect("a state");
+            let phase = ArqPhase::from_name(&text(1)).expect("a state");
             let instance = text(2).parse().ok();
             let bound = phase == ArqPhase::Bound;
             let row = ArqRow {
@@ -246,10 +246,10 @@ impl GuestCloud {
         unheard.map(say).collect()
     }
 
-    /// What is there of any guest, in any of the places: nothing, after all were deleted.
+    /// The remains of any guest in any of the stores: none after all were deleted.
     ///
     /// # Panics
-    /// One of the places cannot be read.
+    /// A store cannot be read.
     pub async fn left_over(&self) -> Vec<String> {
         let worlds = self.worlds(None).await;
         let mut left = Vec::new();
@@ -392,7 +392,7 @@ impl GuestCloud {
     }
 }
 
-impl Node {
+impl ComputeNode {
     /// The devices that the agent has set aside.
     async fn quarantined(&self) -> BTreeSet<String> {
         let register = busy(self.guests_db.devices().read()).await;

@@ -1,4 +1,4 @@
-//! State files in memory, for runs by the thousand: a disk's flush would be most of their time.
+//! State files in memory, because the disk flushes would dominate the time of thousands of runs.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -11,7 +11,7 @@ use berth_store::state_dir::{StateFileError, StateFileFuture, StateFiles};
 pub struct MemoryFiles(Mutex<BTreeMap<String, Vec<u8>>>);
 
 impl MemoryFiles {
-    /// What is there: name and content.
+    /// All files by name.
     #[must_use]
     pub fn content(&self) -> BTreeMap<String, String> {
         let files = self.files();

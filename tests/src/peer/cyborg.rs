@@ -1,6 +1,6 @@
-//! The real OpenStack Cyborg: API, conductor and agent as processes of their own, behind the real Keystone, reporting to the
-//! real Placement. Its devices are its fake driver's (handles of the type TEST_PCI) and, by its PCI driver, those that a
-//! `lspci` of ours lists.
+//! The real OpenStack Cyborg: API, conductor and agent as separate processes, with the real Keystone and the real
+//! Placement. Its devices are those of its fake driver (handles of the type TEST_PCI) and, by its PCI driver, those
+//! that the test's `lspci` lists.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -19,7 +19,7 @@ use super::{
     Credentials, Database, KeystoneSettings, MariaDb, PeerError, PlacementSettings, RabbitMq,
     RealKeystone, RealPlacement, Storage, installed, write,
 };
-use crate::exchange::{Answer, Ask};
+use crate::exchange::{HttpAnswer, HttpCall};
 use crate::port::free_port;
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
@@ -63,8 +63,8 @@ pub struct RealCyborg {
 }
 
 impl RealCyborg {
-    /// Starts all of it but the agent, which needs the host's root provider: [`RealCyborg::discover`]. `compute` is the URL
-    /// of whoever is told of binds, with `/v2.1`.
+    /// Starts everything but the agent, which needs the host's root provider: [`RealCyborg::discover`]. `compute` is
+    /// the URL that gets the events about binds, with `/v2.1`.
     pub fn start(settings: CyborgSettings, compute: &str) -> Result<Self, PeerError> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for Cyborg"))?;
         // The broker takes longest.
@@ -164,9 +164,9 @@ impl RealCyborg {
     }
 
     /// A request to Placement with an administrator's token.
-    pub fn ask_placement(&self, method: Method, path: &str) -> Result<Ask, PeerError> {
+    pub fn ask_placement(&self, method: Method, path: &str) -> Result<HttpCall, PeerError> {
         let token = self.keystone.kept_token(&self.keystone.berth())?;
-        Ok(Ask::new(method, format!("{}{path}", self.placement.url()))
+        Ok(HttpCall::new(method, format!("{}{path}", self.placement.url()))
             .header("x-auth-token", &token)
             .header("openstack-api-version", "placement 1.39"))
     }
@@ -176,7 +176,7 @@ impl RealCyborg {
     /// # Panics
     /// Keystone gives no token.
     #[must_use]
-    pub fn ask(&self, method: Method, path: &str) -> Ask {
+    pub fn ask(&self, method: Method, path: &str) -> HttpCall {
         self.ask_as(&self.keystone.berth(), method, path)
     }
 
@@ -185,9 +185,9 @@ impl RealCyborg {
     /// # Panics
     /// Keystone gives no token.
     #[must_use]
-    pub fn ask_as(&self, who: &Credentials, method: Method, path: &str) -> Ask {
+    pub fn ask_as(&self, who: &Credentials, method: Method, path: &str) -> HttpCall {
         let token = self.keystone.kept_token(who).expect("a token");
-        Ask::new(method, format!("{}{path}", self.url()))
+        HttpCall::new(method, format!("{}{path}", self.url()))
             .header("x-auth-token", &token)
             .header("x-service-token", &token)
     }
@@ -205,7 +205,7 @@ impl RealCyborg {
         url_of(&self.api)
     }
 
-    /// Another process of the API over the same conductor and rows, not yet started: one that a test may kill.
+    /// A second process of the API over the same conductor and rows, not yet started, for a test that kills it.
     pub fn another_api(&self) -> Result<CyborgApi, PeerError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let log = format!("api-{}.log", NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -271,7 +271,7 @@ impl RealCyborg {
 /// What of Cyborg is away while its API answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Away {
-    /// Nobody takes what the API asks the conductor for: requests to be made and to be bound.
+    /// The conductor is down, so the API's calls to it (create and bind requests) stay in the queue.
     Conductor,
     /// Nothing listens where the database is.
     Database,
@@ -312,7 +312,7 @@ impl CyborgApi {
     }
 }
 
-fn accepted(asked: &str, answer: Answer) -> Result<Answer, PeerError> {
+fn accepted(asked: &str, answer: HttpAnswer) -> Result<HttpAnswer, PeerError> {
     if answer.status.is_success() {
         return Ok(answer);
     }

@@ -1,4 +1,4 @@
-//! What Cyborg's own drivers find on a host of files, without its agent.
+//! Runs Cyborg's own drivers on a simulated host of files, without its agent.
 
 use std::path::Path;
 use std::process::Command;

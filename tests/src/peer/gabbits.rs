@@ -1,4 +1,4 @@
-//! OpenStack Placement's own test-suite, run over HTTP by `tests/conformance/gabbits.py`.
+//! Runs OpenStack Placement's own test suite over HTTP, with `tests/conformance/gabbits.py`.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ const PROGRAM: &str = "tests/conformance/gabbits.py";
 pub struct GabbiFile {
     /// Its name without the ending.
     pub file: String,
-    /// How the service must be configured for it; `gabbits.py` says what each word means.
+    /// The service configuration that the file needs; `gabbits.py` explains the values.
     pub configuration: String,
     /// How many tests are in it.
     pub tests: usize,

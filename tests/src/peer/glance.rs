@@ -1,4 +1,4 @@
-//! The real Glance, behind a Keystone: a store of files, a database of its own.
+//! The real Glance behind a Keystone, with a file store and its own database.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! The real Keystone, on a copy of a database that `tests/peers/keystone_seed.py` filled: a project `service`, the users
-//! below, and a catalog with Placement, Cyborg, Glance and a Nova.
+//! The real Keystone, on a copy of a database that `tests/peers/keystone_seed.py` filled: a project `service`, the
+//! users below, and a catalog with Placement, Cyborg, Glance and a Nova.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::uwsgi::Uwsgi;
 use super::{PeerError, installed, sqlite, write};
-use crate::exchange::Ask;
+use crate::exchange::HttpCall;
 use crate::scratch::{Scratch, copy_tree};
 
 /// Every user's; it guards nothing.
@@ -206,8 +206,8 @@ impl RealKeystone {
         self.log_in(&credentials.request())
     }
 
-    /// The account's token, by one login for the life of this Keystone: for those who ask often, and in less time than a token
-    /// lives.
+    /// The account's token, from one login for the life of this Keystone, for frequent callers that end before the
+    /// token expires.
     pub fn kept_token(&self, credentials: &Credentials) -> Result<String, PeerError> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let account = credentials.account();
@@ -221,7 +221,7 @@ impl RealKeystone {
 
     /// Ends a token at once, as a change of password or role would.
     pub fn revoke(&self, token: &str) -> Result<(), PeerError> {
-        let ask = Ask::delete(format!("{}/auth/tokens", self.url()))
+        let ask = HttpCall::delete(format!("{}/auth/tokens", self.url()))
             .header("x-auth-token", token)
             .header("x-subject-token", token);
         expect_success("DELETE /v3/auth/tokens", ask).map(drop)
@@ -237,7 +237,7 @@ impl RealKeystone {
         self.set_endpoints(&self.seed.accelerator_endpoints, url)
     }
 
-    /// The same for the service `compute`, whom Cyborg tells of binds.
+    /// The same for the service `compute`, which gets Cyborg's events about binds.
     pub fn set_compute_endpoint(&self, url: &str) -> Result<(), PeerError> {
         self.set_endpoints(&self.seed.compute_endpoints, url)
     }
@@ -277,14 +277,14 @@ impl RealKeystone {
     }
 
     fn log_in(&self, request: &Value) -> Result<String, PeerError> {
-        let ask = Ask::post(format!("{}/auth/tokens", self.url())).json(request);
+        let ask = HttpCall::post(format!("{}/auth/tokens", self.url())).json(request);
         Ok(expect_success("POST /v3/auth/tokens", ask)?
             .header("x-subject-token")
             .to_owned())
     }
 }
 
-fn expect_success(asked: &str, ask: Ask) -> Result<crate::exchange::Answer, PeerError> {
+fn expect_success(asked: &str, ask: HttpCall) -> Result<crate::exchange::HttpAnswer, PeerError> {
     let answer = ask.send()?;
     if answer.status.is_success() {
         return Ok(answer);

@@ -1,4 +1,4 @@
-//! The real libvirtd with its QEMU driver, private to the test: `packaging/scripts/libvirtd.sh` starts it.
+//! The real libvirtd with its QEMU driver, private to the test; `packaging/scripts/libvirtd.sh` starts it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn card_host() -> PathBuf {
 #[derive(Debug)]
 pub struct Libvirtd {
     process: Option<Process>,
-    /// The kernel of a host whose cards are files; none for this host.
+    /// The kernel of a host with simulated cards; none for this host.
     kernel: Option<Process>,
     scratch: Scratch,
 }
@@ -141,8 +141,8 @@ impl Libvirtd {
         )
     }
 
-    /// Takes away what it wrote down of a guest that it was about to start when it was killed: the next life of it knows the guest as
-    /// one that is off.
+    /// Removes libvirtd's record of a guest that it was starting when it was killed: its next run sees the guest as
+    /// switched off.
     pub fn forget(&self, guest: &str) -> io::Result<()> {
         fs::remove_file(self.scratch.join("run/qemu").join(format!("{guest}.xml")))
     }
@@ -183,7 +183,7 @@ impl Drop for Libvirtd {
             let pid = fs::read_to_string(&file)
                 .ok()
                 .and_then(|text| text.trim().parse::<i32>().ok());
-            // A pid file may outlive its guest, and the number may be another's by now.
+            // A pid file may outlive its guest, and another process may have the number.
             let is_qemu = |pid: &i32| {
                 fs::read_to_string(format!("/proc/{pid}/comm"))
                     .is_ok_and(|it| it.starts_with("qemu"))

@@ -1,4 +1,4 @@
-//! MariaDB: one server for all tests of a process, a database of its own for each.
+//! MariaDB: one server for all tests of a process, with a separate database for each.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,7 +39,7 @@ impl MariaDb {
         Ok(server)
     }
 
-    /// Starts a server of one's own, for a test that stops it.
+    /// Starts a separate server, for a test that stops it.
     pub fn start() -> Result<Self, PeerError> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for MariaDB"))?;
         let data = scratch.join("data");
@@ -85,7 +85,7 @@ impl MariaDb {
         Ok(process)
     }
 
-    /// SIGKILL to the server; whoever is connected sees the connection go.
+    /// SIGKILL to the server; clients lose their connections.
     pub fn kill(&self) {
         self.process().kill();
     }
@@ -202,7 +202,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // Whoever is connected still may have a transaction open, which would be waited for.
+        // A connected client may have an open transaction, which would block the statement.
         let sql = format!(
             "delimiter //\nbegin not atomic declare continue handler for 1094 begin end; \
              for it in (select id from information_schema.processlist where db = '{0}') do kill it.id; end for; end//\n\

@@ -1,4 +1,4 @@
-//! OpenStack's command line client, `openstack`, over the services that a test names.
+//! Runs OpenStack's command line client, `openstack`, against the services that a test names.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::python::PythonProgram;
 use super::{PeerError, write};
 use crate::scratch::Scratch;
 
-/// Whose commands for accelerators the shell has.
+/// The plugin with the shell's commands for accelerators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceleratorPlugin {
     /// python-openstackclient's own, as releases since 10.4 take them.
@@ -21,15 +21,15 @@ pub struct OpenStackShell(PythonProgram);
 
 /// How a command ended.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct CommandOutput {
     pub code: i64,
     /// What it wrote to its output.
     pub out: String,
-    /// What it wrote beside that.
+    /// Its standard error.
     pub err: String,
 }
 
-impl Said {
+impl CommandOutput {
     /// The output as JSON, as commands with `-f json` write it; null where it is none.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -56,10 +56,10 @@ impl OpenStackShell {
     }
 
     /// Runs `openstack` with these words.
-    pub fn run(&mut self, words: &[&str]) -> Result<Said, PeerError> {
+    pub fn run(&mut self, words: &[&str]) -> Result<CommandOutput, PeerError> {
         let said = self.0.ask(&json!(words))?;
         let text = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
-        Ok(Said {
+        Ok(CommandOutput {
             code: said["code"].as_i64().unwrap_or(-1),
             out: text("out"),
             err: text("err"),

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use super::placement_schema::PlacementSchema;
 use super::uwsgi::Uwsgi;
 use super::{Database, MariaDb, PeerError, Postgres, PostgresDatabase, installed, sqlite, write};
-use crate::exchange::Ask;
+use crate::exchange::HttpCall;
 use crate::scratch::Scratch;
 
 /// Where Placement keeps its rows.
@@ -25,7 +25,7 @@ pub enum Storage {
     Postgres,
 }
 
-/// Who is let in.
+/// How callers are authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Auth {
     /// `noauth2`: the token `admin` has the role admin; `x-roles` adds roles.
@@ -111,24 +111,25 @@ impl PlacementSettings {
 }
 
 #[derive(Debug)]
-enum Rows {
+enum PeerDatabase {
     Sqlite(PathBuf),
     MariaDb(Database),
     Postgres(PostgresDatabase),
 }
 
-/// A running Placement. Starting one takes seconds; [`RealPlacement::lease`] hands out one that another test is done with.
+/// A running Placement. Starting one takes seconds; [`RealPlacement::lease`] reuses one that another test has finished
+/// with.
 #[derive(Debug)]
 pub struct RealPlacement {
     settings: PlacementSettings,
     service: Uwsgi,
-    rows: Rows,
+    rows: PeerDatabase,
     /// Last: the service ends before its files go.
     _scratch: Scratch,
 }
 
 impl RealPlacement {
-    /// Starts one that is the caller's own.
+    /// Starts a separate one for the caller.
     pub fn start(settings: PlacementSettings) -> Result<Self, PeerError> {
         let templates = installed()?.join("templates");
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for Placement"))?;
@@ -139,13 +140,13 @@ impl RealPlacement {
                     "copy the template of Placement's database",
                 ))?;
                 let url = format!("sqlite:///{}", path.display());
-                (Rows::Sqlite(path), url)
+                (PeerDatabase::Sqlite(path), url)
             }
             Storage::MariaDb => {
                 let database = MariaDb::shared()?.create()?;
                 database.load(&templates.join("placement.sql"))?;
                 let url = database.sqlalchemy_url();
-                (Rows::MariaDb(database), url)
+                (PeerDatabase::MariaDb(database), url)
             }
             Storage::Postgres => {
                 let database = Postgres::shared()?.create_like("placement", |url| {
@@ -154,7 +155,7 @@ impl RealPlacement {
                     schema.add_standard_rows(url)
                 })?;
                 let url = database.sqlalchemy_url();
-                (Rows::Postgres(database), url)
+                (PeerDatabase::Postgres(database), url)
             }
         };
         let etc = scratch.join("etc");
@@ -181,7 +182,7 @@ impl RealPlacement {
         })
     }
 
-    /// An empty Placement with these settings: one that another test gave back, else a new one. Given back when dropped.
+    /// An empty Placement with these settings: a returned one, else a new one. It is returned when dropped.
     pub fn lease(settings: PlacementSettings) -> Result<Lease, PeerError> {
         let idle = {
             let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -210,8 +211,8 @@ impl RealPlacement {
 
     /// A request to it with the token `admin` and this microversion, for instance `1.39`.
     #[must_use]
-    pub fn ask(&self, method: http::Method, path: &str, microversion: &str) -> Ask {
-        Ask::new(method, format!("{}{path}", self.url()))
+    pub fn ask(&self, method: http::Method, path: &str, microversion: &str) -> HttpCall {
+        HttpCall::new(method, format!("{}{path}", self.url()))
             .header("x-auth-token", "admin")
             .header(
                 "openstack-api-version",
@@ -234,7 +235,7 @@ impl RealPlacement {
             "users",
         ];
         let mut sql = String::new();
-        if matches!(self.rows, Rows::MariaDb(_)) {
+        if matches!(self.rows, PeerDatabase::MariaDb(_)) {
             sql.push_str("set foreign_key_checks = 0; ");
         }
         for table in TABLES {
@@ -254,9 +255,9 @@ impl RealPlacement {
     /// they run in one transaction on SQLite, and the rows of the last are answered.
     pub fn query(&self, sql: &str) -> Result<Vec<Vec<String>>, PeerError> {
         match &self.rows {
-            Rows::Sqlite(path) => sqlite::query(path, sql),
-            Rows::MariaDb(database) => database.query(sql),
-            Rows::Postgres(database) => database.query(sql),
+            PeerDatabase::Sqlite(path) => sqlite::query(path, sql),
+            PeerDatabase::MariaDb(database) => database.query(sql),
+            PeerDatabase::Postgres(database) => database.query(sql),
         }
     }
 
@@ -264,9 +265,9 @@ impl RealPlacement {
     #[must_use]
     pub fn database_url(&self) -> String {
         match &self.rows {
-            Rows::Sqlite(path) => format!("sqlite:{}", path.display()),
-            Rows::MariaDb(database) => database.url(),
-            Rows::Postgres(database) => database.url(),
+            PeerDatabase::Sqlite(path) => format!("sqlite:{}", path.display()),
+            PeerDatabase::MariaDb(database) => database.url(),
+            PeerDatabase::Postgres(database) => database.url(),
         }
     }
 
@@ -274,8 +275,8 @@ impl RealPlacement {
     #[must_use]
     pub fn sqlite_path(&self) -> Option<&Path> {
         match &self.rows {
-            Rows::Sqlite(path) => Some(path),
-            Rows::MariaDb(_) | Rows::Postgres(_) => None,
+            PeerDatabase::Sqlite(path) => Some(path),
+            PeerDatabase::MariaDb(_) | PeerDatabase::Postgres(_) => None,
         }
     }
 
@@ -346,7 +347,7 @@ fn policy(settings: &PlacementSettings) -> String {
     serde_json::Value::Object(rules).to_string()
 }
 
-/// Those that wait for the next test. They end with the process.
+/// The instances that wait for the next test. They end with the process.
 static IDLE: Mutex<Vec<RealPlacement>> = Mutex::new(Vec::new());
 
 /// A Placement that goes back for the next test when dropped.

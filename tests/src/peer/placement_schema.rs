@@ -1,4 +1,5 @@
-//! The schema of OpenStack Placement's database: made by its own migrations up to any revision, and looked at by SQLAlchemy.
+//! The schema of OpenStack Placement's database: created by its own migrations up to any revision, and read by
+//! SQLAlchemy.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,8 @@ use super::PeerError;
 use super::python::PythonProgram;
 use crate::scratch::Scratch;
 
-/// A program that looks at databases and changes their schema. It ends with the value, or with the thread that started it.
+/// A program that inspects databases and migrates their schema. It ends when it is dropped, or with the thread that
+/// started it.
 #[derive(Debug)]
 pub struct PlacementSchema {
     program: PythonProgram,

@@ -1,4 +1,4 @@
-//! PostgreSQL: one server for all tests of a process, a database of its own for each.
+//! PostgreSQL: one server for all tests of a process, with a separate database for each.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
@@ -44,7 +44,7 @@ impl Postgres {
         Ok(server)
     }
 
-    /// Starts a server of one's own, for a test that stops it.
+    /// Starts a separate server, for a test that stops it.
     pub fn start() -> Result<Self, PeerError> {
         let scratch =
             Scratch::new().map_err(PeerError::files("make a directory for PostgreSQL"))?;
@@ -56,7 +56,7 @@ impl Postgres {
             Command::new(program)
                 .args(arguments)
                 .args(["--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8"])
-                // By socket whoever can reach it, over TCP who knows the password.
+                // The socket admits all local users; TCP needs the password.
                 .args(["--auth-local=trust", "--auth-host=scram-sha-256"])
                 .arg("--no-sync")
                 .arg("--pgdata")
@@ -107,7 +107,7 @@ impl Postgres {
         Ok(process)
     }
 
-    /// SIGKILL to the server and all that it runs; whoever is connected sees the connection go.
+    /// SIGKILL to the server and all its processes; clients lose their connections.
     pub fn kill(&self) {
         self.process().kill();
     }
@@ -290,7 +290,7 @@ fn unprivileged(name: &str) -> Result<(PathBuf, Vec<String>), PeerError> {
     Ok((PathBuf::from("setpriv"), arguments))
 }
 
-/// Debian's own account for it, else the one that owns nothing.
+/// Debian's account for PostgreSQL, else `nobody`.
 fn account() -> io::Result<User> {
     for name in ["postgres", "nobody"] {
         if let Some(user) = User::from_name(name)? {

@@ -1,4 +1,4 @@
-//! A program of `tests/` in Python that answers a line with a line, in the environment of the real services.
+//! Runs a Python program of `tests/` that answers each line with a line, in the environment of the real services.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,5 +1,5 @@
-//! RabbitMQ, by which Cyborg's processes speak to each other: a node of its own name with its own port mapper, all of it on
-//! loopback and in a directory of its own.
+//! RabbitMQ, which connects Cyborg's processes: a node with its own name and port mapper, on loopback and in a
+//! directory of its own.
 
 use std::fs;
 use std::net::TcpStream;
@@ -86,7 +86,7 @@ impl RabbitMq {
     }
 }
 
-/// The folder whose name begins so: a version follows.
+/// The only folder with this prefix; a version follows it.
 fn only(folder: &Path, prefix: &str) -> Result<PathBuf, PeerError> {
     let entries = fs::read_dir(folder).map_err(PeerError::files("read RabbitMQ's folder"))?;
     let named = |path: &PathBuf| {

@@ -1,5 +1,5 @@
-//! schemathesis, a program of others that reads an OpenAPI document and makes up requests, those that it allows and those that it
-//! forbids. What it finds fails the test.
+//! Runs schemathesis, which reads an OpenAPI document and generates valid and invalid requests. Any finding fails the
+//! test.
 
 use std::env;
 use std::ffi::OsString;
@@ -41,12 +41,12 @@ pub struct Schemathesis<'a> {
     pub checks: &'a str,
     /// How requests are made up, in its own words.
     pub phases: &'a str,
-    /// How many are made up for each operation, beside those it always makes.
+    /// The number of generated requests for each operation, in addition to the fixed ones.
     pub examples: u64,
     /// What chance begins with.
     pub seed: u64,
-    /// A Python module that puts what is made up where there is something, and its folder below `tests`. Settings may lie beside
-    /// it, in a file of the same name and `.toml`.
+    /// A Python module that puts generated objects where requests need existing ones, and its folder below `tests`.
+    /// Settings may be next to it in a file of the same name with `.toml`.
     pub hooks: (&'a str, &'a str),
     /// More for the hooks' environment.
     pub environment: &'a [(&'a str, String)],

@@ -1,4 +1,4 @@
-//! SQL on a peer's SQLite file, through the Python that the peer runs on: the same SQLite, with the same locks.
+//! Runs SQL on a peer's SQLite file with the peer's own Python: the same SQLite with the same locks.
 
 use std::path::Path;
 use std::process::Command;

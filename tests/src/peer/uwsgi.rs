@@ -1,10 +1,10 @@
-//! A Python WSGI service under uWSGI, the way OpenStack's are run: a master and worker processes on one port.
+//! Runs a Python WSGI service under uWSGI, as OpenStack deployments do: a master and worker processes on one port.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{PeerError, installed};
-use crate::exchange::Ask;
+use crate::exchange::HttpCall;
 use crate::port::free_port;
 use crate::process::{Process, Program};
 
@@ -100,7 +100,7 @@ impl Uwsgi {
             .start(&self.log)?;
         let url = format!("http://127.0.0.1:{}{path}", self.port);
         process.wait_until(READY_LIMIT, || {
-            Ask::get(&url)
+            HttpCall::get(&url)
                 .send()
                 .is_ok_and(|answer| answer.status.as_u16() < 500)
         })?;

@@ -1,19 +1,18 @@
-//! The body of POST /os-server-external-events, as strict as Nova's schema.
+//! Body of POST /os-server-external-events, validated as strictly as by Nova's schema.
 
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, EventStatus};
 use berth_wire::decode;
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::compute_api::version::Version;
+use crate::compute_api::version::ComputeMicroversion;
 
-/// The longest tag, in characters.
 const TAG: usize = 255;
 
-/// One event as it is told.
+/// One event as the client sent it.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Asked {
+pub(super) struct ReportedEvent {
     pub(super) name: String,
     pub(super) server_uuid: Uuid,
     #[serde(default = "completed")]
@@ -28,24 +27,27 @@ fn completed() -> EventStatus {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Body {
-    events: Vec<Asked>,
+struct ReportedEvents {
+    events: Vec<ReportedEvent>,
 }
 
-/// The kinds of events by the version from which each is known.
-const KINDS: [(&str, Version); 7] = [
-    ("network-changed", Version::LOWEST),
-    ("network-vif-plugged", Version::LOWEST),
-    ("network-vif-unplugged", Version::LOWEST),
-    ("network-vif-deleted", Version::LOWEST),
-    ("volume-extended", Version::VOLUME_EXTENDED),
-    ("power-update", Version::POWER_UPDATE),
-    (ACCELERATOR_REQUEST_BOUND, Version::HIGHEST),
+/// Names of the events with the first microversion that has each.
+const KINDS: [(&str, ComputeMicroversion); 7] = [
+    ("network-changed", ComputeMicroversion::LOWEST),
+    ("network-vif-plugged", ComputeMicroversion::LOWEST),
+    ("network-vif-unplugged", ComputeMicroversion::LOWEST),
+    ("network-vif-deleted", ComputeMicroversion::LOWEST),
+    ("volume-extended", ComputeMicroversion::VOLUME_EXTENDED),
+    ("power-update", ComputeMicroversion::POWER_UPDATE),
+    (ACCELERATOR_REQUEST_BOUND, ComputeMicroversion::HIGHEST),
 ];
 
-/// The events of a body, or what is wrong with it.
-pub(super) fn events(body: &[u8], version: Version) -> Result<Vec<Asked>, String> {
-    let Body { events } = decode(body).map_err(|error| error.to_string())?;
+/// Parses and validates the events of a request body. The error is a message for the client.
+pub(super) fn events(
+    body: &[u8],
+    version: ComputeMicroversion,
+) -> Result<Vec<ReportedEvent>, String> {
+    let ReportedEvents { events } = decode(body).map_err(|error| error.to_string())?;
     if events.is_empty() {
         return Err("events: at least one is needed".to_owned());
     }
@@ -56,12 +58,12 @@ pub(super) fn events(body: &[u8], version: Version) -> Result<Vec<Asked>, String
         if !known {
             let name: String = event.name.chars().take(60).collect();
             return Err(format!(
-                "events[{at}].name: {name:?} is no event of this version"
+                "events[{at}].name: {name:?} is not an event of this microversion"
             ));
         }
         let tag = event.tag.as_ref().map_or(1, |tag| tag.chars().count());
         if !(1..=TAG).contains(&tag) {
-            return Err(format!("events[{at}].tag: it has 1 to {TAG} characters"));
+            return Err(format!("events[{at}].tag: expected 1 to {TAG} characters"));
         }
     }
     Ok(events)

@@ -1,4 +1,4 @@
-//! The door for events: what is taken, and what is refused with which words.
+//! Tests of the external events API: accepted events, and refused requests with their messages.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -10,28 +10,28 @@ use tower::ServiceExt as _;
 
 use super::*;
 
-struct Door {
+struct EventApi {
     router: Router,
     events: ExternalEvents,
     journal: Arc<SqlJournal>,
 }
 
-async fn door() -> Door {
+async fn event_api() -> EventApi {
     let journal = Arc::new(SqlJournal::in_memory().await.unwrap());
     let events = ExternalEvents::default();
     let router = compute_api(
         Arc::<SqlJournal>::clone(&journal),
         events.clone(),
-        EventSources::Anybody,
+        EventSources::NoToken,
     );
-    Door {
+    EventApi {
         router,
         events,
         journal,
     }
 }
 
-/// As the real Cyborg sends it.
+/// An event as Cyborg sends it.
 fn event(instance: u32, number: u32, status: &str) -> String {
     format!(
         r#"{{"name": "accelerator-request-bound", "server_uuid": "{}", "tag": "{}", "status": "{status}"}}"#,
@@ -44,7 +44,7 @@ fn body(events: &[String]) -> String {
     format!(r#"{{"events": [{}]}}"#, events.join(", "))
 }
 
-impl Door {
+impl EventApi {
     async fn post(&self, version: Option<&str>, body: impl Into<Body>) -> (u16, String, Value) {
         let mut request = Request::post(EVENTS);
         if let Some(version) = version {
@@ -68,50 +68,47 @@ const NEW: Option<&str> = Some("compute 2.82");
 
 #[tokio::test]
 async fn events_reach_the_guest_that_waits_and_no_other() {
-    let door = door().await;
+    let event_api = event_api().await;
     let (mut first, mut second) = (
-        door.events.subscribe(guest(1)),
-        door.events.subscribe(guest(2)),
+        event_api.events.subscribe(guest(1)),
+        event_api.events.subscribe(guest(2)),
     );
-    let told = body(&[
+    let sent = body(&[
         event(1, 1, "completed"),
         event(1, 2, "failed"),
         event(2, 3, "completed"),
     ]);
-    let (status, version, answer) = door.post(NEW, told).await;
+    let (status, version, answer) = event_api.post(NEW, sent).await;
     assert_eq!((status, version.as_str()), (200, "2.82"));
     assert_eq!(answer["events"][1]["code"], 200);
     assert_eq!(answer["events"][1]["status"], "failed");
-    let heard = first.at_hand().unwrap();
+    let heard = first.try_next().unwrap();
     assert_eq!((heard.arq, heard.status), (arq(1), EventStatus::Completed));
-    assert_eq!(first.at_hand().unwrap().status, EventStatus::Failed);
-    assert_eq!(first.at_hand(), None);
-    assert_eq!(second.at_hand().unwrap().arq, arq(3));
+    assert_eq!(first.try_next().unwrap().status, EventStatus::Failed);
+    assert_eq!(first.try_next(), None);
+    assert_eq!(second.try_next().unwrap().arq, arq(3));
 }
 
 #[tokio::test]
 async fn a_guest_that_is_not_here_yet_is_answered_422_in_a_207() {
-    let door = door().await;
-    door.journal.accept(&request(2, &[3])).await.unwrap();
-    let told = body(&[event(1, 1, "completed"), event(2, 3, "completed")]);
-    let (status, _, answer) = door.post(NEW, told).await;
+    let event_api = event_api().await;
+    event_api.journal.accept(&request(2, &[3])).await.unwrap();
+    let sent = body(&[event(1, 1, "completed"), event(2, 3, "completed")]);
+    let (status, _, answer) = event_api.post(NEW, sent).await;
     assert_eq!(status, 207);
     assert_eq!(answer["events"][0]["code"], 422);
     assert_eq!(answer["events"][1]["code"], 200);
-    let (status, _, _) = door.post(NEW, body(&[event(1, 1, "completed")])).await;
-    assert_eq!(
-        status, 207,
-        "a 404 would make the real Cyborg refuse the bind"
-    );
+    let (status, _, _) = event_api.post(NEW, body(&[event(1, 1, "completed")])).await;
+    assert_eq!(status, 207, "Cyborg would take a 404 for a failed bind");
 }
 
 #[tokio::test]
 async fn what_the_agent_does_not_act_on_is_not_said_to_be_done() {
-    let door = door().await;
+    let event_api = event_api().await;
     let plugged =
         event(1, 1, "completed").replace("accelerator-request-bound", "network-vif-plugged");
     let tagless = event(1, 1, "completed").replace(&arq(1).to_string(), "no-uuid");
-    let (status, _, answer) = door.post(NEW, body(&[plugged, tagless])).await;
+    let (status, _, answer) = event_api.post(NEW, body(&[plugged, tagless])).await;
     assert_eq!(status, 207);
     assert_eq!(answer["events"][0]["code"], 400);
     assert_eq!(answer["events"][1]["code"], 400);
@@ -119,9 +116,9 @@ async fn what_the_agent_does_not_act_on_is_not_said_to_be_done() {
 
 #[tokio::test]
 async fn bodies_that_novas_schema_refuses_are_refused() {
-    let door = door().await;
+    let event_api = event_api().await;
     let good = event(1, 1, "completed");
-    for (told, what) in [
+    for (sent, what) in [
         (body(&[]), "events: at least one"),
         ("{}".to_owned(), "events"),
         ("[".to_owned(), "JSON"),
@@ -154,13 +151,13 @@ async fn bodies_that_novas_schema_refuses_are_refused() {
             "events[0].tag",
         ),
     ] {
-        let (status, _, answer) = door.post(NEW, told.clone()).await;
+        let (status, _, answer) = event_api.post(NEW, sent.clone()).await;
         let message = answer["badRequest"]["message"].as_str().unwrap();
-        assert_eq!(status, 400, "{told}");
-        assert!(message.contains(what), "{message} for {told}");
+        assert_eq!(status, 400, "{sent}");
+        assert!(message.contains(what), "{message} for {sent}");
     }
     let endless = body(&vec![good; 1000]);
-    let (status, _, answer) = door.post(NEW, endless).await;
+    let (status, _, answer) = event_api.post(NEW, endless).await;
     assert_eq!(
         (status, &answer["overLimit"]["code"]),
         (413, &Value::from(413))
@@ -169,7 +166,7 @@ async fn bodies_that_novas_schema_refuses_are_refused() {
 
 #[tokio::test]
 async fn versions_are_negotiated_as_nova_does() {
-    let door = door().await;
+    let event_api = event_api().await;
     for (version, status, spoken) in [
         (Some("compute 2.82"), 207, "2.82"),
         (Some("placement 1.30, compute 2.82"), 207, "2.82"),
@@ -181,7 +178,9 @@ async fn versions_are_negotiated_as_nova_does() {
         (Some("compute 2.0"), 406, ""),
         (Some("compute two"), 406, ""),
     ] {
-        let answer = door.post(version, body(&[event(1, 1, "completed")])).await;
+        let answer = event_api
+            .post(version, body(&[event(1, 1, "completed")]))
+            .await;
         assert_eq!(
             (answer.0, answer.1.as_str()),
             (status, spoken),
@@ -189,7 +188,7 @@ async fn versions_are_negotiated_as_nova_does() {
         );
     }
     let request = Request::get("/v2.1/").body(Body::empty()).unwrap();
-    let answer = door.router.clone().oneshot(request).await.unwrap();
+    let answer = event_api.router.clone().oneshot(request).await.unwrap();
     let document = axum::body::to_bytes(answer.into_body(), 1 << 20)
         .await
         .unwrap();
@@ -247,8 +246,8 @@ async fn with_tokens_only_services_may_tell_events() {
         if let Some(token) = token {
             request = request.header("x-auth-token", token);
         }
-        let told = body(&[event(1, 1, "completed")]);
-        let request = request.body(Body::from(told)).unwrap();
+        let sent = body(&[event(1, 1, "completed")]);
+        let request = request.body(Body::from(sent)).unwrap();
         let answer = router.clone().oneshot(request).await.unwrap();
         assert_eq!(answer.status().as_u16(), status, "{token:?}");
     }

@@ -1,4 +1,4 @@
-//! Devices as they travel over the admin API.
+//! JSON bodies of the device routes.
 
 use berth_agent_devices::{ActionReport, DeviceStatus, Risk};
 use berth_virt::{DeviceOwner, OfferedHandle};
@@ -7,102 +7,102 @@ use serde::{Deserialize, Serialize};
 
 use crate::body::API;
 
-/// GET /v1/devices.
+/// Response of GET /v1/devices: all devices that this host offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DeviceList {
-    /// The API's version, `berth/1`.
+pub struct HostDeviceList {
+    /// Version of the API, `berth/1`.
     pub api: String,
-    /// What guests can get, by node and address.
-    pub devices: Vec<DeviceBody>,
+    /// The devices, sorted by node and address.
+    pub devices: Vec<HostDeviceBody>,
 }
 
-/// GET /v1/devices/{name}.
+/// Response of GET /v1/devices/{name}: the devices at one address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceDocument {
-    /// The API's version, `berth/1`.
+    /// Version of the API, `berth/1`.
     pub api: String,
-    /// The device, or all that is offered of the card.
-    pub devices: Vec<DeviceBody>,
+    /// The device; for the address of a card, every device that the card offers.
+    pub devices: Vec<HostDeviceBody>,
 }
 
-/// What a guest can get: a function, or a mediated device.
+/// A device that can be assigned to a guest: a PCI function or a mediated device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DeviceBody {
-    /// Its name: an address, or a mediated device's UUID.
+pub struct HostDeviceBody {
+    /// Name of the device: its PCI address, or the UUID of a mediated device.
     pub name: String,
-    /// The node.
+    /// Name of the node that offers the device.
     pub node: String,
-    /// `PCI` or `MDEV`.
+    /// How the device is attached: `PCI` or `MDEV`.
     pub attach_type: String,
-    /// The address of the card that it is, or is a part of.
+    /// PCI address of the card, or of the function of the card.
     pub address: String,
-    /// A mediated device's type.
+    /// Type of a mediated device; null for a PCI function.
     pub mdev_type: Option<String>,
-    /// `compute` or `accelerator`.
+    /// Service that owns the device: `compute` or `accelerator`.
     pub owner: String,
-    /// `GPU`, `FPGA`, `NIC`, ...
+    /// Kind of the device: `GPU`, `FPGA`, `NIC`, ...
     #[serde(rename = "type")]
     pub device_type: String,
-    /// Vendor and product, `10de:1eb8` for instance.
+    /// PCI vendor and product ID, for example `10de:1eb8`.
     pub product: String,
-    /// Its model, where that is known.
+    /// Model name of the device, if known.
     pub model: Option<String>,
-    /// The NUMA node of the host that it is at.
+    /// NUMA node of the host to which the device is attached.
     pub numa_node: Option<u32>,
-    /// The name of its provider in Placement.
+    /// Name of the device's resource provider in Placement.
     pub provider: String,
-    /// The class of its inventory.
+    /// Resource class of the device's inventory.
     pub resource_class: String,
-    /// `free`, `held`, `bound`, `unclean`, `resetting`, `quarantined` or `unfit`.
+    /// State of the device: `free`, `held`, `bound`, `unclean`, `resetting`, `quarantined` or `unfit`.
     pub state: String,
     /// Why the device is withheld from instances.
     pub reason: Option<String>,
-    /// The guest that has it.
+    /// UUID of the guest that uses the device.
     pub guest: Option<String>,
-    /// The accelerator request that it is bound to.
+    /// UUID of the accelerator request that the device is bound to.
     pub accelerator_request: Option<String>,
-    /// Since when it is in quarantine, and by whom (`agent`, `operator`).
+    /// Details of the quarantine; null if the device is not in quarantine.
     pub quarantine: Option<QuarantineBody>,
 }
 
-/// A quarantine.
+/// Details of a device's quarantine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuarantineBody {
-    /// Since when.
+    /// Time at which the quarantine started.
     pub since: String,
-    /// `agent` or `operator`.
+    /// Who started the quarantine: `agent` or `operator`.
     pub by: String,
-    /// Why.
+    /// Reason of the quarantine, as recorded.
     pub reason: String,
 }
 
-/// POST /v1/devices/{name}/reset, `.../quarantine` and `.../release`.
+/// Request body of POST /v1/devices/{name}/reset, `.../quarantine` and `.../release`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceAction {
-    /// Why; a quarantine needs one.
+    /// Reason of a quarantine; required for `quarantine` only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Only say what would be done.
+    /// If true, only reports what would be done.
     #[serde(default)]
     pub dry_run: bool,
-    /// Risks that are taken.
+    /// Risks that the caller accepts, for `release` only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accept_risk: Vec<Risk>,
 }
 
-/// The answer to those.
+/// Response of a reset, a quarantine or a release.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct DeviceActed {
-    /// The API's version, `berth/1`.
+pub struct DeviceActionResult {
+    /// Version of the API, `berth/1`.
     pub api: String,
-    /// The devices, by name.
+    /// Names of the affected devices.
     pub devices: Vec<String>,
-    /// What was done, or would be.
+    /// What was done, or what would be done in a dry run.
     pub text: String,
 }
 
-impl From<ActionReport> for DeviceActed {
+impl From<ActionReport> for DeviceActionResult {
     fn from(acted: ActionReport) -> Self {
         Self {
             api: API.to_owned(),
@@ -112,7 +112,7 @@ impl From<ActionReport> for DeviceActed {
     }
 }
 
-impl From<DeviceStatus> for DeviceBody {
+impl From<DeviceStatus> for HostDeviceBody {
     fn from(status: DeviceStatus) -> Self {
         let device = status.device;
         let (attach_type, mdev_type) = match status.handle {

@@ -1,11 +1,11 @@
-//! The other end of the devices' routes: what `berth device` asks with.
+//! Client methods for the device routes, for `berth device`.
 
 use http::Method;
 
 use crate::client::{AdminClient, AdminClientError};
-use crate::devices::body::{DeviceActed, DeviceAction, DeviceDocument, DeviceList};
+use crate::devices::body::{DeviceAction, DeviceActionResult, DeviceDocument, HostDeviceList};
 
-/// What can be done with a device.
+/// An action on a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceVerb {
     Reset,
@@ -14,7 +14,7 @@ pub enum DeviceVerb {
 }
 
 impl DeviceVerb {
-    /// The last part of the route.
+    /// Last segment of the route's path.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -26,30 +26,32 @@ impl DeviceVerb {
 }
 
 impl AdminClient {
-    pub async fn devices(&self) -> Result<DeviceList, AdminClientError> {
-        self.ask(Method::GET, "/v1/devices", Vec::new().into())
+    pub async fn devices(&self) -> Result<HostDeviceList, AdminClientError> {
+        self.request(Method::GET, "/v1/devices", Vec::new().into())
             .await
     }
 
-    /// GET /v1/devices/{name}: a device, or all that is offered of a card.
+    /// GET /v1/devices/{name}: a device, or every device that a card offers.
     pub async fn device(&self, name: &str) -> Result<DeviceDocument, AdminClientError> {
-        self.ask(Method::GET, &path(name), Vec::new().into()).await
+        self.request(Method::GET, &path(name), Vec::new().into())
+            .await
     }
 
-    /// POST /v1/devices/{name}/…: waits until it is done.
+    /// POST /v1/devices/{name}/{verb}: performs the action and waits until it is finished.
     pub async fn act_on_device(
         &self,
         name: &str,
         verb: DeviceVerb,
         action: &DeviceAction,
-    ) -> Result<DeviceActed, AdminClientError> {
+    ) -> Result<DeviceActionResult, AdminClientError> {
         let path = format!("{}/{}", path(name), verb.as_str());
         let body = berth_wire::encode(action);
-        self.ask(Method::POST, &path, body.into()).await
+        self.request(Method::POST, &path, body.into()).await
     }
 }
 
-/// A name is an address or a UUID; what else may have been typed must not become another route.
+/// Path of a device. A name is an address or a UUID; any other character is replaced, so that the name cannot lead to
+/// another route.
 fn path(name: &str) -> String {
     let kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '.' | '-');
     let safe: String = name

@@ -1,23 +1,24 @@
-//! What can be wrong with an agent. `docs/guide/reference/admin-api.md` lists them; a test compares.
+//! All problems that the agent's health can report. `docs/guide/reference/admin-api.md` lists them; a test compares the
+//! two.
 
 use std::time::Duration;
 
 use crate::health::{Severity, Warnable};
 
-/// Long enough for a restart of the service on the other side.
+/// Long enough for the other service to restart.
 const RESTART: Duration = Duration::from_secs(10);
 
-/// Placement (or Keystone on the way to it) does not answer.
+/// Placement, or Keystone when the agent requests a token, does not answer.
 pub static PLACEMENT_AWAY: Warnable = Warnable {
     code: "placement-away",
     severity: Severity::Error,
     title: "Placement does not answer",
-    text: "{error}. What Placement has of this host stays as it was; the agent keeps trying",
+    text: "{error}. The agent keeps retrying. Placement keeps the last reported state of this host",
     depends_on: &[],
     time_to_visible: RESTART,
 };
 
-/// Placement or Keystone answers, but will not have us.
+/// Placement or Keystone answers and rejects the agent.
 pub static PLACEMENT_REFUSES: Warnable = Warnable {
     code: "placement-refuses",
     severity: Severity::Error,
@@ -27,58 +28,56 @@ pub static PLACEMENT_REFUSES: Warnable = Warnable {
     time_to_visible: Duration::ZERO,
 };
 
-/// The hypervisor cannot be observed.
 pub static HYPERVISOR_AWAY: Warnable = Warnable {
     code: "hypervisor-away",
     severity: Severity::Error,
     title: "The hypervisor cannot be observed",
-    text: "{error}. What Placement has of this host stays as it was; the agent keeps trying",
+    text: "{error}. The agent keeps retrying. Placement keeps the last reported state of this host",
     depends_on: &[],
     time_to_visible: RESTART,
 };
 
-/// The hypervisor answers, but has no node.
+/// The hypervisor answers and reports no node.
 pub static NO_NODE: Warnable = Warnable {
     code: "no-node",
     severity: Severity::Error,
-    title: "The hypervisor shows no node",
-    text: "the hypervisor answers but shows no node, so there is nothing to report",
+    title: "The hypervisor reports no node",
+    text: "the hypervisor answers and reports no node, so the agent has nothing to report to Placement",
     depends_on: &[&HYPERVISOR_AWAY],
     time_to_visible: RESTART,
 };
 
-/// A node was there and is no more.
+/// A node that was reported before is missing.
 pub static NODE_GONE: Warnable = Warnable {
     code: "node-gone",
     severity: Severity::Warning,
-    title: "A node is no longer shown",
-    text: "the hypervisor no longer shows node {subject}; its resource provider stays in Placement as it is, and guests may \
-           still be scheduled to it",
+    title: "A node is missing",
+    text: "the hypervisor no longer reports node {subject}; its resource provider stays in Placement, and guests may still \
+           be scheduled to it",
     depends_on: &[&HYPERVISOR_AWAY, &NO_NODE],
     time_to_visible: RESTART,
 };
 
-/// The identity of the node is unknown.
 pub static IDENTITY: Warnable = Warnable {
     code: "identity",
     severity: Severity::Error,
-    title: "A node's identity is unclear",
+    title: "A node cannot be identified",
     text: "{error}",
     depends_on: &[],
     time_to_visible: Duration::ZERO,
 };
 
-/// The driver models the machine differently; the agent ends and reshapes at its next start.
+/// The driver models the machine differently: the agent exits and reshapes the provider tree at its next start.
 pub static RESHAPE_NEEDED: Warnable = Warnable {
     code: "reshape-needed",
     severity: Severity::Error,
     title: "The provider tree must be reshaped",
-    text: "the provider tree of {subject} must be reshaped, which only a start may do: the agent ends and is started again",
+    text: "the provider tree of {subject} must be reshaped, which is only possible at startup: the agent exits and must be restarted",
     depends_on: &[],
     time_to_visible: Duration::ZERO,
 };
 
-/// A reshape was not lawful or was refused.
+/// No valid reshape exists, or Placement refused it.
 pub static RESHAPE_FAILED: Warnable = Warnable {
     code: "reshape-failed",
     severity: Severity::Error,
@@ -88,58 +87,56 @@ pub static RESHAPE_FAILED: Warnable = Warnable {
     time_to_visible: Duration::ZERO,
 };
 
-/// Units have no home and wait on their old provider.
+/// Units are in use and have no new provider, so they are held on their old one.
 pub static HELD_UNITS: Warnable = Warnable {
     code: "held-units",
     severity: Severity::Warning,
-    title: "Units are held without a home",
-    text: "{units}: no guest can be found or read for them or their device is gone, so nothing new can be claimed there; they go \
-           when their consumer's allocations are removed",
+    title: "Used units have no provider of their own",
+    text: "{units}: their guest is unknown or unreadable, or their device is missing. Nothing else can be claimed there until \
+           the allocations of the consumer are removed",
     depends_on: &[],
     time_to_visible: Duration::ZERO,
 };
 
-/// The hypervisor's description of some guests cannot be read.
 pub static UNREADABLE_GUESTS: Warnable = Warnable {
     code: "unreadable-guests",
     severity: Severity::Warning,
     title: "Guests cannot be read",
-    text: "{guests} on {subject}: what they hold in Placement stays where it is, also in a reshape; all else is reported",
+    text: "{guests} on {subject}: Placement keeps the allocations of these guests, also in a reshape; all other guests are reported",
     depends_on: &[&HYPERVISOR_AWAY],
     time_to_visible: Duration::ZERO,
 };
 
-/// Guests that are neither where they should be nor undone.
+/// Guests whose operation can neither be finished nor undone at present.
 pub static GUESTS_HELD: Warnable = Warnable {
     code: "guests-held",
     severity: Severity::Error,
-    title: "Guests stand still",
-    text: "{guests}. They keep their devices and are tried again every reconcile_interval",
+    title: "Guests are blocked",
+    text: "{guests}. Blocked guests keep their devices, and the agent retries every reconcile_interval",
     depends_on: &[&HYPERVISOR_AWAY],
     time_to_visible: Duration::ZERO,
 };
 
-/// The scheduler does not know how this host is.
+/// The last report of the host state failed.
 pub static SCHEDULER_NOT_TOLD: Warnable = Warnable {
     code: "scheduler-not-told",
     severity: Severity::Error,
     title: "The scheduler does not know this host's state",
-    text: "{error}. Guests here run on, and no new ones come once the scheduler takes the host for down; the agent keeps trying",
+    text: "{error}. The guests of this host keep running. The scheduler selects no host that it considers down, so this host gets no new guests until a report succeeds; the agent keeps retrying",
     depends_on: &[],
     time_to_visible: RESTART,
 };
 
-/// Devices that nobody gets as they are.
+/// Devices that are not assigned to guests in their current state.
 pub static DEVICES_UNFIT: Warnable = Warnable {
     code: "devices-unfit",
     severity: Severity::Warning,
-    title: "Devices are not fit for guests",
-    text: "{devices} on {subject}: nobody new gets them until they are well or released; see berth device list",
+    title: "Devices cannot be assigned to guests",
+    text: "{devices} on {subject}: these devices are not assigned to other guests until they are healthy or released; see berth device list",
     depends_on: &[&HYPERVISOR_AWAY],
     time_to_visible: Duration::ZERO,
 };
 
-/// A state file cannot be read or written.
 pub static STATE_FILES: Warnable = Warnable {
     code: "state-files",
     severity: Severity::Error,
@@ -149,42 +146,41 @@ pub static STATE_FILES: Warnable = Warnable {
     time_to_visible: Duration::ZERO,
 };
 
-/// SIGHUP brought a configuration that is refused; the one before stays in force.
+/// The configuration that SIGHUP loaded is invalid; the previous one stays in effect.
 pub static CONFIG_RELOAD_FAILED: Warnable = Warnable {
     code: "config-reload-failed",
     severity: Severity::Warning,
-    title: "The new configuration is refused",
-    text: "the configuration before stays in force: {error}",
+    title: "The new configuration is invalid",
+    text: "the previous configuration stays in effect: {error}",
     depends_on: &[],
     time_to_visible: Duration::ZERO,
 };
 
-/// The driver's stream of events ended.
+/// The driver's stream of host events ended.
 pub static HOST_EVENTS_LOST: Warnable = Warnable {
     code: "host-events-lost",
     severity: Severity::Warning,
-    title: "The host's events no longer arrive",
-    text: "the driver's events ended; changes of devices and guests are seen by the periodic pass only, until a restart",
+    title: "Host events are lost",
+    text: "the driver's events ended; until a restart, changes of devices and guests are found only by the periodic cycle",
     depends_on: &[&HYPERVISOR_AWAY],
     time_to_visible: RESTART,
 };
 
-/// A pass, a look at the hypervisor or a state file neither ends nor goes on.
+/// A cycle, an observation of the hypervisor or the access to a state file hangs.
 pub static NO_PROGRESS: Warnable = Warnable {
     code: "no-progress",
     severity: Severity::Error,
     title: "No progress is made",
-    text: "{subject} has given no sign of life for {seconds} s; the watchdog is no longer told that all is well",
+    text: "{subject} has made no progress for {seconds} s; the agent no longer notifies the watchdog of the service manager",
     depends_on: &[],
     time_to_visible: Duration::ZERO,
 };
 
-/// The last pass over the node failed.
 pub static NOT_IN_SYNC: Warnable = Warnable {
     code: "not-in-sync",
     severity: Severity::Error,
-    title: "Placement does not have the node's truth",
-    text: "the last pass over {subject} failed: {error}",
+    title: "Placement is out of date for a node",
+    text: "the last cycle over {subject} failed: {error}",
     depends_on: &[
         &PLACEMENT_AWAY,
         &PLACEMENT_REFUSES,

@@ -1,4 +1,4 @@
-//! Guests as they travel over the admin API: from records to bodies, from bodies to what is done.
+//! Conversions between the journal's records and the JSON bodies of the guest routes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use serde::de::IgnoredAny;
 
 use crate::body::API;
 
-/// The longest time that a guest may take to end by itself, in seconds.
+/// Longest accepted grace period, in seconds.
 const LONGEST_GRACE: u16 = 600;
 
-/// All guests, with why they stand still.
-pub(super) fn list(
+/// All guests; `held` has the reasons of blocked ones.
+pub(super) fn guest_list(
     records: &[Arc<GuestRecord>],
     held: &BTreeMap<ConsumerUuid, String>,
     states: &BTreeMap<ConsumerUuid, GuestState>,
@@ -35,7 +35,7 @@ pub(super) fn list(
         let uuid = record.request.uuid();
         GuestBody {
             state: states.get(&uuid).map(ToString::to_string),
-            ..one(record, held.get(&uuid))
+            ..guest_body(record, held.get(&uuid))
         }
     });
     GuestList {
@@ -44,8 +44,8 @@ pub(super) fn list(
     }
 }
 
-/// An image on its way.
-pub(super) fn coming(image: ImageDownload) -> ImageComingBody {
+/// Progress of an image download.
+pub(super) fn image_progress(image: ImageDownload) -> ImageComingBody {
     ImageComingBody {
         stage: image.stage.as_str().to_owned(),
         bytes: image.done,
@@ -53,8 +53,8 @@ pub(super) fn coming(image: ImageDownload) -> ImageComingBody {
     }
 }
 
-/// One guest, with why it stands still.
-pub(super) fn one(record: &GuestRecord, held: Option<&String>) -> GuestBody {
+/// One guest; `held` is the reason if it is blocked.
+pub(super) fn guest_body(record: &GuestRecord, held: Option<&String>) -> GuestBody {
     let request = &record.request;
     let own = request.spec().devices.as_slice().iter();
     let own = own.map(|attached| attached.device.to_string());
@@ -122,59 +122,58 @@ fn reason(record: &GuestRecord) -> Option<String> {
         (_, Some(held)) => Some(held.detail.clone()),
         (Goal::Undo { reason, .. }, None) => Some(reason.clone()),
         (Goal::Spawn, None) if record.life.ended && record.power == DesiredPower::ShutOff => Some(
-            "it ended itself, or was stopped without berth; it stays off until it is started"
+            "the guest shut itself down or was stopped outside Berth; it stays off until it is started"
                 .to_owned(),
         ),
         (Goal::Spawn | Goal::Destroy, None) => None,
     }
 }
 
-/// What is asked for: a build, or, of whoever knows the host himself, the whole guest.
-pub(super) enum Creation {
+/// Body of a creation request: a build request, or the complete guest from a caller that knows the host.
+pub(super) enum CreationRequest {
     Build(Box<GuestBuild>),
-    Whole(Box<GuestRequest>),
+    Complete(Box<GuestRequest>),
 }
 
-impl Creation {
+impl CreationRequest {
     pub(super) fn read(bytes: &[u8]) -> Result<Self, berth_wire::BodyError> {
-        /// Which of the two a body is.
+        /// Tells the two forms apart.
         #[derive(Deserialize)]
-        struct Shape {
+        struct CreationShape {
             spec: Option<IgnoredAny>,
         }
-        let shape: Shape = berth_wire::decode(bytes)?;
+        let shape: CreationShape = berth_wire::decode(bytes)?;
         match shape.spec {
-            Some(_) => Ok(Self::Whole(Box::new(berth_wire::decode(bytes)?))),
+            Some(_) => Ok(Self::Complete(Box::new(berth_wire::decode(bytes)?))),
             None => Ok(Self::Build(Box::new(berth_wire::decode(bytes)?))),
         }
     }
 }
 
-/// What is to be done with a guest.
-pub(super) enum Asked {
+pub(super) enum ActionRequest {
     Power(PowerAction),
     Change(TransitionRequest),
     Suspend,
     LiveMigrate(NodeName),
 }
 
-/// The image of another root disk. Of its properties nothing is taken, and none is passed over in silence.
-fn of_other_disk(image: &ImageBody) -> Result<ImageSource, BuildError> {
+/// The image of a replaced root disk. Its properties cannot be applied, so they are refused rather than ignored.
+fn replacement_image(image: &ImageBody) -> Result<ImageSource, BuildError> {
     if let Some(key) = image.properties.keys().next() {
         let reason = format!(
-            "{key}: a guest keeps the firmware it was made with, and nothing else is taken of an image: leave it out, or \
-             delete the guest and create it anew"
+            "{key}: the guest keeps its firmware, and other image properties have no effect here: omit it, or delete the \
+             guest and create it again"
         );
         return Err(BuildError::field("image.properties", reason));
     }
     image_of(image)
 }
 
-/// What is asked for; a kernel must lie where the options allow.
-pub(super) fn asked(
+/// Parses an action. A rescue kernel must be in a folder that the options allow.
+pub(super) fn parse_action(
     action: &GuestAction,
     options: Option<&BuildOptions>,
-) -> Result<Asked, BuildError> {
+) -> Result<ActionRequest, BuildError> {
     let grace = |seconds: u16| Duration::from_secs(seconds.min(LONGEST_GRACE).into());
     let power = match action {
         GuestAction::Start {} => PowerAction::Start,
@@ -191,34 +190,37 @@ pub(super) fn asked(
             grace_seconds,
         } => {
             let system = match (image, kernel) {
-                (Some(image), None) => RescueSystem::Image(of_other_disk(image)?),
+                (Some(image), None) => RescueSystem::Image(replacement_image(image)?),
                 (None, Some(kernel)) => {
                     RescueSystem::Kernel(kernel_of(kernel, options.ok_or(BuildError::NotHere)?)?)
                 }
                 (None, None) | (Some(_), Some(_)) => {
-                    let reason = "a guest is rescued from an image or from a kernel: one of the two is expected";
+                    let reason = "a rescue needs either an image or a kernel";
                     return Err(BuildError::field("image, kernel", reason));
                 }
             };
             let grace = grace(*grace_seconds);
-            return Ok(Asked::Change(TransitionRequest::Rescue { system, grace }));
+            return Ok(ActionRequest::Change(TransitionRequest::Rescue {
+                system,
+                grace,
+            }));
         }
-        GuestAction::Unrescue {} => return Ok(Asked::Change(TransitionRequest::Unrescue)),
+        GuestAction::Unrescue {} => return Ok(ActionRequest::Change(TransitionRequest::Unrescue)),
         GuestAction::Rebuild {
             image,
             preserve_ephemeral,
         } => {
-            return Ok(Asked::Change(TransitionRequest::Rebuild {
-                image: of_other_disk(image)?,
+            return Ok(ActionRequest::Change(TransitionRequest::Rebuild {
+                image: replacement_image(image)?,
                 preserve_ephemeral: *preserve_ephemeral,
             }));
         }
-        GuestAction::Suspend {} => return Ok(Asked::Suspend),
+        GuestAction::Suspend {} => return Ok(ActionRequest::Suspend),
         GuestAction::LiveMigrate { destination } => {
             let node = NodeName::new(destination);
             let node = node.map_err(|error| BuildError::field("destination", error))?;
-            return Ok(Asked::LiveMigrate(node));
+            return Ok(ActionRequest::LiveMigrate(node));
         }
     };
-    Ok(Asked::Power(power))
+    Ok(ActionRequest::Power(power))
 }

@@ -1,7 +1,7 @@
-//! GET /v1/guests/{uuid}/console.
+//! GET /v1/guests/{uuid}/console: the end of a guest's serial console log.
 
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use berth_agent_instances::console::end_of;
@@ -9,31 +9,27 @@ use berth_agent_instances::{GuestResources, Guests};
 use berth_virt::VirtDriver;
 use serde::Deserialize;
 
-use crate::instances::{known, refused};
+use crate::instances::{GuestPath, guests_refusal};
 use crate::refusal::refusal;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Wanted {
+pub(super) struct ConsoleQuery {
     lines: Option<u32>,
 }
 
 pub(super) async fn console<D: VirtDriver, R: GuestResources>(
     State(guests): State<Guests<D, R>>,
-    Path(uuid): Path<String>,
-    wanted: Result<Query<Wanted>, QueryRejection>,
+    GuestPath(uuid): GuestPath,
+    wanted: Result<Query<ConsoleQuery>, QueryRejection>,
 ) -> Response {
-    let uuid = match known(&uuid) {
-        Ok(uuid) => uuid,
-        Err(refusal) => return *refusal,
-    };
-    let Ok(Query(Wanted { lines })) = wanted else {
-        let message = "lines, a whole number, is all that can be asked for".to_owned();
+    let Ok(Query(ConsoleQuery { lines })) = wanted else {
+        let message = "the only query parameter is lines, a whole number".to_owned();
         return refusal(StatusCode::BAD_REQUEST, "bad_query", message);
     };
     let record = match guests.show(uuid).await {
         Ok(record) => record,
-        Err(error) => return refused(&error),
+        Err(error) => return guests_refusal(&error),
     };
     let files = guests.files();
     let log = match files.console(record.request.spec()) {
@@ -45,7 +41,7 @@ pub(super) async fn console<D: VirtDriver, R: GuestResources>(
     };
     let lines = lines.map(|lines| usize::try_from(lines).unwrap_or(usize::MAX));
     let shown = log.as_path().to_owned();
-    // A file system that hangs must not hold up the agent.
+    // In a blocking thread: the file system may hang.
     match tokio::task::spawn_blocking(move || end_of(&log, lines)).await {
         Ok(Ok(text)) => ([(header::CONTENT_TYPE, "text/plain")], text).into_response(),
         Ok(Err(error)) => {
@@ -53,7 +49,7 @@ pub(super) async fn console<D: VirtDriver, R: GuestResources>(
             refusal(StatusCode::SERVICE_UNAVAILABLE, "console_log", message)
         }
         Err(_) => {
-            let message = "reading the log ended with a fault of berth's own".to_owned();
+            let message = "reading the console log panicked; see the agent's log".to_owned();
             refusal(StatusCode::INTERNAL_SERVER_ERROR, "bug", message)
         }
     }

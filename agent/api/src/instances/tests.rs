@@ -1,12 +1,12 @@
-//! Guests over the admin API's routes.
+//! Tests of the guest routes: create, show and delete.
 
 mod actions;
 mod hostile;
 
 use axum::body::Body;
 use axum::http::Request;
-use berth_agent_instances::stage::Stage;
-use berth_agent_instances::{FileRefused, ReconcileOutcome};
+use berth_agent_instances::fault_harness::FaultHarness;
+use berth_agent_instances::{FileRefusal, ReconcileOutcome};
 use berth_agent_journal::samples::{guest, request};
 use berth_virt::guest_spec::HostPath;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 
-async fn ask(router: &Router, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
+async fn send(router: &Router, method: &str, path: &str, body: impl Into<Body>) -> (u16, Value) {
     let request = Request::builder().method(method).uri(path);
     let request = request.body(body.into()).unwrap();
     let answer = router.clone().oneshot(request).await.unwrap();
@@ -31,47 +31,47 @@ fn asked_for(number: u32, arqs: &[u32]) -> String {
 
 #[tokio::test]
 async fn a_guest_is_made_shown_stopped_and_deleted() {
-    let stage = Stage::new().await;
+    let stage = FaultHarness::new().await;
     stage.bind(1, &[1]);
     let guests = stage.guests();
     let router = routes(&guests);
     let one = format!("/v1/guests/{}", guest(1));
     let action = format!("{one}/action");
     for _ in 0..2 {
-        let (status, made) = ask(&router, "POST", "/v1/guests", asked_for(1, &[1])).await;
+        let (status, made) = send(&router, "POST", "/v1/guests", asked_for(1, &[1])).await;
         assert_eq!(status, 202, "{made}");
         assert_eq!(made["uuid"], guest(1).to_string());
     }
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Settled
     ));
-    let (status, shown) = ask(&router, "GET", &one, "").await;
+    let (status, shown) = send(&router, "GET", &one, "").await;
     assert_eq!((status, &shown["status"]), (200, &json!("active")));
     assert_eq!(shown["devices"], json!(["PCI function 0000:01:00.0"]));
     assert_eq!(shown["steps"][4], json!({"step": "start", "state": "done"}));
     let stop = r#"{"action": "stop", "grace_seconds": 0}"#;
-    let (status, stopped) = ask(&router, "POST", &action, stop).await;
+    let (status, stopped) = send(&router, "POST", &action, stop).await;
     assert_eq!((status, &stopped["status"]), (202, &json!("stopped")));
-    let (_, list) = ask(&router, "GET", "/v1/guests", "").await;
+    let (_, list) = send(&router, "GET", "/v1/guests", "").await;
     assert_eq!(list["guests"][0]["status"], "stopped");
-    let (status, _) = ask(&router, "DELETE", &one, "").await;
+    let (status, _) = send(&router, "DELETE", &one, "").await;
     assert_eq!(status, 202);
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Gone
     ));
-    assert_eq!(ask(&router, "GET", &one, "").await.0, 404);
+    assert_eq!(send(&router, "GET", &one, "").await.0, 404);
 }
 
 #[tokio::test]
 async fn what_cannot_be_done_is_refused_with_a_sentence() {
-    let stage = Stage::new().await;
+    let stage = FaultHarness::new().await;
     stage.start_binding(1, &[1]);
     let guests = stage.guests_waiting(std::time::Duration::from_secs(600));
     let router = routes(&guests);
     assert_eq!(
-        ask(&router, "POST", "/v1/guests", asked_for(1, &[1]))
+        send(&router, "POST", "/v1/guests", asked_for(1, &[1]))
             .await
             .0,
         202
@@ -92,7 +92,7 @@ async fn what_cannot_be_done_is_refused_with_a_sentence() {
             "/v1/guests",
             asked_for(1, &[2]),
             409,
-            "asked for before",
+            "already exists with a different request",
         ),
         ("POST", "/v1/guests", "{".to_owned(), 400, "JSON"),
         ("POST", "/v1/guests", "{}".to_owned(), 400, "uuid"),
@@ -122,7 +122,7 @@ async fn what_cannot_be_done_is_refused_with_a_sentence() {
             "fly",
         ),
     ] {
-        let (found, said) = ask(&router, method, path, body).await;
+        let (found, said) = send(&router, method, path, body).await;
         let message = said["error"]["message"].as_str().unwrap_or_default();
         assert_eq!(found, status, "{method} {path}: {said}");
         assert!(message.contains(sentence), "{message}");
@@ -133,25 +133,25 @@ async fn what_cannot_be_done_is_refused_with_a_sentence() {
         "nothing was left behind"
     );
     guests.delete(guest(1)).await.unwrap();
-    let (status, said) = ask(&router, "POST", "/v1/guests", asked_for(1, &[1])).await;
+    let (status, said) = send(&router, "POST", "/v1/guests", asked_for(1, &[1])).await;
     assert_eq!(status, 409, "{said}");
 }
 
 #[tokio::test]
 async fn a_guest_that_failed_says_why() {
-    let stage = Stage::new().await;
+    let stage = FaultHarness::new().await;
     stage.bind(1, &[1]);
-    stage.comes(berth_agent_instances::stage::Mishap::TestPci(1));
+    stage.add_failure(berth_agent_instances::fault_harness::SimulatedFailure::TestPci(1));
     let guests = stage.guests();
     let router = routes(&guests);
     assert_eq!(
-        ask(&router, "POST", "/v1/guests", asked_for(1, &[1]))
+        send(&router, "POST", "/v1/guests", asked_for(1, &[1]))
             .await
             .0,
         202
     );
-    guests.journey(guest(1)).await;
-    let (_, shown) = ask(&router, "GET", &format!("/v1/guests/{}", guest(1)), "").await;
+    guests.reconcile_instance(guest(1)).await;
+    let (_, shown) = send(&router, "GET", &format!("/v1/guests/{}", guest(1)), "").await;
     assert_eq!(shown["status"], "failed");
     assert!(
         shown["reason"].as_str().unwrap().contains("TEST_PCI"),
@@ -161,59 +161,64 @@ async fn a_guest_that_failed_says_why() {
 
 #[tokio::test]
 async fn a_guest_that_stands_still_says_why_until_it_goes_on() {
-    let stage = Stage::new().await;
+    let stage = FaultHarness::new().await;
     stage.bind(1, &[1]);
     let guests = stage.guests();
     let router = routes(&guests);
     let one = format!("/v1/guests/{}", guest(1));
     assert_eq!(
-        ask(&router, "POST", "/v1/guests", asked_for(1, &[1]))
+        send(&router, "POST", "/v1/guests", asked_for(1, &[1]))
             .await
             .0,
         202
     );
-    guests.journey(guest(1)).await;
-    stage.comes(berth_agent_instances::stage::Mishap::ServiceAway);
-    assert_eq!(ask(&router, "DELETE", &one, "").await.0, 202);
+    guests.reconcile_instance(guest(1)).await;
+    stage.add_failure(berth_agent_instances::fault_harness::SimulatedFailure::ServiceAway);
+    assert_eq!(send(&router, "DELETE", &one, "").await.0, 202);
     assert!(matches!(
-        guests.journey(guest(1)).await,
-        ReconcileOutcome::Held { .. }
+        guests.reconcile_instance(guest(1)).await,
+        ReconcileOutcome::Blocked { .. }
     ));
     for path in [one.as_str(), "/v1/guests"] {
-        let (_, shown) = ask(&router, "GET", path, "").await;
+        let (_, shown) = send(&router, "GET", path, "").await;
         let shown = shown.get("guests").map_or(&shown, |all| &all[0]).clone();
         assert_eq!(shown["status"], "deleting");
         let reason = shown["reason"].as_str().unwrap();
-        assert!(reason.contains("cannot be given back"), "{reason}");
+        assert!(reason.contains("cannot be released"), "{reason}");
     }
-    stage.heals();
+    stage.clear_failures();
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Gone
     ));
-    assert!(guests.held().is_empty());
+    assert!(guests.blocked().is_empty());
 }
 
-/// Whoever is told that it is gone gives its devices to others.
+/// The caller of a delete gives the devices of a deleted guest to other guests.
 #[tokio::test]
 async fn a_guest_that_runs_is_never_told_as_gone_because_the_journal_was_lost() {
-    let stage = Stage::new().await;
+    let stage = FaultHarness::new().await;
     stage.bind(1, &[1]);
     let guests = stage.guests();
     guests.create(&request(1, &[1])).await.unwrap();
-    guests.journey(guest(1)).await;
+    guests.reconcile_instance(guest(1)).await;
     stage.loses_the_journal_of(1).await;
     let one = format!("/v1/guests/{}", guest(1));
     for (failing, status, code, sentence) in [
         (None, 409, "guest_orphan", "restore guests.db"),
-        // The journal is the first crossing of a delete, the hypervisor the second.
-        (Some(2), 503, "hypervisor", "cannot be said"),
+        // The journal is the first fault injection point of a delete, the hypervisor is the second.
+        (
+            Some(2),
+            503,
+            "hypervisor",
+            "cannot tell whether the guest exists",
+        ),
     ] {
         let guests = match failing {
             None => guests.clone(),
             Some(crossing) => stage.guests_failing_at(crossing),
         };
-        let (found, said) = ask(&routes(&guests), "DELETE", &one, "").await;
+        let (found, said) = send(&routes(&guests), "DELETE", &one, "").await;
         assert_eq!((found, &said["error"]["code"]), (status, &json!(code)));
         let message = said["error"]["message"].as_str().unwrap();
         assert!(message.contains(sentence), "{message}");
@@ -221,19 +226,19 @@ async fn a_guest_that_runs_is_never_told_as_gone_because_the_journal_was_lost() 
     }
 }
 
-/// Its folder may be away, or a file may be nowhere but elsewhere.
+/// The folder may be unmounted, or the file may exist on other hosts.
 #[tokio::test]
 async fn a_file_that_this_host_cannot_give_is_no_word_about_other_hosts() {
     let (field, path) = ("console_log", HostPath::new("/instances/1/log").unwrap());
     for refusal in [
-        FileRefused::Unseen {
+        FileRefusal::Unreadable {
             field,
             path: path.clone(),
             reason: "Stale file handle (os error 116)".to_owned(),
         },
-        FileRefused::Absent { field, path },
+        FileRefusal::Missing { field, path },
     ] {
-        let answer = refused(&GuestsError::File(refusal));
+        let answer = guests_refusal(&GuestsError::File(refusal));
         assert_eq!(answer.status(), StatusCode::CONFLICT);
         let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await;
         let body: Value = serde_json::from_slice(&body.unwrap()).unwrap();

@@ -25,10 +25,13 @@ async fn run(hook: &Hook, program: &Program) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn the_hook_is_told_what_and_with_what_and_nothing_else() {
+async fn the_hook_gets_the_device_and_the_program_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
-    let seen = folder.path().join("seen");
-    let hook = script(folder.path(), &format!("env | sort > {}", seen.display()));
+    let observation = folder.path().join("seen");
+    let hook = script(
+        folder.path(),
+        &format!("env | sort > {}", observation.display()),
+    );
     for (program, line) in [
         (
             Program::BitstreamId("image".to_owned()),
@@ -40,10 +43,14 @@ async fn the_hook_is_told_what_and_with_what_and_nothing_else() {
         ),
     ] {
         assert_eq!(run(&hook, &program).await, Ok(()));
-        let seen = std::fs::read_to_string(&seen).unwrap();
-        let ours = seen.lines().filter(|it| it.starts_with("BERTH_"));
-        // Who asks is said of every hook.
-        let seen: Vec<&str> = ours.filter(|it| !it.starts_with("BERTH_HOOK_")).collect();
+        let observation = std::fs::read_to_string(&observation).unwrap();
+        let ours = observation
+            .lines()
+            .filter(|line| line.starts_with("BERTH_"));
+        // `BERTH_HOOK_` variables are set for every hook.
+        let observation: Vec<&str> = ours
+            .filter(|line| !line.starts_with("BERTH_HOOK_"))
+            .collect();
         let programming = format!("BERTH_PROGRAMMING={PROGRAMMING}");
         let mut expected = [
             line,
@@ -52,12 +59,12 @@ async fn the_hook_is_told_what_and_with_what_and_nothing_else() {
             programming.as_str(),
         ];
         expected.sort_unstable();
-        assert_eq!(seen, expected);
+        assert_eq!(observation, expected);
     }
 }
 
 #[tokio::test]
-async fn a_hook_that_says_no_or_does_not_end_or_is_none_has_not_programmed() {
+async fn a_failing_hanging_or_missing_hook_does_not_program() {
     let folder = tempfile::tempdir().unwrap();
     let program = Program::FunctionId("f".to_owned());
     let no = script(folder.path(), "echo 'wrong  shell' >&2\nexit 3");

@@ -49,7 +49,7 @@ fn body(devices: &[OfferedDevice], register: &Register) -> HostDevicesReport {
 }
 
 #[test]
-fn a_device_is_told_under_cyborgs_name_and_uuid() {
+fn a_device_is_reported_under_cyborgs_name_and_uuid() {
     let told = body(
         &[device(vec![function("0000:84:00.0")])],
         &Register::default(),
@@ -107,7 +107,7 @@ fn a_mediated_devices_handle_has_its_uuid() {
 }
 
 #[test]
-fn what_is_not_the_services_or_is_gone_is_not_told() {
+fn devices_of_others_and_vanished_devices_are_not_reported() {
     let handles = || vec![function("0000:84:00.0")];
     let gone = DeviceCondition::Unfit {
         reason: UnfitReason::Vanished,
@@ -129,7 +129,7 @@ fn what_is_not_the_services_or_is_gone_is_not_told() {
 }
 
 #[test]
-fn a_quarantine_and_a_cleaning_are_told_of_their_handle_alone() {
+fn a_quarantine_and_a_cleaning_are_reported_only_for_their_handle() {
     let mut register = Register::default();
     let why = Quarantine::new("hot", QuarantinedBy::Operator);
     register.quarantines.insert("0000:84:00.4".to_owned(), why);
@@ -206,7 +206,7 @@ fn advised(handle: OfferedHandle, change: impl Fn(&mut KnownDevice)) -> Advice {
 }
 
 #[test]
-fn an_answer_with_nothing_to_do_asks_for_nothing() {
+fn an_answer_without_work_gives_empty_advice() {
     let advice = advised(function("0000:84:00.0"), |_| {});
     let releases = BTreeMap::from([("0000:84:00.0".to_owned(), 5)]);
     let nothing = Advice {
@@ -217,7 +217,7 @@ fn an_answer_with_nothing_to_do_asks_for_nothing() {
 }
 
 #[test]
-fn each_part_of_an_answer_asks_for_its_own() {
+fn each_part_of_an_answer_gives_its_own_advice() {
     let provider =
         ProviderUuid::of_deployable(&node().deployable_name("0000:84:00.0".parse().unwrap()));
     let disabled = advised(mdev(3), |card| card.status = "maintaining".to_owned());
@@ -231,11 +231,14 @@ fn each_part_of_an_answer_asks_for_its_own() {
         panic!("one is unclean: {unclean:?}");
     };
     assert_eq!(unclean.name, Uuid::from_u128(3).to_string());
-    assert_eq!((unclean.releases, &unclean.wanted), (5, &wanted(&mdev(3))));
+    assert_eq!(
+        (unclean.releases, &unclean.wanted),
+        (5, &wanted_device(&mdev(3)))
+    );
 }
 
 #[test]
-fn what_is_held_is_never_to_be_cleaned_and_is_told_when_it_is_gone() {
+fn a_device_in_use_is_never_cleaned_and_is_reported_when_it_vanishes() {
     let hold = |card: &mut KnownDevice, gone: bool| {
         let handle = &mut card.deployables[0].attach_handles[0];
         handle.arq_uuid = Some(Uuid::from_u128(11));

@@ -1,4 +1,4 @@
-//! What was begun has an end, whatever becomes of the journal meanwhile.
+//! Tests of resets while the journal fails: each cleaning that was begun is finished.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use berth_model::NodeName;
 use uuid::Uuid;
 
 use super::*;
-use crate::devices::{LastReport, Seen};
+use crate::devices::{LastReport, NodeObservation};
 use crate::report::Advice;
-use crate::test_card::{Card, NAME, devices, done, mdev, offered, uuid};
+use crate::test_card::{NAME, TestCard, devices, done, mdev, offered, uuid};
 
-async fn reset(devices: &Devices<Card>) -> Result<ResetOutcome, ResetError> {
-    let wanted = wanted(&OfferedHandle::Function(NAME.parse().unwrap()));
+async fn reset(devices: &DeviceManager<TestCard>) -> Result<ResetOutcome, DeviceResetError> {
+    let wanted = wanted_device(&OfferedHandle::Function(NAME.parse().unwrap()));
     let order = ResetRequest {
         releases: Some(7),
         quarantine: QuarantineStays::Yes,
@@ -22,20 +22,20 @@ async fn reset(devices: &Devices<Card>) -> Result<ResetOutcome, ResetError> {
 }
 
 #[tokio::test]
-async fn a_reset_whose_end_the_journal_does_not_take_is_over_as_soon_as_it_does() {
+async fn a_reset_whose_end_cannot_be_stored_is_finished_once_the_journal_is_writable() {
     let full = "CREATE TRIGGER full BEFORE DELETE ON device_cleaning \
                 BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END";
     let (register, devices) = devices(full).await;
     let end = reset(&devices).await;
-    assert!(matches!(end, Err(ResetError::Journal(_))), "{end:?}");
-    let known = register.read().await.unwrap();
-    assert_eq!(known.cleaning, BTreeSet::from([NAME.to_owned()]));
+    assert!(matches!(end, Err(DeviceResetError::Journal(_))), "{end:?}");
+    let table = register.read().await.unwrap();
+    assert_eq!(table.cleaning, BTreeSet::from([NAME.to_owned()]));
     done(&register, "DROP TRIGGER full").await;
     while !register.read().await.unwrap().cleaning.is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let known = register.read().await.unwrap();
-    assert_eq!(known.cleaned[NAME], 7, "it was reset, and verified");
+    let table = register.read().await.unwrap();
+    assert_eq!(table.cleaned[NAME], 7, "it was reset, and verified");
 }
 
 #[tokio::test]
@@ -44,14 +44,14 @@ async fn a_reset_is_over_though_what_is_known_of_other_devices_cannot_be_read() 
     let odd = "INSERT INTO device_disabled (node, provider) VALUES ('n', 'no provider')";
     done(&register, odd).await;
     let end = reset(&devices).await;
-    assert!(matches!(end, Err(ResetError::Journal(_))), "{end:?}");
+    assert!(matches!(end, Err(DeviceResetError::Journal(_))), "{end:?}");
     done(&register, "DELETE FROM device_disabled").await;
-    let known = register.read().await.unwrap();
-    assert_eq!(known.cleaning, BTreeSet::new());
+    let table = register.read().await.unwrap();
+    assert_eq!(table.cleaning, BTreeSet::new());
 }
 
 #[tokio::test]
-async fn what_a_guest_gave_back_clean_is_not_clean_any_more_when_it_was_programmed_since() {
+async fn a_clean_device_is_unclean_after_it_was_programmed() {
     let (register, _) = devices("SELECT 1").await;
     let released = ReleasedDevices {
         clean: BTreeSet::from([NAME.to_owned()]),
@@ -69,27 +69,36 @@ async fn what_a_guest_gave_back_clean_is_not_clean_any_more_when_it_was_programm
     assert!(!register.count_as_cleaned(NAME, 7).await.unwrap());
 }
 
-/// Without the condition, a device that is quarantined after a failed reset would wake the device loop ten times a second, for ever.
+/// Without the condition, a quarantined device would wake the reporter ten times a second.
 #[tokio::test]
-async fn a_reset_that_is_not_tried_again_wakes_nobody() {
+async fn a_reset_without_a_retry_does_not_wake_the_reporter() {
     let (_, devices) = devices("SELECT 1").await;
     let now = Instant::now();
     let fails = |name: &str, again| {
-        let attempt = Attempt { failures: 1, again };
-        devices.known().attempts.insert(name.to_owned(), attempt);
+        let attempt = ResetAttempt {
+            failures: 1,
+            retry_at: again,
+        };
+        devices
+            .table()
+            .reset_attempts
+            .insert(name.to_owned(), attempt);
     };
     fails(NAME, now);
-    assert_eq!(devices.next_try(now), None);
+    assert_eq!(devices.next_retry(now), None);
     fails("0000:82:00.0", now + FIRST_PAUSE);
-    assert_eq!(devices.next_try(now), Some(now + FIRST_PAUSE));
+    assert_eq!(devices.next_retry(now), Some(now + FIRST_PAUSE));
 }
 
 #[tokio::test]
-async fn a_mediated_device_is_removed_only_where_it_is_surely_nobodys() {
+async fn a_mediated_device_is_removed_only_if_it_certainly_has_no_user() {
     let (register, devices) = devices("SELECT 1").await;
     let [nobodys, a_guests, bound, unclean, set_aside, gone] = [1, 2, 3, 4, 5, 6].map(mdev);
     let all = [&nobodys, &a_guests, &bound, &unclean, &set_aside, &gone];
-    let there = all.iter().filter(|it| ***it != gone).map(|it| uuid(it));
+    let there = all
+        .iter()
+        .filter(|handle| ***handle != gone)
+        .map(|handle| uuid(handle));
     *devices.inner.driver.mdevs.lock().unwrap() = there.collect();
     let spoilt = BTreeMap::from([(set_aside.name(), "no".to_owned())]);
     let released = ReleasedDevices {
@@ -98,33 +107,33 @@ async fn a_mediated_device_is_removed_only_where_it_is_surely_nobodys() {
     };
     register.execute(record_released(&released)).await.unwrap();
     let node = NodeName::new("compute1").unwrap();
-    let seen = Seen {
+    let observation = NodeObservation {
         devices: vec![offered(all.map(Clone::clone).into())],
         guests: BTreeSet::new(),
         used: BTreeMap::from([(a_guests.name(), Uuid::from_u128(9).into())]),
     };
-    devices.known().seen.insert(node.clone(), seen);
+    devices.table().observed.insert(node.clone(), observation);
     let removed = || async { devices.remove_orphan_mdevs().await.unwrap() };
     assert_eq!(
         removed().await,
         Vec::<String>::new(),
-        "the service said nothing yet"
+        "the service has not answered yet"
     );
-    // What is bound has no release.
-    let free = all.iter().filter(|it| ***it != bound);
+    // A bound device has no release counter.
+    let free = all.iter().filter(|handle| ***handle != bound);
     let advice = Advice {
-        releases: free.map(|it| (it.name(), 0)).collect(),
-        unclean: vec![Unclean {
+        releases: free.map(|handle| (handle.name(), 0)).collect(),
+        unclean: vec![UncleanHandle {
             name: unclean.name(),
-            wanted: wanted(&unclean),
+            wanted: wanted_device(&unclean),
             releases: 1,
         }],
         ..Advice::default()
     };
-    let told = LastReport::answered(advice);
-    devices.known().told.insert(node, told);
+    let report = LastReport::answered(advice);
+    devices.table().reports.insert(node, report);
     assert_eq!(removed().await, [nobodys.name()]);
-    // Looked for once: what comes later is a guest's that is being built.
+    // Checked once: a later device belongs to a guest that is being built.
     devices
         .inner
         .driver

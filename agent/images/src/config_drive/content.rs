@@ -1,4 +1,4 @@
-//! The content, checked.
+//! [`ConfigDriveContent`]: the validated content of a config drive, with its limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,63 +9,58 @@ use berth_client::Secret;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// Nova's `MAX_USERDATA_SIZE`, in bytes before base64 is taken off; here after.
+/// Nova's `MAX_USERDATA_SIZE` in bytes. Nova applies it to the base64 form, this host to the decoded form.
 const MOST_USER_DATA: usize = 65_535;
-/// Nova's quota `metadata_items`.
+/// The default of Nova's quota `metadata_items`.
 const MOST_METADATA: usize = 128;
 const MOST_KEYS: usize = 64;
 const LONGEST_NAME: usize = 255;
 const LONGEST_KEY: usize = 16 << 10;
-/// Of network and vendor data, in bytes.
+/// Maximum size of network or vendor data in bytes.
 const MOST_DOCUMENT: usize = 64 << 10;
 
-/// A content that cannot be one.
+/// Why a content is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigDriveError {
-    /// A part does not fit. What was found is not said: it may be a secret.
+    /// A part is invalid. The message does not show the value, which may be a secret.
     #[error("config_drive.{field}: {expected}")]
     Part {
         field: &'static str,
-        /// What would be right.
         expected: &'static str,
     },
-    /// A digest is none.
-    #[error("config_drive.kept: {found:?} is no digest; 64 hexadecimal digits are expected")]
+    #[error("config_drive.kept: {found:?} is not a digest; expected 64 hexadecimal digits")]
     Digest { found: String },
-    /// What is kept is not what was asked for.
-    #[error("what is kept of the config drive is not what was asked for: {reason}")]
-    Kept {
-        /// In what it differs.
-        reason: &'static str,
-    },
+    /// The stored content is missing or does not match the digest.
+    #[error("the stored config drive does not match the request: {reason}")]
+    Kept { reason: &'static str },
 }
 
 const fn refuse<T>(field: &'static str, expected: &'static str) -> Result<T, ConfigDriveError> {
     Err(ConfigDriveError::Part { field, expected })
 }
 
-/// What a guest runs at its first start: a script, a cloud-config, anything; at most 65,535 bytes. Not shown.
+/// Data for the guest's first start, such as a script or a cloud-config; at most 65,535 bytes. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UserData(Box<[u8]>);
 
 impl UserData {
     pub fn new(bytes: &[u8]) -> Result<Self, ConfigDriveError> {
         if bytes.len() > MOST_USER_DATA {
-            return refuse("user_data", "at most 65,535 bytes are user data");
+            return refuse("user_data", "expected at most 65,535 bytes");
         }
         Ok(Self(bytes.into()))
     }
 
-    /// Out of base64, Nova's form of it; line breaks are passed over.
+    /// Decodes base64, Nova's format, ignoring line breaks.
     pub fn from_base64(text: &str) -> Result<Self, ConfigDriveError> {
         let text: String = text.split_ascii_whitespace().collect();
         match STANDARD.decode(text) {
             Ok(bytes) => Self::new(&bytes),
-            Err(_) => refuse("user_data", "base64 (RFC 4648, section 4) is expected"),
+            Err(_) => refuse("user_data", "expected base64 (RFC 4648, section 4)"),
         }
     }
 
-    /// The bytes; only for the one place that writes them.
+    /// The secret bytes. Only the writer of the drive may call this.
     #[must_use]
     pub fn reveal(&self) -> &[u8] {
         &self.0
@@ -85,47 +80,46 @@ impl<'de> Deserialize<'de> for UserData {
     }
 }
 
-/// A public key that may log in.
+/// A public key for logging in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublicKey {
     pub name: String,
-    /// The line of `authorized_keys`.
+    /// The line for `authorized_keys`.
     pub public_key: String,
 }
 
-/// What a content is made of.
+/// The parts of a content.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigDriveParts {
-    /// The guest's hostname, with its domain or without.
+    /// The guest's hostname, with or without its domain.
     pub hostname: String,
-    /// The instance's name as its user gave it; none: the hostname.
+    /// The instance's display name; the hostname if absent.
     #[serde(default)]
     pub name: Option<String>,
     #[serde(default)]
     pub project_id: Option<String>,
-    /// The tenant's `meta`: at most 128 keys, each and its value at most 255 bytes.
+    /// The tenant's `meta`: at most 128 keys; keys and values have at most 255 bytes.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
-    /// Keys that may log in: at most 64.
+    /// At most 64 keys.
     #[serde(default)]
     pub public_keys: Vec<PublicKey>,
-    /// What the guest runs at its first start.
     #[serde(default)]
     pub user_data: Option<UserData>,
-    /// The password of the administrator's account.
+    /// The password of the administrator account.
     #[serde(default)]
     pub admin_password: Option<Secret>,
-    /// `network_data.json`, at most 64 KiB; none: every interface asks DHCP.
+    /// `network_data.json`, at most 64 KiB. If absent, every interface uses DHCP.
     #[serde(default)]
     pub network_data: Option<Value>,
-    /// `vendor_data.json`, at most 64 KiB; none: `{}`.
+    /// `vendor_data.json`, at most 64 KiB; `{}` if absent.
     #[serde(default)]
     pub vendor_data: Option<Value>,
 }
 
-/// What a guest is told about itself: checked, and not shown.
+/// A validated content. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigDriveContent(ConfigDriveParts);
 
@@ -139,7 +133,7 @@ impl ConfigDriveContent {
         &self.0
     }
 
-    /// As it is kept: the same bytes for the same content.
+    /// The stored form: deterministic for equal contents.
     pub(crate) fn to_kept(&self) -> Vec<u8> {
         let parts = &self.0;
         let secret = parts.admin_password.as_ref().map(Secret::reveal);
@@ -158,10 +152,10 @@ impl ConfigDriveContent {
         kept.to_string().into_bytes()
     }
 
-    /// Out of what was kept.
+    /// Parses the stored form.
     pub(crate) fn from_kept(kept: &[u8]) -> Result<Self, ConfigDriveError> {
         let parts = serde_json::from_slice(kept).map_err(|_| ConfigDriveError::Kept {
-            reason: "it cannot be read",
+            reason: "it cannot be parsed",
         })?;
         Self::new(parts)
     }
@@ -195,15 +189,14 @@ fn check(parts: &ConfigDriveParts) -> Result<(), ConfigDriveError> {
     if !is_hostname(&parts.hostname) {
         return refuse(
             "hostname",
-            "labels of 1 to 63 letters, digits and hyphens (none at their ends), with . between them and at most 253 \
-             bytes in all, are a hostname",
+            "expected labels of 1 to 63 letters, digits and hyphens (not at their ends), separated by dots, at most 253 \
+             bytes in all",
         );
     }
     let line = |field, text: &Option<String>| match text {
-        Some(text) if !is_line(text, LONGEST_NAME) => refuse(
-            field,
-            "1 to 255 bytes without control characters are expected",
-        ),
+        Some(text) if !is_line(text, LONGEST_NAME) => {
+            refuse(field, "expected 1 to 255 bytes without control characters")
+        }
         _ => Ok(()),
     };
     line("name", &parts.name)?;
@@ -215,7 +208,7 @@ fn check(parts: &ConfigDriveParts) -> Result<(), ConfigDriveError> {
         if !is_line(key, LONGEST_NAME) || value.len() > LONGEST_NAME {
             return refuse(
                 "metadata",
-                "each key has 1 to 255 bytes without control characters, each value at most 255 bytes",
+                "expected keys of 1 to 255 bytes without control characters, and values of at most 255 bytes",
             );
         }
     }
@@ -225,7 +218,7 @@ fn check(parts: &ConfigDriveParts) -> Result<(), ConfigDriveError> {
     {
         return refuse(
             "admin_password",
-            "1 to 255 bytes without control characters are expected",
+            "expected 1 to 255 bytes without control characters",
         );
     }
     for (field, document) in [
@@ -234,7 +227,7 @@ fn check(parts: &ConfigDriveParts) -> Result<(), ConfigDriveError> {
     ] {
         let Some(document) = document else { continue };
         if !document.is_object() || document.to_string().len() > MOST_DOCUMENT {
-            return refuse(field, "a JSON object of at most 64 KiB is expected");
+            return refuse(field, "expected a JSON object of at most 64 KiB");
         }
     }
     Ok(())
@@ -249,13 +242,13 @@ fn check_keys(keys: &[PublicKey]) -> Result<(), ConfigDriveError> {
         if !is_line(&key.name, LONGEST_NAME) || !names.insert(&key.name) {
             return refuse(
                 "public_keys.name",
-                "1 to 255 bytes without control characters, another name for each key, are expected",
+                "expected unique names of 1 to 255 bytes without control characters",
             );
         }
         if !is_line(&key.public_key, LONGEST_KEY) {
             return refuse(
                 "public_keys.public_key",
-                "one line of at most 16 KiB without control characters is expected",
+                "expected one line of at most 16 KiB without control characters",
             );
         }
     }

@@ -1,5 +1,5 @@
-//! The files of a config drive: OpenStack's layout and NoCloud's, both on every drive. The volume's label says which one a
-//! guest looks at, and a volume has one label.
+//! Lays out the files of a config drive: OpenStack's layout and NoCloud's, both on every drive. The volume label
+//! selects the layout that the guest reads.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::config_drive::content::ConfigDriveParts;
 
-/// The versions of OpenStack's layout that guests look for; what is in them is the same.
+/// The versions of OpenStack's layout that guests look for. Their content is the same.
 const VERSIONS: [&str; 3] = ["2015-10-15", "2018-08-27", "latest"];
 
-/// Which layout guests look at (`config_drive_layout`).
+/// The layout that guests read (`config_drive_layout`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConfigDriveFormat {
@@ -34,7 +34,7 @@ impl ConfigDriveFormat {
     }
 }
 
-/// All files, by their paths. `seed` is chance for the guest's random number generator.
+/// All files by path. `seed` is random data for the guest's random number generator.
 pub(crate) fn files(
     parts: &ConfigDriveParts,
     spec: &GuestSpec,
@@ -98,7 +98,7 @@ fn meta_data(parts: &ConfigDriveParts, spec: &GuestSpec, seed: &[u8]) -> Value {
     document
 }
 
-/// Every interface asks DHCP.
+/// Network data that lets every interface use DHCP.
 fn network_data(spec: &GuestSpec) -> Value {
     let macs = || spec.interfaces.as_slice().iter().enumerate();
     let links: Vec<_> = macs()

@@ -1,4 +1,4 @@
-//! An image file, and what its inspection comes to.
+//! The input and result types of an inspection.
 
 use std::fs::File;
 use std::io;
@@ -7,16 +7,15 @@ use std::os::unix::fs::FileExt;
 /// The largest virtual size in bytes: 1 EiB.
 pub(crate) const LARGEST: u64 = 1 << 60;
 
-/// Bytes that can be read anywhere.
+/// Random access to bytes.
 pub(crate) trait Bytes {
-    /// How many there are.
     fn len(&self) -> u64;
 
     /// Fills `into` with what is at `offset`.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<()>;
 }
 
-/// A file of a length that was asked for once.
+/// A file with its length at the time of opening.
 pub(crate) struct ImageFile {
     file: File,
     len: u64,
@@ -39,64 +38,50 @@ impl Bytes for ImageFile {
     }
 }
 
-/// An image that may be used.
+/// The properties of an accepted image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InspectedImage {
-    /// How large a disk it is, in bytes.
+    /// The virtual size in bytes.
     pub(crate) virtual_size: u64,
-    /// How many bytes of it are there, at most; the rest is zeros.
+    /// Maximum number of non-zero bytes.
     pub(crate) allocated: u64,
 }
 
-/// An image that is not used.
+/// Why an image is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImageFlaw {
-    /// It is something else.
-    #[error("it is {found}, not {expected}; say the format it has, or convert it first")]
+    #[error("it is {found}, not {expected}; request it with its format, or convert it")]
     Other {
-        /// What it looks like.
         found: &'static str,
-        /// What it was said to be.
+        /// The format in the request.
         expected: &'static str,
     },
-    /// It has no bytes.
     #[error("it is empty")]
     Empty,
-    /// It is cut off.
-    #[error("it is cut off: {what} ends at byte {end}, the file at byte {len}")]
+    #[error("it is truncated: {what} ends at byte {end}, the file at byte {len}")]
     CutOff {
         what: &'static str,
         end: u64,
-        /// Where the file ends.
         len: u64,
     },
-    /// It does not stand alone.
-    #[error("it {what}; an image stands alone: qemu-img convert makes one that does")]
+    /// It refers to another file.
+    #[error("it {what}; an image must be self-contained: use qemu-img convert")]
     Leans { what: &'static str },
-    #[error("it is encrypted (method {method}); images are not")]
+    #[error("it is encrypted (method {method}), which is not supported")]
     Encrypted {
-        /// The header's word for it.
+        /// The method in the header.
         method: u32,
     },
-    /// It has features that are not known here.
-    #[error("it needs the features {bits:#x} of qcow2, which are not known here")]
+    #[error("it needs the qcow2 features {bits:#x}, which are not supported")]
     Features { bits: u64 },
-    /// A field makes no sense.
-    #[error("its header makes no sense: {field} is {found}; {expected}")]
+    #[error("its header is invalid: {field} is {found}; {expected}")]
     Header {
         field: &'static str,
         found: u64,
-        /// What would be right.
         expected: &'static str,
     },
-    /// It is too large.
-    #[error("it is a disk of {size} bytes; at most {most} fit")]
-    TooLarge {
-        size: u64,
-        /// How large it may be.
-        most: u64,
-    },
-    /// It cannot be read.
+    #[error("its virtual size is {size} bytes; the maximum is {most}")]
+    TooLarge { size: u64, most: u64 },
     #[error("it cannot be read: {0}")]
     Io(#[from] io::Error),
 }

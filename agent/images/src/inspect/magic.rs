@@ -1,19 +1,19 @@
-//! The formats that say at a fixed place what they are.
+//! Detects file formats by their magic bytes ([`detect`]).
 
 use std::io;
 
 use crate::inspect::image_file::Bytes;
 
-/// What is said of a qcow2 file.
+/// The name of the qcow2 format.
 pub(super) const QCOW2: &str = "qcow2";
 
-/// Where from: the start, or the end of the file.
+/// An offset from the start or the end of the file.
 enum At {
     Start(u64),
     End(u64),
 }
 
-/// By format: where its mark is, and the mark.
+/// The format, the position of its magic bytes, and the bytes.
 const MARKS: &[(&str, At, &[u8])] = &[
     (QCOW2, At::Start(0), b"QFI\xfb"),
     ("QED", At::Start(0), b"QED\0"),
@@ -39,8 +39,8 @@ const MARKS: &[(&str, At, &[u8])] = &[
     ("a tar archive (an OVA?)", At::Start(257), b"ustar"),
 ];
 
-/// The format whose mark the bytes have; none: raw, as far as can be told.
-pub(super) fn looks_like(image: &impl Bytes) -> io::Result<Option<&'static str>> {
+/// The format of the image by its magic bytes; `None` if it may be raw.
+pub(super) fn detect(image: &impl Bytes) -> io::Result<Option<&'static str>> {
     for (format, at, mark) in MARKS {
         let offset = match at {
             At::Start(offset) => Some(*offset),

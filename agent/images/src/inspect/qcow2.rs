@@ -1,7 +1,7 @@
-//! A qcow2 file's header and tables (QEMU's `docs/interop/qcow2`).
+//! Validates the header and tables of a qcow2 file (QEMU's `docs/interop/qcow2`).
 //!
-//! Each table is read once and in pieces of one cluster, so no header can make this take more memory than two clusters and the
-//! first table (32 MiB at most), or read more than the file has.
+//! Each table is read once, one cluster at a time. So a malicious header cannot cause more memory use than two clusters and the L1
+//! table (at most 32 MiB), or more reads than the file has bytes.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ const EXTENDED_L2: u64 = 1 << 4;
 /// Header extensions: an external data file's name, and the pointer to a LUKS header.
 const DATA_FILE_NAME: u32 = 0x4441_5441;
 const ENCRYPTION: u32 = 0x0537_be77;
-/// As QEMU has them, in bytes.
+/// QEMU's limit in bytes.
 const MOST_L1: u64 = 32 << 20;
 const MOST_REFCOUNT_TABLE: u64 = 8 << 20;
 const OFFSET: u64 = 0x00ff_ffff_ffff_fe00;
@@ -37,7 +37,7 @@ impl Header {
         if self.extended_l2 { 16 } else { 8 }
     }
 
-    /// How much of the disk one L2 table stands for; none: more than there can be.
+    /// The bytes of the disk that one L2 table covers; `None` on overflow.
     fn l2_reach(&self) -> u64 {
         (self.cluster() / self.l2_entry()).saturating_mul(self.cluster())
     }
@@ -64,12 +64,12 @@ pub(super) fn read(image: &impl Bytes) -> Result<InspectedImage, ImageFlaw> {
     })
 }
 
-/// The name of the file that a qcow2 file lies over, of our own disks; none for any other file.
+/// The backing file of one of our own qcow2 disks; `None` for any other file.
 pub(crate) fn backing_name(image: &impl Bytes) -> Option<String> {
     let mut head = [0; 24];
     image.read_at(0, &mut head).ok()?;
     let (offset, length) = (u64_at(&head, 8), u32_at(&head, 16));
-    // QEMU's longest is 1023 bytes.
+    // QEMU's limit is 1023 bytes.
     if &head[..4] != b"QFI\xfb" || offset == 0 || !(1..=1023).contains(&length) {
         return None;
     }
@@ -111,7 +111,7 @@ fn header(image: &impl Bytes) -> Result<Header, ImageFlaw> {
         matches!(version, 2 | 3),
         "version",
         version.into(),
-        "2 and 3 are known",
+        "expected 2 or 3",
     )?;
     let (mut features, mut length) = (0, 72);
     if version == 3 {
@@ -123,24 +123,24 @@ fn header(image: &impl Bytes) -> Result<Header, ImageFlaw> {
             length >= 104 && length.is_multiple_of(8),
             "header_length",
             length.into(),
-            "104 or more, by eights, is expected",
+            "expected a multiple of 8 of at least 104",
         )?;
         let refcount_order = u32_at(&head, 96);
         sane(
             refcount_order <= 6,
             "refcount_order",
             refcount_order.into(),
-            "0 to 6 is expected",
+            "expected 0 to 6",
         )?;
     }
     if u64_at(&head, 8) != 0 || u32_at(&head, 16) != 0 {
         return Err(ImageFlaw::Leans {
-            what: "lies over another file (its backing file)",
+            what: "has a backing file",
         });
     }
     if features & DATA_FILE != 0 {
         return Err(ImageFlaw::Leans {
-            what: "has its data in another file",
+            what: "has an external data file",
         });
     }
     let method = u32_at(&head, 32);
@@ -155,14 +155,14 @@ fn header(image: &impl Bytes) -> Result<Header, ImageFlaw> {
         features & CORRUPT == 0,
         "incompatible_features",
         features,
-        "it is marked as corrupt; qemu-img check -r all may mend it",
+        "it is marked as corrupt; qemu-img check -r all may repair it",
     )?;
     let cluster_bits = u32_at(&head, 20);
     sane(
         (9..=21).contains(&cluster_bits),
         "cluster_bits",
         cluster_bits.into(),
-        "9 to 21 is expected",
+        "expected 9 to 21",
     )?;
     let header = Header {
         cluster_bits,
@@ -178,16 +178,16 @@ fn header(image: &impl Bytes) -> Result<Header, ImageFlaw> {
             head[104] <= 1,
             "compression_type",
             head[104].into(),
-            "0 (zlib) or 1 (zstd) is expected",
+            "expected 0 (zlib) or 1 (zstd)",
         )?;
     }
     sane(
         !header.extended_l2 || header.cluster_bits >= 14,
         "cluster_bits",
         cluster_bits.into(),
-        "14 or more is expected with extended L2 entries",
+        "expected at least 14 with extended L2 entries",
     )?;
-    sane(header.size > 0, "size", 0, "a disk has bytes")?;
+    sane(header.size > 0, "size", 0, "expected more than 0 bytes")?;
     if header.size > LARGEST {
         return Err(ImageFlaw::TooLarge {
             size: header.size,
@@ -199,7 +199,7 @@ fn header(image: &impl Bytes) -> Result<Header, ImageFlaw> {
     Ok(header)
 }
 
-/// Whether the tables that the header names are there.
+/// Checks that the tables in the header are within the file.
 fn tables(image: &impl Bytes, header: &Header, head: &[u8]) -> Result<(), ImageFlaw> {
     let cluster = header.cluster();
     let needed = header.size.div_ceil(header.l2_reach());
@@ -207,19 +207,19 @@ fn tables(image: &impl Bytes, header: &Header, head: &[u8]) -> Result<(), ImageF
         header.l1_entries >= needed,
         "l1_size",
         header.l1_entries,
-        "it has fewer entries than its size needs",
+        "it has fewer entries than the disk size needs",
     )?;
     sane(
         header.l1_entries * 8 <= MOST_L1,
         "l1_size",
         header.l1_entries,
-        "a table of at most 32 MiB is expected",
+        "expected a table of at most 32 MiB",
     )?;
     sane(
         header.l1_offset.is_multiple_of(cluster) && header.l1_offset != 0,
         "l1_table_offset",
         header.l1_offset,
-        "the start of a cluster is expected",
+        "expected the start of a cluster",
     )?;
     whole(
         image,
@@ -233,18 +233,18 @@ fn tables(image: &impl Bytes, header: &Header, head: &[u8]) -> Result<(), ImageF
         offset.is_multiple_of(cluster) && offset != 0,
         "refcount_table_offset",
         offset,
-        "the start of a cluster is expected",
+        "expected the start of a cluster",
     )?;
     sane(
         clusters > 0 && length <= MOST_REFCOUNT_TABLE.max(cluster),
         "refcount_table_clusters",
         clusters,
-        "a table of at most 8 MiB is expected",
+        "expected a table of at most 8 MiB",
     )?;
     whole(image, "the refcount table", offset, length)
 }
 
-/// The header extensions: all lie in the first cluster.
+/// Checks the header extensions, which are all in the first cluster.
 fn extensions(image: &impl Bytes, start: u64, cluster: u64) -> Result<(), ImageFlaw> {
     let end = cluster.min(image.len());
     let mut at = start;
@@ -256,7 +256,7 @@ fn extensions(image: &impl Bytes, start: u64, cluster: u64) -> Result<(), ImageF
             0 => return Ok(()),
             DATA_FILE_NAME => {
                 return Err(ImageFlaw::Leans {
-                    what: "names another file for its data",
+                    what: "names an external data file",
                 });
             }
             ENCRYPTION => return Err(ImageFlaw::Encrypted { method: 2 }),
@@ -267,13 +267,13 @@ fn extensions(image: &impl Bytes, start: u64, cluster: u64) -> Result<(), ImageF
             at <= cluster,
             "a header extension's length",
             length,
-            "extensions end within the first cluster",
+            "expected extensions within the first cluster",
         )?;
     }
     Ok(())
 }
 
-/// Bytes of the disk that have a place in the file; that each place is in the file.
+/// The allocated bytes of the disk. Checks that all clusters are within the file.
 fn clusters(image: &impl Bytes, header: &Header) -> Result<u64, ImageFlaw> {
     let cluster = header.cluster();
     let entries = header.size.div_ceil(header.l2_reach());
@@ -291,13 +291,13 @@ fn clusters(image: &impl Bytes, header: &Header) -> Result<u64, ImageFlaw> {
             offset.is_multiple_of(cluster),
             "an L1 entry",
             offset,
-            "the start of a cluster is expected",
+            "expected the start of a cluster",
         )?;
         sane(
             seen.insert(offset),
             "an L1 entry",
             offset,
-            "each L2 table belongs to one entry",
+            "expected a separate L2 table for each entry",
         )?;
         whole(image, "an L2 table", offset, cluster)?;
         image.read_at(offset, &mut table)?;
@@ -317,7 +317,7 @@ fn clusters(image: &impl Bytes, header: &Header) -> Result<u64, ImageFlaw> {
     Ok(allocated)
 }
 
-/// Whether a cluster has a place; that it lies in the file.
+/// Whether a cluster is allocated. Checks that it is within the file.
 fn placed(image: &impl Bytes, header: &Header, entry: u64, used: u64) -> Result<bool, ImageFlaw> {
     if entry >> 62 & 1 == 1 {
         let bits = 62 - (header.cluster_bits - 8);
@@ -335,7 +335,7 @@ fn placed(image: &impl Bytes, header: &Header, entry: u64, used: u64) -> Result<
         };
     }
     let offset = entry & OFFSET;
-    // A cluster of zeros may have a place all the same.
+    // A zero cluster may be allocated, too.
     if offset == 0 || (entry & 1 == 1 && !header.extended_l2) {
         return Ok(false);
     }
@@ -343,7 +343,7 @@ fn placed(image: &impl Bytes, header: &Header, entry: u64, used: u64) -> Result<
         offset.is_multiple_of(header.cluster()),
         "an L2 entry",
         offset,
-        "the start of a cluster is expected",
+        "expected the start of a cluster",
     )?;
     whole(image, "a cluster", offset, used)?;
     Ok(true)

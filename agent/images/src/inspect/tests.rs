@@ -1,4 +1,4 @@
-//! Images made byte by byte: what is whole is taken, everything else is refused with the sentence that says why.
+//! Tests of inspections with images built byte by byte.
 
 use std::io;
 
@@ -7,9 +7,9 @@ use super::*;
 const CLUSTER: usize = 1 << 16;
 const MIB: u64 = 1 << 20;
 
-struct Memory(Vec<u8>);
+struct MemoryImage(Vec<u8>);
 
-impl Bytes for Memory {
+impl Bytes for MemoryImage {
     fn len(&self) -> u64 {
         self.0.len() as u64
     }
@@ -54,16 +54,16 @@ fn qcow2() -> Vec<u8> {
 }
 
 fn told(file: Vec<u8>, format: DiskFormat, most: u64) -> String {
-    inspect(&Memory(file), format, most)
+    inspect(&MemoryImage(file), format, most)
         .unwrap_err()
         .to_string()
 }
 
 #[test]
-fn a_whole_image_says_how_large_it_is_and_how_much_of_it_is_there() {
-    let found = inspect(&Memory(qcow2()), DiskFormat::Qcow2, MIB).unwrap();
+fn a_complete_image_has_a_virtual_size_and_an_allocated_size() {
+    let found = inspect(&MemoryImage(qcow2()), DiskFormat::Qcow2, MIB).unwrap();
     assert_eq!((found.virtual_size, found.allocated), (MIB, CLUSTER as u64));
-    let found = inspect(&Memory(vec![7; 1000]), DiskFormat::Raw, MIB).unwrap();
+    let found = inspect(&MemoryImage(vec![7; 1000]), DiskFormat::Raw, MIB).unwrap();
     assert_eq!((found.virtual_size, found.allocated), (1024, 1000));
 }
 
@@ -71,7 +71,7 @@ fn a_whole_image_says_how_large_it_is_and_how_much_of_it_is_there() {
 fn a_raw_image_that_is_a_larger_disk_than_fits_is_refused() {
     let said = told(vec![7; 1025], DiskFormat::Raw, 1024);
     assert!(
-        said.contains("a disk of 1536 bytes; at most 1024 fit"),
+        said.contains("virtual size is 1536 bytes; the maximum is 1024"),
         "{said}"
     );
 }
@@ -83,22 +83,22 @@ fn each_bad_qcow2_is_refused_with_its_reason() {
         (
             "backing file",
             |f| put(f, 8, &600_u64.to_be_bytes()),
-            "lies over another file",
+            "has a backing file",
         ),
         (
             "backing name without a place",
             |f| put(f, 16, &9_u32.to_be_bytes()),
-            "lies over another file",
+            "has a backing file",
         ),
         (
             "external data file",
             |f| put(f, 72, &4_u64.to_be_bytes()),
-            "data in another file",
+            "has an external data file",
         ),
         (
             "a data file's name",
             |f| put(f, 104, &[0x44, 0x41, 0x54, 0x41, 0, 0, 0, 8]),
-            "names another file",
+            "names an external data file",
         ),
         (
             "LUKS header",
@@ -118,7 +118,7 @@ fn each_bad_qcow2_is_refused_with_its_reason() {
         (
             "all features",
             |f| put(f, 72, &(!4_u64).to_be_bytes()),
-            "not known here",
+            "not supported",
         ),
         (
             "corrupt",
@@ -144,17 +144,17 @@ fn each_bad_qcow2_is_refused_with_its_reason() {
         (
             "too large",
             |f| put(f, 24, &(2 * MIB).to_be_bytes()),
-            "2097152 bytes; at most 1048576",
+            "2097152 bytes; the maximum is 1048576",
         ),
         (
             "beyond all",
             |f| put(f, 24, &u64::MAX.to_be_bytes()),
-            "at most 1152921504606846976",
+            "the maximum is 1152921504606846976",
         ),
         (
             "too few L1 entries",
             |f| put(f, 36, &0_u32.to_be_bytes()),
-            "fewer entries than its size needs",
+            "fewer entries than the disk size needs",
         ),
         (
             "too many",
@@ -219,7 +219,7 @@ fn each_bad_qcow2_is_refused_with_its_reason() {
         (
             "extension beyond",
             |f| put(f, 104, &[1, 1, 1, 1, 0xff, 0xff, 0xff, 0xf0]),
-            "extensions end within",
+            "expected extensions within",
         ),
         (
             "compression",
@@ -273,13 +273,13 @@ fn an_l2_table_is_read_once_however_often_the_first_table_names_it() {
     );
     let said = told(file, DiskFormat::Qcow2, LARGEST);
     assert!(
-        said.contains("each L2 table belongs to one entry"),
+        said.contains("expected a separate L2 table for each entry"),
         "{said}"
     );
 }
 
 #[test]
-fn what_is_said_to_be_raw_and_is_something_else_is_refused() {
+fn an_image_of_another_format_is_refused_as_raw() {
     let at_start = |mark: &[u8]| {
         let mut file = vec![0; 4096];
         put(&mut file, 0, mark);
@@ -316,12 +316,12 @@ fn what_is_said_to_be_raw_and_is_something_else_is_refused() {
 }
 
 proptest::proptest! {
-    /// Whatever is in the file, it is looked at and answered.
+    /// No content makes the inspection panic.
     #[test]
-    fn no_bytes_make_the_reader_stumble(at in 0_usize..(5 * CLUSTER), bytes: [u8; 8], cut in 0_usize..(6 * CLUSTER)) {
+    fn no_bytes_make_the_inspection_panic(at in 0_usize..(5 * CLUSTER), bytes: [u8; 8], cut in 0_usize..(6 * CLUSTER)) {
         let mut file = qcow2();
         put(&mut file, at, &bytes);
         file.truncate(cut.max(1));
-        let _ = inspect(&Memory(file), DiskFormat::Qcow2, LARGEST);
+        let _ = inspect(&MemoryImage(file), DiskFormat::Qcow2, LARGEST);
     }
 }

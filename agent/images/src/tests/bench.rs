@@ -1,4 +1,4 @@
-//! A folder, a web server that misbehaves as it is told, images, and guests.
+//! Test fixtures: a folder, a misbehaving web server, images and guests.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,17 +31,17 @@ use crate::*;
 pub(super) const MIB: usize = 1 << 20;
 pub(super) const TOKEN: &str = "token-of-berth";
 
-/// What is at a path of the server.
+/// What the server answers for a path.
 #[derive(Clone)]
 pub(super) enum Page {
     Whole(Vec<u8>),
-    /// Announced longer than it is.
+    /// The announced length is too large.
     Truncated(Vec<u8>),
-    /// Begins and never goes on.
+    /// Stops sending after these bytes.
     Stalls(Vec<u8>),
-    /// A byte now and then, for ever.
+    /// Sends a byte now and then, endlessly.
     Drips,
-    /// Without a length, and without an end.
+    /// Without a length, endless.
     Endless,
     Redirect(String),
     Status(u16),
@@ -176,8 +176,8 @@ impl Bench {
         loop {
             let progress = Arc::new(LoggedProgress::default());
             match Disks::open(options.clone(), self.sources(), progress) {
-                // A program that another test is just starting has our lock, too, until it runs.
-                Err(DiskError::Taken { .. }) if began.elapsed() < PATIENCE => {
+                // A child process that another test is starting inherits our lock until it executes its program.
+                Err(DiskError::InUse { .. }) if began.elapsed() < PATIENCE => {
                     std::thread::yield_now();
                 }
                 opened => return opened.unwrap(),
@@ -185,7 +185,7 @@ impl Bench {
         }
     }
 
-    /// All that is in a folder below, links not followed.
+    /// All files below a folder, without following links.
     pub(super) fn found(&self, below: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path(below)) else {
             return Vec::new();
@@ -196,7 +196,7 @@ impl Bench {
         names
     }
 
-    /// A raw image with something in it, and the same as qcow2.
+    /// A raw image with some content, or the same image as qcow2.
     pub(super) fn image(&self, name: &str, format: DiskFormat) -> (PathBuf, Vec<u8>) {
         let mut bytes = vec![0; 4 * MIB];
         bytes[MIB..MIB + name.len()].copy_from_slice(name.as_bytes());
@@ -213,7 +213,7 @@ impl Bench {
     }
 }
 
-/// How long what passes on a busy machine is given to pass.
+/// Time limit for conditions that pass on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn qemu_img(words: &[&str], files: &[&Path]) -> String {
@@ -225,7 +225,7 @@ pub(super) fn qemu_img(words: &[&str], files: &[&Path]) -> String {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        // What LUKS measures before it encrypts fails now and then on a busy machine.
+        // LUKS benchmarks the CPU before it encrypts, which may fail on a busy machine.
         if said.contains("Unable to get accurate CPU usage") && began.elapsed() < PATIENCE {
             continue;
         }
@@ -256,7 +256,7 @@ pub(super) fn plan(image: ImageSource, root_gib: u64) -> DiskPlan {
     DiskPlan::new(Some(image), root_gib, vec![], None).unwrap()
 }
 
-/// A guest with the disks of a plan, where they are laid.
+/// A guest with the disks of a plan.
 pub(super) struct Guest {
     pub(super) spec: GuestSpec,
     pub(super) plan: DiskPlan,

@@ -1,4 +1,4 @@
-//! What a guest finds on its config drive, and that nobody else finds it.
+//! Tests of config drives: their content, and its secrecy.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -37,7 +37,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// The files of one tree of an ISO 9660 file, read by its own rules.
+/// Parses the files of one tree of an ISO 9660 file.
 fn tree(image: &[u8], descriptor: usize) -> BTreeMap<String, Vec<u8>> {
     let is_joliet = image[descriptor * 2048] == 2;
     let root = &image[descriptor * 2048 + 156..];
@@ -83,7 +83,7 @@ fn tree(image: &[u8], descriptor: usize) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[tokio::test]
-async fn both_layouts_are_on_the_drive_and_the_label_says_which_one_is_meant() {
+async fn both_layouts_are_on_the_drive_and_the_label_selects_one() {
     for (format, label) in [
         (ConfigDriveFormat::OpenStack, "config-2"),
         (ConfigDriveFormat::NoCloud, "cidata"),
@@ -127,7 +127,7 @@ async fn both_layouts_are_on_the_drive_and_the_label_says_which_one_is_meant() {
         let plain = tree(&image, 16);
         assert_eq!(plain.len(), files.len());
         assert_eq!(plain["/OPENSTACK/LATEST/USER_DATA."], USER_DATA.as_bytes());
-        // The system's own eye.
+        // What the system's own tool sees.
         let said = Command::new("blkid")
             .args(["-p", "-o", "export"])
             .arg(&path)
@@ -138,7 +138,7 @@ async fn both_layouts_are_on_the_drive_and_the_label_says_which_one_is_meant() {
             said.contains(&format!("LABEL={label}\n")) && said.contains("TYPE=iso9660"),
             "{said}"
         );
-        // Made once: the guest has seen it.
+        // Created only once: the guest has read it.
         disks.prepare(&guest.provision()).await.unwrap();
         assert_eq!(fs::read(&path).unwrap(), image);
     }
@@ -151,7 +151,7 @@ async fn secrets_are_in_neither_the_journal_nor_a_debugging_line_and_survive_a_r
     let wanted = DiskPlan::new(None, 0, vec![], Some(drive())).unwrap();
     let guest = Guest::new(1, &disks, wanted.clone());
     let uuid = guest.spec.uuid;
-    disks.keep(uuid, &drive()).unwrap();
+    disks.store_config_drive(uuid, &drive()).unwrap();
     let written = serde_json::to_string(&wanted).unwrap();
     for text in [
         written.clone(),
@@ -173,7 +173,7 @@ async fn secrets_are_in_neither_the_journal_nor_a_debugging_line_and_survive_a_r
         fs::metadata(kept.join(&name)).unwrap().permissions().mode() & 0o777,
         0o600
     );
-    // The next life has the journal's text alone.
+    // A restarted agent has only the journal's text.
     drop(disks);
     let disks = bench.disks();
     let read: DiskPlan = serde_json::from_str(&written).unwrap();
@@ -182,20 +182,20 @@ async fn secrets_are_in_neither_the_journal_nor_a_debugging_line_and_survive_a_r
     disks.prepare(&again.provision()).await.unwrap();
     let image = fs::read(bench.path(&again.folder()).join("disk.config")).unwrap();
     assert_eq!(tree(&image, 17)["/user-data"], USER_DATA.as_bytes());
-    // Changed or gone, it makes none.
+    // A changed or missing content makes no drive.
     fs::remove_file(bench.path(&again.folder()).join("disk.config")).unwrap();
     fs::write(kept.join(&name), "{}").unwrap();
     let said = disks.check(&again.provision()).unwrap_err().to_string();
     assert!(said.contains("it was changed"), "{said}");
-    disks.discard(uuid).unwrap();
+    disks.discard_config_drive(uuid).unwrap();
     assert_eq!(bench.found("instances/_config"), [""; 0]);
     let said = disks.check(&again.provision()).unwrap_err().to_string();
-    assert!(said.contains("nothing is kept"), "{said}");
+    assert!(said.contains("nothing is stored"), "{said}");
     let said = disks
-        .keep(uuid, read.config_drive().unwrap())
+        .store_config_drive(uuid, read.config_drive().unwrap())
         .unwrap_err()
         .to_string();
-    assert!(said.contains("ask with its content"), "{said}");
+    assert!(said.contains("send the request with its content"), "{said}");
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_plan_that_the_guests_files_do_not_fit_is_refused() {
     assert!(said.contains("the plan has an empty root disk"), "{said}");
     for (root, ephemeral, sentence) in [
         (u64::MAX, vec![], "1 EiB"),
-        (0, vec![0], "is no disk"),
+        (0, vec![0], "is not a disk"),
         (0, vec![1; 26], "at most 25"),
         (0, vec![u64::MAX], "1 EiB"),
     ] {

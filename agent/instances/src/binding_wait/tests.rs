@@ -1,4 +1,4 @@
-//! The wait, over every order of events and answers.
+//! Tests of the wait, for every order of events and answers.
 
 use std::collections::BTreeMap;
 
@@ -20,8 +20,8 @@ fn ours() -> Binding {
     binding(1, NODE)
 }
 
-fn seen(number: u32, state: ArqState) -> SeenArq {
-    SeenArq::There(Arq {
+fn seen(number: u32, state: ArqState) -> ArqLookup {
+    ArqLookup::There(Arq {
         uuid: arq(number),
         state,
         device_profile: DeviceProfileName::new("dp").unwrap(),
@@ -30,27 +30,27 @@ fn seen(number: u32, state: ArqState) -> SeenArq {
     })
 }
 
-fn bound_to(number: u32, device: u32) -> SeenArq {
+fn bound_to(number: u32, device: u32) -> ArqLookup {
     seen(number, ArqState::Bound(ours(), handle(device)))
 }
 
-fn answer(all: &[(u32, SeenArq)]) -> ArqAnswer {
+fn answer(all: &[(u32, ArqLookup)]) -> ArqLookups {
     let all = all
         .iter()
         .map(|(number, seen)| (arq(*number), seen.clone()));
     all.collect()
 }
 
-/// What comes of one answer about requests 1 and 2, of which 1 is well.
-fn told(second: SeenArq) -> Next {
+/// The action after one answer about requests 1 and 2, of which request 1 is bound.
+fn told(second: ArqLookup) -> BindingAction {
     let mut wait = BindingWait::new(&request(1, &[1, 2]));
-    wait.asked();
-    wait.answered(&answer(&[(1, bound_to(1, 1)), (2, second)]))
+    wait.query_sent();
+    wait.query_answered(&answer(&[(1, bound_to(1, 1)), (2, second)]))
 }
 
 #[test]
 fn a_guest_gets_its_devices_when_all_are_bound() {
-    let Next::Bound(devices) = told(bound_to(2, 2)) else {
+    let BindingAction::Bound(devices) = told(bound_to(2, 2)) else {
         panic!("bound");
     };
     assert_eq!(devices, bound(&[1, 2]));
@@ -63,7 +63,7 @@ fn a_guest_without_all_of_its_devices_waits() {
         ArqState::Unbound,
         ArqState::BindStarted(ours()),
     ] {
-        assert!(matches!(told(seen(2, state)), Next::Wait));
+        assert!(matches!(told(seen(2, state)), BindingAction::Wait));
     }
 }
 
@@ -79,8 +79,8 @@ fn each_refusal_has_its_sentence() {
         (seen(2, ArqState::BindFailed(ours())), "(BindFailed)"),
         (seen(2, ArqState::UnbindFailed(ours())), "unknown state"),
         (seen(2, ArqState::Deleting), "being deleted"),
-        (SeenArq::Gone, "does not exist"),
-        (SeenArq::Unreadable(odd), "\"USB\" is unknown"),
+        (ArqLookup::Gone, "does not exist"),
+        (ArqLookup::Unreadable(odd), "\"USB\" is unknown"),
         (
             seen(2, ArqState::Bound(ours(), fake)),
             "TEST_PCI 0000:0c:00.0",
@@ -88,7 +88,7 @@ fn each_refusal_has_its_sentence() {
         (bound_to(2, 1), "one device for two"),
         (
             seen(2, ArqState::Bound(binding(1, "compute2"), handle(2))),
-            "on host compute2, and this is compute1",
+            "on host compute2, not on this host (compute1)",
         ),
         (
             seen(2, ArqState::BindStarted(binding(1, "compute2"))),
@@ -99,7 +99,7 @@ fn each_refusal_has_its_sentence() {
             "is bound for guest 11111111-2222-4333-8444-000000000007",
         ),
     ] {
-        let Next::Refused(refused) = told(second) else {
+        let BindingAction::Refused(refused) = told(second) else {
             panic!("{sentence}: refused");
         };
         let said = refused.to_string();
@@ -112,42 +112,56 @@ fn each_refusal_has_its_sentence() {
 }
 
 #[test]
-fn a_device_that_nobody_asked_for_refuses_the_guest() {
+fn an_unrequested_device_refuses_the_guest() {
     let mut wait = BindingWait::new(&request(1, &[1]));
-    wait.asked();
-    let next = wait.answered(&answer(&[(1, bound_to(1, 1)), (2, bound_to(2, 2))]));
-    assert!(matches!(next, Next::Refused(BindRefused::Unasked { arq: a }) if a == arq(2)));
+    wait.query_sent();
+    let next = wait.query_answered(&answer(&[(1, bound_to(1, 1)), (2, bound_to(2, 2))]));
+    assert!(
+        matches!(next, BindingAction::Refused(BindingRefusal::UnexpectedArq { arq: a }) if a == arq(2))
+    );
 }
 
 #[test]
 fn strangers_events_ask_nothing_and_ours_ask_once_however_often_they_come() {
     let mut wait = BindingWait::new(&request(1, &[1]));
     let pending = answer(&[(1, seen(1, ArqState::BindStarted(ours())))]);
-    wait.asked();
+    wait.query_sent();
     let done = EventStatus::Completed;
-    assert_eq!(wait.event(guest(2), arq(1), done), Heard::Stranger);
-    assert_eq!(wait.event(guest(1), arq(9), done), Heard::Stranger);
-    assert!(matches!(wait.answered(&pending), Next::Wait));
-    wait.asked();
+    assert_eq!(
+        wait.event(guest(2), arq(1), done),
+        EventRelevance::Unrelated
+    );
+    assert_eq!(
+        wait.event(guest(1), arq(9), done),
+        EventRelevance::Unrelated
+    );
+    assert!(matches!(wait.query_answered(&pending), BindingAction::Wait));
+    wait.query_sent();
     for _ in 0..2 {
-        assert_eq!(wait.event(guest(1), arq(1), done), Heard::Ours);
+        assert_eq!(wait.event(guest(1), arq(1), done), EventRelevance::Awaited);
     }
-    assert!(matches!(wait.answered(&pending), Next::Ask));
-    wait.asked();
-    assert!(matches!(wait.answered(&pending), Next::Wait));
+    assert!(matches!(
+        wait.query_answered(&pending),
+        BindingAction::Query
+    ));
+    wait.query_sent();
+    assert!(matches!(wait.query_answered(&pending), BindingAction::Wait));
 }
 
 #[test]
-fn a_failed_event_refuses_unless_the_service_says_bound_afterwards() {
+fn a_failed_event_refuses_unless_a_later_answer_says_bound() {
     for (told, is_refused) in [
         (seen(1, ArqState::BindStarted(ours())), true),
         (bound_to(1, 1), false),
     ] {
         let mut wait = BindingWait::new(&request(1, &[1]));
         wait.event(guest(1), arq(1), EventStatus::Failed);
-        wait.asked();
-        let next = wait.answered(&answer(&[(1, told)]));
-        let refused = matches!(next, Next::Refused(BindRefused::BindFailed { .. }));
+        wait.query_sent();
+        let next = wait.query_answered(&answer(&[(1, told)]));
+        let refused = matches!(
+            next,
+            BindingAction::Refused(BindingRefusal::BindFailed { .. })
+        );
         assert_eq!(refused, is_refused, "{next:?}");
     }
 }
@@ -156,27 +170,27 @@ fn a_failed_event_refuses_unless_the_service_says_bound_afterwards() {
 fn when_time_is_up_the_missing_ones_are_named_or_the_service() {
     let mut wait = BindingWait::new(&request(1, &[1, 2]));
     let wire = Some("connection refused".to_owned());
-    let late = wait.late(Duration::from_secs(300), wire.clone());
+    let late = wait.timed_out(Duration::from_secs(300), wire.clone());
     assert!(
         late.to_string()
-            .contains("has not answered: connection refused"),
+            .contains("the accelerator service did not answer: connection refused"),
         "{late}"
     );
-    wait.asked();
+    wait.query_sent();
     let started = seen(2, ArqState::BindStarted(ours()));
-    let next = wait.answered(&answer(&[(1, bound_to(1, 1)), (2, started)]));
-    assert!(matches!(next, Next::Wait));
-    let late = wait.late(Duration::from_secs(300), wire).to_string();
+    let next = wait.query_answered(&answer(&[(1, bound_to(1, 1)), (2, started)]));
+    assert!(matches!(next, BindingAction::Wait));
+    let late = wait.timed_out(Duration::from_secs(300), wire).to_string();
     assert_eq!(
         late,
         format!(
-            "after 300 s (arq_binding_timeout) accelerator requests are not bound: {} (BindStarted)",
+            "timed out after 300 s (arq_binding_timeout) waiting for accelerator requests to be bound: {} (BindStarted)",
             arq(2)
         )
     );
 }
 
-/// How a request ends in a story.
+/// How a request ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Bound,
@@ -184,29 +198,29 @@ enum End {
     Deleted,
 }
 
-/// One thing that happens. Request numbers are 1 to 3.
+/// One step of a test case. Request numbers are 1 to 3.
 #[derive(Debug, Clone, Copy)]
-enum Happening {
-    /// The request comes to its end.
+enum WaitEvent {
+    /// The request ends.
     Ends(u32),
-    /// The service's event about it arrives, if it has ended.
+    /// The service's event about the request arrives, if the request has ended.
     Event(u32),
-    /// An event about somebody else's request, or another guest.
+    /// An event about another request or another guest.
     Stranger(u32),
-    /// A question is sent: its answer is what is true now.
+    /// A query is sent. Its answer is the current state.
     Asked,
-    /// The answer to the last question arrives.
+    /// The answer to the last query arrives.
     Answered,
 }
 
 #[derive(Debug, Default)]
 struct Story {
     ended: BTreeMap<u32, End>,
-    under_way: Option<ArqAnswer>,
+    under_way: Option<ArqLookups>,
 }
 
 impl Story {
-    fn truth(&self) -> ArqAnswer {
+    fn truth(&self) -> ArqLookups {
         let all = (1..=3).map(|number| {
             let state = match self.ended.get(&number) {
                 None => ArqState::BindStarted(ours()),
@@ -219,40 +233,45 @@ impl Story {
         answer(&all.collect::<Vec<_>>())
     }
 
-    /// None: nothing that the wait would act on.
-    fn happens(&mut self, wait: &mut BindingWait, ends: &[End], what: Happening) -> Option<Next> {
+    /// `None` if the wait need not act.
+    fn happens(
+        &mut self,
+        wait: &mut BindingWait,
+        ends: &[End],
+        what: WaitEvent,
+    ) -> Option<BindingAction> {
         match what {
-            Happening::Ends(number) => {
+            WaitEvent::Ends(number) => {
                 self.ended.insert(number, ends[number as usize - 1]);
             }
-            Happening::Event(number) => {
+            WaitEvent::Event(number) => {
                 let status = match self.ended.get(&number)? {
                     End::Bound => EventStatus::Completed,
                     End::Failed | End::Deleted => EventStatus::Failed,
                 };
                 wait.event(guest(1), arq(number), status);
             }
-            Happening::Stranger(number) => {
+            WaitEvent::Stranger(number) => {
                 wait.event(guest(2), arq(number), EventStatus::Failed);
                 wait.event(guest(1), arq(number + 50), EventStatus::Failed);
             }
-            Happening::Asked => {
-                wait.asked();
+            WaitEvent::Asked => {
+                wait.query_sent();
                 self.under_way = Some(self.truth());
             }
-            Happening::Answered => return Some(wait.answered(&self.under_way.take()?)),
+            WaitEvent::Answered => return Some(wait.query_answered(&self.under_way.take()?)),
         }
         None
     }
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
+fn happening() -> impl Strategy<Value = WaitEvent> {
     prop_oneof![
-        (1..4_u32).prop_map(Happening::Ends),
-        (1..4_u32).prop_map(Happening::Event),
-        (1..4_u32).prop_map(Happening::Stranger),
-        Just(Happening::Asked),
-        Just(Happening::Answered),
+        (1..4_u32).prop_map(WaitEvent::Ends),
+        (1..4_u32).prop_map(WaitEvent::Event),
+        (1..4_u32).prop_map(WaitEvent::Stranger),
+        Just(WaitEvent::Asked),
+        Just(WaitEvent::Answered),
     ]
 }
 
@@ -264,10 +283,10 @@ fn ends() -> impl Strategy<Value = Vec<End>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever happens in whatever order: nothing is given before all are bound, nothing is refused while none has failed,
-    /// and once all ended and were told of, the wait needs no timer to come to the right end.
+    /// For any order: no devices before all requests are bound, no refusal before one has failed, and once all have
+    /// ended and their events have arrived, the wait finishes without a timer.
     #[test]
-    fn every_order_of_events_and_answers_comes_to_the_right_end(
+    fn every_order_of_events_and_answers_ends_correctly(
         ends in ends(),
         story in proptest::collection::vec(happening(), 0..24),
         last in Just(vec![1_u32, 2, 3]).prop_shuffle(),
@@ -276,41 +295,41 @@ proptest! {
         let mut world = Story::default();
         let all_bound = ends.iter().all(|end| *end == End::Bound);
         let mut verdict = None;
-        let mut check = |world: &Story, next: Option<Next>| match next {
-            Some(Next::Bound(devices)) => {
+        let mut check = |world: &Story, next: Option<BindingAction>| match next {
+            Some(BindingAction::Bound(devices)) => {
                 assert!(all_bound && world.ended.len() == 3);
                 assert_eq!(devices, bound(&[1, 2, 3]));
                 verdict = Some(true);
             }
-            Some(Next::Refused(refused)) => {
+            Some(BindingAction::Refused(refused)) => {
                 assert!(!all_bound, "{refused}");
                 verdict = Some(false);
             }
-            Some(Next::Ask | Next::Wait) | None => {}
+            Some(BindingAction::Query | BindingAction::Wait) | None => {}
         };
         for what in story {
             let next = world.happens(&mut wait, &ends, what);
             check(&world, next);
         }
-        // The rest ends, and is told of, in any order; a question may be under way.
+        // The remaining requests end, and their events arrive, in any order. A query may be running.
         for number in last {
-            for what in [Happening::Ends(number), Happening::Event(number)] {
+            for what in [WaitEvent::Ends(number), WaitEvent::Event(number)] {
                 let next = world.happens(&mut wait, &ends, what);
                 check(&world, next);
             }
         }
-        // From here on only what the wait itself asks for.
-        let mut next = match world.happens(&mut wait, &ends, Happening::Answered) {
+        // From here on, only steps that the wait requests.
+        let mut next = match world.happens(&mut wait, &ends, WaitEvent::Answered) {
             Some(next) => next,
-            None => wait.unanswered(),
+            None => wait.query_failed(),
         };
         for _ in 0..3 {
-            if matches!(next, Next::Ask) {
-                world.happens(&mut wait, &ends, Happening::Asked);
-                next = world.happens(&mut wait, &ends, Happening::Answered).unwrap();
+            if matches!(next, BindingAction::Query) {
+                world.happens(&mut wait, &ends, WaitEvent::Asked);
+                next = world.happens(&mut wait, &ends, WaitEvent::Answered).unwrap();
             }
         }
-        prop_assert!(!matches!(next, Next::Ask | Next::Wait), "it stands still: {next:?}");
+        prop_assert!(!matches!(next, BindingAction::Query | BindingAction::Wait), "the wait does not finish: {next:?}");
         check(&world, Some(next));
         prop_assert_eq!(verdict, Some(all_bound));
     }

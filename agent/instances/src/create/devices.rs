@@ -1,8 +1,8 @@
-//! The devices of a flavor, by what the guest holds in Placement: each unit that it holds on a provider of the compute service's
-//! devices becomes one of that provider's devices which nobody has. Pure; called under the lock.
+//! Picks the devices of a flavor: each allocated unit on a provider of the compute service's devices becomes one free
+//! device of that provider. Pure; called under the placement lock.
 //!
-//! A provider of the accelerator service gives nothing here (the guest's requests are bound to its devices), but the cell of its
-//! card is one to be near to. A provider of a cell binds the guest to that cell.
+//! A provider of the accelerator service yields no device here, because the accelerator requests are bound to its devices; but its
+//! NUMA cell attracts the instance. A provider of a NUMA cell restricts the instance to that cell.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,30 +17,30 @@ use berth_virt::{
 use uuid::Uuid;
 
 use crate::create::error::BuildError;
-use crate::create::parse::Asked;
+use crate::create::parse::ParsedBuild;
 use crate::fit::{Affinity, NearDevice};
 
 #[derive(Debug, Default)]
-pub(super) struct Picks {
+pub(super) struct DevicePicks {
     pub(super) attached: Vec<AttachedDevice>,
-    /// Those of them that are made, with what of.
+    /// The mediated devices among `attached`, with their parents and types.
     pub(super) made: Vec<WantedDevice>,
-    /// All devices of the guest, its accelerator requests' included, as far as its allocations tell.
+    /// All devices of the instance that its allocations show, including those of accelerator requests.
     pub(super) near: Vec<NearDevice>,
-    /// The units that it holds of the accelerator service's devices, by class: each comes by a request that is bound to it.
+    /// Allocated units of the accelerator service's devices, by class. Each needs a bound accelerator request.
     pub(super) of_the_service: BTreeMap<ResourceClass, u64>,
-    /// The cells on whose providers it holds CPUs or memory; none where cells are no providers.
+    /// The cells on whose providers CPUs or memory are allocated; `None` if cells are not providers.
     pub(super) host_cells: Option<BTreeSet<u32>>,
 }
 
-impl Picks {
-    /// That no unit of the accelerator service's devices is held without a request: the guest would run without the device, and
-    /// nobody else could have it.
-    pub(super) fn are_asked_for(&self, asked: &Asked) -> Result<(), BuildError> {
+impl DevicePicks {
+    /// Checks that each allocated unit of the accelerator service's devices has a request. Otherwise the instance would
+    /// run without the device, and no other instance could use it.
+    pub(super) fn check_requests(&self, asked: &ParsedBuild) -> Result<(), BuildError> {
         let held = self.of_the_service.values().sum::<u64>();
         let requests = asked.arqs.len() as u64;
         match self.of_the_service.keys().next() {
-            Some(class) if held > requests => Err(BuildError::Unasked {
+            Some(class) if held > requests => Err(BuildError::MissingRequests {
                 class: class.clone(),
                 held,
                 requests,
@@ -50,14 +50,14 @@ impl Picks {
     }
 }
 
-/// What a provider's allocation is of.
-enum Source<'a> {
+/// What a provider stands for.
+enum AllocationSource<'a> {
     Device(&'a OfferedDevice),
     Gpus(Vec<&'a PhysicalGpu>),
     Cell(u32),
 }
 
-/// Classes that the flavor's numbers stand for; whoever holds only these has no devices.
+/// Classes for the flavor's CPUs, memory and disk. They need no device.
 fn is_of_the_flavor(class: &ResourceClass) -> bool {
     [
         ResourceClass::VCPU,
@@ -68,13 +68,13 @@ fn is_of_the_flavor(class: &ResourceClass) -> bool {
     .contains(class)
 }
 
-/// Picks the guest's devices; `taken` are the names of those that guests have.
+/// Picks devices that are not in `taken`, the names of devices in use.
 pub(super) fn pick(
-    asked: &Asked,
+    asked: &ParsedBuild,
     seen: &NodeView,
     tree: Option<&ProviderTree>,
     taken: &BTreeSet<String>,
-) -> Result<Picks, BuildError> {
+) -> Result<DevicePicks, BuildError> {
     let mut allocated: BTreeMap<&ResourceClass, u64> = BTreeMap::new();
     for (class, amount) in asked.allocations.values().flatten() {
         *allocated.entry(class).or_default() += amount;
@@ -89,14 +89,14 @@ pub(super) fn pick(
             });
         }
     }
-    let mut picking = Picking {
+    let mut picking = DevicePicker {
         asked,
         taken: taken.clone(),
-        picks: Picks::default(),
+        picks: DevicePicks::default(),
         aliased: 0,
     };
     let Some(tree) = tree else {
-        // Without the tree a provider's UUID says nothing; a guest that can have no devices needs it for nothing.
+        // Without the tree, the providers are unknown. An instance without devices does not need them.
         let has_devices = allocated.keys().any(|class| !is_of_the_flavor(class));
         return match has_devices || asked.aliased > 0 {
             true => Err(BuildError::Unreported {
@@ -108,7 +108,7 @@ pub(super) fn pick(
     for (provider, classes) in &asked.allocations {
         picking.provider(*provider, classes, seen, tree)?;
     }
-    // What resources: asked for by class is not what the aliases asked for.
+    // Devices that are requested by class (`resources:`) do not satisfy aliases.
     let by_class = asked.resources.values().sum::<u64>();
     let others = (picking.picks.attached.len() as u64).min(picking.aliased);
     let found = others.min((picking.picks.attached.len() as u64).saturating_sub(by_class));
@@ -122,15 +122,15 @@ pub(super) fn pick(
     Ok(picking.picks)
 }
 
-struct Picking<'a> {
-    asked: &'a Asked,
+struct DevicePicker<'a> {
+    asked: &'a ParsedBuild,
     taken: BTreeSet<String>,
-    picks: Picks,
-    /// How many functions were picked of the compute service's PCI devices.
+    picks: DevicePicks,
+    /// The number of functions picked from the compute service's PCI devices.
     aliased: u64,
 }
 
-impl Picking<'_> {
+impl DevicePicker<'_> {
     fn provider(
         &mut self,
         provider: ProviderUuid,
@@ -139,21 +139,21 @@ impl Picking<'_> {
         tree: &ProviderTree,
     ) -> Result<(), BuildError> {
         match source(provider, &self.asked.node, seen, tree) {
-            Some(Source::Device(device)) => self.device(provider, device, classes),
-            Some(Source::Gpus(gpus)) => self.gpus(provider, &gpus, classes),
-            Some(Source::Cell(cell)) => {
+            Some(AllocationSource::Device(device)) => self.device(provider, device, classes),
+            Some(AllocationSource::Gpus(gpus)) => self.gpus(provider, &gpus, classes),
+            Some(AllocationSource::Cell(cell)) => {
                 if classes.keys().any(is_of_the_flavor) {
                     self.picks.host_cells.get_or_insert_default().insert(cell);
                 }
                 Ok(())
             }
-            // The root's own resources, and those that other hosts or services share.
+            // Resources of the root provider, and of sharing providers.
             None if tree.get(provider).is_some() => Ok(()),
             None => match classes.keys().find(|class| is_a_device(class, seen)) {
                 Some(class) => Err(BuildError::Allocation {
                     provider,
                     class: class.clone(),
-                    reason: "this node has no such provider, and the class is one of devices"
+                    reason: "this node has no such provider, and the class is a device class"
                         .to_owned(),
                 }),
                 None => Ok(()),
@@ -187,7 +187,7 @@ impl Picking<'_> {
         };
         if let Some(reason) = device.condition.reason() {
             return Err(refuse(format!(
-                "device {} cannot be given out: {reason}",
+                "device {} cannot be assigned: {reason}",
                 device.address
             )));
         }
@@ -195,7 +195,7 @@ impl Picking<'_> {
             let offered = device.handles.iter();
             let offered = offered.filter(|handle| !device.set_aside.contains(*handle));
             let free = offered
-                .map(report::wanted)
+                .map(report::wanted_device)
                 .find(|wanted| !self.taken.contains(&wanted.device.name()));
             let wanted = free.ok_or_else(|| {
                 let offered = device.handles.len();
@@ -264,7 +264,7 @@ impl Picking<'_> {
     }
 }
 
-/// The mediated device of a GPU's slot: the same UUID whenever it is made.
+/// The mediated device of a GPU slot. Its UUID is the same each time.
 fn mdev(
     provider: ProviderUuid,
     gpu: PciAddress,
@@ -292,24 +292,24 @@ fn is_a_device(class: &ResourceClass, seen: &NodeView) -> bool {
         || classes.any(|offered| offered == class)
 }
 
-/// What the provider stands for, where devices or cells are behind it.
+/// The devices or cell behind a provider; `None` for other providers.
 fn source<'a>(
     provider: ProviderUuid,
     node: &NodeName,
     seen: &'a NodeView,
     tree: &ProviderTree,
-) -> Option<Source<'a>> {
+) -> Option<AllocationSource<'a>> {
     let name = &tree.get(provider)?.name;
     if provider == tree.root().uuid() {
         let on_root = seen.model.vgpu == VgpuModel::Root;
-        return on_root.then(|| Source::Gpus(seen.gpus.iter().collect()));
+        return on_root.then(|| AllocationSource::Gpus(seen.gpus.iter().collect()));
     }
     if let Some(device) = seen
         .devices
         .iter()
         .find(|device| device.provider_name(node) == *name)
     {
-        return Some(Source::Device(device));
+        return Some(AllocationSource::Device(device));
     }
     let is_called = |suffix: &str| node.child_name(suffix).is_ok_and(|child| child == *name);
     if let Some(gpu) = seen
@@ -317,11 +317,11 @@ fn source<'a>(
         .iter()
         .find(|gpu| is_called(&gpu.address.nodedev_name()))
     {
-        return Some(Source::Gpus(vec![gpu]));
+        return Some(AllocationSource::Gpus(vec![gpu]));
     }
     let cell = seen
         .cells
         .iter()
         .find(|cell| is_called(&format!("numa{}", cell.id)))?;
-    Some(Source::Cell(cell.id))
+    Some(AllocationSource::Cell(cell.id))
 }

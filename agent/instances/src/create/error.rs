@@ -1,4 +1,4 @@
-//! Why a build became no guest.
+//! Errors of builds.
 
 use berth_agent_images::{ConfigDriveError, DiskPlanError, ImageSourceError};
 use berth_agent_journal::GuestRequestError;
@@ -6,111 +6,96 @@ use berth_model::{Disposition, NodeName, ProviderUuid, ResourceClass};
 use berth_virt::guest_spec::{GuestSpecError, InterfaceSource};
 use berth_virt::{GuestError, NoLink, ObserveError};
 
-use crate::fit::{FitError, FlavorError};
+use crate::fit::{FitError, FlavorExtraSpecError};
 use crate::guests::GuestsError;
 
-/// A build that became no guest. Nothing is left of it.
+/// Why a build was refused. Nothing is left of it.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// This agent takes guests' specs only whole.
-    #[error("this agent builds no guests of flavors; name the whole guest in spec")]
+    /// This agent accepts only complete specs.
+    #[error("this agent does not build guests from flavors; pass the complete guest in spec")]
     NotHere,
-    /// A field does not fit.
+    /// A field of the body is invalid.
     #[error("{field}: {reason}")]
     Field {
         field: String,
         /// What is wrong, and what would be right.
         reason: String,
     },
-    /// An extra spec does not fit.
     #[error(transparent)]
-    Flavor(#[from] FlavorError),
-    /// A part of the guest does not fit.
+    Flavor(#[from] FlavorExtraSpecError),
     #[error(transparent)]
     Spec(#[from] GuestSpecError),
-    /// Its disks do not.
     #[error(transparent)]
     Disks(#[from] DiskPlanError),
-    /// Its image does not.
     #[error(transparent)]
     Image(#[from] ImageSourceError),
-    /// Its config drive does not.
     #[error(transparent)]
     ConfigDrive(#[from] ConfigDriveError),
-    /// Its requests do not.
     #[error(transparent)]
     Request(#[from] GuestRequestError),
-    /// The hypervisor has no such node.
     #[error("node: the hypervisor has no node {node}; it has {}", listed(.known))]
     NoSuchNode {
         node: NodeName,
         known: Vec<NodeName>,
     },
-    /// Its allocations name devices, and the node was not reported yet.
+    /// The allocations name devices, and the provider tree of the node is not known yet.
     #[error(
-        "allocations: node {node} has not been reported to Placement since the agent's start; try again when it has"
+        "allocations: node {node} has not been reported to Placement since the agent started; retry when it has"
     )]
     Unreported { node: NodeName },
-    /// The flavor asks for more than is allocated.
     #[error(
-        "allocations: the flavor asks for {asked} of {class}, {found} are allocated; all of it must be, or the guest would lack devices"
+        "allocations: the flavor asks for {asked} of {class}, {found} are allocated; allocate all of them, or the guest would lack devices"
     )]
     NotAllocated {
-        /// The class; `PCI devices` for those of aliases.
+        /// The class, or `PCI devices` for aliases.
         class: String,
-        /// How many are asked for.
         asked: u64,
-        /// How many are allocated.
         found: u64,
     },
-    /// Devices of the accelerator service without a request for them.
+    /// Allocated devices of the accelerator service without accelerator requests.
     #[error(
         "allocations: {held} of the accelerator service's devices are allocated ({class}), and accelerator_requests names {requests}; \
-         such a device comes by a device profile (--device-profile, or accel:device_profile in the flavor), not by \
+         request such a device with a device profile (--device-profile, or accel:device_profile in the flavor), not with \
          flavor.extra_specs.resources:{class}"
     )]
-    Unasked {
-        /// The class, or the first of several.
+    MissingRequests {
+        /// The first such class.
         class: ResourceClass,
-        /// How many are allocated.
         held: u64,
-        /// How many requests there are.
         requests: u64,
     },
-    /// A provider's allocation cannot be met.
+    /// The allocation on a provider cannot be satisfied.
     #[error("allocations.{provider}.{class}: {reason}")]
     Allocation {
         provider: ProviderUuid,
         class: ResourceClass,
         reason: String,
     },
-    /// The host has no place for it.
     #[error(transparent)]
     Fit(#[from] FitError),
-    /// There is nothing to plug one of its interfaces into.
-    #[error("networks: {} cannot be plugged into on this host: {}", source_of(&.0.source), .0.reason)]
+    /// An interface's network or bridge is missing.
+    #[error("networks: {} is not available on this host: {}", source_of(&.0.source), .0.reason)]
     NoLink(NoLink),
-    /// Nobody says whether its interfaces can be plugged in.
-    #[error("the host's networks cannot be looked at: {0}")]
+    /// The driver cannot tell whether the networks exist.
+    #[error("the host's networks cannot be read: {0}")]
     Links(#[source] GuestError),
-    /// The host cannot be looked at.
-    #[error("the host cannot be looked at: {0}")]
+    #[error("the host cannot be observed: {0}")]
     Observe(#[from] ObserveError),
-    /// It is known already, or cannot be written down.
     #[error(transparent)]
     Guests(#[from] GuestsError),
 }
 
-/// What a build that failed is to its sender.
+/// The cause of a failed build, from the sender's point of view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BuildFault {
-    /// The body is wrong: the same will be refused everywhere.
+    /// The body is wrong: every host will refuse it.
     Body,
-    /// This host has no room for it now; another may.
+    /// This host has no room now. Another host may have.
     NoRoom,
-    /// It cannot be said now; the same may be asked again.
+    /// A temporary failure: the same request may be sent again.
     Later,
-    /// A guest is in its way.
+    /// The instance exists already, or the journal cannot be written.
     Guests,
 }
 
@@ -122,7 +107,7 @@ impl BuildError {
         }
     }
 
-    /// What it is to its sender.
+    /// The cause, from the sender's point of view.
     #[must_use]
     pub fn fault(&self) -> BuildFault {
         match self {
@@ -134,7 +119,7 @@ impl BuildError {
             | Self::ConfigDrive(_)
             | Self::Request(_)
             | Self::NotAllocated { .. }
-            | Self::Unasked { .. } => BuildFault::Body,
+            | Self::MissingRequests { .. } => BuildFault::Body,
             Self::NotHere
             | Self::NoSuchNode { .. }
             | Self::Fit(_)
@@ -145,7 +130,7 @@ impl BuildError {
         }
     }
 
-    /// What a loop does about it.
+    /// How a caller reacts to this error.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self.fault() {

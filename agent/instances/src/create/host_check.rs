@@ -1,5 +1,5 @@
-//! What of this host a request names: its cells, its CPUs, its networks. What is not here is refused before anything is written
-//! down, with what is here, and not found by the hypervisor in the middle of a start.
+//! Checks that this host has the NUMA cells, CPUs and networks that a request names, before the request is journaled.
+//! Otherwise the hypervisor would fail at the start.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,8 +13,11 @@ use crate::guests::Guests;
 use crate::resources::GuestResources;
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
-    /// That there is something to plug each interface into.
-    pub(super) async fn plugged(&self, interfaces: &GuestInterfaces) -> Result<(), BuildError> {
+    /// Checks that each interface has a network or bridge.
+    pub(super) async fn check_networks(
+        &self,
+        interfaces: &GuestInterfaces,
+    ) -> Result<(), BuildError> {
         if interfaces.as_slice().is_empty() {
             return Ok(());
         }
@@ -26,22 +29,21 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 }
 
-/// That the host has the cells that the guest may be on.
-pub(super) fn cells(limits: &Limits, seen: &NodeView) -> Result<(), BuildError> {
+/// Checks that the host has the cells of the scheduler's limits.
+pub(super) fn check_cells(limits: &Limits, seen: &NodeView) -> Result<(), BuildError> {
     let asked = limits.host_cells.iter().flatten().copied();
     known("limits.host_cells", asked, seen)
 }
 
-/// That the host has the cells and CPUs that a whole guest names.
-pub(super) fn topology(topology: &GuestTopology, seen: &NodeView) -> Result<(), BuildError> {
+/// Checks that the host has the cells and CPUs of a complete spec.
+pub(super) fn check_topology(topology: &GuestTopology, seen: &NodeView) -> Result<(), BuildError> {
     let cells = topology.cells().iter().map(|cell| cell.host_cell);
     known("spec.topology.cells", cells, seen)?;
     let online = &seen.cpus.online;
     let there = |field: &str, cpus: &CpuSet| match cpus.difference(online) {
         none if none.is_empty() => Ok(()),
         unknown => {
-            let reason =
-                format!("this host has no CPU {unknown}; those that are online are {online}");
+            let reason = format!("this host has no CPU {unknown}; the online CPUs are {online}");
             Err(BuildError::field(field, reason))
         }
     };
@@ -69,7 +71,7 @@ fn known(field: &str, asked: impl Iterator<Item = u32>, seen: &NodeView) -> Resu
         return Ok(());
     }
     let there = match cells.is_empty() {
-        true => "it shows none".to_owned(),
+        true => "it reports none".to_owned(),
         false => format!("it has {}", listed(&cells)),
     };
     let reason = format!("this host has no NUMA cell {}; {there}", listed(&unknown));

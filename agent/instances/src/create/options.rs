@@ -1,4 +1,4 @@
-//! What instances of this agent are created with.
+//! The options and dependencies for creating instances.
 
 use std::sync::Arc;
 
@@ -7,26 +7,25 @@ use berth_agent_images::InstancesPath;
 use berth_model::{NodeName, ProviderTree};
 use berth_virt::guest_spec::{CpuModel, HostPath};
 
-/// Placement's tree of a node, as the agent last knew it; none before the node was reported.
-pub type TreeOf = Arc<dyn Fn(&NodeName) -> Option<Arc<ProviderTree>> + Send + Sync>;
+/// Looks up a node's provider tree as last seen in Placement; `None` before the node was reported.
+pub type TreeLookup = Arc<dyn Fn(&NodeName) -> Option<Arc<ProviderTree>> + Send + Sync>;
 
-/// What guests are built with.
+/// The dependencies of [`Guests::build`](crate::Guests::build).
 #[derive(Clone)]
-pub struct Building {
-    /// The same for all guests of this agent.
+pub struct BuildContext {
     pub options: BuildOptions,
-    pub trees: TreeOf,
-    /// What is known of devices beside what the driver sees; none where nobody keeps it.
+    pub trees: TreeLookup,
+    /// Conditions of devices that the driver does not see, such as quarantines; `None` if no device manager runs.
     pub conditions: Option<Arc<dyn DeviceConditions>>,
 }
 
-/// What is the same for all guests of an agent.
+/// Options that apply to all instances of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildOptions {
-    /// `instances_path`.
+    /// The value of the option `instances_path`.
     pub instances: InstancesPath,
-    /// `[libvirt] cpu_mode` and `cpu_models`.
+    /// The options `[libvirt] cpu_mode` and `cpu_models`.
     pub cpu_model: CpuModel,
-    /// The folders that kernels of guests may lie in; none: no guest names a kernel of the host.
+    /// The folders for guests' kernels. If empty, no guest may boot from a kernel of the host.
     pub kernel_directories: Vec<HostPath>,
 }

@@ -1,4 +1,4 @@
-//! A build's body, checked: every text a name, every number in its range. Pure.
+//! Validates the body of a build: [`ParsedBuild`]. Pure.
 
 mod firmware;
 mod guest;
@@ -18,39 +18,39 @@ use crate::fit::{FlavorPlacement, Limits};
 
 pub use guest::{image as image_of, kernel as kernel_of};
 
-/// The most extra specs of a flavor.
+/// Maximum number of extra specs of a flavor.
 const MOST_EXTRA_SPECS: usize = 256;
-/// The longest key or value of one, in bytes: Nova's columns.
+/// Maximum bytes of an extra spec's key or value, as in Nova's database.
 const LONGEST_EXTRA_SPEC: usize = 255;
-/// The most providers of a guest's allocations.
+/// Maximum number of providers in the allocations.
 const MOST_PROVIDERS: usize = 1024;
 
-/// The most properties of an image that are kept with a guest.
+/// Maximum number of image properties that are stored.
 const MOST_PROPERTIES: usize = 128;
-/// The longest value of one, in bytes.
+/// Maximum bytes of a stored image property.
 const LONGEST_PROPERTY: usize = 255;
 
-/// What was asked for.
-pub(super) struct Asked {
+/// A validated build, without a placement.
+pub(super) struct ParsedBuild {
     pub(super) uuid: ConsumerUuid,
     pub(super) node: NodeName,
     pub(super) arqs: Vec<ArqUuid>,
     pub(super) placement: FlavorPlacement,
     pub(super) limits: Limits,
-    /// What it holds in Placement.
+    /// The allocations in Placement.
     pub(super) allocations: BTreeMap<ProviderUuid, BTreeMap<ResourceClass, u64>>,
-    /// What its flavor asks for by class, beside CPUs, memory and disk.
+    /// The flavor's resources by class, except CPUs, memory and disk.
     pub(super) resources: BTreeMap<ResourceClass, u64>,
-    /// How many PCI devices its flavor asks for by alias.
+    /// Number of PCI devices that the flavor requests by alias.
     pub(super) aliased: u64,
-    /// The guest, its place and devices left open.
+    /// The spec, without CPU placement and devices.
     pub(super) spec: GuestSpec,
     pub(super) disks: DiskPlan,
-    /// What schedulers will ask of it.
+    /// Properties of the instance that schedulers read from the host state.
     pub(super) described: SchedulingFacts,
 }
 
-impl Asked {
+impl ParsedBuild {
     pub(super) fn of(build: &GuestBuild, options: &BuildOptions) -> Result<Self, BuildError> {
         let node = NodeName::new(&build.node).map_err(|error| BuildError::field("node", error))?;
         let flavor = &build.flavor;
@@ -59,7 +59,7 @@ impl Asked {
             line("user_id", user)?;
         }
         extra_specs(&flavor.extra_specs)?;
-        // Ranges first: what follows counts virtual CPUs one by one.
+        // Check the ranges first: the following code iterates over the virtual CPUs.
         let topology = GuestTopology::plain(flavor.vcpus, flavor.ram_mb)?;
         let placement = FlavorPlacement::of(flavor.vcpus, flavor.ram_mb, &flavor.extra_specs)?;
         let (spec, disks) = guest::spec(build, topology, options)?;
@@ -83,8 +83,8 @@ impl Asked {
     }
 }
 
-/// What is told of the guest together with all others of the host: one image's odd properties must not make that unacceptable, so
-/// those that no image service would have are left out.
+/// The flavor name and image properties for the host state. Unusual properties are left out, because one of them would
+/// make the whole host state unacceptable.
 fn described(build: &GuestBuild) -> SchedulingFacts {
     let images = build.image.iter();
     let properties = images.flat_map(|image| &image.properties);
@@ -100,14 +100,14 @@ fn described(build: &GuestBuild) -> SchedulingFacts {
     }
 }
 
-/// A printable line of 1 to 255 bytes.
+/// Checks that a text has 1 to 255 printable bytes.
 fn line(field: &str, text: &str) -> Result<(), BuildError> {
     let fits = (1..=255).contains(&text.len()) && !text.chars().any(char::is_control);
     match fits {
         true => Ok(()),
         false => Err(BuildError::field(
             field,
-            "1 to 255 bytes of printable characters are expected",
+            "expected 1 to 255 bytes of printable characters",
         )),
     }
 }
@@ -140,7 +140,7 @@ fn limits(body: &LimitsBody) -> Result<Limits, BuildError> {
     let ratio = |name: &str, ratio: Option<f64>| match ratio {
         Some(ratio) if !(ratio.is_finite() && ratio > 0.0) => Err(BuildError::field(
             format!("limits.{name}"),
-            "a number above 0 is expected",
+            "expected a number above 0",
         )),
         ratio => Ok(ratio),
     };
@@ -174,7 +174,7 @@ fn allocations(
                 let field = format!("{}.{class}", field());
                 return Err(BuildError::field(
                     field,
-                    format!("{amount} is no amount; 1 to 2147483647 is"),
+                    format!("{amount} is not a valid amount; expected 1 to 2147483647"),
                 ));
             }
             classes.insert(class, *amount);

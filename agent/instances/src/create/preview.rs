@@ -1,7 +1,8 @@
-//! Where a guest would be with each of several allocations: for whoever claims one of them and wants the devices near.
+//! Shows where an instance would be placed with each of several allocations, so that a client can choose the one with
+//! the nearest devices.
 //!
-//! It is the same fit and the same pick as a build's, without the lock and without a trace: what it says may not hold a moment
-//! later, and the build itself decides.
+//! Uses the same fit and device selection as a build, without the placement lock and without side effects. The result may be
+//! outdated at once; the build decides.
 
 use std::sync::Arc;
 
@@ -9,20 +10,23 @@ use berth_virt::VirtDriver;
 use berth_wire::guest::{GuestBuild, PlaceBody, PlacesAsked};
 
 use crate::create::error::BuildError;
-use crate::create::parse::Asked;
-use crate::create::usage::{held, taken};
+use crate::create::parse::ParsedBuild;
+use crate::create::usage::{devices_in_use, host_usage};
 use crate::create::{devices, host_check};
-use crate::fit::{Affinity, NearDevice, Placed, fit};
+use crate::fit::{Affinity, GuestFit, NearDevice, fit};
 use crate::guests::{Guests, GuestsError};
 use crate::resources::GuestResources;
 
-/// How many allocations are compared at once.
+/// Maximum number of allocations per call.
 const MOST: usize = 64;
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
-    /// Where the guest would be with each of the allocations, in their order.
-    pub async fn places(&self, asked: &PlacesAsked) -> Result<Vec<PlaceBody>, BuildError> {
-        let building = self.building.as_ref().ok_or(BuildError::NotHere)?;
+    /// The placement for each of the allocations, in their order.
+    pub async fn preview_placements(
+        &self,
+        asked: &PlacesAsked,
+    ) -> Result<Vec<PlaceBody>, BuildError> {
+        let building = self.build_context.as_ref().ok_or(BuildError::NotHere)?;
         let found = asked.allocations.len();
         if !(1..=MOST).contains(&found) {
             let reason = format!("1 to {MOST} are expected, not {found}");
@@ -33,20 +37,20 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             ..asked.build.clone()
         };
         let all = asked.allocations.iter().cloned().map(with);
-        let all = all.map(|build| Asked::of(&build, &building.options));
-        let all: Vec<Asked> = all.collect::<Result<_, _>>()?;
+        let all = all.map(|build| ParsedBuild::of(&build, &building.options));
+        let all: Vec<ParsedBuild> = all.collect::<Result<_, _>>()?;
         let Some(first) = all.first() else {
             return Ok(Vec::new());
         };
-        let seen = self.look(building, &first.node).await?;
-        host_check::cells(&first.limits, &seen)?;
+        let seen = self.observe_node(building, &first.node).await?;
+        host_check::check_cells(&first.limits, &seen)?;
         let tree = (building.trees)(&first.node);
         let journal = &self.inner.context.journal;
         let records = journal.guests().await.map_err(GuestsError::from)?;
         let records = || records.iter().map(Arc::as_ref);
         let own = records().filter(|record| record.request.node() == &first.node);
-        let (taken, held) = (taken(records(), &seen), held(own, &seen));
-        let place = |asked: &Asked| {
+        let (taken, held) = (devices_in_use(records(), &seen), host_usage(own, &seen));
+        let place = |asked: &ParsedBuild| {
             let picks = devices::pick(asked, &seen, tree.as_deref(), &taken)?;
             let mut limits = asked.limits.clone();
             limits.host_cells = limits.host_cells.or(picks.host_cells);
@@ -62,7 +66,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 }
 
-fn body(placed: &Placed, near: &[NearDevice]) -> PlaceBody {
+fn body(placed: &GuestFit, near: &[NearDevice]) -> PlaceBody {
     let cells = placed.topology.cells().iter();
     let host_cells: Vec<u32> = cells.map(|cell| cell.host_cell).collect();
     let is_far = |device: &&NearDevice| {

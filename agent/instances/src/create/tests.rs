@@ -1,4 +1,4 @@
-//! Builds: from bodies over the API to guests with CPUs and devices of their own.
+//! Tests of builds: from request bodies to guests with reserved CPUs and devices.
 
 mod pinning;
 
@@ -37,7 +37,7 @@ async fn a_build_becomes_a_running_guest_with_cpus_disks_and_interfaces_of_its_o
     );
     assert_eq!(guests.build(&body).await.unwrap(), AcceptOutcome::New);
     assert!(matches!(
-        guests.journey(uuid(1)).await,
+        guests.reconcile_instance(uuid(1)).await,
         ReconcileOutcome::Settled
     ));
     let spec = bench.running(1);
@@ -90,7 +90,7 @@ async fn the_same_build_again_is_the_same_guest_and_another_is_refused() {
     let guests = bench.guests().await;
     let one = build(1, json!({}));
     assert_eq!(guests.build(&one).await.unwrap(), AcceptOutcome::New);
-    guests.journey(uuid(1)).await;
+    guests.reconcile_instance(uuid(1)).await;
     assert_eq!(guests.build(&one).await.unwrap(), AcceptOutcome::Same);
     let other = build(1, json!({"name": "other"}));
     let refused = guests.build(&other).await.unwrap_err();
@@ -98,7 +98,7 @@ async fn the_same_build_again_is_the_same_guest_and_another_is_refused() {
         matches!(refused, BuildError::Guests(GuestsError::Other { .. })),
         "{refused}"
     );
-    // After a restart, too.
+    // After a restart of the agent.
     let guests = bench.guests().await;
     assert_eq!(guests.build(&one).await.unwrap(), AcceptOutcome::Same);
     bench
@@ -135,7 +135,7 @@ async fn a_flavors_vgpus_are_made_on_the_gpu_that_is_allocated_and_none_is_given
             .await
             .unwrap();
         assert!(matches!(
-            guests.journey(uuid(number)).await,
+            guests.reconcile_instance(uuid(number)).await,
             ReconcileOutcome::Settled
         ));
         for attached in bench.running(number).devices.as_slice() {
@@ -159,7 +159,7 @@ async fn a_flavors_vgpus_are_made_on_the_gpu_that_is_allocated_and_none_is_given
         "{refused}"
     );
     guests.delete(uuid(2)).await.unwrap();
-    guests.journey(uuid(2)).await;
+    guests.reconcile_instance(uuid(2)).await;
     guests.build(&with_vgpus(&bench, 4, 2)).await.unwrap();
 }
 
@@ -181,14 +181,15 @@ async fn functions_go_by_their_allocation_and_the_guest_is_near_them() {
         allocated(card, "CUSTOM_NIC", 1),
     );
     guests.build(&near).await.unwrap();
-    guests.journey(uuid(1)).await;
+    guests.reconcile_instance(uuid(1)).await;
     let spec = bench.running(1);
     assert_eq!(
         spec.devices.as_slice()[0].device.to_string(),
         "PCI function 0000:41:02.0"
     );
     assert_eq!(spec.topology.cells()[0].host_cell, 1);
-    // An accelerator's allocation gives no device, and draws the guest near; whoever has no request for it is refused.
+    // An accelerator's allocation yields no device but attracts the guest to its cell. A build without a request for it
+    // is refused.
     let mut drawn = asks(
         2,
         json!({"hw:cpu_policy": "dedicated"}),
@@ -239,7 +240,7 @@ async fn functions_go_by_their_allocation_and_the_guest_is_near_them() {
             .to_string();
         assert!(refused.contains(said), "{refused}");
     }
-    // What other resources are allocated of elsewhere is not this host's business.
+    // Allocations of other resources on other providers are ignored.
     let elsewhere = asks(
         3,
         json!({}),
@@ -261,7 +262,7 @@ async fn a_device_that_is_not_well_is_not_given_out() {
     );
     let refused = guests.build(&body).await.unwrap_err().to_string();
     assert!(
-        refused.contains("device 0000:41:00.0 cannot be given out: its link is slower"),
+        refused.contains("device 0000:41:00.0 cannot be assigned: its link is slower"),
         "{refused}"
     );
 }
@@ -293,7 +294,7 @@ async fn a_guest_stays_on_the_cell_whose_provider_it_holds() {
     }
 }
 
-/// Where a guest of two pinned CPUs with this affinity would be with an accelerator of either cell.
+/// The placements of a guest with two pinned CPUs and this affinity, with an accelerator on either cell.
 async fn near_or_far(
     guests: &BenchGuests,
     bench: &Bench,
@@ -309,14 +310,14 @@ async fn near_or_far(
         build,
         allocations: vec![on("compute1_0000:43:00.0"), on(ACCELERATOR)],
     };
-    let places = guests.places(&asked).await.unwrap().into_iter();
+    let places = guests.preview_placements(&asked).await.unwrap().into_iter();
     places
         .map(|place| (place.host_cells, place.far, place.refused.is_some()))
         .collect()
 }
 
 #[tokio::test]
-async fn it_is_told_which_of_several_devices_would_be_near_before_one_is_claimed() {
+async fn a_preview_shows_which_of_several_devices_would_be_near() {
     let mut bench = bench_of_devices();
     let mut other = bench.devices[1].clone();
     other.address = "0000:43:00.0".parse().unwrap();
@@ -326,7 +327,7 @@ async fn it_is_told_which_of_several_devices_would_be_near_before_one_is_claimed
     let guests = bench.guests().await;
     let free = [(vec![0], 0, false), (vec![1], 0, false)];
     assert_eq!(near_or_far(&guests, &bench, None).await, free);
-    // Nobody else finds room on cell 0.
+    // No other guest fits on cell 0.
     let provider = bench.provider("compute1_numa0");
     let mut full = pinned(1, 12);
     full.allocations = serde_json::from_value(allocated(provider, "PCPU", 12)).unwrap();
@@ -344,7 +345,7 @@ async fn it_is_told_which_of_several_devices_would_be_near_before_one_is_claimed
         build: pinned(9, 2),
         allocations: Vec::new(),
     };
-    let refused = guests.places(&none).await.unwrap_err();
+    let refused = guests.preview_placements(&none).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
         "allocations: 1 to 64 are expected, not 0"
@@ -352,7 +353,7 @@ async fn it_is_told_which_of_several_devices_would_be_near_before_one_is_claimed
 }
 
 #[tokio::test]
-async fn what_the_host_does_not_have_is_refused_before_anything_is_written_down() {
+async fn resources_that_the_host_lacks_are_refused_before_journaling() {
     let bench = Bench::new(2, 4, "");
     let guests = bench.guests().await;
     let whole = |with: &dyn Fn(&mut berth_virt::guest_spec::GuestSpec), node: &str| {
@@ -375,7 +376,7 @@ async fn what_the_host_does_not_have_is_refused_before_anything_is_written_down(
         "compute1",
     );
     for (request, fault, words) in [
-        // Another host may have it.
+        // Another host may have the node.
         (whole(&|_| {}, "compute2"), BuildFault::NoRoom, "compute2"),
         (
             far,
@@ -388,7 +389,7 @@ async fn what_the_host_does_not_have_is_refused_before_anything_is_written_down(
             "spec.topology.cpu_set: this host has no CPU 8-9",
         ),
     ] {
-        let refused = guests.whole(&request).await.unwrap_err();
+        let refused = guests.create_whole(&request).await.unwrap_err();
         assert_eq!(refused.fault(), fault, "{refused}");
         assert!(refused.to_string().contains(words), "{refused}");
     }
@@ -403,7 +404,7 @@ async fn what_the_host_does_not_have_is_refused_before_anything_is_written_down(
         (
             nonet,
             BuildFault::NoRoom,
-            "networks: the network nonet cannot be plugged into",
+            "networks: the network nonet is not available",
         ),
     ] {
         let refused = guests.build(&build(1, with)).await.unwrap_err();
@@ -413,7 +414,7 @@ async fn what_the_host_does_not_have_is_refused_before_anything_is_written_down(
     assert!(guests.list().await.unwrap().is_empty());
     let here = whole(&|_| {}, "compute1");
     for known in [AcceptOutcome::New, AcceptOutcome::Same] {
-        assert_eq!(guests.whole(&here).await.unwrap(), known);
+        assert_eq!(guests.create_whole(&here).await.unwrap(), known);
     }
 }
 
@@ -453,19 +454,19 @@ fn a_record_with_what_was_picked_reads_back() {
     );
 }
 
-/// What is done with the host's guests, in any order.
+/// An action on the host's guests, for random sequences.
 #[derive(Debug, Clone)]
-enum Turn {
+enum HostAction {
     Build(u32, u32, bool),
     Delete(u32),
     Restart,
 }
 
-fn turn() -> impl Strategy<Value = Turn> {
+fn action() -> impl Strategy<Value = HostAction> {
     prop_oneof![
-        4 => (0..12_u32, 1..5_u32, any::<bool>()).prop_map(|(n, cpus, alone)| Turn::Build(n, cpus, alone)),
-        2 => (0..12_u32).prop_map(Turn::Delete),
-        1 => Just(Turn::Restart),
+        4 => (0..12_u32, 1..5_u32, any::<bool>()).prop_map(|(n, cpus, alone)| HostAction::Build(n, cpus, alone)),
+        2 => (0..12_u32).prop_map(HostAction::Delete),
+        1 => Just(HostAction::Restart),
     ]
 }
 
@@ -473,26 +474,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_comes_and_goes_no_cpu_is_two_guests(turns in proptest::collection::vec(turn(), 1..24)) {
+    fn no_sequence_of_actions_gives_one_cpu_to_two_guests(actions in proptest::collection::vec(action(), 1..24)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let bench = Bench::new(2, 8, "");
             let mut guests = bench.guests().await;
-            for turn in turns {
-                match turn {
-                    Turn::Build(number, vcpus, alone) => {
+            for action in actions {
+                match action {
+                    HostAction::Build(number, vcpus, alone) => {
                         let mut body = pinned(number, vcpus);
                         if alone {
                             body.flavor.extra_specs.insert("hw:cpu_thread_policy".to_owned(), "isolate".to_owned());
                         }
                         let _ = guests.build(&body).await;
                     }
-                    Turn::Delete(number) => {
+                    HostAction::Delete(number) => {
                         if guests.delete(uuid(number)).await.is_ok() {
-                            guests.journey(uuid(number)).await;
+                            guests.reconcile_instance(uuid(number)).await;
                         }
                     }
-                    Turn::Restart => {
+                    HostAction::Restart => {
                         guests.stop().await;
                         guests = bench.guests().await;
                         guests.resume().await.unwrap();
@@ -530,7 +531,7 @@ proptest! {
         for value in [value, json!(number)] {
             let body = body(1, json!({ key.clone(): value }));
             if let Ok(build) = serde_json::from_value::<GuestBuild>(body) {
-                let _ = Asked::of(&build, &options);
+                let _ = ParsedBuild::of(&build, &options);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What instances hold of a node: CPUs, pages and devices. Pure.
+//! The usage of a node by its instances: CPUs, pages and devices. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,8 +9,11 @@ use berth_virt::NodeView;
 
 use crate::fit::HostUsage;
 
-/// What guests hold of a node: those of the journal that are meant for it, and those on it that are not among them.
-pub fn held<'a>(records: impl IntoIterator<Item = &'a GuestRecord>, seen: &NodeView) -> HostUsage {
+/// The CPU and page usage of a node: by the journaled instances of the node, and by other guests on it.
+pub fn host_usage<'a>(
+    records: impl IntoIterator<Item = &'a GuestRecord>,
+    seen: &NodeView,
+) -> HostUsage {
     let mut held = HostUsage::default();
     let mut known = BTreeSet::new();
     for record in records.into_iter().filter(|record| record.may_hold()) {
@@ -27,9 +30,9 @@ pub fn held<'a>(records: impl IntoIterator<Item = &'a GuestRecord>, seen: &NodeV
     held
 }
 
-/// The names of devices that guests have: those of the journal, whose devices may not be bound yet, and those on the
-/// hypervisor, whoever made them.
-pub fn taken<'a>(
+/// The names of devices in use: by journaled instances, whose devices may not be bound yet, and by all guests on the
+/// hypervisor.
+pub fn devices_in_use<'a>(
     records: impl IntoIterator<Item = &'a GuestRecord>,
     seen: &NodeView,
 ) -> BTreeSet<String> {
@@ -52,8 +55,9 @@ pub fn taken<'a>(
     names
 }
 
-/// Whether a guest whose place was not picked here is pinned to CPUs that are kept for another.
-pub(crate) fn pinned_elsewhere(
+/// The reserved CPUs of another instance that this request pins, with the instance. Only needed for complete specs,
+/// which bring their own placement.
+pub(crate) fn conflicting_pins(
     request: &GuestRequest,
     records: &[Arc<GuestRecord>],
 ) -> Option<(berth_virt::CpuSet, ConsumerUuid)> {

@@ -1,4 +1,4 @@
-//! Where each file may lie, whatever it is called, linked to, or not there.
+//! Tests of allowed files: names, links and missing files.
 
 use std::os::unix::fs::symlink;
 
@@ -7,7 +7,7 @@ use berth_virt::guest_spec::{BaseImage, DiskFormat, GuestDisks, KernelCommandLin
 
 use super::*;
 
-/// A host's folders: `instances`, `images`, `kernels`, and `etc` with a file that is nobody's business.
+/// A host's folders: `instances`, `images`, `kernels`, and `etc` with a file that no guest may use.
 struct Host {
     folder: tempfile::TempDir,
 }
@@ -64,7 +64,7 @@ impl Host {
         spec
     }
 
-    /// Whether a guest may have this file in this place.
+    /// Whether an instance may use this path in this field.
     fn may(&self, place: &str, path: &Path) -> bool {
         let path = HostPath::new(path.to_str().unwrap()).unwrap();
         let mut spec = self.spec();
@@ -163,7 +163,7 @@ fn a_link_is_what_it_leads_to_and_one_to_nothing_is_refused() {
         }
     }
     assert!(host.may("disk", &host.at("images/same.raw")));
-    // An operator's folder may be a link, a guest's own may not.
+    // An operator's folder may be a link; an instance's folder may not.
     let images = host.at("images");
     fs::rename(&images, host.at("large")).unwrap();
     symlink(host.at("large"), &images).unwrap();
@@ -183,7 +183,7 @@ fn a_kernel_and_a_ram_disk_that_are_not_there_are_named() {
             ramdisk: Some(host.path(ramdisk)),
             command_line: KernelCommandLine::new("").unwrap(),
         };
-        host.files().present(&GuestSpec { boot, ..spec })
+        host.files().check_present(&GuestSpec { boot, ..spec })
     };
     let (there, absent) = ("kernels/vmlinuz", "kernels/none");
     assert_eq!(boot(there, there), Ok(()));
@@ -216,7 +216,10 @@ fn a_pipe_a_socket_and_a_folder_are_no_files_of_a_guest() {
     let mut spec = host.spec();
     spec.console_log = HostPath::new(host.own("pipe").to_str().unwrap()).unwrap();
     let said = host.files().allow(&spec).unwrap_err().to_string();
-    assert!(said.contains("is a pipe; a plain file"), "{said}");
+    assert!(
+        said.contains("is a pipe; expected a regular file"),
+        "{said}"
+    );
 }
 
 #[test]

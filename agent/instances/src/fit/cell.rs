@@ -1,4 +1,4 @@
-//! Whether a guest's cell fits a host's, and which of its CPUs it gets.
+//! Checks whether a guest cell fits on a host cell, and chooses its CPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,39 +6,37 @@ use berth_virt::guest_spec::{MemoryPages, VcpuPin};
 use berth_virt::{CpuSet, NodeView, NumaCell};
 
 use crate::fit::Limits;
-use crate::fit::cores::{self, Core, Picked, Short};
-use crate::fit::error::Constraint;
+use crate::fit::cores::{self, Core, CpuPick, CpuShortage};
+use crate::fit::error::CellConstraint;
 use crate::fit::flavor::{EmulatorThreads, FlavorPlacement, WantedCell, WantedPages};
-use crate::fit::held::{CellUse, HostUsage};
+use crate::fit::usage::{CellUse, HostUsage};
 
-/// A host's cell with what is held of it.
+/// A host cell, with its usage.
 #[derive(Debug, Clone)]
 pub(super) struct HostCell {
-    /// Its number; none for the whole of a host that shows no cells.
+    /// The cell's ID; `None` for a host without NUMA cells.
     pub(super) id: Option<u32>,
-    /// Its online shared CPUs.
+    /// The online shared CPUs.
     shared: CpuSet,
-    /// Its cores, with their threads that are dedicated and free.
+    /// The cores, with their free dedicated threads.
     cores: Vec<Core>,
     memory_mib: u64,
-    /// Huge pages by size in KiB, free or not.
+    /// Number of huge pages by size in KiB, free or not.
     pub(super) huge: BTreeMap<u64, u64>,
-    /// What is held of it.
     pub(super) used: CellUse,
 }
 
-/// What a guest's cell gets of a host's.
+/// The CPUs of a host cell for a guest cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CellChoice {
     pub(super) pins: Vec<(u32, VcpuPin)>,
-    /// CPUs that nobody else may be pinned to.
+    /// CPUs that no other instance may be pinned to.
     pub(super) reserved: Vec<u32>,
-    /// An isolated emulator's CPUs.
     pub(super) emulator: Vec<u32>,
 }
 
 impl HostCell {
-    /// The host's cells; the whole host as one where it shows none.
+    /// The host's cells. A host without NUMA cells counts as one cell.
     pub(super) fn all(host: &NodeView, held: &HostUsage) -> Vec<Self> {
         if host.cells.is_empty() {
             let whole = NumaCell::new(0, host.cpus.online.clone(), host.memory_mib);
@@ -58,7 +56,7 @@ impl HostCell {
         let singles = online.iter().map(|cpu| CpuSet::from_iter([cpu]));
         for threads in cell.siblings.iter().cloned().chain(singles) {
             let threads = threads.intersection(&online);
-            // A CPU is of the first core that names it.
+            // A CPU belongs to the first core that lists it.
             let threads: Vec<u32> = threads.iter().filter(|cpu| listed.insert(*cpu)).collect();
             if !threads.is_empty() {
                 let free = threads
@@ -79,12 +77,12 @@ impl HostCell {
         }
     }
 
-    /// How many dedicated CPUs are free.
+    /// Number of free dedicated CPUs.
     pub(super) fn free_dedicated(&self) -> usize {
         self.cores.iter().map(|core| core.free.len()).sum()
     }
 
-    /// The memory of small pages, in MiB, free or not.
+    /// Memory of small pages in MiB, free or not.
     pub(super) fn small_mib(&self) -> u64 {
         let huge = self
             .huge
@@ -94,7 +92,7 @@ impl HostCell {
             .saturating_sub(huge.fold(0, u64::saturating_add))
     }
 
-    /// What the guest's cell `number` gets here.
+    /// Chooses the CPUs for guest cell `number`.
     pub(super) fn choose(
         &self,
         wanted: &FlavorPlacement,
@@ -102,12 +100,12 @@ impl HostCell {
         guest: &WantedCell,
         pages: MemoryPages,
         limits: &Limits,
-    ) -> Result<CellChoice, Constraint> {
+    ) -> Result<CellChoice, CellConstraint> {
         let allowed = limits.host_cells.as_ref();
         if let (Some(allowed), Some(id)) = (allowed, self.id)
             && !allowed.contains(&id)
         {
-            return Err(Constraint::LeftOut);
+            return Err(CellConstraint::LeftOut);
         }
         let dedicated: Vec<u32> = guest
             .vcpus
@@ -135,28 +133,28 @@ impl HostCell {
         wanted: &FlavorPlacement,
         count: usize,
         spare: usize,
-    ) -> Result<Picked, Constraint> {
+    ) -> Result<CpuPick, CellConstraint> {
         let picked = cores::pick(&self.cores, count, spare, wanted.threads());
         let needed = count + spare;
         picked.map_err(|short| match short {
-            Short::Cpus(free) => Constraint::Dedicated { needed, free },
-            Short::WholeCores(free) => Constraint::WholeCores { needed, free },
-            Short::Siblings(free) => Constraint::Siblings {
+            CpuShortage::Cpus(free) => CellConstraint::Dedicated { needed, free },
+            CpuShortage::WholeCores(free) => CellConstraint::WholeCores { needed, free },
+            CpuShortage::Siblings(free) => CellConstraint::Siblings {
                 needed: count,
                 free,
             },
         })
     }
 
-    fn share(&self, needed: usize, limits: &Limits) -> Result<(), Constraint> {
+    fn share(&self, needed: usize, limits: &Limits) -> Result<(), CellConstraint> {
         let found = self.shared.len();
         if found < needed {
-            return Err(Constraint::Shared { needed, found });
+            return Err(CellConstraint::Shared { needed, found });
         }
         let used = self.used.shared_vcpus;
         match limits.cpu_ratio {
             Some(ratio) if needed > 0 && (used + needed as u64) as f64 > ratio * found as f64 => {
-                Err(Constraint::CpuRatio {
+                Err(CellConstraint::CpuRatio {
                     used,
                     cpus: found,
                     needed,
@@ -173,22 +171,22 @@ impl HostCell {
         needed: u64,
         pages: MemoryPages,
         limits: &Limits,
-    ) -> Result<(), Constraint> {
+    ) -> Result<(), CellConstraint> {
         match pages {
             MemoryPages::Small => {
-                // Guests that share CPUs may share memory too, up to the limit's ratio; the others have their own.
+                // Memory may be overcommitted up to the limit's ratio only for instances that share CPUs.
                 let is_own =
-                    !wanted.dedicated().is_empty() || wanted.pages() != WantedPages::Unsaid;
+                    !wanted.dedicated().is_empty() || wanted.pages() != WantedPages::Unspecified;
                 let used = if is_own { self.used.small_mib } else { 0 };
                 let free = self.small_mib().saturating_sub(used);
                 if free < needed {
-                    return Err(Constraint::Memory { needed, free });
+                    return Err(CellConstraint::Memory { needed, free });
                 }
             }
             MemoryPages::Huge { size_kib } => {
                 let kib = needed.saturating_mul(1024);
                 if !kib.is_multiple_of(size_kib) {
-                    return Err(Constraint::Uneven {
+                    return Err(CellConstraint::Uneven {
                         memory_mib: needed,
                         size_kib,
                     });
@@ -197,7 +195,7 @@ impl HostCell {
                 let total = self.huge.get(&size_kib).copied().unwrap_or(0);
                 let (needed, free) = (kib / size_kib, total.saturating_sub(used));
                 if free < needed {
-                    return Err(Constraint::Pages {
+                    return Err(CellConstraint::Pages {
                         size_kib,
                         needed,
                         free,
@@ -208,7 +206,7 @@ impl HostCell {
         let (used, memory) = (self.used.memory_mib(), self.memory_mib);
         match limits.ram_ratio {
             Some(ratio) if (used + needed) as f64 > ratio * memory as f64 => {
-                Err(Constraint::RamRatio {
+                Err(CellConstraint::RamRatio {
                     used,
                     memory,
                     needed,

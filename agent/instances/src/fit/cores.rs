@@ -1,13 +1,11 @@
-//! Which threads of which cores virtual CPUs are pinned to.
+//! Chooses the threads of cores that virtual CPUs are pinned to.
 
 use crate::fit::flavor::ThreadPolicy;
 
-/// A core, as far as pinning is concerned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Core {
-    /// Its threads that are online.
     pub(super) threads: Vec<u32>,
-    /// Those of them that a guest can be pinned to now.
+    /// The threads that an instance can be pinned to now.
     pub(super) free: Vec<u32>,
 }
 
@@ -17,67 +15,66 @@ impl Core {
     }
 }
 
-/// The CPUs that were picked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Picked {
-    /// The virtual CPUs', in their order.
+pub(super) struct CpuPick {
+    /// The CPUs for the virtual CPUs, in order.
     pub(super) pins: Vec<u32>,
     pub(super) spare: Vec<u32>,
-    /// All that are kept from others by it.
+    /// All CPUs that become unavailable to others.
     pub(super) reserved: Vec<u32>,
 }
 
-/// Why none were picked.
+/// Why no CPUs could be chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Short {
-    /// So many CPUs are free.
+pub(super) enum CpuShortage {
+    /// The number of free CPUs.
     Cpus(usize),
-    /// So many whole cores are.
+    /// The number of free whole cores.
     WholeCores(usize),
-    /// So many threads that share cores are, at best.
+    /// The maximum number of free threads that share cores.
     Siblings(usize),
 }
 
-/// Picks `count` CPUs and `spare` more.
+/// Chooses `count` CPUs and `spare` more.
 pub(super) fn pick(
     cores: &[Core],
     count: usize,
     spare: usize,
     policy: ThreadPolicy,
-) -> Result<Picked, Short> {
+) -> Result<CpuPick, CpuShortage> {
     let free: usize = cores.iter().map(|core| core.free.len()).sum();
     if policy == ThreadPolicy::Isolate {
-        return alone(cores, count, spare);
+        return pick_whole_cores(cores, count, spare);
     }
     if free < count + spare {
-        return Err(Short::Cpus(free));
+        return Err(CpuShortage::Cpus(free));
     }
-    let pins = match (packed(cores, count), policy) {
+    let pins = match (pick_packed(cores, count), policy) {
         (Ok(pins), _) => pins,
-        (Err(best), ThreadPolicy::Require) => return Err(Short::Siblings(best)),
-        (Err(_), _) => along(cores).take(count).collect(),
+        (Err(best), ThreadPolicy::Require) => return Err(CpuShortage::Siblings(best)),
+        (Err(_), _) => free_threads(cores).take(count).collect(),
     };
-    let spare: Vec<u32> = along(cores)
+    let spare: Vec<u32> = free_threads(cores)
         .filter(|cpu| !pins.contains(cpu))
         .take(spare)
         .collect();
     let reserved = pins.iter().chain(&spare).copied().collect();
-    Ok(Picked {
+    Ok(CpuPick {
         pins,
         spare,
         reserved,
     })
 }
 
-/// One thread of each core, its other threads nobody's.
-fn alone(cores: &[Core], count: usize, spare: usize) -> Result<Picked, Short> {
+/// Chooses one thread per core, and reserves the core's other threads.
+fn pick_whole_cores(cores: &[Core], count: usize, spare: usize) -> Result<CpuPick, CpuShortage> {
     let whole: Vec<&Core> = cores.iter().filter(|core| core.is_whole()).collect();
     if whole.len() < count + spare {
-        return Err(Short::WholeCores(whole.len()));
+        return Err(CpuShortage::WholeCores(whole.len()));
     }
     let taken = &whole[..count + spare];
     let mut first = taken.iter().filter_map(|core| core.free.first().copied());
-    Ok(Picked {
+    Ok(CpuPick {
         pins: first.by_ref().take(count).collect(),
         spare: first.collect(),
         reserved: taken
@@ -88,8 +85,9 @@ fn alone(cores: &[Core], count: usize, spare: usize) -> Result<Picked, Short> {
     })
 }
 
-/// As many threads of each core as possible, at least two, the same number of each; else how many can be had so at best.
-fn packed(cores: &[Core], count: usize) -> Result<Vec<u32>, usize> {
+/// Chooses the same number of threads on each core: as many as possible, at least two. Fails with the maximum number
+/// available.
+fn pick_packed(cores: &[Core], count: usize) -> Result<Vec<u32>, usize> {
     let most = cores.iter().map(|core| core.free.len()).max().unwrap_or(0);
     let mut best = 0;
     if count == 0 {
@@ -102,7 +100,7 @@ fn packed(cores: &[Core], count: usize) -> Result<Vec<u32>, usize> {
             .collect();
         best = best.max(fit.len() * threads);
         if fit.len() * threads >= count {
-            // Cores that are broken already first.
+            // Prefer partly used cores.
             fit.sort_by_key(|core| core.free.len());
             let pins = fit
                 .into_iter()
@@ -114,6 +112,6 @@ fn packed(cores: &[Core], count: usize) -> Result<Vec<u32>, usize> {
 }
 
 /// All free threads, core by core.
-fn along(cores: &[Core]) -> impl Iterator<Item = u32> {
+fn free_threads(cores: &[Core]) -> impl Iterator<Item = u32> {
     cores.iter().flat_map(|core| &core.free).copied()
 }

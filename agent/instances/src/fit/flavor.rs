@@ -1,19 +1,19 @@
-//! What a flavor asks for of the host: its extra specs, read whole.
+//! Parses the extra specs of a flavor that concern its placement: [`FlavorPlacement`].
 //!
 //! | key | values |
 //! |---|---|
 //! | `hw:cpu_policy` | `shared`, `dedicated`, `mixed` |
-//! | `hw:cpu_dedicated_mask` | the pinned virtual CPUs of a mixed guest: `0-1`, or `^0-1` for all others |
+//! | `hw:cpu_dedicated_mask` | the pinned virtual CPUs of a mixed instance: `0-1`, or `^0-1` for all others |
 //! | `hw:cpu_thread_policy` | `prefer`, `isolate`, `require` |
 //! | `hw:emulator_threads_policy` | `share`, `isolate` |
-//! | `hw:numa_nodes`, `hw:numa_cpus.N`, `hw:numa_mem.N` | cells, and what each has (MiB) |
+//! | `hw:numa_nodes`, `hw:numa_cpus.N`, `hw:numa_mem.N` | number of cells; CPUs and memory (MiB) of each |
 //! | `hw:mem_page_size` | `small`, `large`, `any`, a number of KiB, or a size such as `2MB` |
 //! | `hw:pci_numa_affinity_policy` | `required`, `preferred`, `legacy`, `none` |
-//! | `os:secure_boot` | `required`, `optional`, `disabled`; read with the image's firmware |
-//! | `resources:PCPU`, `trait:HW_CPU_HYPERTHREADING` | the same in Placement's words |
+//! | `os:secure_boot` | `required`, `optional`, `disabled`; parsed with the image's firmware |
+//! | `resources:PCPU`, `trait:HW_CPU_HYPERTHREADING` | Placement's equivalents |
 //!
-//! Any other key of `hw:`, and those of `quota:` and `os:`, ask the host for what it does not do here: they are refused, and
-//! not passed over. Keys of other namespaces are the scheduler's.
+//! Any other key in `hw:`, `quota:` or `os:` is refused, because this host does not implement it. Keys in other namespaces are for
+//! the scheduler.
 
 mod extra_specs;
 mod masks;
@@ -26,34 +26,33 @@ use berth_virt::CpuSet;
 
 use crate::fit::flavor::extra_specs::ExtraSpecs;
 
-pub use extra_specs::{FlavorError, ThreadPolicy, WantedCell, WantedPages};
+pub use extra_specs::{FlavorExtraSpecError, ThreadPolicy, WantedCell, WantedPages};
 
-/// Where the emulator's own threads run.
+/// The CPUs for the emulator's threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EmulatorThreads {
-    /// Where the virtual CPUs run.
+    /// The CPUs of the virtual CPUs.
     #[default]
-    Unsaid,
-    /// On the host's shared CPUs.
+    Unspecified,
+    /// The host's shared CPUs.
     Share,
-    /// On a dedicated CPU more.
+    /// An additional dedicated CPU.
     Isolate,
 }
 
-/// How near the guest's devices must be to its cells. Means nothing for a guest without cells.
+/// The NUMA affinity of a device. It has no effect on an instance without cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Affinity {
-    /// A cell of the guest is on the device's, which must be known.
+    /// A guest cell must be on the device's cell, which must be known.
     Required,
-    /// A cell of the guest is on the device's where that is known.
+    /// A guest cell must be on the device's cell, if that is known.
     Legacy,
-    /// The device's cell is taken first.
+    /// The device's cell is preferred.
     Preferred,
-    /// It does not matter.
     None,
 }
 
-/// What a flavor asks for of the host.
+/// The placement that a flavor requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlavorPlacement {
     vcpus: u32,
@@ -67,14 +66,14 @@ pub struct FlavorPlacement {
 }
 
 impl FlavorPlacement {
-    /// Reads a flavor of so many virtual CPUs (1 to 4096) and so much memory.
+    /// Parses the extra specs of a flavor with this number of virtual CPUs (1 to 4096) and this memory.
     ///
-    /// Errors: A key is not known, its value is none of its values, or two of them contradict each other.
+    /// Errors: an unknown key, an invalid value, or two contradicting values.
     pub fn of(
         vcpus: u32,
         memory_mib: u64,
         extra_specs: &BTreeMap<String, String>,
-    ) -> Result<Self, FlavorError> {
+    ) -> Result<Self, FlavorExtraSpecError> {
         let specs = ExtraSpecs(extra_specs);
         specs.only_known()?;
         let threads = specs.threads()?;
@@ -87,7 +86,7 @@ impl FlavorPlacement {
         )?;
         let dedicated = specs.dedicated(vcpus)?;
         if dedicated.is_empty() {
-            let needs = "means something only with hw:cpu_policy=dedicated or mixed";
+            let needs = "has an effect only with hw:cpu_policy=dedicated or mixed";
             if let Some((key, _)) = threads {
                 return Err(specs.wrong(key, needs));
             }
@@ -97,7 +96,7 @@ impl FlavorPlacement {
         }
         let pages = specs.pages()?;
         let mut cells = specs.cells(vcpus, memory_mib)?;
-        if cells.is_empty() && (!dedicated.is_empty() || pages != WantedPages::Unsaid) {
+        if cells.is_empty() && (!dedicated.is_empty() || pages != WantedPages::Unspecified) {
             cells.push(WantedCell {
                 vcpus: CpuSet::first(vcpus),
                 memory_mib,
@@ -128,31 +127,28 @@ impl FlavorPlacement {
         self.vcpus
     }
 
-    /// Its memory in MiB.
     #[must_use]
     pub fn memory_mib(&self) -> u64 {
         self.memory_mib
     }
 
-    /// Its cells; none: it goes anywhere on the host.
+    /// The requested cells; empty if the instance may float over the host.
     #[must_use]
     pub fn cells(&self) -> &[WantedCell] {
         &self.cells
     }
 
-    /// Its virtual CPUs that are pinned to host CPUs of their own.
+    /// The virtual CPUs that are pinned to dedicated host CPUs.
     #[must_use]
     pub fn dedicated(&self) -> &CpuSet {
         &self.dedicated
     }
 
-    /// Which threads those are pinned to.
     #[must_use]
     pub fn threads(&self) -> ThreadPolicy {
         self.threads
     }
 
-    /// Where the emulator runs.
     #[must_use]
     pub fn emulator(&self) -> EmulatorThreads {
         self.emulator
@@ -163,7 +159,7 @@ impl FlavorPlacement {
         self.pages
     }
 
-    /// How near its devices must be; none where nothing is said.
+    /// The requested affinity of devices, if any.
     #[must_use]
     pub fn affinity(&self) -> Option<Affinity> {
         self.affinity

@@ -1,13 +1,14 @@
-//! Each guest cell on a host cell of its own, and the cells of its devices among them.
+//! Bipartite matching: assigns each guest cell to a different host cell, so that the cells of required devices are
+//! used.
 //!
-//! The guest's cells choose in turn, each the first of its options after which the rest can still be placed. That is seen
-//! without trial: the rest can be placed, and the devices' cells be among the taken ones, if and only if each of the two can be
-//! done by itself (Mendelsohn and Dulmage). So there is no way back, and no search that grows with the number of permutations.
+//! Each guest cell in turn takes its first option that still allows a complete assignment. No backtracking is needed: by the
+//! theorem of Mendelsohn and Dulmage, a matching that covers all guest cells and all required host cells exists if and only if one
+//! exists for each of the two sets. So the time does not grow with the number of permutations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// For each guest cell the host cell it gets, where `options` has the host cells that each would take, best first, and each of
-/// `required` must be taken; none where that cannot be.
+/// The host cell for each guest cell, or `None` if impossible. `options` lists each guest cell's host cells, best
+/// first; each of `required` must be used.
 pub(super) fn assign(options: &[Vec<usize>], required: &BTreeSet<usize>) -> Option<Vec<usize>> {
     let mut taken = BTreeSet::new();
     let mut assigned = Vec::with_capacity(options.len());
@@ -48,7 +49,7 @@ fn can_be_completed(
     saturates(&left) && saturates(&seekers)
 }
 
-/// Whether each seeker can have one of its options, no two the same (Kuhn's augmenting paths).
+/// Whether each seeker can get a different one of its options (Kuhn's augmenting paths).
 fn saturates(options: &[Vec<usize>]) -> bool {
     let mut holder = BTreeMap::new();
     (0..options.len()).all(|seeker| augment(options, seeker, &mut holder, &mut BTreeSet::new()))

@@ -1,11 +1,11 @@
-//! Flavors read, and guests placed.
+//! Tests of flavors and fits.
 
 mod oracle;
 
 use std::collections::BTreeMap;
 
 use berth_virt::guest_spec::{GuestTopology, MemoryPages, VcpuPin};
-use berth_virt::{Cpus, Disk, NodeView, NumaCell, ResourceModel};
+use berth_virt::{NodeCpus, NodeDisk, NodeView, NumaCell, ResourceModel};
 
 use super::*;
 
@@ -21,18 +21,18 @@ fn flavor(vcpus: u32, memory_mib: u64, text: &str) -> FlavorPlacement {
     FlavorPlacement::of(vcpus, memory_mib, &specs(text)).unwrap()
 }
 
-/// A host of these cells, without devices.
+/// A host with these cells and without devices.
 fn host(cells: Vec<NumaCell>, shared: &str, dedicated: &str) -> NodeView {
     let set = |text: &str| (!text.is_empty()).then(|| text.parse().unwrap());
     NodeView {
         uuid: None,
-        cpus: Cpus {
+        cpus: NodeCpus {
             online: cells.iter().flat_map(|cell| cell.cpus.iter()).collect(),
             shared: set(shared),
             dedicated: set(dedicated),
         },
         memory_mib: cells.iter().map(|cell| cell.memory_mib).sum(),
-        disk: Disk::None,
+        disk: NodeDisk::None,
         cells,
         gpus: Vec::new(),
         functions: Vec::new(),
@@ -47,8 +47,8 @@ fn host(cells: Vec<NumaCell>, shared: &str, dedicated: &str) -> NodeView {
     }
 }
 
-/// Two cells of four cores of two threads: 0-3 and 8-11, 4-7 and 12-15 (thread n and n + 8), 4096 MiB each, of which 1024 MiB
-/// are huge pages of 2 MiB on cell 1.
+/// Two cells with four cores of two threads each: 0-3 and 8-11, 4-7 and 12-15 (thread n and n + 8). Each has 4096 MiB;
+/// on cell 1, 1024 MiB of these are huge pages of 2 MiB.
 fn two_cells() -> Vec<NumaCell> {
     let cell = |id: u32, first: u32, huge: &[(u64, u64)]| NumaCell {
         siblings: (first..first + 4)
@@ -64,7 +64,11 @@ fn two_cells() -> Vec<NumaCell> {
     vec![cell(0, 0, &[]), cell(1, 4, &[(2048, 512)])]
 }
 
-fn place(wanted: &FlavorPlacement, host: &NodeView, held: &HostUsage) -> Result<Placed, FitError> {
+fn place(
+    wanted: &FlavorPlacement,
+    host: &NodeView,
+    held: &HostUsage,
+) -> Result<GuestFit, FitError> {
     fit(wanted, host, held, &[], &Limits::default())
 }
 
@@ -259,10 +263,10 @@ fn a_flavor_that_makes_no_sense_is_refused_by_its_key() {
         (
             "hw:watchdog_action=reset",
             "hw:watchdog_action",
-            "does not do",
+            "does not support",
         ),
-        ("hw:cpu_sockets=1", "hw:cpu_sockets", "does not do"),
-        ("quota:cpu_shares=1", "quota:cpu_shares", "does not do"),
+        ("hw:cpu_sockets=1", "hw:cpu_sockets", "does not support"),
+        ("quota:cpu_shares=1", "quota:cpu_shares", "does not support"),
     ] {
         let refused = FlavorPlacement::of(4, 1024, &specs(text)).unwrap_err();
         assert_eq!(refused.key, key, "{text}: {refused}");
@@ -288,7 +292,7 @@ fn threads_of_a_core_are_packed_isolated_or_required() {
 }
 
 #[test]
-fn the_emulator_runs_where_it_is_told_to() {
+fn the_emulator_threads_policy_is_applied() {
     let host = host(two_cells(), "0,4", "1-3,5-15");
     for (text, emulator) in [
         ("", "1-2,9-10"),
@@ -377,7 +381,7 @@ fn huge_pages_are_found_where_they_are_and_counted() {
     assert_eq!(any.topology.pages(), MemoryPages::Small);
     let refused = place(&flavor(1, 601, "hw:mem_page_size=2048"), &host, &held).unwrap_err();
     assert!(
-        refused.to_string().contains("601 MiB are no whole number"),
+        refused.to_string().contains("601 MiB are not a multiple"),
         "{refused}"
     );
     let bare = crate::fit::tests::host(vec![NumaCell::new(0, "0".parse().unwrap(), 64)], "", "");
@@ -449,7 +453,7 @@ fn the_schedulers_limits_hold() {
     };
     let said = refused(&held, &limits);
     assert!(
-        said.contains("host cell 0: the scheduler's limits leave it out"),
+        said.contains("host cell 0: the scheduler's limits exclude it"),
         "{said}"
     );
     assert!(
@@ -510,7 +514,7 @@ fn memory_of_a_guest_that_berth_did_not_make_is_not_free() {
         name: "foreign".to_owned(),
         power: berth_virt::PowerState::Running,
         also: BTreeSet::new(),
-        cpu_policy: berth_virt::CpuPolicy::Shared,
+        cpu_policy: berth_virt::GuestCpuPolicy::Shared,
         vcpus: 1,
         memory_mib,
         cells: vec![berth_virt::GuestCell {

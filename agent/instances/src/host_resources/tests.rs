@@ -1,16 +1,16 @@
-//! What is made of a device that does not come back.
+//! Tests of devices whose reset fails.
 
-use berth_agent_devices::test_card::Card;
+use berth_agent_devices::test_card::TestCard;
 use berth_agent_images::{DiskPlan, RecreateDisks};
 use berth_agent_journal::samples::{bound, spec};
-use berth_virt::HostDevice;
+use berth_virt::HostDeviceId;
 
 use super::*;
-use crate::stage::instances;
+use crate::fault_harness::instances;
 
 #[tokio::test]
 async fn a_card_that_was_gone_is_not_blamed_for_what_was_tried_before() {
-    let device = HostDevice::Function("0000:01:00.0".parse().unwrap());
+    let device = HostDeviceId::Function("0000:01:00.0".parse().unwrap());
     let late = || DeviceError::Unfinished {
         device,
         call: "a reset",
@@ -27,8 +27,8 @@ async fn a_card_that_was_gone_is_not_blamed_for_what_was_tried_before() {
         .chain([gone])
         .chain(four());
     let answers: Mutex<Vec<DeviceError>> = Mutex::new(answers.collect());
-    // The last first.
-    let card = Card::resetting(move || {
+    // The last result comes first.
+    let card = TestCard::resetting(move || {
         let answer = answers.lock().unwrap().pop().unwrap();
         Box::pin(std::future::ready(Err(answer)))
     });

@@ -1,42 +1,44 @@
-//! The comparison, pair by pair. Pure: what could not be read is no finding.
+//! Compares each pair of sources: [`compare`] turns [`ReconcileFacts`] into findings. Pure. A source that could not be
+//! read leads to no finding.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_agent_devices::DeviceFacts;
+use berth_agent_devices::DeviceSnapshot;
 use berth_agent_journal::{
     BoundDevices, Goal, GuestRecord, NamedDevice as _, SpawnStep, StepState,
 };
 use berth_model::{ConsumerUuid, ProviderUuid};
-use berth_virt::{GuestHardware, GuestOnHost, HostDevice, PreparedDevice, Preparer};
+use berth_virt::{GuestHardware, GuestOnHost, HostDeviceId, PreparedDevice, Preparer};
 
-use crate::accelerators::BoundHere;
+use crate::accelerators::BoundArq;
 use crate::power_sync::{PowerSyncAction, plan_power_sync};
-use crate::reconcile::finding::{Finding, Unbinding};
+use crate::reconcile::finding::{ReconcileFinding, Unbinder};
 use crate::spawn_context::is_ours;
 
-/// What was read of the five truths. None: it could not be, or there is none.
+/// The state of the five sources. `None`: the source could not be read, or does not exist.
 #[derive(Debug, Clone, Default)]
-pub struct Facts {
-    /// Which boot of the host this is.
+pub struct ReconcileFacts {
+    /// Boot ID of the host.
     pub boot_id: String,
     pub journal: Vec<GuestRecord>,
     pub hypervisor: Option<BTreeMap<ConsumerUuid, GuestOnHost>>,
-    pub devices: Option<DeviceFacts>,
-    /// What was made ready for guests, as it was before the journal was read: whoever it was made ready for is in there.
+    pub devices: Option<DeviceSnapshot>,
+    /// Prepared devices, read before the journal, so that the journal contains every instance that they were prepared
+    /// for.
     pub prepared: Vec<PreparedDevice>,
-    /// What the requests of each guest are bound to now, or why that cannot be.
+    /// The devices that each instance's requests are bound to now, or why they are not.
     pub requests: BTreeMap<ConsumerUuid, Result<BoundDevices, String>>,
-    /// Whatever is bound on this host, where the accelerator service takes no report of its devices and so tells no holders.
-    pub bound_here: Vec<BoundHere>,
-    /// Who holds what of this host's providers, by their names.
+    /// The requests that are bound on this host. Only filled if the accelerator service does not report the holders of
+    /// devices.
+    pub bound_here: Vec<BoundArq>,
+    /// The names of this host's providers that each consumer has allocations on.
     pub allocations: Option<BTreeMap<ConsumerUuid, BTreeSet<String>>>,
-    /// The names of this host's providers in Placement.
     pub providers: BTreeMap<ProviderUuid, String>,
 }
 
-/// All findings, in their order.
+/// All differences between the sources.
 #[must_use]
-pub fn compare(facts: &Facts) -> BTreeSet<Finding> {
+pub fn compare(facts: &ReconcileFacts) -> BTreeSet<ReconcileFinding> {
     let mut found = BTreeSet::new();
     let known: BTreeMap<ConsumerUuid, &GuestRecord> = facts
         .journal
@@ -51,7 +53,7 @@ pub fn compare(facts: &Facts) -> BTreeSet<Finding> {
     if let Some(hypervisor) = &facts.hypervisor {
         for (uuid, guest) in hypervisor {
             if guest.owner.is_some() && !known.contains_key(uuid) {
-                found.insert(Finding::GuestOrphan {
+                found.insert(ReconcileFinding::GuestOrphan {
                     guest: *uuid,
                     name: guest.name.clone(),
                 });
@@ -60,27 +62,31 @@ pub fn compare(facts: &Facts) -> BTreeSet<Finding> {
         devices_and_hypervisor(facts, hypervisor, &mut found);
     }
     devices_and_requests(facts, &known, &mut found);
-    found.extend(left_behind(facts).map(left));
+    found.extend(leftover_devices(facts).map(leftover_finding));
     allocations_and_guests(facts, &known, &mut found);
     found
 }
 
-/// Whether nothing is under way with the guest, and it should have its devices.
-fn settled(record: &GuestRecord) -> bool {
+/// Whether the instance is idle and should have its devices.
+fn is_settled(record: &GuestRecord) -> bool {
     record.course == Goal::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done)
 }
 
-fn journal_and_hypervisor(facts: &Facts, record: &GuestRecord, found: &mut BTreeSet<Finding>) {
+fn journal_and_hypervisor(
+    facts: &ReconcileFacts,
+    record: &GuestRecord,
+    found: &mut BTreeSet<ReconcileFinding>,
+) {
     let guest = record.request.uuid();
     let on_host = facts.hypervisor.as_ref();
     let on_host = on_host.and_then(|guests| guests.get(&guest));
     if let Some(reason) = on_host.and_then(|on_host| on_host.stuck.clone()) {
-        // Whatever is to be done with it waits for that.
-        found.insert(Finding::GuestStuck { guest, reason });
+        // Every other repair of the guest waits until it is no longer stuck.
+        found.insert(ReconcileFinding::GuestStuck { guest, reason });
         return;
     }
     if let Some(what) = record.open() {
-        found.insert(Finding::GuestUnfinished { guest, what });
+        found.insert(ReconcileFinding::GuestUnfinished { guest, what });
         return;
     }
     if facts.hypervisor.is_none() {
@@ -88,28 +94,28 @@ fn journal_and_hypervisor(facts: &Facts, record: &GuestRecord, found: &mut BTree
     }
     match plan_power_sync(record, on_host, &facts.boot_id) {
         PowerSyncAction::InSync => {}
-        PowerSyncAction::BringBack => {
-            found.insert(Finding::GuestAway { guest });
+        PowerSyncAction::StartAgain => {
+            found.insert(ReconcileFinding::GuestAway { guest });
         }
-        PowerSyncAction::EndedItself => {
-            found.insert(Finding::GuestEnded { guest });
+        PowerSyncAction::AcceptShutOff => {
+            found.insert(ReconcileFinding::GuestEnded { guest });
         }
         PowerSyncAction::Stop | PowerSyncAction::Suspend | PowerSyncAction::Pause => {
-            found.insert(Finding::GuestNotAtRest { guest });
+            found.insert(ReconcileFinding::GuestNotAtRest { guest });
         }
         PowerSyncAction::UnexpectedlyPaused => {
-            found.insert(Finding::GuestPaused { guest });
+            found.insert(ReconcileFinding::GuestPaused { guest });
         }
-        PowerSyncAction::TakeOff => {
-            found.insert(Finding::GuestUndone { guest });
+        PowerSyncAction::Remove => {
+            found.insert(ReconcileFinding::GuestUndone { guest });
         }
     }
-    if !settled(record) {
+    if !is_settled(record) {
         return;
     }
     let Some(on_host) = on_host else { return };
     let difference = if let Some(reason) = &on_host.unreadable {
-        Some(format!("it cannot be read: {reason}"))
+        Some(format!("its definition cannot be read: {reason}"))
     } else if is_ours(on_host, &record.request) {
         let bound = record.devices.clone().unwrap_or_default();
         match bound.attached_to(record.request.spec()) {
@@ -117,49 +123,57 @@ fn journal_and_hypervisor(facts: &Facts, record: &GuestRecord, found: &mut BTree
             Err(error) => Some(error.to_string()),
         }
     } else {
-        Some("it is another's".to_owned())
+        Some("it was not created for this request".to_owned())
     };
     if let Some(difference) = difference {
-        found.insert(Finding::GuestDiffers { guest, difference });
+        found.insert(ReconcileFinding::GuestDiffers { guest, difference });
     } else if let Some(difference) = other_hardware(record, on_host) {
-        found.insert(Finding::DomainDiffers { guest, difference });
+        found.insert(ReconcileFinding::DomainDiffers { guest, difference });
     }
 }
 
-/// In what a guest's processors, memory, disks and interfaces are not those of its present form.
+/// How the guest's processors, memory, disks and interfaces differ from its spec.
 fn other_hardware(record: &GuestRecord, on_host: &GuestOnHost) -> Option<String> {
     let has = on_host.hardware.as_ref()?;
     let form = record.present().ok()?;
     has.difference(&GuestHardware::of(form.spec()))
 }
 
-fn journal_and_requests(facts: &Facts, record: &GuestRecord, found: &mut BTreeSet<Finding>) {
+fn journal_and_requests(
+    facts: &ReconcileFacts,
+    record: &GuestRecord,
+    found: &mut BTreeSet<ReconcileFinding>,
+) {
     let guest = record.request.uuid();
-    let Some(now) = facts.requests.get(&guest).filter(|_| settled(record)) else {
+    let Some(now) = facts.requests.get(&guest).filter(|_| is_settled(record)) else {
         return;
     };
     let before = record.devices.clone().unwrap_or_default();
     let reason = match now {
         Ok(now) if *now == before => return,
-        Ok(now) => format!("they are bound to {now}, and the guest has {before}"),
+        Ok(now) => format!("they are bound to {now}, but the guest has {before}"),
         Err(reason) => reason.clone(),
     };
-    found.insert(Finding::RequestsDiffer { guest, reason });
+    found.insert(ReconcileFinding::RequestsDiffer { guest, reason });
 }
 
-fn journal_and_devices(facts: &Facts, record: &GuestRecord, found: &mut BTreeSet<Finding>) {
+fn journal_and_devices(
+    facts: &ReconcileFacts,
+    record: &GuestRecord,
+    found: &mut BTreeSet<ReconcileFinding>,
+) {
     let Some(devices) = &facts.devices else {
         return;
     };
     let bound = record.devices.iter().flat_map(|bound| bound.iter());
-    for bound in bound.filter(|_| settled(record)) {
+    for bound in bound.filter(|_| is_settled(record)) {
         let device = bound.name();
         let reason = match devices.offered.get(&device) {
             Some(Some(reason)) => reason.clone(),
-            None if devices.vanished.contains(&device) => "it is gone".to_owned(),
+            None if devices.vanished.contains(&device) => "it has vanished".to_owned(),
             Some(None) | None => continue,
         };
-        found.insert(Finding::DeviceUnfit {
+        found.insert(ReconcileFinding::DeviceUnfit {
             device,
             guest: record.request.uuid(),
             reason,
@@ -168,9 +182,9 @@ fn journal_and_devices(facts: &Facts, record: &GuestRecord, found: &mut BTreeSet
 }
 
 fn devices_and_hypervisor(
-    facts: &Facts,
+    facts: &ReconcileFacts,
     hypervisor: &BTreeMap<ConsumerUuid, GuestOnHost>,
-    found: &mut BTreeSet<Finding>,
+    found: &mut BTreeSet<ReconcileFinding>,
 ) {
     let Some(devices) = &facts.devices else {
         return;
@@ -178,33 +192,33 @@ fn devices_and_hypervisor(
     for (uuid, guest) in hypervisor.iter().filter(|(_, guest)| guest.owner.is_none()) {
         for held in &guest.devices {
             let device = match held.device {
-                HostDevice::Function(address) => address.to_string(),
-                HostDevice::Mdev(uuid) => uuid.hyphenated().to_string(),
+                HostDeviceId::Function(address) => address.to_string(),
+                HostDeviceId::Mdev(uuid) => uuid.hyphenated().to_string(),
             };
-            // A request that is bound for it says that it is somebody's who asks the same service.
+            // A bound request means that a client of the same accelerator service uses the device.
             let mut bound = facts.bound_here.iter();
             let is_bound =
                 devices.holders.contains_key(&device) || bound.any(|bound| bound.device == device);
             if devices.offered.contains_key(&device) && !is_bound {
                 let guest = *uuid;
-                found.insert(Finding::DeviceTaken { device, guest });
+                found.insert(ReconcileFinding::DeviceTaken { device, guest });
             }
         }
     }
 }
 
 fn devices_and_requests(
-    facts: &Facts,
+    facts: &ReconcileFacts,
     known: &BTreeMap<ConsumerUuid, &GuestRecord>,
-    found: &mut BTreeSet<Finding>,
+    found: &mut BTreeSet<ReconcileFinding>,
 ) {
     for bound in &facts.bound_here {
         if !is_guest(facts, known, bound.guest) {
-            found.insert(Finding::RequestOrphan {
+            found.insert(ReconcileFinding::RequestOrphan {
                 arq: bound.arq,
                 guest: Some(bound.guest),
                 device: bound.device.clone(),
-                unbinding: Unbinding::ByOperator,
+                unbinder: Unbinder::Operator,
             });
         }
     }
@@ -216,32 +230,32 @@ fn devices_and_requests(
             .guest
             .is_some_and(|guest| is_guest(facts, known, guest));
         if !is_here {
-            found.insert(Finding::RequestOrphan {
+            found.insert(ReconcileFinding::RequestOrphan {
                 arq: holder.arq,
                 guest: holder.guest,
                 device: device.clone(),
-                unbinding: Unbinding::ByService,
+                unbinder: Unbinder::Service,
             });
         }
     }
-    // Where the accelerator service lost its rows, a guest still has what was never given back.
+    // If the accelerator service lost its database, an instance may still use a device that the service considers
+    // released.
     let had = facts.journal.iter().flat_map(|record| &record.devices);
     let had: BTreeSet<String> = had
-        .flat_map(|bound| bound.iter().map(|it| it.name()))
+        .flat_map(|bound| bound.iter().map(|device| device.name()))
         .collect();
     for device in devices.unclean.difference(&had) {
         let device = device.clone();
-        found.insert(Finding::DeviceUnclean { device });
+        found.insert(ReconcileFinding::DeviceUnclean { device });
     }
     for provider in &devices.missing {
         let provider = *provider;
-        found.insert(Finding::ProviderMissing { provider });
+        found.insert(ReconcileFinding::ProviderMissing { provider });
     }
 }
 
-/// What was made ready by berth and is nobody's: a guest that is no more left it. Nothing, where not all could be read that may
-/// hold it.
-pub(super) fn left_behind(facts: &Facts) -> impl Iterator<Item = &PreparedDevice> {
+/// Devices that Berth prepared for an instance that no longer exists. Empty if a possible user could not be read.
+pub(super) fn leftover_devices(facts: &ReconcileFacts) -> impl Iterator<Item = &PreparedDevice> {
     let held = held(facts);
     let is_free = move |device: &&PreparedDevice| {
         let Some(held) = &held else { return false };
@@ -252,21 +266,21 @@ pub(super) fn left_behind(facts: &Facts) -> impl Iterator<Item = &PreparedDevice
     facts.prepared.iter().filter(is_free)
 }
 
-/// The finding for one of them.
-pub(super) fn left(device: &PreparedDevice) -> Finding {
+/// The finding for a leftover device.
+pub(super) fn leftover_finding(device: &PreparedDevice) -> ReconcileFinding {
     let device_name = device.wanted.device.name();
     match device.wanted.host_device() {
-        HostDevice::Mdev(_) => Finding::MdevOrphan {
+        HostDeviceId::Mdev(_) => ReconcileFinding::MdevOrphan {
             device: device_name,
         },
-        HostDevice::Function(_) => Finding::DeviceLeft {
+        HostDeviceId::Function(_) => ReconcileFinding::DeviceLeft {
             device: device_name,
         },
     }
 }
 
-/// The names of all that somebody holds, or that goes to nobody for now; none where that cannot be said.
-fn held(facts: &Facts) -> Option<BTreeSet<String>> {
+/// The names of all devices that are in use or withheld; `None` if a source is missing.
+fn held(facts: &ReconcileFacts) -> Option<BTreeSet<String>> {
     let (hypervisor, devices) = (facts.hypervisor.as_ref()?, facts.devices.as_ref()?);
     if hypervisor.values().any(|guest| guest.unreadable.is_some()) {
         return None;
@@ -275,7 +289,7 @@ fn held(facts: &Facts) -> Option<BTreeSet<String>> {
     let of_flavors = facts.journal.iter();
     let of_flavors = of_flavors.flat_map(|record| record.request.spec().devices.as_slice());
     let bound = facts.journal.iter().flat_map(|record| &record.devices);
-    let bound = bound.flat_map(|bound| bound.iter().map(|it| it.name()));
+    let bound = bound.flat_map(|bound| bound.iter().map(|device| device.name()));
     let here = facts.bound_here.iter().map(|bound| bound.device.clone());
     let names = on_host.map(|held| held.device.name());
     let names = names.chain(of_flavors.map(|attached| attached.device.name()));
@@ -285,46 +299,46 @@ fn held(facts: &Facts) -> Option<BTreeSet<String>> {
 }
 
 fn is_guest(
-    facts: &Facts,
+    facts: &ReconcileFacts,
     known: &BTreeMap<ConsumerUuid, &GuestRecord>,
     guest: ConsumerUuid,
 ) -> bool {
     let hypervisor = facts.hypervisor.as_ref();
     known.contains_key(&guest)
-        // During a move its allocations are the migration's.
+        // During a migration, the consumer is the migration's UUID.
         || known.values().any(|record| record.request.spec().owner.consumer == guest)
-        // A hypervisor that does not answer may have it.
+        // The guest may exist on a hypervisor that does not answer.
         || hypervisor.is_none_or(|guests| guests.contains_key(&guest))
 }
 
 fn allocations_and_guests(
-    facts: &Facts,
+    facts: &ReconcileFacts,
     known: &BTreeMap<ConsumerUuid, &GuestRecord>,
-    found: &mut BTreeSet<Finding>,
+    found: &mut BTreeSet<ReconcileFinding>,
 ) {
     let Some(allocations) = &facts.allocations else {
         return;
     };
     for (consumer, providers) in allocations {
         if !is_guest(facts, known, *consumer) {
-            found.insert(Finding::AllocationOrphan {
+            found.insert(ReconcileFinding::AllocationOrphan {
                 consumer: *consumer,
                 providers: providers.iter().cloned().collect(),
             });
         }
     }
     let providers = providers(facts);
-    for record in facts.journal.iter().filter(|record| settled(record)) {
+    for record in facts.journal.iter().filter(|record| is_settled(record)) {
         let guest = record.request.spec().owner.consumer;
         let Some(held) = allocations.get(&guest) else {
-            found.insert(Finding::AllocationMissing { guest });
+            found.insert(ReconcileFinding::AllocationMissing { guest });
             continue;
         };
         for device in record.devices.iter().flat_map(|bound| bound.iter()) {
             let device = device.name();
             let provider = providers.get(device.as_str());
-            if let Some(provider) = provider.filter(|it| !held.contains(**it)) {
-                found.insert(Finding::AllocationDiffers {
+            if let Some(provider) = provider.filter(|provider| !held.contains(**provider)) {
+                found.insert(ReconcileFinding::AllocationDiffers {
                     guest: record.request.uuid(),
                     provider: (*provider).to_owned(),
                     device,
@@ -334,9 +348,9 @@ fn allocations_and_guests(
     }
 }
 
-/// The provider of each device of which Placement has it: whoever reports a device names its provider, and another's name for it
-/// is not to be looked for.
-fn providers(facts: &Facts) -> BTreeMap<&str, &str> {
+/// The provider name of each device that Placement has. The reporter of a device chooses the provider's name, so
+/// providers of other reporters are ignored.
+fn providers(facts: &ReconcileFacts) -> BTreeMap<&str, &str> {
     let in_placement: BTreeSet<&str> = facts.providers.values().map(String::as_str).collect();
     let ours = facts.devices.iter().flat_map(|devices| &devices.providers);
     let ours = ours.map(|(device, provider)| (device.as_str(), provider.as_str()));

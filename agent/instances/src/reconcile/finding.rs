@@ -1,4 +1,5 @@
-//! What two of the five truths disagree about: journal, hypervisor, devices, accelerator requests, allocations.
+//! [`ReconcileFinding`]: a difference between two of the five sources journal, hypervisor, devices, accelerator
+//! requests and allocations, with its remedy and message.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,22 +8,21 @@ use berth_model::{ArqUuid, ConsumerUuid, ProviderUuid};
 
 use crate::reconcile::kind::FindingKind;
 
-/// How long something may look like an orphan while a guest is being made.
-pub const GRACE: Duration = Duration::from_mins(5);
+/// How long an instance that is being created may look like an orphan.
+pub const FINDING_GRACE: Duration = Duration::from_mins(5);
 
-/// What is done about a finding.
+/// What happens about a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Remedy {
-    /// The agent mends it.
     Repaired,
-    /// It ends by itself, or somebody else's clock mends it.
+    /// It resolves itself, or another component repairs it.
     Awaited,
-    /// Nobody but an operator can tell which side is right.
+    /// Only an operator can decide which side is right.
     Reported,
 }
 
 impl Remedy {
-    /// The word in bodies.
+    /// The value in API responses.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -33,100 +33,94 @@ impl Remedy {
     }
 }
 
-/// Who gives back what a request holds for a guest that its host does not have.
+/// Who unbinds a request that is bound for an instance that this host does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Unbinding {
-    /// The accelerator service: the host tells it its guests.
-    ByService,
-    /// Nobody, unless an operator does: the host tells the service nothing. Cyborg is such a one.
-    ByOperator,
+pub enum Unbinder {
+    /// The accelerator service, because the host reports its instances to it.
+    Service,
+    /// An operator, because the host reports nothing to the service. Cyborg is such a service.
+    Operator,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Finding {
-    /// Journal and hypervisor: a guest is on its way.
-    GuestUnfinished {
-        guest: ConsumerUuid,
-        /// What is under way.
-        what: String,
-    },
-    /// Journal and hypervisor: a guest that should run is not there, or off since the host was booted.
+pub enum ReconcileFinding {
+    /// Journal and hypervisor: an operation is in progress.
+    GuestUnfinished { guest: ConsumerUuid, what: String },
+    /// Journal and hypervisor: a guest that should run is missing, or off since the host booted.
     GuestAway { guest: ConsumerUuid },
-    /// Journal and hypervisor: a guest that should run has ended itself.
+    /// Journal and hypervisor: a guest that should run shut itself down.
     GuestEnded { guest: ConsumerUuid },
-    /// Journal and hypervisor: a guest that should be off or paused runs.
+    /// Journal and hypervisor: a guest that should be off or paused is running.
     GuestNotAtRest { guest: ConsumerUuid },
-    /// Journal and hypervisor: a guest that should run is paused, and berth did not pause it.
+    /// Journal and hypervisor: a guest that should run is paused, and not by Berth.
     GuestPaused { guest: ConsumerUuid },
-    /// Journal and hypervisor: a guest that could not be built and was undone is there.
+    /// Journal and hypervisor: a guest whose spawn was undone exists.
     GuestUndone { guest: ConsumerUuid },
-    /// Journal and hypervisor: the hypervisor has another guest of the UUID, or the guest with other devices.
+    /// Journal and hypervisor: another guest has the UUID, or the guest has other devices.
     GuestDiffers {
         guest: ConsumerUuid,
         difference: String,
     },
-    /// Journal and hypervisor: the hypervisor has the guest with other processors, memory, disks or interfaces.
+    /// Journal and hypervisor: the guest has other processors, memory, disks or interfaces.
     DomainDiffers {
         guest: ConsumerUuid,
         difference: String,
     },
-    /// Journal and hypervisor: the hypervisor lets nobody do anything with the guest.
+    /// Journal and hypervisor: the hypervisor accepts no operation on the guest.
     GuestStuck {
         guest: ConsumerUuid,
-        /// How that is seen, and the mend.
+        /// The symptom and the repair.
         reason: String,
     },
-    /// Journal and hypervisor: a guest that berth made and the journal does not know.
+    /// Journal and hypervisor: Berth created the guest, and the journal has no record of it.
     GuestOrphan {
         guest: ConsumerUuid,
-        /// Its name on the hypervisor.
+        /// The guest's name on the hypervisor.
         name: String,
     },
-    /// Journal and devices: a device that a guest holds is gone or sick.
+    /// Journal and devices: a device of a guest has vanished or is unhealthy.
     DeviceUnfit {
         device: String,
         guest: ConsumerUuid,
         reason: String,
     },
-    /// Devices and hypervisor: a guest that is not berth's has an offered device.
+    /// Devices and hypervisor: a guest that Berth did not create uses an offered device.
     DeviceTaken { device: String, guest: ConsumerUuid },
-    /// Devices and requests: a device that was given back and is not clean.
+    /// Devices and requests: a released device has not been cleaned.
     DeviceUnclean { device: String },
-    /// Devices and journal: a function that was taken off its driver for a guest and is nobody's.
+    /// Devices and journal: a function was unbound from its driver for a guest and has no user.
     DeviceLeft { device: String },
-    /// Devices and journal: a mediated device that nobody holds.
+    /// Devices and journal: a mediated device has no user.
     MdevOrphan { device: String },
-    /// Journal and requests: a guest's requests are not bound to its devices any more.
+    /// Journal and requests: the requests are no longer bound to the guest's devices.
     RequestsDiffer { guest: ConsumerUuid, reason: String },
-    /// Requests and guests: a request holds a device for a guest that this host does not have.
+    /// Requests and guests: a request is bound for a guest that this host does not have.
     RequestOrphan {
         arq: ArqUuid,
-        /// The guest it is bound for, where it says.
+        /// The guest, if the request names one.
         guest: Option<ConsumerUuid>,
         device: String,
-        /// Who gives it back.
-        unbinding: Unbinding,
+        unbinder: Unbinder,
     },
-    /// Allocations and guests: a consumer holds something of this host and is no guest of it.
+    /// Allocations and guests: a consumer has allocations on this host and is not a guest of it.
     AllocationOrphan {
         consumer: ConsumerUuid,
         providers: Vec<String>,
     },
-    /// Allocations and guests: a guest holds nothing of this host.
+    /// Allocations and guests: a guest has no allocations on this host.
     AllocationMissing { guest: ConsumerUuid },
-    /// Allocations and guests: a guest holds something of this host, and nothing of the provider of one of its devices.
+    /// Allocations and guests: a guest has no allocation on the provider of one of its devices.
     AllocationDiffers {
         guest: ConsumerUuid,
         device: String,
-        /// The device's provider, by its name.
+        /// The name of the device's provider.
         provider: String,
     },
     /// Devices and Placement: Placement lost a device's provider.
     ProviderMissing { provider: ProviderUuid },
 }
 
-impl Finding {
-    /// Of which kind it is.
+impl ReconcileFinding {
     #[must_use]
     pub const fn kind(&self) -> FindingKind {
         match self {
@@ -154,13 +148,13 @@ impl Finding {
         }
     }
 
-    /// A word for scripts.
+    /// The identifier for scripts and metrics.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         self.kind().code()
     }
 
-    /// What it is about: a UUID or an address.
+    /// The UUID or address that the finding is about.
     #[must_use]
     pub fn subject(&self) -> String {
         match self {
@@ -188,7 +182,6 @@ impl Finding {
         }
     }
 
-    /// What is done about it.
     #[must_use]
     pub const fn remedy(&self) -> Remedy {
         match self {
@@ -202,11 +195,11 @@ impl Finding {
             | Self::ProviderMissing { .. } => Remedy::Repaired,
             Self::DeviceUnclean { .. }
             | Self::RequestOrphan {
-                unbinding: Unbinding::ByService,
+                unbinder: Unbinder::Service,
                 ..
             } => Remedy::Awaited,
             Self::RequestOrphan {
-                unbinding: Unbinding::ByOperator,
+                unbinder: Unbinder::Operator,
                 ..
             }
             | Self::GuestPaused { .. }
@@ -223,9 +216,9 @@ impl Finding {
         }
     }
 
-    /// Whether a guest that is being made, or a host that starts, looks like this for a while.
+    /// Whether the finding may be a transient state while an instance is created or the host starts.
     #[must_use]
-    pub const fn may_be_under_way(&self) -> bool {
+    pub const fn may_be_transient(&self) -> bool {
         matches!(
             self,
             Self::RequestOrphan { .. }
@@ -241,121 +234,129 @@ impl Finding {
     }
 }
 
-impl Finding {
-    /// Whether one that has been there for `age` is no passing sight.
+impl ReconcileFinding {
+    /// Whether a finding of this age is not transient.
     #[must_use]
-    pub fn lasts(&self, age: Duration) -> bool {
-        !self.may_be_under_way() || age >= GRACE
+    pub fn is_persistent(&self, age: Duration) -> bool {
+        !self.may_be_transient() || age >= FINDING_GRACE
     }
 
-    /// What is done about one that has been there for `age`, and the sentence. What looks like work for an operator while a guest
-    /// is being made or taken back is waited for first: what it holds is not to be taken from it by hand.
+    /// The remedy and message for a finding of this age. A finding that may be transient has the remedy `Awaited` at
+    /// first, so that no operator takes resources away from an instance that is being created or removed.
     #[must_use]
-    pub fn told(&self, age: Duration) -> (Remedy, String) {
+    pub fn describe(&self, age: Duration) -> (Remedy, String) {
         let text = self.to_string();
-        if self.remedy() != Remedy::Reported || self.lasts(age) {
+        if self.remedy() != Remedy::Reported || self.is_persistent(age) {
             return (self.remedy(), text);
         }
         let what = text
             .split_once("; ")
             .map_or(text.as_str(), |(what, _)| what);
         let text = format!(
-            "{what}; so does one that is being made or taken back: what can be done is told of one that lasts for {} s",
-            GRACE.as_secs()
+            "{what}; this is normal while a guest is being created or removed; the remedy is shown if it lasts for {} s",
+            FINDING_GRACE.as_secs()
         );
         (Remedy::Awaited, text)
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ReconcileFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::GuestUnfinished { what, .. } => {
-                write!(f, "not done yet: {what}; the agent goes on with it")
+                write!(f, "in progress: {what}; the agent continues it")
             }
             Self::GuestAway { guest } => write!(
                 f,
-                "guest {guest} should run and does not; it is brought back with its devices"
+                "guest {guest} should be running and is not; the agent starts it again with its devices"
             ),
             Self::GuestEnded { guest } => write!(
                 f,
-                "guest {guest} has ended itself and stays off until it is started"
+                "guest {guest} shut itself down and stays off until it is started"
             ),
             Self::GuestNotAtRest { guest } => write!(
                 f,
-                "guest {guest} should be off or paused and is not; it is brought to rest"
+                "guest {guest} should be off or paused and is running; the agent stops or pauses it"
             ),
             Self::GuestPaused { guest } => write!(
                 f,
-                "guest {guest} should run and is paused, by the hypervisor (a full disk does that) or by hand; mend what paused \
-                 it, and unpause it (berth guest unpause {guest})"
+                "guest {guest} should be running and is paused, by the hypervisor (for example because of a full disk) or by \
+                 hand; fix the cause and unpause it (berth guest unpause {guest})"
             ),
             Self::GuestUndone { guest } => write!(
                 f,
-                "guest {guest} could not be built and is on the hypervisor; it is taken off"
+                "guest {guest} exists although its build failed and was undone; the agent removes it"
             ),
             Self::GuestDiffers { guest, difference } => write!(
                 f,
-                "guest {guest} on the hypervisor is not as it was made: {difference}; look who changed it"
+                "guest {guest} on the hypervisor differs from its spec: {difference}; find out who changed it"
             ),
             Self::DomainDiffers { guest, difference } => write!(
                 f,
-                "guest {guest} was changed on the hypervisor; it has {difference}; it is given its own again when it is started, \
-                 or rebooted hard (berth guest reboot --hard {guest})"
+                "guest {guest} was changed on the hypervisor; it has {difference}; the next start or hard reboot restores it \
+                 (berth guest reboot --hard {guest})"
             ),
             Self::GuestStuck { guest, reason } => write!(
                 f,
-                "nothing can be done with guest {guest}, and what it holds stays its own: {reason}"
+                "guest {guest} is stuck, and its resources stay allocated: {reason}"
             ),
             Self::GuestOrphan { guest, name } => write!(
                 f,
-                "guest {guest} ({name}) was made by berth, and the journal does not know it; restore guests.db from a backup, \
-                 or end the guest by the hypervisor's own means and delete it then, for its allocations and accelerator requests \
-                 stay until it is off the hypervisor"
+                "guest {guest} ({name}) was created by Berth and has no record in the journal; restore guests.db from a backup, \
+                 or remove the guest with the hypervisor's tools and then delete it: its allocations and accelerator requests \
+                 remain until it is removed from the hypervisor"
             ),
             Self::DeviceUnfit {
                 device,
                 guest,
                 reason,
-            } => write!(f, "device {device}, which guest {guest} holds: {reason}"),
+            } => write!(
+                f,
+                "device {device} of guest {guest} is not usable: {reason}"
+            ),
             Self::DeviceTaken { device, guest } => write!(
                 f,
-                "device {device} is offered, and guest {guest}, which berth did not make, has it; take it from one of the two"
+                "device {device} is offered, but guest {guest}, which Berth did not create, uses it; \
+                 remove it from the guest or from the offered devices"
             ),
             Self::DeviceUnclean { device } => write!(
                 f,
-                "device {device} was given back and is not clean; it is reset before anybody gets it"
+                "device {device} was released and is not clean; it is reset before its next use"
             ),
             Self::DeviceLeft { device } => write!(
                 f,
-                "device {device} was taken off its driver for a guest, and nobody holds it; it is reset and given back to its driver"
+                "device {device} was unbound from its driver for a guest and has no user; the agent resets it \
+                 and returns it to its driver"
             ),
             Self::MdevOrphan { device } => {
-                write!(f, "mediated device {device} is nobody's; it is removed")
+                write!(
+                    f,
+                    "mediated device {device} has no user; the agent removes it"
+                )
             }
             Self::RequestsDiffer { guest, reason } => write!(
                 f,
-                "the accelerator requests of guest {guest} are not bound to its devices any more: {reason}; bring them over \
+                "the accelerator requests of guest {guest} are no longer bound to its devices: {reason}; adopt them \
                  from the service that bound them (berth accelerator adopt), or delete the guest"
             ),
             Self::RequestOrphan {
                 arq,
                 guest,
                 device,
-                unbinding,
+                unbinder,
             } => {
-                write!(f, "accelerator request {arq} holds {device} for ")?;
+                write!(f, "accelerator request {arq} is bound to {device} for ")?;
                 match guest {
-                    Some(guest) => write!(f, "guest {guest}, which this host does not have")?,
-                    None => f.write_str("nobody")?,
+                    Some(guest) => write!(f, "guest {guest}, which does not exist on this host")?,
+                    None => f.write_str("no guest")?,
                 }
-                match unbinding {
-                    Unbinding::ByService => {
-                        f.write_str("; the accelerator service unbinds it after its grace time")
+                match unbinder {
+                    Unbinder::Service => {
+                        f.write_str("; the accelerator service unbinds it after its grace period")
                     }
-                    Unbinding::ByOperator => write!(
+                    Unbinder::Operator => write!(
                         f,
-                        "; the accelerator service never unbinds it by itself: delete it if nobody builds that guest (berth \
+                        "; the accelerator service never unbinds it by itself: delete it unless the guest is being built (berth \
                          accelerator request delete {arq})"
                     ),
                 }
@@ -365,14 +366,14 @@ impl fmt::Display for Finding {
                 providers,
             } => write!(
                 f,
-                "consumer {consumer} holds allocations of {} and is no guest of this host; take away \
-                 what stays so (berth placement audit --delete)",
+                "consumer {consumer} has allocations on {} and is not a guest of this host; delete \
+                 them if this lasts (berth placement audit --delete)",
                 providers.join(", ")
             ),
             Self::AllocationMissing { guest } => write!(
                 f,
-                "guest {guest} holds no allocation of this host: what it uses may be promised to others; \
-                 `berth placement heal-allocations` gives it back"
+                "guest {guest} has no allocations on this host, so its resources may be allocated to others; run \
+                 `berth placement heal-allocations`"
             ),
             Self::AllocationDiffers {
                 guest,
@@ -380,12 +381,12 @@ impl fmt::Display for Finding {
                 provider,
             } => write!(
                 f,
-                "guest {guest} has device {device} and holds nothing of its provider {provider}: the device may be promised to \
-                 others; `berth placement heal-allocations` puts it right"
+                "guest {guest} has device {device} but no allocation on its provider {provider}, so the device may be allocated \
+                 to others; run `berth placement heal-allocations`"
             ),
             Self::ProviderMissing { provider } => write!(
                 f,
-                "Placement was seen without provider {provider} of a device; a pass makes it again"
+                "Placement lost the provider {provider} of a device; the agent creates it again"
             ),
         }
     }

@@ -1,9 +1,10 @@
-//! The kinds of disagreement: one table, of which scripts' words, the metric and the page of the admin API are made.
+//! [`FindingKind`]: the table of finding kinds. It defines the codes for scripts, the metric's labels and the reference
+//! page of the admin API.
 
-/// Writes the enum with its rows.
+/// Generates the enum and its accessors from the table.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $variant:ident = $code:literal, $between:literal, $says:literal;)+) => {
-        /// A kind of disagreement between two of the five truths.
+        /// A kind of difference between two of the five sources.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum FindingKind {
             $(#[doc = $says] $variant,)+
@@ -12,7 +13,7 @@ macro_rules! kinds {
         impl FindingKind {
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
-            /// A word for scripts, and the metric's label.
+            /// The identifier for scripts, and the metric's label.
             #[must_use]
             pub const fn code(self) -> &'static str {
                 match self {

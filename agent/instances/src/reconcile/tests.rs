@@ -1,27 +1,27 @@
-//! Each pair of the five truths, made to disagree.
+//! Tests of the comparison: a difference between each pair of sources.
 
-use berth_agent_devices::DeviceFacts;
+use berth_agent_devices::DeviceSnapshot;
 use berth_agent_devices::report::Holder;
 use berth_agent_journal::samples::{NODE, arq, bound, guest, request};
 use berth_agent_journal::{Goal, GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
 use berth_model::ArqUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestDevice, PciManagement};
 use berth_virt::{
-    GuestHardware, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice, Preparer,
+    GuestHardware, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDeviceId, Preparer,
     WantedDevice,
 };
 use uuid::Uuid;
 
 use super::*;
+use crate::fault_harness::FaultHarness;
 use crate::outcome::ReconcileOutcome;
-use crate::stage::Stage;
 
-mod beside_cyborg;
 mod devices;
+mod with_cyborg;
 
 const BOOT: &str = "boot-1";
 
-/// Guest 1 with the device of request 1, as it should be.
+/// Guest 1 with the device of request 1, running.
 fn record() -> GuestRecord {
     let step = |step| {
         let detail = match step {
@@ -78,8 +78,8 @@ fn provider_uuid(number: u32) -> ProviderUuid {
     Uuid::from_u128(number.into()).into()
 }
 
-fn bound_here(number: u32, of: u32) -> BoundHere {
-    BoundHere {
+fn bound_here(number: u32, of: u32) -> BoundArq {
+    BoundArq {
         arq: arq(number),
         guest: guest(of),
         provider: provider_uuid(number),
@@ -87,37 +87,41 @@ fn bound_here(number: u32, of: u32) -> BoundHere {
     }
 }
 
-/// A host on which all agree.
-fn agreed() -> Facts {
-    Facts {
+/// A host whose sources agree.
+fn agreed() -> ReconcileFacts {
+    ReconcileFacts {
         boot_id: BOOT.to_owned(),
         journal: vec![record()],
         hypervisor: Some([(guest(1), on_host())].into()),
-        devices: Some(DeviceFacts {
+        devices: Some(DeviceSnapshot {
             offered: [(device(1), None), (device(2), None)].into(),
-            providers: [1, 2].map(|it| (device(it), provider(it))).into(),
+            providers: [1, 2]
+                .map(|number| (device(number), provider(number)))
+                .into(),
             holders: [(device(1), holder(1, 1))].into(),
-            ..DeviceFacts::default()
+            ..DeviceSnapshot::default()
         }),
         prepared: Vec::new(),
         requests: [(guest(1), Ok(bound(&[1])))].into(),
         bound_here: Vec::new(),
         allocations: Some([(guest(1), [NODE.to_owned(), provider(1)].into())].into()),
-        providers: [1, 2].map(|it| (provider_uuid(it), provider(it))).into(),
+        providers: [1, 2]
+            .map(|number| (provider_uuid(number), provider(number)))
+            .into(),
     }
 }
 
-fn codes(change: impl FnOnce(&mut Facts)) -> Vec<&'static str> {
+fn codes(change: impl FnOnce(&mut ReconcileFacts)) -> Vec<&'static str> {
     let mut facts = agreed();
     change(&mut facts);
-    compare(&facts).iter().map(Finding::code).collect()
+    compare(&facts).iter().map(ReconcileFinding::code).collect()
 }
 
-fn hypervisor(facts: &mut Facts) -> &mut BTreeMap<ConsumerUuid, GuestOnHost> {
+fn hypervisor(facts: &mut ReconcileFacts) -> &mut BTreeMap<ConsumerUuid, GuestOnHost> {
     facts.hypervisor.as_mut().unwrap()
 }
 
-fn devices(facts: &mut Facts) -> &mut DeviceFacts {
+fn devices(facts: &mut ReconcileFacts) -> &mut DeviceSnapshot {
     facts.devices.as_mut().unwrap()
 }
 
@@ -127,8 +131,8 @@ fn where_all_agree_nothing_is_found() {
 }
 
 #[test]
-fn each_pair_that_disagrees_is_found_by_its_own_name() {
-    type Change = fn(&mut Facts);
+fn each_difference_between_two_sources_has_its_own_finding() {
+    type Change = fn(&mut ReconcileFacts);
     let cases: [(&str, Change); 22] = [
         ("guest_unfinished", |facts| {
             facts.journal[0].steps.remove(&SpawnStep::Start);
@@ -176,7 +180,7 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
             hardware.as_mut().unwrap().memory_mib += 1;
         }),
         ("guest_stuck", |facts| {
-            // Whatever is under way.
+            // While any operation is in progress.
             facts.journal[0].steps.remove(&SpawnStep::Start);
             let stuck = &mut hypervisor(facts).get_mut(&guest(1)).unwrap().stuck;
             *stuck = Some("libvirtd was killed".to_owned());
@@ -190,7 +194,7 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
         }),
         ("device_taken", |facts| {
             let held = HeldDevice {
-                device: HostDevice::Function(device(2).parse().unwrap()),
+                device: HostDeviceId::Function(device(2).parse().unwrap()),
                 arq: None,
             };
             let stranger = GuestOnHost {
@@ -224,7 +228,7 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
             held.insert(guest(1), BTreeSet::from([NODE.to_owned()]));
         }),
     ];
-    // Those of whose pair this file has a test of its own.
+    // The kinds that have a test of their own below.
     let mut seen = BTreeSet::from(["device_left", "mdev_orphan"]);
     for (code, change) in cases {
         assert_eq!(codes(change), [code]);
@@ -241,7 +245,7 @@ fn each_pair_that_disagrees_is_found_by_its_own_name() {
     assert_eq!(
         all.len(),
         FindingKind::ALL.len(),
-        "each has a word of its own"
+        "each kind has its own code"
     );
 }
 
@@ -258,8 +262,8 @@ fn prepared(number: u32, by: Preparer) -> PreparedDevice {
 }
 
 #[test]
-fn what_was_made_ready_is_left_behind_only_where_nobody_has_it_or_what_goes_with_it() {
-    let with = |by, change: fn(&mut Facts)| {
+fn a_prepared_device_is_a_leftover_only_if_neither_it_nor_its_group_has_a_user() {
+    let with = |by, change: fn(&mut ReconcileFacts)| {
         codes(|facts| {
             facts.prepared.push(prepared(2, by));
             change(facts);
@@ -272,7 +276,7 @@ fn what_was_made_ready_is_left_behind_only_where_nobody_has_it_or_what_goes_with
     });
     assert_eq!(mdev, ["mdev_orphan"]);
     assert_eq!(with(Preparer::Another, |_| {}), Vec::<&str>::new());
-    let held: [fn(&mut Facts); 6] = [
+    let held: [fn(&mut ReconcileFacts); 6] = [
         |facts| facts.prepared[0] = prepared(1, Preparer::Berth),
         |facts| {
             let of_the_guest = device(1).parse().unwrap();
@@ -281,7 +285,7 @@ fn what_was_made_ready_is_left_behind_only_where_nobody_has_it_or_what_goes_with
         |facts| {
             devices(facts).withheld.insert(device(2));
         },
-        // Nobody can say.
+        // A possible user is unknown.
         |facts| facts.hypervisor = None,
         |facts| facts.devices = None,
         |facts| {
@@ -300,7 +304,7 @@ fn what_was_made_ready_is_left_behind_only_where_nobody_has_it_or_what_goes_with
     let unclean = with(Preparer::Berth, |facts| {
         devices(facts).unclean.insert(device(2));
     });
-    assert_eq!(unclean, ["device_unclean"], "it is reset anyway");
+    assert_eq!(unclean, ["device_unclean"], "it is reset in any case");
 }
 
 #[test]
@@ -309,7 +313,7 @@ fn what_could_not_be_read_is_no_finding() {
     assert_eq!(codes(|facts| facts.devices = None), Vec::<&str>::new());
     assert_eq!(codes(|facts| facts.requests.clear()), Vec::<&str>::new());
     assert_eq!(codes(|facts| facts.allocations = None), Vec::<&str>::new());
-    // Placement has the device's provider by another name, or none, and nobody else names one.
+    // Placement has the device's provider under another name, or has none, and no reporter names one.
     assert_eq!(
         codes(|facts| {
             let held = BTreeSet::from([NODE.to_owned()]);
@@ -330,19 +334,19 @@ fn what_could_not_be_read_is_no_finding() {
 fn only_what_a_tenant_cannot_lose_by_is_repaired() {
     let (uuid, name, what) = (guest(1), device(1), String::new());
     let reported = [
-        Finding::GuestOrphan {
+        ReconcileFinding::GuestOrphan {
             guest: uuid,
             name: what.clone(),
         },
-        Finding::GuestDiffers {
+        ReconcileFinding::GuestDiffers {
             guest: uuid,
             difference: what.clone(),
         },
-        Finding::AllocationOrphan {
+        ReconcileFinding::AllocationOrphan {
             consumer: uuid,
             providers: Vec::new(),
         },
-        Finding::RequestsDiffer {
+        ReconcileFinding::RequestsDiffer {
             guest: uuid,
             reason: what,
         },
@@ -350,14 +354,14 @@ fn only_what_a_tenant_cannot_lose_by_is_repaired() {
     for finding in reported {
         assert_eq!(finding.remedy(), Remedy::Reported, "{finding}");
     }
-    let unclean = Finding::DeviceUnclean { device: name };
+    let unclean = ReconcileFinding::DeviceUnclean { device: name };
     assert_eq!(unclean.remedy(), Remedy::Awaited);
-    assert!(unclean.may_be_under_way(), "its cleaning is no news");
-    let request = Finding::RequestOrphan {
+    assert!(unclean.may_be_transient(), "cleaning is a transient state");
+    let request = ReconcileFinding::RequestOrphan {
         arq: ArqUuid::from(Uuid::from_u128(1)),
         guest: None,
         device: String::new(),
-        unbinding: Unbinding::ByService,
+        unbinder: Unbinder::Service,
     };
     assert_eq!(request.remedy(), Remedy::Awaited);
 }
@@ -367,7 +371,7 @@ fn a_provider_of_cyborgs_is_known_by_what_the_request_is_bound_to() {
     let found = |held: &[&str]| {
         let held: BTreeSet<String> = held.iter().map(|&name| name.to_owned()).collect();
         codes(|facts| {
-            // The device stands in [pci]: whose provider it is Cyborg alone says.
+            // The device is in [pci]: only Cyborg knows its provider.
             devices(facts).providers.clear();
             devices(facts).holders.clear();
             facts.bound_here.push(bound_here(1, 1));
@@ -380,62 +384,73 @@ fn a_provider_of_cyborgs_is_known_by_what_the_request_is_bound_to() {
 }
 
 #[test]
-fn a_device_that_a_guest_has_was_not_given_back_whatever_the_accelerator_service_forgot() {
+fn a_device_in_use_is_not_unclean_even_if_the_accelerator_service_lost_its_binding() {
     let found = codes(|facts| {
         devices(facts).unclean.insert(device(1));
     });
     assert_eq!(found, Vec::<&str>::new());
 }
 
-/// Just after a start boots that were cut short are being taken back: what they hold is theirs to release.
+/// Right after a start, interrupted boots are being undone, and release their resources themselves.
 #[test]
-fn nobody_is_told_to_delete_what_a_boot_that_is_taken_back_still_holds() {
-    let orphan = Finding::AllocationOrphan {
+fn allocations_of_a_boot_that_is_being_undone_are_not_reported_for_deletion() {
+    let orphan = ReconcileFinding::AllocationOrphan {
         consumer: guest(5),
         providers: vec![NODE.to_owned()],
     };
-    let (remedy, text) = orphan.told(Duration::from_secs(3));
+    let (remedy, text) = orphan.describe(Duration::from_secs(3));
     assert_eq!(remedy, Remedy::Awaited);
     assert!(!text.contains("delete"), "{text}");
-    assert!(text.contains("is no guest of this host; so does one that is being made"));
-    let (remedy, text) = orphan.told(GRACE);
+    assert!(
+        text.contains("is not a guest of this host; this is normal while a guest is being created")
+    );
+    let (remedy, text) = orphan.describe(FINDING_GRACE);
     assert_eq!(remedy, Remedy::Reported);
     assert!(text.contains("audit --delete"), "{text}");
-    let taken = Finding::DeviceTaken {
+    let taken = ReconcileFinding::DeviceTaken {
         device: device(1),
         guest: guest(9),
     };
-    assert_eq!(taken.told(Duration::ZERO).0, Remedy::Reported);
+    assert_eq!(taken.describe(Duration::ZERO).0, Remedy::Reported);
 }
 
-fn found(reconciled: &Reconciled) -> Vec<&'static str> {
+fn found(reconciled: &ReconcileReport) -> Vec<&'static str> {
     let findings = reconciled.findings.iter();
     findings.map(|(finding, _)| finding.code()).collect()
 }
 
 #[tokio::test]
 async fn a_guest_that_the_host_lost_is_found_and_brought_back() {
-    let stage = Stage::new().await;
-    stage.bind(1, &[1]);
-    let guests = stage.guests();
+    let harness = FaultHarness::new().await;
+    harness.bind(1, &[1]);
+    let guests = harness.guests();
     let reconciler = Reconciler::new(guests.clone(), None, None);
     guests.create(&request(1, &[1])).await.unwrap();
-    let unfinished = found(&reconciler.look().await.unwrap());
+    let unfinished = found(&reconciler.find_differences().await.unwrap());
     assert!(unfinished.is_empty() || unfinished == ["guest_unfinished"]);
     assert!(matches!(
-        guests.journey(guest(1)).await,
+        guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Settled
     ));
-    assert_eq!(found(&reconciler.look().await.unwrap()), Vec::<&str>::new());
+    assert_eq!(
+        found(&reconciler.find_differences().await.unwrap()),
+        Vec::<&str>::new()
+    );
 
-    stage.reboot_host();
-    let guests = stage.guests();
+    harness.reboot_host();
+    let guests = harness.guests();
     let reconciler = Reconciler::new(guests.clone(), None, None);
-    let looked = reconciler.look().await.unwrap();
+    let looked = reconciler.find_differences().await.unwrap();
     assert_eq!(found(&looked), ["guest_away"]);
-    assert_eq!(found(&reconciler.look().await.unwrap()), ["guest_away"]);
+    assert_eq!(
+        found(&reconciler.find_differences().await.unwrap()),
+        ["guest_away"]
+    );
     reconciler.repair().await.unwrap();
-    let end = guests.mend(guest(1)).await;
+    let end = guests.sync_one(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
-    assert_eq!(found(&reconciler.look().await.unwrap()), Vec::<&str>::new());
+    assert_eq!(
+        found(&reconciler.find_differences().await.unwrap()),
+        Vec::<&str>::new()
+    );
 }

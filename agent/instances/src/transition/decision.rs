@@ -1,4 +1,5 @@
-//! From what a guest is and what is asked of it to what it becomes. Pure, but for where disks lie.
+//! Decides what a transition request does to an instance: [`decide_transition`]. Pure, except that it asks where disks
+//! lie.
 
 use berth_agent_images::{DiskPlan, RecreateDisks};
 use berth_agent_journal::{
@@ -7,25 +8,25 @@ use berth_agent_journal::{
 use berth_virt::guest_spec::{DesiredPower, GuestBoot};
 use berth_wire::guest::ActionId;
 
-use crate::power::{PowerError, settled};
+use crate::power::{PowerError, ensure_idle};
 use crate::resources::GuestResources;
 use crate::transition::error::TransitionError;
 use crate::transition::{RescueSystem, TransitionRequest};
 
-/// What is to be done.
+/// What to do about a transition request.
 pub(super) enum TransitionDecision {
-    /// Nothing: it is so.
+    /// Nothing: the guest is in that state.
     Already,
-    /// The same is under way.
+    /// The same transition is in progress.
     InProgress,
-    /// This is to be written down, with whether it should run.
+    /// Write these overrides and this desired power state to the journal.
     Begin(Box<InstanceOverrides>, DesiredPower),
 }
 
-/// What a guest becomes by this change, which has this id.
-pub(super) fn next<R: GuestResources>(
+/// Decides what to do about a transition request with this action ID.
+pub(super) fn decide_transition<R: GuestResources>(
     record: &GuestRecord,
-    change: &TransitionRequest,
+    request: &TransitionRequest,
     id: Option<&ActionId>,
     resources: &R,
 ) -> Result<TransitionDecision, TransitionError> {
@@ -33,91 +34,91 @@ pub(super) fn next<R: GuestResources>(
         if record.life.turning.is_some() {
             return Ok(TransitionDecision::InProgress);
         }
-        settled(record)?;
+        ensure_idle(record)?;
         return Ok(TransitionDecision::Already);
     }
-    let wanted = wanted(record, change, resources)?;
+    let plan = plan_transition(record, request, resources)?;
     if let Some(turning) = &record.life.turning {
-        let same = wanted.life.rescue == record.life.rescue
-            && wanted.life.rebuilt == record.life.rebuilt
-            && turning.turn == wanted.turn;
-        // A rescue that does not come about can be ended.
-        let ends =
-            turning.turn == TransitionKind::Rescue && wanted.turn == TransitionKind::Unrescue;
-        match (same, ends) {
+        let is_same = plan.overrides.rescue == record.life.rescue
+            && plan.overrides.rebuilt == record.life.rebuilt
+            && turning.turn == plan.kind;
+        // An unrescue may replace a rescue that is still in progress.
+        let ends_rescue =
+            turning.turn == TransitionKind::Rescue && plan.kind == TransitionKind::Unrescue;
+        match (is_same, ends_rescue) {
             (true, _) => return Ok(TransitionDecision::InProgress),
             (false, true) => {}
-            (false, false) => settled(record)?,
+            (false, false) => ensure_idle(record)?,
         }
     } else {
-        settled(record)?;
-        if wanted.turn == TransitionKind::Rescue && wanted.life.rescue == record.life.rescue {
+        ensure_idle(record)?;
+        if plan.kind == TransitionKind::Rescue && plan.overrides.rescue == record.life.rescue {
             return Ok(TransitionDecision::Already);
         }
     }
     let uuid = record.request.uuid();
-    match (change, &record.life.rescue) {
+    match (request, &record.life.rescue) {
         (TransitionRequest::Unrescue, None) => return Err(TransitionError::NotRescued { uuid }),
         (TransitionRequest::Rescue { .. } | TransitionRequest::Rebuild { .. }, Some(_)) => {
             return Err(TransitionError::Rescued { uuid });
         }
         _ => {}
     }
-    let stage = TransitionPhase::Stopping {
-        grace_seconds: wanted.grace_seconds,
-        discard: wanted.discard,
-        anew: wanted.anew,
+    let phase = TransitionPhase::Stopping {
+        grace_seconds: plan.grace_seconds,
+        discard: plan.discard,
+        anew: plan.recreate,
     };
     let turning = Some(PendingTransition {
-        turn: wanted.turn,
-        stage,
+        turn: plan.kind,
+        stage: phase,
     });
     let life = InstanceOverrides {
         turning,
         ended: false,
-        ..wanted.life.acted_by(id)
+        ..plan.overrides.acted_by(id)
     };
-    let power = match wanted.turn {
+    let power = match plan.kind {
         TransitionKind::Rescue | TransitionKind::Unrescue => DesiredPower::Running,
         TransitionKind::Rebuild => record.power,
     };
     Ok(TransitionDecision::Begin(Box::new(life), power))
 }
 
-struct Transition {
-    turn: TransitionKind,
-    life: InstanceOverrides,
+struct TransitionPlan {
+    kind: TransitionKind,
+    overrides: InstanceOverrides,
     grace_seconds: u16,
     discard: Vec<berth_virt::guest_spec::HostPath>,
-    anew: RecreateDisks,
+    recreate: RecreateDisks,
 }
 
-fn wanted<R: GuestResources>(
+fn plan_transition<R: GuestResources>(
     record: &GuestRecord,
-    change: &TransitionRequest,
+    request: &TransitionRequest,
     resources: &R,
-) -> Result<Transition, TransitionError> {
+) -> Result<TransitionPlan, TransitionError> {
     let uuid = record.request.uuid();
     let own = BootSource::of(&record.own().map_err(PowerError::from)?);
     let laid_out = |boot: GuestBoot, plan: DiskPlan| -> Result<BootSource, TransitionError> {
         let disks = resources.lay_out(uuid, &plan)?;
         Ok(BootSource { boot, plan, disks })
     };
-    let root = |form: &BootSource| {
-        let root = form.disks.root();
+    let root = |boot_source: &BootSource| {
+        let root = boot_source.disks.root();
         root.map(|disk| disk.path.clone())
     };
     let life = record.life.clone();
-    match change {
+    match request {
         TransitionRequest::Rescue { system, grace } => {
-            let (form, anew) = match system {
+            let (boot_source, recreate) = match system {
                 RescueSystem::Kernel(boot) => {
                     let boot = boot.clone();
                     (BootSource { boot, ..own }, RecreateDisks::None)
                 }
                 RescueSystem::Image(_) if own.plan.is_none() => {
                     let what = "rescued from an image";
-                    return Err(TransitionError::NotItsDisks { uuid, what });
+                    return Err(TransitionError::NoManagedRoot { uuid, what });
                 }
                 RescueSystem::Image(image) => {
                     let boot = match own.boot {
@@ -130,29 +131,32 @@ fn wanted<R: GuestResources>(
                     )
                 }
             };
-            let stale = root(&form).filter(|_| anew == RecreateDisks::Root);
-            Ok(Transition {
-                turn: TransitionKind::Rescue,
+            let stale = root(&boot_source).filter(|_| recreate == RecreateDisks::Root);
+            Ok(TransitionPlan {
+                kind: TransitionKind::Rescue,
                 discard: stale.into_iter().collect(),
-                life: InstanceOverrides {
-                    rescue: Some(form),
+                overrides: InstanceOverrides {
+                    rescue: Some(boot_source),
                     ..life
                 },
                 grace_seconds: u16::try_from(grace.as_secs()).unwrap_or(u16::MAX),
-                anew,
+                recreate,
             })
         }
         TransitionRequest::Unrescue => {
-            let of_image = life.rescue.as_ref().filter(|it| it.plan.rescue().is_some());
-            Ok(Transition {
-                turn: TransitionKind::Unrescue,
+            let of_image = life
+                .rescue
+                .as_ref()
+                .filter(|source| source.plan.rescue().is_some());
+            Ok(TransitionPlan {
+                kind: TransitionKind::Unrescue,
                 discard: of_image.and_then(root).into_iter().collect(),
-                life: InstanceOverrides {
+                overrides: InstanceOverrides {
                     rescue: None,
                     ..life
                 },
                 grace_seconds: 0,
-                anew: RecreateDisks::None,
+                recreate: RecreateDisks::None,
             })
         }
         TransitionRequest::Rebuild {
@@ -161,22 +165,22 @@ fn wanted<R: GuestResources>(
         } => {
             if !own.plan.has_root() {
                 let what = "rebuilt";
-                return Err(TransitionError::NotItsDisks { uuid, what });
+                return Err(TransitionError::NoManagedRoot { uuid, what });
             }
-            let form = laid_out(own.boot, own.plan.rebuilt_from(image.clone()))?;
-            let ephemeral = form.disks.ephemeral().iter();
+            let boot_source = laid_out(own.boot, own.plan.rebuilt_from(image.clone()))?;
+            let ephemeral = boot_source.disks.ephemeral().iter();
             let ephemeral = ephemeral
                 .filter(|_| !preserve_ephemeral)
                 .map(|disk| disk.path.clone());
-            Ok(Transition {
-                turn: TransitionKind::Rebuild,
-                discard: root(&form).into_iter().chain(ephemeral).collect(),
-                life: InstanceOverrides {
-                    rebuilt: Some(form),
+            Ok(TransitionPlan {
+                kind: TransitionKind::Rebuild,
+                discard: root(&boot_source).into_iter().chain(ephemeral).collect(),
+                overrides: InstanceOverrides {
+                    rebuilt: Some(boot_source),
                     ..life
                 },
                 grace_seconds: 0,
-                anew: match preserve_ephemeral {
+                recreate: match preserve_ephemeral {
                     true => RecreateDisks::Root,
                     false => RecreateDisks::All,
                 },

@@ -1,4 +1,4 @@
-//! Why a guest's life did not change.
+//! Errors of transitions.
 
 use berth_model::{ConsumerUuid, Disposition};
 
@@ -6,52 +6,52 @@ use crate::outcome::BlockedReason;
 use crate::power::PowerError;
 use crate::resources::ResourceError;
 
-/// Why a guest's life did not change.
+/// Why a transition failed.
 #[derive(Debug, thiserror::Error)]
 pub enum TransitionError {
-    /// It cannot be now, for a reason that a change of its power would have, too.
+    /// The transition is refused for the same reason as a power action would be.
     #[error(transparent)]
     Power(#[from] PowerError),
-    /// An image or a device is not to be had. The guest is as it was.
-    #[error("nothing was done to the guest: {0}")]
+    /// An image or device is not available. The guest is unchanged.
+    #[error("the guest is unchanged: {0}")]
     Resource(#[from] ResourceError),
-    /// It is rescued already.
     #[error("guest {uuid} is rescued; unrescue it first")]
     Rescued { uuid: ConsumerUuid },
-    /// It is not rescued.
     #[error("guest {uuid} is not rescued")]
     NotRescued { uuid: ConsumerUuid },
-    /// Its disks are its maker's.
+    /// The agent did not create the guest's root disk.
     #[error(
-        "guest {uuid} has no root disk that this agent made: only one that was made of an image, or empty by its size, is \
-         {what}"
+        "guest {uuid} has no root disk that this agent created: only a root disk from an image, or an empty one with a \
+         size, can be {what}"
     )]
-    NotItsDisks {
+    NoManagedRoot {
         uuid: ConsumerUuid,
         /// `rescued from an image` or `rebuilt`.
         what: &'static str,
     },
-    /// It has begun, and stands still; it is tried again.
-    #[error("guest {uuid} stands still on its context, and is tried again: {reason}")]
-    Held {
+    /// The transition is in progress and blocked; it is retried.
+    #[error("the transition of guest {uuid} is blocked and will be retried: {reason}")]
+    Blocked {
         uuid: ConsumerUuid,
         #[source]
         reason: Box<BlockedReason>,
     },
-    /// It was deleted meanwhile, or the agent stops.
-    #[error("guest {uuid} was deleted meanwhile, or the agent stops and goes on at its next start")]
-    Overtaken { uuid: ConsumerUuid },
+    /// The guest was deleted, or the agent stops.
+    #[error(
+        "the transition was interrupted: guest {uuid} was deleted, or the agent is stopping and will continue at its next start"
+    )]
+    Interrupted { uuid: ConsumerUuid },
 }
 
 impl TransitionError {
-    /// What a loop does about it.
+    /// How a caller reacts to this error.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Resource(error) => error.disposition(),
             Self::Power(_) | Self::Rescued { .. } | Self::NotRescued { .. } => Disposition::Refresh,
-            Self::Held { .. } | Self::Overtaken { .. } => Disposition::Retry,
-            Self::NotItsDisks { .. } => Disposition::Fatal,
+            Self::Blocked { .. } | Self::Interrupted { .. } => Disposition::Retry,
+            Self::NoManagedRoot { .. } => Disposition::Fatal,
         }
     }
 }

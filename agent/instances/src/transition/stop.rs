@@ -1,4 +1,4 @@
-//! The first stage of a turn: the guest goes off, and what is made anew is removed.
+//! The `Stopping` phase of a transition: stops the guest and removes the disks that will be recreated.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use berth_virt::{GuestError, GuestState, PowerAction, VirtDriver};
 use crate::resources::{GuestResources, ResourceError};
 use crate::spawn_context::{SpawnContext, is_ours};
 
-/// Does the stage, where the guest is in it, and writes down that the next one begins.
-pub(crate) async fn leave<D: VirtDriver, R: GuestResources>(
+/// Runs the phase if the guest is in it, and journals the start of the `Rebuilding` phase.
+pub(crate) async fn stop_for_transition<D: VirtDriver, R: GuestResources>(
     context: &SpawnContext<D, R>,
     record: &GuestRecord,
 ) -> Result<(), StopError> {
@@ -64,19 +64,16 @@ pub(crate) async fn leave<D: VirtDriver, R: GuestResources>(
         .await?)
 }
 
-/// Why a guest does not go off for another form.
+/// Why a guest could not be stopped for a transition.
 #[derive(Debug, thiserror::Error)]
 pub enum StopError {
-    /// The hypervisor does not let it.
-    #[error("the guest cannot be switched off: {0}")]
+    #[error("the guest cannot be stopped: {0}")]
     Driver(#[from] GuestError),
-    /// There is another guest of its UUID.
-    #[error("guest {uuid} is on the hypervisor and is another's; it was left alone")]
+    /// Another guest has the UUID.
+    #[error("guest {uuid} on the hypervisor was not created for this request; it was not changed")]
     Foreign { uuid: ConsumerUuid },
-    /// A file cannot be removed.
     #[error(transparent)]
     Resource(#[from] ResourceError),
-    /// The journal cannot be written.
     #[error(transparent)]
     Journal(#[from] JournalError),
 }

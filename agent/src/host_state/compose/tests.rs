@@ -1,7 +1,7 @@
 //! Nodes of several kinds, and what is told of them.
 
 use berth_model::NodeName;
-use berth_virt::{Hypervisor, NodeView};
+use berth_virt::{HypervisorInfo, NodeView};
 use std::collections::BTreeSet;
 
 use berth_agent_images::{DiskPlan, InstancesPath, RecreateDisks};
@@ -18,10 +18,10 @@ use berth_virt::guest_spec::{
     AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, HostPath, PciManagement,
 };
 use berth_virt::{
-    ClassOrigin, CpuPolicy, CpuSet, Cpus, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit,
-    Disk, GuestCell, GuestView, NodeCapabilities, NumaCell, OfferedDevice, OfferedHandle,
-    PciInPlacement, PowerState, Processor, ProcessorTopology, ResourceModel, SupportedInstance,
-    UnfitReason, UnreadableGuest,
+    ClassOrigin, CpuSet, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, GuestCell,
+    GuestCpuPolicy, GuestView, NodeCapabilities, NodeCpus, NodeDisk, NumaCell, OfferedDevice,
+    OfferedHandle, PciInPlacement, PowerState, Processor, ProcessorTopology, ResourceModel,
+    SupportedInstance, UnfitReason, UnreadableGuest,
 };
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ const ROOT: &str = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01";
 
 /// A node and what is known of it.
 struct World {
-    hypervisor: Hypervisor,
+    hypervisor: HypervisorInfo,
     seen: NodeView,
     tree: ProviderTree,
     records: Vec<GuestRecord>,
@@ -51,19 +51,19 @@ impl World {
             root.inventories.insert(class, inventory.with_ratio(ratio));
         }
         Self {
-            hypervisor: Hypervisor {
+            hypervisor: HypervisorInfo {
                 kind: "QEMU".to_owned(),
                 version: "7.2.13".to_owned(),
                 hostname: NODE.to_owned(),
             },
             seen: NodeView {
                 uuid: None,
-                cpus: Cpus {
+                cpus: NodeCpus {
                     online: "0-7".parse().unwrap(),
-                    ..Cpus::default()
+                    ..NodeCpus::default()
                 },
                 memory_mib: 16_384,
-                disk: Disk::Local { gib: 100 },
+                disk: NodeDisk::Local { gib: 100 },
                 cells: Vec::new(),
                 gpus: Vec::new(),
                 functions: Vec::new(),
@@ -149,7 +149,7 @@ fn foreign(vcpus: u64, memory_mib: u64) -> GuestView {
         name: "foreign".to_owned(),
         power: PowerState::Running,
         also: BTreeSet::new(),
-        cpu_policy: CpuPolicy::Shared,
+        cpu_policy: GuestCpuPolicy::Shared,
         vcpus,
         memory_mib,
         cells: Vec::new(),

@@ -10,7 +10,7 @@ use axum::routing::put;
 use berth_agent_api::NodeState;
 use berth_agent_journal::samples::{NODE, request};
 use berth_agent_journal::{GuestJournal, SqlJournal};
-use berth_agent_tracker::disabled::{Disabled, DisabledInCloud};
+use berth_agent_tracker::disabled::{DisabledByOperator, DisabledInCloud};
 use berth_client::{AdapterOptions, Auth, HostsClient, HttpService, TransportOptions};
 use berth_model::{Inventory, Provider, ProviderName, ResourceClass};
 use berth_virt::{HostEvents, ObserveError};
@@ -173,7 +173,7 @@ impl VirtDriver for Idle {
 struct Agent {
     states: watch::Sender<Arc<AgentState>>,
     changes: watch::Sender<GuestChanges>,
-    requests: mpsc::Receiver<Request>,
+    requests: mpsc::Receiver<AgentRequest>,
     untold: watch::Receiver<Option<String>>,
     journal: SqlJournal,
     metrics: Metrics,
@@ -302,7 +302,7 @@ async fn a_host_is_told_once_and_again_when_it_changed_and_not_otherwise() {
     assert_eq!(told["nodes"][0]["failed_builds"], 1);
     // An operator disables the host.
     let since = std::time::SystemTime::now();
-    let disabled = Disabled::new("new GPU", since, None).unwrap();
+    let disabled = DisabledByOperator::new("new GPU", since, None).unwrap();
     agent.change(|state| state.disabled = Some(disabled));
     let told = scheduler.hears_state().await;
     assert_eq!(told["service"]["disabled_reason"], "new GPU");
@@ -366,7 +366,7 @@ async fn what_an_operator_of_the_cloud_wants_is_handed_on_until_it_is_so() {
     let body = scheduler.hears_state().await;
     // Said again as long as nothing came of it.
     for _ in 0..2 {
-        let Some(Request::SetDisabledInCloud { reason }) = agent.requests.recv().await else {
+        let Some(AgentRequest::SetDisabledInCloud { reason }) = agent.requests.recv().await else {
             panic!("the service is asked for nothing else");
         };
         assert_eq!(reason.as_deref(), Some("moved"));
@@ -380,7 +380,7 @@ async fn what_an_operator_of_the_cloud_wants_is_handed_on_until_it_is_so() {
     assert_eq!(body["service"]["disabled_reason"], Value::Null);
     while agent.requests.try_recv().is_ok() {}
     scheduler.be(|mood| mood.disabled = None);
-    let Some(Request::SetDisabledInCloud { reason }) = agent.requests.recv().await else {
+    let Some(AgentRequest::SetDisabledInCloud { reason }) = agent.requests.recv().await else {
         panic!("the service is asked for nothing else");
     };
     assert_eq!(reason, None);

@@ -1,5 +1,5 @@
-//! Whether this host is disabled: read before the first look, written for the admin API. Both are tasks, so that a disk that
-//! does not answer is told of like anything else that makes no progress.
+//! Stores whether this host is disabled: read before the first observation, written for requests. Both run as tasks, so
+//! that a disk that does not answer is detected like any other task without progress.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,77 +7,82 @@ use std::time::SystemTime;
 
 use berth_agent_api::TickOutcome;
 use berth_agent_api::health::STATE_FILES;
-use berth_agent_tracker::disabled::{self, Disabled, DisabledError, DisabledInCloud, Words};
+use berth_agent_tracker::disabled::{
+    self, DisabledByOperator, DisabledError, DisabledInCloud, DisabledState,
+};
 use berth_agent_tracker::error_chain::sentence;
 use berth_virt::VirtDriver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::service::error::ServiceError;
-use crate::service::event_loop::{DisabledFileIo, EventLoop, TaskCompletion, UnderWay};
+use crate::service::event_loop::{DisabledFileIo, EventLoop, MonitoredTask, TaskCompletion};
 use crate::service::progress_watchdog::MARGIN;
 use crate::triggers::Trigger;
 
 impl<D: VirtDriver> EventLoop<D> {
-    fn keep(&mut self, work: impl Future<Output = TaskCompletion<D>> + 'static) {
-        self.keeping = Some(DisabledFileIo {
+    fn spawn_file_io(&mut self, work: impl Future<Output = TaskCompletion<D>> + 'static) {
+        self.disabled_file_io = Some(DisabledFileIo {
             since: Instant::now(),
         });
         self.work.spawn_local(work);
     }
 
-    /// The file, while it is being read or written.
-    pub(super) fn keeping(&self, now: Instant) -> Option<UnderWay> {
-        self.keeping.as_ref().map(|keeping| UnderWay {
-            subject: self.surroundings.files.path(disabled::FILE),
-            silence: now.duration_since(keeping.since),
-            may_be_silent: MARGIN,
-        })
+    /// The running file access, for progress monitoring.
+    pub(super) fn disabled_file_io(&self, now: Instant) -> Option<MonitoredTask> {
+        self.disabled_file_io
+            .as_ref()
+            .map(|disabled_file_io| MonitoredTask {
+                subject: self.context.files.path(disabled::FILE),
+                silence: now.duration_since(disabled_file_io.since),
+                may_be_silent: MARGIN,
+            })
     }
 
-    pub(super) fn begin_recall(&mut self) {
-        let files = Arc::clone(&self.surroundings.files);
-        let tells = self.tells;
-        self.keep(async move {
-            let read = disabled::read(files.as_ref()).await;
-            // Nobody would ever say anything else.
-            let is_forgotten = |words: &Words| !tells && words.in_cloud.is_some();
+    pub(super) fn begin_load_disabled(&mut self) {
+        let files = Arc::clone(&self.context.files);
+        let reports_to_scheduler = self.reports_to_scheduler;
+        self.spawn_file_io(async move {
+            let read = disabled::load(files.as_ref()).await;
+            // Without reports to the scheduler, nothing would ever remove the setting.
+            let is_forgotten =
+                |words: &DisabledState| !reports_to_scheduler && words.in_cloud.is_some();
             let read = match read {
                 Ok(words) if is_forgotten(&words) => {
-                    let removed = disabled::write_of_cloud(files.as_ref(), None).await;
-                    let here = words.here;
-                    removed.map(|()| Words {
-                        here,
+                    let removed = disabled::store_in_cloud(files.as_ref(), None).await;
+                    let here = words.by_operator;
+                    removed.map(|()| DisabledState {
+                        by_operator: here,
                         in_cloud: None,
                     })
                 }
                 read => read,
             };
-            TaskCompletion::Recalled(read)
+            TaskCompletion::DisabledLoaded(read)
         });
     }
 
-    /// It is known whether this host is disabled: the first look may begin.
-    pub(super) fn recalled(
+    /// The setting was read: the first observation can start.
+    pub(super) fn disabled_loaded(
         &mut self,
-        read: Result<Words, DisabledError>,
+        read: Result<DisabledState, DisabledError>,
     ) -> Result<(), ServiceError> {
-        self.keeping = None;
+        self.disabled_file_io = None;
         self.disabled = read?;
-        self.terms.service = self.disabled.service();
-        self.triggers.note(Trigger::Start, Instant::now());
+        self.settings.service = self.disabled.service();
+        self.triggers.add(Trigger::Start, Instant::now());
         Ok(())
     }
 
-    pub(super) fn begin_keep(
+    pub(super) fn begin_store_disabled(
         &mut self,
-        disabled: Option<Disabled>,
+        disabled: Option<DisabledByOperator>,
         reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
     ) {
-        let files = Arc::clone(&self.surroundings.files);
-        self.keep(async move {
-            let kept = disabled::write(files.as_ref(), disabled.as_ref()).await;
-            TaskCompletion::Kept {
+        let files = Arc::clone(&self.context.files);
+        self.spawn_file_io(async move {
+            let kept = disabled::store(files.as_ref(), disabled.as_ref()).await;
+            TaskCompletion::DisabledStored {
                 disabled,
                 kept,
                 reply,
@@ -85,65 +90,65 @@ impl<D: VirtDriver> EventLoop<D> {
         });
     }
 
-    /// An operator's word is on the disk, or could not be written.
-    pub(super) fn kept(
+    /// The setting of an operator of this host was written, or could not be written.
+    pub(super) fn disabled_stored(
         &mut self,
-        disabled: Option<Disabled>,
+        disabled: Option<DisabledByOperator>,
         kept: Result<(), DisabledError>,
         reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
     ) {
         let now = Instant::now();
-        self.keeping = None;
+        self.disabled_file_io = None;
         if let Err(error) = kept {
             self.health
-                .set(STATE_FILES.found().with("error", sentence(&error)), now);
-            // Who asked may have gone away.
+                .set(STATE_FILES.finding().with("error", sentence(&error)), now);
+            // The client may have disconnected.
             drop(reply.send(Err(error)));
             return;
         }
         self.health.clear(&STATE_FILES, "");
         tracing::info!(
             disabled = disabled.is_some(),
-            "an operator changed whether this host takes guests"
+            "an operator changed whether this host is disabled"
         );
-        self.disabled.here = disabled;
-        self.terms.service = self.disabled.service();
-        // A look under way may have begun before.
+        self.disabled.by_operator = disabled;
+        self.settings.service = self.disabled.service();
+        // A running observation may have started before.
         self.waiting
             .for_disabled(self.observation.sequence + 1, reply);
-        self.triggers.note(Trigger::Request, now);
+        self.triggers.add(Trigger::Request, now);
     }
 
-    pub(super) fn begin_keep_of_cloud(&mut self, reason: Option<&str>) {
+    pub(super) fn begin_store_in_cloud(&mut self, reason: Option<&str>) {
         let is_so = match (&self.disabled.in_cloud, reason) {
             (None, None) => true,
-            (Some(known), Some(reason)) => known.is_of(reason),
+            (Some(known), Some(reason)) => known.has_reason(reason),
             (None, Some(_)) | (Some(_), None) => false,
         };
-        // It may be said again before the first time is through.
+        // The scheduler may repeat it before the first one is stored.
         if is_so {
             return;
         }
         let disabled = reason.map(|reason| DisabledInCloud::new(reason, SystemTime::now()));
-        let files = Arc::clone(&self.surroundings.files);
-        self.keep(async move {
-            let kept = disabled::write_of_cloud(files.as_ref(), disabled.as_ref()).await;
-            TaskCompletion::KeptOfCloud { disabled, kept }
+        let files = Arc::clone(&self.context.files);
+        self.spawn_file_io(async move {
+            let kept = disabled::store_in_cloud(files.as_ref(), disabled.as_ref()).await;
+            TaskCompletion::DisabledInCloudStored { disabled, kept }
         });
     }
 
-    /// The cloud's word is on the disk, or could not be written: then it is said again.
-    pub(super) fn kept_of_cloud(
+    /// The setting of an operator of the cloud was written. If not, the scheduler repeats it.
+    pub(super) fn in_cloud_stored(
         &mut self,
         disabled: Option<DisabledInCloud>,
         kept: Result<(), DisabledError>,
     ) {
         let now = Instant::now();
-        self.keeping = None;
+        self.disabled_file_io = None;
         if let Err(error) = kept {
             let error = sentence(&error);
             self.health
-                .set(STATE_FILES.found().with("error", error), now);
+                .set(STATE_FILES.finding().with("error", error), now);
             return;
         }
         self.health.clear(&STATE_FILES, "");
@@ -151,10 +156,10 @@ impl<D: VirtDriver> EventLoop<D> {
         tracing::info!(
             disabled = reason.is_some(),
             reason = reason.unwrap_or_default(),
-            "an operator of the cloud changed whether this host takes guests"
+            "an operator of the cloud changed whether this host is disabled"
         );
         self.disabled.in_cloud = disabled;
-        self.terms.service = self.disabled.service();
-        self.triggers.note(Trigger::Request, now);
+        self.settings.service = self.disabled.service();
+        self.triggers.add(Trigger::Request, now);
     }
 }

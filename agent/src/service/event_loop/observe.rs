@@ -1,4 +1,4 @@
-//! Looking at the host, and what follows from what is seen.
+//! Observations of the host, and how their results are processed.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,20 +11,23 @@ use berth_virt::{DeviceError, HostView, ObserveError, VirtDriver};
 use tokio::time::Instant;
 
 use crate::service::error::{LastFailure, ServiceError};
-use crate::service::event_loop::{EventLoop, Running, TaskCompletion};
+use crate::service::event_loop::{EventLoop, ObservationTask, TaskCompletion};
 use crate::service::findings;
-use crate::service::nodes::Seen;
-use crate::service::pass::Journey;
+use crate::service::nodes::ObservedView;
+use crate::service::pass::PassKind;
 use crate::triggers::{Causes, Trigger};
 
 impl<D: VirtDriver> EventLoop<D> {
     pub(super) fn observe(&mut self, causes: &Causes, now: Instant) {
         self.observation.sequence += 1;
         let sequence = self.observation.sequence;
-        tracing::debug!(%causes, sequence, "looking at the host");
-        let driver = Arc::clone(&self.surroundings.driver);
-        // A card that was plugged has none of its virtual functions yet.
-        let look = self.devices.as_ref().map(|it| it.devices.begin_look());
+        tracing::debug!(%causes, sequence, "observing the host");
+        let driver = Arc::clone(&self.context.driver);
+        // Preparing creates virtual functions, which a card that was just plugged in lacks.
+        let observation_id = self
+            .devices
+            .as_ref()
+            .map(|it| it.devices.begin_observation());
         let prepares = self.phase == Phase::Starting || causes.has(Trigger::HostEvent);
         let task = self.work.spawn_local(async move {
             let unprepared = match prepares {
@@ -38,9 +41,9 @@ impl<D: VirtDriver> EventLoop<D> {
             }
         });
         let breaks_backoff = causes.break_backoff();
-        self.observation.running = Some(Running {
+        self.observation.running = Some(ObservationTask {
             task,
-            look,
+            observation_id,
             since: now,
             breaks_backoff,
         });
@@ -67,45 +70,46 @@ impl<D: VirtDriver> EventLoop<D> {
             }
         };
         if self.observation.failure.take().is_some() {
-            tracing::info!("the hypervisor answers again");
+            tracing::info!("the hypervisor can be observed again");
         }
-        self.observation.backoff.worked();
+        self.observation.backoff.reset();
         self.observation.retry_at = None;
         self.health.clear(&HYPERVISOR_AWAY, "");
-        let look = running.as_ref().and_then(|running| running.look);
-        if let (Some(service), Some(look)) = (&self.devices, look) {
-            service.devices.overlay(look, &mut view);
+        let observation_id = running.as_ref().and_then(|running| running.observation_id);
+        if let (Some(service), Some(observation_id)) = (&self.devices, observation_id) {
+            service.devices.overlay(observation_id, &mut view);
         }
-        self.see_nodes(&view, now);
+        self.update_nodes(&view, now);
         if let Some(service) = &self.devices {
-            self.nodes.doubt(service.devices.take_missing());
+            self.nodes
+                .add_missing_providers(service.devices.take_missing());
         }
         let breaks_backoff = running.is_some_and(|running| running.breaks_backoff);
         let view = Arc::new(view);
         self.view = Some(Arc::clone(&view));
-        let seen = Seen {
+        let observed_view = ObservedView {
             view,
             sequence,
             breaks_backoff,
         };
-        for (progressed, order) in self.nodes.begin(&seen, &self.terms, now) {
-            self.begin_pass(progressed, order);
+        for (tracker_slot, order) in self.nodes.start_passes(&observed_view, &self.settings, now) {
+            self.begin_pass(tracker_slot, order);
         }
         self.answer_waiting();
         Ok(())
     }
 
-    /// Says once what of the host could not be made as the configuration wants it; the rest of the host is looked at.
+    /// Logs devices that could not be prepared, once until that changes. The rest of the host is observed anyway.
     pub(super) fn unprepared(&mut self, errors: &[DeviceError]) {
         let told: Vec<String> = errors.iter().map(|error| sentence(error)).collect();
         if self.observation.unprepared == told {
             return;
         }
         for error in &told {
-            tracing::warn!(%error, "a device of the host is not as the configuration wants it");
+            tracing::warn!(%error, "a device of the host could not be configured");
         }
         if told.is_empty() {
-            tracing::info!("the host's devices are as the configuration wants them");
+            tracing::info!("all devices of the host are configured");
         }
         self.observation.unprepared = told;
     }
@@ -113,11 +117,11 @@ impl<D: VirtDriver> EventLoop<D> {
     pub(super) fn unobserved(&mut self, sequence: u64, error: ObserveError, now: Instant) {
         let text = sentence(&error);
         if self.observation.failure.as_deref() != Some(&text) {
-            tracing::warn!(error = %text, "the hypervisor cannot be observed; trying again");
+            tracing::warn!(error = %text, "the hypervisor cannot be observed; retrying");
         }
-        self.observation.retry_at = Some(now + self.observation.backoff.failed());
+        self.observation.retry_at = Some(now + self.observation.backoff.next_delay());
         self.health
-            .set(HYPERVISOR_AWAY.found().with("error", text.clone()), now);
+            .set(HYPERVISOR_AWAY.finding().with("error", text.clone()), now);
         let outcome = TickOutcome {
             at: SystemTime::now(),
             unobserved: Some(text.clone()),
@@ -128,25 +132,25 @@ impl<D: VirtDriver> EventLoop<D> {
         self.last_failure = LastFailure::Observe(error);
     }
 
-    pub(super) fn see_nodes(&mut self, view: &HostView, now: Instant) {
-        let journey = match self.phase {
-            Phase::Starting => Journey::Startup,
-            Phase::Running | Phase::Stopping => Journey::Tick,
+    pub(super) fn update_nodes(&mut self, view: &HostView, now: Instant) {
+        let kind = match self.phase {
+            Phase::Starting => PassKind::Startup,
+            Phase::Running | Phase::Stopping => PassKind::Tick,
         };
-        let changes = self.nodes.see(view, journey);
-        for node in &changes.came {
-            findings::node_came(&mut self.health, node);
-            tracing::info!(%node, "the hypervisor shows a node");
+        let changes = self.nodes.update_nodes(view, kind);
+        for node in &changes.appeared {
+            findings::node_appeared(&mut self.health, node);
+            tracing::info!(%node, "the hypervisor reports a new node");
         }
-        for node in &changes.went {
-            findings::node_went(&mut self.health, node, now);
-            tracing::warn!(%node, "the hypervisor no longer shows a node; its provider stays as it is");
+        for node in &changes.disappeared {
+            findings::node_disappeared(&mut self.health, node, now);
+            tracing::warn!(%node, "the hypervisor no longer reports a node; its resource provider stays in Placement");
         }
         findings::of_view(&mut self.health, view, now);
         self.metrics.unfit_devices(findings::unfit(view));
         if view.nodes.is_empty() {
-            self.health.set(NO_NODE.found(), now);
-            self.observation.retry_at = Some(now + self.observation.backoff.failed());
+            self.health.set(NO_NODE.finding(), now);
+            self.observation.retry_at = Some(now + self.observation.backoff.next_delay());
             self.last_failure = LastFailure::NoNode;
         } else {
             self.health.clear(&NO_NODE, "");

@@ -1,4 +1,4 @@
-//! Passes that begin and come back, and who waited for them.
+//! Starts and finishes passes, and answers the requests that wait for them.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,39 +13,39 @@ use tokio::time::Instant;
 use crate::service::error::{LastFailure, PassError, ServiceError};
 use crate::service::event_loop::{EventLoop, TaskCompletion};
 use crate::service::findings;
-use crate::service::pass::{self, Journey, Order, Returned, TrackerSlot};
+use crate::service::pass::{self, FinishedPass, PassKind, PassRequest, TrackerSlot};
 
 impl<D: VirtDriver> EventLoop<D> {
-    pub(super) fn begin_pass(&mut self, progressed: TrackerSlot<D>, order: Order) {
-        let surroundings = Arc::clone(&self.surroundings);
+    pub(super) fn begin_pass(&mut self, tracker_slot: TrackerSlot<D>, request: PassRequest) {
+        let context = Arc::clone(&self.context);
         self.work.spawn_local(async move {
-            TaskCompletion::Passed(Box::new(pass::run(surroundings, progressed, order).await))
+            TaskCompletion::PassFinished(Box::new(pass::run(context, tracker_slot, request).await))
         });
     }
 
-    pub(super) fn passed(&mut self, returned: Returned<D>) -> Result<(), ServiceError> {
+    pub(super) fn pass_finished(&mut self, finished: FinishedPass<D>) -> Result<(), ServiceError> {
         let now = Instant::now();
-        let (node, journey, took) = (returned.node.clone(), returned.journey, returned.took);
+        let (node, kind, took) = (finished.node.clone(), finished.kind, finished.took);
         self.metrics.pass_took(took);
         let before = self.nodes.state(&node).cloned();
-        let (next, error) = self.nodes.returned(returned, &self.terms, now);
+        let (next, error) = self.nodes.finish_pass(finished, &self.settings, now);
         findings::of_nodes(&mut self.health, self.nodes.states(), now);
         self.log(&node, before.as_ref());
-        if let Some((progressed, order)) = next {
-            self.begin_pass(progressed, order);
+        if let Some((tracker_slot, request)) = next {
+            self.begin_pass(tracker_slot, request);
         }
         self.answer_waiting();
         match error {
             None => Ok(()),
-            Some(error) => self.failed(node, journey, error),
+            Some(error) => self.handle_failure(node, kind, error),
         }
     }
 
-    /// Tries again, unless that cannot help.
-    pub(super) fn failed(
+    /// Decides whether a failure ends the service. Otherwise the node is retried.
+    pub(super) fn handle_failure(
         &mut self,
         node: NodeName,
-        journey: Journey,
+        kind: PassKind,
         source: PassError,
     ) -> Result<(), ServiceError> {
         if matches!(source, PassError::Startup(StartupError::Refused(_))) {
@@ -55,7 +55,7 @@ impl<D: VirtDriver> EventLoop<D> {
             PassError::Tick(TickError::ReshapeNeeded(pending)) => {
                 Err(ServiceError::ReshapeNeeded { node, pending })
             }
-            source if journey == Journey::Startup && source.disposition() == Disposition::Fatal => {
+            source if kind == PassKind::Startup && source.disposition() == Disposition::Fatal => {
                 Err(ServiceError::Start { node, source })
             }
             source => {
@@ -65,7 +65,8 @@ impl<D: VirtDriver> EventLoop<D> {
         }
     }
 
-    /// One line where something changed; a failure that repeats is said again at every doubling only.
+    /// Logs the result of a pass if something changed. A repeated failure is logged at the 1st, 2nd, 4th, 8th...
+    /// occurrence.
     pub(super) fn log(&self, node: &NodeName, before: Option<&NodeState>) {
         let Some(state) = self.nodes.state(node) else {
             return;
@@ -75,14 +76,14 @@ impl<D: VirtDriver> EventLoop<D> {
         if last.result == PassResult::Failed {
             let (failures, error) = (state.failures, &last.text);
             if failures.is_power_of_two() {
-                tracing::warn!(%node, failures, %error, "the pass failed");
+                tracing::warn!(%node, failures, %error, "the cycle failed; retrying");
             } else {
-                tracing::debug!(%node, failures, %error, "the pass failed");
+                tracing::debug!(%node, failures, %error, "the cycle failed; retrying");
             }
             return;
         }
         let was_well =
-            before.is_some_and(|before| before.last.is_some() && before.trouble.is_none());
+            before.is_some_and(|before| before.last.is_some() && before.failure_cause.is_none());
         if last.result == PassResult::InSync && was_well {
             tracing::debug!(%node, ?took, "in sync");
         } else {

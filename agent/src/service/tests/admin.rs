@@ -1,4 +1,4 @@
-//! The whole service behind its real sockets, on a real clock.
+//! Tests of the service with its real sockets, on a real clock.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -33,7 +33,7 @@ fn options(bench: &Bench) -> AdminOptions {
     }
 }
 
-/// Runs the agent beside a script that talks to it.
+/// Runs the agent concurrently with a script that uses it.
 async fn beside<T, D: berth_virt::VirtDriver>(
     agent: Agent<D>,
     socket: &Path,
@@ -45,7 +45,7 @@ async fn beside<T, D: berth_virt::VirtDriver>(
         while UnixStream::connect(socket).await.is_err() {
             assert!(
                 began.elapsed() < Duration::from_secs(60),
-                "nobody listens there"
+                "nothing listens there"
             );
             sleep(Duration::from_millis(2)).await;
         }
@@ -141,13 +141,19 @@ async fn an_operator_asks_and_is_answered() {
     })
     .await;
     ended.unwrap();
-    assert!(!options.socket.exists(), "the socket goes with the agent");
+    assert!(
+        !options.socket.exists(),
+        "the socket is removed with the agent"
+    );
     let error = AdminClient::new(&options.socket)
         .unwrap()
         .state()
         .await
         .unwrap_err();
-    assert!(matches!(error, AdminClientError::Away { .. }), "{error}");
+    assert!(
+        matches!(error, AdminClientError::Unreachable { .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -195,7 +201,7 @@ async fn requests_that_make_no_sense_are_refused_in_the_apis_own_words() {
             );
             assert!(answer.contains(code), "{method} {path} {body:?}: {answer}");
         }
-        let answer = raw(&options.socket, "this is no HTTP\r\n\r\n").await;
+        let answer = raw(&options.socket, "this is not HTTP\r\n\r\n").await;
         assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     })
     .await;
@@ -218,7 +224,7 @@ async fn a_second_agent_is_refused_and_a_killed_ones_socket_is_not_in_the_way() 
         assert!(error.to_string().contains("agent.sock"), "{error}");
         assert!(
             client.tick().await.unwrap().is_well(),
-            "the first one does not notice"
+            "the first agent is not affected"
         );
         let mode = std::fs::metadata(&options.socket)
             .unwrap()
@@ -250,7 +256,7 @@ async fn health_is_503_while_placement_is_away_and_a_tick_says_why() {
         let disabled = client.disable("away").await.unwrap();
         assert!(
             disabled.disabled.is_some() && !disabled.tick.unwrap().is_well(),
-            "it is kept, and not yet reported"
+            "it is stored and not yet reported"
         );
         bench.placement.set(Weather::Fine);
         assert!(client.tick().await.unwrap().is_well());
@@ -263,7 +269,7 @@ async fn health_is_503_while_placement_is_away_and_a_tick_says_why() {
 #[tokio::test]
 async fn the_loopback_port_has_metrics_and_health_and_nothing_else() {
     let bench = Bench::with(host(&["a"]));
-    // Asked for, noted and freed: whoever takes it in between fails this test, not another.
+    // The port is free again when the agent starts. If another process takes it meanwhile, only this test fails.
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -319,7 +325,7 @@ async fn what_cannot_be_listened_on_is_a_question_of_configuration() {
             "loopback",
         ),
         (socket(file.clone()), "not a socket"),
-        (socket(file.join("below/agent.sock")), "cannot be made"),
+        (socket(file.join("below/agent.sock")), "cannot be created"),
         (socket(bench.file(&"x".repeat(200))), "cannot be made"),
     ];
     for (options, words) in cases {

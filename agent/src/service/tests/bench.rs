@@ -1,13 +1,14 @@
-//! What a test needs: the service between its peers, a service manager's socket, and a way to wait for a state.
+//! Test bench: the service with its peers and with the socket of a service manager, and functions that wait for a
+//! state.
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent_api::{AgentState, Phase, Request, States, TickOutcome};
+use berth_agent_api::{AgentRequest, AgentState, Phase, States, TickOutcome};
 use berth_agent_instances::GuestChanges;
 use berth_agent_journal::SqlJournal;
-use berth_agent_tracker::disabled::{Disabled, DisabledError};
+use berth_agent_tracker::disabled::{DisabledByOperator, DisabledError};
 use berth_client::{AdapterOptions, Auth, HostsClient, HttpService, TransportOptions};
 use berth_store::state_dir::StateDir;
 use berth_virt::{HostView, VirtDriver};
@@ -35,10 +36,9 @@ pub(super) struct Bench {
     manager: UnixDatagram,
 }
 
-/// The running service, seen from outside.
 pub(super) struct Running {
     states: States,
-    requests: mpsc::Sender<Request>,
+    requests: mpsc::Sender<AgentRequest>,
     hangups: mpsc::Sender<()>,
     pub(super) shutdown: CancellationToken,
 }
@@ -57,7 +57,7 @@ impl Bench {
         }
     }
 
-    /// An agent that serves, with a watchdog of a minute.
+    /// An agent that serves, with a watchdog of one minute.
     pub(super) fn agent(&self) -> Agent<ScriptedDriver> {
         let files = self.files();
         let placement = self
@@ -72,7 +72,7 @@ impl Bench {
         agent
     }
 
-    /// A scheduler that is told of the host by nobody here.
+    /// A host state service that nothing reads here.
     pub(super) async fn host_state(&self) -> HostStateService {
         let auth = Auth::none("http://scheduler").unwrap();
         let http = HttpService::network(&TransportOptions::default()).unwrap();
@@ -97,7 +97,7 @@ impl Bench {
         self.folder.path().join("state").join(name)
     }
 
-    /// Runs the agent beside a script; the script's end stops it.
+    /// Runs the agent concurrently with a script, and stops it when the script ends.
     pub(super) async fn run<T>(
         &self,
         agent: Agent<ScriptedDriver>,
@@ -113,9 +113,9 @@ impl Bench {
             events,
             hangups: hung,
             requests,
-            holding: None,
+            blocked_guests: None,
             journals: stream::SelectAll::new(),
-            untold: stream::pending().boxed(),
+            report_errors: stream::pending().boxed(),
             device_changes: stream::pending().boxed(),
         };
         let mut running = Running {
@@ -134,7 +134,7 @@ impl Bench {
             .await
     }
 
-    /// Runs the agent until it ends by itself.
+    /// Runs the agent until it ends.
     pub(super) async fn run_to_end(
         &self,
         agent: Agent<ScriptedDriver>,
@@ -146,7 +146,7 @@ impl Bench {
         .0
     }
 
-    /// An agent that starts, ticks once and ends.
+    /// An agent that starts, ticks once and exits.
     pub(super) fn once(&self, deadline: Duration) -> Agent<ScriptedDriver> {
         Agent {
             mode: Mode::Once { deadline },
@@ -154,16 +154,16 @@ impl Bench {
         }
     }
 
-    /// What the service manager was told since the last call, `STATUS=` apart.
-    pub(super) fn told(&self) -> Vec<String> {
+    /// Notifications to the service manager since the last call, except `STATUS=`.
+    pub(super) fn notifications(&self) -> Vec<String> {
         self.messages()
             .into_iter()
             .filter(|message| !message.starts_with("STATUS="))
             .collect()
     }
 
-    /// Lets time go by, and hears what the service manager is told meanwhile. (Its socket holds few messages.)
-    pub(super) async fn hear(&self, time: Duration) -> Vec<String> {
+    /// Lets the time pass, and receives the notifications meanwhile (the socket's queue is short).
+    pub(super) async fn notifications_within(&self, time: Duration) -> Vec<String> {
         let (mut heard, end) = (self.messages(), Instant::now() + time);
         while Instant::now() < end {
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -172,7 +172,7 @@ impl Bench {
         heard
     }
 
-    /// All that the service manager was told since the last call.
+    /// All notifications to the service manager since the last call.
     pub(super) fn messages(&self) -> Vec<String> {
         let mut buffer = [0; 8192];
         std::iter::from_fn(|| {
@@ -187,7 +187,8 @@ impl Bench {
     }
 }
 
-/// Plays a script beside an agent that has started on these nodes; the agent must end well when the script is over.
+/// Runs a script concurrently with an agent that has started with these nodes. The agent must end without an error
+/// after the script.
 pub(super) async fn stage(
     nodes: &[&str],
     prepare: impl FnOnce(&mut Agent<ScriptedDriver>),
@@ -205,16 +206,16 @@ pub(super) async fn stage(
     ended.unwrap();
 }
 
-/// Nothing special about the agent.
+/// Leaves the agent unchanged.
 pub(super) fn usual(_: &mut Agent<ScriptedDriver>) {}
 
-/// Only events and requests make it look.
+/// Turns the timer off: only events and requests cause a pass.
 pub(super) fn without_timer(agent: &mut Agent<ScriptedDriver>) {
     agent.live.interval = Interval::Off;
 }
 
 impl Running {
-    /// Waits for a state, for at most a day.
+    /// Waits for a state, for at most one day.
     pub(super) async fn until(
         &self,
         what: &str,
@@ -228,10 +229,10 @@ impl Running {
         .await
         {
             Ok(Ok(state)) => Arc::clone(&state),
-            Ok(Err(_)) => panic!("the service ended before {what}"),
+            Ok(Err(_)) => panic!("the service ended before: {what}"),
             Err(_) => panic!(
-                "a day is over and no {what}: {}",
-                self.state().sentence(Instant::now())
+                "not within one day: {what}: {}",
+                self.state().summary(Instant::now())
             ),
         }
     }
@@ -242,7 +243,7 @@ impl Running {
             .await;
     }
 
-    /// Waits until no node's last pass failed.
+    /// Waits until no node's last pass has failed.
     pub(super) async fn healed(&self) {
         self.until("healed", |state| {
             state.nodes.values().all(|node| node.failures == 0)
@@ -254,7 +255,7 @@ impl Running {
         Arc::clone(&self.states.borrow())
     }
 
-    /// The codes that health shows now.
+    /// Codes of the visible findings.
     pub(super) fn codes(&self) -> Vec<&'static str> {
         self.state()
             .health
@@ -266,12 +267,17 @@ impl Running {
 
     pub(super) async fn tick(&self) -> TickOutcome {
         let (reply, outcome) = tokio::sync::oneshot::channel();
-        self.requests.send(Request::Tick { reply }).await.unwrap();
+        self.requests
+            .send(AgentRequest::Tick { reply })
+            .await
+            .unwrap();
         outcome.await.expect("the pass is answered")
     }
 
     pub(super) async fn set_disabled(&self, reason: Option<&str>) -> TickOutcome {
-        self.try_set_disabled(reason).await.expect("it is kept")
+        self.try_set_disabled(reason)
+            .await
+            .expect("the setting is stored")
     }
 
     pub(super) async fn try_disable(&self, reason: &str) -> Result<TickOutcome, DisabledError> {
@@ -280,23 +286,23 @@ impl Running {
 
     async fn try_set_disabled(&self, reason: Option<&str>) -> Result<TickOutcome, DisabledError> {
         let now = std::time::SystemTime::now();
-        let disabled = reason.map(|reason| Disabled::new(reason, now, Some(0)).unwrap());
+        let disabled = reason.map(|reason| DisabledByOperator::new(reason, now, Some(0)).unwrap());
         let (reply, outcome) = tokio::sync::oneshot::channel();
         self.requests
-            .send(Request::SetDisabled { disabled, reply })
+            .send(AgentRequest::SetDisabled { disabled, reply })
             .await
             .unwrap();
         outcome.await.expect("the pass is answered")
     }
 
-    /// What the scheduler says, and the pass that reports it.
+    /// Reports the setting of the cloud, and waits for the pass that reports it.
     pub(super) async fn set_disabled_in_cloud(&self, reason: Option<&str>) {
         let reason = reason.map(str::to_owned);
-        let asked = Request::SetDisabledInCloud {
+        let asked = AgentRequest::SetDisabledInCloud {
             reason: reason.clone(),
         };
         self.requests.send(asked).await.unwrap();
-        self.until("the cloud's word", |state| {
+        self.until("the setting of the cloud", |state| {
             let known = state.disabled_in_cloud.as_ref();
             known.map(|it| it.reason.as_str()) == reason.as_deref()
         })

@@ -1,4 +1,4 @@
-//! A driver that shows what it is told to show.
+//! A scripted driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -7,29 +7,29 @@ use std::time::Duration;
 
 use berth_model::{NodeName, ResourceClass};
 use berth_virt::{
-    Cpus, Disk, HostEvent, HostEvents, HostView, Hypervisor, NodeView, ObserveError, OfferedMdevs,
-    PhysicalGpu, ResourceModel, VgpuModel, VirtDriver,
+    HostEvent, HostEvents, HostView, HypervisorInfo, NodeCpus, NodeDisk, NodeView, ObserveError,
+    OfferedMdevs, PhysicalGpu, ResourceModel, VgpuModel, VirtDriver,
 };
 use futures_util::{StreamExt, stream};
 use tokio::sync::{broadcast, watch};
 
-/// How long a look takes.
+/// Duration of an observation.
 pub(super) const LOOK: Duration = Duration::from_millis(1);
 
-/// What the next observation brings.
+/// Result of the next observation.
 #[derive(Debug, Clone)]
 pub(super) enum Sight {
     View(HostView),
     Away,
     Misconfigured,
-    /// It does not come back.
+    /// It never returns.
     Hang,
     Panic,
 }
 
 pub(super) struct ScriptedDriver {
     sight: Mutex<Sight>,
-    /// None once the events have ended.
+    /// `None` after the events have ended.
     events: Mutex<Option<broadcast::Sender<HostEvent>>>,
     observed: AtomicUsize,
     /// Observations wait while this is false.
@@ -79,7 +79,6 @@ impl ScriptedDriver {
         self.events.lock().unwrap().take();
     }
 
-    /// How often it was observed.
     pub(super) fn observed(&self) -> usize {
         self.observed.load(Ordering::SeqCst)
     }
@@ -100,7 +99,7 @@ impl VirtDriver for ScriptedDriver {
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
         self.observed.fetch_add(1, Ordering::SeqCst);
-        // A look takes its time, so that a loop that looks without a pause is seen as one.
+        // An observation takes time, so that a loop without a pause is detected.
         tokio::time::sleep(LOOK).await;
         let sight = self.sight.lock().unwrap().clone();
         self.open.subscribe().wait_for(|open| *open).await.unwrap();
@@ -129,9 +128,9 @@ impl VirtDriver for ScriptedDriver {
     }
 }
 
-/// A host with these nodes, each with eight CPUs and a GPU with four virtual ones on the root.
+/// A host with these nodes; each has eight CPUs and a GPU with four virtual GPUs on the root.
 pub(crate) fn host(nodes: &[&str]) -> HostView {
-    let hypervisor = Hypervisor {
+    let hypervisor = HypervisorInfo {
         kind: "scripted".into(),
         version: "1".into(),
         hostname: "host".into(),
@@ -158,12 +157,12 @@ pub(super) fn node() -> NodeView {
     };
     NodeView {
         uuid: None,
-        cpus: Cpus {
+        cpus: NodeCpus {
             online: "0-7".parse().unwrap(),
-            ..Cpus::default()
+            ..NodeCpus::default()
         },
         memory_mib: 16_384,
-        disk: Disk::Local { gib: 100 },
+        disk: NodeDisk::Local { gib: 100 },
         cells: Vec::new(),
         gpus: vec![gpu],
         functions: Vec::new(),

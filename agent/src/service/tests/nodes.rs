@@ -1,4 +1,4 @@
-//! Several nodes: they come and go, and none waits for another.
+//! Tests with several nodes: they appear and disappear, and none waits for another.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ async fn nodes_come_and_go_and_nothing_of_a_gone_one_is_deleted() {
             view.nodes.insert("c".parse().unwrap(), node());
         });
         running.tick().await;
-        assert!(bench.placement.has("c"), "a node that comes is reported");
+        assert!(bench.placement.has("c"), "a new node is reported");
         assert!(
             bench.placement.has("b"),
-            "a node that goes stays in Placement"
+            "a removed node stays in Placement"
         );
         sleep(MINUTE).await;
         assert_eq!(running.codes(), ["node-gone"]);
         assert!(
             running
                 .state()
-                .sentence(Instant::now())
+                .summary(Instant::now())
                 .starts_with("in sync: 2 nodes; warning: ")
         );
         bench
@@ -96,7 +96,7 @@ async fn a_slow_node_holds_no_other_up_and_gets_one_more_pass_with_the_newest_vi
             assert_eq!(
                 bench.placement.inventory("b", "MEMORY_MB", "total"),
                 memory,
-                "b goes on"
+                "b continues"
             );
             assert_eq!(
                 bench.placement.inventory("a", "MEMORY_MB", "total"),
@@ -111,18 +111,22 @@ async fn a_slow_node_holds_no_other_up_and_gets_one_more_pass_with_the_newest_vi
         let writes = writes
             .iter()
             .filter(|line| line.starts_with(&format!("PUT /resource_providers/{slow}/inv")));
-        assert_eq!(writes.count(), 3, "the start's, the held one, and one more");
+        assert_eq!(
+            writes.count(),
+            3,
+            "the one of the start, the delayed one, and one more"
+        );
     })
     .await;
 }
 
-/// One start on these nodes, and what ended it.
+/// Starts the agent once on these nodes and returns its result.
 async fn start_on(bench: &Bench, nodes: &[&str]) -> Result<(), ServiceError> {
     bench.driver.show(Sight::View(host(nodes)));
     bench.run_to_end(bench.once(MINUTE)).await
 }
 
-fn kept(bench: &Bench, file: &str) -> Option<String> {
+fn uuid_file(bench: &Bench, file: &str) -> Option<String> {
     let text = std::fs::read_to_string(bench.state_file(file)).ok()?;
     Some(text.trim().to_owned())
 }
@@ -132,18 +136,18 @@ async fn a_host_that_gets_more_nodes_and_loses_them_again_mixes_no_uuids_up() {
     let bench = Bench::with(host(&["a"]));
     start_on(&bench, &["a"]).await.unwrap();
     let of_a = bench.placement.uuid("a");
-    assert_eq!(kept(&bench, "compute_id"), of_a);
+    assert_eq!(uuid_file(&bench, "compute_id"), of_a);
 
     start_on(&bench, &["a", "b", "c"]).await.unwrap();
     let of_b = bench.placement.uuid("b");
-    assert_eq!(kept(&bench, "compute_id"), None);
+    assert_eq!(uuid_file(&bench, "compute_id"), None);
     for node in ["a", "b", "c"] {
-        let own = kept(&bench, &format!("compute_id.{node}"));
+        let own = uuid_file(&bench, &format!("compute_id.{node}"));
         assert_eq!(own, bench.placement.uuid(node), "{node}");
     }
     assert_eq!(bench.placement.uuid("a"), of_a, "it is still the same");
 
-    // As a kill leaves it that came before the old file was removed.
+    // The state after a kill before the old file was removed.
     std::fs::copy(
         bench.state_file("compute_id.a"),
         bench.state_file("compute_id"),
@@ -167,7 +171,7 @@ async fn a_uuid_that_none_of_several_nodes_can_claim_is_asked_about() {
     for word in ["compute_id.", "knows as a", "--accept-risk rename-host"] {
         assert!(said.contains(word), "no {word:?} in: {said}");
     }
-    // They start side by side: which of them is told of first is open.
+    // They start concurrently, so the order of the reports is not defined.
     assert!(
         ["compute_id.b", "compute_id.c"]
             .iter()
@@ -175,7 +179,7 @@ async fn a_uuid_that_none_of_several_nodes_can_claim_is_asked_about() {
         "{said}"
     );
     assert!(!bench.placement.has("b") && !bench.placement.has("c"));
-    assert_eq!(kept(&bench, "compute_id"), of_a);
+    assert_eq!(uuid_file(&bench, "compute_id"), of_a);
     std::fs::remove_file(bench.state_file("compute_id")).unwrap();
     start_on(&bench, &["b", "c"]).await.unwrap();
     assert_eq!(bench.placement.uuid("a"), of_a);

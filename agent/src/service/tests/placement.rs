@@ -1,4 +1,4 @@
-//! A Placement small enough to do as it is told: providers, inventories, traits, generations and a reshape, in memory.
+//! A minimal scripted Placement in memory: providers, inventories, traits, generations and a reshape.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,11 +16,11 @@ use crate::metrics::Metrics;
 pub(super) enum Weather {
     Fine,
     Refused,
-    /// Requests whose method and path contain this text are answered with the status.
+    /// Requests whose method and path contain this text get this status.
     Status(&'static str, StatusCode),
-    /// Requests whose method and path contain this text wait until it is fine again, and are then done.
+    /// Requests whose method and path contain this text wait for [`Weather::Fine`], and are then performed.
     Held(String),
-    /// Every answer takes this long.
+    /// Every response takes this long.
     Slow(Duration),
 }
 
@@ -89,7 +89,7 @@ impl FakePlacement {
         self.provider(name).is_some()
     }
 
-    /// A root provider that somebody else made.
+    /// Creates a root provider of another service.
     pub(super) fn plant(&self, name: &str) {
         let uuid = uuid::Uuid::new_v4().to_string();
         self.world
@@ -98,7 +98,7 @@ impl FakePlacement {
             .create(&json!({"uuid": uuid, "name": name}));
     }
 
-    /// A child that somebody made and gave a trait, under the UUID that the agent would give it.
+    /// Creates a child of another service with a trait, under the UUID that the agent would use.
     pub(super) fn plant_child(&self, parent: &str, name: &str, given: &str) {
         let parent = self.uuid(parent).unwrap();
         let root: berth_model::ProviderUuid = parent.parse().unwrap();
@@ -125,7 +125,7 @@ impl FakePlacement {
             .map(|(uuid, _)| uuid.clone())
     }
 
-    /// A field of an inventory; null where there is none.
+    /// A field of an inventory; null if it does not exist.
     pub(super) fn inventory(&self, name: &str, class: &str, field: &str) -> Value {
         self.provider(name).map_or(Value::Null, |provider| {
             provider.inventories[class][field].clone()

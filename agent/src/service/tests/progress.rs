@@ -1,4 +1,4 @@
-//! What is slow and what hangs are told apart by what the configuration allows one request.
+//! Tests that distinguish slow from hanging tasks by the configured time limit of a request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use crate::service::tests::driver::{Sight, host};
 use crate::service::tests::placement::Weather;
 
 const MINUTE: Duration = Duration::from_mins(1);
-/// The file of the node's UUID, as its options name it.
+/// The file of the node's UUID.
 const COMPUTE_ID: &str = "compute_id";
 
 #[tokio::test(start_paused = true)]
 async fn the_watchdog_is_petted_while_there_is_progress_and_only_then() {
     stage(&["a"], usual, async |bench, running| {
         bench.messages();
-        let heard = bench.hear(MINUTE * 10).await;
+        let heard = bench.notifications_within(MINUTE * 10).await;
         let pets = heard.iter().filter(|line| *line == "WATCHDOG=1").count();
         assert!((19..=21).contains(&pets), "twice a minute: {pets}");
         bench.driver.show(Sight::Hang);
-        bench.hear(MINUTE * 20).await;
+        bench.notifications_within(MINUTE * 20).await;
         assert_eq!(running.codes(), ["no-progress"]);
-        let heard = bench.hear(MINUTE * 10).await;
+        let heard = bench.notifications_within(MINUTE * 10).await;
         assert!(!heard.contains(&"WATCHDOG=1".to_owned()), "{heard:?}");
     })
     .await;
@@ -67,11 +67,11 @@ async fn a_pass_of_many_slow_requests_goes_on() {
         })
         .collect();
     let bench = Bench::with(view);
-    // Each may take a minute; three for each GPU are more than a request may be silent.
+    // Each request may take a minute; three for each GPU exceed the time limit of one request.
     bench.placement.set(Weather::Slow(Duration::from_secs(50)));
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
-            let heard = bench.hear(MINUTE * 30).await;
+            let heard = bench.notifications_within(MINUTE * 30).await;
             let pets = heard.iter().filter(|line| *line == "WATCHDOG=1").count();
             assert!((59..=61).contains(&pets), "twice a minute: {pets}");
             assert!(running.codes().is_empty(), "{:?}", running.codes());
@@ -81,7 +81,7 @@ async fn a_pass_of_many_slow_requests_goes_on() {
                     .nodes
                     .values()
                     .all(|node| node.last.is_none()),
-                "the first pass is still under way"
+                "the first pass is still running"
             );
             running.started().await;
         })
@@ -99,9 +99,9 @@ async fn a_pass_that_hangs_is_seen_soon_where_requests_are_short() {
     agent.files = Arc::new(Stuck::of(COMPUTE_ID, agent.files));
     let (ended, ()) = bench
         .run(agent, async |running| {
-            bench.hear(MINUTE * 5).await;
+            bench.notifications_within(MINUTE * 5).await;
             assert_eq!(running.codes(), ["no-progress"]);
-            let heard = bench.hear(MINUTE * 5).await;
+            let heard = bench.notifications_within(MINUTE * 5).await;
             assert!(!heard.contains(&"WATCHDOG=1".to_owned()), "{heard:?}");
         })
         .await;
@@ -116,16 +116,16 @@ async fn a_start_whose_first_file_hangs_says_so_begins_nothing_and_goes_on_when_
     agent.files = stuck.clone();
     let (ended, ()) = bench
         .run(agent, async |running| {
-            let heard = bench.hear(MINUTE * 2).await;
+            let heard = bench.notifications_within(MINUTE * 2).await;
             assert_eq!(running.codes(), ["no-progress"]);
             let status = heard.iter().rfind(|line| line.starts_with("STATUS="));
             assert!(status.unwrap().contains(FILE), "{status:?}");
             assert_eq!(bench.driver.observed(), 0);
-            let heard = bench.hear(MINUTE * 2).await;
+            let heard = bench.notifications_within(MINUTE * 2).await;
             let asks = heard.iter().any(|line| line.starts_with("EXTEND_TIMEOUT"));
             assert!(
                 !asks,
-                "the service manager gives it no more time: {heard:?}"
+                "the service manager gets no more extensions: {heard:?}"
             );
             stuck.free();
             running.started().await;
@@ -148,7 +148,7 @@ async fn an_operators_word_that_hangs_on_the_disk_is_told_of_and_holds_when_it_i
             stuck.hang();
             let asked = running.set_disabled(Some("new GPU"));
             let seen = async {
-                bench.hear(MINUTE * 2).await;
+                bench.notifications_within(MINUTE * 2).await;
                 assert_eq!(running.codes(), ["no-progress"]);
                 assert!(running.state().disabled.is_none());
                 stuck.free();

@@ -1,4 +1,4 @@
-//! SIGHUP.
+//! Tests of SIGHUP.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,17 +30,17 @@ async fn a_good_configuration_is_in_force_at_once_and_a_bad_one_changes_nothing(
             bench.messages();
             running.hang_up().await;
             sleep(Duration::from_secs(1)).await;
-            let told = bench.told();
+            let messages = bench.notifications();
             assert!(
-                told[0].starts_with("RELOADING=1\nMONOTONIC_USEC="),
-                "{told:?}"
+                messages[0].starts_with("RELOADING=1\nMONOTONIC_USEC="),
+                "{messages:?}"
             );
-            assert_eq!(told[1], "READY=1", "{told:?}");
+            assert_eq!(messages[1], "READY=1", "{messages:?}");
             assert_eq!(running.codes(), ["config-reload-failed"]);
             assert!(
                 running
                     .state()
-                    .sentence(tokio::time::Instant::now())
+                    .summary(tokio::time::Instant::now())
                     .contains("berth.toml:3: no")
             );
             assert_eq!(
@@ -77,7 +77,7 @@ async fn a_reload_during_the_start_does_not_say_ready() {
             sleep(Duration::from_mins(1)).await;
             assert!(
                 bench
-                    .told()
+                    .notifications()
                     .iter()
                     .all(|line| line != "READY=1" && !line.starts_with("RELOADING"))
             );

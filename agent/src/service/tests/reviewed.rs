@@ -1,4 +1,4 @@
-//! A start that is given a reviewed plan.
+//! Tests of a start with a reviewed plan.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn of_a(plan: ReviewedPlan) -> ReviewedPlans {
     ReviewedPlans::from([(NodeName::new("a").unwrap(), plan)])
 }
 
-/// A host whose next start reshapes, and the plan of that.
+/// A host whose next start reshapes, and the reviewed plan for it.
 async fn reviewed(bench: &Bench) -> ReviewedPlan {
     bench
         .run_to_end(bench.once(Duration::from_mins(1)))
@@ -63,7 +63,10 @@ async fn a_reviewed_reshape_that_was_begun_is_retried_to_its_end() {
     let (ended, ()) = bench
         .run(agent, async |running| {
             sleep(Duration::from_mins(5)).await;
-            assert!(bench.placement.has("a_pci_0000_84_00_0"), "it was begun");
+            assert!(
+                bench.placement.has("a_pci_0000_84_00_0"),
+                "its execution started"
+            );
             bench.placement.set(Weather::Fine);
             running.started().await;
         })
@@ -99,7 +102,7 @@ async fn plans_for_other_nodes_than_the_host_has_are_refused() {
     let mut too_many = of_a(plan.clone());
     too_many.insert(b.clone(), plan.clone());
     for (plans, says) in [
-        (ReviewedPlans::new(), "nothing of node a"),
+        (ReviewedPlans::new(), "no plan for node a"),
         (
             ReviewedPlans::from([(b, plan)]),
             "node b, which this host does not have",
@@ -111,8 +114,8 @@ async fn plans_for_other_nodes_than_the_host_has_are_refused() {
         bench.messages();
         let error = bench.run_to_end(agent).await.unwrap_err();
         assert_eq!(error.reason(), ExitReason::ReshapeFailed);
-        let told = bench.messages().join("\n");
-        assert!(told.contains(says), "{told}");
+        let messages = bench.messages().join("\n");
+        assert!(messages.contains(says), "{messages}");
     }
     assert!(!bench.placement.has("a_pci_0000_84_00_0"));
 }

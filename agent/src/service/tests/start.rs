@@ -1,4 +1,4 @@
-//! How a start goes, and how it fails.
+//! Tests of starts, successful and failed.
 
 use std::time::Duration;
 
@@ -29,21 +29,22 @@ async fn ready_is_said_after_the_first_inventory_landed_and_not_before() {
             {
                 sleep(Duration::from_millis(10)).await;
             }
-            let told = bench.messages();
+            let messages = bench.messages();
             assert!(
-                told.contains(&"EXTEND_TIMEOUT_USEC=90000000".to_owned()),
-                "{told:?}"
+                messages.contains(&"EXTEND_TIMEOUT_USEC=90000000".to_owned()),
+                "{messages:?}"
             );
             assert!(
-                told.contains(&"STATUS=starting: node gpu-01 is reported to Placement".to_owned()),
-                "{told:?}"
+                messages
+                    .contains(&"STATUS=starting: reporting node gpu-01 to Placement".to_owned()),
+                "{messages:?}"
             );
-            assert!(!told.contains(&"READY=1".to_owned()), "{told:?}");
+            assert!(!messages.contains(&"READY=1".to_owned()), "{messages:?}");
             bench.placement.set(Weather::Fine);
             running.started().await;
-            let told = bench.messages();
+            let messages = bench.messages();
             assert_eq!(
-                told[told.len() - 2..],
+                messages[messages.len() - 2..],
                 [
                     "STATUS=in sync: node gpu-01".to_owned(),
                     "READY=1".to_owned()
@@ -53,8 +54,8 @@ async fn ready_is_said_after_the_first_inventory_landed_and_not_before() {
         })
         .await;
     ended.unwrap();
-    let told = bench.told();
-    assert_eq!(told[0], "STOPPING=1", "{told:?}");
+    let messages = bench.notifications();
+    assert_eq!(messages[0], "STOPPING=1", "{messages:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,35 +65,37 @@ async fn placement_away_at_the_start_is_waited_for_and_said_once() {
     bench.placement.set(Weather::Refused);
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
-            let told = bench.hear(Duration::from_mins(30)).await;
+            let messages = bench.notifications_within(Duration::from_mins(30)).await;
             assert_eq!(running.codes(), ["placement-away"]);
             let state = running.state();
             assert_eq!(state.phase, Phase::Starting);
             assert!(
                 state.nodes.values().all(|node| node.failures > 10),
-                "it went on trying"
+                "it kept retrying"
             );
             assert!(
-                told.iter()
+                messages
+                    .iter()
                     .filter(|line| line.starts_with("EXTEND_TIMEOUT_USEC"))
                     .count()
                     > 60,
-                "{told:?}"
+                "{messages:?}"
             );
             assert!(
-                told.iter()
+                messages
+                    .iter()
                     .any(|line| line.contains("placement:8778 refuses connections")),
-                "{told:?}"
+                "{messages:?}"
             );
-            assert!(!told.contains(&"READY=1".to_owned()), "{told:?}");
-            // The pause is capped: thirty minutes are about sixty attempts for each node, not thousands.
+            assert!(!messages.contains(&"READY=1".to_owned()), "{messages:?}");
+            // The backoff is capped: thirty minutes are about sixty attempts for each node, not thousands.
             let requests = bench.placement.requests().len();
             assert!((60..600).contains(&requests), "{requests}");
             bench.placement.set(Weather::Fine);
             running.started().await;
             assert!(running.codes().is_empty());
             assert!(nodes.iter().all(|node| bench.placement.has(node)));
-            assert!(bench.told().contains(&"READY=1".to_owned()));
+            assert!(bench.notifications().contains(&"READY=1".to_owned()));
         })
         .await;
     ended.unwrap();
@@ -127,7 +130,7 @@ async fn a_hypervisor_without_a_node_is_not_ready() {
         .run(bench.agent(), async |running| {
             sleep(Duration::from_mins(5)).await;
             assert_eq!(running.codes(), ["no-node"]);
-            assert!(!bench.told().contains(&"READY=1".to_owned()));
+            assert!(!bench.notifications().contains(&"READY=1".to_owned()));
             bench.driver.show(Sight::View(host(&["a"])));
             running.started().await;
             assert!(running.codes().is_empty());
@@ -160,8 +163,8 @@ async fn what_waiting_cannot_mend_ends_the_start_with_its_reason() {
         bench.placement.set(weather.clone());
         let error = bench.run_to_end(bench.agent()).await.unwrap_err();
         assert_eq!(error.reason(), reason, "{weather:?}: {error:?}");
-        let told = bench.messages().join("\n");
-        assert!(told.contains(words), "{weather:?}: {told}");
+        let messages = bench.messages().join("\n");
+        assert!(messages.contains(words), "{weather:?}: {messages}");
     }
 }
 
@@ -237,7 +240,10 @@ async fn nodes_that_wait_do_not_hurry_a_hypervisor_that_is_away() {
             let observed = bench.driver.observed();
             sleep(MINUTE * 10).await;
             let more = bench.driver.observed() - observed;
-            assert!((10..60).contains(&more), "{more} looks in ten minutes");
+            assert!(
+                (10..60).contains(&more),
+                "{more} observations in ten minutes"
+            );
         })
         .await;
     ended.unwrap();
@@ -286,7 +292,7 @@ async fn a_start_reshapes_and_a_refused_reshape_ends_it() {
         );
         assert!(
             !bench.placement.has("a_pci_0000_84_00_0"),
-            "nothing half-made is left"
+            "no partly created provider is left"
         );
     }
 }
@@ -329,7 +335,7 @@ async fn once_says_what_it_waited_for_in_vain() {
             "refuses connections",
         ),
         (Weather::Fine, Sight::Away, "does not answer"),
-        (Weather::Fine, Sight::Hang, "did not come back"),
+        (Weather::Fine, Sight::Hang, "did not answer"),
     ];
     for (weather, sight, words) in cases {
         let bench = Bench::with(host(&["a"]));

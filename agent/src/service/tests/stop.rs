@@ -1,4 +1,4 @@
-//! How a stop goes.
+//! Tests of stops.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn a_stop_finishes_the_flush_under_way() {
             running.shutdown.cancel();
             sleep(Duration::from_secs(5)).await;
             assert_eq!(running.state().phase, Phase::Stopping);
-            assert!(bench.told().contains(&"STOPPING=1".to_owned()));
+            assert!(bench.notifications().contains(&"STOPPING=1".to_owned()));
             assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 16_384);
             bench.placement.set(Weather::Fine);
         })
@@ -65,7 +65,9 @@ async fn a_deadline_is_not_outlasted_by_a_placement_that_accepts_and_is_silent()
     bench.placement.set(Weather::Held("GET ".to_owned()));
     let given = Duration::from_secs(3);
     let (ended, heard) = bench
-        .run(bench.once(given), async |_| bench.hear(given * 2).await)
+        .run(bench.once(given), async |_| {
+            bench.notifications_within(given * 2).await
+        })
         .await;
     assert_eq!(ended.unwrap_err().reason(), ExitReason::DependencyGone);
     let last = heard.last().unwrap();

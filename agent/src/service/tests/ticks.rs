@@ -1,4 +1,4 @@
-//! Passes after the start.
+//! Tests of passes after the start.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -41,12 +41,12 @@ async fn a_steady_tick_sends_nothing() {
     .await;
 }
 
-/// An accelerator service has said this of Placement.
+/// Providers that the accelerator service has reported as missing.
 #[derive(Default)]
 struct Said(Mutex<MissingProviders>);
 
 impl DeviceConditions for Said {
-    fn begin_look(&self) -> ObservationId {
+    fn begin_observation(&self) -> ObservationId {
         ObservationId::default()
     }
 
@@ -60,7 +60,7 @@ impl DeviceConditions for Said {
         stream::pending().boxed()
     }
 
-    fn keep(
+    fn run(
         &self,
         _: Option<watch::Receiver<u64>>,
         shutdown: CancellationToken,
@@ -85,12 +85,12 @@ async fn a_provider_that_placement_was_seen_without_is_made_again_however_long_t
         let lost = bench.placement.uuid("a").unwrap().parse().unwrap();
         bench.placement.remove("a");
         running.tick().await;
-        assert!(!bench.placement.has("a"), "the cache has it still");
+        assert!(!bench.placement.has("a"), "the cache still has it");
         let missing = BTreeMap::from([(NodeName::new("a").unwrap(), BTreeSet::from([lost]))]);
         *said.0.lock().unwrap() = missing.clone();
         running.tick().await;
         assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 16_384);
-        // The service has not looked again yet: one reading, and no change.
+        // The service has not checked again: one read, no change.
         *said.0.lock().unwrap() = missing;
         let outcome = running.tick().await;
         assert_eq!(outcome.nodes[0].1.result, PassResult::InSync);
@@ -118,7 +118,7 @@ async fn a_burst_of_events_gives_one_pass_and_an_event_during_it_one_more() {
         assert_eq!(
             bench.driver.observed(),
             before + 2,
-            "one for what came meanwhile"
+            "one for the events meanwhile"
         );
     })
     .await;
@@ -140,7 +140,7 @@ async fn a_guest_that_cannot_be_read_is_named_until_it_can_be() {
         running.tick().await;
         assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 20_000);
         assert_eq!(running.codes(), ["unreadable-guests"]);
-        let sentence = running.state().sentence(Instant::now());
+        let sentence = running.state().summary(Instant::now());
         for word in ["in sync", "instance-7", "a guest is not XML"] {
             assert!(sentence.contains(word), "{sentence}");
         }
@@ -178,7 +178,7 @@ async fn what_changed_is_reported_and_the_plan_is_kept_for_readers() {
             .last_change
             .clone()
             .unwrap();
-        assert_eq!(change.touched.changed, ["a"]);
+        assert_eq!(change.providers.changed, ["a"]);
     })
     .await;
 }
@@ -195,14 +195,14 @@ async fn placement_away_later_leaves_the_service_ready_and_shows_one_finding() {
         assert_eq!(state.phase, Phase::Running);
         assert!(
             state
-                .sentence(Instant::now())
+                .summary(Instant::now())
                 .starts_with("Placement does not answer: ")
         );
         let plans: Vec<_> = state.nodes.values().map(|node| node.plan).collect();
         assert_eq!(
             plans,
             [PlanState::Unknown; 3],
-            "what Placement has is not known"
+            "the state in Placement is not known"
         );
         assert!(
             bench
@@ -239,12 +239,7 @@ async fn a_role_taken_away_later_is_named_and_tried_again() {
                 .render()
                 .contains("berth_plan_state{state=\"update\"} 1")
         );
-        assert!(
-            running
-                .state()
-                .sentence(Instant::now())
-                .contains("role add")
-        );
+        assert!(running.state().summary(Instant::now()).contains("role add"));
         bench.placement.set(Weather::Fine);
         running.healed().await;
         assert!(running.codes().is_empty());
@@ -346,7 +341,7 @@ async fn a_full_disk_is_said_and_changes_nothing() {
     .await;
 }
 
-/// State files on a disk that has room for the node's UUID and no more.
+/// State files on a disk with space for the node's UUID only.
 struct Full(Arc<dyn StateFiles>);
 
 impl StateFiles for Full {
@@ -392,7 +387,7 @@ async fn disabling_is_reported_at_once_and_survives_a_restart() {
             assert!(
                 running
                     .state()
-                    .sentence(Instant::now())
+                    .summary(Instant::now())
                     .ends_with("; disabled: new GPU")
             );
         })
@@ -415,7 +410,7 @@ async fn disabling_is_reported_at_once_and_survives_a_restart() {
 async fn what_the_cloud_says_disables_the_host_beside_its_own_operator_and_survives_a_restart() {
     const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
     let bench = Bench::with(host(&["a"]));
-    // A journal is opened by another thread, for which a clock that runs ahead does not wait.
+    // A journal is opened by another thread, and the paused clock does not wait for it.
     let told = bench.host_state().await;
     tokio::time::pause();
     let tells = |mut agent: Agent<ScriptedDriver>| {
@@ -427,12 +422,12 @@ async fn what_the_cloud_says_disables_the_host_beside_its_own_operator_and_survi
             running.started().await;
             running.set_disabled_in_cloud(Some("moved")).await;
             assert!(bench.placement.has_trait("a", DISABLED));
-            let sentence = running.state().sentence(Instant::now());
+            let sentence = running.state().summary(Instant::now());
             assert!(
                 sentence.ends_with("; disabled in the cloud: moved"),
                 "{sentence}"
             );
-            // One of the two is not enough to take it back.
+            // Enabling one of the two does not enable the host.
             running.set_disabled(Some("new GPU")).await;
             running.set_disabled(None).await;
             assert!(bench.placement.has_trait("a", DISABLED));
@@ -451,7 +446,7 @@ async fn what_the_cloud_says_disables_the_host_beside_its_own_operator_and_survi
         })
         .await;
     ended.unwrap();
-    // An agent that nobody tells any more must not keep the last word for ever.
+    // An agent that no longer reports the host state must not keep the last setting of the cloud.
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
             running.started().await;

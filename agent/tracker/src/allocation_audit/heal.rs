@@ -1,4 +1,4 @@
-//! What a consumer holds when it is healed.
+//! Computes the correct allocations of a guest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,23 +7,25 @@ use berth_virt::Resources;
 
 use crate::allocation_audit::on_tree;
 
-/// What a guest should hold of its node's tree.
+/// What a guest should hold on the node's tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// This: what it holds, and what it lacks of what it uses; what it holds in the wrong place is in the right one.
+pub(super) enum DesiredAllocation {
+    /// The corrected allocations: missing ones are added, misplaced ones are moved.
     Known(Resources),
-    /// It lacks something where it uses it, and holds something where it is not seen to use any.
+    /// The guest lacks units of the class on one provider, and holds unexplained units of it on another one.
     Unclear { class: ResourceClass },
 }
 
-/// Units of a device are on the device's provider; processors and memory of a guest with cells of its own on theirs, of another
-/// wherever they are. Nothing is taken from a provider that is not among `devices`: what a guest has of it is not seen.
-pub(super) fn wanted(
+/// Computes what a guest should hold on the tree, from what it holds (`here`) and what it uses.
+///
+/// Device units belong on the device's provider. CPUs and memory of a guest that is placed on NUMA cells belong on these cells' providers;
+/// otherwise any provider will do. Units are only taken from a provider in `devices`, because the use of other providers is not observable.
+pub(super) fn desired_allocation(
     here: &Resources,
     uses: &Resources,
     is_placed: bool,
     devices: &BTreeSet<(ProviderUuid, ResourceClass)>,
-) -> Wanted {
+) -> DesiredAllocation {
     let mut wanted = here.clone();
     let classes: BTreeSet<&ResourceClass> = uses.keys().map(|(_, class)| class).collect();
     for class in classes {
@@ -32,7 +34,8 @@ pub(super) fn wanted(
         let of =
             |all: &BTreeMap<ProviderUuid, u64>, provider| all.get(provider).copied().unwrap_or(0);
         if is_spread(class) && !is_placed {
-            // More than is seen: a flavor's own resources, or a thread of the emulator's.
+            // The guest may hold more than is observed: custom resources of the flavor, or a CPU for the emulator
+            // threads.
             let at = has.keys().next().or_else(|| needs.keys().next());
             if let Some(provider) = at.filter(|_| total < needed) {
                 *wanted.entry((*provider, class.clone())).or_insert(0) += needed - total;
@@ -48,12 +51,13 @@ pub(super) fn wanted(
         let mut surplus = has
             .iter()
             .filter(|(provider, amount)| **amount > of(&needs, provider));
-        // A thread of the emulator's may be on any cell, and a device that is not seen behind any provider but these.
+        // The CPU of the emulator threads can be on any cell. A device that is not observed can only be behind one of
+        // these providers.
         let is_known = |provider: &ProviderUuid| devices.contains(&(*provider, class.clone()));
         let has_surplus = surplus.clone().next().is_some();
         let may_move = !is_spread(class) && total <= needed && surplus.all(|(it, _)| is_known(it));
         if has_surplus && !may_move {
-            return Wanted::Unclear {
+            return DesiredAllocation::Unclear {
                 class: class.clone(),
             };
         }
@@ -61,10 +65,10 @@ pub(super) fn wanted(
         let needs = needs.into_iter();
         wanted.extend(needs.map(|(provider, amount)| ((provider, class.clone()), amount)));
     }
-    Wanted::Known(wanted)
+    DesiredAllocation::Known(wanted)
 }
 
-/// Whether its units are alike wherever they are, unless the guest has a place of its own.
+/// Whether units of the class are interchangeable between providers, unless the guest is placed on NUMA cells.
 pub(super) fn is_spread(class: &ResourceClass) -> bool {
     [
         ResourceClass::VCPU,
@@ -81,9 +85,9 @@ fn of_class(resources: &Resources, class: &ResourceClass) -> BTreeMap<ProviderUu
         .collect()
 }
 
-/// The whole of a consumer's allocations once its part of a tree is `wanted`; what it holds elsewhere stays.
+/// The complete allocations of a consumer with its part of the tree replaced by `wanted`.
 #[must_use]
-pub fn healed(
+pub fn heal_allocations(
     held: &ConsumerAllocations,
     tree: &ProviderTree,
     wanted: &Resources,

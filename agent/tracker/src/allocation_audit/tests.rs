@@ -1,13 +1,13 @@
-//! A host with two GPUs, and guests whose allocations go astray.
+//! Tests on a host with two GPUs whose guests have wrong allocations.
 
 use berth_agent_journal::InstanceOverrides;
 use berth_agent_journal::samples::{guest, request};
 use berth_model::{Allocation, Provider, ProviderName};
 use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{
-    CpuPolicy, Cpus, Disk, GuestMdev, GuestView, HostView, Hypervisor, OfferedMdevs,
-    PciInPlacement, PhysicalGpu, PowerState, ResourceModel, UnreadableGuest, VgpuModel,
-    provider_tree,
+    GuestCpuPolicy, GuestMdev, GuestView, HostView, HypervisorInfo, NodeCpus, NodeDisk,
+    OfferedMdevs, PciInPlacement, PhysicalGpu, PowerState, ResourceModel, UnreadableGuest,
+    VgpuModel, provider_tree,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -33,7 +33,7 @@ fn gpu(address: &str) -> PhysicalGpu {
     }
 }
 
-/// Guest `number` with so many CPUs, and a unit of each of these GPUs.
+/// A guest with this number of CPUs and one unit of each GPU.
 fn on_gpus(number: u32, vcpus: u64, gpus: &[usize]) -> (ConsumerUuid, GuestView) {
     let mdev = |(place, gpu): (usize, &usize)| GuestMdev {
         uuid: Uuid::from_u128(u128::from(number) << 8 | place as u128),
@@ -43,7 +43,7 @@ fn on_gpus(number: u32, vcpus: u64, gpus: &[usize]) -> (ConsumerUuid, GuestView)
         name: format!("guest-{number}"),
         power: PowerState::Running,
         also: BTreeSet::new(),
-        cpu_policy: CpuPolicy::Shared,
+        cpu_policy: GuestCpuPolicy::Shared,
         vcpus,
         memory_mib: vcpus * 512,
         cells: Vec::new(),
@@ -53,24 +53,24 @@ fn on_gpus(number: u32, vcpus: u64, gpus: &[usize]) -> (ConsumerUuid, GuestView)
     (guest(number), view)
 }
 
-struct World {
+struct AuditedNode {
     seen: NodeView,
     tree: ProviderTree,
     held: Allocations,
     journal: Vec<GuestRecord>,
 }
 
-impl World {
-    /// Each guest holds what it uses, and a disk elsewhere.
+impl AuditedNode {
+    /// A node on which each guest holds what it uses, and a disk elsewhere.
     fn of(guests: Vec<(ConsumerUuid, GuestView)>) -> Self {
         let seen = NodeView {
             uuid: None,
-            cpus: Cpus {
+            cpus: NodeCpus {
                 online: "0-31".parse().unwrap(),
-                ..Cpus::default()
+                ..NodeCpus::default()
             },
             memory_mib: 65_536,
-            disk: Disk::Shared,
+            disk: NodeDisk::Shared,
             cells: Vec::new(),
             gpus: GPUS.map(gpu).to_vec(),
             functions: Vec::new(),
@@ -86,7 +86,7 @@ impl World {
                 ..ResourceModel::default()
             },
         };
-        let hypervisor = Hypervisor {
+        let hypervisor = HypervisorInfo {
             kind: "scripted".into(),
             version: "1".into(),
             hostname: "host".into(),
@@ -112,8 +112,8 @@ impl World {
         }
     }
 
-    fn audit(&self) -> Vec<Finding> {
-        audit(&Audited {
+    fn audit(&self) -> Vec<AuditFinding> {
+        audit(&AuditInput {
             node: &name(),
             seen: &self.seen,
             tree: &self.tree,
@@ -140,13 +140,13 @@ impl World {
         self.held.insert(consumer, held.clone());
     }
 
-    /// What is amiss with guests is mended.
+    /// Applies the corrected allocations of all guests.
     fn heal(&mut self) {
         for found in self.audit() {
-            if let Amiss::Guest { wanted, .. } = found.amiss {
+            if let AllocationProblem::Guest { wanted, .. } = found.problem {
                 let held = self.held.of(&found.consumer).cloned();
                 let held = held.unwrap_or_else(|| holding(Resources::new()));
-                let healed = healed(&held, &self.tree, &wanted);
+                let healed = heal_allocations(&held, &self.tree, &wanted);
                 self.held.insert(found.consumer, healed);
             }
         }
@@ -181,21 +181,21 @@ fn record(number: u32) -> GuestRecord {
     }
 }
 
-fn words(found: &[Finding]) -> Vec<(ConsumerUuid, &'static str)> {
-    let words = found.iter().map(|it| (it.consumer, it.amiss.as_str()));
+fn words(found: &[AuditFinding]) -> Vec<(ConsumerUuid, &'static str)> {
+    let words = found.iter().map(|it| (it.consumer, it.problem.as_str()));
     words.collect()
 }
 
 #[test]
 fn guests_that_hold_what_they_use_are_not_named() {
-    let world = World::of(vec![on_gpus(1, 2, &[0]), on_gpus(2, 4, &[0, 1])]);
+    let world = AuditedNode::of(vec![on_gpus(1, 2, &[0]), on_gpus(2, 4, &[0, 1])]);
     assert_eq!(world.audit(), []);
-    assert_eq!(World::of(Vec::new()).audit(), []);
+    assert_eq!(AuditedNode::of(Vec::new()).audit(), []);
 }
 
 #[test]
 fn what_no_guest_is_the_consumer_of_is_an_orphans_but_only_what_is_on_this_tree() {
-    let mut world = World::of(vec![on_gpus(1, 2, &[0])]);
+    let mut world = AuditedNode::of(vec![on_gpus(1, 2, &[0])]);
     let gpu = world.gpu(1);
     world.change(guest(9), |held| {
         held.insert((gpu, ResourceClass::VGPU), 3);
@@ -206,15 +206,15 @@ fn what_no_guest_is_the_consumer_of_is_an_orphans_but_only_what_is_on_this_tree(
     });
     let found = world.audit();
     let here = Resources::from([((gpu, ResourceClass::VGPU), 3)]);
-    let (consumer, amiss) = (guest(9), Amiss::Orphan);
-    let orphan = Finding {
+    let (consumer, problem) = (guest(9), AllocationProblem::Orphan);
+    let orphan = AuditFinding {
         consumer,
         here,
-        amiss,
+        problem,
     };
     assert_eq!(found, [orphan]);
     let held = world.held.of(&consumer).unwrap();
-    let left = healed(held, &world.tree, &Resources::new());
+    let left = heal_allocations(held, &world.tree, &Resources::new());
     assert_eq!(
         left.resources,
         Resources::from([((elsewhere(), ResourceClass::DISK_GB), 5)])
@@ -223,7 +223,7 @@ fn what_no_guest_is_the_consumer_of_is_an_orphans_but_only_what_is_on_this_tree(
 
 #[test]
 fn a_guest_that_the_agent_is_making_or_that_cannot_be_read_is_no_orphan() {
-    let mut world = World::of(Vec::new());
+    let mut world = AuditedNode::of(Vec::new());
     let root = world.root();
     for number in [1, 2] {
         world.change(guest(number), |held| {
@@ -241,7 +241,7 @@ fn a_guest_that_the_agent_is_making_or_that_cannot_be_read_is_no_orphan() {
 
 #[test]
 fn a_guest_that_the_agent_has_something_to_do_with_or_that_moves_is_not_judged() {
-    let mut world = World::of(vec![on_gpus(1, 2, &[0]), on_gpus(2, 2, &[1])]);
+    let mut world = AuditedNode::of(vec![on_gpus(1, 2, &[0]), on_gpus(2, 2, &[1])]);
     let (first, second) = (guest(1), guest(2));
     world.change(first, Resources::clear);
     world.change(second, Resources::clear);
@@ -258,7 +258,7 @@ fn a_guest_that_the_agent_has_something_to_do_with_or_that_moves_is_not_judged()
 
 #[test]
 fn a_consumer_that_holds_just_what_a_guest_lacks_may_be_its_migration_and_nothing_is_given_twice() {
-    let mut world = World::of(vec![on_gpus(1, 2, &[0]), on_gpus(2, 2, &[1, 1, 1])]);
+    let mut world = AuditedNode::of(vec![on_gpus(1, 2, &[0]), on_gpus(2, 2, &[1, 1, 1])]);
     let second = guest(2);
     let all = world.held.of(&second).cloned().unwrap().resources;
     world.change(second, Resources::clear);
@@ -268,7 +268,7 @@ fn a_consumer_that_holds_just_what_a_guest_lacks_may_be_its_migration_and_nothin
 
 #[test]
 fn of_two_moves_that_may_be_either_guests_neither_is_an_orphan() {
-    let mut world = World::of(vec![on_gpus(1, 2, &[]), on_gpus(2, 2, &[])]);
+    let mut world = AuditedNode::of(vec![on_gpus(1, 2, &[]), on_gpus(2, 2, &[])]);
     for (instance, migration) in [(1, 7), (2, 8)] {
         let all = world.held.of(&guest(instance)).cloned().unwrap().resources;
         world.change(guest(instance), Resources::clear);
@@ -285,7 +285,7 @@ fn of_two_moves_that_may_be_either_guests_neither_is_an_orphan() {
 
 #[test]
 fn beside_a_guest_that_cannot_be_read_or_that_lacks_something_nothing_is_an_orphan() {
-    let mut world = World::of(vec![on_gpus(1, 2, &[0])]);
+    let mut world = AuditedNode::of(vec![on_gpus(1, 2, &[0])]);
     let root = world.root();
     world.change(guest(9), |held| {
         held.insert((root, ResourceClass::VCPU), 7);
@@ -303,8 +303,8 @@ fn beside_a_guest_that_cannot_be_read_or_that_lacks_something_nothing_is_an_orph
     });
     let found = words(&world.audit());
     assert_eq!(found, [(guest(1), "guest"), (guest(9), "unclear")]);
-    // One that holds a host's resources elsewhere may be on its way here.
-    let mut world = World::of(vec![on_gpus(1, 2, &[0])]);
+    // A consumer that holds a host's resources elsewhere may be moving here.
+    let mut world = AuditedNode::of(vec![on_gpus(1, 2, &[0])]);
     world.change(guest(9), |held| {
         held.insert((world_root(), ResourceClass::VCPU), 7);
         held.insert((elsewhere(), ResourceClass::VCPU), 7);
@@ -314,7 +314,7 @@ fn beside_a_guest_that_cannot_be_read_or_that_lacks_something_nothing_is_an_orph
 
 #[test]
 fn a_guest_that_holds_its_processors_elsewhere_is_not_given_them_here() {
-    let mut world = World::of(vec![on_gpus(1, 2, &[0])]);
+    let mut world = AuditedNode::of(vec![on_gpus(1, 2, &[0])]);
     world.change(guest(1), |held| {
         held.clear();
         held.insert((elsewhere(), ResourceClass::VCPU), 2);
@@ -325,9 +325,9 @@ fn a_guest_that_holds_its_processors_elsewhere_is_not_given_them_here() {
 
 #[test]
 fn a_unit_of_a_provider_that_is_not_seen_is_not_moved() {
-    let mut world = World::of(vec![on_gpus(1, 2, &[0])]);
+    let mut world = AuditedNode::of(vec![on_gpus(1, 2, &[0])]);
     let right = world.gpu(0);
-    // Of a device that another service reports.
+    // A device of another service.
     let root = world.root();
     world.change(guest(1), |held| {
         held.remove(&(right, ResourceClass::VGPU));
@@ -338,11 +338,11 @@ fn a_unit_of_a_provider_that_is_not_seen_is_not_moved() {
 
 #[test]
 fn what_is_held_beyond_what_is_seen_stays_when_the_rest_is_healed() {
-    let mut world = World::of(vec![on_gpus(1, 2, &[0])]);
+    let mut world = AuditedNode::of(vec![on_gpus(1, 2, &[0])]);
     let (root, right, wrong) = (world.root(), world.gpu(0), world.gpu(1));
     let consumer = guest(1);
     world.change(consumer, |held| {
-        // A flavor with CPUs and a class of its own; and its GPU is another one.
+        // A flavor with additional CPUs and a custom class; and another GPU.
         held.insert((root, ResourceClass::VCPU), 3);
         held.insert((root, ResourceClass::new("CUSTOM_LICENCE").unwrap()), 1);
         held.remove(&(right, ResourceClass::VGPU));
@@ -369,8 +369,7 @@ fn guests_of_all_sorts() -> impl Strategy<Value = Vec<(u64, Vec<usize>)>> {
 }
 
 proptest! {
-    /// Whatever of the guests' allocations is lost or lies elsewhere in the tree: healed, they are as they were, and nothing is
-    /// amiss.
+    /// Allocations that were lost or moved within the tree are restored completely by healing.
     #[test]
     fn whatever_guests_lost_is_given_back(
         guests in guests_of_all_sorts(),
@@ -378,7 +377,7 @@ proptest! {
     ) {
         let guests = guests.iter().enumerate();
         let guests = guests.map(|(at, (vcpus, gpus))| on_gpus(at as u32 + 1, *vcpus, gpus));
-        let mut world = World::of(guests.collect());
+        let mut world = AuditedNode::of(guests.collect());
         let before = world.held.clone();
         let all: Vec<Allocation> = before.iter().filter(|it| world.tree.is_own(it.provider)).collect();
         if !all.is_empty() {

@@ -1,11 +1,11 @@
-//! Which file holds which node's UUID. A host's only node has `compute_id` (Nova's name and place); where the hypervisor shows
-//! several, each has `compute_id.<node>`. Between the two no UUID is lost or given to another:
+//! The UUID files of the nodes. The only node of a host has `compute_id` (Nova's file name); each of several nodes has
+//! `compute_id.<node>`. When the number of nodes changes, no UUID is lost or used for another node:
 //!
-//! - When a host with one node gets more, `compute_id` becomes `compute_id.<node>` of the node by whose name Placement knows
-//!   it. No other node takes it.
-//! - A node with a file of its own keeps to it, also when it is the only one again.
+//! - When a host with one node gets more, `compute_id` becomes `compute_id.<node>` of the node whose name the provider has in Placement. No
+//!   other node takes it.
+//! - A node with a file of its own keeps it, also if it is the only node again.
 //!
-//! The new file is written before the old one is removed, so a kill in between leaves both; the node's own counts.
+//! The new file is written before the old one is removed. After a kill in between, both exist, and the node's own file is used.
 
 use std::collections::BTreeSet;
 
@@ -14,35 +14,35 @@ use berth_model::{NodeName, ProviderName, ProviderUuid};
 use berth_store::state_dir::{StateFileError, StateFiles};
 use berth_virt::HostView;
 
-use crate::node_identity::IdentityError;
+use crate::node_identity::NodeIdentityError;
 
-/// The file of a host's only node.
+/// File of a host's only node.
 const COMPUTE_ID: &str = "compute_id";
 
-/// Where the node's UUID comes from.
+/// Source of a node's UUID.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UuidSource {
-    /// The hypervisor itself knows it (clusters).
+    /// The hypervisor knows the UUID (clusters).
     Hypervisor(ProviderUuid),
-    /// This file in the state folder, and no other.
+    /// Exactly this file in the state folder.
     File(String),
-    /// The node is the only one: `compute_id`, unless there is a file of its own.
+    /// The only node: `compute_id`, unless the node has its own file.
     OnlyNode {
-        /// `compute_id.<node>`.
+        /// Name of the node's own file, `compute_id.<node>`.
         own: String,
     },
-    /// The node is one of several.
+    /// One of several nodes.
     OneOf {
-        /// `compute_id.<node>`.
+        /// Name of the node's own file, `compute_id.<node>`.
         own: String,
-        /// The names of all.
+        /// Names of all nodes.
         nodes: BTreeSet<ProviderName>,
     },
 }
 
 impl UuidSource {
-    /// Where the UUID of a node of this view comes from: the hypervisor, where it knows one, else a file, by the number of
-    /// nodes of which it knows none.
+    /// Selects the source: the hypervisor if it knows the UUID, otherwise a file that depends on the number of nodes
+    /// without a UUID.
     #[must_use]
     pub fn of(view: &HostView, node: &NodeName) -> Self {
         if let Some(uuid) = view.nodes.get(node).and_then(|seen| seen.uuid) {
@@ -61,7 +61,7 @@ impl UuidSource {
     }
 }
 
-/// The name with what has no place in a file's name written as its bytes.
+/// File name for a node; bytes that are not allowed in it are percent-encoded.
 fn file_name(node: &NodeName) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     let written = |byte: u8| {
@@ -74,14 +74,14 @@ fn file_name(node: &NodeName) -> String {
     node.as_str().bytes().map(written).collect()
 }
 
-/// What becomes of a UUID that is not in its file yet.
+/// Whether a new UUID is written to its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FirstUuid {
-    Keep,
-    Forget,
+    Store,
+    Discard,
 }
 
-/// One node's UUID in the state folder.
+/// Access to the UUID file of one node.
 #[derive(Clone, Copy)]
 pub(super) struct UuidFiles<'a> {
     pub(super) node: &'a NodeName,
@@ -91,11 +91,11 @@ pub(super) struct UuidFiles<'a> {
 }
 
 impl UuidFiles<'_> {
-    /// The UUID, if the node has one, and where it is or would be, for messages.
+    /// The node's UUID, if it has one, and the path of its file for messages.
     pub(super) async fn find(
         self,
         from: &UuidSource,
-    ) -> Result<(String, Option<ProviderUuid>), IdentityError> {
+    ) -> Result<(String, Option<ProviderUuid>), NodeIdentityError> {
         let (name, found) = match from {
             UuidSource::Hypervisor(uuid) => return Ok(("the hypervisor".to_owned(), Some(*uuid))),
             UuidSource::File(name) => (name.as_str(), self.read(name).await?),
@@ -111,42 +111,42 @@ impl UuidFiles<'_> {
         Ok((self.files.path(name), found))
     }
 
-    /// Gives the node its first UUID.
-    pub(super) async fn give(
+    /// Creates the node's first UUID.
+    pub(super) async fn assign(
         self,
         from: &UuidSource,
         file: &str,
-    ) -> Result<ProviderUuid, IdentityError> {
+    ) -> Result<ProviderUuid, NodeIdentityError> {
         let root = ProviderUuid::from(uuid::Uuid::new_v4());
         let name = match from {
             UuidSource::Hypervisor(_) => return Ok(root),
             UuidSource::File(name) | UuidSource::OneOf { own: name, .. } => name,
             UuidSource::OnlyNode { .. } => COMPUTE_ID,
         };
-        if self.first == FirstUuid::Keep {
+        if self.first == FirstUuid::Store {
             let written = self.write(name, root).await;
             written.map_err(|source| failed(file.to_owned(), source))?;
         }
         Ok(root)
     }
 
-    /// The UUID of the time when the host had one node, if this was that node.
+    /// Takes over the UUID from the time when the host had one node, if this is that node.
     async fn take_over(
         self,
         own: &str,
         nodes: &BTreeSet<ProviderName>,
-    ) -> Result<Option<ProviderUuid>, IdentityError> {
+    ) -> Result<Option<ProviderUuid>, NodeIdentityError> {
         let Some(root) = self.read(COMPUTE_ID).await? else {
             return Ok(None);
         };
         let asked = self.placement.provider(root).await;
-        let known = asked.map_err(|source| IdentityError::Placement {
+        let known = asked.map_err(|source| NodeIdentityError::Placement {
             node: self.node.clone(),
             source: Box::new(source),
         })?;
         match known.map(|provider| provider.name) {
             Some(name) if name == *self.node.root_name() => {
-                if self.first == FirstUuid::Keep {
+                if self.first == FirstUuid::Store {
                     let file = |name| self.files.path(name);
                     let written = self.write(own, root).await;
                     written.map_err(|source| failed(file(own), source))?;
@@ -155,19 +155,19 @@ impl UuidFiles<'_> {
                 }
                 Ok(Some(root))
             }
-            Some(from) if !nodes.contains(&from) => Err(IdentityError::Unclaimed {
+            Some(from) if !nodes.contains(&from) => Err(NodeIdentityError::Unclaimed {
                 file: self.files.path(COMPUTE_ID),
                 node: self.node.clone(),
                 own: self.files.path(own),
                 root,
                 from,
             }),
-            // Another node's, or of one that was never reported.
+            // The UUID belongs to another node, or was never reported.
             _ => Ok(None),
         }
     }
 
-    async fn read(self, name: &str) -> Result<Option<ProviderUuid>, IdentityError> {
+    async fn read(self, name: &str) -> Result<Option<ProviderUuid>, NodeIdentityError> {
         let content = self.files.read(name).await;
         let content = content.map_err(|source| failed(self.files.path(name), source))?;
         let Some(content) = content else {
@@ -177,7 +177,7 @@ impl UuidFiles<'_> {
         text.trim()
             .parse()
             .map(Some)
-            .map_err(|_| IdentityError::Corrupt {
+            .map_err(|_| NodeIdentityError::Corrupt {
                 file: self.files.path(name),
                 content: text.trim().chars().take(60).collect(),
                 node: self.node.clone(),
@@ -191,6 +191,6 @@ impl UuidFiles<'_> {
     }
 }
 
-fn failed(file: String, source: StateFileError) -> IdentityError {
-    IdentityError::File { file, source }
+fn failed(file: String, source: StateFileError) -> NodeIdentityError {
+    NodeIdentityError::File { file, source }
 }

@@ -1,4 +1,5 @@
-//! What of the files was given to Placement: kept in the state folder, so that it is taken back when it leaves the files.
+//! Record of the items from provider files that were written to Placement, in the state folder. An item that was
+//! removed from the files can then be removed from Placement.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,26 +8,25 @@ use berth_model::{Disposition, ProviderTree, ProviderUuid, ResourceClass, Trait}
 use berth_store::state_dir::{StateFileError, StateFiles};
 use serde::{Deserialize, Serialize};
 
-/// What of one provider came from a file.
+/// Items of one provider that come from a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Items {
     pub inventories: BTreeSet<ResourceClass>,
     pub traits: BTreeSet<Trait>,
 }
 
-/// What came from files, by provider. No provider has nothing.
+/// Items that come from files, by provider. Each entry has at least one item.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Applied(pub(super) BTreeMap<ProviderUuid, Items>);
+pub(crate) struct AppliedItems(pub(super) BTreeMap<ProviderUuid, Items>);
 
-impl Applied {
-    /// Whether nothing came from files.
+impl AppliedItems {
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What is to be remembered before `configured` is written: that, and what was remembered and Placement still has (units of
-    /// it may be in use, and then it goes later).
-    pub(crate) fn before_writing(&self, current: &ProviderTree, configured: &Self) -> Self {
+    /// The record to store before `configured` is written: its items, and previously recorded items that Placement
+    /// still has. Such an item may be in use and is then removed later.
+    pub(crate) fn next_record(&self, current: &ProviderTree, configured: &Self) -> Self {
         let mut next = configured.clone();
         for (uuid, items) in &self.0 {
             let Some(provider) = current.get(*uuid) else {
@@ -40,31 +40,30 @@ impl Applied {
                 .cloned()
                 .collect();
             if !(inventories.is_empty() && traits.is_empty()) {
-                let kept = next.0.entry(*uuid).or_default();
-                kept.inventories.extend(inventories);
-                kept.traits.extend(traits);
+                let loaded = next.0.entry(*uuid).or_default();
+                loaded.inventories.extend(inventories);
+                loaded.traits.extend(traits);
             }
         }
         next
     }
 }
 
-/// What was given to Placement is not known, or cannot be kept.
+/// The record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum AppliedError {
-    /// The file cannot be read or written.
-    #[error("what of the provider files Placement was given")]
+    #[error("the record of items from provider files cannot be used")]
     File(#[from] StateFileError),
-    /// The file is not one of these.
+    /// The content of the file is invalid.
     #[error(
-        "{path} is not what was written there ({reason}): remove it; what left the provider files since stays in Placement \
-         then, to be taken away by hand"
+        "{path} is invalid ({reason}); remove it. Items that were removed from the provider files meanwhile then stay in \
+         Placement, and must be removed manually"
     )]
     Malformed { path: String, reason: String },
 }
 
 impl AppliedError {
-    /// What a loop should do.
+    /// What the caller should do.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -74,11 +73,11 @@ impl AppliedError {
     }
 }
 
-/// The file of one node, and what it says.
+/// The record file of one node, with its cached content.
 pub(crate) struct AppliedFile {
     files: Option<Arc<dyn StateFiles>>,
     name: String,
-    kept: Option<Applied>,
+    loaded: Option<AppliedItems>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,38 +95,38 @@ struct ItemNames {
 }
 
 impl AppliedFile {
-    /// The file of the node with this root; nothing is read yet.
+    /// The file for the node with this root. Reads nothing yet.
     pub(crate) fn of(files: Arc<dyn StateFiles>, root: ProviderUuid) -> Self {
         Self {
             files: Some(files),
             name: format!("provider-config.{root}.json"),
-            kept: None,
+            loaded: None,
         }
     }
 
-    /// No file: what is kept goes with the process.
+    /// A record without a file, which ends with the process.
     pub(crate) fn in_memory() -> Self {
         Self {
             files: None,
             name: String::new(),
-            kept: Some(Applied::default()),
+            loaded: Some(AppliedItems::default()),
         }
     }
 
-    pub(crate) async fn read(&mut self) -> Result<&Applied, AppliedError> {
-        let kept = match self.kept.take() {
-            Some(kept) => kept,
-            None => self.read_file().await?,
+    pub(crate) async fn read(&mut self) -> Result<&AppliedItems, AppliedError> {
+        let loaded = match self.loaded.take() {
+            Some(loaded) => loaded,
+            None => self.load_file().await?,
         };
-        Ok(self.kept.insert(kept))
+        Ok(self.loaded.insert(loaded))
     }
 
-    async fn read_file(&self) -> Result<Applied, AppliedError> {
+    async fn load_file(&self) -> Result<AppliedItems, AppliedError> {
         let Some(files) = &self.files else {
-            return Ok(Applied::default());
+            return Ok(AppliedItems::default());
         };
         match files.read(&self.name).await? {
-            None => Ok(Applied::default()),
+            None => Ok(AppliedItems::default()),
             Some(content) => read(&content).map_err(|reason| AppliedError::Malformed {
                 path: files.path(&self.name),
                 reason,
@@ -135,26 +134,26 @@ impl AppliedFile {
         }
     }
 
-    /// Keeps this; it is on the disk when this returns. Nothing is written that is there already.
-    pub(crate) async fn keep(&mut self, applied: Applied) -> Result<(), AppliedError> {
+    /// Stores the record durably, if it has changed.
+    pub(crate) async fn store(&mut self, applied: AppliedItems) -> Result<(), AppliedError> {
         if *self.read().await? == applied {
             return Ok(());
         }
         if let Some(files) = &self.files {
-            // After a failure nobody knows which of the two is there.
-            self.kept = None;
+            // After a failed write, the content of the file is unknown.
+            self.loaded = None;
             if applied.is_empty() {
                 files.remove(&self.name).await?;
             } else {
-                files.write(&self.name, &written(&applied)).await?;
+                files.write(&self.name, &encode(&applied)).await?;
             }
         }
-        self.kept = Some(applied);
+        self.loaded = Some(applied);
         Ok(())
     }
 }
 
-fn written(applied: &Applied) -> Vec<u8> {
+fn encode(applied: &AppliedItems) -> Vec<u8> {
     let providers = applied.0.iter().map(|(uuid, items)| {
         let names = ItemNames {
             inventories: items.inventories.iter().map(ToString::to_string).collect(),
@@ -166,17 +165,17 @@ fn written(applied: &Applied) -> Vec<u8> {
         version: 1,
         providers: providers.collect(),
     };
-    // Texts in tables: there is nothing that JSON cannot say.
+    // Maps of strings can always be serialised.
     serde_json::to_vec_pretty(&content).unwrap_or_default()
 }
 
-fn read(content: &[u8]) -> Result<Applied, String> {
+fn read(content: &[u8]) -> Result<AppliedItems, String> {
     let said = |error: &dyn std::fmt::Display| error.to_string();
     let content: Content = serde_json::from_slice(content).map_err(|error| said(&error))?;
     if content.version != 1 {
-        return Err(format!("its version is {}", content.version));
+        return Err(format!("its version is {}, expected 1", content.version));
     }
-    let mut applied = Applied::default();
+    let mut applied = AppliedItems::default();
     for (uuid, names) in content.providers {
         let uuid: ProviderUuid = uuid.parse().map_err(|error| said(&error))?;
         let items = applied.0.entry(uuid).or_default();

@@ -1,18 +1,16 @@
-//! What the files say, checked.
+//! Parsed and validated entries of the provider files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use berth_model::{Inventory, ProviderName, ProviderTree, ProviderUuid, ResourceClass, Trait};
 
-/// Which provider an entry is about.
+/// Identification of the provider that an entry configures.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProviderIdentification {
-    /// `uuid: $COMPUTE_NODE`: the root of each node that no other entry names.
+    /// `uuid: $COMPUTE_NODE`: the root of each node without an entry of its own.
     ComputeNode,
-    /// The provider of this UUID.
     Uuid(ProviderUuid),
-    /// The provider of this name.
     Name(ProviderName),
 }
 
@@ -26,33 +24,31 @@ impl fmt::Display for ProviderIdentification {
     }
 }
 
-/// One entry of a file's `providers`.
+/// One entry of the list `providers` in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfiguredProvider {
-    /// The file it stands in.
+    /// Path of the file, for messages.
     pub file: String,
-    /// Which provider it is about.
     pub provider: ProviderIdentification,
-    /// `inventories.additional`.
+    /// From `inventories.additional`.
     pub inventories: BTreeMap<ResourceClass, Inventory>,
-    /// `traits.additional`.
+    /// From `traits.additional`.
     pub traits: BTreeSet<Trait>,
 }
 
-/// What the files of one directory say; each provider is identified in the same way once at most.
+/// Entries of all files in one directory. No two entries identify their provider in the same way.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProviderConfigs {
     pub(super) entries: Vec<ConfiguredProvider>,
 }
 
 impl ProviderConfigs {
-    /// The entries, in the order of the files' names.
+    /// The entries, in the order of the file names.
     #[must_use]
     pub fn entries(&self) -> &[ConfiguredProvider] {
         &self.entries
     }
 
-    /// Whether no file says anything.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -60,7 +56,7 @@ impl ProviderConfigs {
 }
 
 impl ConfiguredProvider {
-    /// The provider of this tree's own that the entry means.
+    /// The provider of this tree that the entry means, if it is one of the node's own.
     pub(super) fn of(&self, tree: &ProviderTree) -> Option<ProviderUuid> {
         let uuid = match &self.provider {
             ProviderIdentification::ComputeNode => tree.root().uuid(),

@@ -1,4 +1,4 @@
-//! The directory of files. Which files are read, and what of one is refused before it is looked into.
+//! Reads the directory of provider files: selects the files, and refuses unusable ones before they are parsed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,42 +8,41 @@ use std::path::{Path, PathBuf};
 use crate::provider_config::entry::ProviderConfigs;
 use crate::provider_config::parse;
 
-/// How large a file may be, in bytes.
+/// Largest file size in bytes.
 const LARGEST: u64 = 1 << 20;
 
-/// A file, or the directory, that cannot be used.
+/// A file or the directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProviderFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{path} cannot be read")]
     Unreadable {
-        /// The file or the directory.
+        /// Path of the file or of the directory.
         path: String,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
-    /// It is no YAML.
-    #[error("{path} is no YAML: {reason}")]
+    /// The file is not valid YAML.
+    #[error("{path} is not valid YAML: {reason}")]
     Malformed {
         path: String,
-        /// Why, with the line.
+        /// Reason with the line number.
         reason: String,
     },
-    /// Something in it is not as it must be.
+    /// A key or value is invalid.
     #[error("{path}: {key}: {wrong}; {right}")]
     Refused {
         path: String,
-        /// Where in it, for example `providers[0].traits.additional[1]`.
+        /// Path of the key, for example `providers[0].traits.additional[1]`.
         key: String,
         wrong: String,
-        /// What would be right.
+        /// What would be valid.
         right: String,
     },
 }
 
 impl ProviderConfigs {
-    /// What all files `*.yaml` of the directory say, in the order of their names. A directory that is not there says nothing.
+    /// Reads all files `*.yaml` of the directory in the order of their names. A missing directory has no entries.
     pub fn read(directory: &Path) -> Result<Self, Vec<ProviderFileError>> {
         let files = files(directory).map_err(|error| vec![unreadable(directory, error)])?;
         let mut configs = Self::default();
@@ -62,8 +61,8 @@ impl ProviderConfigs {
                 wrong.push(ProviderFileError::Refused {
                     path: entry.file.clone(),
                     key: "providers".to_owned(),
-                    wrong: format!("{} has an entry in {first} already", entry.provider),
-                    right: "write all that a provider is to have into one entry".to_owned(),
+                    wrong: format!("{} already has an entry in {first}", entry.provider),
+                    right: "merge the two entries".to_owned(),
                 });
             }
         }
@@ -95,7 +94,7 @@ fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 fn text(path: &Path) -> io::Result<String> {
-    // A pipe or a device would be read for ever.
+    // Reading a pipe or a device would not end.
     if !fs::metadata(path)?.is_file() {
         let reason = "it is not a regular file";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));
@@ -107,7 +106,7 @@ fn text(path: &Path) -> io::Result<String> {
     if text.len() as u64 > LARGEST {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("it has more than {LARGEST} bytes"),
+            format!("it is larger than {LARGEST} bytes"),
         ));
     }
     Ok(text)

@@ -1,5 +1,5 @@
-//! One file, from its text to its entries: schema 1.x. The YAML is made a plain value first, and that is walked key by key,
-//! so that each refusal says which key of which entry is meant. Pure.
+//! Parser of one provider file (schema 1.x): from text to entries. The YAML is converted to a plain value, which is
+//! then checked key by key, so that each error names the key of the entry. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 use crate::provider_config::entry::{ConfiguredProvider, ProviderIdentification};
 use crate::provider_config::files::ProviderFileError;
 
-/// What names the root of a node.
+/// Identifies the root of each node.
 const COMPUTE_NODE: &str = "$COMPUTE_NODE";
-/// Names that are Berth's own.
+/// Prefixes of trait names that are reserved for Berth.
 const OWN_TRAITS: [&str; 2] = ["CUSTOM_OWNER_BERTH", "CUSTOM_BERTH_"];
-/// The largest number of an inventory.
+/// Largest number in an inventory.
 const MAX_INT: u32 = i32::MAX as u32;
 
-/// The entries of one file. A file without content has none.
+/// Parses the entries of one file. An empty file has none.
 pub(super) fn entries(
     file: &str,
     text: &str,
@@ -29,7 +29,7 @@ pub(super) fn entries(
     if value.is_null() {
         return Ok(Vec::new());
     }
-    let at = |key: &str| Place {
+    let at = |key: &str| KeyPath {
         file,
         key: key.to_owned(),
     };
@@ -41,30 +41,30 @@ pub(super) fn entries(
     };
     let list = at("providers").list(providers)?;
     let entry = |(n, one): (usize, &Value)| {
-        let place = Place {
+        let path = KeyPath {
             file,
             key: format!("providers[{n}]"),
         };
-        provider(&place, one, unknown)
+        provider(&path, one, unknown)
     };
     list.iter().enumerate().map(entry).collect()
 }
 
-/// What is done with keys that are not in schema 1.0.
+/// How keys outside of schema 1.0 are handled.
 #[derive(Clone, Copy)]
 enum UnknownKeys {
-    /// The file is of 1.0: they are mistakes.
+    /// Schema 1.0: they are errors.
     Refused,
-    /// The file is of a later 1.x: they may be ones that came since.
-    PassedOver,
+    /// Later schema 1.x: they may have been added since.
+    Ignored,
 }
 
 fn unknown_keys(
     file: &str,
     document: &Map<String, Value>,
 ) -> Result<UnknownKeys, ProviderFileError> {
-    let right = "write meta: {schema_version: '1.0'}, the number in quotes";
-    let place = Place {
+    let right = "write meta: {schema_version: '1.0'}, with quotes around the number";
+    let path = KeyPath {
         file,
         key: "meta.schema_version".to_owned(),
     };
@@ -72,10 +72,10 @@ fn unknown_keys(
         .get("meta")
         .and_then(|meta| meta.get("schema_version"));
     let Some(version) = version else {
-        return Err(place.refused("it is missing", right));
+        return Err(path.refused("it is missing", right));
     };
     let Some(version) = version.as_str() else {
-        return Err(place.refused(format!("{version} is not a text"), right));
+        return Err(path.refused(format!("{version} is not a string"), right));
     };
     let minor = version.strip_prefix("1.");
     let minor: Option<u32> = minor
@@ -83,10 +83,10 @@ fn unknown_keys(
         .and_then(|minor| minor.parse().ok());
     match minor {
         Some(0) => Ok(UnknownKeys::Refused),
-        Some(_) => Ok(UnknownKeys::PassedOver),
-        None => Err(place.refused(
-            format!("schema {version:?} is not known"),
-            "schemas 1.x are read: '1.0'",
+        Some(_) => Ok(UnknownKeys::Ignored),
+        None => Err(path.refused(
+            format!("schema {version:?} is not supported"),
+            "schemas 1.x are supported, for example '1.0'",
         )),
     }
 }
@@ -94,16 +94,14 @@ fn unknown_keys(
 impl UnknownKeys {
     fn check(
         self,
-        place: &Place<'_>,
+        path: &KeyPath<'_>,
         table: &Map<String, Value>,
         known: &[&str],
     ) -> Result<(), ProviderFileError> {
         match table.keys().find(|key| !known.contains(&key.as_str())) {
             Some(key) if matches!(self, Self::Refused) => {
-                let right = format!("{} may stand there", known.join(", "));
-                Err(place
-                    .below(key)
-                    .refused("schema 1.0 has no such key", right))
+                let right = format!("valid keys: {}", known.join(", "));
+                Err(path.below(key).refused("schema 1.0 has no such key", right))
             }
             _ => Ok(()),
         }
@@ -111,23 +109,23 @@ impl UnknownKeys {
 }
 
 fn provider(
-    place: &Place<'_>,
+    path: &KeyPath<'_>,
     value: &Value,
     unknown: UnknownKeys,
 ) -> Result<ConfiguredProvider, ProviderFileError> {
-    let table = place.table(value)?;
-    unknown.check(place, table, &["identification", "inventories", "traits"])?;
-    let provider = identification(&place.below("identification"), table.get("identification"))?;
-    let inventories = match additional(place, table, "inventories", unknown)? {
+    let table = path.table(value)?;
+    unknown.check(path, table, &["identification", "inventories", "traits"])?;
+    let provider = identification(&path.below("identification"), table.get("identification"))?;
+    let inventories = match additional(path, table, "inventories", unknown)? {
         Some((at, list)) => inventories(&at, list, unknown)?,
         None => BTreeMap::new(),
     };
-    let traits = match additional(place, table, "traits", unknown)? {
+    let traits = match additional(path, table, "traits", unknown)? {
         Some((at, list)) => traits(&at, list)?,
         None => BTreeSet::new(),
     };
     Ok(ConfiguredProvider {
-        file: place.file.to_owned(),
+        file: path.file.to_owned(),
         provider,
         inventories,
         traits,
@@ -135,34 +133,34 @@ fn provider(
 }
 
 fn identification(
-    place: &Place<'_>,
+    path: &KeyPath<'_>,
     value: Option<&Value>,
 ) -> Result<ProviderIdentification, ProviderFileError> {
     let right = "write uuid: UUID, uuid: $COMPUTE_NODE, or name: NAME";
     let Some(value) = value else {
-        return Err(place.refused("it is missing", right));
+        return Err(path.refused("it is missing", right));
     };
-    let table = place.table(value)?;
+    let table = path.table(value)?;
     let keys: Vec<(&str, &Value)> = table.iter().map(|(key, it)| (key.as_str(), it)).collect();
     let &[(key, value)] = &keys[..] else {
         let wrong = format!(
-            "it has {} keys, and one says which provider is meant",
+            "it has {} keys, and exactly one must identify the provider",
             keys.len()
         );
-        return Err(place.refused(wrong, right));
+        return Err(path.refused(wrong, right));
     };
-    let at = place.below(key);
+    let at = path.below(key);
     let Some(text) = value.as_str() else {
-        return Err(at.refused(format!("{value} is not a text"), right));
+        return Err(at.refused(format!("{value} is not a string"), right));
     };
     match key {
         "uuid" if text == COMPUTE_NODE => Ok(ProviderIdentification::ComputeNode),
         "uuid" => text
             .parse::<ProviderUuid>()
             .map(ProviderIdentification::Uuid)
-            .map_err(|_| at.refused(format!("{text:?} is no UUID"), right)),
+            .map_err(|_| at.refused(format!("{text:?} is not a UUID"), right)),
         "name" if text == COMPUTE_NODE => {
-            Err(at.refused("$COMPUTE_NODE is no name", "write uuid: $COMPUTE_NODE"))
+            Err(at.refused("$COMPUTE_NODE is not a name", "write uuid: $COMPUTE_NODE"))
         }
         "name" if text.contains(char::is_control) => {
             Err(at.refused(format!("{text:?} has a control character"), right))
@@ -170,61 +168,63 @@ fn identification(
         "name" => ProviderName::new(text)
             .map(ProviderIdentification::Name)
             .map_err(|error| at.refused(error.to_string(), right)),
-        _ => Err(at.refused("a provider is not identified by that", right)),
+        _ => Err(at.refused("unknown kind of identification", right)),
     }
 }
 
-/// The list `additional` of a part, if it has one.
+/// The list `additional` of a section, if present.
 fn additional<'p, 'v>(
-    place: &Place<'p>,
+    path: &KeyPath<'p>,
     table: &'v Map<String, Value>,
     part: &str,
     unknown: UnknownKeys,
-) -> Result<Option<(Place<'p>, &'v [Value])>, ProviderFileError> {
+) -> Result<Option<(KeyPath<'p>, &'v [Value])>, ProviderFileError> {
     let Some(value) = table.get(part).filter(|value| !value.is_null()) else {
         return Ok(None);
     };
-    let place = place.below(part);
-    let table = place.table(value)?;
-    unknown.check(&place, table, &["additional"])?;
+    let path = path.below(part);
+    let table = path.table(value)?;
+    unknown.check(&path, table, &["additional"])?;
     let Some(value) = table.get("additional").filter(|value| !value.is_null()) else {
         return Ok(None);
     };
-    let place = place.below("additional");
-    let list = place.list(value)?;
-    Ok(Some((place, list)))
+    let path = path.below("additional");
+    let list = path.list(value)?;
+    Ok(Some((path, list)))
 }
 
 fn inventories(
-    place: &Place<'_>,
+    path: &KeyPath<'_>,
     list: &[Value],
     unknown: UnknownKeys,
 ) -> Result<BTreeMap<ResourceClass, Inventory>, ProviderFileError> {
     let mut inventories = BTreeMap::new();
     for (n, one) in list.iter().enumerate() {
-        let place = place.item(n);
-        for (name, value) in place.table(one)? {
-            let at = place.below(name);
+        let path = path.item(n);
+        for (name, value) in path.table(one)? {
+            let at = path.below(name);
             let class = ResourceClass::new(name)
                 .ok()
                 .filter(ResourceClass::is_custom);
             let Some(class) = class else {
-                let right =
-                    "name it CUSTOM_ and A-Z, 0-9, _: the standard classes are the driver's";
-                return Err(at.refused("it is no resource class of one's own", right));
+                let right = "use CUSTOM_ and A-Z, 0-9, _: only the driver reports standard classes";
+                return Err(at.refused("it is not a custom resource class", right));
             };
             let inventory = inventory(&at, value, unknown)?;
             if inventories.insert(class, inventory).is_some() {
-                return Err(at.refused("the class stands there twice", "one inventory each"));
+                return Err(at.refused(
+                    "the class is listed twice",
+                    "write one inventory for each class",
+                ));
             }
         }
     }
     Ok(inventories)
 }
 
-/// An inventory; what is left out is what Placement would make of it.
+/// Parses an inventory. Missing keys get Placement's defaults.
 fn inventory(
-    place: &Place<'_>,
+    path: &KeyPath<'_>,
     value: &Value,
     unknown: UnknownKeys,
 ) -> Result<Inventory, ProviderFileError> {
@@ -236,10 +236,10 @@ fn inventory(
         "step_size",
         "allocation_ratio",
     ];
-    let table = place.table(value)?;
-    unknown.check(place, table, &KEYS)?;
+    let table = path.table(value)?;
+    unknown.check(path, table, &KEYS)?;
     let number = |key: &str, least: u32, missing: Option<u32>| {
-        let at = place.below(key);
+        let at = path.below(key);
         let right = format!("write a whole number from {least} to {MAX_INT}");
         match (table.get(key), missing) {
             (None, Some(missing)) => Ok(missing),
@@ -248,7 +248,12 @@ fn inventory(
                 .as_u64()
                 .and_then(|number| u32::try_from(number).ok())
                 .filter(|number| (least..=MAX_INT).contains(number))
-                .ok_or_else(|| at.refused(format!("{value} is not one"), right)),
+                .ok_or_else(|| {
+                    at.refused(
+                        format!("{value} is out of range or not a whole number"),
+                        right,
+                    )
+                }),
         }
     };
     let total = number("total", 1, None)?;
@@ -257,21 +262,21 @@ fn inventory(
     let min_unit = number("min_unit", 1, Some(1))?;
     if reserved > total {
         let right = format!("at most the total, {total}");
-        return Err(place
+        return Err(path
             .below("reserved")
-            .refused(format!("{reserved} is more than there is"), right));
+            .refused(format!("{reserved} is more than the total"), right));
     }
     if min_unit > max_unit {
         let right = format!("at most max_unit, {max_unit}");
-        return Err(place
+        return Err(path
             .below("min_unit")
-            .refused(format!("{min_unit} can nobody claim"), right));
+            .refused(format!("{min_unit} is more than max_unit"), right));
     }
     if reserved == total {
-        // Nobody can claim anything of it, and more than the total is the mark of units that are only held.
+        // Nothing can be claimed of such an inventory. A larger maximum would be the mark of held units.
         max_unit = max_unit.min(total);
     }
-    let at = place.below("allocation_ratio");
+    let at = path.below("allocation_ratio");
     let ratio = match table.get("allocation_ratio") {
         None => AllocationRatio::ONE,
         Some(value) => value
@@ -279,7 +284,7 @@ fn inventory(
             .and_then(|ratio| AllocationRatio::new(ratio).ok())
             .ok_or_else(|| {
                 at.refused(
-                    format!("{value} is not one"),
+                    format!("{value} is out of range or not a number"),
                     "write a number above 0, at most 3.4e38",
                 )
             })?,
@@ -294,38 +299,38 @@ fn inventory(
     })
 }
 
-fn traits(place: &Place<'_>, list: &[Value]) -> Result<BTreeSet<Trait>, ProviderFileError> {
+fn traits(path: &KeyPath<'_>, list: &[Value]) -> Result<BTreeSet<Trait>, ProviderFileError> {
     let mut traits = BTreeSet::new();
     for (n, value) in list.iter().enumerate() {
-        let place = place.item(n);
-        let right = "write CUSTOM_ and A-Z, 0-9, _: the standard traits are the driver's";
+        let path = path.item(n);
+        let right = "use CUSTOM_ and A-Z, 0-9, _: only the driver reports standard traits";
         let name = value.as_str().and_then(|text| Trait::new(text).ok());
         let Some(name) = name.filter(Trait::is_custom) else {
-            return Err(place.refused(format!("{value} is no trait of one's own"), right));
+            return Err(path.refused(format!("{value} is not a custom trait"), right));
         };
         if OWN_TRAITS.iter().any(|own| name.as_str().starts_with(own)) {
-            return Err(place.refused(format!("{name} is Berth's own"), "take another name"));
+            return Err(path.refused(format!("{name} is reserved for Berth"), "use another name"));
         }
         if !traits.insert(name) {
-            return Err(place.refused(format!("{value} stands there twice"), "write it once"));
+            return Err(path.refused(format!("{value} is listed twice"), "write it once"));
         }
     }
     Ok(traits)
 }
 
-/// Where in which file something stands.
-struct Place<'a> {
+/// A key in a file, for error messages.
+struct KeyPath<'a> {
     file: &'a str,
     key: String,
 }
 
-impl<'a> Place<'a> {
+impl<'a> KeyPath<'a> {
     fn below(&self, key: &str) -> Self {
         let key = match self.key.as_str() {
             "" => key.to_owned(),
             above => format!("{above}.{key}"),
         };
-        Place {
+        KeyPath {
             file: self.file,
             key,
         }
@@ -333,7 +338,7 @@ impl<'a> Place<'a> {
 
     fn item(&self, n: usize) -> Self {
         let key = format!("{}[{n}]", self.key);
-        Place {
+        KeyPath {
             file: self.file,
             key,
         }
@@ -363,7 +368,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// What a reader of the file can use of what the YAML library says: a line, and no advice about its own options.
+/// The useful part of an error of the YAML library: its first line, without advice about the library's options.
 fn first_line(said: &str) -> String {
     let line = said.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);

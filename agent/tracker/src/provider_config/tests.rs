@@ -9,9 +9,9 @@ use berth_model::{
 use berth_store::state_dir::StateDir;
 use proptest::prelude::*;
 
-use crate::provider_config::applied::{Applied, AppliedError, AppliedFile, Items};
+use crate::provider_config::applied::{AppliedError, AppliedFile, AppliedItems, Items};
 use crate::provider_config::entry::{ConfiguredProvider, ProviderConfigs, ProviderIdentification};
-use crate::provider_config::lay_over::{LayOverError, cleared, lay_over};
+use crate::provider_config::merge::{ProviderConfigMergeError, merge, without_file_items};
 use crate::provider_config::parse;
 
 const ROOT: &str = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c01";
@@ -32,7 +32,6 @@ fn one_trait(text: &str) -> Trait {
     Trait::new(text).unwrap()
 }
 
-/// A node with one card.
 fn tree() -> ProviderTree {
     let mut tree = ProviderTree::new(Provider::root(root(), name("node")));
     let card = name("node_card");
@@ -129,10 +128,10 @@ fn a_wrong_file_is_refused_with_its_name_the_key_and_what_would_be_right() {
         ))
     };
     for (text, said) in [
-        ("a: [1, 2".to_owned(), "is no YAML: line 1"),
+        ("a: [1, 2".to_owned(), "is not valid YAML: line 1"),
         ("a: 1\na: 2\n".to_owned(), "duplicate mapping key: a"),
         ("--- 1\n--- 2\n".to_owned(), "multiple YAML documents"),
-        ("a: &a [*a]".to_owned(), "is no YAML"),
+        ("a: &a [*a]".to_owned(), "is not valid YAML"),
         ("[]".to_owned(), "the document: it is not a table"),
         (
             "providers: []".to_owned(),
@@ -140,15 +139,15 @@ fn a_wrong_file_is_refused_with_its_name_the_key_and_what_would_be_right() {
         ),
         (
             "meta: {schema_version: 1.0}".to_owned(),
-            "meta.schema_version: 1.0 is not a text",
+            "meta.schema_version: 1.0 is not a string",
         ),
         (
             "meta: {schema_version: '2.0'}".to_owned(),
-            "schema \"2.0\" is not known",
+            "schema \"2.0\" is not supported",
         ),
         (
             "meta: {schema_version: '1.x'}".to_owned(),
-            "schema \"1.x\" is not known",
+            "schema \"1.x\" is not supported",
         ),
         (
             "meta: {schema_version: '1.0'}\nprovider: []".to_owned(),
@@ -166,9 +165,9 @@ fn a_wrong_file_is_refused_with_its_name_the_key_and_what_would_be_right() {
         (of("identification: {}"), "it has 0 keys"),
         (
             of("identification: {uuid: x}"),
-            "providers[0].identification.uuid: \"x\" is no UUID",
+            "providers[0].identification.uuid: \"x\" is not a UUID",
         ),
-        (of("identification: {uuid: 7}"), "7 is not a text"),
+        (of("identification: {uuid: 7}"), "7 is not a string"),
         (
             of(r#"identification: {name: "a\u0007b"}"#),
             "providers[0].identification.name: \"a\\u{7}b\" has a control character",
@@ -179,7 +178,7 @@ fn a_wrong_file_is_refused_with_its_name_the_key_and_what_would_be_right() {
         ),
         (
             of("identification: {host: a}"),
-            "a provider is not identified by that",
+            "unknown kind of identification",
         ),
         (of("identification: {name: a, uuid: b}"), "it has 2 keys"),
         (
@@ -188,11 +187,11 @@ fn a_wrong_file_is_refused_with_its_name_the_key_and_what_would_be_right() {
         ),
         (
             inventory("{VCPU: {total: 1}}"),
-            "additional[0].VCPU: it is no resource class of one's own",
+            "additional[0].VCPU: it is not a custom resource class",
         ),
         (
             inventory("{CUSTOM_a: {total: 1}}"),
-            "CUSTOM_a: it is no resource class",
+            "CUSTOM_a: it is not a custom resource class",
         ),
         (
             inventory("{CUSTOM_A: 1}"),
@@ -201,23 +200,23 @@ fn a_wrong_file_is_refused_with_its_name_the_key_and_what_would_be_right() {
         (inventory("{CUSTOM_A: {}}"), "CUSTOM_A.total: it is missing"),
         (
             inventory("{CUSTOM_A: {total: 0}}"),
-            "CUSTOM_A.total: 0 is not one",
+            "CUSTOM_A.total: 0 is out of range",
         ),
         (
             inventory("{CUSTOM_A: {total: 2147483648}}"),
-            "CUSTOM_A.total: 2147483648 is not one",
+            "CUSTOM_A.total: 2147483648 is out of range",
         ),
         (
             inventory("{CUSTOM_A: {total: 1.5}}"),
-            "CUSTOM_A.total: 1.5 is not one",
+            "CUSTOM_A.total: 1.5 is out of range",
         ),
         (
             inventory("{CUSTOM_A: {total: '1'}}"),
-            "CUSTOM_A.total: \"1\" is not one",
+            "CUSTOM_A.total: \"1\" is out of range",
         ),
         (
             inventory("{CUSTOM_A: {total: 1, reserved: 2}}"),
-            "CUSTOM_A.reserved: 2 is more than there is",
+            "CUSTOM_A.reserved: 2 is more than the total",
         ),
         (
             inventory("{CUSTOM_A: {total: 1, min_unit: 3, max_unit: 2}}"),
@@ -225,11 +224,11 @@ fn a_wrong_file_is_refused_with_its_name_the_key_and_what_would_be_right() {
         ),
         (
             inventory("{CUSTOM_A: {total: 1, step_size: 0}}"),
-            "CUSTOM_A.step_size: 0 is not one",
+            "CUSTOM_A.step_size: 0 is out of range",
         ),
         (
             inventory("{CUSTOM_A: {total: 1, allocation_ratio: 0}}"),
-            "CUSTOM_A.allocation_ratio: 0 is not one",
+            "CUSTOM_A.allocation_ratio: 0 is out of range",
         ),
         (
             inventory("{CUSTOM_A: {total: 1, ratio: 1}}"),
@@ -237,19 +236,19 @@ fn a_wrong_file_is_refused_with_its_name_the_key_and_what_would_be_right() {
         ),
         (
             inventory("{CUSTOM_A: {total: 1}}, {CUSTOM_A: {total: 1}}"),
-            "CUSTOM_A: the class stands there twice",
+            "CUSTOM_A: the class is listed twice",
         ),
         (
             traits("[HW_CPU_X86_AVX2]"),
-            "traits.additional[0]: \"HW_CPU_X86_AVX2\" is no trait of one's own",
+            "traits.additional[0]: \"HW_CPU_X86_AVX2\" is not a custom trait",
         ),
         (
             traits("[CUSTOM_A, CUSTOM_A]"),
-            "traits.additional[1]: \"CUSTOM_A\" stands there twice",
+            "traits.additional[1]: \"CUSTOM_A\" is listed twice",
         ),
         (
             traits("[CUSTOM_OWNER_BERTH]"),
-            "CUSTOM_OWNER_BERTH is Berth's own",
+            "CUSTOM_OWNER_BERTH is reserved for Berth",
         ),
         (traits("CUSTOM_A"), "traits.additional: it is not a list"),
     ] {
@@ -306,8 +305,8 @@ fn an_entry_that_names_the_root_beats_the_one_of_compute_node() {
         let explicit = entry(&identification, "CUSTOM_B", "CUSTOM_B");
         let configs = configs(&[("a.yaml", &by_token), ("b.yaml", &explicit)]);
         let mut laid = tree();
-        let (applied, absent) = lay_over(&mut laid, &configs).unwrap();
-        assert!(absent.is_empty());
+        let (applied, missing) = merge(&mut laid, &configs).unwrap();
+        assert!(missing.is_empty());
         assert_eq!(applied.0.len(), 1);
         let root = laid.root();
         assert!(root.inventories.contains_key(&class("CUSTOM_B")));
@@ -338,7 +337,7 @@ fn what_the_driver_reports_itself_is_refused_with_file_provider_and_item() {
         (by_class, "inventory CUSTOM_A"),
         (by_trait, "trait CUSTOM_B"),
     ] {
-        let error = lay_over(&mut tree, &configs).unwrap_err().to_string();
+        let error = merge(&mut tree, &configs).unwrap_err().to_string();
         for said in ["/etc/a.yaml", "node_card", item] {
             assert!(error.contains(said), "{error}");
         }
@@ -352,15 +351,15 @@ fn another_services_provider_and_one_that_two_entries_mean_are_refused() {
     let uuid: ProviderUuid = "6f2a4c2e-0f0e-4d0f-9d65-2b3c5f3a1c09".parse().unwrap();
     foreign.insert(Provider::child(uuid, fpga, root())).unwrap();
     let text = entry("name: fpga", "CUSTOM_A", "CUSTOM_A");
-    let error = lay_over(&mut foreign, &configs(&[("a.yaml", &text)])).unwrap_err();
+    let error = merge(&mut foreign, &configs(&[("a.yaml", &text)])).unwrap_err();
     assert!(
-        matches!(error, LayOverError::AnothersProvider { .. }),
+        matches!(error, ProviderConfigMergeError::AnothersProvider { .. }),
         "{error}"
     );
     let by_uuid = entry(&format!("uuid: {ROOT}"), "CUSTOM_A", "CUSTOM_A");
     let by_name = entry("name: node", "CUSTOM_B", "CUSTOM_B");
     let both = configs(&[("a.yaml", &by_uuid), ("b.yaml", &by_name)]);
-    let error = lay_over(&mut tree(), &both).unwrap_err().to_string();
+    let error = merge(&mut tree(), &both).unwrap_err().to_string();
     assert!(
         error.contains("a.yaml") && error.contains("b.yaml"),
         "{error}"
@@ -371,9 +370,9 @@ fn another_services_provider_and_one_that_two_entries_mean_are_refused() {
 fn an_entry_without_a_provider_gives_nothing_and_is_told() {
     let text = entry("name: elsewhere", "CUSTOM_A", "CUSTOM_A");
     let mut laid = tree();
-    let (applied, absent) = lay_over(&mut laid, &configs(&[("a.yaml", &text)])).unwrap();
+    let (applied, missing) = merge(&mut laid, &configs(&[("a.yaml", &text)])).unwrap();
     assert!(applied.is_empty());
-    assert_eq!(absent[0].provider.to_string(), "elsewhere");
+    assert_eq!(missing[0].provider.to_string(), "elsewhere");
     assert_eq!(laid, tree());
 }
 
@@ -390,24 +389,27 @@ fn what_left_the_files_is_remembered_until_placement_has_it_no_more() {
         .root_mut()
         .inventories
         .insert(held.clone(), inventory);
-    let mut before = Applied::default();
+    let mut before = AppliedItems::default();
     before.0.insert(root(), items(&held));
     before.0.entry(root()).or_default().inventories.insert(gone);
-    let next = before.before_writing(&current, &Applied::default());
+    let next = before.next_record(&current, &AppliedItems::default());
     assert_eq!(next.0, BTreeMap::from([(root(), items(&held))]));
-    assert!(next.before_writing(&tree(), &Applied::default()).is_empty());
+    assert!(
+        next.next_record(&tree(), &AppliedItems::default())
+            .is_empty()
+    );
 }
 
 #[tokio::test]
 async fn what_was_applied_is_read_back_and_another_file_there_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let files = Arc::new(StateDir::open(folder.path()).unwrap());
-    let mut applied = Applied::default();
+    let mut applied = AppliedItems::default();
     let items = applied.0.entry(root()).or_default();
     items.inventories.insert(class("CUSTOM_A"));
     items.traits.insert(one_trait("CUSTOM_B"));
     let file = || AppliedFile::of(files.clone(), root());
-    file().keep(applied.clone()).await.unwrap();
+    file().store(applied.clone()).await.unwrap();
     assert_eq!(*file().read().await.unwrap(), applied);
     let path = folder.path().join(format!("provider-config.{ROOT}.json"));
     for content in [
@@ -425,8 +427,8 @@ async fn what_was_applied_is_read_back_and_another_file_there_is_refused() {
     }
     fs::remove_file(&path).unwrap();
     let mut kept = file();
-    kept.keep(applied).await.unwrap();
-    kept.keep(Applied::default()).await.unwrap();
+    kept.store(applied).await.unwrap();
+    kept.store(AppliedItems::default()).await.unwrap();
     assert!(!path.exists());
 }
 
@@ -458,12 +460,12 @@ fn configured(
     }
 }
 
-/// Classes and traits of one entry.
+/// Numbers of the classes and traits of one entry.
 type Drawn = (BTreeSet<u8>, BTreeSet<u8>);
 
 proptest! {
-    /// Whatever the files said before and say now: the driver sees a tree without any of it, and Placement has just what they
-    /// say now. What others put there stays.
+    /// For any sequence of file contents, the driver sees a tree without items from files, and Placement has exactly
+    /// the current items. Items of other services stay.
     #[test]
     fn files_that_change_leave_nothing_behind(
         first in (any_items(), any_items()),
@@ -474,16 +476,16 @@ proptest! {
         };
         let mut bare = tree();
         bare.root_mut().traits.insert(one_trait("CUSTOM_ANOTHERS"));
-        let mut applied = Applied::default();
+        let mut applied = AppliedItems::default();
         let mut current = bare.clone();
         for configs in [of(&first), of(&then), ProviderConfigs::default()] {
-            let mut wanted = cleared(&current, &configs, &applied);
+            let mut wanted = without_file_items(&current, &configs, &applied);
             prop_assert_eq!(&wanted, &bare);
-            let (laid, _) = lay_over(&mut wanted, &configs).unwrap();
-            applied = applied.before_writing(&current, &laid);
+            let (laid, _) = merge(&mut wanted, &configs).unwrap();
+            applied = applied.next_record(&current, &laid);
             current = wanted;
         }
         prop_assert_eq!(current.clone(), bare);
-        prop_assert!(applied.before_writing(&current, &Applied::default()).is_empty());
+        prop_assert!(applied.next_record(&current, &AppliedItems::default()).is_empty());
     }
 }

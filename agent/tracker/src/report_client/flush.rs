@@ -1,30 +1,32 @@
-//! Writes a difference: new providers from the top, then inventories, traits and aggregates, then removals from the bottom.
-//! Each write carries the generation that the last answer gave; the cache follows each answer, and a failure forgets it.
+//! Writes a difference to Placement: new providers from the root down, then inventories, traits and aggregates, then
+//! removals from the leaves up. Each write sends the generation of the last response. The cache follows each response,
+//! and a failure clears it.
 
 use std::collections::BTreeSet;
 
 use berth_client::PlacementError;
 use berth_model::{Provider, ProviderChange, ProviderName, ProviderTree, ProviderUuid, TreeDiff};
 
-use crate::report_client::{Cause, ReportClient, ReportError};
+use crate::report_client::{ReportCause, ReportClient, ReportError};
 
-/// When a provider that is there was made.
+/// Whether this call created a provider.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Made {
-    Now,
-    Before,
+enum ProviderOrigin {
+    Created,
+    AlreadyExisted,
 }
 
-/// Whether a provider has the name and the parent that it is wanted to have.
-fn is_placed_as(there: &Provider, wanted: &Provider) -> bool {
-    there.name == wanted.name && there.parent() == wanted.parent()
+/// Whether a provider has the wanted name and parent.
+fn is_placed_as(existing: &Provider, wanted: &Provider) -> bool {
+    existing.name == wanted.name && existing.parent() == wanted.parent()
 }
 
 impl ReportClient {
-    /// Makes Placement's tree like `desired`, of which `diff` is the difference to the known tree.
+    /// Writes `diff`, the difference between the known tree and `desired`.
     ///
-    /// Errors: Placement does not answer or refuses; what was written before stays, and the next pass goes on from
-    /// there.
+    /// # Errors
+    ///
+    /// Placement does not answer or refuses. Finished writes stay, and the next pass continues.
     pub async fn flush(
         &mut self,
         diff: &TreeDiff,
@@ -41,7 +43,7 @@ impl ReportClient {
         self.ensure_root().await?;
         self.create(&diff.created).await?;
         for change in &diff.changed {
-            self.place(change).await?;
+            self.rename_or_move(change).await?;
         }
         self.ensure_classes(desired.all().into_iter().flat_map(|p| p.inventories.keys()))
             .await?;
@@ -59,7 +61,7 @@ impl ReportClient {
         Ok(())
     }
 
-    /// Makes the node's root provider if Placement does not have it.
+    /// Creates the node's root provider if Placement does not have it.
     pub(super) async fn ensure_root(&mut self) -> Result<(), ReportError> {
         let missing = self
             .known_tree()
@@ -68,79 +70,85 @@ impl ReportClient {
             return Ok(());
         }
         let name = self.node.root_name().clone();
-        let (made, _) = self.make(&Provider::root(self.root, name)).await?;
-        self.patch(self.root, |root| root.generation = made.generation);
+        let (made, _) = self
+            .ensure_provider(&Provider::root(self.root, name))
+            .await?;
+        self.update_cached(self.root, |root| root.generation = made.generation);
         Ok(())
     }
 
-    /// Makes the providers that are new, parents first, without inventory. Answers those that were not there before.
+    /// Creates the new providers without inventory, parents first. Returns those that did not exist before.
     pub(super) async fn create(
         &mut self,
         created: &[Provider],
     ) -> Result<BTreeSet<ProviderUuid>, ReportError> {
         let mut new = BTreeSet::new();
         for provider in created {
-            let (made, when) = self.make(provider).await?;
-            if when == Made::Now {
+            let (made, when) = self.ensure_provider(provider).await?;
+            if when == ProviderOrigin::Created {
                 new.insert(provider.uuid());
                 self.made.insert(provider.uuid());
             }
             if let Some(cached) = &mut self.cached {
-                // The cache may have it already: its answer was lost once.
+                // The cache may already contain it, if an earlier response was lost.
                 let _ = cached.tree.insert(made.clone());
             }
-            self.patch(provider.uuid(), |known| known.generation = made.generation);
+            self.update_cached(provider.uuid(), |known| known.generation = made.generation);
         }
         Ok(new)
     }
 
-    /// Makes one provider. One that is there already under this UUID, name and parent was made by a try whose answer was
-    /// lost.
-    async fn make(&self, provider: &Provider) -> Result<(Provider, Made), ReportError> {
+    /// Creates a provider. If it exists with the same UUID, name and parent, an earlier response was lost.
+    async fn ensure_provider(
+        &self,
+        provider: &Provider,
+    ) -> Result<(Provider, ProviderOrigin), ReportError> {
         let failed =
-            |source| ReportError::new(format!("making provider {}", provider.name), source);
+            |source| ReportError::new(format!("creating provider {}", provider.name), source);
         let refused = match self.placement.create_provider(provider).await {
-            Ok(made) => return Ok((made, Made::Now)),
+            Ok(made) => return Ok((made, ProviderOrigin::Created)),
             Err(source @ PlacementError::NameTaken(_)) => source,
             Err(source) => return Err(failed(source)),
         };
         let by_uuid = self.placement.provider(provider.uuid()).await;
-        let there = match by_uuid.map_err(failed)? {
-            Some(there) => Some(there),
+        let existing = match by_uuid.map_err(failed)? {
+            Some(existing) => Some(existing),
             // The child of a renamed host has the UUID of its first name.
             None => {
                 let by_name = self.placement.provider_by_name(&provider.name).await;
                 by_name.map_err(failed)?
             }
         };
-        match there {
-            Some(there) if there.uuid() == provider.uuid() && is_placed_as(&there, provider) => {
-                Ok((there, Made::Before))
+        match existing {
+            Some(existing)
+                if existing.uuid() == provider.uuid() && is_placed_as(&existing, provider) =>
+            {
+                Ok((existing, ProviderOrigin::AlreadyExisted))
             }
-            Some(there) if provider.parent().is_some() && there.parent().is_some() => {
-                Err(self.elsewhere(provider, there, refused).await)
+            Some(existing) if provider.parent().is_some() && existing.parent().is_some() => {
+                Err(self.explain_elsewhere(provider, existing, refused).await)
             }
             _ => Err(failed(refused)),
         }
     }
 
-    /// Why a child that is there cannot be made: somebody put it into another tree, or into this one since it was read.
-    async fn elsewhere(
+    /// Why an existing child cannot be created: it was moved to another tree, or into this one since it was read.
+    async fn explain_elsewhere(
         &self,
         wanted: &Provider,
-        there: Provider,
+        existing: Provider,
         refused: PlacementError,
     ) -> ReportError {
-        let doing = format!("making provider {}", wanted.name);
-        let tree = match self.placement.providers_in_tree(there.uuid()).await {
+        let doing = format!("creating provider {}", wanted.name);
+        let tree = match self.placement.providers_in_tree(existing.uuid()).await {
             Ok(tree) => tree,
             Err(source) => return ReportError::new(doing, source),
         };
         match tree.into_iter().find(|above| above.parent().is_none()) {
             Some(root) if root.uuid() != self.root => {
-                let cause = Cause::Elsewhere {
-                    uuid: there.uuid(),
-                    name: there.name,
+                let cause = ReportCause::Elsewhere {
+                    uuid: existing.uuid(),
+                    name: existing.name,
                     root_uuid: root.uuid(),
                     root: root.name,
                     own: self.root,
@@ -153,8 +161,8 @@ impl ReportClient {
         }
     }
 
-    /// Renames a provider or puts it under another parent.
-    async fn place(&mut self, change: &ProviderChange) -> Result<(), ReportError> {
+    /// Renames a provider or changes its parent.
+    async fn rename_or_move(&mut self, change: &ProviderChange) -> Result<(), ReportError> {
         if change.renamed.is_none() && change.placed_under.is_none() {
             return Ok(());
         }
@@ -173,7 +181,7 @@ impl ReportClient {
                 source,
             )
         })?;
-        self.patch(change.uuid, |known| {
+        self.update_cached(change.uuid, |known| {
             known.generation = answered.generation;
             known.name = name;
         });
@@ -227,7 +235,7 @@ impl ReportClient {
                     source,
                 )
             })?;
-        self.patch(provider.uuid(), |known| {
+        self.update_cached(provider.uuid(), |known| {
             known.generation = Some(generation);
             known.inventories.clone_from(&provider.inventories);
         });
@@ -245,7 +253,7 @@ impl ReportClient {
             .map_err(|source| {
                 ReportError::new(format!("writing the traits of {}", provider.name), source)
             })?;
-        self.patch(provider.uuid(), |known| {
+        self.update_cached(provider.uuid(), |known| {
             known.generation = Some(generation);
             known.traits.clone_from(&provider.traits);
         });
@@ -266,7 +274,7 @@ impl ReportClient {
                     source,
                 )
             })?;
-        self.patch(provider.uuid(), |known| {
+        self.update_cached(provider.uuid(), |known| {
             known.generation = Some(generation);
             known.aggregates.clone_from(&provider.aggregates);
         });
@@ -292,7 +300,7 @@ impl ReportClient {
         self.known_tree()?.get(uuid)?.generation
     }
 
-    pub(super) fn patch(&mut self, uuid: ProviderUuid, change: impl FnOnce(&mut Provider)) {
+    pub(super) fn update_cached(&mut self, uuid: ProviderUuid, change: impl FnOnce(&mut Provider)) {
         if let Some(provider) = self
             .cached
             .as_mut()

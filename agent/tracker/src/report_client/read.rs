@@ -1,4 +1,4 @@
-//! Reads the tree: whole the first time, later only what changed.
+//! Reads the tree: completely at first, later only what changed.
 
 use std::collections::BTreeSet;
 
@@ -8,12 +8,12 @@ use berth_model::{AggregateUuid, Provider, ProviderTree, ProviderUuid, Usages};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
-use crate::report_client::{Cached, ReportClient, ReportError};
+use crate::report_client::{CachedTree, ReportClient, ReportError};
 
 impl ReportClient {
-    /// The tree as Placement has it. A fresh cache answers without a request; an aged one is compared by one reading of
-    /// the generations, and only providers that changed are read again. A root that Placement does not have yet is
-    /// answered without a generation.
+    /// The tree in Placement. A fresh cache needs no request. An old cache is compared by its generations with one
+    /// request, and only changed providers are read again. If Placement does not have the root, the result is a root
+    /// without a generation.
     pub async fn current_tree(&mut self, now: Instant) -> Result<ProviderTree, ReportError> {
         if let Some(cached) = &self.cached {
             let aged = self
@@ -25,14 +25,14 @@ impl ReportClient {
         }
         let before = self.cached.take().map(|cached| cached.tree);
         let read = self.read_tree(before.as_ref()).await;
-        // Young for one attempt only: by the next, somebody may have put them into an aggregate.
+        // Valid for one attempt only: after that, another client may have put the providers into an aggregate.
         self.new.clear();
         let tree = read?;
         for provider in tree.all() {
             self.classes.extend(provider.inventories.keys().cloned());
             self.traits.extend(provider.traits.iter().cloned());
         }
-        self.cached = Some(Cached {
+        self.cached = Some(CachedTree {
             tree: tree.clone(),
             compared_at: now,
         });
@@ -66,7 +66,7 @@ impl ReportClient {
             .map_err(|source| ReportError::no_tree(doing(), source))
     }
 
-    /// Inventories, traits and aggregates of each provider, unless its generation is the one known.
+    /// Inventories, traits and aggregates of each provider, unless its generation is unchanged.
     async fn read_associations(
         &self,
         listed: Vec<Provider>,
@@ -99,7 +99,8 @@ impl ReportClient {
             self.aggregates(listed.uuid()),
         )
         .map_err(failed)?;
-        // Three reads are not one: the oldest generation is kept, so that a write after a change in between conflicts.
+        // The three reads are not atomic: the oldest generation is kept, so that a write conflicts if something changed
+        // between them.
         let generations = [inventories.generation, traits.generation];
         let aggregated = aggregates.as_ref().map(|found| found.generation);
         provider.generation = listed
@@ -114,8 +115,8 @@ impl ReportClient {
         Ok(provider)
     }
 
-    /// The aggregates of a provider. One that was made a moment ago is in none and not asked for: a request less for each
-    /// child of a reshape.
+    /// The aggregates of a provider. A provider that was just created has none, which saves one request for each child
+    /// of a reshape.
     async fn aggregates(
         &self,
         uuid: ProviderUuid,
@@ -143,7 +144,7 @@ impl ReportClient {
                     source,
                 )
             })?;
-        // A sharing provider may be a child elsewhere; here it stands alone.
+        // A sharing provider may be a child in its own tree; here it has no parent.
         let found = found
             .into_iter()
             .filter(|provider| seen.insert(provider.uuid()))
@@ -152,12 +153,12 @@ impl ReportClient {
         self.read_associations(found, before).await
     }
 
-    /// What is in use on these providers: one request each.
+    /// Used amounts on these providers; sends one request for each.
     pub async fn usages(&self, providers: &BTreeSet<ProviderUuid>) -> Result<Usages, ReportError> {
         let mut usages = Usages::new();
         for uuid in providers {
             let found = self.placement.usages(*uuid).await.map_err(|source| {
-                ReportError::new(format!("reading what is in use on provider {uuid}"), source)
+                ReportError::new(format!("reading the usages of provider {uuid}"), source)
             })?;
             usages.extend(
                 found

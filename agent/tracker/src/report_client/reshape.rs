@@ -1,5 +1,5 @@
-//! Sends a reshape, and clears away what a refused one leaves: POST /reshaper itself is atomic, but the providers it gives
-//! inventory to must exist before.
+//! Sends a reshape, and deletes what a refused one leaves. POST /reshaper is atomic, but the providers that get
+//! inventory must exist before.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,21 @@ use berth_model::{Provider, ProviderUuid, ReshapeRequest};
 use crate::report_client::{ReportClient, ReportError};
 
 impl ReportClient {
-    /// Makes the new providers and sends the reshape: one POST. Traits, aggregates and removals are left to the plain
-    /// update that follows.
+    /// Creates the new providers and sends the reshape in one POST. Traits, aggregates and removals are written by the
+    /// next plain update.
     ///
-    /// Errors: Placement does not answer or refuses. A lost answer may stand for a done reshape: the next plan will
-    /// show.
+    /// # Errors
+    ///
+    /// Placement does not answer or refuses. If only the response is lost, the reshape may be done; the next plan detects that.
     pub async fn reshape(&mut self, request: &ReshapeRequest) -> Result<(), ReportError> {
         let sent = self.send(request).await;
-        // The generations moved by more than one (facts of the peer), so a done reshape is read again as well.
+        // The generations changed by more than one, so the tree is read again after a successful reshape as well.
         self.forget();
         self.new = sent?;
         Ok(())
     }
 
-    /// Answers the providers that it made.
+    /// Returns the created providers.
     async fn send(
         &mut self,
         request: &ReshapeRequest,
@@ -46,9 +47,9 @@ impl ReportClient {
         Ok(new)
     }
 
-    /// Deletes the providers that were made for a reshape that Placement refused: those of the request's tree that have
-    /// no inventory in Placement, and that this process made or nobody has given traits or aggregates.
-    pub async fn clear_half_made(
+    /// Deletes the providers that were created for a refused reshape: providers of the request without inventory that
+    /// this process created, or that have no traits and aggregates.
+    pub async fn delete_unused_providers(
         &mut self,
         request: &ReshapeRequest,
         now: tokio::time::Instant,
@@ -77,7 +78,7 @@ impl ReportClient {
         }
         if let Some((names, first)) = left {
             return Err(ReportError {
-                doing: format!("deleting {}, made for the reshape", names.join(", ")),
+                doing: format!("deleting {}, created for the reshape", names.join(", ")),
                 source: first.source,
             });
         }

@@ -1,4 +1,5 @@
-//! `berth accelerator adopt`: what Cyborg keeps, in Berth's own accelerator service from now on.
+//! `berth accelerator adopt`: takes over Cyborg's device profiles and bound requests into Berth's own accelerator
+//! service.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -13,34 +14,33 @@ use uuid::Uuid;
 
 use super::ask::{failed, service, service_of};
 
-/// How many requests are brought at once: each lot is one body and one transaction, however many a cloud has.
+/// How many requests one batch has: each batch is one body and one transaction, whatever the size of the cloud.
 const AT_ONCE: usize = 500;
 
-/// Where from.
+/// The arguments of `berth accelerator adopt`.
 #[derive(Debug, clap::Args)]
 pub(super) struct AdoptArguments {
-    /// Cyborg's URL with its version, as catalogs have it (http://controller:6666/v2). It is asked with the account of
-    /// [cyborg], which needs the role admin there.
+    /// Cyborg's URL with its version, as catalogs have it (http://controller:6666/v2). The account of [cyborg] is used;
+    /// it needs the role admin there.
     #[arg(long, value_name = "URL")]
     from: String,
     #[command(flatten)]
     format: ListFormat,
 }
 
-/// Makes its device profiles here and takes over its bound requests; what is here already stays. The same again does what is
-/// left.
+/// Creates Cyborg's device profiles here and takes over its bound requests. Existing objects are kept, so a repeated
+/// run continues an interrupted one.
 ///
-/// # Errors
-/// One of the two does not answer, or refuses.
+/// Errors: one of the two services does not answer, or refuses.
 pub(super) async fn adopt(
     asked: &AdoptArguments,
     config: &Config,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     if config.cyborg.auth_type.is_none() {
-        let what = "[cyborg] names no account, with which Cyborg could be asked";
+        let what = "[cyborg] names no account for requests to Cyborg";
         return Err(Failure::new(ErrorCode::Missing, what)
-            .mend("let [cyborg] lead to Berth's accelerator service, with endpoint_override where the catalog has Cyborg"));
+            .mend("point [cyborg] to Berth's accelerator service, with endpoint_override if the catalog names Cyborg"));
     }
     let source = service_of(&AuthOptions {
         endpoint_override: Some(asked.from.clone()),
@@ -57,7 +57,7 @@ pub(super) async fn adopt(
     })
 }
 
-/// Whether all are here.
+/// Returns whether all profiles exist here afterwards.
 async fn profiles(
     source: &AcceleratorClient,
     target: &AcceleratorClient,
@@ -73,13 +73,13 @@ async fn profiles(
             Some(here) if here.groups == profile.groups => "is here".to_owned(),
             Some(_) => {
                 all = false;
-                "not made: one of this name with other groups is here".to_owned()
+                "not created: a profile of this name with other groups exists".to_owned()
             }
             None => match target.create_device_profile(&wanted(&profile)).await {
                 Ok(_) => "made".to_owned(),
                 Err(error) if error.refusal().is_some() => {
                     all = false;
-                    format!("not made: {error}")
+                    format!("not created: {error}")
                 }
                 Err(error) => return Err(failed(&error)),
             },
@@ -103,7 +103,7 @@ fn wanted(profile: &DeviceProfileBody) -> CreateDeviceProfile {
     }
 }
 
-/// Whether all that are bound are here.
+/// Returns whether all bound requests are held here afterwards.
 async fn requests(
     source: &AcceleratorClient,
     target: &AcceleratorClient,
@@ -114,12 +114,12 @@ async fn requests(
     let mut row = |uuid: Uuid, profile: Option<&str>, result: String| {
         listing.push([json!("request"), json!(uuid), json!(profile), json!(result)]);
     };
-    for told in theirs {
-        match told.arq {
+    for reported in theirs {
+        match reported.arq {
             Ok(arq) if arq.state.attach_handle().is_some() => bound.push(arq),
             Ok(arq) => {
                 let state = arq.state.phase().as_str();
-                let result = format!("left there: it is {state}, and holds nothing");
+                let result = format!("skipped: it is {state}, and holds nothing");
                 row(
                     *arq.uuid.as_uuid(),
                     Some(arq.device_profile.as_str()),
@@ -129,22 +129,22 @@ async fn requests(
             Err(error) => {
                 all = false;
                 let result = format!("not adopted: it cannot be read: {error}");
-                row(*told.uuid.as_uuid(), None, result);
+                row(*reported.uuid.as_uuid(), None, result);
             }
         }
     }
     for lot in bound.chunks(AT_ONCE) {
-        let told = target.adopt_arqs(lot).await;
-        let told = told.map_err(|error| failed(&error))?;
-        let adopted: BTreeSet<Uuid> = told.adopted.into_iter().collect();
+        let reported = target.adopt_arqs(lot).await;
+        let reported = reported.map_err(|error| failed(&error))?;
+        let adopted: BTreeSet<Uuid> = reported.adopted.into_iter().collect();
         for arq in lot {
             let uuid = *arq.uuid.as_uuid();
-            let refused = told.not_taken.iter().find(|it| it.uuid == uuid);
+            let refused = reported.not_taken.iter().find(|it| it.uuid == uuid);
             let result = match (adopted.contains(&uuid), refused) {
                 (true, _) => "is here".to_owned(),
                 (false, refused) => {
                     all = false;
-                    let why = refused.map_or("the service says nothing of it", |it| &it.reason);
+                    let why = refused.map_or("the service gave no reason", |it| &it.reason);
                     format!("not adopted: {why}")
                 }
             };

@@ -1,4 +1,4 @@
-//! `berth accelerator profile|request|device`: what operators ask of the accelerator service, Berth's own or Cyborg.
+//! `berth accelerator profile|request|device`: operators' commands for the accelerator service, Berth's own or Cyborg.
 
 use std::io::Write;
 
@@ -15,7 +15,7 @@ use berth_wire::accelerator::{CreateDeviceProfile, DeviceProfileBody, GroupBody}
 use serde_json::json;
 use uuid::Uuid;
 
-/// What is asked of device profiles.
+/// The commands of `berth accelerator profile`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum DeviceProfileCommand {
     /// List the device profiles.
@@ -23,35 +23,35 @@ pub(super) enum DeviceProfileCommand {
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Show one.
+    /// Show one device profile.
     Show {
-        /// Its name or UUID.
+        /// The name or UUID of the profile.
         profile: String,
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Make one: each --group is one group of `KEY=VALUE`, separated by commas.
+    /// Create a device profile; each --group is one group of `KEY=VALUE` pairs, separated by commas.
     #[command(after_help = "Examples:
   berth accelerator profile create gpu --group resources:PGPU=1
   berth accelerator profile create pair --group resources:PGPU=1,trait:CUSTOM_NVIDIA_1EB8=required --group resources:FPGA=1")]
     Create {
-        /// Its name.
+        /// The name of the new profile.
         name: String,
         /// A group: resources:CLASS=AMOUNT, trait:NAME=required or forbidden, accel:KEY=VALUE.
         #[arg(long, value_name = "KEY=VALUE,…", required = true, value_parser = group)]
         group: Vec<GroupBody>,
-        /// A sentence about it.
+        /// A description of the profile.
         #[arg(long)]
         description: Option<String>,
     },
-    /// Delete one; one that is in use is refused.
+    /// Delete a device profile; a profile that is in use is refused.
     Delete {
-        /// Its name or UUID.
+        /// The name or UUID of the profile.
         profile: String,
     },
 }
 
-/// What is asked of accelerator requests.
+/// The commands of `berth accelerator request`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum AcceleratorRequestCommand {
     /// List the accelerator requests.
@@ -59,21 +59,22 @@ pub(super) enum AcceleratorRequestCommand {
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Show one.
+    /// Show one accelerator request.
     Show {
-        /// Its UUID.
+        /// The UUID of the request.
         request: ArqUuid,
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Delete one, bound or not: the device of one that is bound goes back. A guest's own go with the guest.
+    /// Delete an accelerator request, bound or not; a bound device is released. The requests of a guest are
+    /// deleted with the guest.
     Delete {
-        /// Its UUID.
+        /// The UUID of the request.
         request: ArqUuid,
     },
 }
 
-/// What is asked of devices.
+/// The commands of `berth accelerator device`.
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum AcceleratorDeviceCommand {
     /// List the devices of all hosts.
@@ -81,19 +82,19 @@ pub(super) enum AcceleratorDeviceCommand {
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Let requests be bound to a device again.
+    /// Allow new bindings to a device again.
     Enable {
-        /// Its UUID.
+        /// The UUID of the device.
         device: Uuid,
     },
-    /// Let no request be bound to a device any more; its host reserves it in Placement. What is bound stays.
+    /// Stop new bindings to a device; its host reserves it in Placement. Bound requests are not affected.
     Disable {
-        /// Its UUID.
+        /// The UUID of the device.
         device: Uuid,
     },
 }
 
-/// One group as it is typed.
+/// Parses one `--group` argument.
 fn group(text: &str) -> Result<GroupBody, String> {
     let pairs = text.split(',').map(|pair| {
         pair.split_once('=')
@@ -108,7 +109,7 @@ fn group(text: &str) -> Result<GroupBody, String> {
     Ok(group)
 }
 
-/// The service: as `[cyborg]` says, else the one that `berth up` serves on this machine.
+/// A client of the service that `[cyborg]` configures; without it, of the service that `berth up` runs on this machine.
 pub(super) fn service(config: &Config) -> Result<AcceleratorClient, Failure> {
     let local;
     let options = if config.cyborg.auth_type.is_some() {
@@ -130,10 +131,10 @@ pub(super) fn service(config: &Config) -> Result<AcceleratorClient, Failure> {
     service_of(options)
 }
 
-/// The service that these options lead to.
+/// A client of the service that these options configure.
 pub(super) fn service_of(options: &AuthOptions) -> Result<AcceleratorClient, Failure> {
     AcceleratorClient::from_options(options, None).map_err(|error| {
-        let what = "the way to the accelerator service is not configured";
+        let what = "access to the accelerator service is not configured";
         Failure::caused(ErrorCode::Missing, what, &error).mend("see [cyborg] in the reference")
     })
 }
@@ -147,11 +148,11 @@ pub(super) fn failed(error: &AcceleratorError) -> Failure {
         _ if error.disposition() == Disposition::Fatal => ErrorCode::Endpoint,
         _ => ErrorCode::Unavailable,
     };
-    Failure::caused(code, "the accelerator service did not do it", error)
+    Failure::caused(code, "the accelerator service refused or failed", error)
 }
 
 fn unknown(what: &str, meant: &str) -> Failure {
-    Failure::new(ErrorCode::Refused, format!("there is no {what} {meant}"))
+    Failure::new(ErrorCode::Refused, format!("unknown {what} {meant}"))
 }
 
 pub(super) async fn profile(
@@ -194,7 +195,7 @@ pub(super) async fn profile(
     Ok(())
 }
 
-/// The profile of this name or UUID.
+/// Finds a profile by name or UUID.
 async fn named(service: &AcceleratorClient, meant: &str) -> Result<DeviceProfileBody, Failure> {
     let all = service
         .device_profiles()
@@ -255,8 +256,8 @@ pub(super) async fn request(
 
 fn requests(all: &[ReportedArq]) -> Listing {
     let mut listing = Listing::new(&["uuid", "state", "profile", "guest", "host", "device"]);
-    for told in all {
-        let row = match &told.arq {
+    for reported in all {
+        let row = match &reported.arq {
             Ok(arq) => {
                 let binding = arq.state.binding();
                 let device = arq.state.attach_handle().map(|handle| match &handle.info {
@@ -267,7 +268,7 @@ fn requests(all: &[ReportedArq]) -> Listing {
                     other => other.kind().as_str().to_owned(),
                 });
                 [
-                    json!(told.uuid.to_string()),
+                    json!(reported.uuid.to_string()),
                     json!(arq.state.phase().as_str()),
                     json!(arq.device_profile.as_str()),
                     json!(binding.map(|binding| binding.instance.to_string())),
@@ -276,7 +277,7 @@ fn requests(all: &[ReportedArq]) -> Listing {
                 ]
             }
             Err(error) => [
-                json!(told.uuid.to_string()),
+                json!(reported.uuid.to_string()),
                 json!(format!("unreadable: {error}")),
                 json!(null),
                 json!(null),

@@ -1,4 +1,4 @@
-//! What is asked of an agent that runs.
+//! Commands to a running agent: status, disable, enable, tick.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,7 +20,7 @@ pub(super) async fn talk(
     let admin = AdminClient::new(socket).map_err(admin_failure)?;
     match command {
         AgentCommand::Status { format, timeout } => {
-            let admin = admin.answering_within(Duration::from_secs(*timeout));
+            let admin = admin.with_timeout(Duration::from_secs(*timeout));
             status(&admin, format, out).await
         }
         AgentCommand::Disable {
@@ -68,13 +68,13 @@ pub(super) async fn talk(
     }
 }
 
-/// Why the host is disabled; none where it is not.
+/// The reason why the host is disabled; none if it is enabled.
 async fn reason_now(admin: &AdminClient) -> Result<Option<String>, AdminClientError> {
     let disabled = admin.state().await?.disabled;
     Ok(disabled.map(|disabled| disabled.reason))
 }
 
-/// What came, or would come, of a change: a sentence, or a row for a script with how the host stands now.
+/// Prints the actual or planned change: a sentence, or a row with the host's new state for scripts.
 fn answer(
     format: &ListFormat,
     disabled: bool,
@@ -90,12 +90,12 @@ fn answer(
     listing.print(format, out)
 }
 
-/// What came of a look, node by node.
+/// Prints the result of a tick for each node.
 fn ticked(told: &TickBody, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(reason) = &told.unobserved {
         return Err(Failure::new(
             ErrorCode::Unavailable,
-            format!("the hypervisor could not be looked at: {reason}"),
+            format!("the hypervisor could not be observed: {reason}"),
         )
         .mend("berth doctor"));
     }

@@ -1,4 +1,4 @@
-//! `berth agent` as a service.
+//! `berth agent` without a subcommand: runs the agent in the foreground, as the systemd unit does.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use berth_config::{LoadedConfig, Sources};
 use berth_output::Failure;
 use tokio_util::sync::CancellationToken;
 
-/// The agent beside the services that the configuration names, until it is told to end.
+/// Runs the agent with the services that the configuration names, until a signal stops it.
 pub(super) async fn alone_on_this_host(
     loaded: &LoadedConfig,
     sources: &Sources,
@@ -38,7 +38,7 @@ pub(super) async fn alone_on_this_host(
             sources,
             arguments,
             metrics,
-            metrics_beside: None,
+            embedded_metrics: None,
             shutdown,
         };
         let ended = host.serve(run, placement, &guests, hosts, None, drop).await;

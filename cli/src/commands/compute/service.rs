@@ -1,4 +1,4 @@
-//! `berth compute serve`: compute API, conductor and scheduler in a process of their own.
+//! `berth compute serve`: runs compute API, conductor and scheduler in one process.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ pub(super) async fn serve(
     let end = signals::end();
     let placement = placement_over_network(config, None)?;
     let accelerators = accelerators_over_network(config)?.ok_or_else(|| {
-        let what = "the way to the accelerator service is not configured";
+        let what = "access to the accelerator service is not configured";
         Failure::new(ErrorCode::Missing, what)
-            .mend("set auth_type and the rest of [cyborg]: berth accelerator serve is one")
+            .mend("set auth_type and the other options of [cyborg]; berth accelerator serve runs such a service")
     })?;
     let agents = agents_elsewhere(config)?;
     let images = ServerImages::of(config).await?;
     let compute = OpenCompute::open(&with_database(config, database), &images).await?;
     let mut hosts = OpenHosts::open(config).await?;
     let Some(door) = hosts.take_door() else {
-        let what = "nothing says where the compute API is to listen";
+        let what = "the compute API has no address to listen on";
         return Err(Failure::new(ErrorCode::Missing, what)
             .mend("set [compute_service] listen, or give --listen 127.0.0.1:8774"));
     };
@@ -60,7 +60,7 @@ pub(super) async fn serve(
     out.flush()?;
     end.await;
     stop.cancel();
-    // A panic in one has been told already.
+    // The tasks end with the token. A panic in one of them is already reported.
     while tasks.join_next().await.is_some() {}
     boots.close().await;
     compute.store.close().await;
@@ -68,7 +68,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// The configuration with the database that the command line names.
+/// The configuration with the database of the command line.
 fn with_database(config: &Config, database: Option<&str>) -> Config {
     let mut config = config.clone();
     if let Some(url) = database {

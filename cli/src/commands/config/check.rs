@@ -1,4 +1,4 @@
-//! `berth config check`: what is wrong in the configuration, in the files it names, and on this host.
+//! `berth config check`: errors in the configuration, in the files it names, and on this host.
 
 use std::io::Write;
 use std::path::Path;
@@ -55,7 +55,7 @@ pub(super) fn check(
     Ok(ExitCode::Done)
 }
 
-/// What is wrong with the rules of the services.
+/// Errors in the policy files of the services.
 fn policy_files(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let read = [
         (
@@ -84,7 +84,7 @@ fn policy_files(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     refused.map(problem).collect()
 }
 
-/// What is wrong with the files that add to providers.
+/// Errors in the provider configuration files.
 fn provider_files(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let directory = &loaded.config.compute.provider_config_location;
     let name = "compute.provider_config_location";

@@ -1,4 +1,4 @@
-//! What `berth config check` finds wrong on this host: files that options name, KVM, the lists of devices.
+//! Checks of the configuration against this host: files that options name, KVM, the lists of devices.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -10,7 +10,8 @@ use berth_output::ErrorCode;
 use berth_sysfs::{AllowList, DeviceLists, Sysfs};
 use berth_virt::PciInPlacement;
 
-/// Guests are to run on KVM and this host has none: they cannot start, and the traits of such guests are missing.
+/// The problem that guests are configured to run on KVM and this host has none: they cannot start, and
+/// their traits are missing.
 pub(super) fn without_kvm(loaded: &LoadedConfig, device: &Path) -> Option<ConfigProblem> {
     let libvirt = &loaded.config.libvirt;
     let wanted = loaded.config.compute_driver == ComputeDriver::Libvirt
@@ -34,7 +35,7 @@ pub(super) fn without_kvm(loaded: &LoadedConfig, device: &Path) -> Option<Config
     })
 }
 
-/// What the configuration names on this host and the host does not have.
+/// Everything that the configuration names on this host and the host lacks.
 pub(super) fn on_this_host(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let files = [
         "placement.cafile",
@@ -85,7 +86,7 @@ pub(super) fn on_this_host(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     problems
 }
 
-/// Why the agent's API could not be served over TLS today.
+/// Why the agent's API cannot be served over TLS with these files.
 fn tls_files(loaded: &LoadedConfig) -> Option<ConfigProblem> {
     let (_, files) = tls::named(&loaded.config)?;
     let error = files.read(SystemTime::now()).err()?;
@@ -100,17 +101,17 @@ fn tls_files(loaded: &LoadedConfig) -> Option<ConfigProblem> {
             .strip_prefix(&prefix)
             .unwrap_or(&sentence)
             .to_owned(),
-        right: error.mend().to_owned(),
+        right: error.hint().to_owned(),
         code: tls::code(&error),
     })
 }
 
-/// What the lists of devices say of those that are in this machine and the agent would refuse at its start.
+/// Devices of this machine that match a list and that the agent would refuse at its start.
 pub(super) fn refused_devices(loaded: &LoadedConfig, sysfs: &Sysfs) -> Vec<ConfigProblem> {
     let config = &loaded.config;
     let read = |list| AllowList::read(list).ok();
     let lists = read(&config.pci.device_spec).zip(read(&config.accelerators.device_spec));
-    // The machine's own name is of no account here.
+    // The node's own name does not matter here.
     let (Some((compute, accelerator)), Ok(node)) = (&lists, NodeName::new("this-host")) else {
         return Vec::new();
     };
@@ -127,7 +128,7 @@ pub(super) fn refused_devices(loaded: &LoadedConfig, sysfs: &Sysfs) -> Vec<Confi
     if is_elsewhere || lists.are_empty() {
         return Vec::new();
     }
-    // A device tree that cannot be read says nothing of the configuration.
+    // An unreadable device tree is no error of the configuration.
     let refused = sysfs.refused_devices(&node, lists).unwrap_or_default();
     let problem = |refused: berth_sysfs::DeviceRefusal| {
         let key = match refused.option() {
@@ -155,10 +156,10 @@ mod tests {
     use berth_config::{ConfigDocument, resolve};
 
     #[test]
-    fn a_host_without_kvm_is_told_where_guests_are_to_run_on_it() {
+    fn a_host_without_kvm_is_reported_if_guests_need_it() {
         let here = Path::new("/");
         let nowhere = Path::new("/no/such/kvm");
-        for (text, device, told) in [
+        for (text, device, reported) in [
             ("", nowhere, true),
             ("", here, false),
             ("[libvirt]\nvirt_type = \"kvm\"\n", nowhere, true),
@@ -180,12 +181,12 @@ mod tests {
             };
             let loaded = resolve(&[document], &[]).unwrap();
             let problem = without_kvm(&loaded, device);
-            assert_eq!(problem.is_some(), told, "{text}");
+            assert_eq!(problem.is_some(), reported, "{text}");
             let says = problem
                 .map(|problem| problem.to_string())
                 .unwrap_or_default();
             assert!(
-                !told || says.contains("/no/such/kvm") && says.contains("qemu"),
+                !reported || says.contains("/no/such/kvm") && says.contains("qemu"),
                 "{says}"
             );
         }

@@ -1,5 +1,5 @@
-//! Checks of files that options name and that a start reads: the machine of the fake driver, the list of images. An error is reported
-//! at its place in that file.
+//! Checks of files that options name and that a start reads: the fake driver's machine and the list of images. An error
+//! is reported at its position in that file.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use berth_fake::{FakeDriver, MachineError};
 use berth_image::{ImageList, ImageListError};
 use berth_output::ErrorCode;
 
-/// What each start with this driver would refuse. Blocks.
+/// Errors that prevent every start with this driver. Blocks.
 pub(super) fn refused(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let config = &loaded.config;
     let (ComputeDriver::Fake, Some(path)) = (&config.compute_driver, &config.fake.machine) else {
@@ -36,11 +36,12 @@ pub(super) fn refused(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     }
 }
 
-/// The first thing that a start of the compute API or the image service would refuse in the list of images. No more than a warning:
-/// a hypervisor's agent, which is reloaded by this check too, may have the same options, and reads no list. Blocks.
+/// The first error in the list of images that prevents a start of the compute API or the image service. It is
+/// only a warning: a hypervisor's agent may have the same options but does not read the list, and its reload runs
+/// this check, too. Blocks.
 pub(super) fn doubtful(loaded: &LoadedConfig) -> Option<ConfigProblem> {
     let config = &loaded.config;
-    // Where an image service is asked, nobody reads the list.
+    // With an external image service the list is not read.
     if config.glance.auth_type.is_some() {
         return None;
     }
@@ -108,7 +109,7 @@ mod tests {
     const MACHINE: &str =
         "[[node]]\nname = \"a\"\nmemory_mib = 1024\ndisk = 10\ncpus = { online = \"0-3\" }\n";
 
-    /// What is told of a configuration that names both files in this folder.
+    /// The problems of a configuration that names both files in this directory.
     fn told(folder: &Path, more: &str) -> Vec<String> {
         let folder = folder.display();
         let text = format!(
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_a_start_takes_are_no_problem_and_others_are_told_by_line() {
+    fn valid_files_are_no_problem_and_others_are_reported_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let (machine, images) = ("machine.toml", "images.toml");
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_told_where_it_is_named_and_one_that_nobody_reads_is_not() {
+    fn a_missing_file_is_reported_where_it_is_named_unless_it_is_never_read() {
         let folder = tempfile::tempdir().unwrap();
         let found = told(folder.path(), "");
         assert_eq!(found.len(), 2, "{found:?}");

@@ -1,4 +1,4 @@
-//! The configuration that the running agent has in force, read over its admin socket.
+//! Reads the configuration of the running agent over its admin socket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use http::{Request, Uri};
 use serde::Deserialize;
 use tokio::time::timeout;
 
-/// How long the agent may take to answer.
+/// The time limit for the agent's answer.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// More than any configuration takes.
+/// The limit of the answer's size; no configuration is as large.
 const LARGEST_ANSWER: usize = 4 << 20;
 
-/// Why the running configuration is not known.
+/// Why the running configuration could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RunningError {
-    /// Nobody answers on the socket.
+    /// The socket accepts no connection.
     #[error("the agent does not answer on {}", socket.display())]
     Away {
         socket: PathBuf,
@@ -31,7 +31,7 @@ pub(super) enum RunningError {
     #[error("the agent on {} answered {status}", socket.display())]
     Refused { socket: PathBuf, status: u16 },
     /// The answer is not what this version expects.
-    #[error("the agent's answer on {} is not understood", socket.display())]
+    #[error("the agent's answer on {} is invalid", socket.display())]
     Answer {
         socket: PathBuf,
         #[source]
@@ -46,7 +46,7 @@ struct RunningConfigBody {
     config: Public,
 }
 
-/// Asks the agent for its configuration, secrets masked.
+/// Reads the agent's configuration, with secrets masked.
 pub(super) async fn running_config(socket: &Path) -> Result<Public, RunningError> {
     let away = |source| RunningError::Away {
         socket: socket.to_owned(),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socket_nobody_listens_on_is_named() {
+    async fn a_socket_without_a_listener_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("agent.sock");
         let error = running_config(&socket).await.unwrap_err();

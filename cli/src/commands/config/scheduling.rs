@@ -6,14 +6,15 @@ use berth_hook::is_superuser;
 use berth_output::ErrorCode;
 use berth_scheduler::select::{Scheduler, SchedulerError};
 
-/// What is wrong, and what should be changed and is done without meanwhile.
+/// Errors in the scheduler's configuration, and warnings that do not prevent a start.
 #[derive(Debug, Default)]
 pub(super) struct SchedulingFindings {
     pub(super) errors: Vec<ConfigProblem>,
     pub(super) warnings: Vec<ConfigProblem>,
 }
 
-/// Looks at the scheduler's options and at its plugins. What the superuser would not run is told to others too.
+/// Checks the scheduler's options and plugins. A plugin that only root would refuse to run is reported
+/// to other users, too.
 pub(super) async fn judge(loaded: &LoadedConfig) -> SchedulingFindings {
     let options = loaded.config.scheduler_options();
     let configured = || loaded.config.scheduler_plugins();
@@ -73,7 +74,7 @@ fn of_plugin(loaded: &LoadedConfig, error: &PluginError, code: ErrorCode) -> Con
     }
 }
 
-/// `[section] option: what is wrong`, taken apart.
+/// Splits `[section] option: problem`.
 fn key_of(sentence: &str) -> Option<(String, &str)> {
     let (section, rest) = sentence.strip_prefix('[')?.split_once("] ")?;
     let (option, wrong) = rest.split_once(": ")?;

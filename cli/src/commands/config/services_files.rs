@@ -1,5 +1,5 @@
-//! Checks of files that only the identity service and the compute API read: the file of users, the quota hook. They give warnings
-//! only, as for the list of images: the agent reads none of them, and its reload runs this check, too.
+//! Checks of files that only the identity service and the compute API read: the users file and the quota hook. They
+//! give warnings only, as for the list of images: the agent reads none of them, and its reload runs this check, too.
 
 use berth_compute::QuotaHook;
 use berth_config::{ConfigProblem, LoadedConfig};
@@ -8,7 +8,7 @@ use berth_output::ErrorCode;
 
 use super::named_files::{at_option, unreadable};
 
-/// All of it. Blocks.
+/// All problems in these files. Blocks.
 pub(super) fn doubtful(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let mut problems = users(loaded);
     problems.extend(quota_hook(loaded));
@@ -19,7 +19,7 @@ fn users(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     const KEY: &str = "identity_service.users_file";
     const RIGHT: &str = "the identity service does not start with it";
     let path = &loaded.config.identity_service.users_file;
-    // Without a word and without the file `berth up` makes a user of its own.
+    // Without this option and this file, `berth up` creates a user itself.
     if !loaded.is_set(KEY) && matches!(path.try_exists(), Ok(false)) {
         return Vec::new();
     }
@@ -63,7 +63,7 @@ fn quota_hook(loaded: &LoadedConfig) -> Option<ConfigProblem> {
     Some(ConfigProblem {
         right: format!(
             "the compute API does not start with it; {}",
-            untrusted.mend()
+            untrusted.hint()
         ),
         ..problem
     })
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use berth_config::{ConfigDocument, resolve};
 
-    /// What is told of this text of a configuration.
+    /// The problems of a configuration with this text.
     fn told(text: &str) -> Vec<String> {
         let document = ConfigDocument {
             name: "berth.toml".to_owned(),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_users_that_the_start_refuses_is_told() {
+    fn a_users_file_that_the_start_refuses_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("identity.toml");
         let named = format!("[identity_service]\nusers_file = \"{}\"\n", path.display());
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_hook_that_the_start_refuses_is_told() {
+    fn a_quota_hook_that_the_start_refuses_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let hook = folder.path().join("hook");
         let named = format!("[quota]\nhook = \"{}\"\n", hook.display());
@@ -157,7 +157,7 @@ mod tests {
         with_mode(&hook, 0o755);
         assert_eq!(told(&named), [""; 0]);
         with_mode(&hook, 0o777);
-        // To another user than root it is not refused.
+        // Only root refuses it.
         let refused = usize::from(berth_hook::is_superuser());
         let found = told(&named);
         assert_eq!(found.len(), refused, "{found:?}");

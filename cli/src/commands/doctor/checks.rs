@@ -1,4 +1,4 @@
-//! The list of checks, in the order they run and are printed.
+//! The list of doctor checks, in the order they run and are printed.
 
 mod devices;
 mod helpers;
@@ -9,7 +9,7 @@ mod service;
 
 use super::finding::DoctorCheck;
 
-/// Every check. A dependency stands before what depends on it.
+/// All checks. A check comes after its dependencies.
 #[must_use]
 pub fn all() -> Vec<DoctorCheck> {
     [

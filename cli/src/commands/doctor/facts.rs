@@ -1,4 +1,5 @@
-//! What the checks look at: files of this host, below a root so that tests plant faults in a tree of their own.
+//! How doctor checks read the host: files below a root directory, so that tests can plant faults in a tree of their
+//! own.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -9,33 +10,33 @@ use std::time::SystemTime;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, access};
 
-/// More than any file looked at has.
+/// The limit of a file's size; no file that a check reads is as large.
 const LARGEST: u64 = 4 << 20;
 
-/// A host as the checks see it. Paths are absolute paths of the host.
+/// The host as checks see it. Paths are absolute paths of the host.
 pub trait HostReader {
-    /// The text of a file, blanks at the end cut off.
+    /// The text of a file, without trailing white space.
     fn read(&self, path: &Path) -> io::Result<String>;
 
     /// The names in a directory, sorted.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 
-    /// What kind of file it is and who may use it; links are followed.
+    /// The file's kind and permissions; links are followed.
     fn look(&self, path: &Path) -> io::Result<FileStatus>;
 
-    /// Whether this process may write there.
+    /// Whether this process may write to it.
     fn writable(&self, path: &Path) -> io::Result<()>;
 
     /// Free bytes of the file system that holds the path.
     fn free_bytes(&self, path: &Path) -> io::Result<u64>;
 
-    /// Whether somebody accepts a connection on a unix socket.
+    /// Connects to a unix socket and closes the connection.
     fn connect(&self, path: &Path) -> io::Result<()>;
 
     fn now(&self) -> SystemTime;
 }
 
-/// What a file is, and who may use it.
+/// A file's kind and permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileStatus {
     pub kind: FileKind,
@@ -45,24 +46,24 @@ pub struct FileStatus {
     pub gid: u32,
 }
 
-/// Kinds of file the checks tell apart.
+/// The kinds of files that checks distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     Directory,
     Socket,
     CharacterDevice,
-    /// Anything else, ordinary files most of all.
+    /// Anything else, usually a regular file.
     Other,
 }
 
-/// This host, or a tree that looks like one.
+/// This host, or a directory tree that imitates one.
 #[derive(Debug, Clone)]
 pub struct HostFacts {
     root: PathBuf,
 }
 
 impl HostFacts {
-    /// The host below `root`; `/` is this one.
+    /// The host below `root`; `/` is this host.
     #[must_use]
     pub fn below(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
@@ -77,7 +78,7 @@ impl HostReader for HostFacts {
     fn read(&self, path: &Path) -> io::Result<String> {
         use std::io::Read as _;
         let path = self.real(path);
-        // A pipe would be waited for.
+        // Reading a pipe would block.
         if !std::fs::metadata(&path)?.is_file() {
             let reason = "it is not a regular file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, reason));

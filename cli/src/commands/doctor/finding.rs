@@ -1,4 +1,4 @@
-//! A check, and what it found.
+//! The types of a doctor check and of its result, and the function that runs all checks.
 
 use berth_config::LoadedConfig;
 
@@ -8,48 +8,48 @@ use crate::commands::doctor::placement_observation::PlacementObservation;
 /// One question about the host.
 #[derive(Debug, Clone, Copy)]
 pub struct DoctorCheck {
-    /// Its name in output and documentation; never reused.
+    /// Its name in output and documentation; names are never reused.
     pub code: &'static str,
-    /// What it asks, as a sentence that is true on a good host.
+    /// A sentence that is true on a good host.
     pub title: &'static str,
-    /// How bad a bad answer is.
+    /// How serious a bad result is.
     pub severity: CheckSeverity,
-    /// Checks whose bad answer explains this one's: it is skipped then.
+    /// Checks that explain this one with a bad result: it is then skipped.
     pub depends_on: &'static [&'static str],
     pub look: fn(&CheckContext<'_>) -> CheckResult,
 }
 
-/// How bad a bad answer is.
+/// How serious a bad result is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckSeverity {
-    /// The node cannot do its work.
+    /// The node cannot work.
     Failure,
-    /// The node works, but something is probably not meant so.
+    /// The node works, but something is probably unintended.
     Warning,
 }
 
-/// What a check has to look at.
+/// The inputs of a check.
 #[derive(Clone, Copy)]
 pub struct CheckContext<'a> {
     pub facts: &'a dyn HostReader,
-    /// The configuration, or why it is refused.
+    /// The configuration, or why it is invalid.
     pub config: Result<&'a LoadedConfig, &'a str>,
     pub placement: &'a PlacementObservation,
 }
 
-/// What a check saw.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckResult {
-    /// As it should be; the text is the evidence: path and value read.
+    /// The host is as it should be; the text is the evidence: the path and the value read.
     Good(String),
-    /// Not as it should be.
+    /// The host is not as it should be.
     Bad {
-        /// Path and value read.
+        /// The path and the value read.
         evidence: String,
         /// What to do, best as a command.
-        mend: String,
+        hint: String,
     },
-    /// The question does not arise on this host; the text says why.
+    /// The check does not apply to this host; the text says why.
     NotAsked(String),
 }
 
@@ -58,34 +58,34 @@ impl CheckResult {
         CheckResult::Good(evidence.into())
     }
 
-    /// Bad, with evidence and mend.
-    pub fn bad(evidence: impl Into<String>, mend: impl Into<String>) -> Self {
+    /// A bad result with its evidence and hint.
+    pub fn bad(evidence: impl Into<String>, hint: impl Into<String>) -> Self {
         CheckResult::Bad {
             evidence: evidence.into(),
-            mend: mend.into(),
+            hint: hint.into(),
         }
     }
 
-    /// Not asked, with the reason.
+    /// A check that does not apply, with the reason.
     pub fn not_asked(why: impl Into<String>) -> Self {
         CheckResult::NotAsked(why.into())
     }
 }
 
-/// How a check ended.
+/// The status of a finished check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// As it should be.
+    /// The host passed the check.
     Ok,
-    /// Bad, and only a warning.
+    /// A bad result that is only a warning.
     Warning,
     Failure,
-    /// Not looked at: it does not arise, or another finding explains it.
+    /// The check did not run: it does not apply, or another finding explains it.
     Skipped,
 }
 
 impl Status {
-    /// As it is printed.
+    /// The status as it is printed.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -97,26 +97,26 @@ impl Status {
     }
 }
 
-/// A check with what it found.
+/// A check with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckReport {
     pub code: &'static str,
     pub title: &'static str,
     pub status: Status,
-    /// Path and value read, or why it was not looked at.
+    /// The path and the value read, or why the check did not run.
     pub evidence: String,
     /// What to do; empty unless bad.
-    pub mend: String,
+    pub hint: String,
 }
 
-/// Runs the checks in order; one that depends on a bad or unanswered one is skipped.
+/// Runs the checks in order; a check that depends on a bad or skipped one is skipped.
 #[must_use]
 pub fn examine(checks: &[DoctorCheck], host: &CheckContext<'_>) -> Vec<CheckReport> {
     let mut findings: Vec<CheckReport> = Vec::with_capacity(checks.len());
     let mut blocked: Vec<&'static str> = Vec::new();
     for check in checks {
         let cause = check.depends_on.iter().find(|code| blocked.contains(code));
-        let (status, evidence, mend) = match cause {
+        let (status, evidence, hint) = match cause {
             Some(cause) => (
                 Status::Skipped,
                 format!("because of {cause}"),
@@ -125,10 +125,10 @@ pub fn examine(checks: &[DoctorCheck], host: &CheckContext<'_>) -> Vec<CheckRepo
             None => match (check.look)(host) {
                 CheckResult::Good(evidence) => (Status::Ok, evidence, String::new()),
                 CheckResult::NotAsked(why) => (Status::Skipped, why, String::new()),
-                CheckResult::Bad { evidence, mend } if check.severity == CheckSeverity::Failure => {
-                    (Status::Failure, evidence, mend)
+                CheckResult::Bad { evidence, hint } if check.severity == CheckSeverity::Failure => {
+                    (Status::Failure, evidence, hint)
                 }
-                CheckResult::Bad { evidence, mend } => (Status::Warning, evidence, mend),
+                CheckResult::Bad { evidence, hint } => (Status::Warning, evidence, hint),
             },
         };
         if cause.is_some() || matches!(status, Status::Failure | Status::Warning) {
@@ -139,7 +139,7 @@ pub fn examine(checks: &[DoctorCheck], host: &CheckContext<'_>) -> Vec<CheckRepo
             title: check.title,
             status,
             evidence,
-            mend,
+            hint,
         });
     }
     findings

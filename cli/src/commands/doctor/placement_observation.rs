@@ -1,17 +1,17 @@
-//! What Placement answered when it was asked, as the checks judge it.
+//! What Placement answered to the doctor's probe.
 
 use std::time::SystemTime;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlacementObservation {
-    /// It was not asked, and why.
+    /// No request was sent, with the reason.
     NotAsked(String),
-    /// The login failed, so that even its address may be unknown.
+    /// The login failed, so even Placement's address may be unknown.
     NoLogin {
         /// What failed, with its causes.
         error: String,
     },
-    /// It does not answer.
+    /// Placement does not answer.
     Away {
         /// What failed, with its causes.
         error: String,
@@ -19,7 +19,7 @@ pub enum PlacementObservation {
     Answered(Answers),
 }
 
-/// The answers of a Placement that is there.
+/// The answers of a reachable Placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answers {
     pub endpoint: String,
@@ -27,8 +27,8 @@ pub struct Answers {
     pub date: Option<SystemTime>,
     /// N of the highest microversion 1.N of its version document.
     pub highest_minor: Option<u16>,
-    /// Status of a read that needs a valid login.
+    /// The status of a read that needs a valid login.
     pub read_status: u16,
-    /// Status of an empty `POST /reshaper`, which changes nothing: 400 with the right role, 403 without.
+    /// The status of an empty `POST /reshaper`, which changes nothing: 400 with the right role, 403 without.
     pub reshaper_status: u16,
 }

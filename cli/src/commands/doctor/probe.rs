@@ -1,7 +1,7 @@
-//! Asks Placement what the checks want to know: version, our login, our role, its clock. Nothing is changed by it.
+//! Probes Placement for the doctor: version, login, role and clock. The probe changes nothing.
 //!
-//! The typed client logs in and reads; what it sent and got is watched on the way. The empty `POST /reshaper` repeats the
-//! headers of the read: no typed call can make a reshape without a proof, and that is as it should be.
+//! The typed client logs in and reads; a wrapper records its last exchange. The empty `POST /reshaper` repeats the
+//! headers of that read, because no typed call can make a reshape without a proof.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -15,10 +15,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 
 use super::placement_observation::{Answers, PlacementObservation};
 
-/// How long the whole conversation may take.
+/// The time limit of the whole probe.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Asks over the network.
+/// Probes over the network.
 pub(super) async fn over_network(options: &AuthOptions) -> PlacementObservation {
     if options.auth_type.is_none() {
         return PlacementObservation::NotAsked("no auth_type is set in [placement]".to_owned());
@@ -31,7 +31,7 @@ pub(super) async fn over_network(options: &AuthOptions) -> PlacementObservation 
     }
 }
 
-/// Asks through a service.
+/// Probes through the given HTTP service.
 pub(super) async fn over(http: HttpService, options: &AuthOptions) -> PlacementObservation {
     let late = PlacementObservation::Away {
         error: format!("no answer within {} s", PATIENCE.as_secs()),
@@ -70,7 +70,7 @@ async fn conversation(http: HttpService, options: &AuthOptions) -> PlacementObse
         }
         other => other.ok(),
     };
-    // A refusal is an answer, too: its status is what the checks want.
+    // A refusal is a result, too: the checks need its status.
     let read = client.resource_classes().await;
     let Some(seen) = watch.last() else {
         return PlacementObservation::Away {
@@ -119,7 +119,7 @@ async fn empty_reshape(
     Ok(http.send(request).await?.status().as_u16())
 }
 
-/// The last request and what was answered.
+/// The last request and its response.
 #[derive(Clone)]
 struct LastExchange {
     uri: Uri,
@@ -128,10 +128,10 @@ struct LastExchange {
     date: Option<SystemTime>,
 }
 
-/// The read that is watched.
+/// The path of the read that is recorded.
 const READ: &str = "/resource_classes";
 
-/// Keeps the last exchange of the read, not those with Keystone.
+/// Records the last exchange of the read, not those with Keystone.
 #[derive(Clone, Default)]
 struct ExchangeRecorder(Arc<Mutex<Option<LastExchange>>>);
 
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// A Placement that answers a path with a status; the rest with 404.
+    /// A Placement that answers each path with the given status, and other paths with 404.
     fn answering(script: &'static [(&str, u16)]) -> HttpService {
         HttpService::new(tower::service_fn(
             move |request: Request<Bytes>| async move {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_is_away() {
+    async fn a_refused_connection_is_away() {
         let http = HttpService::new(tower::service_fn(|_: Request<Bytes>| async {
             Err(TransportError::Closed {
                 reason: "nobody".to_owned(),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_login_nobody_is_asked() {
+    async fn without_a_login_no_request_is_sent() {
         let seen = over_network(&AuthOptions::for_service("placement")).await;
         assert!(
             matches!(seen, PlacementObservation::NotAsked(_)),

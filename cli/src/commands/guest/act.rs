@@ -1,4 +1,4 @@
-//! What is done with a guest: power, delete, console.
+//! Actions on a guest: power, delete, console.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::change::GuestChange;
 use super::clients::{GuestClients, failed, unknown};
 
-/// How often it is looked whether a guest is gone, and how far its image is.
+/// How often the guest is polled, for its deletion and the progress of its image.
 const POLL: Duration = Duration::from_millis(300);
 
 pub(super) async fn power(
@@ -27,9 +27,9 @@ pub(super) async fn power(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let uuid = clients.guest(&change.guest).await?;
-    let told = clients.agent.guest(uuid).await;
-    let told = told.map_err(|error| failed(&error))?;
-    let guest = told.ok_or_else(|| not_on_host(&change.guest))?;
+    let reported = clients.agent.guest(uuid).await;
+    let reported = reported.map_err(|error| failed(&error))?;
+    let guest = reported.ok_or_else(|| not_on_host(&change.guest))?;
     if change.dry_run {
         let status = &guest.status;
         let name = &guest.name;
@@ -48,7 +48,7 @@ pub(super) async fn power(
     answer(change, uuid, Some(&done.status), said, out)
 }
 
-/// Shows that it is being done, and how far its image is where one comes for it. Where nobody looks, nobody is asked.
+/// Shows the action, and the progress of an image download that it causes. Without a terminal nothing is polled.
 async fn watch(
     clients: &GuestClients,
     uuid: ConsumerUuid,
@@ -59,14 +59,14 @@ async fn watch(
         return pending().await;
     }
     loop {
-        let told = clients.agent.guest(uuid).await.ok().flatten();
-        let image = told.and_then(|guest| guest.image);
+        let reported = clients.agent.guest(uuid).await.ok().flatten();
+        let image = reported.and_then(|guest| guest.image);
         shown.is(doing.clone(), image.as_ref());
         sleep(POLL).await;
     }
 }
 
-/// What came of a change: a sentence, or a row for a script. `status`: the guest's; none where it is gone.
+/// Prints the result of a change: a sentence, or a row for scripts. `status`: the guest's; none if it is deleted.
 fn answer(
     change: &GuestChange,
     uuid: ConsumerUuid,
@@ -82,7 +82,7 @@ fn answer(
     listing.print(&change.format, out)
 }
 
-/// Power is the agent's: one that is not built has none.
+/// Only the agent controls power, so a guest that is not built yet has none.
 fn not_on_host(meant: &str) -> Failure {
     Failure::new(
         ErrorCode::Refused,
@@ -101,11 +101,11 @@ pub(super) async fn delete(
     let uuid = clients.guest(&change.guest).await?;
     if change.dry_run {
         let known = if at_agent {
-            let told = clients.agent.guest(uuid).await;
-            told.map_err(|error| failed(&error))?.map(|it| it.status)
+            let reported = clients.agent.guest(uuid).await;
+            reported.map_err(|error| failed(&error))?.map(|it| it.status)
         } else {
-            let told = clients.conductor.guest(uuid).await;
-            told.map_err(|error| failed(&error))?.map(|it| it.status)
+            let reported = clients.conductor.guest(uuid).await;
+            reported.map_err(|error| failed(&error))?.map(|it| it.status)
         };
         let status = known.ok_or_else(|| nobody_to_delete(&change.guest, at_agent))?;
         let said = format!("{uuid}, which is {status}, would be deleted");
@@ -124,7 +124,7 @@ pub(super) async fn delete(
         return answer(change, uuid, Some("deleting"), said, out);
     };
     until_gone(clients, uuid, at_agent, timeout).await?;
-    answer(change, uuid, None, format!("{uuid} is gone"), out)
+    answer(change, uuid, None, format!("{uuid} is deleted"), out)
 }
 
 fn nobody_to_delete(meant: &str, at_agent: bool) -> Failure {
@@ -132,7 +132,7 @@ fn nobody_to_delete(meant: &str, at_agent: bool) -> Failure {
     if at_agent {
         return failure;
     }
-    failure.mend("one that no conductor was asked for is deleted with --at-agent; berth guest list names all")
+    failure.mend("a guest that no conductor created is deleted with --at-agent; berth guest list shows all guests")
 }
 
 async fn until_gone(
@@ -144,20 +144,20 @@ async fn until_gone(
     let until = Instant::now() + timeout;
     loop {
         let reason = if at_agent {
-            let told = clients.agent.guest(uuid).await;
-            told.map_err(|error| failed(&error))?.map(|it| it.reason)
+            let reported = clients.agent.guest(uuid).await;
+            reported.map_err(|error| failed(&error))?.map(|it| it.reason)
         } else {
-            let told = clients.conductor.guest(uuid).await;
-            told.map_err(|error| failed(&error))?.map(|it| it.fault)
+            let reported = clients.conductor.guest(uuid).await;
+            reported.map_err(|error| failed(&error))?.map(|it| it.fault)
         };
         let Some(reason) = reason else {
             return Ok(());
         };
         if Instant::now() >= until {
             let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
-            let what = format!("guest {uuid} is not gone within {timeout:?}{reason}");
+            let what = format!("guest {uuid} is not deleted within {timeout:?}{reason}");
             return Err(Failure::new(ErrorCode::Unavailable, what)
-                .mend(format!("it goes on: berth guest show {uuid}")));
+                .mend(format!("the deletion continues: berth guest show {uuid}")));
         }
         sleep(POLL).await;
     }
@@ -188,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    /// An agent with one guest, whose image comes.
+    /// An agent with one guest that is downloading its image.
     fn clients(asked: Arc<AtomicUsize>) -> GuestClients {
         let show = move || async move {
             asked.fetch_add(1, Ordering::SeqCst);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn while_a_guest_is_rescued_its_image_is_shown_and_in_a_pipe_nobody_is_asked() {
+    async fn during_a_rescue_the_image_progress_is_shown_and_in_a_pipe_it_is_not_polled() {
         let asked = Arc::new(AtomicUsize::new(0));
         let clients = clients(Arc::clone(&asked));
         let doing = || "vm1 is being rescued".to_owned();
@@ -222,7 +222,7 @@ mod tests {
             never = watch(&clients, guest, doing(), &pipe) => match never {},
             never = watch(&clients, guest, doing(), &shown) => match never {},
             () = async {
-                // The second time, the first answer was shown.
+                // By the second request, the first answer is displayed.
                 while asked.load(Ordering::SeqCst) < 2 {
                     sleep(Duration::from_millis(5)).await;
                 }
@@ -231,7 +231,7 @@ mod tests {
         shown.redraw();
         let seen = terminal.contents();
         assert!(
-            seen.contains("vm1 is being rescued: its image comes 3.00 MiB"),
+            seen.contains("vm1 is being rescued: downloading its image 3.00 MiB"),
             "{seen}"
         );
         assert_eq!(asked.load(Ordering::SeqCst), 2);

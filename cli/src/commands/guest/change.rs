@@ -1,14 +1,13 @@
-//! The arguments of every command that changes a guest.
+//! The arguments that all commands which change a guest share.
 
 use berth_output::ListFormat;
 
-/// A change of a guest.
 #[derive(Debug, clap::Args)]
 pub(super) struct GuestChange {
-    /// Its UUID, or its name where only one has it.
+    /// The UUID of the guest, or its name if that is unique.
     #[arg(value_name = "GUEST")]
     pub(super) guest: String,
-    /// Say what would be done, and do nothing.
+    /// Print what would change, without changing it.
     #[arg(long)]
     pub(super) dry_run: bool,
     #[command(flatten)]

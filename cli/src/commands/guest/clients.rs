@@ -1,4 +1,4 @@
-//! The clients of a guest command: the agent and the conductor, and their errors as failures.
+//! The clients of a guest command: agent and conductor, and the mapping of their errors to failures.
 
 use std::collections::BTreeSet;
 
@@ -11,28 +11,28 @@ use berth_config::Config;
 use berth_model::ConsumerUuid;
 use berth_output::{ErrorCode, Failure};
 
-/// The code of an agent, or a conductor, whose journal cannot be used.
+/// The error code of an agent or a conductor with an unusable journal.
 const JOURNAL: &str = "journal";
 
-/// The code of a conductor whose journal has of the guest what cannot be read.
+/// The error code of a conductor that cannot read its record of the guest.
 const UNREADABLE: &str = "unreadable";
 
-/// The largest answer that is read: a thousand guests.
+/// The limit of an answer's size, enough for a thousand guests.
 const BODY_LIMIT: usize = 64 << 20;
 
 pub(super) struct GuestClients {
     pub(super) agent: GuestClient,
     pub(super) conductor: ConductorClient,
-    /// Whether the agent is another host's.
+    /// Whether this is another host's agent.
     pub(super) elsewhere: bool,
 }
 
 impl GuestClients {
-    /// The agent that is meant; the conductor by its socket beside the agent's, else where `berth up` says that it listens, else
-    /// by `[conductor_service] listen`.
+    /// Connects to the chosen agent and to the conductor: over the conductor's socket next to the agent's, else at the
+    /// address that `berth up` published, else at `[conductor_service] listen`.
     pub(super) fn new(config: &Config, at: &AgentAt) -> Result<Self, Failure> {
         let wrong = |error: &(dyn std::error::Error + 'static)| {
-            let what = "the conductor cannot be asked with this configuration";
+            let what = "this configuration gives no access to a conductor";
             Failure::caused(ErrorCode::BadValue, what, error)
         };
         let transport = TransportOptions {
@@ -60,7 +60,7 @@ impl GuestClients {
         })
     }
 
-    /// The guest that is meant: a UUID, or the name of one.
+    /// Finds a guest by UUID or name.
     pub(super) async fn guest(&self, meant: &str) -> Result<ConsumerUuid, Failure> {
         if let Ok(uuid) = meant.parse() {
             return Ok(uuid);
@@ -86,7 +86,7 @@ impl GuestClients {
                     .mend(format!("name one by its UUID: {}", uuids.join(", "))))
             }
             (None, _) => {
-                // Where nobody could be asked, nothing is known of names.
+                // If neither could be asked, the name cannot be resolved.
                 agent.map_err(|error| failed(&error))?;
                 Err(unknown(meant))
             }
@@ -94,35 +94,35 @@ impl GuestClients {
     }
 }
 
-/// A guest that nobody knows.
+/// The failure for an unknown guest.
 pub(super) fn unknown(meant: &str) -> Failure {
-    Failure::new(ErrorCode::Refused, format!("there is no guest {meant}"))
-        .mend("berth guest list names those that there are")
+    Failure::new(ErrorCode::Refused, format!("unknown guest {meant}"))
+        .mend("berth guest list shows all guests")
 }
 
-/// A call that was not done, as a failure.
+/// Maps the error of a call to a failure.
 pub(super) fn failed(error: &GuestApiError) -> Failure {
     match error {
         GuestApiError::Call(
             ServiceCallError::Transport { request, .. } | ServiceCallError::AnswerLost { request, .. },
         ) if request.service == "agent" => {
-            Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", error).mend(
+            Failure::caused(ErrorCode::AgentAway, "cannot reach the agent", error).mend(
                 "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket, or --agent its [agent] listen?",
             )
         }
         GuestApiError::Call(_) => {
-            Failure::caused(ErrorCode::Unavailable, "the conductor cannot be asked", error).mend(
-                "it runs in berth up: is that running, with this --state-dir, and may you use its socket, conductor.sock beside \
+            Failure::caused(ErrorCode::Unavailable, "cannot reach the conductor", error).mend(
+                "it runs in berth up: is that running, with this --state-dir, and may you use its socket, conductor.sock next to \
                  [agent] admin_socket (usermod -aG berth USER)?",
             )
         }
         GuestApiError::Malformed { .. } => Failure::from_error(ErrorCode::AgentAnswer, error),
         _ if error.refusal().is_some_and(|it| it.code == UNREADABLE) => {
             Failure::from_error(ErrorCode::State, error).mend(
-                "what runs of it goes on; a delete that was asked for is done once the file is mended",
+                "a running guest is not affected; a pending delete is done once the file is repaired",
             )
         }
-        // The sentence says which file, and what would mend it.
+        // The message already names the file and the fix.
         _ if error.refusal().is_some_and(|it| it.code == JOURNAL) => {
             Failure::from_error(ErrorCode::State, error)
                 .mend("nothing was changed; free space in the state folder (df -h), then repeat")

@@ -1,4 +1,4 @@
-//! `berth guest create`.
+//! `berth guest create`: creates a guest at the conductor and waits for its boot.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write};
@@ -22,108 +22,107 @@ use super::clients::{GuestClients, failed};
 use super::image::{OfImage, image as image_of, pair, pairs, text};
 use super::show;
 
-/// How often the conductor is asked how far it is.
+/// How often the conductor is polled for progress.
 const POLL: Duration = Duration::from_millis(300);
 
-/// The arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct CreateArguments {
-    /// Its name.
+    /// The name of the guest.
     #[arg(value_name = "NAME", required_unless_present = "spec")]
     name: Option<String>,
-    /// Virtual CPUs.
+    /// The number of virtual CPUs.
     #[arg(long, value_name = "N", required_unless_present = "spec")]
     vcpus: Option<u32>,
-    /// Memory in MiB.
+    /// The guest's memory in MiB.
     #[arg(long, value_name = "MIB", required_unless_present = "spec")]
     ram: Option<u64>,
-    /// Root disk in GiB; 0: as large as its image, or none.
+    /// Root disk in GiB; 0: the size of its image, or no disk without an image.
     #[arg(long, value_name = "GIB", default_value_t = 0)]
     disk: u64,
-    /// A second, empty disk in GiB.
+    /// Size in GiB of a second, empty disk.
     #[arg(long, value_name = "GIB", default_value_t = 0)]
     ephemeral: u64,
-    /// An extra spec of its flavor; repeat for several: hw:cpu_policy=dedicated, resources:VGPU=1, trait:CUSTOM_X=required.
+    /// A flavor extra spec, may be repeated: hw:cpu_policy=dedicated, resources:VGPU=1, trait:CUSTOM_X=required.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     property: Vec<(String, String)>,
-    /// The device profile whose accelerators it gets.
+    /// The device profile that defines the guest's accelerators.
     #[arg(long, value_name = "PROFILE")]
     device_profile: Option<String>,
-    /// Its image: a path of the host, an http(s) URL, or the UUID of an image of the image service.
+    /// The image: a path on the host, an http(s) URL, or the UUID of an image in the image service.
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
     #[command(flatten)]
     of_image: OfImage,
-    /// What its image says of the machine it needs; repeat for several: hw_firmware_type=uefi, os_secure_boot=required.
+    /// An image property, may be repeated: hw_firmware_type=uefi, os_secure_boot=required.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair, requires = "image")]
     image_property: Vec<(String, String)>,
-    /// A kernel of the host to start from.
+    /// Boot this kernel file of the host directly.
     #[arg(long, value_name = "FILE")]
     kernel: Option<String>,
-    /// The kernel's initial RAM disk.
+    /// The initial RAM disk of the kernel.
     #[arg(long, value_name = "FILE", requires = "kernel")]
     ramdisk: Option<String>,
-    /// The kernel's command line.
+    /// The command line of the kernel.
     #[arg(long, value_name = "TEXT", requires = "kernel", default_value = "")]
     cmdline: String,
-    /// Plug an interface into this libvirt network; repeat for several.
+    /// Attach an interface to this libvirt network; may be repeated.
     #[arg(long, value_name = "NAME")]
     network: Vec<String>,
-    /// Plug an interface into this Linux bridge, after those of --network; repeat for several.
+    /// Attach an interface to this Linux bridge, after those of --network; may be repeated.
     #[arg(long, value_name = "NAME")]
     bridge: Vec<String>,
-    /// A file that its first boot carries out (cloud-init's user data).
+    /// A file with cloud-init user data for the first boot.
     #[arg(long, value_name = "FILE")]
     user_data: Option<PathBuf>,
-    /// A public key that may log in; repeat for several.
+    /// A public SSH key that may log in; may be repeated.
     #[arg(long, value_name = "FILE")]
     ssh_key: Vec<PathBuf>,
-    /// Metadata that the guest can read; repeat for several.
+    /// Metadata that the guest can read; may be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     meta: Vec<(String, String)>,
-    /// Its hostname, where that is not its name.
+    /// The hostname of the guest; default: its name.
     #[arg(long, value_name = "NAME")]
     hostname: Option<String>,
-    /// The host it is to be on; filters are asked about it.
+    /// Schedule to this host only; filters still apply.
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
-    /// The node it is to be on; filters are asked about it.
+    /// Schedule to this node only; filters still apply.
     #[arg(long, value_name = "NODE", visible_alias = "hypervisor-hostname")]
     node: Option<String>,
-    /// The availability zone it is to be in; ZONE:HOST, ZONE:HOST:NODE and ZONE::NODE force a host, about which no filter is asked.
+    /// The availability zone. ZONE:HOST, ZONE:HOST:NODE and ZONE::NODE force a host without filters.
     #[arg(long, value_name = "ZONE")]
     availability_zone: Option<String>,
-    /// A host that it must not be on; repeat for several.
+    /// A host to exclude; may be repeated.
     #[arg(long, value_name = "HOST")]
     ignore_host: Vec<String>,
-    /// A hint for the scheduler; repeat for several, and for several values of one: same_host=UUID, group=UUID.
+    /// A scheduler hint, may be repeated, also with the same key: same_host=UUID, group=UUID.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     hint: Vec<(String, String)>,
-    /// Its UUID: the same command with it again makes no second guest.
+    /// The UUID of the guest. Repeating the command with the same UUID creates no second guest.
     #[arg(long, value_name = "UUID")]
     uuid: Option<Uuid>,
-    /// The project that pays.
+    /// The project that owns the guest.
     #[arg(long, value_name = "PROJECT")]
     project: Option<String>,
-    /// The user who asks.
+    /// The user that owns the guest.
     #[arg(long, value_name = "USER")]
     user: Option<String>,
-    /// Define it and leave it off.
+    /// Create the guest, but leave it switched off.
     #[arg(long)]
     off: bool,
-    /// A whole request for the agent, as JSON: nothing is scheduled, claimed or bound for it.
+    /// A complete request for the agent, as a JSON file. Nothing is scheduled, claimed or bound for it.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "wait"])]
     spec: Option<PathBuf>,
-    /// Wait until it runs, or could not be booted; on a terminal this is done without a word, and each stage is shown.
+    /// Wait until the guest is running or has failed. This is the default on a terminal, where progress is shown.
     #[arg(long)]
     wait: bool,
-    /// Do not wait, on a terminal either.
+    /// Do not wait, even on a terminal.
     #[arg(long, conflicts_with = "wait")]
     no_wait: bool,
-    /// How long is waited; it goes on afterwards.
+    /// The time limit of the wait; the boot continues afterwards.
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, default_value = "10m", conflicts_with = "no_wait")]
     timeout: Duration,
-    /// Check it, say what would be asked of Placement, and do nothing.
+    /// Check the request and print the query to Placement, without creating anything.
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -131,14 +130,14 @@ pub(super) struct CreateArguments {
 }
 
 impl CreateArguments {
-    /// Whether the end of the boot is waited for: a person at a terminal wants to see it, a script says so.
+    /// Whether the command waits for the end of the boot: by default on a terminal only.
     fn waits(&self, is_terminal: bool) -> bool {
         self.wait || (is_terminal && !self.no_wait)
     }
 
     fn body(&self) -> Result<CreateGuest, Failure> {
         let (Some(name), Some(vcpus), Some(ram_mb)) = (&self.name, self.vcpus, self.ram) else {
-            let what = "NAME, --vcpus and --ram are needed, or --spec";
+            let what = "NAME, --vcpus and --ram are required, or --spec";
             return Err(Failure::new(ErrorCode::Usage, what));
         };
         let extra_specs = pairs("--property", &self.property)?;
@@ -160,7 +159,7 @@ impl CreateArguments {
         let networks = self.network.iter().cloned().map(NetworkSource::Network);
         let bridges = self.bridge.iter().cloned().map(NetworkSource::Bridge);
         Ok(CreateGuest {
-            // A UUID of our own: an answer that is lost is asked for again, and makes no second guest.
+            // The UUID is chosen here, so that a retry after a lost answer creates no second guest.
             uuid: Some(self.uuid.unwrap_or_else(Uuid::new_v4)),
             name: name.clone(),
             project_id: self.project.clone(),
@@ -194,7 +193,7 @@ impl CreateArguments {
         })
     }
 
-    /// What its config drive says; none where nothing is to be said.
+    /// The contents of the config drive; none if no option sets any.
     fn config_drive(&self) -> Result<Option<ConfigDriveBody>, Failure> {
         let user_data = self.user_data.as_ref();
         let user_data = user_data
@@ -207,7 +206,7 @@ impl CreateArguments {
             if line.contains("PRIVATE KEY") {
                 let what = format!("--ssh-key: {} is a private key", path.display());
                 return Err(
-                    Failure::new(ErrorCode::Usage, what).mend("name the .pub file beside it")
+                    Failure::new(ErrorCode::Usage, what).mend("name the .pub file next to it")
                 );
             }
             let name = path.file_stem().unwrap_or_default();
@@ -237,18 +236,18 @@ pub(super) async fn run(
     let body = arguments.body()?;
     let fresh = body.uuid.unwrap_or_default();
     let request = BootRequest::new(body.clone(), fresh).map_err(|error| {
-        Failure::caused(ErrorCode::Refused, "the guest cannot be asked for", &error)
-            .mend("berth guest create --help names what can be said")
+        Failure::caused(ErrorCode::Refused, "the request for the guest is invalid", &error)
+            .mend("berth guest create --help lists the options")
     })?;
     if arguments.dry_run {
         writeln!(out, "{} would be created", body.name)?;
         let query = request.groups().query();
         writeln!(
             out,
-            "Placement would be asked: /allocation_candidates?{query}"
+            "query to Placement: /allocation_candidates?{query}"
         )?;
         if let Some(profile) = request.profile() {
-            writeln!(out, "and for the groups of device profile {profile}")?;
+            writeln!(out, "plus the groups of device profile {profile}")?;
         }
         return Ok(());
     }
@@ -276,7 +275,7 @@ fn brief(guest: &GuestShown) -> Listing {
     listing
 }
 
-/// Waits until it runs, showing each step.
+/// Waits until the guest runs, and shows each step.
 async fn wait(
     clients: &GuestClients,
     mut guest: GuestShown,
@@ -291,7 +290,7 @@ async fn wait(
             "error" => {
                 let fault = guest.fault.unwrap_or_default();
                 let what = format!(
-                    "guest {} ({}) could not be booted: {fault}",
+                    "guest {} ({}) failed to boot: {fault}",
                     guest.name, guest.uuid
                 );
                 return Err(Failure::new(ErrorCode::Refused, what).mend(format!(
@@ -303,14 +302,14 @@ async fn wait(
         }
         if Instant::now() >= until {
             let (uuid, progress) = (guest.uuid, progress(&guest));
-            let what = format!("guest {uuid} is not booted within {timeout:?}: {progress}");
+            let what = format!("guest {uuid} has not booted within {timeout:?}: {progress}");
             return Err(Failure::new(ErrorCode::Unavailable, what)
-                .mend(format!("it goes on: berth guest show {uuid}")));
+                .mend(format!("the boot continues: berth guest show {uuid}")));
         }
         sleep(POLL).await;
-        let told = clients.conductor.guest(guest.uuid.into()).await;
-        let told = told.map_err(|error| failed(&error))?;
-        guest = told.ok_or_else(|| super::clients::unknown(&guest.uuid.to_string()))?;
+        let reported = clients.conductor.guest(guest.uuid.into()).await;
+        let reported = reported.map_err(|error| failed(&error))?;
+        guest = reported.ok_or_else(|| super::clients::unknown(&guest.uuid.to_string()))?;
     }
 }
 
@@ -324,7 +323,7 @@ fn progress(guest: &GuestShown) -> String {
     format!("{} {}{step}{held}", guest.name, guest.status)
 }
 
-/// The low-level form: whatever the agent takes.
+/// Sends a complete request directly to the agent.
 async fn at_agent(
     arguments: &CreateArguments,
     file: &std::path::Path,
@@ -341,7 +340,7 @@ async fn at_agent(
             .as_object()
             .map(|map| map.keys().cloned().collect::<Vec<_>>());
         let keys = keys.unwrap_or_default().join(", ");
-        writeln!(out, "the agent would be asked for a guest with {keys}")?;
+        writeln!(out, "the agent would create a guest with {keys}")?;
         return Ok(());
     }
     let made = clients.agent.build_of(body).await;

@@ -1,4 +1,4 @@
-//! Why a guest went where it went, as its conductor kept it. Caller: `berth scheduler explain --request`.
+//! Reads the scheduling decisions that the conductor recorded for a guest. Used by `berth scheduler explain --request`.
 
 use berth_compose::AgentAt;
 use berth_config::Config;
@@ -7,9 +7,9 @@ use berth_wire::conductor::DecisionShown;
 
 use super::clients::{GuestClients, failed};
 
-/// The decisions that are still kept for a guest, by its UUID or name, the oldest first; one at least.
+/// The recorded decisions for a guest, by its UUID or name, oldest first; at least one.
 ///
-/// Errors: The conductor does not answer, there is no guest of this name, or no decision is kept for it.
+/// Errors: the conductor does not answer, the guest is unknown, or no decision is recorded.
 pub(crate) async fn decisions_of(
     guest: &str,
     config: &Config,
@@ -19,9 +19,9 @@ pub(crate) async fn decisions_of(
     let decisions = clients.conductor.scheduling(uuid).await;
     let decisions = decisions.map_err(|error| failed(&error))?;
     if decisions.is_empty() {
-        let what = format!("no decision of the scheduler is kept for guest {guest}");
+        let what = format!("no scheduling decision is recorded for guest {guest}");
         return Err(Failure::new(ErrorCode::Refused, what)
-            .mend("it may not have been asked for here, or too long ago; berth guest list names the guests there are"));
+            .mend("it may have been created elsewhere or too long ago; berth guest list shows all guests"));
     }
     Ok(decisions)
 }

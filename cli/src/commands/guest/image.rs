@@ -1,4 +1,4 @@
-//! Files on the command line: an image with its checksum, user data in base64.
+//! Files on the command line: an image with its checksum, and user data in base64.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,23 +11,23 @@ use berth_wire::guest::{ImageBody, ImageLocation};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
-/// How much of a file is read at a time.
+/// The read size for files.
 const PIECE: usize = 1 << 20;
-/// The most bytes of a text: what the agent takes at all is less.
+/// The size limit of a text; the agent accepts less.
 const LARGEST_TEXT: u64 = 1 << 20;
 
-/// What is to be known of an image.
+/// What the options say about an image.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct OfImage {
-    /// The image's checksum; of a path it is computed.
+    /// The checksum of the image; computed for a path.
     #[arg(long, value_name = "sha256:HEX", requires = "image")]
     image_checksum: Option<String>,
-    /// The image's format, where its name does not say it.
+    /// The format of the image, if its name does not show it.
     #[arg(long, value_name = "FORMAT", value_parser = ["qcow2", "raw"], requires = "image")]
     image_format: Option<String>,
 }
 
-/// `KEY=VALUE` of the command line.
+/// Parses `KEY=VALUE` of the command line.
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -35,7 +35,7 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The pairs of an option that is repeated; each key once.
+/// The pairs of a repeated option; a repeated key is refused.
 pub(super) fn pairs(
     option: &str,
     pairs: &[(String, String)],
@@ -43,14 +43,14 @@ pub(super) fn pairs(
     let mut all = BTreeMap::new();
     for (key, value) in pairs {
         if all.insert(key.clone(), value.clone()).is_some() {
-            let what = format!("{option}: {key} is there twice");
+            let what = format!("{option}: key {key} is given twice");
             return Err(Failure::new(ErrorCode::Usage, what));
         }
     }
     Ok(all)
 }
 
-/// The image of `--image`: a path of this host, an http(s) URL, or the UUID of an image of the image service.
+/// Parses `--image`: a path on this host, an http(s) URL, or the UUID of an image in the image service.
 pub(super) fn image(image: &str, known: &OfImage) -> Result<ImageBody, Failure> {
     let checksum = known.image_checksum.clone();
     let format = match known
@@ -60,7 +60,7 @@ pub(super) fn image(image: &str, known: &OfImage) -> Result<ImageBody, Failure> 
     {
         Some(format) => format.to_owned(),
         None => {
-            let what = format!("--image: the name {image:?} does not say its format");
+            let what = format!("--image: the name {image:?} does not show the format");
             return Err(Failure::new(ErrorCode::Usage, what)
                 .mend("add --image-format qcow2, or --image-format raw"));
         }
@@ -71,9 +71,9 @@ pub(super) fn image(image: &str, known: &OfImage) -> Result<ImageBody, Failure> 
         if checksum.is_none() {
             return Err(Failure::new(
                 ErrorCode::Usage,
-                "--image: a download needs a checksum, or anybody on the way could change it",
+                "--image: a download needs a checksum, because it could be modified in transit",
             )
-            .mend("add --image-checksum sha256:HEX, as its publisher says it"));
+            .mend("add --image-checksum sha256:HEX, as published with the image"));
         }
         (ImageLocation::Url(image.to_owned()), checksum)
     } else {
@@ -93,7 +93,7 @@ pub(super) fn image(image: &str, known: &OfImage) -> Result<ImageBody, Failure> 
     })
 }
 
-/// What a name says of a format. An image of the image service is known there.
+/// The format by the file name's ending. The image service knows the format of its images.
 fn told_by_name(image: &str) -> Option<&'static str> {
     let end = image.rsplit('.').next().unwrap_or_default();
     match end.to_ascii_lowercase().as_str() {
@@ -107,7 +107,7 @@ fn of_file(path: &Path) -> Result<String, Failure> {
     let unreadable = |error: std::io::Error| {
         let what = format!("--image: {} cannot be read", path.display());
         Failure::caused(ErrorCode::File, what, &error)
-            .mend("name a file of this host, an http(s) URL, or the UUID of an image of the image service")
+            .mend("name a file on this host, an http(s) URL, or the UUID of an image in the image service")
     };
     let found = std::fs::metadata(path).map_err(unreadable)?;
     if !found.is_file() {
@@ -126,7 +126,7 @@ fn of_file(path: &Path) -> Result<String, Failure> {
     Ok(format!("sha256:{:x}", hash.finalize()))
 }
 
-/// A text of the command line: a file, or what another program writes into a pipe.
+/// Reads a text that an option names: a file, or a pipe.
 pub(super) fn text(option: &str, path: &Path) -> Result<Vec<u8>, Failure> {
     let mut content = Vec::new();
     let read =
@@ -166,7 +166,7 @@ mod tests {
         for (name, sentence) in [
             ("/nowhere/a.raw", "/nowhere/a.raw cannot be read"),
             ("/dev/zero", "it is not a regular file"),
-            ("a.iso", "does not say its format"),
+            ("a.iso", "does not show the format"),
             ("https://host/a.qcow2", "a download needs a checksum"),
         ] {
             let known = OfImage {
@@ -185,7 +185,7 @@ mod tests {
         let twice = vec![("a".to_owned(), "b".to_owned()); 2];
         let refused = pairs("--image-property", &twice).unwrap_err().explain();
         assert!(
-            refused.contains("--image-property: a is there twice"),
+            refused.contains("--image-property: key a is given twice"),
             "{refused}"
         );
     }

@@ -1,4 +1,4 @@
-//! What a guest is booted from instead: rescue and rebuild.
+//! `berth guest rescue` and `berth guest rebuild`: boot a guest from another image.
 
 use berth_output::Failure;
 use berth_wire::guest::{GuestAction, KernelBody};
@@ -6,13 +6,12 @@ use berth_wire::guest::{GuestAction, KernelBody};
 use super::change::GuestChange;
 use super::image::{OfImage, image};
 
-/// `berth guest rescue`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RescueArguments {
     #[command(flatten)]
     pub(super) change: GuestChange,
-    /// The rescue system's image: a path of the host, an http(s) URL, or the UUID of an image of the image service. Its disk comes
-    /// before the guest's own.
+    /// The image of the rescue system: a path on the host, an http(s) URL, or the UUID of an image in the image
+    /// service. It becomes the first disk.
     #[arg(
         long,
         value_name = "IMAGE",
@@ -22,31 +21,31 @@ pub(super) struct RescueArguments {
     image: Option<String>,
     #[command(flatten)]
     of_image: OfImage,
-    /// A kernel of the host to start instead; the guest's disks stay as they are.
+    /// A kernel file of the host to boot instead; the guest's disks do not change.
     #[arg(long, value_name = "FILE")]
     kernel: Option<String>,
-    /// The kernel's initial RAM disk.
+    /// The initial RAM disk of the kernel.
     #[arg(long, value_name = "FILE", requires = "kernel")]
     ramdisk: Option<String>,
-    /// The kernel's command line.
+    /// The command line of the kernel.
     #[arg(long, value_name = "TEXT", requires = "kernel", default_value = "")]
     cmdline: String,
-    /// Ask the guest to end by itself first, and wait so many seconds.
+    /// Ask the guest to shut down first, and wait for this many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=600))]
     grace: u16,
 }
 
-/// `berth guest rebuild`.
 #[derive(Debug, clap::Args)]
 pub(super) struct RebuildArguments {
     #[command(flatten)]
     pub(super) change: GuestChange,
-    /// The image of the new root disk: a path of the host, an http(s) URL, or the UUID of an image of the image service.
+    /// The image of the new root disk: a path on the host, an http(s) URL, or the UUID of an image
+    /// in the image service.
     #[arg(long, value_name = "IMAGE")]
     image: String,
     #[command(flatten)]
     of_image: OfImage,
-    /// Keep the ephemeral disks; without it they are made anew.
+    /// Keep the ephemeral disks; without this option they are created again.
     #[arg(long)]
     preserve_ephemeral: bool,
 }

@@ -1,4 +1,4 @@
-//! `berth guest list` and `berth guest show`.
+//! `berth guest list` and `berth guest show`: merges what the agent and the conductor know about guests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -15,7 +15,7 @@ const COLUMNS: [&str; 7] = [
     "uuid", "name", "node", "status", "state", "devices", "reason",
 ];
 
-/// What the agent has.
+/// A row for each guest of the agent.
 pub(super) fn of_agent(guests: &[GuestBody]) -> Listing {
     let mut listing = Listing::new(&COLUMNS);
     for guest in guests {
@@ -46,7 +46,7 @@ pub(super) async fn list(
     let silent = at_agent.as_ref().err().map(ToString::to_string);
     let (at_agent, asked_for) = both(at_agent, clients.conductor.guests().await)?;
     let mut at_agent = at_agent.unwrap_or_default();
-    // Of another host it is what that host has.
+    // For another host, only its agent's guests are listed.
     let Some(asked_for) = asked_for.filter(|_| !clients.elsewhere) else {
         return of_agent(&at_agent).print(format, out);
     };
@@ -55,8 +55,8 @@ pub(super) async fn list(
     {
         tracing::warn!(
             %reason,
-            "the agent at [agent] admin_socket does not say how its guests are: states and devices are not shown; berth guest list \
-             --agent URL asks the agent of another host"
+            "the agent at [agent] admin_socket does not answer: states and devices are not shown; use berth guest list --agent URL \
+             for the agent of another host"
         );
     }
     let unreadable = asked_for.unreadable.into_iter();
@@ -69,7 +69,7 @@ pub(super) async fn list(
     let mut listing = of_agent(&at_agent);
     let there: BTreeSet<_> = at_agent.iter().map(|guest| guest.uuid).collect();
     for guest in asked_for.guests {
-        // One that is at its agent is what the agent says.
+        // For a guest that its agent knows, the agent's row is shown.
         if !there.contains(&guest.uuid) {
             listing.push([
                 json!(guest.uuid),
@@ -117,12 +117,12 @@ pub(super) async fn one(
     listing.print(format, out)
 }
 
-/// What a conductor that is there says of why it cannot tell.
+/// The failure of a reachable conductor that cannot answer.
 fn refused(error: &GuestApiError) -> Option<Failure> {
     error.refusal().map(|_| failed(error))
 }
 
-/// What either of them says; a failure only where neither answers. Beside OpenStack there is no conductor of ours.
+/// What agent and conductor answered; fails only if neither did. Next to OpenStack, Berth runs no conductor.
 fn both<A, C>(
     agent: Result<A, GuestApiError>,
     conductor: Result<C, GuestApiError>,

@@ -1,4 +1,5 @@
-//! A password becomes its hash. It is in no argument and no variable: others could read it there.
+//! Reads a password and prints its hash. Arguments and variables are not accepted for a password, because other users
+//! can read them.
 
 use std::io::{self, BufRead, Read, Write};
 
@@ -32,7 +33,7 @@ fn unreadable(error: &io::Error) -> Failure {
     Failure::caused(ErrorCode::File, "the password cannot be read", error)
 }
 
-/// Asked for twice, not shown.
+/// Prompts twice without echo.
 fn typed(terminal: &Term) -> Result<String, Failure> {
     let ask = |words: &str| {
         terminal.write_str(words)?;
@@ -49,7 +50,7 @@ fn typed(terminal: &Term) -> Result<String, Failure> {
     )
 }
 
-/// The first line, without its end. More than one line would be a file of something else.
+/// The first line, without its end. More lines mean that the input is something else.
 fn piped(input: impl BufRead) -> Result<String, Failure> {
     let limit = u64::try_from(LONGEST_PASSWORD).unwrap_or(u64::MAX) + 3;
     let mut text = String::new();
@@ -58,7 +59,7 @@ fn piped(input: impl BufRead) -> Result<String, Failure> {
     let line = text.strip_suffix('\n').unwrap_or(&text);
     let line = line.strip_suffix('\r').unwrap_or(line);
     if line.contains('\n') {
-        let what = "there is more than one line where the password is read from";
+        let what = "the input has more than one line";
         return Err(
             Failure::new(ErrorCode::Refused, what).mend("write the password alone, on one line")
         );

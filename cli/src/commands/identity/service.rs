@@ -1,4 +1,4 @@
-//! The built-in Identity service, put together as `[identity_service]` says.
+//! `berth identity serve`: runs the built-in Identity service as `[identity_service]` configures it.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub(super) async fn serve(
         |url| Secret::from(url.to_owned()),
     );
     let store = database::open_identity(&url, &config.state_path).await?;
-    // Nobody is believed without a token of this service.
+    // All callers need a token of this service.
     let listener = IDENTITY
         .listen_on(own.listen, AuthStrategy::Keystone)
         .await?;
@@ -48,9 +48,9 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Where callers find the service, without `/v3`.
+/// The service's base URL, without `/v3`.
 ///
-/// Errors: It listens on every address of the host, and nothing says which of them callers are to ask.
+/// Errors: it listens on all addresses of the host, and no public endpoint is set.
 fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
     let own = &config.identity_service;
     match &own.public_endpoint {
@@ -60,7 +60,7 @@ fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
         }
         None if address.ip().is_unspecified() => {
             let what = format!(
-                "{address} is every address of the host: the catalog cannot say which callers are to ask"
+                "{address} is every address of the host: the catalog cannot name one for callers"
             );
             Err(Failure::new(ErrorCode::Missing, what)
                 .mend("set [identity_service] public_endpoint"))

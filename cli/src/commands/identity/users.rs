@@ -1,4 +1,4 @@
-//! The file of users, looked at.
+//! `berth identity check` and `user list`: reads the users file.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,7 +9,7 @@ use berth_identity::{AssignmentTarget, User, Users, UsersFile};
 use berth_output::{Failure, ListFormat, Listing};
 use serde_json::json;
 
-/// That others can read the file is told by the log.
+/// The log warns if other users can read the file.
 fn read(path: &Path) -> Result<Arc<Users>, Failure> {
     let file = UsersFile::open(path).map_err(|error| users_failure(&error))?;
     Ok(file.cached())
@@ -42,7 +42,7 @@ pub(super) fn list(path: &Path, format: &ListFormat, out: &mut dyn Write) -> Res
     listing.print(format, out)
 }
 
-/// `project: member; system: admin`, as the file gives them.
+/// The roles as `project: member; system: admin`.
 fn roles(users: &Users, user: &User) -> String {
     let mut found: Vec<(String, Vec<&str>)> = Vec::new();
     let own = users.assignments().iter();

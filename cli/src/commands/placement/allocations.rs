@@ -1,5 +1,5 @@
-//! `berth placement audit` and `berth placement heal-allocations`: what this host's guests should hold in Placement, beside
-//! what is held there, over its API or on a database that no service has open.
+//! `berth placement audit` and `berth placement heal-allocations`: compare what this host's guests should hold in
+//! Placement with what they hold, over its API or on a database that no service has open.
 
 mod audit;
 mod heal;

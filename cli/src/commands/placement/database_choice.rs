@@ -1,4 +1,4 @@
-//! Which database a command works on: one that is named, or the built-in Placement's own.
+//! Chooses the database of a command: by an option, or the built-in Placement's own.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use berth_output::Failure;
 
 use super::placement_conf;
 
-/// The database of a Placement, Berth's or OpenStack's.
+/// The options that choose a Placement's database, Berth's or OpenStack's.
 #[derive(Debug, clap::Args)]
 pub(super) struct DatabaseChoice {
-    /// The database, else [placement_service] connection. file:PATH is the URL that stands in a file.
+    /// The database; default: [placement_service] connection. file:PATH reads the URL from a file.
     #[arg(
         long,
         value_name = "URL",
@@ -18,16 +18,15 @@ pub(super) struct DatabaseChoice {
         hide_env_values = true
     )]
     database: Option<String>,
-    /// The configuration of OpenStack's Placement: its [placement_database] connection is the database.
+    /// Read [placement_database] connection from this configuration file of OpenStack's Placement.
     #[arg(long, value_name = "FILE", conflicts_with = "database")]
     placement_config: Option<PathBuf>,
 }
 
 impl DatabaseChoice {
-    /// Its URL.
+    /// The URL of the database.
     ///
-    /// # Errors
-    /// The configuration of OpenStack's Placement names none.
+    /// Errors: the configuration of OpenStack's Placement names no database.
     pub(super) fn url(&self, config: &Config) -> Result<Secret, Failure> {
         match &self.placement_config {
             Some(file) => placement_conf::connection(file),
@@ -36,7 +35,7 @@ impl DatabaseChoice {
     }
 }
 
-/// The database that the command line names, else `[placement_service] connection`.
+/// The database of the command line; default: `[placement_service] connection`.
 pub(super) fn placement_database(given: Option<&str>, config: &Config) -> Secret {
     given.map_or_else(
         || config.placement_database(),

@@ -1,6 +1,6 @@
-//! Who else has a database open. A server lists the sessions on it. Of a SQLite file: whoever does not ask for Berth's own lock
-//! is seen by its open files alone. OpenStack's Placement opens the file anew for each request (oslo.db gives SQLite no pool),
-//! so one that nobody asks anything is not seen.
+//! Refuses a database that a service has open. A server lists the sessions on it. The users of a SQLite file that do
+//! not take Berth's own lock are found by their open files. OpenStack's Placement opens the file for each request
+//! (oslo.db gives SQLite no pool), so it is invisible while it is idle.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,12 +13,12 @@ use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use berth_store::sql::{Location, OtherSession};
 
-/// How often sessions are looked at before they are refused.
+/// How often sessions are listed before they are refused.
 const LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
 
-/// Refuses a database file that another process has open. Those of other users are seen by root only.
-pub(super) fn refuse_beside_a_service(url: &Secret) -> Result<(), Failure> {
+/// Refuses a database file that another process has open. Only root sees the processes of other users.
+pub(super) fn refuse_if_open_elsewhere(url: &Secret) -> Result<(), Failure> {
     let Location::SqliteFile(path) = database::location(url)? else {
         return Ok(());
     };
@@ -27,33 +27,33 @@ pub(super) fn refuse_beside_a_service(url: &Secret) -> Result<(), Failure> {
         return Ok(());
     }
     let what = format!(
-        "the database {} is open in {}; this is done on a database that no service uses",
+        "the database {} is open in {}; this command needs a database that no service uses",
         path.display(),
         holders.join(", ")
     );
     Err(Failure::new(ErrorCode::Held, what).mend("stop the service, then repeat"))
 }
 
-/// Refuses a database on a server that a service has a session on; other hosts' offline work may be beside this. Sessions of
-/// other users are seen only with the server's leave (PROCESS on MariaDB and MySQL).
-pub(super) async fn refuse_beside_services(store: &SqlStore) -> Result<(), Failure> {
-    refuse_beside(store, |other| !other.is_offline_work).await
+/// Refuses a database on a server if a service has a session on it; offline work of other hosts is allowed
+/// concurrently. Sessions of other users are visible only with the server's permission (PROCESS on MariaDB and MySQL).
+pub(super) async fn refuse_service_sessions(store: &SqlStore) -> Result<(), Failure> {
+    refuse_sessions(store, |other| !other.is_offline_work).await
 }
 
-/// Refuses a database on a server that anybody else has a session on.
-pub(super) async fn refuse_beside_sessions(store: &SqlStore) -> Result<(), Failure> {
-    refuse_beside(store, |_| true).await
+/// Refuses a database on a server if any other session uses it.
+pub(super) async fn refuse_other_sessions(store: &SqlStore) -> Result<(), Failure> {
+    refuse_sessions(store, |_| true).await
 }
 
-async fn refuse_beside(
+async fn refuse_sessions(
     store: &SqlStore,
     is_refused: impl Fn(&OtherSession) -> bool,
 ) -> Result<(), Failure> {
-    // One that has just come, or goes, is not seen whole: what counts is there at each look.
+    // A session that starts or ends is listed incompletely, so only sessions that appear in every list count.
     let mut sessions: Option<BTreeSet<String>> = None;
     for _ in 0..LOOKS {
         let others = store.other_sessions().await.map_err(|error| {
-            let what = format!("the database's sessions cannot be listed; {}", error.mend());
+            let what = format!("the database's sessions cannot be listed; {}", error.hint());
             Failure::caused(ErrorCode::State, what, &error)
         })?;
         let refused = others.seen.iter().filter(|other| is_refused(other));
@@ -70,13 +70,13 @@ async fn refuse_beside(
     }
     let sessions: Vec<_> = sessions.into_iter().flatten().collect();
     let what = format!(
-        "the database is in use by {}; this is done on a database that no service uses",
+        "the database is in use by {}; this command needs a database that no service uses",
         sessions.join(", ")
     );
     Err(Failure::new(ErrorCode::Held, what).mend("stop the service, then repeat"))
 }
 
-/// Each as `NAME (pid N)`, this process left out.
+/// Processes that have the file open, as `NAME (pid N)`, without this process.
 fn holders(proc: &Path, database: &Path) -> Vec<String> {
     let own = std::process::id();
     let database = fs::canonicalize(database).unwrap_or_else(|_| database.to_owned());
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_has_the_database_or_its_log_open_is_named() {
+    fn a_process_with_the_database_or_its_log_open_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("placement.db");
         fs::write(&database, "").unwrap();

@@ -1,5 +1,5 @@
-//! `berth placement db`: a Placement's database, Berth's or OpenStack's. What its schema is at, whether it is as it should be, the
-//! way to this release's, and all rows into another database.
+//! `berth placement db`: manages the database of a Placement, Berth's or OpenStack's: shows and checks the schema,
+//! upgrades it to this release's, and copies all rows into another database.
 
 mod copy;
 
@@ -17,7 +17,7 @@ use berth_store::SqlStore;
 use serde_json::{Value, json};
 
 use super::database_choice::DatabaseChoice;
-use super::database_in_use::{refuse_beside_a_service, refuse_beside_sessions};
+use super::database_in_use::{refuse_if_open_elsewhere, refuse_other_sessions};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Db {
@@ -35,28 +35,28 @@ pub(super) enum Db {
         #[command(flatten)]
         format: ListFormat,
     },
-    /// Make the schema, or bring it here from any older revision, rows included, with no service running. After a kill: the same
-    /// again.
+    /// Create the schema, or upgrade it and its rows from any older revision, with no service running. If it is
+    /// interrupted, run it again.
     #[command(after_help = "Examples:\n  berth placement db sync --dry-run\n  \
                             berth placement db sync --database file:/etc/berth/placement-database-url\n  \
                             berth placement db sync --placement-config /etc/placement/placement.conf")]
     Sync {
         #[command(flatten)]
         which: DatabaseChoice,
-        /// Show what would be done, and do nothing.
+        /// Print what would change, without changing it.
         #[arg(long)]
         dry_run: bool,
     },
-    /// Copy all rows into an empty database of any kind, with no service running on either. The old one is only read; the new one
-    /// is not served until all is there and was compared. After a kill: the same again.
+    /// Copy all rows into an empty database of any kind, with no service running on either. The source is not modified;
+    /// the target is not served until all rows are copied and compared. If it is interrupted, run it again.
     #[command(
         after_help = "Examples:\n  berth placement db copy --from sqlite:/var/lib/berth/placement.sqlite --to file:/etc/berth/placement-database-url"
     )]
     Copy {
-        /// The database that is copied. file:PATH is the URL that stands in a file.
+        /// The database to copy from. file:PATH reads the URL from a file.
         #[arg(long, value_name = "URL")]
         from: String,
-        /// The database that is copied to: on a server it is there, and empty.
+        /// The database to copy to: on a server it must exist and be empty.
         #[arg(long, value_name = "URL")]
         to: String,
     },
@@ -64,15 +64,14 @@ pub(super) enum Db {
 
 /// Runs `berth placement db`.
 ///
-/// # Errors
-/// The database cannot be opened, is not Placement's, differs, or a service has it open.
+/// Errors: the database cannot be opened, is not Placement's, differs from the schema, or a service has it open.
 pub(super) async fn run(asked: &Db, config: &Config, out: &mut dyn Write) -> Result<(), Failure> {
     match asked {
         Db::Version { which, format } => show_version(&which.url(config)?, format, out).await,
         Db::Check { which, format } => check(&which.url(config)?, format, out).await,
         Db::Sync { which, dry_run } => {
             let url = which.url(config)?;
-            refuse_beside_a_service(&url)?;
+            refuse_if_open_elsewhere(&url)?;
             let planned = planned(&url).await?;
             match dry_run {
                 true => show(&planned, out),
@@ -109,13 +108,13 @@ async fn show_version(
         match (revision, is_known) {
             (None, _) => writeln!(
                 out,
-                "none; head is {HEAD}: berth placement db sync makes it"
+                "none; head is {HEAD}: berth placement db sync creates it"
             )?,
             (Some(HEAD), _) => writeln!(out, "{HEAD} (head)")?,
             (Some(id), true) => {
                 writeln!(
                     out,
-                    "{id}; head is {HEAD}: berth placement db sync brings it there"
+                    "{id}; head is {HEAD}: berth placement db sync upgrades it"
                 )?;
             }
             (Some(id), false) => writeln!(out, "{id}; this release knows {HEAD} and older ones")?,
@@ -135,8 +134,8 @@ async fn show_version(
 async fn check(url: &Secret, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
     let (store, named) = database::look_at_any(url).await?;
     let store = store.ok_or_else(|| {
-        let what = format!("{named} is not there, or has no tables");
-        Failure::new(ErrorCode::Refused, what).mend("berth placement db sync makes it")
+        let what = format!("{named} does not exist, or has no tables");
+        Failure::new(ErrorCode::Refused, what).mend("berth placement db sync creates it")
     })?;
     let found = compare(&store).await;
     store.close().await;
@@ -144,25 +143,25 @@ async fn check(url: &Secret, format: &ListFormat, out: &mut dyn Write) -> Result
     if !format.is_for_people() {
         listing(&found).print(format, out)?;
     } else if found.is_empty() {
-        writeln!(out, "{named} is as schema revision {HEAD} has it")?;
+        writeln!(out, "{named} matches schema revision {HEAD}")?;
     } else {
         write_all(&found, "", out)?;
     }
     let rows_alone = found
         .iter()
         .all(|it| matches!(it.problem, ShapeDifference::Rows(_)));
-    let mend = match rows_alone {
+    let hint = match rows_alone {
         true => "berth placement db sync, with no service running",
         false => {
-            "what is missing comes back from a backup; what is not Placement's harms nothing, but the next upgrade may not know it"
+            "restore what is missing from a backup; unknown objects do no harm now, but may break the next upgrade"
         }
     };
     match found.len() {
         0 => Ok(()),
         count => {
             let what =
-                format!("{named} is not as schema revision {HEAD} has it: {count} differences");
-            Err(Failure::new(ErrorCode::Refused, what).mend(mend))
+                format!("{named} differs from schema revision {HEAD}: {count} differences");
+            Err(Failure::new(ErrorCode::Refused, what).mend(hint))
         }
     }
 }
@@ -188,14 +187,14 @@ fn write_all(found: &[Difference], end: &str, out: &mut dyn Write) -> Result<(),
     Ok(())
 }
 
-/// Before anything of the database is changed, the journal mode of a file included.
+/// Must run before anything of the database is changed, the journal mode of a file included.
 async fn planned(url: &Secret) -> Result<SyncPlan, Failure> {
     let (store, named) = database::look_at_any(url).await?;
     let Some(store) = store else {
         return Ok(SyncPlan::of_nothing());
     };
     let planned = async {
-        refuse_beside_sessions(&store).await?;
+        refuse_other_sessions(&store).await?;
         let planned = plan(&store).await;
         planned.map_err(|error| not_placement(&named, &error))
     };
@@ -205,7 +204,7 @@ async fn planned(url: &Secret) -> Result<SyncPlan, Failure> {
 }
 
 fn show(plan: &SyncPlan, out: &mut dyn Write) -> Result<(), Failure> {
-    write_all(&plan.left, ", and would be left", out)?;
+    write_all(&plan.left, ", and would be kept", out)?;
     for step in &plan.steps {
         writeln!(out, "would {step}")?;
     }
@@ -228,7 +227,7 @@ async fn steps(
     config: &Config,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    refuse_beside_sessions(store).await?;
+    refuse_other_sessions(store).await?;
     let service = &config.placement_service;
     let owners = IncompleteConsumers {
         project_id: service.incomplete_consumer_project_id.clone(),
@@ -236,7 +235,7 @@ async fn steps(
     };
     let begun = sync(store, owners).await;
     let mut sync = begun.map_err(|error| not_placement(named, &error))?;
-    write_all(&sync.left, ", and is left", out)?;
+    write_all(&sync.left, ", and is kept", out)?;
     let mut is_idle = true;
     loop {
         let done = sync.step().await;

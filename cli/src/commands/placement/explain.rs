@@ -1,6 +1,6 @@
-//! `berth placement explain`: why a question has few allocation candidates, or none: the same question with one demand less at a
-//! time, and where no demand is the cause alone, those that cannot be had together. It asks any Placement over its API, or a
-//! database that no service has open.
+//! `berth placement explain`: explains why a query has few allocation candidates, or none. It repeats the query with
+//! one demand less at a time. If no single demand is the cause, it finds a set of demands that no host meets together.
+//! It works over the API of any Placement, or on a database that no service has open.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -9,18 +9,18 @@ use berth_client::{Candidates, PlacementClient, PlacementError};
 use berth_compose::placement_failure::placement_error_code;
 use berth_compose::{database, placement_for_commands, placement_in_process};
 use berth_config::{Config, Secret};
-use berth_model::{CandidatesQuery, Demand};
+use berth_model::{CandidatesQuery, QueryDemand};
 use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-/// What is to be explained.
+/// The arguments of `berth placement explain`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ExplainArguments {
-    /// The query of GET /allocation_candidates, as a log shows it: all before a `?` is left out.
+    /// The query of GET /allocation_candidates, as a log shows it; everything before a `?` is ignored.
     query: String,
-    /// A database that no service has open, else the Placement of [placement] is asked, or that of `berth up`. file:PATH is the URL that
-    /// stands in a file.
+    /// Work directly on this database, which no service may have open; default: the Placement of [placement], or that
+    /// of `berth up`. file:PATH reads the URL from a file.
     #[arg(
         long,
         value_name = "URL",
@@ -28,25 +28,24 @@ pub(super) struct ExplainArguments {
         hide_env_values = true
     )]
     database: Option<String>,
-    /// Count no more candidates than this. The query's own limit does not count.
+    /// Count at most this many candidates. The query's own limit is ignored.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
     #[command(flatten)]
     format: ListFormat,
 }
 
-/// Explains.
+/// Explains the query and prints the result.
 ///
-/// # Errors
-/// The query is none, Placement is away or refuses it, or the database cannot be opened.
+/// Errors: the query is invalid, Placement does not answer or refuses it, or the database cannot be opened.
 pub(super) async fn explain(
     asked: &ExplainArguments,
     config: &Config,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let query = CandidatesQuery::read(&asked.query).map_err(|error| {
-        Failure::caused(ErrorCode::BadValue, "the query cannot be asked", &error)
-            .mend("berth placement explain --help shows one")
+        Failure::caused(ErrorCode::BadValue, "the query is invalid", &error)
+            .mend("berth placement explain --help shows an example")
     })?;
     let (placement, store) = match &asked.database {
         Some(url) => {
@@ -60,14 +59,14 @@ pub(super) async fn explain(
         store.close().await;
     }
     let explanation = explanation.map_err(|error| match error {
-        // The query is the user's own.
+        // The user wrote the query, so this is a usage error.
         PlacementError::Refused(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
             let what = format!("Placement refuses the query: {}", refusal.message.trim());
-            Failure::new(ErrorCode::BadValue, what).mend("berth placement explain --help shows one")
+            Failure::new(ErrorCode::BadValue, what).mend("berth placement explain --help shows an example")
         }
         error => {
             let code = placement_error_code(&error);
-            Failure::caused(code, "Placement does not answer the query", &error)
+            Failure::caused(code, "Placement did not answer the query", &error)
         }
     })?;
     if asked.format.is_for_people() {
@@ -76,7 +75,7 @@ pub(super) async fn explain(
     explanation.listing().print(&asked.format, out)
 }
 
-/// How much was found.
+/// The size of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Count {
     candidates: usize,
@@ -97,18 +96,18 @@ impl Count {
     }
 }
 
-/// What a demand has to do with it.
+/// How one demand contributes to the missing candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DemandRole {
     /// Placement does not know the class or the trait.
     Unknown,
-    /// No provider meets it, not even where nothing else is asked for.
+    /// No provider meets it, even without the other demands.
     Alone,
     /// Without it there are candidates, with it none.
     Cause,
-    /// One of those that leave none together.
+    /// It belongs to a set of demands that no host meets together.
     Together,
-    /// It is not why there are none.
+    /// It does not cause the lack of candidates.
     None,
 }
 
@@ -125,11 +124,11 @@ impl DemandRole {
 }
 
 struct DemandVerdict {
-    demand: Demand,
+    demand: QueryDemand,
     role: DemandRole,
-    /// What there is without it; none where it was not asked.
+    /// The result without this demand; none if that query was not sent.
     without: Option<Count>,
-    /// Of a resource that is the cause: the most that one provider has free.
+    /// For a resource that is the cause: the largest free amount on one provider.
     free: Option<u64>,
 }
 
@@ -172,7 +171,7 @@ impl CandidatesExplanation {
             let is_cause = found.candidates == 0 && count.candidates > 0;
             demands.push(DemandVerdict {
                 free: match &relaxed.without {
-                    Demand::Resource(_, class, _) if is_cause => most_free(&without, class),
+                    QueryDemand::Resource(_, class, _) if is_cause => most_free(&without, class),
                     _ => None,
                 },
                 role: if is_cause {
@@ -194,7 +193,7 @@ impl CandidatesExplanation {
             for demand in together(placement, &query).await? {
                 match demands.iter_mut().find(|it| it.demand == demand) {
                     Some(judged) => judged.role = DemandRole::Together,
-                    // The last resource cannot be left out of a question.
+                    // A query must keep its last resource.
                     None => demands.push(DemandVerdict {
                         demand,
                         role: DemandRole::Together,
@@ -223,7 +222,7 @@ impl CandidatesExplanation {
         let unknown = of_role(DemandRole::Unknown);
         if !unknown.is_empty() {
             return format!(
-                "No candidate: nobody ever reported what is named in: {}. The rest is judged without.",
+                "No candidate: no host ever reported these: {}. The other demands are judged without them.",
                 unknown.join("; ")
             );
         }
@@ -263,9 +262,9 @@ impl CandidatesExplanation {
                 "No candidate: no host has all of these at once: {}.",
                 of_role(DemandRole::Together).join("; ")
             ),
-            [cause] => format!("No candidate: no host has {cause} beside the rest."),
+            [cause] => format!("No candidate: no host has {cause} in addition to the rest."),
             causes => format!(
-                "No candidate: no host has all of it; there would be one without any of: {}.",
+                "No candidate: no host meets all demands; leaving out any of these would give one: {}.",
                 causes.join("; ")
             ),
         }
@@ -297,19 +296,19 @@ impl CandidatesExplanation {
 impl DemandVerdict {
     fn with_what_is_free(&self) -> String {
         match (&self.demand, self.free) {
-            (Demand::Resource(_, _, amount), Some(free)) if free < *amount => {
+            (QueryDemand::Resource(_, _, amount), Some(free)) if free < *amount => {
                 format!(
                     "{} (the most that a provider has free is {free})",
                     self.demand
                 )
             }
-            (Demand::Resource(..), Some(_)) if self.role == DemandRole::Alone => format!(
-                "{} (so much is free, but min_unit, max_unit or step_size of the inventory forbid the amount)",
+            (QueryDemand::Resource(..), Some(_)) if self.role == DemandRole::Alone => format!(
+                "{} (this much is free, but min_unit, max_unit or step_size of the inventory forbid the amount)",
                 self.demand
             ),
-            (Demand::Resource(..), Some(_)) => format!(
-                "{} (so much is free, but min_unit, max_unit or step_size of the inventory forbid the amount, or it is not where \
-                 the rest is)",
+            (QueryDemand::Resource(..), Some(_)) => format!(
+                "{} (this much is free, but min_unit, max_unit or step_size of the inventory forbid the amount, or another host \
+                 has it)",
                 self.demand
             ),
             _ => self.demand.to_string(),
@@ -317,8 +316,8 @@ impl DemandVerdict {
     }
 }
 
-/// The demands that name what Placement says it does not know.
-fn unknown(query: &CandidatesQuery, message: &str) -> Vec<Demand> {
+/// The demands with a name that Placement's message calls unknown.
+fn unknown(query: &CandidatesQuery, message: &str) -> Vec<QueryDemand> {
     let words = ["No such resource class ", "No such trait(s): "];
     let named = words
         .into_iter()
@@ -331,12 +330,12 @@ fn unknown(query: &CandidatesQuery, message: &str) -> Vec<Demand> {
         .collect()
 }
 
-/// None where nothing is left, or nothing was to be left out.
-fn without_all(query: &CandidatesQuery, demands: &[Demand]) -> Option<CandidatesQuery> {
+/// None if no demand remains, or none was to be removed.
+fn without_all(query: &CandidatesQuery, demands: &[QueryDemand]) -> Option<CandidatesQuery> {
     let (first, others) = demands.split_first()?;
     let mut rest = query.without(first)?;
     for demand in others {
-        // What went with another is gone.
+        // It may have been removed together with another demand.
         if rest.demands().contains(demand) {
             rest = rest.without(demand)?;
         }
@@ -344,18 +343,18 @@ fn without_all(query: &CandidatesQuery, demands: &[Demand]) -> Option<Candidates
     Some(rest)
 }
 
-/// Finds the demands that no provider meets where nothing else is asked for, and how much there is of such a class.
+/// Finds the demands that no provider meets even without the other demands, and the free amount of each such class.
 async fn alone(
     placement: &PlacementClient,
     query: &CandidatesQuery,
     demands: &mut Vec<DemandVerdict>,
 ) -> Result<(), PlacementError> {
-    // One unit of each class: what its providers have of every class. One unit may be less than an inventory gives, so a class
-    // is looked for in the answers for all.
+    // The query is for one unit of each class, which shows what its providers have of every class. One unit may be less
+    // than an inventory allows, so each class is looked up in the answers of all queries.
     let mut units = Vec::new();
     for demand in query.demands() {
-        if let Demand::Resource(group, class, _) = demand
-            && let Some(one) = by_itself(&Demand::Resource(group, class.clone(), 1), &class)
+        if let QueryDemand::Resource(group, class, _) = demand
+            && let Some(one) = by_itself(&QueryDemand::Resource(group, class.clone(), 1), &class)
         {
             units.push((class, placement.candidates_of(&one).await?));
         }
@@ -377,8 +376,8 @@ async fn alone(
             continue;
         }
         let free = match &demand {
-            Demand::Resource(..) => free(&class),
-            // Of a class that nobody has, nobody has it with a trait.
+            QueryDemand::Resource(..) => free(&class),
+            // If no provider has the class, none has it with a trait.
             _ if units
                 .iter()
                 .any(|(of, found)| *of == class && found.candidates.is_empty()) =>
@@ -389,7 +388,7 @@ async fn alone(
         };
         match demands.iter_mut().find(|it| it.demand == demand) {
             Some(judged) => (judged.role, judged.free) = (DemandRole::Alone, judged.free.max(free)),
-            // The last resource cannot be left out of a question.
+            // A query must keep its last resource.
             None => demands.push(DemandVerdict {
                 demand,
                 role: DemandRole::Alone,
@@ -401,48 +400,48 @@ async fn alone(
     Ok(())
 }
 
-/// A class that is asked of the providers that a demand is about; its own, where it is for one.
-fn class_beside(query: &CandidatesQuery, demand: &Demand) -> Option<String> {
-    if let Demand::Resource(_, class, _) = demand {
+/// A resource class to query on the providers of a demand: the demand's own class if it has one.
+fn class_beside(query: &CandidatesQuery, demand: &QueryDemand) -> Option<String> {
+    if let QueryDemand::Resource(_, class, _) = demand {
         return Some(class.clone());
     }
     query.demands().into_iter().find_map(|other| match other {
-        Demand::Resource(group, class, _) if group.as_ref() == demand.group() => Some(class),
+        QueryDemand::Resource(group, class, _) if group.as_ref() == demand.group() => Some(class),
         _ => None,
     })
 }
 
-/// A demand where nothing else is asked for but one unit of a class; none for one that is about others.
-fn by_itself(demand: &Demand, class: &str) -> Option<CandidatesQuery> {
+/// A query with only this demand and one unit of a class; none for a demand that relates to other demands.
+fn by_itself(demand: &QueryDemand, class: &str) -> Option<CandidatesQuery> {
     let suffix = demand.group().map(ToString::to_string).unwrap_or_default();
     let more = match demand {
-        Demand::Resource(_, class, amount) => {
+        QueryDemand::Resource(_, class, amount) => {
             return CandidatesQuery::read(&format!(
                 "resources{suffix}={class}:{amount}&limit=1000"
             ))
             .ok();
         }
-        Demand::Required(_, name) => format!("required{suffix}={name}"),
-        Demand::AnyOf(_, names) => {
+        QueryDemand::Required(_, name) => format!("required{suffix}={name}"),
+        QueryDemand::AnyOf(_, names) => {
             let names: Vec<_> = names.iter().map(String::as_str).collect();
             format!("required{suffix}=in:{}", names.join(","))
         }
-        Demand::MemberOf(_, aggregates) => format!("member_of{suffix}={aggregates}"),
-        Demand::InTree(_, provider) => format!("in_tree{suffix}={provider}"),
-        Demand::RootRequired(name) => format!("root_required={name}"),
-        Demand::Forbidden(..)
-        | Demand::RootForbidden(_)
-        | Demand::SameSubtree(_)
-        | Demand::Isolated => return None,
+        QueryDemand::MemberOf(_, aggregates) => format!("member_of{suffix}={aggregates}"),
+        QueryDemand::InTree(_, provider) => format!("in_tree{suffix}={provider}"),
+        QueryDemand::RootRequired(name) => format!("root_required={name}"),
+        QueryDemand::Forbidden(..)
+        | QueryDemand::RootForbidden(_)
+        | QueryDemand::SameSubtree(_)
+        | QueryDemand::Isolated => return None,
     };
     CandidatesQuery::read(&format!("resources{suffix}={class}:1&{more}&limit=1000")).ok()
 }
 
-/// A set of demands that leaves no candidate, and none of which can be missed for that.
+/// A minimal set of demands that together leave no candidate.
 async fn together(
     placement: &PlacementClient,
     query: &CandidatesQuery,
-) -> Result<Vec<Demand>, PlacementError> {
+) -> Result<Vec<QueryDemand>, PlacementError> {
     let mut rest = query.clone().limited(Some(1));
     for demand in query.demands() {
         if !rest.demands().contains(&demand) {
@@ -463,7 +462,7 @@ async fn together(
     Ok(rest.demands())
 }
 
-/// The most of a class that one provider of the trees found has free.
+/// The largest amount of a class that one provider of the found trees has free.
 fn most_free(found: &Candidates, class: &str) -> Option<u64> {
     let rooms = found
         .providers

@@ -1,10 +1,10 @@
-//! `berth placement migrate-compute-inventory`: the offline upgrade. With no service running, this host's node does on the
-//! database what its agent's next start would do.
+//! `berth placement migrate-compute-inventory`: the offline upgrade. With no service running, it changes the database
+//! as the start of this host's agent would.
 
 use std::io::Write;
 
 use berth_agent_tracker::options::Rename;
-use berth_agent_tracker::startup::{self, Preview, Started};
+use berth_agent_tracker::startup::{self, Preview, StartupOutcome};
 use berth_compose::agent::alone;
 use berth_compose::nodes::{HostNodes, Intent};
 use berth_compose::placement_failure::startup_failure;
@@ -15,34 +15,32 @@ use berth_output::progress::consumers;
 use berth_store::SqlStore;
 
 use super::database_choice::DatabaseChoice;
-use super::database_in_use::{refuse_beside_a_service, refuse_beside_services};
+use super::database_in_use::{refuse_if_open_elsewhere, refuse_service_sessions};
 
-/// What a hypervisor of bare metal calls itself, to Nova and here. Its nodes are machines of others, which the upgrade leaves
-/// to their service, as the reshape specification of Nova says.
+/// The hypervisor type of bare metal, in Nova and here. The upgrade leaves such nodes to their own service, as
+/// Nova's reshape specification demands.
 pub(super) const BARE_METAL: &str = "ironic";
 
-/// The upgrade.
+/// The arguments of the offline upgrade.
 #[derive(Debug, clap::Args)]
 pub(super) struct Migrate {
     #[command(flatten)]
     which: DatabaseChoice,
-    /// Show what would be done, and do nothing.
+    /// Print what would change, without changing it.
     #[arg(long)]
     dry_run: bool,
 }
 
-/// The startup of each node, over the router in this process. The database is this process's alone: a service that has it open
-/// is named, and nothing done.
+/// Runs the startup of each node against the router in this process, which has the database exclusively.
 ///
-/// # Errors
-/// There is no such database, a service has it open, or a node's startup fails.
+/// Errors: the database does not exist, a service has it open, or a node's startup fails.
 pub(super) async fn migrate(
     asked: &Migrate,
     config: &Config,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let url = asked.which.url(config)?;
-    refuse_beside_a_service(&url)?;
+    refuse_if_open_elsewhere(&url)?;
     match asked.dry_run {
         true => show(&url, config, out).await,
         false => upgrade(&url, config, out).await,
@@ -51,7 +49,7 @@ pub(super) async fn migrate(
 
 async fn show(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), Failure> {
     let store = database::look(url).await?;
-    refuse_beside_services(&store).await?;
+    refuse_service_sessions(&store).await?;
     let mut host = host(&store, config, Intent::Look).await?;
     if is_bare_metal(&host, out)? {
         return Ok(());
@@ -74,12 +72,12 @@ async fn show(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), 
 }
 
 async fn upgrade(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), Failure> {
-    // Before anything of it is written.
+    // Must run before anything is written.
     let looking = database::look(url).await?;
-    refuse_beside_services(&looking).await?;
+    refuse_service_sessions(&looking).await?;
     looking.close().await;
     let store = database::open_existing(url).await?;
-    // An agent on another Placement would go by the state folder this writes.
+    // An agent that uses another Placement would start from the state directory that this command writes.
     let _alone = alone(config)?;
     let mut host = host(&store, config, Intent::Act).await?;
     if is_bare_metal(&host, out)? {
@@ -106,14 +104,14 @@ fn is_bare_metal(host: &HostNodes, out: &mut dyn Write) -> Result<bool, Failure>
     let is_bare_metal = host.view.hypervisor.kind == BARE_METAL;
     if is_bare_metal {
         for (identity, _) in &host.nodes {
-            writeln!(out, "node {}: bare metal, left alone", identity.node)?;
+            writeln!(out, "node {}: bare metal, not changed", identity.node)?;
         }
     }
     Ok(is_bare_metal)
 }
 
-fn what_was_done(started: &Started) -> String {
-    let Started {
+fn what_was_done(started: &StartupOutcome) -> String {
+    let StartupOutcome {
         reshapes,
         changed,
         held,
@@ -122,7 +120,7 @@ fn what_was_done(started: &Started) -> String {
     let units: u64 = held.iter().map(|held| held.used).sum();
     let held = match units {
         0 => String::new(),
-        units => format!("; {units} units are held without a home"),
+        units => format!("; {units} units are held without a new provider"),
     };
     if reshapes.is_empty() && changed.is_empty() {
         return format!("nothing to do{held}");

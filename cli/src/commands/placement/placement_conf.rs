@@ -1,4 +1,5 @@
-//! The database of OpenStack's Placement, by its own configuration file (oslo.config): `[placement_database] connection`.
+//! Reads the database URL from the configuration file of OpenStack's Placement (oslo.config): `[placement_database]
+//! connection`.
 
 use std::fs;
 use std::path::Path;
@@ -6,9 +7,9 @@ use std::path::Path;
 use berth_config::Secret;
 use berth_output::{ErrorCode, Failure};
 
-/// The connection that a file names, as Berth writes it.
+/// The connection that a file names, as a URL in Berth's form.
 ///
-/// Errors: The file cannot be read, has no connection, or one that depends on what is not in it.
+/// Errors: the file cannot be read, has no connection, or the connection refers to another option.
 pub(super) fn connection(file: &Path) -> Result<Secret, Failure> {
     let named = file.display();
     let text = fs::read_to_string(file).map_err(|error| {
@@ -21,24 +22,24 @@ pub(super) fn connection(file: &Path) -> Result<Secret, Failure> {
     };
     let url = last_connection(&text).ok_or_else(|| wrong("is not set"))?;
     if url.contains('$') {
-        return Err(wrong("has a $, which stands for another option"));
+        return Err(wrong("has a $, which refers to another option"));
     }
     let Some(path) = url.strip_prefix("sqlite:") else {
         return Ok(Secret::from(url.to_owned()));
     };
-    // SQLAlchemy's: three slashes before a relative path, four before an absolute one.
+    // SQLAlchemy uses three slashes before a relative path, four before an absolute one.
     match path.strip_prefix("///") {
         Some(path) if path.starts_with('/') => Ok(Secret::from(format!("sqlite:{path}"))),
-        _ => Err(wrong("names no file by its whole path (sqlite:////PATH)")),
+        _ => Err(wrong("names no file by its absolute path (sqlite:////PATH)")),
     }
 }
 
-/// The last one set, as oslo.config takes it.
+/// The last value set, as oslo.config does.
 fn last_connection(text: &str) -> Option<&str> {
     let mut section = "";
     let mut found = None;
     for line in text.lines() {
-        // A line that begins with a blank goes on with the one before; a URL has none such.
+        // A line that begins with a blank continues the one before; a URL never does.
         if line.starts_with([' ', '\t', '#', ';']) {
             continue;
         }
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_database_is_told_without_its_password() {
+    fn a_connection_without_a_database_is_reported_without_its_password() {
         for (text, words) in [
             ("", "is not set"),
             ("[placement_database]\n", "is not set"),

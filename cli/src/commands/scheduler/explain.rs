@@ -1,4 +1,4 @@
-//! `berth scheduler explain`: one request, scheduled without a claim, and why.
+//! `berth scheduler explain`: schedules one request without a claim, and explains the result.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,34 +18,34 @@ use super::format::DocumentFormat;
 use crate::commands::guest::decisions_of;
 use crate::context::Context;
 
-/// The largest file that is read, in bytes: the hosts of a large cloud, several times over.
+/// The limit of a file's size in bytes, several times the size of a large cloud's hosts.
 pub(super) const LARGEST: u64 = 1 << 30;
 
-/// What is to be explained.
+/// The arguments of `berth scheduler explain`.
 #[derive(Debug, clap::Args)]
 pub(super) struct DecisionArguments {
-    /// The file, JSON; -: standard input.
+    /// The JSON file of the request; - is standard input.
     #[arg(
         value_name = "REQUEST",
         required_unless_present = "decision",
         conflicts_with = "decision"
     )]
     file: Option<PathBuf>,
-    /// Explain what was decided for this guest instead, by its UUID or name: each decision that is still kept.
+    /// Explain the recorded decisions for this guest instead, by its UUID or name.
     #[arg(
         long = "request",
         value_name = "GUEST",
         conflicts_with_all = ["plugins", "case", "host", "without_filter", "option", "flavor_extra_spec", "hint", "ignore_host"]
     )]
     pub(super) decision: Option<String>,
-    /// The case that is meant, where the file has several.
+    /// The id of the case to explain, if the file has several.
     #[arg(long, value_name = "ID")]
     case: Option<String>,
-    /// Ask the plugins that the configuration has ([scheduler_plugin_NAME]) and the request's options enable, as for a guest: their
-    /// programs are run. Without this no plugin can be enabled.
+    /// Run the configured plugins ([scheduler_plugin_NAME]) that the request's options enable, as for a guest. Without
+    /// this option no plugin can be enabled.
     #[arg(long)]
     plugins: bool,
-    /// Only this host: what every filter says of it.
+    /// Show only this host, with the result of every filter.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
     /// What if this filter were not enabled? May be repeated.
@@ -57,18 +57,17 @@ pub(super) struct DecisionArguments {
     /// What if the flavor had this extra spec? May be repeated.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair, help_heading = "What if")]
     flavor_extra_spec: Vec<(String, String)>,
-    /// What if the user gave this hint? May be repeated; one that is named several times has several values.
+    /// What if the user gave this hint? May be repeated; repeating a name gives the hint several values.
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair, help_heading = "What if")]
     hint: Vec<(String, String)>,
     /// What if this host were left out? May be repeated.
     #[arg(long, value_name = "NAME", help_heading = "What if")]
     ignore_host: Vec<String>,
-    /// How to print.
+    /// The format of the output.
     #[arg(short = 'f', long = "format", value_enum, default_value_t = DocumentFormat::Text, help_heading = "Output")]
     format: DocumentFormat,
 }
 
-/// `KEY=VALUE`
 fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -76,10 +75,9 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Explains.
+/// Explains one request and prints the result.
 ///
-/// # Errors
-/// The file cannot be read, is no request, what is to be otherwise cannot be, or a plugin does not say what it is.
+/// Errors: the file cannot be read or contains no request, a What-if option does not apply, or a plugin fails.
 pub(super) fn run(
     asked: &DecisionArguments,
     context: &Context,
@@ -125,7 +123,7 @@ pub(super) fn run(
     })
 }
 
-/// The case with what its plugins say of its hosts.
+/// Adds the answers of the plugins to the case's hosts.
 fn with_plugins(
     mut case: DryRunCase,
     context: &Context,
@@ -141,10 +139,9 @@ fn with_plugins(
     })?
 }
 
-/// Explains what was decided for a guest.
+/// Explains the recorded decisions for a guest.
 ///
-/// # Errors
-/// The conductor does not answer, or keeps no decision for it.
+/// Errors: the conductor does not answer, or has no decision for the guest.
 pub(super) fn decided(
     guest: &str,
     asked: &DecisionArguments,
@@ -156,7 +153,7 @@ pub(super) fn decided(
     let read = |one: &DecisionShown| serde_json::from_value(one.explanation.clone());
     let explanations: Result<Vec<Explanation>, _> = decisions.iter().map(read).collect();
     let explanations = explanations.map_err(|error| {
-        let what = "the conductor's records cannot be read: it is of another release";
+        let what = "the conductor's records cannot be read: the conductor has another release";
         Failure::caused(ErrorCode::OtherRelease, what, &error)
     })?;
     match asked.format {
@@ -174,10 +171,9 @@ pub(super) fn decided(
     })
 }
 
-/// A file's text, or that of standard input.
+/// Reads a file's text, or standard input.
 ///
-/// # Errors
-/// It cannot be read.
+/// Errors: it cannot be read.
 pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let content = match path == Path::new("-") {
         true => bounded(io::stdin().lock(), LARGEST),
@@ -186,7 +182,7 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
     let text = content.and_then(|content| {
         let text = String::from_utf8(content)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        // Some editors write a mark of the order of bytes before a text.
+        // Some editors write a byte order mark before a text.
         Ok(match text.strip_prefix('\u{feff}') {
             Some(text) => text.to_owned(),
             None => text,
@@ -210,7 +206,7 @@ fn failure(path: &Path, error: &DryRunError) -> Failure {
             Failure::caused(ErrorCode::Refused, what, error)
         }
         DryRunError::WhichCase { .. } => {
-            Failure::caused(ErrorCode::Usage, what, error).mend("name one of them by --case ID")
+            Failure::caused(ErrorCode::Usage, what, error).mend("choose one of them with --case ID")
         }
         DryRunError::WhatIf(_) | DryRunError::CaseAlone { .. } => {
             Failure::caused(ErrorCode::Usage, what, error)

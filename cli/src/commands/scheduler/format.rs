@@ -1,27 +1,27 @@
-//! A document that is no list: for people, as JSON, as YAML.
+//! Prints a document that is no list: as text, JSON or YAML.
 //!
-//! YAML is written here: a mapping and a sequence a line for each entry, scalars as JSON writes them, which YAML reads.
+//! The YAML writer is a few lines: one line for each entry of a mapping or sequence, and scalars as JSON writes them,
+//! which are valid YAML.
 
 use std::io::{self, Write};
 
 use serde_json::Value;
 
-/// How a document is printed.
+/// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum DocumentFormat {
-    /// For people.
+    /// Plain text for people to read.
     Text,
-    /// With `"api": "berth/1"`.
+    /// One JSON document with `"api": "berth/1"`.
     Json,
-    /// The same as YAML.
+    /// The JSON document as YAML.
     Yaml,
 }
 
 impl DocumentFormat {
-    /// Prints a document; as JSON where it is for people.
+    /// Prints a document; the text format prints it as JSON.
     ///
-    /// # Errors
-    /// The output cannot be written.
+    /// Errors: the output cannot be written.
     pub(super) fn print(self, document: &Value, out: &mut dyn Write) -> io::Result<()> {
         match self {
             Self::Text | Self::Json => writeln!(out, "{document:#}"),
@@ -30,7 +30,7 @@ impl DocumentFormat {
     }
 }
 
-/// The lines of a value. `indent` is before each of them; the first one is begun already.
+/// Writes the lines of a value, each after `indent`; the caller has begun the first line.
 fn yaml(value: &Value, indent: &str, out: &mut dyn Write) -> io::Result<()> {
     let below = format!("{indent}  ");
     match value {
@@ -58,7 +58,7 @@ fn yaml(value: &Value, indent: &str, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// Whether a value has lines of its own.
+/// Whether a value needs lines of its own.
 fn is_long(value: &Value) -> bool {
     match value {
         Value::Object(entries) => !entries.is_empty(),
@@ -67,7 +67,7 @@ fn is_long(value: &Value) -> bool {
     }
 }
 
-/// A key that YAML could take for something else is quoted.
+/// Quotes a key that YAML could misread.
 fn name(key: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
     match !key.is_empty()

@@ -1,4 +1,5 @@
-//! `berth scheduler lint`: mistakes in the flavors, aggregates, device profiles, images and server groups of a file.
+//! `berth scheduler lint`: finds mistakes in flavors, aggregates, device profiles, images and scheduler options of a
+//! file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,27 +11,26 @@ use serde_json::{Value, json};
 
 use super::explain::read;
 
-/// So many letters of what a parser says are told.
+/// The longest part of a parser's error message that is printed, in characters.
 const LONGEST: usize = 400;
 
-/// What is looked at.
+/// The arguments of `berth scheduler lint`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Lint {
-    /// The file, JSON or TOML; -: standard input.
+    /// The file to check, JSON or TOML; - is standard input.
     file: PathBuf,
     #[command(flatten)]
     format: ListFormat,
 }
 
-/// Looks, and tells each finding in a line.
+/// Checks the file, and prints each finding on one line.
 ///
-/// # Errors
-/// The file cannot be read, or is not of flavors, aggregates, device profiles, images and options.
+/// Errors: the file cannot be read, or does not contain flavors, aggregates, device profiles, images or options.
 pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure> {
     let text = read(&asked.file)?;
     let document = document(&asked.file, &text)?;
     let catalogue = Catalogue::read(&document).map_err(|error| {
-        let what = format!("{} cannot be looked at", asked.file.display());
+        let what = format!("{} cannot be checked", asked.file.display());
         Failure::caused(ErrorCode::BadValue, what, &error)
             .mend("docs/guide/howto/why-no-host.md shows such a file")
     })?;
@@ -40,7 +40,7 @@ pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure
             writeln!(out, "{finding}")?;
         }
         if findings.is_empty() {
-            writeln!(out, "nothing is wrong")?;
+            writeln!(out, "no problems found")?;
         }
     } else {
         let mut listing =
@@ -67,7 +67,7 @@ pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure
     })
 }
 
-/// JSON begins with a brace, which no TOML does; what begins with a bracket may be either.
+/// A text with a leading brace is JSON; with a leading bracket it may be JSON or TOML.
 fn document(path: &Path, text: &str) -> Result<Value, Failure> {
     if text.trim().is_empty() {
         let what = format!("{} is empty", path.display());
@@ -87,7 +87,7 @@ fn document(path: &Path, text: &str) -> Result<Value, Failure> {
     }
 }
 
-/// By its place and what is wrong there: its own sentence has the whole line in it, however long that is.
+/// Reports the position and the problem. The parser's own message contains the whole line, whatever its length.
 fn no_toml(what: String, text: &str, error: &toml::de::Error) -> Failure {
     let before = error.span().and_then(|span| text.get(..span.start));
     let place = before.map_or_else(String::new, |before| {
@@ -127,17 +127,17 @@ mod tests {
         assert_eq!(read("-", "{"), Err(ErrorCode::Syntax));
         assert_eq!(read("f.toml", "flavors = "), Err(ErrorCode::Syntax));
         assert_eq!(read("f.json", "42"), Ok(json!(42)));
-        // A long line is not told, only where it is wrong in it.
+        // Of a long line only the position of the error is printed.
         let long = format!("a = 1\nflavors = \"{}\" x\n", "y".repeat(100_000));
         let failure = document(Path::new("f.toml"), &long).unwrap_err();
-        let told = failure.explain();
+        let reported = failure.explain();
         assert!(
-            told.contains("f.toml is no TOML: in line 2, column 100014 "),
+            reported.contains("f.toml is no TOML: in line 2, column 100014 "),
             "{}",
-            told.len()
+            reported.len()
         );
-        assert!(told.len() < 1000, "{} bytes", told.len());
-        // Whoever writes nothing meant something.
+        assert!(reported.len() < 1000, "{} bytes", reported.len());
+        // An empty input is an error, because the writer probably failed.
         assert_eq!(read("-", " \n"), Err(ErrorCode::Syntax));
     }
 }

@@ -1,4 +1,4 @@
-//! `berth scheduler replay`: cases from a file, answers to the output.
+//! `berth scheduler replay`: reads cases from a file and prints their results.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write};
@@ -12,7 +12,7 @@ use super::explain::LARGEST;
 
 /// Prints a line for each case.
 ///
-/// Errors: The file cannot be read, is no file of cases, or the output cannot be written.
+/// Errors: the file cannot be read, contains no cases, or the output cannot be written.
 pub(super) fn run(cases: &Path, out: &mut dyn Write) -> Result<(), Failure> {
     let done = match cases == Path::new("-") {
         true => replay(io::stdin().lock().take(LARGEST), out),

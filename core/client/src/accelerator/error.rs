@@ -40,7 +40,7 @@ pub enum AcceleratorError {
     #[error(transparent)]
     Call(#[from] ServiceCallError),
     /// The profile or the request does not exist.
-    #[error("{0}; it does not exist, or not any more")]
+    #[error("{0}; it does not exist, or no longer")]
     NotFound(Box<AcceleratorRefusal>),
     /// The account lacks permission.
     #[error(
@@ -54,7 +54,7 @@ pub enum AcceleratorError {
     )]
     Unauthorized(Box<AcceleratorRefusal>),
     /// The request's state does not allow the operation.
-    #[error("{0}; its state is another one by now")]
+    #[error("{0}; its state has changed")]
     Conflict(Box<AcceleratorRefusal>),
     /// The service or a proxy is temporarily unavailable.
     #[error("{0}; its log says more under that request id")]

@@ -18,12 +18,12 @@ const PROGRAMMINGS: &str = "/internal/v1/hosts/{host}/programmings";
 const ONE_PROGRAMMING: &str = "/internal/v1/hosts/{host}/programmings/{uuid}";
 
 impl AcceleratorClient {
-    /// PUT /internal/v1/hosts/{host}/devices: reports all devices of a host. The answer has everything that the service
-    /// knows of them: which requests hold them and what operators want. `host` is a node name that needs no escaping in
-    /// a path.
+    /// PUT /internal/v1/hosts/{host}/devices: reports all devices of a host. The answer has everything that the
+    /// service knows of them: which requests hold them and what operators want. `host` is a node name that needs no
+    /// escaping in a path.
     ///
-    /// Errors: No answer, a refusal (a provider belongs to another host, the role `service` is missing), or an invalid
-    /// answer.
+    /// Errors: No answer, a refusal (a provider belongs to another host, the role `service` is missing),
+    /// or an invalid answer.
     pub async fn report_devices(
         &self,
         host: &str,

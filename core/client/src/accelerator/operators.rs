@@ -10,7 +10,7 @@ use berth_wire::encode;
 use http::Method;
 use uuid::Uuid;
 
-use super::{AcceleratorClient, AcceleratorError, PROFILES, call, reading};
+use super::{AcceleratorClient, AcceleratorError, PROFILES, call, responses};
 use crate::call::Repeat;
 use crate::placement::DeleteOutcome;
 
@@ -60,7 +60,7 @@ impl AcceleratorClient {
     ) -> Result<DeleteOutcome, AcceleratorError> {
         let path = format!("{PROFILES}/{uuid}");
         let call = call(Method::DELETE, ONE_PROFILE, path, None, Repeat::Safe);
-        let found = reading::found(self.ask(call).await?)?;
+        let found = responses::unless_not_found(self.ask(call).await?)?;
         Ok(found.map_or(DeleteOutcome::AlreadyGone, |_| DeleteOutcome::Deleted))
     }
 
@@ -101,6 +101,6 @@ impl AcceleratorClient {
         let path = format!("{DEVICES}/{uuid}/{word}");
         let mut call = call(Method::POST, route, path, None, Repeat::Safe);
         call.microversion = Some(STATUS);
-        reading::done(self.ask(call).await?).map(drop)
+        responses::require_success(self.ask(call).await?).map(drop)
     }
 }

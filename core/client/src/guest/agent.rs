@@ -9,7 +9,7 @@ use berth_wire::guest::{
 use http::Method;
 
 use super::GuestApiError;
-use super::reading::{done, found, parsed};
+use super::responses::{parsed, require_success, unless_not_found};
 use crate::adapter::AdapterCall;
 use crate::call::Repeat;
 use crate::placement::DeleteOutcome;
@@ -46,8 +46,8 @@ impl GuestClient {
         }
     }
 
-    /// POST /v1/guests: requests a guest. The agent accepts it, or refuses with a reason. Repeating the request is
-    /// safe.
+    /// POST /v1/guests: requests a guest. The agent accepts it, or refuses with a reason. Repeating
+    /// the request is safe.
     pub async fn build(&self, build: &GuestBuild) -> Result<GuestBody, GuestApiError> {
         self.build_of(encode(build)).await
     }
@@ -78,14 +78,14 @@ impl GuestClient {
     /// GET /v1/guests/{uuid}; `None` if the agent does not have it.
     pub async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestBody>, GuestApiError> {
         let call = call(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
-        let answer = found(self.adapter.call(call).await?)?;
+        let answer = unless_not_found(self.adapter.call(call).await?)?;
         answer.map(parsed).transpose()
     }
 
     /// DELETE /v1/guests/{uuid}: requests the deletion. It is complete when [`GuestClient::guest`] finds nothing.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<DeleteOutcome, GuestApiError> {
         let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
-        let answer = found(self.adapter.call(call).await?)?;
+        let answer = unless_not_found(self.adapter.call(call).await?)?;
         Ok(answer.map_or(DeleteOutcome::AlreadyGone, |_| DeleteOutcome::Deleted))
     }
 
@@ -119,7 +119,9 @@ impl GuestClient {
         let query = lines.map_or_else(String::new, |lines| format!("?lines={lines}"));
         let path = format!("{ALL}/{uuid}/console{query}");
         let call = call(Method::GET, CONSOLE, path, None);
-        Ok(done(self.adapter.call(call).await?)?.body.to_vec())
+        Ok(require_success(self.adapter.call(call).await?)?
+            .body
+            .to_vec())
     }
 
     /// POST /v2.1/os-server-external-events: sends events about its guests. Each is returned with a code: 200, or 422

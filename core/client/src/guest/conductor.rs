@@ -7,7 +7,7 @@ use http::Method;
 
 use super::GuestApiError;
 use super::agent::call;
-use super::reading::{found, parsed};
+use super::responses::{parsed, unless_not_found};
 use crate::placement::DeleteOutcome;
 use crate::{Adapter, AdapterOptions, Auth, HttpService};
 
@@ -30,8 +30,8 @@ impl ConductorClient {
         }
     }
 
-    /// POST /v1/guests: requests a guest. The conductor accepts it, or refuses with a reason. Repeating the request is
-    /// safe.
+    /// POST /v1/guests: requests a guest. The conductor accepts it, or refuses with a reason. Repeating
+    /// the request is safe.
     pub async fn create(&self, guest: &CreateGuest) -> Result<GuestShown, GuestApiError> {
         let call = call(Method::POST, ALL, ALL.to_owned(), Some(encode(guest)));
         parsed(self.adapter.call(call).await?)
@@ -45,7 +45,7 @@ impl ConductorClient {
     /// GET /v1/guests/{uuid}; `None` if the conductor does not have it.
     pub async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestShown>, GuestApiError> {
         let call = call(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
-        let answer = found(self.adapter.call(call).await?)?;
+        let answer = unless_not_found(self.adapter.call(call).await?)?;
         answer.map(parsed).transpose()
     }
 
@@ -64,7 +64,7 @@ impl ConductorClient {
     /// when [`ConductorClient::guest`] finds nothing.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<DeleteOutcome, GuestApiError> {
         let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
-        let answer = found(self.adapter.call(call).await?)?;
+        let answer = unless_not_found(self.adapter.call(call).await?)?;
         Ok(answer.map_or(DeleteOutcome::AlreadyGone, |_| DeleteOutcome::Deleted))
     }
 }

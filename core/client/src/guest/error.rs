@@ -47,7 +47,7 @@ pub enum GuestApiError {
     Refused(Box<GuestRefusal>),
     /// The answer does not have the documented form.
     #[error(
-        "the answer to {request} ({}) is not understood: {reason}; the two ends may be of different versions",
+        "the answer to {request} ({}) is invalid: {reason}; client and server may have different versions",
         status.as_u16()
     )]
     Malformed {

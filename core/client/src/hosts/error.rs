@@ -41,7 +41,7 @@ pub enum HostsError {
     Call(#[from] ServiceCallError),
     /// Nothing takes hosts' states there.
     #[error(
-        "{0}; nothing takes the states of hosts there: endpoint_override of [conductor] has to name berth's own service"
+        "{0}; the service there does not accept host states: set endpoint_override of [conductor] to Berth's host service"
     )]
     NoRoute(Box<HostsRefusal>),
     /// The account lacks permission.
@@ -64,7 +64,7 @@ pub enum HostsError {
     Refused(Box<HostsRefusal>),
     /// The answer does not have the documented form.
     #[error(
-        "the answer to {request} ({}, {request_id}) is not {expected}: {reason}; the two ends may be of different versions",
+        "the answer to {request} ({}, {request_id}) is not {expected}: {reason}; client and server may have different versions",
         status.as_u16()
     )]
     Malformed {

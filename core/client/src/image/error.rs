@@ -41,13 +41,13 @@ pub enum ImageError {
     #[error("{0}; check the auth options of [glance]")]
     Refused(Box<ImageRefusal>),
     /// The answer is not an image.
-    #[error("the answer to {request} is no image: {reason}")]
+    #[error("the answer to {request} is not an image: {reason}")]
     Malformed {
         request: Box<RequestLine>,
         reason: BodyError,
     },
     /// The data could not be downloaded.
-    #[error("the image service does not give the bytes of image {image}: {reason}")]
+    #[error("the data of image {image} cannot be downloaded from the image service: {reason}")]
     File { image: Uuid, reason: DownloadError },
 }
 

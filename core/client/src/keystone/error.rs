@@ -8,7 +8,7 @@ use crate::{Disposition, TransportError};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// Keystone did not answer.
-    #[error("Keystone at {url} gives no answer: {reason}")]
+    #[error("Keystone at {url} does not answer: {reason}")]
     Transport { url: String, reason: TransportError },
     /// Keystone is temporarily unavailable.
     #[error(
@@ -21,7 +21,7 @@ pub enum AuthError {
         request_id: String,
     },
     /// Keystone does not let us in.
-    #[error("Keystone at {url} refuses {account} with {status} ({request_id}): {message}; {mend}")]
+    #[error("Keystone at {url} refuses {account} with {status} ({request_id}): {message}; {hint}")]
     Refused {
         url: String,
         /// The user or credential, and the scope.
@@ -31,7 +31,7 @@ pub enum AuthError {
         /// The answer's request id; `-` if it has none.
         request_id: String,
         message: String,
-        mend: &'static str,
+        hint: &'static str,
     },
     /// The server at `auth_url` does not answer like Keystone.
     #[error("the answer of {url} is not a Keystone token: {reason}; check auth_url")]

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use super::target::BaseUrl;
 use super::{AuthError, AuthOptions, AuthType, Secret};
 use crate::call::{PreparedRequest, Repeat, ServiceLink, request_id};
-use crate::foreign::shown;
+use crate::sanitize::shown;
 
 /// The wall clock, replaceable in tests.
 pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
@@ -68,7 +68,7 @@ impl KeystoneSession {
 
     /// A token that is good for some while yet.
     pub(super) async fn token(&self) -> Result<Arc<SessionToken>, AuthError> {
-        let held = self.held();
+        let held = self.current_token();
         if let Some(token) = held
             .as_ref()
             .filter(|token| (self.clock)() < token.renew_at)
@@ -82,7 +82,10 @@ impl KeystoneSession {
             (true, Err(_)) if let Some(token) = usable => return Ok(token),
             (_, Err(_)) => self.login.lock().await,
         };
-        if let Some(token) = self.held().filter(|token| (self.clock)() < token.renew_at) {
+        if let Some(token) = self
+            .current_token()
+            .filter(|token| (self.clock)() < token.renew_at)
+        {
             return Ok(token);
         }
         let token = match (self.ask().await, usable) {
@@ -99,25 +102,28 @@ impl KeystoneSession {
             }
             (Err(error), _) => return Err(error),
         };
-        self.hold(Some(Arc::clone(&token)));
+        self.set_current_token(Some(Arc::clone(&token)));
         Ok(token)
     }
 
     /// A service refused this token: the next call requests a new one.
     pub(super) fn refused(&self, token: &Arc<SessionToken>) {
-        if self.held().is_some_and(|held| held.header == token.header) {
-            self.hold(None);
+        if self
+            .current_token()
+            .is_some_and(|held| held.header == token.header)
+        {
+            self.set_current_token(None);
         }
     }
 
-    fn held(&self) -> Option<Arc<SessionToken>> {
+    fn current_token(&self) -> Option<Arc<SessionToken>> {
         self.current
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    fn hold(&self, token: Option<Arc<SessionToken>>) {
+    fn set_current_token(&self, token: Option<Arc<SessionToken>>) {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
@@ -166,7 +172,7 @@ impl KeystoneSession {
                         )
                     },
                 ),
-                mend: mend(status, &self.options),
+                hint: hint(status, &self.options),
                 url,
             });
         }
@@ -325,7 +331,7 @@ fn secrets(options: &AuthOptions) -> impl Iterator<Item = &Secret> {
     .flatten()
 }
 
-fn mend(status: StatusCode, options: &AuthOptions) -> &'static str {
+fn hint(status: StatusCode, options: &AuthOptions) -> &'static str {
     if status != StatusCode::UNAUTHORIZED {
         return "check auth_url";
     }

@@ -85,8 +85,8 @@ impl PlacementClient {
         .await
     }
 
-    /// Replaces all allocations of a consumer, if its generation is the one in `allocations` (none: the consumer must
-    /// not exist).
+    /// Replaces all allocations of a consumer, if its generation is the one in `allocations` (none: the
+    /// consumer must not exist).
     pub async fn put_allocations(
         &self,
         consumer: ConsumerUuid,
@@ -94,7 +94,7 @@ impl PlacementClient {
     ) -> Result<(), PlacementError> {
         let body = encode(&PutAllocations::new(allocations));
         let path = format!("/allocations/{consumer}");
-        self.done(write(Method::PUT, ONE, path, pins::ALLOCATIONS, Some(body)))
+        self.send_expecting_success(write(Method::PUT, ONE, path, pins::ALLOCATIONS, Some(body)))
             .await
     }
 
@@ -116,11 +116,11 @@ impl PlacementClient {
             pins::ALLOCATIONS,
             Some(encode(&all)),
         );
-        self.done(call).await
+        self.send_expecting_success(call).await
     }
 
-    /// Like [`PlacementClient::put_allocations`] for a consumer of this type (`INSTANCE`, `MIGRATION`, …); needs
-    /// microversion 1.38.
+    /// Like [`PlacementClient::put_allocations`] for a consumer of this type (`INSTANCE`, `MIGRATION`,
+    /// …); needs microversion 1.38.
     pub async fn put_typed_allocations(
         &self,
         consumer: ConsumerUuid,
@@ -131,7 +131,7 @@ impl PlacementClient {
             &typed.consumer_type,
         ));
         let path = format!("/allocations/{consumer}");
-        self.done(write(
+        self.send_expecting_success(write(
             Method::PUT,
             ONE,
             path,

@@ -79,8 +79,8 @@ pub struct NotReleased {
 }
 
 impl Candidate {
-    /// Claims the candidate for the consumer, all of it or nothing. If the consumer already holds it, that is a
-    /// success.
+    /// Claims the candidate for the consumer, all of it or nothing. If the consumer already holds it,
+    /// that is a success.
     pub async fn claim(
         self,
         placement: &PlacementClient,
@@ -128,7 +128,7 @@ impl Candidate {
 
 impl GrantedClaim {
     /// A claim that was journaled before it was sent, so it may or may not exist: to be released.
-    pub fn noted_before(consumer: ConsumerUuid, candidate: Candidate) -> Self {
+    pub fn from_journal(consumer: ConsumerUuid, candidate: Candidate) -> Self {
         Self {
             consumer,
             candidate,

@@ -56,7 +56,7 @@ pub enum PlacementError {
     #[error(transparent)]
     Call(#[from] ServiceCallError),
     /// A generation conflict: another client wrote concurrently.
-    #[error("{0}; it was changed by somebody else meanwhile and has to be read again")]
+    #[error("{0}; it was changed concurrently and has to be read again")]
     Conflict(Box<PlacementRefusal>),
     /// The inventory is in use by allocations.
     #[error("{0}; allocations use that inventory")]
@@ -73,10 +73,10 @@ pub enum PlacementError {
     )]
     ProviderInUse(Box<PlacementRefusal>),
     /// The provider has children.
-    #[error("{0}; its children have to go first")]
+    #[error("{0}; delete its children first")]
     HasChildren(Box<PlacementRefusal>),
     /// The provider, class or trait does not exist.
-    #[error("{0}; it does not exist, or not any more")]
+    #[error("{0}; it does not exist, or no longer")]
     NotFound(Box<PlacementRefusal>),
     /// The account lacks permission.
     #[error("{refusal}; {}", roles(refusal, account))]
@@ -165,7 +165,7 @@ impl PlacementError {
         }
     }
 
-    pub(super) fn asked_by(self, asker: &Account) -> Self {
+    pub(super) fn with_account(self, asker: &Account) -> Self {
         match self {
             Self::Forbidden { refusal, .. } => Self::Forbidden {
                 refusal,

@@ -65,7 +65,7 @@ impl PlacementClient {
     /// Removes all of a provider's inventories, whatever its generation.
     pub async fn delete_inventories(&self, uuid: ProviderUuid) -> Result<(), PlacementError> {
         let path = format!("/resource_providers/{uuid}/inventories");
-        self.done(write(
+        self.send_expecting_success(write(
             Method::DELETE,
             INVENTORIES,
             path,

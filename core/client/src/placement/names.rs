@@ -120,7 +120,7 @@ impl PlacementClient {
 
     /// Creates a `CUSTOM_` trait if it does not exist.
     pub async fn ensure_trait(&self, name: &Trait) -> Result<(), PlacementError> {
-        self.done(write(
+        self.send_expecting_success(write(
             Method::PUT,
             "/traits/{name}",
             format!("/traits/{name}"),
@@ -133,7 +133,7 @@ impl PlacementClient {
     /// Creates a `CUSTOM_` class if it does not exist.
     pub async fn ensure_resource_class(&self, class: &ResourceClass) -> Result<(), PlacementError> {
         let path = format!("/resource_classes/{class}");
-        self.done(write(
+        self.send_expecting_success(write(
             Method::PUT,
             "/resource_classes/{name}",
             path,

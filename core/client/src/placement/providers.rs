@@ -7,7 +7,7 @@ use berth_wire::encode;
 use berth_wire::placement::{CreateProvider, ProviderBody, ProviderList, UpdateProvider};
 use http::Method;
 
-use super::{DeleteOutcome, PlacementClient, PlacementError, pins, read, reading, write};
+use super::{DeleteOutcome, PlacementClient, PlacementError, pins, read, responses, write};
 use crate::adapter::AdapterCall;
 use crate::call::Repeat;
 
@@ -17,8 +17,8 @@ const LIST: &str = "a list of resource providers";
 const PROVIDER: &str = "a resource provider";
 
 impl PlacementClient {
-    /// All providers of this provider's tree; empty if it does not exist. They come without inventory, traits and
-    /// aggregates.
+    /// All providers of this provider's tree; empty if it does not exist. They come without
+    /// inventory, traits and aggregates.
     pub async fn providers_in_tree(
         &self,
         uuid: ProviderUuid,
@@ -41,14 +41,14 @@ impl PlacementClient {
         let answer = self
             .ask(read(ONE, format!("{ALL}/{uuid}"), pins::PROVIDERS))
             .await?;
-        match reading::found(answer).map_err(|error| self.told(error))? {
+        match responses::unless_not_found(answer).map_err(|error| self.with_account(error))? {
             Some(answer) => self.provider_of(answer).map(Some),
             None => Ok(None),
         }
     }
 
-    /// The sharing providers in any of these aggregates, without details and duplicates. Sends one request per 200
-    /// aggregates ([`PlacementClient::with_uuids_per_request`]).
+    /// The sharing providers in any of these aggregates, without details and duplicates. Sends one request
+    /// per 200 aggregates ([`PlacementClient::with_uuids_per_request`]).
     pub async fn sharing_providers(
         &self,
         aggregates: &BTreeSet<AggregateUuid>,
@@ -146,7 +146,7 @@ impl PlacementClient {
 
     pub(super) async fn delete(&self, call: AdapterCall) -> Result<DeleteOutcome, PlacementError> {
         let answer = self.ask(call).await?;
-        match reading::found(answer).map_err(|error| self.told(error))? {
+        match responses::unless_not_found(answer).map_err(|error| self.with_account(error))? {
             Some(_) => Ok(DeleteOutcome::Deleted),
             None => Ok(DeleteOutcome::AlreadyGone),
         }
@@ -154,8 +154,8 @@ impl PlacementClient {
 
     async fn list(&self, path: String, minor: u16) -> Result<Vec<Provider>, PlacementError> {
         let answer = self.ask(read(ALL, path, minor)).await?;
-        reading::parsed(answer, LIST, ProviderList::into_providers)
-            .map_err(|error| self.told(error))
+        responses::parsed(answer, LIST, ProviderList::into_providers)
+            .map_err(|error| self.with_account(error))
     }
 
     async fn update(
@@ -179,10 +179,10 @@ impl PlacementClient {
         &self,
         answer: crate::adapter::AdapterAnswer,
     ) -> Result<Provider, PlacementError> {
-        reading::parsed(answer, PROVIDER, |body: ProviderBody| {
+        responses::parsed(answer, PROVIDER, |body: ProviderBody| {
             Provider::try_from(body)
         })
-        .map_err(|error| self.told(error))
+        .map_err(|error| self.with_account(error))
     }
 }
 

@@ -16,14 +16,15 @@ const ROUTE: &str = "/reshaper";
 pub(super) const PATIENCE: u32 = 10;
 
 impl PlacementClient {
-    /// Carries out a reshape. `generations` are the current ones of all providers whose inventory it sets, including
-    /// new children. Afterwards every generation must be read again, because Placement raises them by more than one.
+    /// Executes a reshape. `generations` must contain the current ones of all providers whose inventory the reshape
+    /// sets, including new children. Afterwards every generation must be read again, because Placement raises them
+    /// by more than one.
     ///
-    /// It is sent once. If the answer is lost ([`crate::ServiceCallError::AnswerLost`]) or a proxy timed out, it may have been
-    /// carried out: the disposition is Refresh, and reading the tree shows it.
+    /// It is sent once. If the answer is lost ([`crate::ServiceCallError::AnswerLost`]) or a proxy timed out, it may
+    /// have been executed: the disposition is Refresh, and reading the tree shows it.
     ///
-    /// Errors: A missing generation, no answer, or a refusal (generation conflict, missing role `service`, invalid
-    /// request).
+    /// Errors: A missing generation, no answer, or a refusal (generation conflict, missing
+    /// role `service`, invalid request).
     pub async fn reshape(
         &self,
         request: &ReshapeRequest,
@@ -41,7 +42,7 @@ impl PlacementClient {
             pins::RESHAPER,
             Some(body),
         );
-        self.done(AdapterCall {
+        self.send_expecting_success(AdapterCall {
             repeat: Repeat::Once,
             patience: PATIENCE,
             ..call

@@ -10,7 +10,7 @@ use super::TransportError;
 /// The default limit of a response body, in bytes: 64 MiB (1,000 allocation candidates have 1.7 MB).
 pub const DEFAULT_BODY_LIMIT: usize = 64 << 20;
 
-pub(super) async fn read_whole<B>(
+pub(super) async fn read_body<B>(
     answer: Response<B>,
     limit: usize,
 ) -> Result<Response<Bytes>, TransportError>

@@ -16,8 +16,8 @@ use super::body::chain;
 use super::network::{NetworkTransport, execute};
 use super::{TransportError, TransportOptions};
 
-/// The minimum number of bytes per timeout (256 KiB). Otherwise a source that sends a byte now and then would never
-/// time out.
+/// The minimum number of bytes per timeout (256 KiB). Without it, a source that sends a byte now and then
+/// would never time out.
 const LEAST: u64 = 256 << 10;
 
 /// The maximum number of redirects.
@@ -119,8 +119,8 @@ impl Downloads {
         }
     }
 
-    /// GET of an `http` or `https` URL. Follows up to five redirects, and changes the scheme only from `http` to
-    /// `https`.
+    /// GET of an `http` or `https` URL. Follows up to five redirects, and changes the scheme only
+    /// from `http` to `https`.
     ///
     /// Errors: No answer, a status other than 200, or a redirect that is not followed.
     pub async fn get(&self, url: &str) -> Result<Download, DownloadError> {
@@ -134,7 +134,7 @@ impl Downloads {
         }
         Err(DownloadError::Redirect {
             place: shown(&url),
-            reason: "that is one redirect too many; five are followed",
+            reason: "too many redirects; at most five are followed",
         })
     }
 

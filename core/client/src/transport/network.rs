@@ -9,11 +9,11 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
 use reqwest::{Client, ClientBuilder};
 
-use super::body::{chain, read_whole};
+use super::body::{chain, read_body};
 use super::{DEFAULT_BODY_LIMIT, HttpService, TransportError, tls};
 
-/// Below the 5 s after which common front ends close idle connections, so that requests rarely meet one that is being
-/// closed. Also, an idle connection blocks a whole worker of a small uWSGI.
+/// Below the 5 s after which common front ends close idle connections, so that requests rarely meet a connection that
+/// is being closed. Also, an idle connection blocks a whole worker of a small uWSGI.
 const POOL_IDLE: Duration = Duration::from_secs(3);
 const TCP_KEEPALIVE: Duration = Duration::from_secs(30);
 const IDLE_PER_HOST: usize = 8;
@@ -146,7 +146,7 @@ impl Connections {
     ) -> Result<Response<Bytes>, TransportError> {
         if request.method() != Method::POST {
             match execute(&self.kept, request.clone(), peer).await {
-                Ok(answer) => return read_whole(answer, limit).await,
+                Ok(answer) => return read_body(answer, limit).await,
                 Err(TransportError::Closed { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -155,7 +155,7 @@ impl Connections {
         request
             .headers_mut()
             .insert(header::CONNECTION, CLOSE.clone());
-        read_whole(execute(&self.new, request, peer).await?, limit).await
+        read_body(execute(&self.new, request, peer).await?, limit).await
     }
 }
 

@@ -172,8 +172,8 @@ async fn refusals_say_what_to_do_and_repeat_no_traceback() {
     for (status, disposition, hint) in [
         (401, Disposition::Fatal, "[cyborg]"),
         (403, Disposition::Fatal, "role service"),
-        (404, Disposition::Refresh, "not any more"),
-        (409, Disposition::Refresh, "another one by now"),
+        (404, Disposition::Refresh, "or no longer"),
+        (409, Disposition::Refresh, "its state has changed"),
         (400, Disposition::Fatal, "boom"),
         // Cyborg answers so after it has done half of it.
         (500, Disposition::Refresh, "log"),

@@ -252,7 +252,7 @@ async fn a_failed_early_renewal_is_borne_until_the_token_ends() {
     hand.advance(200);
     let error = client.providers_in_tree(root()).await.unwrap_err();
     assert_eq!(error.disposition(), Disposition::Retry);
-    insta::assert_snapshot!(error, @"Keystone at http://keystone:5000/v3/auth/tokens gives no answer: the connection ended before the answer was complete: connection reset by peer");
+    insta::assert_snapshot!(error, @"Keystone at http://keystone:5000/v3/auth/tokens does not answer: the connection ended before the answer was complete: connection reset by peer");
 }
 
 #[tokio::test]
@@ -482,8 +482,8 @@ fn names_of_auth_types_and_interfaces_are_keystoneauths() {
 #[tokio::test]
 async fn secrets_do_not_show_in_logs() {
     let lines = Arc::new(Mutex::new(String::new()));
-    // While there is only one subscriber, an event that a test beside this one is the first to reach is asked of that test's
-    // thread, which has none, and stays silent for all. With two, both are asked.
+    // With only one subscriber, the interest in an event is cached from the first thread that reaches it, which may be
+    // another test's. With two, both are asked.
     let _second = tracing::Dispatch::new(Lines(Arc::clone(&lines)));
     let _guard = tracing::subscriber::set_default(Lines(Arc::clone(&lines)));
     let script = cloud(HOUR, |_| nobody());

@@ -41,8 +41,8 @@ async fn a_state_is_told_and_named_and_seen_by_its_name() {
         state: "7".to_owned(),
         disabled_reason: Some("moved".to_owned()),
     };
-    assert_eq!(hosts.tell_state("c1", &state()).await.unwrap(), wanted);
-    let answered = hosts.seen("c1", &seen("7")).await.unwrap();
+    assert_eq!(hosts.report_state("c1", &state()).await.unwrap(), wanted);
+    let answered = hosts.send_heartbeat("c1", &seen("7")).await.unwrap();
     assert_eq!(answered, HeartbeatOutcome::Known(wanted));
     let known = hosts.state("c1").await.unwrap().unwrap();
     assert_eq!(known.service.version, "1");
@@ -70,12 +70,15 @@ async fn a_state_that_is_not_known_is_an_answer_and_a_host_that_is_not_is_none()
     });
     let hosts = client(&script);
     assert_eq!(
-        hosts.seen("c1", &seen("7")).await.unwrap(),
+        hosts.send_heartbeat("c1", &seen("7")).await.unwrap(),
         HeartbeatOutcome::Unknown
     );
     assert_eq!(hosts.state("c1").await.unwrap(), None);
     let deleted = Script::of(vec![refusal(404, "x", "No host c1.")]);
-    let answered = client(&deleted).seen("c1", &seen("7")).await.unwrap();
+    let answered = client(&deleted)
+        .send_heartbeat("c1", &seen("7"))
+        .await
+        .unwrap();
     assert_eq!(answered, HeartbeatOutcome::Unknown);
 }
 
@@ -100,13 +103,13 @@ async fn each_refusal_says_what_a_loop_does_about_it() {
     for (reply, disposition, words) in table {
         let script = Script::of(vec![reply.clone()]);
         let error = client(&script)
-            .tell_state("c1", &state())
+            .report_state("c1", &state())
             .await
             .unwrap_err();
         assert_eq!(error.disposition(), disposition, "{error}");
         assert!(error.to_string().contains(words), "{reply:?}: {error}");
     }
-    // The page of a proxy is no word on the host.
+    // The page of a proxy says nothing about the host.
     let script = Script::of(vec![answer(404, "<html>")]);
     let error = client(&script).state("c1").await.unwrap_err();
     assert!(matches!(error, HostsError::NoRoute(_)), "{error}");

@@ -114,7 +114,10 @@ async fn a_refusal_and_an_answer_that_is_no_image_are_told_apart() {
     assert!(matches!(refused, ImageError::Refused(_)), "{refused}");
     assert!(refused.to_string().contains("[glance]"), "{refused}");
     let malformed = client.image(Uuid::nil()).await.unwrap_err();
-    assert!(malformed.to_string().contains("is no image"), "{malformed}");
+    assert!(
+        malformed.to_string().contains("is not an image"),
+        "{malformed}"
+    );
 }
 
 #[tokio::test]

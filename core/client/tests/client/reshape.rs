@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_client::{AdapterOptions, Disposition, PlacementError, RetryPolicy, ServiceCallError};
 use berth_model::{
-    Allocation, Allocations, ConsumerAllocations, Desired, Generation, Home, HomelessReason, Homes,
-    Inventory, Move, Plan, Provider, ProviderName, ProviderTree, ProviderUuid, ReshapeRequest,
-    ResourceClass, Usages, plan,
+    Allocation, Allocations, ConsumerAllocations, DesiredTree, Generation, Home, HomelessReason,
+    Homes, Inventory, Move, Plan, Provider, ProviderName, ProviderTree, ProviderUuid,
+    ReshapeRequest, ResourceClass, Usages, plan,
 };
 use uuid::Uuid;
 
@@ -40,7 +40,7 @@ fn request() -> ReshapeRequest {
     }];
     let Plan::ReshapeNeeded(pending) = plan(
         &current,
-        Desired {
+        DesiredTree {
             tree,
             moves,
             held_traits: std::collections::BTreeMap::new(),

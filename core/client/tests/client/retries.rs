@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use berth_client::{
-    AdapterOptions, Delay, Disposition, Exchange, ExchangeOutcome, HttpService, PlacementError,
+    AdapterOptions, Delay, Disposition, ExchangeOutcome, HttpExchange, HttpService, PlacementError,
     RequestObserver, RetryPolicy, ServiceCallError, TransportError,
 };
 use berth_model::{Provider, ProviderName, ProviderUuid};
@@ -60,7 +60,7 @@ async fn repetitions_end_and_the_last_error_is_told() {
         .unwrap_err();
     assert_eq!(script.seen().len(), 3);
     assert_eq!(error.disposition(), Disposition::Retry);
-    insta::assert_snapshot!(error, @"placement gave no answer to GET /resource_providers: placement:80 refuses connections");
+    insta::assert_snapshot!(error, @"placement did not answer GET /resource_providers: placement:80 refuses connections");
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,7 +146,7 @@ async fn a_create_whose_answer_was_lost_is_not_sent_again() {
         "{error:?}"
     );
     assert_eq!(error.disposition(), Disposition::Refresh);
-    insta::assert_snapshot!(error, @"placement's answer to POST /resource_providers was lost: the connection ended before the answer was complete: connection reset by peer; whether it was carried out has to be read");
+    insta::assert_snapshot!(error, @"placement's answer to POST /resource_providers was lost: the connection ended before the answer was complete: connection reset by peer; it may have been executed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +182,7 @@ async fn a_service_that_never_answers_is_given_up_in_time() {
     let start = Instant::now();
     let error = client.providers_in_tree(root()).await.unwrap_err();
     assert_eq!(start.elapsed(), AdapterOptions::DEFAULT_TIMEOUT);
-    insta::assert_snapshot!(error, @"placement gave no answer to GET /resource_providers: no answer within 60s");
+    insta::assert_snapshot!(error, @"placement did not answer GET /resource_providers: no answer within 60s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -214,7 +214,7 @@ async fn an_answer_that_is_too_large_is_asked_for_again_but_not_at_once() {
 struct Counter(Mutex<Vec<String>>);
 
 impl RequestObserver for Counter {
-    fn observed(&self, exchange: &Exchange<'_>) {
+    fn observed(&self, exchange: &HttpExchange<'_>) {
         let outcome = match exchange.outcome {
             ExchangeOutcome::Answered(status) => status.as_u16().to_string(),
             ExchangeOutcome::Failed(kind) => kind.to_owned(),

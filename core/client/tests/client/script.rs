@@ -62,7 +62,7 @@ impl Script {
         Self { http, seen }
     }
 
-    /// Answers in this order; the last one for ever.
+    /// Answers in this order, then repeats the last one.
     pub(crate) fn of(answers: Vec<Reply>) -> Self {
         Self::new(move |number, _| answers[number.min(answers.len() - 1)].clone())
     }

@@ -2,27 +2,25 @@
 
 use std::collections::BTreeSet;
 
-use super::{CandidatesQuery, QueryGroup};
+use super::{CandidatesQuery, CandidatesQueryGroup};
 use crate::{GroupPolicy, GroupSuffix};
 
 /// The text is not a query of GET /allocation_candidates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CandidatesQueryError {
     /// The text is empty.
-    #[error(
-        "nothing is asked for: a query has resources, for instance resources=VCPU:2,MEMORY_MB:1024"
-    )]
+    #[error("the query is empty: it needs resources, for instance resources=VCPU:2,MEMORY_MB:1024")]
     Empty,
     /// A part has no `=`.
     #[error("{part:?} is not a parameter of a query; write NAME=VALUE, and & between two")]
     NoValue {
-        /// The part.
+        /// The text between two `&`, at most 80 characters of it.
         part: String,
     },
     /// A `%` without two hexadecimal digits, or bytes that are not UTF-8.
     #[error("{part:?} is not percent-encoded correctly")]
     Encoding {
-        /// The part.
+        /// The text between two `&`, at most 80 characters of it.
         part: String,
     },
     /// A parameter that no microversion has.
@@ -31,32 +29,30 @@ pub enum CandidatesQueryError {
          and group_policy, same_subtree, root_required and limit"
     )]
     Name {
-        /// The name.
+        /// The name of the parameter as given.
         name: String,
     },
     /// The parameter may occur only once.
     #[error("parameter {name} is given twice")]
     Twice {
-        /// The name.
+        /// The name of the parameter as given.
         name: String,
     },
     /// The value is invalid.
     #[error("{name}={value:?} is not a valid parameter: {expected}")]
     Value {
-        /// The parameter.
+        /// The name of the parameter with the invalid value.
         name: String,
-        /// The value.
+        /// The value as given, percent-decoded.
         value: String,
-        /// What is allowed.
+        /// A sentence that says which values are allowed.
         expected: &'static str,
     },
 }
 
 impl CandidatesQuery {
-    /// Parses a query string. Text before a `?` (a method, an address) and after the next blank is ignored.
-    ///
-    /// # Errors
-    /// The first part that is invalid.
+    /// Parses a query string. Text before a `?` (a method, an address) and after the next blank is ignored. Fails with
+    /// the first part that is invalid.
     pub fn read(text: &str) -> Result<Self, CandidatesQueryError> {
         let text = text.split_once('?').map_or(text, |(_, query)| query).trim();
         let text = text.split([' ', '"', '\'']).next().unwrap_or_default();
@@ -128,12 +124,12 @@ impl CandidatesQuery {
     }
 }
 
-/// Those of which none begins another.
+/// The parameters of a group; none is a prefix of another.
 const GROUP_PARAMETERS: [&str; 4] = ["resources", "required", "member_of", "in_tree"];
 
-const TRAITS: &str = "traits, with , between two; ! before one that must not be there";
+const TRAITS: &str = "traits separated by commas, with ! before a forbidden one";
 
-impl QueryGroup {
+impl CandidatesQueryGroup {
     fn take(
         &mut self,
         parameter: &str,

@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{CandidatesQuery, QueryGroup};
+use super::{CandidatesQuery, CandidatesQueryGroup};
 use crate::{GroupPolicy, GroupSuffix, Trait};
 
 /// One demand of a query. The first field of a demand of a group is the suffix; `None` is the group without a suffix.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Demand {
+pub enum QueryDemand {
     /// An amount of a class.
     Resource(Option<GroupSuffix>, String, u64),
-    /// A required trait.
+    /// A trait that the group's provider must have (`required`).
     Required(Option<GroupSuffix>, String),
     /// Traits of which at least one is required.
     AnyOf(Option<GroupSuffix>, BTreeSet<String>),
-    /// A forbidden trait.
+    /// A trait that the group's provider must not have (`required=!`).
     Forbidden(Option<GroupSuffix>, String),
     /// Aggregates, as in the query: a UUID, `in:A,B`, `!A`, `!in:A,B`.
     MemberOf(Option<GroupSuffix>, String),
@@ -25,13 +25,13 @@ pub enum Demand {
     RootRequired(String),
     /// A trait that the root provider must not have.
     RootForbidden(String),
-    /// Groups whose providers must be in one subtree (`same_subtree`).
+    /// Groups that must be in one subtree (`same_subtree`).
     SameSubtree(BTreeSet<String>),
     /// Each group needs a provider of its own (`group_policy=isolate`).
     Isolated,
 }
 
-impl Demand {
+impl QueryDemand {
     /// The suffix of its group, if it belongs to one with a suffix.
     #[must_use]
     pub fn group(&self) -> Option<&GroupSuffix> {
@@ -62,7 +62,7 @@ impl Demand {
     }
 }
 
-impl fmt::Display for Demand {
+impl fmt::Display for QueryDemand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let listed = |names: &BTreeSet<String>| {
             let names: Vec<_> = names.iter().map(String::as_str).collect();
@@ -117,9 +117,9 @@ fn write_member_of(written: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 /// A query without one of its demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Relaxation {
+pub struct QueryRelaxation {
     /// The demand that is left out.
-    pub without: Demand,
+    pub without: QueryDemand,
     /// The query without it.
     pub query: CandidatesQuery,
 }
@@ -127,7 +127,7 @@ pub struct Relaxation {
 impl CandidatesQuery {
     /// All demands, the most frequent causes of an empty result first.
     #[must_use]
-    pub fn demands(&self) -> Vec<Demand> {
+    pub fn demands(&self) -> Vec<QueryDemand> {
         let mut demands = Vec::new();
         // Groups with a suffix are stricter than the one without.
         let of_all = self.groups.iter().filter(|(suffix, _)| suffix.is_none());
@@ -136,97 +136,109 @@ impl CandidatesQuery {
         for (suffix, group) in &groups {
             let suffix = || (*suffix).clone();
             let required = group.required.iter().cloned();
-            demands.extend(required.map(|name| Demand::Required(suffix(), name)));
+            demands.extend(required.map(|name| QueryDemand::Required(suffix(), name)));
             let any_of = group.any_of.iter().cloned();
-            demands.extend(any_of.map(|names| Demand::AnyOf(suffix(), names)));
+            demands.extend(any_of.map(|names| QueryDemand::AnyOf(suffix(), names)));
             let forbidden = group.forbidden.iter().cloned();
-            demands.extend(forbidden.map(|name| Demand::Forbidden(suffix(), name)));
+            demands.extend(forbidden.map(|name| QueryDemand::Forbidden(suffix(), name)));
             let member_of = group.member_of.iter().cloned();
-            demands.extend(member_of.map(|written| Demand::MemberOf(suffix(), written)));
+            demands.extend(member_of.map(|written| QueryDemand::MemberOf(suffix(), written)));
         }
         for (suffix, group) in &groups {
             let resources = group.resources.iter();
             demands.extend(resources.map(|(class, amount)| {
-                Demand::Resource((*suffix).clone(), class.clone(), *amount)
+                QueryDemand::Resource((*suffix).clone(), class.clone(), *amount)
             }));
         }
-        demands.extend(self.root_required.iter().cloned().map(Demand::RootRequired));
+        demands.extend(
+            self.root_required
+                .iter()
+                .cloned()
+                .map(QueryDemand::RootRequired),
+        );
         demands.extend(
             self.root_forbidden
                 .iter()
                 .cloned()
-                .map(Demand::RootForbidden),
+                .map(QueryDemand::RootForbidden),
         );
-        demands.extend(self.same_subtrees.iter().cloned().map(Demand::SameSubtree));
+        demands.extend(
+            self.same_subtrees
+                .iter()
+                .cloned()
+                .map(QueryDemand::SameSubtree),
+        );
         if self.policy == Some(GroupPolicy::Isolate) {
-            demands.push(Demand::Isolated);
+            demands.push(QueryDemand::Isolated);
         }
         for (suffix, group) in &groups {
             let in_tree = group.in_tree.iter().cloned();
-            demands.extend(in_tree.map(|uuid| Demand::InTree((*suffix).clone(), uuid)));
+            demands.extend(in_tree.map(|uuid| QueryDemand::InTree((*suffix).clone(), uuid)));
         }
         demands
     }
 
     /// The query without one demand each. The only resource cannot be left out; its relaxation demands one unit of it.
     #[must_use]
-    pub fn relaxations(&self) -> Vec<Relaxation> {
+    pub fn relaxations(&self) -> Vec<QueryRelaxation> {
         let relaxed = self.demands().into_iter();
         relaxed
             .filter_map(|without| {
                 let query = self.without(&without);
                 let query = query.or_else(|| self.with_one_unit(&without))?;
-                Some(Relaxation { without, query })
+                Some(QueryRelaxation { without, query })
             })
             .collect()
     }
 
-    /// The query without a demand; `None` if nothing would be left. A group without resources is only allowed if it restricts where others
-    /// are.
+    /// The query without a demand; `None` if nothing would be left. A group without resources is only allowed if it
+    /// restricts where others are.
     #[must_use]
-    pub fn without(&self, demand: &Demand) -> Option<Self> {
+    pub fn without(&self, demand: &QueryDemand) -> Option<Self> {
         let mut rest = self.clone();
         let group = match demand {
-            Demand::RootRequired(_)
-            | Demand::RootForbidden(_)
-            | Demand::SameSubtree(_)
-            | Demand::Isolated => None,
+            QueryDemand::RootRequired(_)
+            | QueryDemand::RootForbidden(_)
+            | QueryDemand::SameSubtree(_)
+            | QueryDemand::Isolated => None,
             of_group => rest.groups.get_mut(&of_group.group().cloned()),
         };
         match (demand, group) {
-            (Demand::Resource(_, class, _), Some(group)) => {
+            (QueryDemand::Resource(_, class, _), Some(group)) => {
                 group.resources.remove(class);
             }
-            (Demand::Required(_, name), Some(group)) => {
+            (QueryDemand::Required(_, name), Some(group)) => {
                 group.required.remove(name);
             }
-            (Demand::AnyOf(_, names), Some(group)) => {
+            (QueryDemand::AnyOf(_, names), Some(group)) => {
                 group.any_of.remove(names);
             }
-            (Demand::Forbidden(_, name), Some(group)) => {
+            (QueryDemand::Forbidden(_, name), Some(group)) => {
                 group.forbidden.remove(name);
             }
-            (Demand::MemberOf(_, written), Some(group)) => {
+            (QueryDemand::MemberOf(_, written), Some(group)) => {
                 group.member_of.remove(written);
             }
-            (Demand::InTree(..), Some(group)) => group.in_tree = None,
-            (Demand::RootRequired(name), _) => {
+            (QueryDemand::InTree(..), Some(group)) => group.in_tree = None,
+            (QueryDemand::RootRequired(name), _) => {
                 rest.root_required.remove(name);
             }
-            (Demand::RootForbidden(name), _) => {
+            (QueryDemand::RootForbidden(name), _) => {
                 rest.root_forbidden.remove(name);
             }
-            (Demand::SameSubtree(groups), _) => rest.same_subtrees.retain(|other| other != groups),
-            (Demand::Isolated, _) => rest.policy = Some(GroupPolicy::None),
+            (QueryDemand::SameSubtree(groups), _) => {
+                rest.same_subtrees.retain(|other| other != groups)
+            }
+            (QueryDemand::Isolated, _) => rest.policy = Some(GroupPolicy::None),
             (_, None) => {}
         }
-        rest.leave_out_what_cannot_be_asked(self);
-        rest.can_be_asked().then_some(rest)
+        rest.drop_invalid_parts(self);
+        rest.is_valid().then_some(rest)
     }
 
     /// The query with one unit instead of several.
-    fn with_one_unit(&self, demand: &Demand) -> Option<Self> {
-        let Demand::Resource(suffix, class, 2..) = demand else {
+    fn with_one_unit(&self, demand: &QueryDemand) -> Option<Self> {
+        let QueryDemand::Resource(suffix, class, 2..) = demand else {
             return None;
         };
         let mut rest = self.clone();
@@ -236,13 +248,13 @@ impl CandidatesQuery {
     }
 
     /// Removes groups without resources, unless they restrict where other groups are.
-    fn leave_out_what_cannot_be_asked(&mut self, before: &Self) {
+    fn drop_invalid_parts(&mut self, before: &Self) {
         let lost: BTreeSet<Option<GroupSuffix>> = before
             .groups
             .iter()
             .filter(|(suffix, was)| {
                 let left = self.groups.get(suffix);
-                !was.is_resourceless() && left.is_some_and(QueryGroup::is_resourceless)
+                !was.is_resourceless() && left.is_some_and(CandidatesQueryGroup::is_resourceless)
             })
             .map(|(suffix, _)| suffix.clone())
             .collect();

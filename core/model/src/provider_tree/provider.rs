@@ -17,7 +17,7 @@ pub struct Provider {
     pub generation: Option<Generation>,
     /// The inventories by class.
     pub inventories: BTreeMap<ResourceClass, Inventory>,
-    /// The traits.
+    /// The traits of the provider, standard and custom.
     pub traits: BTreeSet<Trait>,
     /// Aggregates the provider is a member of.
     pub aggregates: BTreeSet<AggregateUuid>,

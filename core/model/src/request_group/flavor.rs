@@ -10,9 +10,9 @@ use crate::{ResourceClass, Trait, TraitDemand};
 /// The size of an instance, and its extra specs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Flavor {
-    /// Virtual CPUs.
+    /// Number of virtual CPUs of the instance.
     pub vcpus: u32,
-    /// Memory in MiB.
+    /// Memory of the instance in MiB.
     pub memory_mb: u64,
     /// Root disk in GiB; 0 if the instance boots from a volume.
     pub root_gb: u64,
@@ -20,7 +20,7 @@ pub struct Flavor {
     pub ephemeral_gb: u64,
     /// Swap disk in MiB.
     pub swap_mb: u64,
-    /// Extra specs.
+    /// Extra specs of the flavor by key, for example `resources:VGPU`.
     pub extra_specs: BTreeMap<String, String>,
 }
 
@@ -32,23 +32,23 @@ pub enum FlavorError {
     Value {
         /// The extra spec or image property.
         key: String,
-        /// The value.
+        /// The value that is not known.
         value: String,
-        /// The known values.
+        /// The known values, as text for the error.
         expected: &'static str,
     },
     /// The image requires dedicated CPUs, and the flavor forbids them.
     #[error(
-        "hw_cpu_policy: the image may not ask for {image} CPUs with a flavor whose hw:cpu_policy is {flavor}"
+        "hw_cpu_policy: the image may not ask for {image} CPUs with a flavor of hw:cpu_policy {flavor}"
     )]
     PinningForbidden {
-        /// The flavor's policy.
+        /// The value of `hw:cpu_policy` of the flavor.
         flavor: &'static str,
         /// The policy of the image.
         image: &'static str,
     },
     /// Memory encryption needs UEFI.
-    #[error("hw:mem_encryption: it needs an image whose hw_firmware_type is uefi")]
+    #[error("hw:mem_encryption: the image needs hw_firmware_type uefi")]
     EncryptionWithoutUefi,
 }
 
@@ -56,7 +56,7 @@ pub enum FlavorError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {reason}")]
 pub struct SkippedSpec {
-    /// The extra spec.
+    /// The key of the skipped extra spec.
     pub key: String,
     /// The problem, and what would be right.
     pub reason: String,
@@ -65,20 +65,20 @@ pub struct SkippedSpec {
 /// The result of converting a flavor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlavorGroups {
-    /// The request groups.
+    /// The request groups of the flavor and the image.
     pub groups: RequestGroups,
     /// Extra specs that were skipped. A boot must refuse them: an instance without a trait of its flavor would be wrong.
     pub skipped: Vec<SkippedSpec>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CpuPolicy {
+enum CpuPolicySpec {
     Shared,
     Dedicated,
     Mixed,
 }
 
-impl CpuPolicy {
+impl CpuPolicySpec {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Shared => "shared",
@@ -91,12 +91,10 @@ impl CpuPolicy {
 type Specs = BTreeMap<String, String>;
 
 impl RequestGroups {
-    /// The groups of a flavor with an image of these properties. [`RequestGroups::with_device_profile`] adds those of a device profile.
-    ///
-    /// # Errors
-    /// The flavor contradicts itself or the image.
+    /// The groups of a flavor with an image of these properties. [`RequestGroups::with_device_profile`] adds those of a
+    /// device profile. Fails if the flavor contradicts itself or the image.
     pub fn of_flavor(flavor: &Flavor, image: &Specs) -> Result<FlavorGroups, FlavorError> {
-        let mut reading = Reading {
+        let mut reading = FlavorParser {
             flavor,
             image,
             groups: Self::default(),
@@ -121,7 +119,7 @@ impl RequestGroups {
     }
 }
 
-struct Reading<'a> {
+struct FlavorParser<'a> {
     flavor: &'a Flavor,
     image: &'a Specs,
     groups: RequestGroups,
@@ -130,7 +128,7 @@ struct Reading<'a> {
     skipped: Vec<SkippedSpec>,
 }
 
-impl Reading<'_> {
+impl FlavorParser<'_> {
     fn spec(&self, key: &str) -> Option<&str> {
         self.flavor.extra_specs.get(key).map(String::as_str)
     }
@@ -238,9 +236,9 @@ impl Reading<'_> {
         let vcpus = u64::from(self.flavor.vcpus);
         let emulator = u64::from(self.spec("hw:emulator_threads_policy") == Some("isolate"));
         match self.cpu_policy()? {
-            CpuPolicy::Shared => self.own(ResourceClass::VCPU, vcpus),
-            CpuPolicy::Dedicated => self.own(ResourceClass::PCPU, vcpus + emulator),
-            CpuPolicy::Mixed => {
+            CpuPolicySpec::Shared => self.own(ResourceClass::VCPU, vcpus),
+            CpuPolicySpec::Dedicated => self.own(ResourceClass::PCPU, vcpus + emulator),
+            CpuPolicySpec::Mixed => {
                 let mask = self.spec("hw:cpu_dedicated_mask").unwrap_or_default();
                 let dedicated = dedicated(mask, vcpus).ok_or_else(|| FlavorError::Value {
                     key: "hw:cpu_dedicated_mask".to_owned(),
@@ -269,29 +267,29 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn cpu_policy(&self) -> Result<CpuPolicy, FlavorError> {
+    fn cpu_policy(&self) -> Result<CpuPolicySpec, FlavorError> {
         let read = |key: &str, word: Option<&str>| match word {
             None => Ok(None),
-            Some("shared") => Ok(Some(CpuPolicy::Shared)),
-            Some("dedicated") => Ok(Some(CpuPolicy::Dedicated)),
-            Some("mixed") => Ok(Some(CpuPolicy::Mixed)),
+            Some("shared") => Ok(Some(CpuPolicySpec::Shared)),
+            Some("dedicated") => Ok(Some(CpuPolicySpec::Dedicated)),
+            Some("mixed") => Ok(Some(CpuPolicySpec::Mixed)),
             Some(other) => Err(unknown(key, other, "shared, dedicated or mixed")),
         };
         let flavor = read("hw:cpu_policy", self.spec("hw:cpu_policy"))?;
         let image = read("hw_cpu_policy", self.property("hw_cpu_policy"))?;
-        let forbidden = |flavor: CpuPolicy, image: CpuPolicy| {
+        let forbidden = |flavor: CpuPolicySpec, image: CpuPolicySpec| {
             let (flavor, image) = (flavor.as_str(), image.as_str());
             Err(FlavorError::PinningForbidden { flavor, image })
         };
         match (flavor, image) {
-            (Some(CpuPolicy::Shared), Some(image)) if image != CpuPolicy::Shared => {
-                forbidden(CpuPolicy::Shared, image)
+            (Some(CpuPolicySpec::Shared), Some(image)) if image != CpuPolicySpec::Shared => {
+                forbidden(CpuPolicySpec::Shared, image)
             }
-            (Some(CpuPolicy::Mixed), Some(CpuPolicy::Dedicated)) => {
-                forbidden(CpuPolicy::Mixed, CpuPolicy::Dedicated)
+            (Some(CpuPolicySpec::Mixed), Some(CpuPolicySpec::Dedicated)) => {
+                forbidden(CpuPolicySpec::Mixed, CpuPolicySpec::Dedicated)
             }
             (Some(policy), _) | (None, Some(policy)) => Ok(policy),
-            (None, None) => Ok(CpuPolicy::Shared),
+            (None, None) => Ok(CpuPolicySpec::Shared),
         }
     }
 

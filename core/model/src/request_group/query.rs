@@ -75,7 +75,7 @@ pub(crate) fn encoded<'a>(parameters: impl IntoIterator<Item = &'a (String, Stri
     query
 }
 
-/// What is not a letter, a digit or one of `-._~` is written as its bytes.
+/// Percent-encodes all bytes except letters, digits and `-._~`.
 fn encode(text: &str, into: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

@@ -1,10 +1,10 @@
-//! What Nova asks for the same flavor and image, word for word; and what Berth does beyond.
+//! The queries that Nova sends for the same flavor and image, byte for byte, and Berth's additions.
 
 use super::*;
 use crate::{CandidatesQuery, DeviceProfileGroup};
 
-/// What a guest asks for, and the query that Nova 34.0.0 makes of it.
-struct Case {
+/// The input of one case, and the query that Nova 34.0.0 sends for it.
+struct NovaQueryCase {
     /// vCPUs, memory in MiB, root and ephemeral disk in GiB, swap in MiB.
     sizes: (u32, u64, u64, u64, u64),
     specs: &'static str,
@@ -16,64 +16,64 @@ struct Case {
 }
 
 #[rustfmt::skip]
-const NOVA: &[Case] = &[
-    Case { sizes: (2, 2048, 0, 0, 512), specs: "resources:VCPU=0 os:secure_boot=optional", image: "", owner: false, limit: None,
+const NOVA: &[NovaQueryCase] = &[
+    NovaQueryCase { sizes: (2, 2048, 0, 0, 512), specs: "resources:VCPU=0 os:secure_boot=optional", image: "", owner: false, limit: None,
         query: "resources=DISK_GB%3A1%2CMEMORY_MB%3A2048&root_required=%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (1, 512, 0, 0, 0), specs: "trait:CUSTOM_WIN=required hw:cpu_policy=dedicated", image: "", owner: false, limit: Some(1000),
+    NovaQueryCase { sizes: (1, 512, 0, 0, 0), specs: "trait:CUSTOM_WIN=required hw:cpu_policy=dedicated", image: "", owner: false, limit: Some(1000),
         query: "limit=1000&required=CUSTOM_WIN&resources=MEMORY_MB%3A512%2CPCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (1, 512, 20, 0, 1025), specs: "", image: "", owner: false, limit: Some(1000),
+    NovaQueryCase { sizes: (1, 512, 20, 0, 1025), specs: "", image: "", owner: false, limit: Some(1000),
         query: "limit=1000&resources=DISK_GB%3A22%2CMEMORY_MB%3A512%2CVCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (4, 2048, 0, 0, 512), specs: "group_policy=none hw:maxphysaddr_mode=passthrough", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (4, 2048, 0, 0, 512), specs: "group_policy=none hw:maxphysaddr_mode=passthrough", image: "", owner: true, limit: Some(1000),
         query: "group_policy=none&limit=1000&required=COMPUTE_ADDRESS_SPACE_PASSTHROUGH&resources=DISK_GB%3A1%2CMEMORY_MB%3A2048%2CVCPU%3A4&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (4, 2048, 20, 5, 512), specs: "", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (4, 2048, 20, 5, 512), specs: "", image: "", owner: true, limit: Some(1000),
         query: "limit=1000&resources=DISK_GB%3A26%2CMEMORY_MB%3A2048%2CVCPU%3A4&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (2, 512, 1, 0, 512), specs: "hw:pmem=2GB,2GB", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (2, 512, 1, 0, 512), specs: "hw:pmem=2GB,2GB", image: "", owner: true, limit: Some(1000),
         query: "limit=1000&resources=CUSTOM_PMEM_NAMESPACE_2GB%3A2%2CDISK_GB%3A2%2CMEMORY_MB%3A512%2CVCPU%3A2&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (1, 512, 20, 5, 1025), specs: "hw:sound_model=ich9 resources2:CUSTOM_FPGA=1 hw:tpm_model=tpm-crb group_policy=bad", image: "", owner: true, limit: None,
+    NovaQueryCase { sizes: (1, 512, 20, 5, 1025), specs: "hw:sound_model=ich9 resources2:CUSTOM_FPGA=1 hw:tpm_model=tpm-crb group_policy=bad", image: "", owner: true, limit: None,
         query: "resources=DISK_GB%3A27%2CMEMORY_MB%3A512%2CVCPU%3A1&resources2=CUSTOM_FPGA%3A1&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (2, 512, 0, 0, 512), specs: "hw:tpm_version=2.0 hw:tpm_secret_security=deployment", image: "hw_firmware_stateless=true hw_cpu_policy=dedicated", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (2, 512, 0, 0, 512), specs: "hw:tpm_version=2.0 hw:tpm_secret_security=deployment", image: "hw_firmware_stateless=true hw_cpu_policy=dedicated", owner: true, limit: Some(1000),
         query: "limit=1000&required=COMPUTE_SECURITY_TPM_2_0%2CCOMPUTE_SECURITY_TPM_TIS&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2CPCPU%3A2&root_required=COMPUTE_SECURITY_TPM_SECRET_SECURITY_DEPLOYMENT%2COWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (1, 2048, 0, 0, 1025), specs: "hw:ephemeral_encryption=true resources_net:CUSTOM_NIC=2 hw:pmem=2GB,4GB hw:ephemeral_encryption_format=luks", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (1, 2048, 0, 0, 1025), specs: "hw:ephemeral_encryption=true resources_net:CUSTOM_NIC=2 hw:pmem=2GB,4GB hw:ephemeral_encryption_format=luks", image: "", owner: true, limit: Some(1000),
         query: "limit=1000&resources=CUSTOM_PMEM_NAMESPACE_2GB%3A1%2CCUSTOM_PMEM_NAMESPACE_4GB%3A1%2CDISK_GB%3A2%2CMEMORY_MB%3A2048%2CVCPU%3A1&resources_net=CUSTOM_NIC%3A2&root_required=COMPUTE_EPHEMERAL_ENCRYPTION%2CCOMPUTE_EPHEMERAL_ENCRYPTION_LUKS%2COWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (2, 512, 20, 0, 1025), specs: "hw:cpu_thread_policy=prefer trait1:CUSTOM_A=required resources:CUSTOM_GPU=2 hw:tpm_model=tpm-crb", image: "hw_cpu_policy=dedicated hw_firmware_type=uefi", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (2, 512, 20, 0, 1025), specs: "hw:cpu_thread_policy=prefer trait1:CUSTOM_A=required resources:CUSTOM_GPU=2 hw:tpm_model=tpm-crb", image: "hw_cpu_policy=dedicated hw_firmware_type=uefi", owner: true, limit: Some(1000),
         query: "limit=1000&required1=CUSTOM_A&resources=CUSTOM_GPU%3A2%2CDISK_GB%3A22%2CMEMORY_MB%3A512%2CPCPU%3A2&resources1=&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (1, 2048, 0, 5, 1025), specs: "", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (1, 2048, 0, 5, 1025), specs: "", image: "", owner: true, limit: Some(1000),
         query: "limit=1000&resources=DISK_GB%3A7%2CMEMORY_MB%3A2048%2CVCPU%3A1&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (2, 512, 1, 0, 0), specs: "trait1:CUSTOM_A=required trait:CUSTOM_WIN=forbidden", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (2, 512, 1, 0, 0), specs: "trait1:CUSTOM_A=required trait:CUSTOM_WIN=forbidden", image: "", owner: true, limit: Some(1000),
         query: "limit=1000&required=%21CUSTOM_WIN&required1=CUSTOM_A&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2CVCPU%3A2&resources1=&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (2, 2048, 1, 5, 0), specs: "trait:CUSTOM_WIN=required", image: "", owner: false, limit: Some(1000),
+    NovaQueryCase { sizes: (2, 2048, 1, 5, 0), specs: "trait:CUSTOM_WIN=required", image: "", owner: false, limit: Some(1000),
         query: "limit=1000&required=CUSTOM_WIN&resources=DISK_GB%3A6%2CMEMORY_MB%3A2048%2CVCPU%3A2&root_required=%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (4, 2048, 1, 5, 0), specs: "os:secure_boot=required", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (4, 2048, 1, 5, 0), specs: "os:secure_boot=required", image: "", owner: true, limit: Some(1000),
         query: "limit=1000&required=COMPUTE_SECURITY_UEFI_SECURE_BOOT&resources=DISK_GB%3A6%2CMEMORY_MB%3A2048%2CVCPU%3A4&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (4, 512, 0, 0, 1025), specs: "accel:device_profile=dp1 group_policy=isolate resources:VCPU=4", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (4, 512, 0, 0, 1025), specs: "accel:device_profile=dp1 group_policy=isolate resources:VCPU=4", image: "", owner: true, limit: Some(1000),
         query: "group_policy=isolate&limit=1000&resources=DISK_GB%3A2%2CMEMORY_MB%3A512%2CVCPU%3A4&root_required=COMPUTE_ACCELERATORS%2COWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (1, 512, 0, 0, 512), specs: "resources:VCPU=4 hw:ephemeral_encryption_format=luks", image: "hw_firmware_type=uefi", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (1, 512, 0, 0, 512), specs: "resources:VCPU=4 hw:ephemeral_encryption_format=luks", image: "hw_firmware_type=uefi", owner: true, limit: Some(1000),
         query: "limit=1000&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2CVCPU%3A4&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (1, 512, 0, 0, 0), specs: "trait1:CUSTOM_A=required hw:cpu_policy=dedicated", image: "", owner: false, limit: Some(1000),
+    NovaQueryCase { sizes: (1, 512, 0, 0, 0), specs: "trait1:CUSTOM_A=required hw:cpu_policy=dedicated", image: "", owner: false, limit: Some(1000),
         query: "limit=1000&required1=CUSTOM_A&resources=MEMORY_MB%3A512%2CPCPU%3A1&resources1=&root_required=%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (4, 2048, 0, 0, 1), specs: "", image: "hw_firmware_stateless=true", owner: false, limit: None,
+    NovaQueryCase { sizes: (4, 2048, 0, 0, 1), specs: "", image: "hw_firmware_stateless=true", owner: false, limit: None,
         query: "resources=DISK_GB%3A1%2CMEMORY_MB%3A2048%2CVCPU%3A4&root_required=%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (1, 2048, 0, 0, 512), specs: "", image: "", owner: false, limit: Some(1000),
+    NovaQueryCase { sizes: (1, 2048, 0, 0, 512), specs: "", image: "", owner: false, limit: Some(1000),
         query: "limit=1000&resources=DISK_GB%3A1%2CMEMORY_MB%3A2048%2CVCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (1, 512, 0, 0, 0), specs: "", image: "hw_firmware_type=uefi", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (1, 512, 0, 0, 0), specs: "", image: "hw_firmware_type=uefi", owner: true, limit: Some(1000),
         query: "limit=1000&resources=MEMORY_MB%3A512%2CVCPU%3A1&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (4, 2048, 0, 5, 1025), specs: "hw:pci_numa_affinity_policy=required resources:MEMORY_MB=0", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (4, 2048, 0, 5, 1025), specs: "hw:pci_numa_affinity_policy=required resources:MEMORY_MB=0", image: "", owner: true, limit: Some(1000),
         query: "limit=1000&resources=DISK_GB%3A7%2CVCPU%3A4&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (2, 2048, 0, 0, 1), specs: "", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (2, 2048, 0, 0, 1), specs: "", image: "", owner: true, limit: Some(1000),
         query: "limit=1000&resources=DISK_GB%3A1%2CMEMORY_MB%3A2048%2CVCPU%3A2&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (2, 512, 0, 5, 1025), specs: "group_policy=bad resources:CUSTOM_GPU=2 trait:HW_CPU_X86_VMX=forbidden", image: "hw_firmware_type=uefi", owner: false, limit: Some(1),
+    NovaQueryCase { sizes: (2, 512, 0, 5, 1025), specs: "group_policy=bad resources:CUSTOM_GPU=2 trait:HW_CPU_X86_VMX=forbidden", image: "hw_firmware_type=uefi", owner: false, limit: Some(1),
         query: "limit=1&required=%21HW_CPU_X86_VMX&resources=CUSTOM_GPU%3A2%2CDISK_GB%3A7%2CMEMORY_MB%3A512%2CVCPU%3A2&root_required=%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (2, 512, 1, 0, 1025), specs: "resources:CUSTOM_GPU=2", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (2, 512, 1, 0, 1025), specs: "resources:CUSTOM_GPU=2", image: "", owner: true, limit: Some(1000),
         query: "limit=1000&resources=CUSTOM_GPU%3A2%2CDISK_GB%3A3%2CMEMORY_MB%3A512%2CVCPU%3A2&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (2, 512, 1, 0, 512), specs: "hw:ephemeral_encryption=true", image: "", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (2, 512, 1, 0, 512), specs: "hw:ephemeral_encryption=true", image: "", owner: true, limit: Some(1000),
         query: "limit=1000&resources=DISK_GB%3A2%2CMEMORY_MB%3A512%2CVCPU%3A2&root_required=COMPUTE_EPHEMERAL_ENCRYPTION%2COWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (1, 2048, 0, 5, 0), specs: "hw:pmem=2GB,2GB os:secure_boot=optional", image: "", owner: false, limit: Some(1000),
+    NovaQueryCase { sizes: (1, 2048, 0, 5, 0), specs: "hw:pmem=2GB,2GB os:secure_boot=optional", image: "", owner: false, limit: Some(1000),
         query: "limit=1000&resources=CUSTOM_PMEM_NAMESPACE_2GB%3A2%2CDISK_GB%3A5%2CMEMORY_MB%3A2048%2CVCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (1, 512, 0, 0, 0), specs: "os:secure_boot=required", image: "trait:CUSTOM_IMG=required hw_firmware_stateless=true", owner: false, limit: Some(1000),
+    NovaQueryCase { sizes: (1, 512, 0, 0, 0), specs: "os:secure_boot=required", image: "trait:CUSTOM_IMG=required hw_firmware_stateless=true", owner: false, limit: Some(1000),
         query: "limit=1000&required=COMPUTE_SECURITY_UEFI_SECURE_BOOT%2CCUSTOM_IMG&resources=MEMORY_MB%3A512%2CVCPU%3A1&root_required=%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (2, 512, 0, 0, 1), specs: "trait2:CUSTOM_B=forbidden hw:pci_numa_affinity_policy=socket", image: "", owner: true, limit: None,
+    NovaQueryCase { sizes: (2, 512, 0, 0, 1), specs: "trait2:CUSTOM_B=forbidden hw:pci_numa_affinity_policy=socket", image: "", owner: true, limit: None,
         query: "required=COMPUTE_SOCKET_PCI_NUMA_AFFINITY&required2=%21CUSTOM_B&resources=DISK_GB%3A1%2CMEMORY_MB%3A512%2CVCPU%3A2&resources2=&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
-    Case { sizes: (2, 512, 1, 0, 1025), specs: "hw:cpu_thread_policy=isolate", image: "trait:CUSTOM_IMG=required", owner: true, limit: Some(1000),
+    NovaQueryCase { sizes: (2, 512, 1, 0, 1025), specs: "hw:cpu_thread_policy=isolate", image: "trait:CUSTOM_IMG=required", owner: true, limit: Some(1000),
         query: "limit=1000&required=CUSTOM_IMG%2C%21HW_CPU_HYPERTHREADING&resources=DISK_GB%3A3%2CMEMORY_MB%3A512%2CVCPU%3A2&root_required=OWNER_NOVA%2C%21COMPUTE_STATUS_DISABLED" },
 ];
 
@@ -115,7 +115,7 @@ fn profile(groups: &[&str]) -> DeviceProfileGroups {
     DeviceProfileGroups::new(groups.collect()).unwrap()
 }
 
-/// What a query says, readable.
+/// A query in readable form.
 fn decoded(query: &str) -> String {
     query
         .replace("%3A", ":")
@@ -152,7 +152,7 @@ fn each_group_of_a_device_profile_is_a_group_of_that_name() {
          &resources=DISK_GB:10,MEMORY_MB:512,VCPU:2&resourcesdevice_profile_0=FPGA:1\
          &resourcesdevice_profile_1=CUSTOM_NIC:2&root_required=COMPUTE_ACCELERATORS,!COMPUTE_STATUS_DISABLED"
     );
-    // One group needs no policy, and a flavor's own is kept.
+    // One group needs no policy, and the flavor's policy is preserved.
     let one = small("")
         .with_device_profile(&profile(&["resources:FPGA=1"]))
         .unwrap();
@@ -246,7 +246,7 @@ fn a_flavor_that_contradicts_itself_or_the_image_is_refused() {
             "",
             "prefer, isolate or require",
         ),
-        ("hw:mem_encryption=true", "", "hw_firmware_type is uefi"),
+        ("hw:mem_encryption=true", "", "needs hw_firmware_type uefi"),
         ("hw:tpm_version=3", "", "1.2 or 2.0"),
     ] {
         let flavor = flavor((4, 512, 0, 0, 0), specs);
@@ -305,7 +305,7 @@ fn each_demand_can_be_left_out_and_nothing_else_changes() {
     for it in &relaxed {
         assert_ne!(it.query, asked, "{}", it.without);
     }
-    // A group without its only resource is not asked for at all.
+    // A group that loses its only resource is left out.
     let fpga = relaxed[2].query.query();
     assert!(!fpga.contains("device_profile_0"), "{fpga}");
 }

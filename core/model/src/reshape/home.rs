@@ -7,7 +7,7 @@ use crate::{ProviderName, ProviderUuid, ResourceClass};
 /// An amount of a class on a provider.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Home {
-    /// The provider.
+    /// The provider that the units move to.
     pub provider: ProviderUuid,
     /// The class: one of the move's `to`, or the old class on the old provider for units that stay.
     pub class: ResourceClass,
@@ -18,7 +18,7 @@ pub struct Home {
 /// Why units have no new home.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HomelessReason {
-    /// The consumer has no guest on this node: an orphan, or a migration whose guest is unknown.
+    /// The consumer has no guest on this node: an orphan, or a migration with an unknown guest.
     NoGuest,
     /// The consumer's guest exists, but its definition on the hypervisor cannot be read.
     UnreadableGuest,
@@ -29,12 +29,12 @@ pub enum HomelessReason {
     },
     /// The new home has no room left.
     NoRoom {
-        /// The new home.
+        /// The provider that should be the new home.
         provider: ProviderName,
     },
     /// The new home does not allow this amount for one consumer (min_unit, max_unit, step_size).
     UnitSize {
-        /// The new home.
+        /// The provider that should be the new home.
         provider: ProviderName,
     },
     /// The guest does not identify one of several homes.
@@ -70,7 +70,7 @@ pub enum Homes {
     },
     /// The first of these providers with room for this allocation and all other ones of the consumer with the same list.
     AnyOf {
-        /// The class.
+        /// The resource class that does not fit there.
         class: ResourceClass,
         /// The providers, in order of preference.
         providers: Vec<ProviderUuid>,

@@ -3,36 +3,36 @@
 use std::collections::BTreeMap;
 
 use super::{PendingReshape, ReshapeRefused};
-use crate::plan::hold_what_is_in_use;
+use crate::plan::hold_used_inventory;
 use crate::{
-    Allocations, Desired, Held, Inventory, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
-    Usages,
+    Allocations, DesiredTree, HeldUnits, Inventory, ProviderName, ProviderTree, ProviderUuid,
+    ResourceClass, Usages,
 };
 
-/// The desired tree with used inventory held. Two changes are left for the update that follows, which Placement accepts without loss:
-/// inventory outside the moves that shrinks below its usage, and unit sizes (min_unit, max_unit, step_size) that a consumer in the call
-/// does not meet.
+/// The desired tree with used inventory held. Two changes are left for the update that follows, which Placement accepts
+/// without loss: inventory outside the moves that shrinks below its usage, and unit sizes (min_unit, max_unit,
+/// step_size) that a consumer in the call does not meet.
 pub(super) fn lawful_tree(
     pending: &PendingReshape,
     before: &Allocations,
     after: &Allocations,
-) -> Result<(ProviderTree, Vec<Held>), ReshapeRefused> {
+) -> Result<(ProviderTree, Vec<HeldUnits>), ReshapeRefused> {
     let usages = after.usages();
     let mut tree = pending.desired.tree.clone();
-    keep_room(pending, &usages, &mut tree)?;
-    let desired = Desired {
+    reserve_capacity(pending, &usages, &mut tree)?;
+    let desired = DesiredTree {
         tree,
         ..pending.desired.clone()
     };
     let known = all_known(pending, &usages);
-    let (mut tree, _) = hold_what_is_in_use(&pending.current, desired, &known);
+    let (mut tree, _) = hold_used_inventory(&pending.current, desired, &known);
     widen_units(pending, before, after, &mut tree);
-    let held = held(pending, &tree, &usages);
+    let held = held_units(pending, &tree, &usages);
     Ok((tree, held))
 }
 
 /// Inventory that would be smaller than its usage is held if its units were to leave, else left as it is.
-fn keep_room(
+fn reserve_capacity(
     pending: &PendingReshape,
     usages: &Usages,
     tree: &mut ProviderTree,
@@ -82,7 +82,7 @@ fn all_known(pending: &PendingReshape, usages: &Usages) -> Usages {
     known
 }
 
-/// Placement checks every amount of each consumer in the call, also those that do not change.
+/// Widens the unit sizes: Placement checks every amount of each consumer in the call, even unchanged ones.
 fn widen_units(
     pending: &PendingReshape,
     before: &Allocations,
@@ -113,7 +113,7 @@ fn widen_units(
 
 fn take_all(inventory: &mut Inventory, amounts: &[u64]) {
     for amount in amounts {
-        if inventory.takes_at_once(*amount) {
+        if inventory.accepts_amount(*amount) {
             continue;
         }
         let amount = u32::try_from(*amount).unwrap_or(u32::MAX);
@@ -126,7 +126,7 @@ fn take_all(inventory: &mut Inventory, amounts: &[u64]) {
 }
 
 /// The held inventories of the tree.
-fn held(pending: &PendingReshape, tree: &ProviderTree, usages: &Usages) -> Vec<Held> {
+fn held_units(pending: &PendingReshape, tree: &ProviderTree, usages: &Usages) -> Vec<HeldUnits> {
     let mut held = Vec::new();
     for ((uuid, class), used) in usages {
         let Some(provider) = tree.get(*uuid).filter(|_| pending.current.is_ours(*uuid)) else {
@@ -137,7 +137,7 @@ fn held(pending: &PendingReshape, tree: &ProviderTree, usages: &Usages) -> Vec<H
             .get(class)
             .is_some_and(Inventory::is_held)
         {
-            held.push(Held {
+            held.push(HeldUnits {
                 provider: *uuid,
                 name: provider.name.clone(),
                 class: class.clone(),

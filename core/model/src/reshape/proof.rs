@@ -1,5 +1,5 @@
-//! The proof that a reshape is lawful. It compares only the state before with the request to be sent, and shares no code with the placing,
-//! so that it finds mistakes of the placing.
+//! The proof that a reshape is lawful. It compares only the state before with the request to be sent, and shares no code with the allocation mover,
+//! so that it finds mistakes of the mover.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What is to be proved, and what follows from it: the world after the call.
-struct Claim<'a> {
+struct ReshapeProof<'a> {
     pending: &'a PendingReshape,
     request: &'a ReshapeRequest,
     before: &'a Allocations,
@@ -24,22 +24,22 @@ pub(super) fn prove(
     before: &Allocations,
     request: &ReshapeRequest,
 ) -> Result<(), ReshapeRefused> {
-    let claim = Claim {
+    let proof = ReshapeProof {
         pending,
         request,
         before,
         after: request.afterwards(before),
     };
-    claim.consumers_are_those_that_were_read()?;
-    claim.amounts_are_conserved()?;
-    claim.only_moves_change_places()?;
-    claim.inventories_are_those_of_the_tree()?;
-    claim.everything_fits()?;
-    claim.amounts_are_taken_at_once()
+    proof.consumers_are_unchanged()?;
+    proof.amounts_are_conserved()?;
+    proof.only_moves_change_places()?;
+    proof.inventories_are_those_of_the_tree()?;
+    proof.everything_fits()?;
+    proof.amounts_match_unit_sizes()
 }
 
-impl Claim<'_> {
-    fn consumers_are_those_that_were_read(&self) -> Result<(), ReshapeRefused> {
+impl ReshapeProof<'_> {
+    fn consumers_are_unchanged(&self) -> Result<(), ReshapeRefused> {
         for (consumer, sent) in self.request.allocations() {
             let same = self.before.of(consumer).is_some_and(|held| {
                 held.project_id == sent.project_id
@@ -56,7 +56,7 @@ impl Claim<'_> {
 
     /// Per consumer and class, after renames, the amount is the same.
     fn amounts_are_conserved(&self) -> Result<(), ReshapeRefused> {
-        let one_class = classes_that_count_as_one(self.pending);
+        let one_class = renamed_classes(self.pending);
         let sums = |held: &ConsumerAllocations| {
             let mut sums: BTreeMap<ResourceClass, u64> = BTreeMap::new();
             for ((_, class), amount) in &held.resources {
@@ -83,7 +83,7 @@ impl Claim<'_> {
         Ok(())
     }
 
-    /// Units leave only where a move says so, and arrive only on the own tree in a class that such a move names.
+    /// Units leave only where a move permits it, and arrive only on the own tree in a class of such a move.
     fn only_moves_change_places(&self) -> Result<(), ReshapeRefused> {
         for (consumer, before, after) in self.consumers() {
             let amount = |held: &ConsumerAllocations, place| held.resources.get(place).copied();
@@ -130,7 +130,7 @@ impl Claim<'_> {
                 .any(|m| m.to.contains(class) && left.contains(&(m.provider, &m.class)))
     }
 
-    /// What is sent is what was planned and shown, and touches nobody else's children.
+    /// The request contains exactly the planned inventories, and changes no provider of another owner.
     fn inventories_are_those_of_the_tree(&self) -> Result<(), ReshapeRefused> {
         let current = self.pending.current();
         let tree = self.request.tree();
@@ -197,8 +197,8 @@ impl Claim<'_> {
         Ok(())
     }
 
-    /// Placement judges every amount of a named consumer, also those that do not change.
-    fn amounts_are_taken_at_once(&self) -> Result<(), ReshapeRefused> {
+    /// Placement checks every amount of a consumer in the call, even unchanged ones.
+    fn amounts_match_unit_sizes(&self) -> Result<(), ReshapeRefused> {
         let tree = self.request.tree();
         for (consumer, sent) in self.request.allocations() {
             for ((uuid, class), amount) in &sent.resources {
@@ -206,7 +206,7 @@ impl Claim<'_> {
                 else {
                     continue;
                 };
-                if !inventory.takes_at_once(*amount) {
+                if !inventory.accepts_amount(*amount) {
                     return Err(ReshapeRefused::UnitSize {
                         consumer: *consumer,
                         provider: provider.name.clone(),
@@ -247,7 +247,7 @@ fn offers_as(is: &Inventory, was: &Inventory) -> bool {
 
 /// Each class that a move turns into others, mapped to one name for all of them. Renamed units may also stay (held, or not
 /// concerned), so the old name and the new ones are one class to the proof.
-fn classes_that_count_as_one(pending: &PendingReshape) -> BTreeMap<ResourceClass, ResourceClass> {
+fn renamed_classes(pending: &PendingReshape) -> BTreeMap<ResourceClass, ResourceClass> {
     let mut names: BTreeMap<ResourceClass, ResourceClass> = BTreeMap::new();
     for m in &pending.desired().moves {
         let members: Vec<_> = m.to.iter().chain([&m.class]).cloned().collect();

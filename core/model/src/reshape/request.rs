@@ -3,28 +3,28 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::placing::Placed;
-use super::unreserved::{Unreserved, unreserved};
+use super::allocation_mover::MovedAllocations;
+use super::lost_reservation::{LostReservation, unreserved};
 use super::{HomelessReason, PendingReshape};
 use crate::{
-    Allocation, Allocations, ConsumerAllocations, ConsumerUuid, Held, Inventory, Provider,
+    Allocation, Allocations, ConsumerAllocations, ConsumerUuid, HeldUnits, Inventory, Provider,
     ProviderTree, ProviderUuid, ResourceClass, TreeDiff, diff,
 };
 
 /// Units that move to another provider or class.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MovedUnits {
-    /// The consumer.
+    /// The consumer (instance or migration) of the moved units.
     pub consumer: ConsumerUuid,
     /// The provider they leave.
     pub from: ProviderUuid,
-    /// Their class there.
+    /// The resource class of the units before the move.
     pub from_class: ResourceClass,
     /// The provider they go to.
     pub to: ProviderUuid,
-    /// Their class there.
+    /// The resource class of the units after the move.
     pub to_class: ResourceClass,
-    /// The amount.
+    /// The number of units, in the unit of the class.
     pub amount: u64,
 }
 
@@ -37,8 +37,8 @@ pub struct ReshapeRequest {
     pub(super) allocations: BTreeMap<ConsumerUuid, ConsumerAllocations>,
     pub(super) moved: Vec<MovedUnits>,
     pub(super) homeless: Vec<(Allocation, HomelessReason)>,
-    pub(super) held: Vec<Held>,
-    unreserved: Vec<Unreserved>,
+    pub(super) held: Vec<HeldUnits>,
+    unreserved: Vec<LostReservation>,
 }
 
 impl ReshapeRequest {
@@ -46,8 +46,8 @@ impl ReshapeRequest {
         pending: &PendingReshape,
         tree: ProviderTree,
         before: &Allocations,
-        placed: Placed,
-        held: Vec<Held>,
+        placed: MovedAllocations,
+        held: Vec<HeldUnits>,
     ) -> Self {
         let current = pending.current();
         let changed = |provider: &&Provider| {
@@ -112,8 +112,8 @@ impl ReshapeRequest {
         &self.allocations
     }
 
-    /// All allocations after the reshape, also those of consumers without a change. `before` are the allocations that it was resolved
-    /// with.
+    /// All allocations after the reshape, also those of consumers without a change. `before` are the allocations that
+    /// it was resolved with.
     #[must_use]
     pub fn afterwards(&self, before: &Allocations) -> Allocations {
         let after = |(consumer, held)| {
@@ -137,7 +137,7 @@ impl ReshapeRequest {
 
     /// The inventories that are held after the reshape.
     #[must_use]
-    pub fn held(&self) -> &[Held] {
+    pub fn held(&self) -> &[HeldUnits] {
         &self.held
     }
 

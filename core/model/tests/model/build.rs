@@ -1,14 +1,14 @@
-//! Short words for the values of these tests.
+//! Builders for the values of these tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
-    Allocations, ConsumerAllocations, ConsumerUuid, Desired, Generation, Home, HomelessReason,
+    Allocations, ConsumerAllocations, ConsumerUuid, DesiredTree, Generation, Home, HomelessReason,
     Homes, Inventory, Move, Plan, Provider, ProviderName, ProviderTree, ProviderUuid,
     ResourceClass, Usages, plan,
 };
 
-/// A failing case is printed, not written beside the code.
+/// Prints a failing case instead of saving it next to the code.
 pub(crate) fn unsaved() -> proptest::test_runner::Config {
     proptest::test_runner::Config {
         failure_persistence: None,
@@ -124,7 +124,7 @@ pub(crate) fn amount(
         .unwrap_or(0)
 }
 
-/// Usages with a zero for each inventory nobody uses, as Placement answers them.
+/// Usages as Placement returns them, with a zero for each unused inventory.
 pub(crate) fn usages(tree: &ProviderTree, allocations: &Allocations) -> Usages {
     let mut usages: Usages = BTreeMap::new();
     for provider in tree.all() {
@@ -142,7 +142,7 @@ pub(crate) fn pending(
     desired: &ProviderTree,
     moves: &[Move],
 ) -> berth_model::PendingReshape {
-    let desired = Desired {
+    let desired = DesiredTree {
         tree: desired.clone(),
         moves: moves.to_vec(),
         held_traits: std::collections::BTreeMap::new(),

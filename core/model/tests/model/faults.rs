@@ -1,6 +1,6 @@
-//! The faults of a reshape that Nova 34 was seen to fail on (a guest on a GPU no longer configured, an orphan, a consumer
-//! with only VGPU, a custom class as target, a child smaller than its usage), as far as the model decides them: two GPUs,
-//! six consumers with one VGPU each. Whatever happens, all six units are there afterwards.
+//! Faults of reshapes on which Nova 34 fails (a guest on a GPU that is no longer configured, an orphan, a consumer with
+//! only VGPU, a custom class as target, a child smaller than its usage), as far as the model decides them. Two GPUs,
+//! six consumers with one VGPU each; in every case all six units exist afterwards.
 
 use berth_model::{Allocation, Allocations, HomelessReason, Homes, ReshapeRequest};
 

@@ -1,10 +1,10 @@
-//! Units without a home: they hold their inventory, shrink it as they go, and nothing else touches it.
+//! Units without a home: they hold their inventory, shrink it as they leave, and nothing else changes it.
 
-use berth_model::{Desired, Inventory, Plan, ProviderTree, Usages, plan, usages_to_probe};
+use berth_model::{DesiredTree, Inventory, Plan, ProviderTree, Usages, plan, usages_to_probe};
 
 use super::build::*;
 
-/// Placement has VGPU on the root and on a GPU's provider; the driver knows neither any more.
+/// Placement has VGPU on the root and on a GPU's provider; the driver reports neither.
 fn current() -> ProviderTree {
     tree([
         root(&[("VCPU", 16), ("VGPU", 8)]),
@@ -12,8 +12,8 @@ fn current() -> ProviderTree {
     ])
 }
 
-fn desired() -> Desired {
-    Desired {
+fn desired() -> DesiredTree {
+    DesiredTree {
         tree: tree([root(&[("VCPU", 16)])]),
         moves: Vec::new(),
         held_traits: std::collections::BTreeMap::new(),
@@ -29,7 +29,7 @@ fn used(root: u64, gone: u64) -> Usages {
 }
 
 /// The tree after the plan was carried out, and the units it holds.
-fn step(current: &ProviderTree, desired: Desired, usages: &Usages) -> (ProviderTree, Vec<u64>) {
+fn step(current: &ProviderTree, desired: DesiredTree, usages: &Usages) -> (ProviderTree, Vec<u64>) {
     let plan = plan(current, desired, usages);
     let held = plan.held().iter().map(|held| held.used).collect();
     let tree = match &plan {
@@ -100,7 +100,7 @@ fn a_usage_that_is_not_known_counts_as_everything() {
 #[test]
 fn a_device_that_comes_back_takes_its_units_out_of_the_hold() {
     let (held, _) = step(&current(), desired(), &used(0, 2));
-    let back = Desired {
+    let back = DesiredTree {
         tree: tree([root(&[("VCPU", 16)]), child("gone", &[("VGPU", 4)])]),
         moves: Vec::new(),
         held_traits: std::collections::BTreeMap::new(),
@@ -112,7 +112,7 @@ fn a_device_that_comes_back_takes_its_units_out_of_the_hold() {
 #[test]
 fn a_device_that_comes_back_too_small_stays_held_until_its_users_fit() {
     let (held, _) = step(&current(), desired(), &used(0, 3));
-    let back = || Desired {
+    let back = || DesiredTree {
         tree: tree([root(&[("VCPU", 16)]), child("gone", &[("VGPU", 2)])]),
         moves: Vec::new(),
         held_traits: std::collections::BTreeMap::new(),
@@ -133,7 +133,7 @@ fn inventory_that_an_operator_reserved_whole_is_no_hold() {
         .get_mut(&class("VGPU"))
         .unwrap();
     *vgpu = vgpu.clone().reserving(8);
-    let kept = Desired {
+    let kept = DesiredTree {
         tree: closed.clone(),
         moves: Vec::new(),
         held_traits: std::collections::BTreeMap::new(),
@@ -141,7 +141,7 @@ fn inventory_that_an_operator_reserved_whole_is_no_hold() {
     assert!(
         matches!(plan(&closed, kept, &Usages::new()), Plan::InSync { held } if held.is_empty())
     );
-    let moved = Desired {
+    let moved = DesiredTree {
         tree: tree([root(&[("VCPU", 16)]), child("a", &[("VGPU", 8)])]),
         moves: vec![leaves(root_uuid(), "VGPU", &["VGPU"])],
         held_traits: std::collections::BTreeMap::new(),
@@ -164,7 +164,7 @@ fn more_than_a_hold_can_say_is_left_as_it_is() {
 fn a_move_off_a_hold_is_for_a_start_not_for_a_tick() {
     let (held, _) = step(&current(), desired(), &used(3, 0));
     let moves = vec![leaves(root_uuid(), "VGPU", &["VGPU"])];
-    let desired = Desired { moves, ..desired() };
+    let desired = DesiredTree { moves, ..desired() };
     assert!(matches!(
         plan(&held, desired.clone(), &used(3, 0)),
         Plan::InSync { .. }
@@ -178,7 +178,7 @@ fn a_move_off_a_hold_is_for_a_start_not_for_a_tick() {
 #[test]
 fn a_provider_that_is_held_says_why_until_it_goes() {
     let says: berth_model::Trait = "CUSTOM_GONE".parse().unwrap();
-    let wanted = || Desired {
+    let wanted = || DesiredTree {
         held_traits: [(child_uuid("gone"), [says.clone()].into())].into(),
         ..desired()
     };

@@ -1,4 +1,4 @@
-//! A reshape and its inverse give the tree and the allocations back.
+//! A reshape followed by its inverse restores the tree and the allocations.
 
 use berth_model::{Allocation, Allocations, Home, HomelessReason, Homes, ProviderTree};
 use proptest::prelude::*;

@@ -1,11 +1,12 @@
-//! The reshape over worlds nobody would think of: four moves at once (VGPU to its GPUs, VCPU parting into VCPU and PCPU, a
-//! class renamed, memory to NUMA cells), children too small, guests unknown or known in part, consumers that also hold
-//! elsewhere, and a class that does not move and that more is used of than there is. Judged by what Placement would judge, not by how the placing works.
+//! Reshapes of random trees: four moves at once (VGPU to its GPUs, VCPU split into VCPU and PCPU, a renamed class,
+//! memory to NUMA cells), children that are too small, guests that are unknown or partly known, consumers with
+//! allocations elsewhere, and an over-allocated class that does not move. The results are checked by Placement's rules,
+//! not by the code of the reshape.
 
 use std::collections::BTreeMap;
 
 use berth_model::{
-    Allocation, Allocations, Desired, Home, HomelessReason, Homes, Inventory, Move, Plan,
+    Allocation, Allocations, DesiredTree, Home, HomelessReason, Homes, Inventory, Move, Plan,
     ProviderTree, ProviderUuid, ReshapeRequest, Usages, plan,
 };
 use proptest::prelude::*;
@@ -381,10 +382,10 @@ proptest! {
         let after = request.afterwards(&world.allocations());
         let mut tree = request.tree().clone();
         for round in 0..3 {
-            let desired = Desired { tree: world.desired(), moves: world.moves(&tree), held_traits: std::collections::BTreeMap::new(), };
+            let desired = DesiredTree { tree: world.desired(), moves: world.moves(&tree), held_traits: std::collections::BTreeMap::new(), };
             match plan(&tree, desired, &usages(&tree, &after)) {
                 Plan::InSync { held } => {
-                    let units = |held: &[berth_model::Held]| held.iter().map(|h| h.used).sum::<u64>();
+                    let units = |held: &[berth_model::HeldUnits]| held.iter().map(|h| h.used).sum::<u64>();
                     prop_assert!(units(&held) <= units(request.held()));
                     break;
                 }
@@ -400,7 +401,7 @@ proptest! {
     #[test]
     fn a_start_leaves_nothing_that_a_tick_would_end_for(world in worlds(), named in named_moves()) {
         // A driver that names the same moves whatever Placement has, sensible or not.
-        let desired = || Desired { tree: world.desired(), moves: named.clone(), held_traits: std::collections::BTreeMap::new(), };
+        let desired = || DesiredTree { tree: world.desired(), moves: named.clone(), held_traits: std::collections::BTreeMap::new(), };
         let (mut tree, mut held_by) = (world.current(), world.allocations());
         for round in 0.. {
             let request = match plan(&tree, desired(), &usages(&tree, &held_by)) {

@@ -1,9 +1,10 @@
-//! Properties of the diff and the plan over trees nobody would think of.
+//! Properties of the diff and the plan over random trees.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
-    Desired, Plan, Provider, ProviderTree, ProviderUuid, Trait, Usages, diff, plan, usages_to_probe,
+    DesiredTree, Plan, Provider, ProviderTree, ProviderUuid, Trait, Usages, diff, plan,
+    usages_to_probe,
 };
 use proptest::prelude::*;
 use proptest::sample::subsequence;
@@ -12,7 +13,7 @@ use super::build::*;
 
 const CLASSES: [&str; 4] = ["VCPU", "MEMORY_MB", "VGPU", "CUSTOM_FPGA"];
 const TRAITS: [&str; 3] = ["COMPUTE_NODE", "HW_NUMA_ROOT", "CUSTOM_FAST"];
-/// Devices 0 to 5 are Berth's, 6 and 7 somebody else's.
+/// Devices 0 to 5 are Berth's; 6 and 7 have another owner.
 const DEVICES: usize = 8;
 
 #[derive(Debug, Clone)]
@@ -128,8 +129,8 @@ fn usages_of(tree: &ProviderTree, used: &[u64]) -> Usages {
     places.zip(used.iter().copied().cycle()).collect()
 }
 
-fn desired(tree: ProviderTree) -> Desired {
-    Desired {
+fn desired(tree: ProviderTree) -> DesiredTree {
+    DesiredTree {
         tree,
         moves: Vec::new(),
         held_traits: std::collections::BTreeMap::new(),
@@ -163,7 +164,7 @@ proptest! {
             Plan::ReshapeNeeded(_) => panic!("nothing moves"),
         };
         let again = plan(&tree, desired(wanted.clone()), &usages);
-        // What counted as everything is known by now: the hold says how much it was.
+        // Unknown usage counted as fully used; the held inventory now gives the amount.
         prop_assert_eq!(&again, &Plan::InSync { held: held.clone() }, "{}", again);
         for held in &held {
             let inventory = tree.inventory(held.provider, &held.class).unwrap();

@@ -1,8 +1,8 @@
-//! Where units go, case by case, and what is refused.
+//! The homes of units, case by case, and the refusals.
 
 use berth_model::{
-    Allocation, Allocations, Desired, Home, HomelessReason, Homes, Inventory, PendingReshape, Plan,
-    ReshapeRefused, Usages, plan,
+    Allocation, Allocations, DesiredTree, Home, HomelessReason, Homes, Inventory, PendingReshape,
+    Plan, ReshapeRefused, Usages, plan,
 };
 
 use super::build::*;
@@ -116,7 +116,7 @@ fn a_shrinking_that_is_no_move_waits_for_the_plain_update() {
         request.tree().inventory(root_uuid(), &class("VCPU")),
         Some(&of(16))
     );
-    let next = Desired {
+    let next = DesiredTree {
         tree: desired,
         moves: moves.to_vec(),
         held_traits: std::collections::BTreeMap::new(),
@@ -133,7 +133,8 @@ fn a_shrinking_that_is_no_move_waits_for_the_plain_update() {
 
 #[test]
 fn what_a_consumer_of_the_call_holds_elsewhere_is_still_taken_at_once() {
-    // The root is to offer 8 VCPU at most 8 at once; the guest whose VGPU moves has 12 of 16 at a ratio of 4.
+    // The root shall offer 8 VCPU, at most 8 per allocation; the guest with the moving VGPU has 12 of 16 at a ratio of
+    // 4.
     let ratio = berth_model::AllocationRatio::new(4.0).unwrap();
     let vcpus = |total| of(total).with_ratio(ratio);
     let mut current = tree([root(&[("VGPU", 8)])]);
@@ -156,7 +157,7 @@ fn what_a_consumer_of_the_call_holds_elsewhere_is_still_taken_at_once() {
         .inventory(root_uuid(), &class("VCPU"))
         .unwrap();
     assert_eq!((sent.total, sent.max_unit), (8, 12));
-    let next = Desired {
+    let next = DesiredTree {
         tree: desired.clone(),
         moves: Vec::new(),
         held_traits: std::collections::BTreeMap::new(),
@@ -308,7 +309,7 @@ fn a_group_goes_whole_to_the_first_home_with_room_for_all_of_it() {
     assert_eq!(
         vcpus(0x12, child_uuid("numa1")),
         4,
-        "its memory does not fit beside the first's"
+        "its memory does not fit next to the first one's"
     );
     assert_eq!(
         vcpus(0x13, root_uuid()),
@@ -393,7 +394,7 @@ fn two_places_that_exchange_their_units_hold_what_cannot_move() {
 #[test]
 fn moves_that_change_no_inventory_need_no_reshape() {
     let current = tree([root(&[("VGPU", 2)]), child("a", &[("VGPU", 2)])]);
-    let named = |tree: &berth_model::ProviderTree| Desired {
+    let named = |tree: &berth_model::ProviderTree| DesiredTree {
         tree: tree.clone(),
         moves: vec![leaves(root_uuid(), "VGPU", &["VGPU"])],
         held_traits: std::collections::BTreeMap::new(),
@@ -417,7 +418,7 @@ fn held_units_whose_guest_is_known_again_move_at_a_start() {
     let mut current = tree([root(&[("VCPU", 16)]), child("a", &[("VGPU", 4)])]);
     let hold = Inventory::holding(2).unwrap();
     current.root_mut().inventories.insert(class("VGPU"), hold);
-    let desired = Desired {
+    let desired = DesiredTree {
         tree: tree([root(&[("VCPU", 16)]), child("a", &[("VGPU", 4)])]),
         moves: vec![leaves(root_uuid(), "VGPU", &["VGPU"])],
         held_traits: std::collections::BTreeMap::new(),

@@ -1,7 +1,7 @@
-//! What an operator reads: the texts of a diff, a plan and a reshape.
+//! The texts that an operator reads: a diff, a plan and a reshape.
 
 use berth_model::{
-    Allocation, Allocations, Desired, HomelessReason, Homes, Plan, Trait, Usages, diff, plan,
+    Allocation, Allocations, DesiredTree, HomelessReason, Homes, Plan, Trait, Usages, diff, plan,
 };
 
 use super::build::*;
@@ -66,14 +66,14 @@ fn a_diff_shows_what_comes_changes_and_goes() {
 
 #[test]
 fn a_plan_says_which_of_the_three_it_is() {
-    let same = Desired {
+    let same = DesiredTree {
         tree: flat(),
         moves: Vec::new(),
         held_traits: std::collections::BTreeMap::new(),
     };
     insta::assert_snapshot!(plan(&flat(), same, &Usages::new()).to_string(), @"in sync");
 
-    let less = Desired {
+    let less = DesiredTree {
         tree: tree([root(&[("VCPU", 16)]), shared_storage(100)]),
         moves: Vec::new(),
         held_traits: std::collections::BTreeMap::new(),
@@ -86,7 +86,7 @@ fn a_plan_says_which_of_the_three_it_is() {
     ! 3 VGPU held on gpu-01
     ");
 
-    let moved = Desired {
+    let moved = DesiredTree {
         tree: per_gpu(),
         moves: vec![leaves(root_uuid(), "VGPU", &["VGPU"])],
         held_traits: std::collections::BTreeMap::new(),
@@ -103,7 +103,7 @@ fn a_plan_says_which_of_the_three_it_is() {
         inventory VGPU: 8 -> none
     ");
 
-    let split = Desired {
+    let split = DesiredTree {
         tree: tree([root(&[("VCPU", 8), ("PCPU", 8), ("VGPU", 8)])]),
         moves: vec![leaves(root_uuid(), "VCPU", &["VCPU", "PCPU"])],
         held_traits: std::collections::BTreeMap::new(),

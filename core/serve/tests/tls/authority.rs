@@ -56,7 +56,7 @@ impl Authority {
         self.signed("server", "/CN=node-1", 30)
     }
 
-    /// A listener's whose time is over a second after it is made.
+    /// A certificate for a listener that expires one second after it is made.
     #[allow(dead_code, reason = "one of the two that include this file needs it")]
     pub(crate) fn short_lived_server(&self) -> Pair {
         self.signed("server", "/CN=node-1", 0)

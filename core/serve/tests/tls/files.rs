@@ -1,4 +1,4 @@
-//! Files by which nobody can be served are refused with their name, what is wrong, and what would be right.
+//! Unusable TLS files are refused with their name, the problem, and the remedy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ fn each_file_that_cannot_be_used_is_named_with_what_would_be_right() {
             certificate(&nonsense),
             TlsFile::Certificate,
             &nonsense,
-            "is none",
+            "an invalid certificate",
         ),
         (
             certificate(&good.key),
@@ -103,7 +103,7 @@ fn each_file_that_cannot_be_used_is_named_with_what_would_be_right() {
             client_ca(&nonsense),
             TlsFile::ClientCa,
             &nonsense,
-            "is none",
+            "an invalid certificate",
         ),
     ];
     for (files, file, path, words) in cases {
@@ -113,7 +113,7 @@ fn each_file_that_cannot_be_used_is_named_with_what_would_be_right() {
         let begins = format!("{}: {}", file.option(), path.display());
         assert!(sentence.starts_with(&begins), "{sentence}");
         assert!(sentence.contains(words), "{sentence}");
-        assert!(!error.mend().is_empty());
+        assert!(!error.hint().is_empty());
     }
 }
 

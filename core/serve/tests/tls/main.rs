@@ -1,5 +1,5 @@
-//! The TLS door lets in whoever shows a certificate of its authority, and nobody else; each test waits for what the server
-//! does, whenever that is.
+//! The TLS listener accepts only clients with a certificate of its authority. Each test waits for an effect of the
+//! server, however long it takes.
 
 mod authority;
 mod files;
@@ -88,7 +88,7 @@ impl Served {
         connector.connect(name, self.connect().await).await
     }
 
-    /// Whom the server thinks it answered; an error where it did not.
+    /// The identity that the server saw; an error if it saw none.
     async fn asked(
         &self,
         client: Option<&Pair>,

@@ -7,13 +7,13 @@ pub enum Dialect {
     Sqlite,
     /// PostgreSQL 12 and later.
     Postgres,
-    /// MariaDB 10.5 and later, MySQL 8.0 and later, in the modes that every session of a store sets: names stand in double
-    /// quotes, `||` joins texts, a backslash in a literal is a backslash, id 0 is a row like others.
+    /// MariaDB 10.5 and later, MySQL 8.0 and later. Every session of a store sets these modes: names are quoted by
+    /// double quotes, `||` joins texts, a backslash in a literal is a backslash, id 0 is allowed.
     MySql,
 }
 
 impl Dialect {
-    /// How many `?` one statement may carry.
+    /// The maximum number of `?` in one statement.
     #[must_use]
     pub fn max_variables(self) -> usize {
         match self {
@@ -26,8 +26,9 @@ impl Dialect {
 
     /// An expression that reads `column` as a double, in a SELECT and in arithmetic.
     ///
-    /// SQLite keeps a whole number in a NUMERIC column as an integer, and the driver refuses to read that as a double. MySQL's
-    /// `float` has four bytes, and as a double 1.1 would be 1.10000002: it goes by its shortest decimal form.
+    /// SQLite stores a whole number in a NUMERIC column as an integer, which the driver refuses to read as a
+    /// double. MySQL's `float` has four bytes, and 1.1 would become 1.10000002 as a double, so it is converted by
+    /// its shortest decimal form.
     #[must_use]
     pub fn double(self, column: &str) -> String {
         match self {
@@ -37,9 +38,9 @@ impl Dialect {
         }
     }
 
-    /// What to select instead of `columns` so that all rows come over with as little waking as the driver allows, for
-    /// [`super::Row::unpack`] on each row of the answer: one row with all of them on SQLite, plain rows elsewhere. For thousands
-    /// of rows of whole numbers, text without NUL, moments (as text), and NULL; in no certain order.
+    /// The expression to select instead of `columns`, to be read by [`super::Row::unpack`] on each row. On SQLite all
+    /// rows are packed into one, which saves messages between threads; on servers the rows stay as they are. For
+    /// thousands of rows of whole numbers, text without NUL, timestamps (as text), and NULL. The order is undefined.
     #[must_use]
     pub fn packed(self, columns: &str) -> String {
         match self {
@@ -48,12 +49,13 @@ impl Dialect {
         }
     }
 
-    /// The end of a SELECT that locks its rows against other writers until the transaction ends. Empty on SQLite, where the
-    /// writer is alone. The rows are read as they are now, or the transaction ends in a conflict.
+    /// The end of a SELECT that locks its rows against other writers until the transaction ends. Empty on SQLite, which
+    /// has one writer at a time. The rows are current, or the transaction ends in a conflict.
     ///
-    /// Whoever locks a row must also change it (raise its generation). At REPEATABLE READ PostgreSQL looks at the database
-    /// before it waits for the lock: rows that the one before wrote elsewhere are seen only if it ends in a conflict, and it does
-    /// so only where the locked row itself was changed. MariaDB and MySQL look with the first SELECT that does not lock.
+    /// A caller that locks a row must also change it, for example by raising its generation. At REPEATABLE READ,
+    /// PostgreSQL takes its snapshot before it waits for the lock. Other rows that the previous writer changed are only
+    /// noticed by a conflict, and a conflict only arises if the locked row itself was changed. MariaDB and MySQL take
+    /// the snapshot at the first SELECT that does not lock.
     #[must_use]
     pub fn for_update(self) -> &'static str {
         match self {
@@ -62,8 +64,8 @@ impl Dialect {
         }
     }
 
-    /// As [`Dialect::for_update`], beside others who only share: the row cannot be changed or deleted while a row of ours
-    /// comes to refer to it.
+    /// Like [`Dialect::for_update`], but shared: other transactions may lock the row in the same way, and none can
+    /// change or delete it. Used while a new row refers to it.
     #[must_use]
     pub fn for_share(self) -> &'static str {
         match self {
@@ -73,9 +75,8 @@ impl Dialect {
         }
     }
 
-    /// The end of an INSERT that leaves a row be whose unique key is taken. `column` is one of the table's, and stays as it is.
-    ///
-    /// The rows affected tell nothing: MySQL counts such a row, the others do not.
+    /// The end of an INSERT that changes nothing if the unique key exists. `column` is any column of the table; it is
+    /// not changed. The number of affected rows cannot be used: MySQL counts an existing row, other databases do not.
     #[must_use]
     pub fn or_nothing(self, column: &str) -> String {
         match self {
@@ -84,8 +85,8 @@ impl Dialect {
         }
     }
 
-    /// The end of an INSERT that changes `columns` of a row whose unique key `keys` is taken to the values given. On MySQL any
-    /// unique key of the table counts. The rows affected differ between databases.
+    /// The end of an INSERT that updates `columns` to the given values if the unique key `keys` exists. MySQL considers
+    /// every unique key of the table. The number of affected rows differs between databases.
     #[must_use]
     pub fn or_update(self, keys: &[&str], columns: &[&str]) -> String {
         let set = |new: fn(&str) -> String| {
@@ -108,8 +109,8 @@ impl Dialect {
         }
     }
 
-    /// An expression for a text `column` that tells `a` from `A`. The tables of OpenStack's on MySQL do not; compare the column
-    /// by itself as well, or no index is used.
+    /// An expression for comparing a text `column` with case sensitivity, which OpenStack's tables on MySQL lack.
+    /// Compare the plain column as well, or no index is used.
     #[must_use]
     pub fn exactly(self, column: &str) -> String {
         match self {
@@ -118,8 +119,8 @@ impl Dialect {
         }
     }
 
-    /// A condition with one `?`: the text in `column` begins with it, letter for letter. LIKE takes `a` for `A` on SQLite and
-    /// MySQL, and `_` for anything on all.
+    /// A condition with one `?`: the text in `column` begins with it, with case sensitivity. LIKE ignores case on
+    /// SQLite and MySQL, and `_` matches any character everywhere.
     #[must_use]
     pub fn begins_with(self, column: &str) -> String {
         match self {
@@ -129,7 +130,7 @@ impl Dialect {
         }
     }
 
-    /// An expression for the database's own time, UTC, as [`super::SqlTimestamp`]s are held.
+    /// An expression for the database's current time, in UTC, in the format of [`super::SqlTimestamp`].
     #[must_use]
     pub fn now(self) -> &'static str {
         match self {

@@ -14,18 +14,17 @@ pub use open::OpenError;
 
 /// An error that says whether repeating the whole transaction may help.
 pub trait Retryable {
-    /// What a loop does about it. [`Disposition::Retry`] and [`Disposition::Refresh`] both repeat the whole transaction, which reads its
-    /// facts again.
+    /// How to continue: [`Disposition::Retry`] and [`Disposition::Refresh`] both repeat the whole transaction, which
+    /// reads its input again.
     fn disposition(&self) -> Disposition;
 }
 
 /// Why a statement or a transaction failed.
 ///
-/// The sources are the driver's and the database's own words; no password is in them.
+/// The sources are messages of the driver and the database; they contain no password.
 #[derive(Debug, thiserror::Error)]
 pub enum SqlError {
-    /// Another writer held the database for longer than the busy timeout, or no connection
-    /// became free.
+    /// Another writer held the database for longer than the busy timeout, or no connection became free.
     #[error("the database is busy with another writer")]
     Busy(#[source] sqlx::Error),
     /// A conflict with another transaction on a server: a deadlock, a serialization failure, a lock timeout. The server rolls this one back.
@@ -34,14 +33,14 @@ pub enum SqlError {
     /// The connection was lost before COMMIT was sent: the transaction was rolled back.
     #[error("the connection to the database was lost before the transaction was committed")]
     Lost(#[source] sqlx::Error),
-    /// The connection was lost, or the answer timed out, after COMMIT was sent. It is unknown whether the transaction was committed. A store
-    /// never repeats it.
+    /// The connection was lost, or the answer timed out, after COMMIT was sent. It is unknown whether the transaction
+    /// was committed. A store never repeats it.
     #[error(
         "the connection to the database was lost while the transaction was committed: it may have been or not"
     )]
     OutcomeUnknown(#[source] sqlx::Error),
-    /// The transaction had failed already at an earlier statement, whose error was not heeded: the server does nothing more
-    /// in it.
+    /// An earlier statement of the transaction failed and its error was ignored; the server executes nothing
+    /// more in the transaction.
     #[error("the transaction had already failed at an earlier statement")]
     Ended {
         /// That of the earlier error.
@@ -65,7 +64,7 @@ pub enum SqlError {
     /// The TLS handshake failed.
     #[error("the TLS connection to the database server failed")]
     Tls(#[source] sqlx::Error),
-    /// A statement took longer than it may.
+    /// A statement exceeded the statement timeout.
     #[error("a statement took longer than the statement timeout")]
     TookTooLong(#[source] sqlx::Error),
     /// Another process is changing the schema, and did not end in time.
@@ -89,29 +88,29 @@ pub enum SqlError {
     /// Another constraint of the schema was violated.
     #[error("a constraint of the schema was violated")]
     Constraint(#[source] sqlx::Error),
-    /// A text has a NUL in it: PostgreSQL alone cannot keep that.
-    #[error("a text has a NUL character in it, which this database cannot keep")]
+    /// A text contains a NUL, which PostgreSQL cannot store.
+    #[error("a text contains a NUL character, which this database cannot store")]
     Nul(#[source] sqlx::Error),
     /// A text has a character that takes more bytes than its column has for one: `utf8mb3` of MariaDB and MySQL has three.
-    #[error("a text has a character beyond U+FFFF, which this database cannot keep")]
+    #[error("a text contains a character beyond U+FFFF, which this database cannot store")]
     Character(#[source] sqlx::Error),
     /// The store was closed.
     #[error("the database was closed")]
     Closed,
-    /// A column does not hold what the schema says.
+    /// A column has a value that the schema does not allow.
     #[error("column {column} does not hold {expected}")]
     Column {
         /// Position in the row, from 0.
         column: usize,
-        /// What was asked for.
+        /// The expected type, as text.
         expected: &'static str,
         #[source]
         source: sqlx::Error,
     },
     /// A counter of the database is at its end: no release counts so far, so the file was written by another hand.
-    #[error("the {counter} of a row is {value} and cannot be raised")]
+    #[error("the {counter} of a row is {value} and cannot be incremented")]
     CounterFull {
-        /// What is counted, in a word.
+        /// What the counter counts, as text.
         counter: &'static str,
         value: i64,
     },
@@ -121,27 +120,27 @@ pub enum SqlError {
 }
 
 impl SqlError {
-    /// What an operator can do about it, in one sentence.
+    /// The remedy for an operator, in one sentence.
     #[must_use]
-    pub fn mend(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match self {
             Self::Busy(_) => "stop the other process that writes to this database",
             Self::Conflict(_) => {
                 "retry; if it persists, use fewer concurrent clients or fewer services on this database"
             }
-            Self::Lost(_) => "ask again; where it stays, see the log of the database server",
+            Self::Lost(_) => "retry; if it persists, see the log of the database server",
             Self::OutcomeUnknown(_) => {
                 "check whether the change was made before you repeat it, and see the log of the database server"
             }
-            Self::Ended { .. } => "ask again; where it stays, this is a defect of Berth",
+            Self::Ended { .. } => "retry; if it persists, this is a defect of Berth",
             Self::Unreachable(_) => {
                 "check that the database server runs, and host, port or socket in the database URL"
             }
             Self::TooManyConnections(_) => {
-                "raise max_connections of the database server, or let the services have fewer connections"
+                "raise max_connections of the database server, or configure fewer connections for the services"
             }
             Self::Denied(_) => {
-                "check user and password in the database URL and what the server lets this user do"
+                "check user and password in the database URL and the user's privileges on the server"
             }
             Self::UnknownDatabase(_) => {
                 "check the name in the database URL, or create the database on the server"
@@ -152,9 +151,7 @@ impl SqlError {
             Self::Tls(_) => {
                 "check the TLS options in the database URL against the certificate of the server"
             }
-            Self::TookTooLong(_) => {
-                "see what else the database server is doing; ask for less at once"
-            }
+            Self::TookTooLong(_) => "check the load of the database server; request less at once",
             Self::SchemaHeld => "wait until the other process has ended, then start this one again",
             Self::DiskFull(_) => "free space on the disk that holds the database",
             Self::Corrupt(_) | Self::CounterFull { .. } => {
@@ -162,7 +159,7 @@ impl SqlError {
             }
             Self::NotWritable(_) => "check owner and mode of the database file and its folder",
             Self::Io(_) => "check the disk and its kernel messages",
-            Self::Nul(_) | Self::Character(_) => "ask without that character",
+            Self::Nul(_) | Self::Character(_) => "retry without that character",
             Self::Closed => "the service is stopping; start it again",
             Self::Duplicate(_) | Self::Constraint(_) | Self::Column { .. } | Self::Refused(_) => {
                 "check that the schema is at the version this release expects"
@@ -188,8 +185,8 @@ impl SqlError {
         }
     }
 
-    /// The same, where an input/output error is one of a full disk: SQLite says so of its files, and not of the memory that it
-    /// shares with others beside them (4874, `SQLITE_IOERR_SHMSIZE`).
+    /// Reclassifies an input/output error as a full disk, if the disk of the database is full. SQLite reports a full
+    /// disk as such for its files, but not for the memory that its processes share (4874, `SQLITE_IOERR_SHMSIZE`).
     pub(super) fn on_the_disk_of(self, database: &Path) -> Self {
         match self {
             Self::Io(error) if is_full(database.parent().unwrap_or(database)) => {

@@ -1,7 +1,7 @@
 //! The location of a database, parsed from a URL.
 //!
-//! A server's URL is read in the spelling of SQLAlchemy, which stands in `placement.conf`, and in that of the databases' own
-//! tools. The password is in no text that this module gives out.
+//! A server's URL may have the syntax of SQLAlchemy, as in `placement.conf`, or of the databases' own tools. No output
+//! of this module contains the password.
 
 mod options;
 mod server;
@@ -13,26 +13,26 @@ use super::OpenError;
 
 pub use server::{Server, ServerAddress, ServerKind, Tls, TlsMode, UrlError};
 
-/// Where the database lives.
+/// The location of a database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
     /// A SQLite file, created when missing. Its folder must exist.
     SqliteFile(PathBuf),
     /// A SQLite database that lives and dies with this store. For tests and dry runs.
     SqliteMemory,
-    /// A database on a server, shared with other processes. It must be there; its tables need not.
+    /// A database on a server, shared with other processes. It must exist; its tables need not.
     Server(Server),
 }
 
 impl FromStr for Location {
     type Err = OpenError;
 
-    /// Reads a database URL.
+    /// Parses a database URL.
     ///
-    /// `sqlite:PATH`, `sqlite:///ABSOLUTE/PATH` or `sqlite::memory:`. A relative path is one below the working directory, and
-    /// absolute from here on. Nothing may follow the path: options would be lost.
+    /// `sqlite:PATH`, `sqlite:///ABSOLUTE/PATH` or `sqlite::memory:`. A relative path is resolved against the working
+    /// directory. No options may follow the path, because they would be ignored.
     ///
-    /// `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` or `mysql://...`, also as SQLAlchemy writes them
+    /// `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` or `mysql://...`, also in SQLAlchemy's form
     /// (`postgresql+psycopg2://`, `mysql+pymysql://`); see [`Server`].
     fn from_str(url: &str) -> Result<Self, OpenError> {
         if let Some(server) = Server::read(url) {
@@ -53,7 +53,7 @@ impl FromStr for Location {
     }
 }
 
-/// What stands before a `://`, where that looks like a scheme: anything else may be a password.
+/// The text before `://` if it looks like a scheme; other text may be a password.
 fn scheme_of(url: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let scheme = url.split_once("://").map(|(scheme, _)| scheme);

@@ -1,14 +1,15 @@
-//! The text of a statement as PostgreSQL takes it: `$1` where callers write `?`, each with the type of its value.
+//! Converts a statement's text for PostgreSQL: `$1` for each `?`, with the type of its value.
 //!
-//! The type stands in the text because a server that prepares a statement settles the types of its parameters once: a NULL
-//! the first time and a number the second would be read wrong. Texts known at compile time are rewritten once.
+//! The type is part of the text because a server that prepares a statement fixes the parameter types once. Without it,
+//! a NULL in the first call and a number in the second would be decoded wrongly. Texts known at compile time are
+//! converted once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use super::statement::Value;
 
-/// What is bound to a `?`, as far as the text of the statement depends on it.
+/// The type of a bound value, as far as the text of the statement depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum ParameterType {
     /// Written into the text: a NULL of any type is then of the column's.
@@ -47,7 +48,7 @@ impl ParameterType {
     }
 }
 
-/// How many `?` a text has, and so many values were bound.
+/// The number of `?` in a text differs from the number of bound values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the statement has {placeholders} placeholders and {values} values")]
 pub(super) struct Mismatch {
@@ -55,7 +56,7 @@ pub(super) struct Mismatch {
     pub(super) values: usize,
 }
 
-/// As [`numbered`], remembered for a text that comes again.
+/// Like [`numbered`], cached for a recurring text.
 pub(super) fn numbered_once(sql: &str, kinds: &[ParameterType]) -> Result<Arc<str>, Mismatch> {
     type NumberedStatements = HashMap<String, HashMap<Vec<ParameterType>, Arc<str>>>;
     static KNOWN: LazyLock<Mutex<NumberedStatements>> = LazyLock::new(Mutex::default);
@@ -77,7 +78,7 @@ pub(super) fn numbered_once(sql: &str, kinds: &[ParameterType]) -> Result<Arc<st
     Ok(text)
 }
 
-/// The text with `$n` for each `?` that stands outside literals, quoted names and comments.
+/// The text with `$n` for each `?` outside of literals, quoted names and comments.
 pub(super) fn numbered(sql: &str, kinds: &[ParameterType]) -> Result<String, Mismatch> {
     let mut text = String::with_capacity(sql.len() + kinds.len() * 9);
     let mut placeholders = 0;
@@ -109,7 +110,7 @@ pub(super) fn numbered(sql: &str, kinds: &[ParameterType]) -> Result<String, Mis
     }
 }
 
-/// The text with what `literal` makes of each value in place of its `?`.
+/// The text with each `?` replaced by a literal of its value.
 pub(super) fn spelled(
     sql: &str,
     values: &[Value],
@@ -145,7 +146,7 @@ pub(super) fn count(sql: &str) -> usize {
 }
 
 enum Piece<'a> {
-    /// Goes over as it is.
+    /// Copied to the output unchanged.
     Text(&'a str),
     Placeholder,
 }
@@ -169,7 +170,7 @@ impl<'a> Iterator for Pieces<'a> {
             b'"' => cut(rest, end_of(rest, 1, "\"")),
             b'-' if rest.starts_with("--") => cut(rest, end_of(rest, 2, "\n")),
             b'/' if rest.starts_with("/*") => cut(rest, end_of(rest, 2, "*/")),
-            // A lone - or / goes over with what follows it.
+            // A lone - or / is copied together with the text after it.
             _ => {
                 let first = rest.chars().next()?.len_utf8();
                 let next = rest[first..].find(['?', '\'', '"', '-', '/']);
@@ -186,7 +187,8 @@ fn cut(text: &str, at: usize) -> (Piece<'_>, &str) {
     (Piece::Text(piece), behind)
 }
 
-/// Where what begins here ends. A doubled quote is the end of one literal and the beginning of the next, which is as good.
+/// The end of the literal or comment that begins here. A doubled quote counts as the end of one literal and the
+/// beginning of the next, which gives the same result.
 fn end_of(text: &str, from: usize, end: &str) -> usize {
     text[from..]
         .find(end)

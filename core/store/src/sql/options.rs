@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use berth_options::choices;
 
-/// How far a commit reaches before it is acknowledged.
+/// What a commit guarantees when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Synchronous {
     /// On the disk: survives a power cut. The default.
@@ -43,33 +43,34 @@ impl Isolation {
 /// The options of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SqlOptions {
-    /// Reading connections beside the writer, 1 to 64. SQLite alone; ignored in memory, where one connection
-    /// serves both.
+    /// The number of SQLite's reading connections, in addition to the writer, 1 to 64. Ignored in memory, where
+    /// one connection does both.
     pub readers: u32,
-    /// How long a statement waits for a foreign writer before it reports [`super::SqlError::Busy`]; on a server, for the lock of a row
-    /// before it reports [`super::SqlError::Conflict`] (whole seconds there on MariaDB and MySQL, at least one).
+    /// How long a statement waits for a writer of another process before [`super::SqlError::Busy`]. On a server:
+    /// how long it waits for the lock of a row before [`super::SqlError::Conflict`] (in whole seconds, at least
+    /// one, on MariaDB and MySQL).
     pub busy_timeout: Duration,
-    /// What a commit means. SQLite alone: a server has its own setting.
+    /// What a commit guarantees. For SQLite only; a server has its own setting.
     pub synchronous: Synchronous,
-    /// How often a whole writing transaction is tried before its error is given to the caller,
-    /// at least 1. On a server writers do not queue: where many meet at one row, ten are too few for one in a hundred.
+    /// The maximum number of runs of a writing transaction, at least 1. Writers on a server do not queue: with many
+    /// writers of one row, ten runs are not enough in one of a hundred cases.
     pub attempts: u32,
-    /// Whether what is deleted or replaced is overwritten with zeros in the file, and not only let go of: for a database that
-    /// holds secrets for a while. SQLite alone.
+    /// Whether deleted data is overwritten with zeros in the file. For a database that contains secrets for a
+    /// while. For SQLite only.
     pub overwrite_deleted: bool,
-    /// Connections to a server, 2 to 1000; they are made when they are needed. All processes on a server together must stay
-    /// below its `max_connections` (PostgreSQL: 100 where nobody said more).
+    /// Connections to a server, 2 to 1000, opened on demand. The sum over all processes must stay below the server's
+    /// `max_connections` (100 by default on PostgreSQL).
     pub connections: u32,
-    /// What the transactions of [`super::SqlStore::write`] see of others, on a server.
+    /// The isolation level of [`super::SqlStore::write`] on a server.
     pub isolation: Isolation,
-    /// How long a new connection to a server may take.
+    /// The timeout for opening a connection to a server.
     pub connect_timeout: Duration,
-    /// How long somebody waits for one of the connections to a server.
+    /// The maximum time to wait for a free connection to a server.
     pub acquire_timeout: Duration,
-    /// How long one statement may take on a server before it ends with [`super::SqlError::TookTooLong`].
+    /// The timeout of one statement on a server; it then ends with [`super::SqlError::TookTooLong`].
     pub statement_timeout: Duration,
-    /// Whether this is work that no service may be beside, while others of its kind may (another host's upgrade): its sessions on a
-    /// server are seen to be that ([`super::OtherSession::is_offline_work`]).
+    /// Whether this is offline work: no service may run at the same time, but other offline work may, such as the
+    /// upgrade of another host. Its sessions on a server are marked as such ([`super::OtherSession::is_offline_work`]).
     pub is_offline_work: bool,
 }
 

@@ -6,7 +6,7 @@
 //! which is independent of SQLite's `fcntl` locks on a local file system. SQLite cannot share a file over a network anyway.
 //!
 //! Closing any descriptor of the database would release SQLite's own locks. Our descriptor is therefore opened before SQLite opens the file,
-//! and stays open if connections may outlive the ownership ([`Ownership::leave_open`]).
+//! and stays open if connections may outlive the ownership ([`Ownership::keep_open_until_exit`]).
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -19,16 +19,16 @@ use super::OpenError;
 #[derive(Debug)]
 pub(super) struct Ownership {
     beside: File,
-    /// `None` after [`Ownership::leave_open`].
+    /// `None` after [`Ownership::keep_open_until_exit`].
     database: Option<File>,
 }
 
 /// The real path of the database, with all links resolved. The file need not exist yet.
 ///
-/// Errors: [`OpenError::NotAFile`] for a folder, a device, a pipe or a broken link; [`OpenError::Unreadable`] if its
-/// metadata cannot be read; [`OpenError::OtherNames`] if it has another hard link, because SQLite finds its log by the
-/// name.
-pub(super) fn own_name(path: &Path) -> Result<PathBuf, OpenError> {
+/// Errors: [`OpenError::NotAFile`] for a folder, a device, a pipe or a broken link; [`OpenError::Unreadable`] if
+/// its metadata cannot be read; [`OpenError::OtherNames`] if it has another hard link, because SQLite finds its
+/// log by the name.
+pub(super) fn canonical_path(path: &Path) -> Result<PathBuf, OpenError> {
     let unreadable = |source| OpenError::Unreadable {
         path: path.to_owned(),
         source,
@@ -91,7 +91,7 @@ impl Ownership {
             path: database.to_owned(),
             source,
         };
-        let file = open_or_make(database).map_err(unreadable)?;
+        let file = open_or_create(database).map_err(unreadable)?;
         lock(&file, database, unreadable, || None)?;
         write_owner(&mut beside).map_err(failed)?;
         Ok(Self {
@@ -102,7 +102,7 @@ impl Ownership {
 
     /// Keeps the descriptor of the database open until the end of the process, because connections that end later still need SQLite's locks.
     /// Both locks of the ownership are released nevertheless.
-    pub(super) fn leave_open(&mut self) {
+    pub(super) fn keep_open_until_exit(&mut self) {
         if let Some(file) = self.database.take() {
             file.unlock().ok();
             std::mem::forget(file);
@@ -139,7 +139,7 @@ fn lock(
 
 /// Opens the file for reading only, so that SQLite reports a read-only file. A new file is readable by its owner only, independent of the
 /// umask, because journals contain data of tenants. SQLite gives its own files the same mode.
-fn open_or_make(database: &Path) -> io::Result<File> {
+fn open_or_create(database: &Path) -> io::Result<File> {
     match File::open(database) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => OpenOptions::new()
             .read(true)
@@ -188,7 +188,7 @@ mod tests {
         ));
         drop(first);
         let mut second = Ownership::take(&database).unwrap();
-        second.leave_open();
+        second.keep_open_until_exit();
         drop(second);
         Ownership::take(&database).unwrap();
         drop(copies);

@@ -83,9 +83,9 @@ pub(super) fn mysql(statement: Statement) -> Result<MySqlQuery, sqlx::Error> {
     Ok(MySqlQuery::Prepared(query))
 }
 
-/// One that comes again is prepared. Another goes over once, with its values in its text: to prepare it, to run it and to have it
-/// forgotten are three messages, the last of which the server does not answer; the driver's socket waits with the next one
-/// until it is acknowledged, and that takes the kernel forty milliseconds.
+/// A recurring statement is prepared. Other statements are sent once, with their values in the text. Preparing would
+/// take three messages (prepare, execute, close). The server does not answer the last one, so the driver's socket
+/// delays the next message until the kernel's acknowledgement, about 40 milliseconds.
 pub(super) enum MySqlQuery {
     Prepared(Query<'static, MySql, MySqlArguments>),
     Text(SqlStr),
@@ -132,8 +132,8 @@ impl MySqlQuery {
     }
 }
 
-/// A value as MariaDB and MySQL read it in any mode of theirs: a text that has more than letters and digits stands there byte
-/// by byte, so that nothing in it can end it.
+/// Writes a value as a literal of MariaDB and MySQL that is valid in all modes. A text with other characters than
+/// letters and digits is written in hexadecimal, so that no character can end the literal.
 fn literal(value: &Value, text: &mut String) {
     // A String takes everything.
     let _ = match value {
@@ -161,7 +161,7 @@ fn few_enough(statement: &Statement, dialect: Dialect) -> Result<(), sqlx::Error
     match values <= most {
         true => Ok(()),
         false => Err(sqlx::Error::Encode(
-            format!("the statement has {values} values, and {most} are the most").into(),
+            format!("the statement has {values} values; at most {most} are possible").into(),
         )),
     }
 }
@@ -170,7 +170,7 @@ fn unequal(mismatch: Mismatch) -> sqlx::Error {
     sqlx::Error::Encode(mismatch.into())
 }
 
-/// Keys that go over as one array, which has one type.
+/// Keys that are bound as one array, which has one type.
 enum Keys {
     Ints(Vec<i64>),
     Doubles(Vec<f64>),
@@ -186,7 +186,7 @@ impl Keys {
         if let Some(ints) = all_ints.collect() {
             return Self::Ints(ints);
         }
-        // Whole numbers among others that are not.
+        // Whole numbers mixed with doubles.
         #[expect(clippy::cast_precision_loss, reason = "compared with doubles")]
         let all_doubles = keys.iter().map(|key| match key {
             Value::Double(number) => Some(*number),

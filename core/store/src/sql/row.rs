@@ -56,7 +56,7 @@ impl Row {
         }
     }
 
-    /// A whole number, of any width, or a decimal without fraction (what a SUM is on a server).
+    /// A whole number of any width, or a decimal without fraction (such as a SUM on a server).
     pub fn int(&self, column: usize) -> Result<i64, SqlError> {
         let expected = "a whole number";
         match &self.inner {
@@ -121,8 +121,8 @@ impl Row {
         }
     }
 
-    /// The rows that [`super::Dialect::packed`] brought over in this one, whose columns begin at `column`. There may be many
-    /// such rows or none, and each holds any number: whoever asks goes through them all.
+    /// The rows that [`super::Dialect::packed`] put into this row, starting at `column`. There may be any number of
+    /// such rows, each with any number of packed ones, so the caller must read them all.
     pub fn unpack<T: DeserializeOwned>(&self, column: usize) -> Result<Vec<T>, SqlError> {
         let expected = "packed rows";
         let unread = |error: serde_json::Error| refused(column, expected, error.to_string());
@@ -152,7 +152,7 @@ impl Row {
         }
     }
 
-    /// What a server's row holds there. SQLite's are read by their own types.
+    /// The value in a server's row. SQLite's values are read by their own types.
     fn any(&self, column: usize) -> Result<ColumnValue<'_>, String> {
         match &self.inner {
             RowInner::Sqlite(_) => Ok(ColumnValue::Other("a value of SQLite".to_owned())),
@@ -200,7 +200,7 @@ where
     })
 }
 
-/// The driver reads a NULL as 0 or as an empty text where it is not asked for one.
+/// Checks for NULL first: the driver reads a NULL as 0 or as an empty text.
 fn some<'r, T>(row: &'r SqliteRow, column: usize, expected: &'static str) -> Result<T, SqlError>
 where
     T: sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,

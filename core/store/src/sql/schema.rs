@@ -1,11 +1,12 @@
-//! The tables of a built-in service: created in a database without them, checked otherwise, and refused if a later release wrote them.
+//! Creates and checks the tables of a built-in service: created if there are none, checked otherwise, refused if a
+//! later release wrote them.
 //!
-//! A service has one schema in the SQL of SQLite ([`Schema::text`]); on a server the same tables are created with its types. Several
-//! services can share a database, so only tables of these names are considered. One of them, the mark, has a row with the version, which
-//! is written last.
+//! A service has one schema in SQLite's SQL ([`Schema::text`]); on a server the same tables are created with the
+//! server's types. Several services can share a database, so only tables of these names are considered. One table, the
+//! mark, has a row with the schema version, which is written last.
 //!
-//! Callers: `prepare` of `services/hosts`, `services/compute` and `services/identity`; `services/accelerator`, whose databases were
-//! older and are upgraded, uses only the translation of types ([`in_words_of`]).
+//! Callers: `prepare` of `services/hosts`, `services/compute` and `services/identity`. `services/accelerator` upgrades
+//! older databases and uses only the translation of types ([`in_words_of`]).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -81,21 +82,19 @@ pub enum SchemaError {
         known: i64,
     },
     /// The tables exist, and no release creates them like this.
-    #[error("the tables of {of} are damaged, or not as Berth makes them: {reason}")]
+    #[error("the tables of {of} are damaged, or not created by Berth: {reason}")]
     Damaged {
         of: &'static str,
-        /// What was found, on one line.
+        /// The problem, on one line.
         reason: String,
     },
     /// A table of another program has the name of one of these.
-    #[error(
-        "the database has a table {table} of something else, where that of {of} would be; name another database"
-    )]
+    #[error("the database has a table {table} that does not belong to {of}; use another database")]
     NotOurs {
         of: &'static str,
         table: &'static str,
     },
-    #[error("the schema cannot be read or made")]
+    #[error("the schema cannot be read or created")]
     Sql(#[from] SqlError),
 }
 
@@ -111,7 +110,7 @@ impl Retryable for SchemaError {
 }
 
 impl Schema {
-    /// Creates the tables if there are none, and checks them otherwise.
+    /// Creates the tables if there are none; checks them if there are.
     pub async fn prepare(self, store: &SqlStore) -> Result<(), SchemaError> {
         let _lock = store.schema_lock(SCHEMA_WAIT).await?;
         store.write(&Prepare(self)).await
@@ -142,11 +141,12 @@ impl Schema {
         Ok(None)
     }
 
-    /// Creates all tables. Those that exist have no rows.
-    async fn make(self, tx: &mut Transaction) -> Result<(), SqlError> {
+    /// Creates all tables. Existing ones are empty.
+    async fn create_tables(self, tx: &mut Transaction) -> Result<(), SqlError> {
         let dialect = tx.dialect();
         if dialect == Dialect::MySql {
-            // A start that was killed left some, which are empty (`first_with_rows`); an index that is there cannot be made again.
+            // A killed start may have left empty tables (`first_with_rows`), and an existing index cannot be created
+            // again.
             for name in self.names().rev().filter(|name| *name != self.mark) {
                 tx.execute(Statement::new(format!("DROP TABLE IF EXISTS {name}")))
                     .await?;
@@ -181,18 +181,19 @@ impl Work for Prepare {
         if !tables.contains(mark) {
             return match self.0.names().find(|name| tables.contains(*name)) {
                 Some(table) => Err(SchemaError::NotOurs { of, table }),
-                None => Ok(self.0.make(tx).await?),
+                None => Ok(self.0.create_tables(tx).await?),
             };
         }
         let sql = Statement::new(format!("SELECT version FROM {mark}"));
         let found = tx.row(sql).await?.map(|row| row.int(0)).transpose()?;
         match found {
             Some(found) if found == version => return Ok(()),
-            // Somebody was killed while it made the tables: MySQL keeps each as it is made. None has a row before the mark has one.
+            // A process was killed while it created the tables: MySQL commits each one at once. No table has rows
+            // before the mark has one.
             None if tx.dialect() == Dialect::MySql
                 && self.0.first_with_rows(tx, &tables).await?.is_none() =>
             {
-                return Ok(self.0.make(tx).await?);
+                return Ok(self.0.create_tables(tx).await?);
             }
             _ => {}
         }
@@ -269,7 +270,7 @@ mod tests {
             let refused = pier(1).prepare(&store).await.unwrap_err().to_string();
             assert_eq!(
                 refused,
-                "the tables of the pier are damaged, or not as Berth makes them: pier_schema does not say at which version they are"
+                "the tables of the pier are damaged, or not created by Berth: pier_schema does not say at which version they are"
             );
         }
     }

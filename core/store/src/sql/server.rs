@@ -43,9 +43,9 @@ pub(super) struct ServerPool {
     pub(super) named: String,
     options: SqlOptions,
     access: PoolAccess,
-    /// What is left to a server that does not keep to its own timeouts.
+    /// The timeout for a server that does not keep its own timeouts.
     limit: Duration,
-    /// By which our own sessions are known among all.
+    /// The mark by which our own sessions are recognised.
     own: SessionMark,
 }
 
@@ -79,7 +79,7 @@ impl ServerPool {
         }
     }
 
-    /// A connection with nothing begun on it.
+    /// A connection without an open transaction.
     pub(super) async fn acquire(&self) -> Result<ServerSession, SqlError> {
         let held = match &self.pool {
             DriverPool::Postgres(pool, _) => pool.acquire().await.map(PooledConnection::Postgres),
@@ -87,20 +87,20 @@ impl ServerPool {
         };
         match held {
             Ok(held) => Ok(ServerSession::new(held, self.limit)),
-            Err(sqlx::Error::PoolTimedOut) => Err(self.why_no_connection().await),
+            Err(sqlx::Error::PoolTimedOut) => Err(self.diagnose_acquire().await),
             Err(error) => Err(of_server(error, TransactionPhase::Connecting)),
         }
     }
 
-    /// The pool waits for a server that refuses connections as it waits for a connection to be given back, and does not say
-    /// which it was.
-    async fn why_no_connection(&self) -> SqlError {
+    /// Determines why no connection is available: the pool does not distinguish a server that refuses connections from
+    /// connections that are all in use.
+    async fn diagnose_acquire(&self) -> SqlError {
         let probe = self.probe(self.options.connect_timeout.min(PROBE)).await;
         let error = probe.err().unwrap_or(sqlx::Error::PoolTimedOut);
         of_server(error, TransactionPhase::Connecting)
     }
 
-    /// A transaction whose statements see one state of the database, and change nothing.
+    /// Begins a read-only transaction with one snapshot of the database for all statements.
     pub(super) async fn begin_read(&self) -> Result<ServerSession, SqlError> {
         let begin = match self.pool {
             DriverPool::Postgres(..) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
@@ -122,7 +122,8 @@ impl ServerPool {
         .await
     }
 
-    /// A server that was started anew leaves as many dead connections in the pool as it had.
+    /// Begins a transaction. After a restart of the server, every pooled connection is dead, so it tries as many
+    /// as the pool had.
     async fn begin(&self, begin: &str) -> Result<ServerSession, SqlError> {
         let mut left = connections(&self.options);
         loop {
@@ -135,7 +136,7 @@ impl ServerPool {
         }
     }
 
-    /// One statement that reads, without a transaction of its own.
+    /// Runs one reading statement without a transaction.
     pub(super) async fn rows(&self, statement: Statement) -> Result<Vec<Row>, SqlError> {
         let mut left = connections(&self.options);
         loop {
@@ -147,8 +148,8 @@ impl ServerPool {
         }
     }
 
-    /// Each connection is asked for a sign of life when it is given back, and a server that has fallen silent would keep whoever
-    /// waits for that for ever.
+    /// Closes the pool, with a timeout: the pool pings each returned connection, which would block forever
+    /// on a silent server.
     pub(super) async fn close(&self) {
         let closed = async {
             match &self.pool {
@@ -188,7 +189,7 @@ impl ServerPool {
     }
 }
 
-/// How long is asked for the reason where no connection came about; whoever waits has waited already.
+/// The timeout for determining the reason of a missing connection; the caller has already waited for the connection.
 const PROBE: Duration = Duration::from_secs(2);
 
 impl ServerKind {
@@ -206,7 +207,7 @@ impl ServerKind {
     }
 }
 
-/// What the options say, in bounds.
+/// The number of connections from the options, within its bounds.
 fn connections(options: &SqlOptions) -> u32 {
     options.connections.clamp(2, 1_000)
 }

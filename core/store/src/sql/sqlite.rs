@@ -12,7 +12,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 use super::ownership::{self, Ownership};
 use super::{OpenError, SqlError, SqlOptions, Synchronous};
 
-/// Rows the driver may hold ready between its own thread and ours; larger means fewer hops.
+/// The maximum number of rows that the driver's thread buffers; a larger buffer means fewer thread switches.
 const ROW_BUFFER: usize = 1024;
 
 /// Whether to create the database if it does not exist.
@@ -41,7 +41,7 @@ pub(super) async fn open_file(
         let folder = folder.to_owned();
         return Err(OpenError::NoFolder { folder });
     }
-    let path = &ownership::own_name(path)?;
+    let path = &ownership::canonical_path(path)?;
     if absent == IfMissing::Refuse && std::fs::metadata(path).map_or(0, |file| file.len()) == 0 {
         return Err(OpenError::Absent {
             path: path.to_owned(),
@@ -114,7 +114,7 @@ fn connect_options(options: &SqlOptions) -> SqliteConnectOptions {
         .synchronous(synchronous)
         .busy_timeout(options.busy_timeout)
         .foreign_keys(true)
-        // A statement that changes many rows keeps what it may have to undo. In a file that would cost as much as the change.
+        // A statement that changes many rows stores its undo data. In a file that would cost as much as the change.
         .pragma("temp_store", "memory")
         .pragma(
             "secure_delete",
@@ -128,8 +128,8 @@ fn connect_options(options: &SqlOptions) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
-/// Connections never expire: one that did would cost its prepared statements, and in memory the
-/// whole database.
+/// Connections never expire: reopening a connection would lose its prepared statements, and in
+/// memory the whole database.
 fn pool(size: u32, options: &SqlOptions) -> SqlitePoolOptions {
     SqlitePoolOptions::new()
         .min_connections(size)
@@ -140,11 +140,11 @@ fn pool(size: u32, options: &SqlOptions) -> SqlitePoolOptions {
         .acquire_timeout(options.busy_timeout.max(Duration::from_secs(30)))
 }
 
-/// SQLite ends a transaction by itself where the disk is full or fails; the driver's own rollback then finds none, and from
-/// then on it takes the connection to be inside one. Such a connection is closed, and the pool opens another.
+/// SQLite ends a transaction by itself if the disk is full or fails. The driver's rollback then fails, and the driver
+/// wrongly assumes an open transaction from then on. Such a connection is closed, and the pool opens another one.
 async fn is_usable(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
     if connection.is_in_transaction() {
-        // A rollback may still be on its way to the driver's thread.
+        // A rollback may still be queued for the driver's thread.
         connection.ping().await?;
     }
     Ok(!connection.is_in_transaction())

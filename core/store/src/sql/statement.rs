@@ -61,16 +61,16 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 
 /// SQL with `?` for its values, on every database.
 ///
-/// A text known at compile time is prepared once per connection and kept; one made at run time is not. A literal that holds a
-/// `?` stands in single quotes. PostgreSQL is told the type of each value: a text that goes into a column of another type
-/// (an enum, JSON) needs a `CAST(? AS ...)`.
+/// A text known at compile time is prepared once per connection; a text made at run time is not. A `?` in a literal
+/// must be in single quotes. PostgreSQL gets the type of each value, so a text for a column of another type (an enum,
+/// JSON) needs a `CAST(? AS ...)`.
 #[derive(Debug, Clone)]
 pub struct Statement {
     pub(super) sql: Cow<'static, str>,
     pub(super) values: Vec<Value>,
-    /// Whether the text is one of few: then it is prepared once per connection.
+    /// Whether the text is one of a small set, so that it is prepared once per connection.
     pub(super) recurring: bool,
-    /// Keys that are bound as one value behind the others, where the database can.
+    /// Keys that are bound as one value after the others, if the database supports it.
     pub(super) keys: Option<Vec<Value>>,
 }
 
@@ -87,7 +87,7 @@ impl Statement {
         }
     }
 
-    /// A statement whose text is made at run time but is one of few: it is prepared once per connection, too.
+    /// A statement made at run time from a small set of texts, so it is also prepared once per connection.
     #[must_use]
     pub fn recurring(sql: String) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl Statement {
         &self.sql
     }
 
-    /// What asks SQLite how it would go about it; each row's fourth column is a line of the plan.
+    /// SQLite's query plan of the statement; the fourth column of each row is one line.
     #[must_use]
     pub fn query_plan(&self) -> Self {
         Self {
@@ -125,13 +125,14 @@ impl Statement {
         self
     }
 
-    /// The same with `end` behind its text.
+    /// The same statement with `end` appended to its text.
     pub(super) fn followed_by(mut self, end: &str) -> Self {
         self.sql = format!("{}{end}", self.sql).into();
         self
     }
 
-    /// This statement followed by a list of keys and by `tail`; more than one where the database does not take so many at once.
+    /// This statement followed by a list of keys and by `tail`; several statements if the database limits
+    /// the number of keys.
     pub(super) fn with_list<V: Into<Value> + Clone>(
         &self,
         dialect: Dialect,
@@ -146,7 +147,7 @@ impl Statement {
             })
     }
 
-    /// The keys are bound as one value, so that the text is the same for any number of them.
+    /// Binds the keys as one value, so that the text is the same for any number of keys.
     fn with_json<V: Into<Value> + Clone>(&self, keys: &[V], tail: &str) -> Self {
         let keys = keys.iter().cloned().map(|key| json(key.into())).collect();
         Self {
@@ -158,12 +159,12 @@ impl Statement {
         .bind(serde_json::Value::Array(keys).to_string())
     }
 
-    /// As one array, for the same reason. As a subquery and not `= ANY`, which PostgreSQL would compare key by key where there
-    /// is no index.
+    /// Binds the keys as one array, for the same reason. As a subquery and not `= ANY`, which PostgreSQL would compare
+    /// key by key without an index.
     fn with_array<V: Into<Value> + Clone>(&self, keys: &[V], tail: &str) -> Self {
         let keys = keys.iter().cloned().map(Into::into);
         let keys: Vec<Value> = keys.filter(|key| *key != Value::Null).collect();
-        // Of no key there is no type.
+        // Without keys there is no type.
         let list = if keys.is_empty() {
             "NULL"
         } else {

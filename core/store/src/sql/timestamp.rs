@@ -6,15 +6,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Microseconds of a day.
 const DAY: i64 = 86_400_000_000;
-/// 0001-01-01 00:00:00, before which no database of ours has a date.
+/// 0001-01-01 00:00:00, the earliest date in any table.
 const FIRST: i64 = -62_135_596_800_000_000;
 /// The last microsecond of the year 9999: later years would not sort as text.
 const LAST: i64 = 253_402_300_799_999_999;
 
 /// A timestamp in microseconds since 1970-01-01T00:00:00Z, in the years 1 to 9999.
 ///
-/// SQLite holds it as text the way SQLAlchemy writes it, PostgreSQL as `timestamp without time zone`, MariaDB and MySQL as
-/// `datetime`. A plain `datetime` has whole seconds: MariaDB cuts the rest off, MySQL rounds it; `datetime(6)` keeps it all.
+/// SQLite stores it as text in SQLAlchemy's format, PostgreSQL as `timestamp without time zone`, MariaDB and
+/// MySQL as `datetime`. A plain `datetime` has whole seconds: MariaDB truncates the fraction, MySQL rounds
+/// it; `datetime(6)` stores it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SqlTimestamp(i64);
 
@@ -75,7 +76,7 @@ impl From<SqlTimestamp> for SystemTime {
     }
 }
 
-/// `YYYY-MM-DD HH:MM:SS.ffffff`, what SQLAlchemy writes into SQLite.
+/// `YYYY-MM-DD HH:MM:SS.ffffff`, the format in which SQLAlchemy stores timestamps in SQLite.
 impl fmt::Display for SqlTimestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (year, month, day) = date_from_days(self.0.div_euclid(DAY));
@@ -153,7 +154,7 @@ fn days_from_date(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
-/// The date so many days after 1970-01-01.
+/// The date of this number of days after 1970-01-01.
 fn date_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let day_of_era = days.rem_euclid(146_097);

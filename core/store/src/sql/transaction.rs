@@ -14,7 +14,7 @@ use super::{Dialect, Retryable, Row, SqlError, Statement, Value, query};
 pub struct WriteOutcome {
     /// Rows inserted, updated or deleted. On every database, a row that an UPDATE matches counts even if nothing changes in it.
     pub rows_affected: u64,
-    /// The id of the last row inserted on this connection; 0 on PostgreSQL, where [`Transaction::insert`] knows it.
+    /// The id of the last inserted row of this connection; 0 on PostgreSQL, where [`Transaction::insert`] returns it.
     pub last_id: i64,
 }
 
@@ -85,14 +85,14 @@ impl Transaction {
         self.record.take().unwrap_or_default()
     }
 
-    fn asked(&mut self, statement: Option<Statement>, rows: u64) {
+    fn record_statement(&mut self, statement: Option<Statement>, rows: u64) {
         if let (Some(record), Some(statement)) = (&mut self.record, statement) {
             record.push(RecordedStatement { statement, rows });
         }
     }
 
-    /// A copy for the recording, if there is one.
-    fn kept(&self, statement: &Statement) -> Option<Statement> {
+    /// A copy of the statement if statements are recorded.
+    fn copy_if_recording(&self, statement: &Statement) -> Option<Statement> {
         self.record.as_ref().map(|_| statement.clone())
     }
 
@@ -107,7 +107,7 @@ impl Transaction {
 
     /// All rows of an answer.
     pub async fn rows(&mut self, statement: Statement) -> Result<Vec<Row>, SqlError> {
-        let kept = self.kept(&statement);
+        let kept = self.copy_if_recording(&statement);
         let rows = match &mut self.inner {
             TransactionInner::Sqlite(inner) => {
                 let rows = query::sqlite(statement).fetch_all(&mut **inner).await?;
@@ -115,13 +115,13 @@ impl Transaction {
             }
             TransactionInner::Server(_, session) => session.rows(statement).await?,
         };
-        self.asked(kept, u64::try_from(rows.len()).unwrap_or(u64::MAX));
+        self.record_statement(kept, u64::try_from(rows.len()).unwrap_or(u64::MAX));
         Ok(rows)
     }
 
     /// The first row of an answer, if any.
     pub async fn row(&mut self, statement: Statement) -> Result<Option<Row>, SqlError> {
-        let kept = self.kept(&statement);
+        let kept = self.copy_if_recording(&statement);
         let row = match &mut self.inner {
             TransactionInner::Sqlite(inner) => {
                 let row = query::sqlite(statement).fetch_optional(&mut **inner);
@@ -129,13 +129,13 @@ impl Transaction {
             }
             TransactionInner::Server(_, session) => session.row(statement).await?,
         };
-        self.asked(kept, u64::from(row.is_some()));
+        self.record_statement(kept, u64::from(row.is_some()));
         Ok(row)
     }
 
     /// Runs a statement that changes rows.
     pub async fn execute(&mut self, statement: Statement) -> Result<WriteOutcome, SqlError> {
-        let kept = self.kept(&statement);
+        let kept = self.copy_if_recording(&statement);
         let done = match &mut self.inner {
             TransactionInner::Sqlite(inner) => {
                 let done = query::sqlite(statement).execute(&mut **inner).await?;
@@ -146,7 +146,7 @@ impl Transaction {
             }
             TransactionInner::Server(_, session) => session.execute(statement).await?,
         };
-        self.asked(kept, done.rows_affected);
+        self.record_statement(kept, done.rows_affected);
         Ok(done)
     }
 
@@ -164,8 +164,8 @@ impl Transaction {
 
     /// Runs several statements without values, separated by `;`.
     ///
-    /// MariaDB and MySQL commit before and after each statement that changes the schema (CREATE, ALTER, DROP): what is done so
-    /// far stays though the work fails, and such a script must be one that can be run again.
+    /// MariaDB and MySQL commit before and after each statement that changes the schema (CREATE, ALTER, DROP). The
+    /// changes stay if the work fails later, so the script must be repeatable.
     pub async fn script(&mut self, sql: &'static str) -> Result<(), SqlError> {
         match &mut self.inner {
             TransactionInner::Sqlite(inner) => {
@@ -176,7 +176,8 @@ impl Transaction {
         }
     }
 
-    /// The names of the database's tables. Views are none: some extensions of PostgreSQL put theirs beside the tables.
+    /// The names of the database's tables, without views, because some PostgreSQL extensions put views
+    /// into the same schema.
     pub async fn table_names(&mut self) -> Result<BTreeSet<String>, SqlError> {
         let sql = match self.dialect() {
             Dialect::Sqlite => {
@@ -195,8 +196,7 @@ impl Transaction {
         rows.iter().map(|row| row.text(0)).collect()
     }
 
-    /// What SQLite finds damaged in the file, as one line: it says where in several. None where the file is whole; a server looks
-    /// after its own.
+    /// The damage that SQLite finds in the file, as one line; `None` if the file is intact. Servers check themselves.
     pub async fn damage(&mut self) -> Result<Option<String>, SqlError> {
         if self.dialect() != Dialect::Sqlite {
             return Ok(None);
@@ -209,10 +209,11 @@ impl Transaction {
         }))
     }
 
-    /// All rows of `head (KEY, KEY, ...) tail` for any number of `keys`, of one type. `head` ends with `IN`, and may have bound
-    /// values of its own; `tail` has none. No statement without keys.
+    /// All rows of `head (KEY, KEY, ...) tail` for any number of `keys` of one type. `head` ends with `IN` and may have
+    /// bound values; `tail` has none. Without keys, no statement is sent.
     ///
-    /// MariaDB and MySQL are asked once for each 16,000 keys: an order, a limit or a sum in `tail` holds for each of these alone.
+    /// MariaDB and MySQL get one statement per 16,000 keys: an order, a limit or a sum in `tail` applies
+    /// to each statement separately.
     pub async fn rows_in<V: Into<Value> + Clone + Sync>(
         &mut self,
         head: &Statement,
@@ -275,7 +276,7 @@ impl Transaction {
         }
     }
 
-    /// An error of its own tells nothing: the database rolls back what a connection leaves behind.
+    /// An error is ignored: the database rolls back the transaction of a closed connection.
     pub(super) async fn rollback(self) {
         match self.inner {
             TransactionInner::Sqlite(inner) => drop(inner.rollback().await),
@@ -287,5 +288,5 @@ impl Transaction {
 /// Rows per INSERT. Parsing a text grows faster than linearly past some size in every database.
 const MAX_ROWS_PER_INSERT: usize = 500;
 
-/// So many rows and fewer come often: their INSERTs are prepared once per connection.
+/// INSERTs with up to this many rows are frequent and are prepared once per connection.
 const FEW_ROWS: usize = 8;

@@ -1,8 +1,9 @@
-//! Serialised writers: transactions that run one after another, in all processes on one database. Each one sees everything that the
-//! previous one committed.
+//! Serialised writers: transactions that run one after another, in all processes on one database. Each one sees
+//! everything that the previous one committed.
 //!
-//! SQLite has one writer at a time. On a server, each writer first updates the same row, and so waits for the previous writer. Within a
-//! process, writers queue in memory, because each one that waits at the server would use a connection.
+//! SQLite has one writer at a time. On a server, each writer first updates the same row, and so waits for the previous
+//! writer. Within a process, writers queue in memory, because each writer that waits at the server would use a
+//! connection.
 
 use tokio::time::timeout;
 

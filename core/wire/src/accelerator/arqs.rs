@@ -92,7 +92,7 @@ impl ArqBody {
     /// Errors: An unknown state or handle type, or a missing field that the state requires.
     pub fn into_arq(self) -> Result<Arq, BodyError> {
         let missing = |name: &'static str| move || BodyError::field(name, "is missing");
-        let phase = ArqPhase::of_word(&self.state).ok_or_else(|| {
+        let phase = ArqPhase::from_name(&self.state).ok_or_else(|| {
             BodyError::field("state", format_args!("{:?} is unknown", self.state))
         })?;
         let binding = || {
@@ -117,7 +117,7 @@ impl ArqBody {
             ArqPhase::UnbindFailed => ArqState::UnbindFailed(binding()?),
             ArqPhase::Bound => {
                 let kind =
-                    AttachHandleType::of_word(&self.attach_handle_type).ok_or_else(|| {
+                    AttachHandleType::from_name(&self.attach_handle_type).ok_or_else(|| {
                         let kind = &self.attach_handle_type;
                         BodyError::field("attach_handle_type", format_args!("{kind:?} is unknown"))
                     })?;
@@ -151,7 +151,7 @@ pub struct ArqList {
 /// The outcome of an adoption.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdoptedArqs {
-    /// Requests that are now in the service, including those that already were.
+    /// All requests that are in the service now.
     pub adopted: Vec<Uuid>,
     pub not_taken: Vec<NotAdopted>,
 }
@@ -164,7 +164,7 @@ pub struct NotAdopted {
     pub reason: String,
 }
 
-/// `add` or `remove`.
+/// The JSON Patch operation: `add` or `remove`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PatchOp {
@@ -209,8 +209,8 @@ pub enum BindPatch {
     Unbind,
 }
 
-/// PATCH /v2/accelerator_requests: the steps per request, in document order. Duplicate keys are kept, so that they can
-/// be refused.
+/// PATCH /v2/accelerator_requests: the steps per request, in document order. Duplicate keys are kept, so that
+/// they can be refused.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PatchBody(pub Vec<(String, Vec<PatchStep>)>);
 
@@ -275,7 +275,7 @@ fn one_patch(steps: &[PatchStep]) -> Result<BindPatch, BodyError> {
     let uuid = |step, name: &str| {
         value(step, name)?
             .parse::<Uuid>()
-            .map_err(|_| BodyError::field(name, "is no UUID"))
+            .map_err(|_| BodyError::field(name, "is not a UUID"))
     };
     Ok(BindPatch::Bind {
         binding: Binding {
@@ -298,7 +298,7 @@ mod tests {
     const RP: &str = "f9d7848a-7688-361f-8e4b-3e58185de5fe";
     const GUEST: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
 
-    /// As the real service writes it.
+    /// A document of the real service.
     const BOUND: &str = r#"{"uuid": "c0a58289-b739-4a22-bd81-a7e022eba6ea", "state": "Bound",
         "device_profile_name": "dp", "device_profile_group_id": 0, "hostname": "compute1",
         "device_rp_uuid": "f9d7848a-7688-361f-8e4b-3e58185de5fe",

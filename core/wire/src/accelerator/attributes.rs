@@ -27,8 +27,8 @@ pub struct AttributeList {
     pub attributes: Vec<AttributeBody>,
 }
 
-/// POST /v2/attributes. OpenStack's client wraps it as `{"attribute": {...}}` and writes numbers as text; both forms
-/// are accepted.
+/// POST /v2/attributes. OpenStack's client wraps it as `{"attribute": {...}}` and writes numbers as text;
+/// both forms are accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "AttributeInput")]
 pub struct CreateAttribute {
@@ -82,7 +82,7 @@ impl TryFrom<AttributeInput> for CreateAttribute {
             AttributeNumber::Number(number) => number,
             AttributeNumber::Text(text) => text
                 .parse()
-                .map_err(|_| format!("deployable_id {text:?} is no number"))?,
+                .map_err(|_| format!("deployable_id {text:?} is not a number"))?,
         };
         Ok(Self {
             deployable_id,

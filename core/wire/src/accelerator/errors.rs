@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `{"error_message": "{\"faultcode\": ..., \"faultstring\": ..., \"debuginfo\": null}"}`; a 406 has `code`, `title` and
-/// `description` inside.
+/// `{"error_message": "{\"faultcode\": ..., \"faultstring\": ..., \"debuginfo\": null}"}`; a 406 has `code`,
+/// `title` and `description` inside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcceleratorErrorBody {
     /// The inner document, as text.

@@ -103,14 +103,14 @@ pub struct HostAttachHandle {
     /// The UUID. By default it is derived from the provider, the type and the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<Uuid>,
-    /// `PCI`, `MDEV`, `TEST_PCI`.
+    /// The attach handle's type: `PCI`, `MDEV` or `TEST_PCI`.
     pub attach_type: String,
     pub attach_info: AttachHandleInfoBody,
     /// Why it cannot be assigned now, for example a missing driver or quarantine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
-    /// Whether the host cleans it after each use. A released handle is not assigned again until
-    /// [`HostAttachHandle::cleaned`] confirms it.
+    /// Whether the host cleans it after each use. A released handle is not assigned again
+    /// until [`HostAttachHandle::cleaned`] confirms it.
     #[serde(default)]
     pub scrubbed: bool,
     /// The last [`KnownAttachHandle::releases`] after which the host cleaned it and verified the result.
@@ -126,8 +126,8 @@ pub struct KnownDevices {
     /// The parts of the report that were rejected. The rest was stored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_taken: Vec<NotTaken>,
-    /// The change marker before the answer was read: [`HostChanges::changes`]. Missing if the service has no long
-    /// polling.
+    /// The change marker before the answer was read: [`HostChanges::changes`]. Missing if the service
+    /// has no long polling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<String>,
 }
@@ -136,8 +136,8 @@ pub struct KnownDevices {
 /// the desired state of the host's devices, or after the wait.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostChanges {
-    /// The current change marker, an opaque text. If it differs from the given one, a report would get a different
-    /// answer.
+    /// The current change marker, an opaque text. If it differs from the given one, a report would
+    /// get a different answer.
     pub changes: String,
 }
 
@@ -185,7 +185,7 @@ pub struct KnownDeployable {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownAttachHandle {
     pub uuid: Uuid,
-    /// `PCI`, `MDEV`, `TEST_PCI`.
+    /// The attach handle's type: `PCI`, `MDEV` or `TEST_PCI`.
     pub attach_type: String,
     pub attach_info: AttachHandleInfoBody,
     /// Whether it was missing in the last report and is still held.

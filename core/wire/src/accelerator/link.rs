@@ -11,7 +11,6 @@ pub struct DocumentLink {
 }
 
 impl DocumentLink {
-    /// A `self` link.
     #[must_use]
     pub fn own(href: impl Into<String>) -> Self {
         Self {

@@ -34,11 +34,11 @@ pub struct DueProgramming {
     pub attach_handles: Vec<ProgrammedHandle>,
 }
 
-/// A handle whose device is programmed.
+/// A handle of a programmed device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgrammedHandle {
     pub uuid: Uuid,
-    /// `PCI`, `MDEV`, `TEST_PCI`.
+    /// The attach handle's type: `PCI`, `MDEV` or `TEST_PCI`.
     pub attach_type: String,
     pub attach_info: AttachHandleInfoBody,
 }
@@ -61,9 +61,9 @@ pub struct ProgrammingEnd {
 /// One step of PATCH /v2/deployables/{uuid}/program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramStep {
-    /// `/bitstream_id`, or `/program`.
+    /// The patched member: `/bitstream_id` or `/program`.
     pub path: String,
-    /// `replace`.
+    /// The JSON Patch operation, always `replace`.
     pub op: String,
     pub value: Vec<ProgramImage>,
 }

@@ -9,7 +9,7 @@ use super::DocumentLink;
 pub struct VersionBody {
     /// `v2` at the root, `v2.0` below it.
     pub id: String,
-    /// `CURRENT`.
+    /// The status, always `CURRENT`: there is one version.
     pub status: String,
     pub max_version: String,
     pub min_version: String,

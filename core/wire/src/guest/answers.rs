@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// GET /v1/guests.
+/// Response of GET /v1/guests: all guests of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuestList {
     /// The API's version, `berth/1`.
@@ -16,14 +16,14 @@ pub struct GuestList {
 /// One guest: GET /v1/guests/{uuid}, and the response to changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuestBody {
-    /// Its UUID.
+    /// UUID of the guest and its instance.
     pub uuid: Uuid,
     /// Its name on the hypervisor.
     pub name: String,
-    /// Its node.
+    /// Name of the node that it is on.
     pub node: String,
-    /// `building`, `active`, `stopped`, `paused`, `rescued`, `rescuing`, `unrescuing`, `rebuilding`, `failing`, `failed` or
-    /// `deleting`.
+    /// `building`, `active`, `stopped`, `paused`, `rescued`, `rescuing`, `unrescuing`, `rebuilding`,
+    /// `failing`, `failed` or `deleting`.
     pub status: String,
     /// The hypervisor's state: `running`, `paused`, `shut off` or `crashed`; null if there is no domain or no answer.
     #[serde(default)]
@@ -43,7 +43,7 @@ pub struct GuestBody {
     /// How far its image is, while that is coming onto the host; null: none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageComing>,
-    /// Its accelerator requests.
+    /// UUIDs of the accelerator requests (ARQs) bound to it.
     pub accelerator_requests: Vec<Uuid>,
     /// Its devices, for display.
     pub devices: Vec<String>,

@@ -37,7 +37,7 @@ pub struct GuestBuild {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub networks: Vec<NetworkBody>,
-    /// The accelerator requests whose devices it gets, without duplicates, at most 256.
+    /// The accelerator requests (ARQs) of its devices, without duplicates, at most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub accelerator_requests: Vec<Uuid>,
@@ -45,7 +45,7 @@ pub struct GuestBuild {
     /// flavor is on, and which cells its devices are near.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub allocations: BTreeMap<Uuid, BTreeMap<String, u64>>,
-    /// The scheduler's limits.
+    /// Limits that the scheduler computed for the chosen node.
     #[serde(default, skip_serializing_if = "LimitsBody::is_none")]
     pub limits: LimitsBody,
     /// The content of the config drive; default none.
@@ -74,13 +74,13 @@ pub struct FlavorBody {
     /// The ephemeral disk in GiB; 0: none.
     #[serde(default)]
     pub ephemeral_gb: u64,
-    /// `hw:cpu_policy` and others, at most 256. Unknown keys in a namespace that the agent uses are refused; other
-    /// namespaces are ignored.
+    /// `hw:cpu_policy` and others, at most 256. Unknown keys in a namespace that the agent uses are refused;
+    /// other namespaces are ignored.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_specs: BTreeMap<String, String>,
 }
 
-/// An image.
+/// An image that the agent downloads from the image service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageBody {
@@ -89,10 +89,10 @@ pub struct ImageBody {
     /// `ALGORITHM:HEX` with `sha256` or `sha512`; optional only if the data come from the image service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
-    /// `raw` or `qcow2`.
+    /// The format of the data: `raw` or `qcow2`.
     pub format: String,
-    /// Requirements on the machine: `hw_firmware_type` (`bios`, `uefi`) and `os_secure_boot` (`required`, `optional`,
-    /// `disabled`).
+    /// Requirements on the machine: `hw_firmware_type` (`bios`, `uefi`) and
+    /// `os_secure_boot` (`required`, `optional`, `disabled`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, String>,
 }
@@ -126,7 +126,7 @@ pub enum ImageLocation {
 pub struct KernelBody {
     /// The kernel's absolute path.
     pub kernel: String,
-    /// Its initial RAM disk's.
+    /// The absolute path of the initial RAM disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ramdisk: Option<String>,
     /// Its command line, at most 2047 bytes of printable characters.
@@ -134,7 +134,7 @@ pub struct KernelBody {
     pub command_line: String,
 }
 
-/// An interface.
+/// A network interface of the guest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkBody {
@@ -162,11 +162,11 @@ pub struct LimitsBody {
     /// The host NUMA cells it may use; default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_cells: Option<Vec<u32>>,
-    /// How many shared virtual CPUs per CPU of a cell, above 0; none: no bound.
+    /// The maximum of shared virtual CPUs per CPU of a cell, above 0; no bound if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub cpu_allocation_ratio: Option<f64>,
-    /// How much guests' memory per memory of a cell, above 0; none: no bound.
+    /// The maximum of guest memory per memory of a cell, above 0; no bound if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0))]
     pub ram_allocation_ratio: Option<f64>,
@@ -210,11 +210,11 @@ impl fmt::Debug for ConfigDriveBody {
     }
 }
 
-/// A public key.
+/// An SSH public key of the config drive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SshKeyBody {
-    /// Its name.
+    /// The name of the key pair.
     pub name: String,
     /// The line of `authorized_keys`.
     pub public_key: String,
@@ -226,7 +226,7 @@ pub struct SshKeyBody {
 pub enum GuestPower {
     #[default]
     Running,
-    /// Running but paused.
+    /// Started, with its CPUs stopped.
     Paused,
     /// Defined but not running.
     ShutOff,
@@ -236,7 +236,7 @@ pub enum GuestPower {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "action", rename_all = "snake_case", deny_unknown_fields)]
 pub enum GuestAction {
-    /// On.
+    /// Switches the guest on.
     Start {},
     /// Power off, after a graceful shutdown if a grace period is given.
     Stop {
@@ -245,13 +245,13 @@ pub enum GuestAction {
         #[schemars(range(max = 600))]
         grace_seconds: u16,
     },
-    /// Stopped in its tracks.
+    /// Stops the CPUs; the guest keeps its resources.
     Pause {},
-    /// Going on.
+    /// Resumes the CPUs of a paused guest.
     Unpause {},
-    /// Graceful reboot.
+    /// Asks the guest to reboot by itself.
     SoftReboot {},
-    /// Off and on.
+    /// Switches the guest off and on.
     HardReboot {},
     /// Power off, and boot a rescue system: an image in front of the guest's own disks, or a kernel on the host.
     /// Exactly one of the two.
@@ -259,7 +259,7 @@ pub enum GuestAction {
         /// The rescue system's image.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         image: Option<ImageBody>,
-        /// Its kernel.
+        /// A kernel on the host that is booted instead of an image.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kernel: Option<KernelBody>,
         /// The grace period of the shutdown, 0 to 600 seconds; larger values count as 600.
@@ -277,11 +277,11 @@ pub enum GuestAction {
         #[serde(default)]
         preserve_ephemeral: bool,
     },
-    /// Its memory written to disk, and off. Not with devices.
+    /// Saves the memory to disk and switches the guest off. Refused for guests with devices.
     Suspend {},
     /// Live migration. Refused for guests with devices, and not implemented for others.
     LiveMigrate {
-        /// The destination node.
+        /// Name of the destination node.
         destination: String,
     },
 }

@@ -19,10 +19,10 @@ pub struct PlacesAsked {
     pub allocations: Vec<BTreeMap<Uuid, BTreeMap<String, u64>>>,
 }
 
-/// The response.
+/// Response of POST /v1/guests/places: one result per allocation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Places {
-    /// `berth/1`.
+    /// Name and version of the protocol: `berth/1`.
     pub api: String,
     /// One for each of the allocations, in their order.
     pub places: Vec<PlaceBody>,

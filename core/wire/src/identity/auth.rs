@@ -140,7 +140,7 @@ impl<'de> Deserialize<'de> for ScopeAsked {
             fn visit_str<E: Error>(self, word: &str) -> Result<ScopeAsked, E> {
                 match word {
                     "unscoped" => Ok(ScopeAsked::Unscoped),
-                    _ => Err(E::custom("the only word that is a scope is \"unscoped\"")),
+                    _ => Err(E::custom("the only string that is a scope is \"unscoped\"")),
                 }
             }
 

@@ -16,7 +16,7 @@ pub struct IssuedToken<'a> {
     pub user: TokenUser<'a>,
     /// Its audit id, and that of the first token of its chain if it was issued from another token.
     pub audit_ids: Vec<&'a str>,
-    /// The expiry, `2026-11-20T17:00:00.000000Z`.
+    /// The expiry in UTC, for example `2026-11-20T17:00:00.000000Z`.
     pub expires_at: String,
     pub issued_at: String,
     /// The project of its scope.
@@ -62,7 +62,7 @@ pub struct TokenUser<'a> {
     pub password_expires_at: Option<&'a str>,
 }
 
-/// `{"all": true}`.
+/// The scope of the whole system: `{"all": true}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SystemAll {
     pub all: bool,
@@ -110,9 +110,9 @@ pub struct VersionValues {
 /// One version of the API.
 #[derive(Debug, Serialize)]
 pub struct Version {
-    /// `v3.14`.
+    /// The version's id: `v3.14`.
     pub id: &'static str,
-    /// `stable`.
+    /// The status, always `stable`: there is one version.
     pub status: &'static str,
     /// The release date of the version.
     pub updated: &'static str,
@@ -125,14 +125,14 @@ pub struct Version {
 /// The link of a version.
 #[derive(Debug, Serialize)]
 pub struct VersionLink {
-    /// `self`.
+    /// The relation, always `self`: the version's own address.
     pub rel: &'static str,
     pub href: String,
 }
 
 #[derive(Debug, Serialize)]
 pub struct MediaType {
-    /// `application/json`.
+    /// The base media type, always `application/json`.
     pub base: &'static str,
     /// The media type with the version.
     #[serde(rename = "type")]

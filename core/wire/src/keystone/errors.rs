@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `{"error": {…}}`.
+/// An error document of Keystone: `{"error": {…}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdentityErrorDocument {
     pub error: IdentityError,

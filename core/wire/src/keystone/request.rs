@@ -30,7 +30,7 @@ pub enum Login<'a> {
     },
     /// An application credential, which has a scope of its own.
     ApplicationCredential {
-        /// Its id; otherwise `name` and `user` identify it.
+        /// Its id; if missing, `name` and `user` identify it.
         id: Option<&'a str>,
         /// Its name, unique for its user.
         name: Option<&'a str>,

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Role;
 
-/// `{"token": {...}}`.
+/// Response of GET /v3/auth/tokens: `{"token": {...}}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidatedTokenDocument {
     pub token: ValidatedToken,

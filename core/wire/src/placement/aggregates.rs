@@ -10,9 +10,9 @@ use uuid::Uuid;
 /// `{"aggregates", "resource_provider_generation"}`: GET and PUT, from 1.19.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderAggregates {
-    /// The aggregates' UUIDs.
+    /// UUIDs of the aggregates that the provider belongs to.
     pub aggregates: Vec<Uuid>,
-    /// The provider's generation.
+    /// The provider's generation, for the next write.
     pub resource_provider_generation: i64,
 }
 
@@ -29,7 +29,7 @@ impl ProviderAggregates {
         }
     }
 
-    /// The provider's generation.
+    /// The provider's generation, for the next write.
     #[must_use]
     pub fn generation(&self) -> Generation {
         Generation::answered(self.resource_provider_generation)

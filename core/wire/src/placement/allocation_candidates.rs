@@ -16,7 +16,7 @@ use crate::BodyError;
 /// GET /allocation_candidates from 1.12. The order of the requests is the service's: the first is not better than the last.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationCandidates {
-    /// The possible claims.
+    /// The possible claims, in Placement's order.
     pub allocation_requests: Vec<AllocationRequest>,
     /// Every provider of every tree that a claim touches.
     pub provider_summaries: BTreeMap<Uuid, ProviderSummary>,
@@ -34,10 +34,7 @@ pub struct AllocationRequest {
 }
 
 impl AllocationRequest {
-    /// The amounts by provider and class.
-    ///
-    /// # Errors
-    /// An invalid class name or amount; the error names the field.
+    /// The amounts by provider and class. Fails on an invalid class name or amount; the error names the field.
     pub fn resources(&self) -> Result<BTreeMap<(ProviderUuid, ResourceClass), u64>, BodyError> {
         let mut resources = BTreeMap::new();
         for (provider, taken) in &self.allocations {
@@ -74,10 +71,7 @@ pub struct ProviderSummary {
 }
 
 impl ProviderSummary {
-    /// Its traits; empty before 1.17.
-    ///
-    /// # Errors
-    /// An invalid trait name; the error names it.
+    /// Its traits; empty before 1.17. Fails on an invalid trait name; the error names it.
     pub fn traits(&self) -> Result<BTreeSet<Trait>, BodyError> {
         names::traits(self.traits.as_deref().unwrap_or_default())
     }

@@ -10,10 +10,10 @@ use uuid::Uuid;
 
 use crate::BodyError;
 
-/// GET /resource_providers/{uuid}/allocations.
+/// Response of GET /resource_providers/{uuid}/allocations: allocations by consumer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AllocationsOfProvider {
-    /// The provider's generation.
+    /// The provider's generation, for the next write.
     pub resource_provider_generation: i64,
     /// The allocations from this provider by consumer.
     pub allocations: BTreeMap<Uuid, HeldOfProvider>,
@@ -22,7 +22,7 @@ pub struct AllocationsOfProvider {
 /// The allocations of one consumer from a provider.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldOfProvider {
-    /// Amounts by class.
+    /// Amounts in the unit of each resource class.
     pub resources: BTreeMap<String, u64>,
     /// The consumer's generation; from 1.28.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,10 +30,7 @@ pub struct HeldOfProvider {
 }
 
 impl AllocationsOfProvider {
-    /// The amounts by consumer and class.
-    ///
-    /// # Errors
-    /// An invalid class name or amount; the error names the field.
+    /// The amounts by consumer and class. Fails on an invalid class name or amount; the error names the field.
     pub fn by_consumer(
         &self,
     ) -> Result<BTreeMap<ConsumerUuid, BTreeMap<ResourceClass, u64>>, BodyError> {
@@ -74,15 +71,13 @@ pub struct AllocationOnProvider {
     /// The provider's generation; only in responses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<i64>,
-    /// Amounts by class.
+    /// Amounts in the unit of each resource class.
     pub resources: BTreeMap<String, u64>,
 }
 
 impl AllocationsOfConsumer {
-    /// Converts it to the model; `None` if the consumer has no allocations.
-    ///
-    /// # Errors
-    /// A missing field, or an invalid name or amount; the error names the field.
+    /// Converts it to the model; `None` if the consumer has no allocations. Fails on a missing field, or an invalid
+    /// name or amount; the error names the field.
     pub fn into_allocations(self) -> Result<Option<ConsumerAllocations>, BodyError> {
         if self.allocations.is_empty() {
             return Ok(None);
@@ -105,7 +100,7 @@ impl AllocationsOfConsumer {
 }
 
 fn missing(field: &str) -> BodyError {
-    BodyError::field(field, "is missing beside allocations")
+    BodyError::field(field, "is missing next to allocations")
 }
 
 pub(super) fn amounts(
@@ -160,10 +155,13 @@ impl<'a> PutAllocations<'a> {
     }
 }
 
-type Places = BTreeMap<(ProviderUuid, ResourceClass), u64>;
+type AmountsByProvider = BTreeMap<(ProviderUuid, ResourceClass), u64>;
 
 /// `{PROVIDER: {"resources": {CLASS: amount}}}`. The map is ordered by provider first, so equal providers are neighbours.
-fn by_provider<S: Serializer>(places: &Places, serializer: S) -> Result<S::Ok, S::Error> {
+fn by_provider<S: Serializer>(
+    places: &AmountsByProvider,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
     let mut rest = places.iter().peekable();
     while let Some(((provider, class), amount)) = rest.next() {

@@ -12,7 +12,7 @@ pub struct ErrorDocument {
     pub errors: Vec<ApiError>,
 }
 
-/// One error.
+/// One error of an error document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiError {
     /// The HTTP status, repeated.
@@ -23,7 +23,7 @@ pub struct ApiError {
     /// The HTTP library's text for the status, an empty line, then Placement's own message.
     #[serde(default)]
     pub detail: String,
-    /// The request id.
+    /// The request id, as in Placement's log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     /// The machine-readable code; from microversion 1.23.
@@ -60,7 +60,6 @@ macro_rules! codes {
         }
 
         impl ErrorCode {
-            /// The code's text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {

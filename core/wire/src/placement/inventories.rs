@@ -18,13 +18,13 @@ pub struct InventoryBody {
     /// 0 to total (less than total before 1.26).
     #[serde(default)]
     pub reserved: i64,
-    /// At least 1.
+    /// The smallest amount of one allocation, at least 1.
     #[serde(default = "one")]
     pub min_unit: i64,
-    /// At least 1.
+    /// The largest amount of one allocation, at least 1.
     #[serde(default = "most")]
     pub max_unit: i64,
-    /// At least 1.
+    /// The divisor of each allocated amount, at least 1.
     #[serde(default = "one")]
     pub step_size: i64,
     /// Above 0, single precision.
@@ -77,23 +77,20 @@ impl TryFrom<&InventoryBody> for Inventory {
 /// `{"resource_provider_generation", "inventories"}`: GET, and the response of PUT.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderInventories {
-    /// The provider's generation.
+    /// The provider's generation, for the next write.
     pub resource_provider_generation: i64,
-    /// By class.
+    /// Inventories of the provider by resource class.
     pub inventories: BTreeMap<String, InventoryBody>,
 }
 
 impl ProviderInventories {
-    /// The provider's generation.
+    /// The provider's generation, for the next write.
     #[must_use]
     pub fn generation(&self) -> Generation {
         Generation::answered(self.resource_provider_generation)
     }
 
-    /// Converts it to the model.
-    ///
-    /// # Errors
-    /// An invalid class name or number; the error names the field.
+    /// Converts it to the model. Fails on an invalid class name or number; the error names the field.
     pub fn inventories(&self) -> Result<BTreeMap<ResourceClass, Inventory>, BodyError> {
         self.inventories
             .iter()

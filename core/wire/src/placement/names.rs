@@ -11,15 +11,12 @@ use crate::BodyError;
 /// `{"traits": […]}`: GET /traits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraitList {
-    /// Names.
+    /// Names of traits, standard and custom.
     pub traits: Vec<String>,
 }
 
 impl TraitList {
-    /// The traits as the model has them.
-    ///
-    /// # Errors
-    /// A name has another form than Placement promises.
+    /// The traits as the model has them. Fails if a name has another form than Placement promises.
     pub fn into_traits(self) -> Result<BTreeSet<Trait>, BodyError> {
         traits(&self.traits)
     }
@@ -28,9 +25,9 @@ impl TraitList {
 /// `{"traits", "resource_provider_generation"}`: a provider's traits, GET and PUT.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderTraits {
-    /// Names.
+    /// Names of traits, standard and custom.
     pub traits: Vec<String>,
-    /// The provider's generation.
+    /// The provider's generation, for the next write.
     pub resource_provider_generation: i64,
 }
 
@@ -44,16 +41,13 @@ impl ProviderTraits {
         }
     }
 
-    /// The provider's generation.
+    /// The provider's generation, for the next write.
     #[must_use]
     pub fn generation(&self) -> Generation {
         Generation::answered(self.resource_provider_generation)
     }
 
-    /// The traits as the model has them.
-    ///
-    /// # Errors
-    /// A name has another form than Placement promises.
+    /// The traits as the model has them. Fails if a name has another form than Placement promises.
     pub fn traits(&self) -> Result<BTreeSet<Trait>, BodyError> {
         traits(&self.traits)
     }
@@ -70,15 +64,12 @@ pub(super) fn traits(names: &[String]) -> Result<BTreeSet<Trait>, BodyError> {
 /// `{"resource_classes": […]}`: GET /resource_classes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceClassList {
-    /// The classes.
+    /// The resource classes, standard and custom.
     pub resource_classes: Vec<ResourceClassBody>,
 }
 
 impl ResourceClassList {
-    /// The classes as the model has them.
-    ///
-    /// # Errors
-    /// A name has another form than Placement promises.
+    /// The classes as the model has them. Fails if a name has another form than Placement promises.
     pub fn into_classes(self) -> Result<BTreeSet<ResourceClass>, BodyError> {
         let each = self.resource_classes.into_iter().enumerate();
         each.map(|(i, class)| {
@@ -92,7 +83,7 @@ impl ResourceClassList {
 /// One class, by name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceClassBody {
-    /// The class's name.
+    /// The name, standard or beginning with `CUSTOM_`.
     pub name: String,
 }
 

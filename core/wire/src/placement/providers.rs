@@ -1,4 +1,4 @@
-//! Providers: the list, one of them, create and update.
+//! Resource providers: the list, a single one, creation and update.
 
 use berth_model::{Generation, Provider, ProviderName, ProviderUuid};
 use schemars::JsonSchema;
@@ -15,10 +15,8 @@ pub struct ProviderList {
 }
 
 impl ProviderList {
-    /// Converts them to the model, without inventory, traits and aggregates.
-    ///
-    /// # Errors
-    /// An invalid provider name; the error names its index.
+    /// Converts them to the model, without inventory, traits and aggregates. Fails on an invalid provider name; the
+    /// error names its index.
     pub fn into_providers(self) -> Result<Vec<Provider>, BodyError> {
         let providers = self.resource_providers.into_iter().enumerate();
         providers
@@ -33,11 +31,11 @@ impl ProviderList {
 /// One provider: GET /resource_providers/{uuid}, and the response of POST (from 1.20) and PUT.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ProviderBody {
-    /// Its UUID.
+    /// UUID of the resource provider.
     pub uuid: Uuid,
-    /// Its name.
+    /// Name of the resource provider, unique in the cloud.
     pub name: String,
-    /// Its generation.
+    /// Generation of the provider, for the next write.
     pub generation: i64,
     /// Its parent, null for a root; from 1.14.
     #[serde(default)]
@@ -66,9 +64,9 @@ impl TryFrom<ProviderBody> for Provider {
 /// POST /resource_providers (1.14 and later).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreateProvider {
-    /// The requested name.
+    /// Name of the provider to be created or renamed.
     pub name: String,
-    /// The requested UUID.
+    /// UUID of the provider to be created.
     pub uuid: Uuid,
     /// Its parent; left out for a root.
     #[serde(default, skip_serializing_if = "Option::is_none")]

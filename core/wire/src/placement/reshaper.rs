@@ -1,4 +1,4 @@
-//! POST /reshaper, 1.30 to 1.37 (and 1.38, with the consumers' types).
+//! The body of POST /reshaper, 1.30 to 1.37 (and 1.38, with the consumers' types).
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl<'a> ReshaperBody<'a> {
         })
     }
 
-    /// The body for microversion 1.38, with consumer types; `unknown` for those that `types` does not have.
+    /// The body for microversion 1.38, with consumer types; `unknown` for consumers that `types` does not have.
     #[must_use]
     pub fn typed(
         self,

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `{"versions": […]}`.
+/// Placement's version document: `{"versions": […]}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VersionDocument {
     /// The API's versions; Placement has one, `v1.0`.
@@ -13,7 +13,7 @@ pub struct VersionDocument {
 /// One version of the API with its range of microversions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiVersion {
-    /// `v1.0`.
+    /// The version's id, always `v1.0`.
     pub id: String,
     /// The highest microversion, `1.39` for instance.
     pub max_version: String,

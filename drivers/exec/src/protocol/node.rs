@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_virt::{
-    CpuSet, Cpus, CustomResource, Disk, NodeView, NumaCell, OfferedMdevs, PhysicalGpu,
+    CpuSet, NodeCpus, CustomResource, NodeDisk, NodeView, NumaCell, OfferedMdevs, PhysicalGpu,
     VirtualFunctions,
 };
 use serde::{Deserialize, Serialize};
@@ -156,7 +156,7 @@ impl NodeFacts {
         };
         Ok(NodeView {
             uuid: self.uuid.map(|uuid| uuid.0),
-            cpus: Cpus {
+            cpus: NodeCpus {
                 online: self.cpus.online.0,
                 shared: configured(self.cpus.shared, &options.cpu_shared_set),
                 dedicated: configured(self.cpus.dedicated, &options.cpu_dedicated_set),

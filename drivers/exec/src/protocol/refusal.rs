@@ -175,8 +175,8 @@ fn fitting_observe(error: &ErrorObject, call: &'static str) -> Result<ObserveErr
         }
         ObserveCode::LibraryMissing => {
             let data::Library { library } = read(data)?;
-            let (library, mend) = (library.into(), reason);
-            ObserveError::LibraryMissing { library, mend }
+            let (library, hint) = (library.into(), reason);
+            ObserveError::LibraryMissing { library, hint }
         }
     })
 }
@@ -315,7 +315,7 @@ fn held_back(method: Method) -> Option<(&'static str, &'static str)> {
 
 pub(crate) fn device_error(
     error: ErrorObject,
-    device: HostDevice,
+    device: HostDeviceId,
     call: &'static str,
 ) -> DeviceError {
     fitting_device(&error, device, call).unwrap_or_else(|misfit| DeviceError::Unfinished {
@@ -327,7 +327,7 @@ pub(crate) fn device_error(
 
 fn fitting_device(
     error: &ErrorObject,
-    device: HostDevice,
+    device: HostDeviceId,
     call: &'static str,
 ) -> Result<DeviceError, Misfit> {
     let (reason, data) = (error.message.clone(), &error.data);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use berth_model::{ConsumerUuid, Disposition, NodeName};
 use berth_virt::{
-    CpuSet, Disk, GuestError, HostDevice, HostView, ObserveError, PowerAction, PowerState,
+    CpuSet, NodeDisk, GuestError, HostDeviceId, HostView, ObserveError, PowerAction, PowerState,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -55,7 +55,7 @@ fn view() -> Value {
 fn a_whole_view_is_the_contracts() {
     let seen = read(view()).unwrap();
     let node = &seen.nodes[&NodeName::new("node-1").unwrap()];
-    assert_eq!(node.disk, Disk::Local { gib: 10 });
+    assert_eq!(node.disk, NodeDisk::Local { gib: 10 });
     assert_eq!(node.devices[0].class.as_str(), "PGPU");
     assert_eq!(node.cells[0].huge_pages[&2048], 4);
     assert_eq!(node.cells[0].socket, Some(1));
@@ -298,7 +298,7 @@ fn each_code_of_guests_is_an_error_of_its_own() {
 
 #[test]
 fn each_code_of_devices_is_an_error_of_its_own() {
-    let device = HostDevice::Mdev(Uuid::from_u128(1));
+    let device = HostDeviceId::Mdev(Uuid::from_u128(1));
     let mut seen = std::collections::HashSet::new();
     for code in DeviceCode::ALL {
         let data = match code {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_virt::{HostView, Hypervisor};
+use berth_virt::{HostView, HypervisorInfo};
 use serde::{Deserialize, Serialize};
 
 use super::node::NodeFacts;
@@ -45,7 +45,7 @@ impl ViewResult {
             nodes.insert(name, node);
         }
         Ok(HostView {
-            hypervisor: Hypervisor {
+            hypervisor: HypervisorInfo {
                 kind: self.hypervisor.kind.into(),
                 version: self.hypervisor.version.into(),
                 hostname: self.hypervisor.hostname.into(),

@@ -8,8 +8,8 @@ use berth_virt::{
     OfferedHandle, UnfitReason,
 };
 
-use super::Reading;
-use super::field::{Field, Table};
+use super::MachineParser;
+use super::field::{MachineField, Table};
 use super::node::{address, numa, within};
 
 /// The most parts that one card is offered in.
@@ -37,7 +37,7 @@ pub(super) fn device(
     table: &Table<'_>,
     node: Option<&NodeName>,
     cells: &[NumaCell],
-    reading: &mut Reading<'_>,
+    reading: &mut MachineParser<'_>,
 ) -> Option<OfferedDevice> {
     table.only(&KEYS, reading);
     let address = address(table, reading);
@@ -50,12 +50,12 @@ pub(super) fn device(
     ];
     let owner = table.field("owner");
     let owner = owner.map_or(Some(DeviceOwner::Accelerator), |field| {
-        field.word(&owners, reading)
+        field.one_of(&owners, reading)
     });
     let types = DeviceType::ALL.map(|one| (one.as_str(), one));
     let device_type = table.field("type");
     let device_type =
-        device_type.map_or(Some(DeviceType::Gpu), |field| field.word(&types, reading));
+        device_type.map_or(Some(DeviceType::Gpu), |field| field.one_of(&types, reading));
     let model = table.field("model").and_then(|field| field.text(reading));
     let network = table.field("physical_network");
     let network = network.and_then(|field| field.text(reading));
@@ -99,7 +99,7 @@ pub(super) fn device(
     })
 }
 
-fn id(table: &Table<'_>, key: &str, right: &str, reading: &mut Reading<'_>) -> Option<u16> {
+fn id(table: &Table<'_>, key: &str, right: &str, reading: &mut MachineParser<'_>) -> Option<u16> {
     let field = table.need(key, right, reading)?;
     let text = field.text(reading)?;
     let id = Some(text)
@@ -113,7 +113,7 @@ fn id(table: &Table<'_>, key: &str, right: &str, reading: &mut Reading<'_>) -> O
     id
 }
 
-fn condition(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<DeviceCondition> {
+fn condition(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<DeviceCondition> {
     let Some(field) = table.field("health") else {
         return Some(DeviceCondition::Fit);
     };
@@ -124,15 +124,15 @@ fn condition(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<DeviceCondi
         .into_iter()
         .chain(unfit)
         .collect();
-    field.word(&words, reading)
+    field.one_of(&words, reading)
 }
 
-/// What guests get: virtual functions, mediated devices, or the device itself.
+/// The handles of guests: virtual functions, mediated devices, or the device itself.
 fn handles(
     table: &Table<'_>,
     node: &NodeName,
     device: Option<PciAddress>,
-    reading: &mut Reading<'_>,
+    reading: &mut MachineParser<'_>,
 ) -> Option<Vec<OfferedHandle>> {
     match (table.field("functions"), table.field("mdevs")) {
         (Some(_), Some(mdevs)) => {
@@ -159,10 +159,10 @@ fn handles(
 }
 
 fn mdevs(
-    field: &Field<'_>,
+    field: &MachineField<'_>,
     node: &NodeName,
     device: Option<PciAddress>,
-    reading: &mut Reading<'_>,
+    reading: &mut MachineParser<'_>,
 ) -> Option<Vec<OfferedHandle>> {
     let table = field.table(reading)?;
     table.only(&["type", "count"], reading);

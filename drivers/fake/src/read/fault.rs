@@ -2,13 +2,13 @@
 
 use berth_model::PciAddress;
 
-use super::Reading;
+use super::MachineParser;
 use super::field::Table;
 use crate::machine::DeviceFault;
 
 pub(super) fn fault(
     table: &Table<'_>,
-    reading: &mut Reading<'_>,
+    reading: &mut MachineParser<'_>,
 ) -> Option<(PciAddress, DeviceFault)> {
     table.only(&["device", "is"], reading);
     let right = "the PCI address of the faulty device, for example \"0000:84:00.0\"";
@@ -16,6 +16,6 @@ pub(super) fn fault(
     let device = device.and_then(|field| field.parsed(reading));
     let words = DeviceFault::ALL.map(|fault| (fault.as_str(), fault));
     let is = table.need("is", "the fault, for example \"reset-fails\"", reading);
-    let is = is.and_then(|field| field.word(&words, reading));
+    let is = is.and_then(|field| field.one_of(&words, reading));
     Some((device?, is?))
 }

@@ -8,7 +8,7 @@ use berth_model::did_you_mean;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::Reading;
+use super::MachineParser;
 
 /// A table of the file.
 pub(super) struct Table<'a> {
@@ -19,7 +19,7 @@ pub(super) struct Table<'a> {
 }
 
 /// A value of the file.
-pub(super) struct Field<'a> {
+pub(super) struct MachineField<'a> {
     value: &'a Spanned<DeValue<'a>>,
     pub(super) key: String,
 }
@@ -42,7 +42,7 @@ impl<'a> Table<'a> {
     }
 
     /// Reports unknown keys, each with the nearest known one.
-    pub(super) fn only(&self, known: &[&str], reading: &mut Reading<'_>) {
+    pub(super) fn only(&self, known: &[&str], reading: &mut MachineParser<'_>) {
         for key in self.values.keys() {
             let name = key.get_ref().as_ref();
             if !known.contains(&name) {
@@ -53,10 +53,10 @@ impl<'a> Table<'a> {
         }
     }
 
-    pub(super) fn field(&self, name: &str) -> Option<Field<'a>> {
+    pub(super) fn field(&self, name: &str) -> Option<MachineField<'a>> {
         let value = self.values.get(name)?;
         let key = self.path(name);
-        Some(Field { value, key })
+        Some(MachineField { value, key })
     }
 
     /// A required key; `right` describes its value.
@@ -64,8 +64,8 @@ impl<'a> Table<'a> {
         &self,
         name: &str,
         right: &str,
-        reading: &mut Reading<'_>,
-    ) -> Option<Field<'a>> {
+        reading: &mut MachineParser<'_>,
+    ) -> Option<MachineField<'a>> {
         let field = self.field(name);
         if field.is_none() {
             let text = format!("{name:?} is missing: {right}");
@@ -75,28 +75,28 @@ impl<'a> Table<'a> {
     }
 
     /// Every key with its value.
-    pub(super) fn fields(&self) -> Vec<(&'a str, Field<'a>)> {
+    pub(super) fn fields(&self) -> Vec<(&'a str, MachineField<'a>)> {
         self.values
             .iter()
             .map(|(key, value)| {
                 let name: &'a str = key.get_ref().as_ref();
                 let key = self.path(name);
-                (name, Field { value, key })
+                (name, MachineField { value, key })
             })
             .collect()
     }
 }
 
-impl<'a> Field<'a> {
+impl<'a> MachineField<'a> {
     pub(super) fn span(&self) -> Range<usize> {
         self.value.span()
     }
 
-    pub(super) fn wrong(&self, text: impl Into<String>, reading: &mut Reading<'_>) {
+    pub(super) fn wrong(&self, text: impl Into<String>, reading: &mut MachineParser<'_>) {
         reading.wrong(&self.span(), &self.key, text);
     }
 
-    fn other_kind(&self, right: &str, reading: &mut Reading<'_>) {
+    fn other_kind(&self, right: &str, reading: &mut MachineParser<'_>) {
         let here = match self.value.get_ref() {
             DeValue::String(_) => "a text",
             DeValue::Integer(_) => "a whole number",
@@ -117,7 +117,7 @@ impl<'a> Field<'a> {
         self.value.get_ref().is_array()
     }
 
-    pub(super) fn text(&self, reading: &mut Reading<'_>) -> Option<&'a str> {
+    pub(super) fn text(&self, reading: &mut MachineParser<'_>) -> Option<&'a str> {
         let text = self.value.get_ref().as_str();
         if text.is_none() {
             self.other_kind("a text in quotes", reading);
@@ -126,7 +126,7 @@ impl<'a> Field<'a> {
     }
 
     /// Parses a text as `T`; the error of `T` states what is expected.
-    pub(super) fn parsed<T>(&self, reading: &mut Reading<'_>) -> Option<T>
+    pub(super) fn parsed<T>(&self, reading: &mut MachineParser<'_>) -> Option<T>
     where
         T: FromStr,
         T::Err: Display,
@@ -145,7 +145,7 @@ impl<'a> Field<'a> {
         &self,
         range: RangeInclusive<u64>,
         unit: &str,
-        reading: &mut Reading<'_>,
+        reading: &mut MachineParser<'_>,
     ) -> Option<u64> {
         let right = format!(
             "a whole number of {unit}, {} to {}",
@@ -170,12 +170,12 @@ impl<'a> Field<'a> {
         number
     }
 
-    pub(super) fn cell(&self, reading: &mut Reading<'_>) -> Option<u32> {
+    pub(super) fn cell(&self, reading: &mut MachineParser<'_>) -> Option<u32> {
         let cell = self.number(0..=1023, "the NUMA cell (its number)", reading)?;
         u32::try_from(cell).ok()
     }
 
-    pub(super) fn flag(&self, reading: &mut Reading<'_>) -> Option<bool> {
+    pub(super) fn flag(&self, reading: &mut MachineParser<'_>) -> Option<bool> {
         let flag = self.value.get_ref().as_bool();
         if flag.is_none() {
             self.other_kind("true or false", reading);
@@ -184,10 +184,10 @@ impl<'a> Field<'a> {
     }
 
     /// One of a fixed set of values.
-    pub(super) fn word<T: Copy>(
+    pub(super) fn one_of<T: Copy>(
         &self,
         words: &[(&str, T)],
-        reading: &mut Reading<'_>,
+        reading: &mut MachineParser<'_>,
     ) -> Option<T> {
         let text = self.text(reading)?;
         let found = words.iter().find(|(word, _)| *word == text);
@@ -200,7 +200,7 @@ impl<'a> Field<'a> {
         found.map(|(_, value)| *value)
     }
 
-    pub(super) fn list(&self, reading: &mut Reading<'_>) -> Vec<Field<'a>> {
+    pub(super) fn list(&self, reading: &mut MachineParser<'_>) -> Vec<MachineField<'a>> {
         let Some(items) = self.value.get_ref().as_array() else {
             self.other_kind("a list", reading);
             return Vec::new();
@@ -208,14 +208,14 @@ impl<'a> Field<'a> {
         items
             .iter()
             .enumerate()
-            .map(|(n, value)| Field {
+            .map(|(n, value)| MachineField {
                 value,
                 key: format!("{}[{n}]", self.key),
             })
             .collect()
     }
 
-    pub(super) fn table(&self, reading: &mut Reading<'_>) -> Option<Table<'a>> {
+    pub(super) fn table(&self, reading: &mut MachineParser<'_>) -> Option<Table<'a>> {
         let Some(values) = self.value.get_ref().as_table() else {
             self.other_kind("a table", reading);
             return None;
@@ -228,7 +228,7 @@ impl<'a> Field<'a> {
     }
 
     /// A list of tables (`[[node]]`).
-    pub(super) fn tables(&self, reading: &mut Reading<'_>) -> Vec<Table<'a>> {
+    pub(super) fn tables(&self, reading: &mut MachineParser<'_>) -> Vec<Table<'a>> {
         let items = self.list(reading);
         items
             .iter()

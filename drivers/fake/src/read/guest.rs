@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{PciAddress, ResourceClass};
 use berth_virt::{
-    CpuPolicy, GuestCell, GuestMdev, GuestView, OfferedDevice, OfferedHandle, PowerState,
+    GuestCell, GuestCpuPolicy, GuestMdev, GuestView, OfferedDevice, OfferedHandle, PowerState,
 };
 use uuid::Uuid;
 
-use super::field::{Field, Table};
+use super::field::{MachineField, Table};
 use super::node::no_such_cell;
-use super::{MOST, Reading};
-use crate::machine::{Guest, Migration, MigrationSight, Node};
+use super::{MOST, MachineParser};
+use crate::machine::{MachineGuest, MachineNode, Migration, MigrationSight};
 
 const KEYS: [&str; 13] = [
     "uuid",
@@ -29,7 +29,11 @@ const KEYS: [&str; 13] = [
     "migration",
 ];
 
-pub(super) fn guest(table: &Table<'_>, node: &Node, reading: &mut Reading<'_>) -> Option<Guest> {
+pub(super) fn guest(
+    table: &Table<'_>,
+    node: &MachineNode,
+    reading: &mut MachineParser<'_>,
+) -> Option<MachineGuest> {
     table.only(&KEYS, reading);
     let uuid = table.need("uuid", "the instance's UUID", reading);
     let uuid = uuid.and_then(|field| consumer(&field, reading));
@@ -40,7 +44,7 @@ pub(super) fn guest(table: &Table<'_>, node: &Node, reading: &mut Reading<'_>) -
     ];
     let power = table.field("power");
     let power = power.map_or(Some(PowerState::Running), |field| {
-        field.word(&words, reading)
+        field.one_of(&words, reading)
     });
     let vcpus = table.need("vcpus", "the guest's virtual CPUs", reading);
     let vcpus = vcpus.and_then(|field| field.number(0..=MOST, "CPUs", reading));
@@ -85,7 +89,7 @@ pub(super) fn guest(table: &Table<'_>, node: &Node, reading: &mut Reading<'_>) -
         mdevs,
         functions,
     };
-    Some(Guest {
+    Some(MachineGuest {
         uuid: uuid?,
         seen,
         disk_gib: disk_gib?,
@@ -94,39 +98,50 @@ pub(super) fn guest(table: &Table<'_>, node: &Node, reading: &mut Reading<'_>) -
     })
 }
 
-fn items<'a>(table: &Table<'a>, key: &str, reading: &mut Reading<'_>) -> Vec<Field<'a>> {
+fn items<'a>(
+    table: &Table<'a>,
+    key: &str,
+    reading: &mut MachineParser<'_>,
+) -> Vec<MachineField<'a>> {
     match table.field(key) {
         Some(field) => field.list(reading),
         None => Vec::new(),
     }
 }
 
-fn consumer(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<berth_model::ConsumerUuid> {
+fn consumer(
+    field: &MachineField<'_>,
+    reading: &mut MachineParser<'_>,
+) -> Option<berth_model::ConsumerUuid> {
     let uuid = field.parsed(reading)?;
     reading.once("UUID", uuid, field);
     Some(uuid)
 }
 
-fn policy(table: &Table<'_>, vcpus: u64, reading: &mut Reading<'_>) -> Option<CpuPolicy> {
+fn policy(
+    table: &Table<'_>,
+    vcpus: u64,
+    reading: &mut MachineParser<'_>,
+) -> Option<GuestCpuPolicy> {
     let dedicated = table.field("dedicated_vcpus");
     let words = [
-        ("shared", CpuPolicy::Shared),
-        ("dedicated", CpuPolicy::Dedicated),
-        ("mixed", CpuPolicy::Mixed { dedicated: 0 }),
+        ("shared", GuestCpuPolicy::Shared),
+        ("dedicated", GuestCpuPolicy::Dedicated),
+        ("mixed", GuestCpuPolicy::Mixed { dedicated: 0 }),
     ];
     let policy = match table.field("cpu_policy") {
-        Some(field) => field.word(&words, reading)?,
-        None => CpuPolicy::Shared,
+        Some(field) => field.one_of(&words, reading)?,
+        None => GuestCpuPolicy::Shared,
     };
     match (policy, dedicated) {
-        (CpuPolicy::Mixed { .. }, None) => {
+        (GuestCpuPolicy::Mixed { .. }, None) => {
             let right = "how many of a mixed guest's CPUs are dedicated";
             table.need("dedicated_vcpus", right, reading)?;
             None
         }
-        (CpuPolicy::Mixed { .. }, Some(field)) => {
+        (GuestCpuPolicy::Mixed { .. }, Some(field)) => {
             let dedicated = field.number(0..=vcpus, "the guest's CPUs", reading)?;
-            Some(CpuPolicy::Mixed { dedicated })
+            Some(GuestCpuPolicy::Mixed { dedicated })
         }
         (_, Some(field)) => {
             let right = "cpu_policy = \"mixed\" is required";
@@ -140,7 +155,11 @@ fn policy(table: &Table<'_>, vcpus: u64, reading: &mut Reading<'_>) -> Option<Cp
     }
 }
 
-fn cell(field: &Field<'_>, node: &Node, reading: &mut Reading<'_>) -> Option<GuestCell> {
+fn cell(
+    field: &MachineField<'_>,
+    node: &MachineNode,
+    reading: &mut MachineParser<'_>,
+) -> Option<GuestCell> {
     let table = field.table(reading)?;
     table.only(&["id", "vcpus", "memory_mib"], reading);
     let id = table.need("id", "the host's NUMA cell", reading);
@@ -162,7 +181,11 @@ fn cell(field: &Field<'_>, node: &Node, reading: &mut Reading<'_>) -> Option<Gue
     })
 }
 
-fn mdev(field: &Field<'_>, node: &Node, reading: &mut Reading<'_>) -> Option<GuestMdev> {
+fn mdev(
+    field: &MachineField<'_>,
+    node: &MachineNode,
+    reading: &mut MachineParser<'_>,
+) -> Option<GuestMdev> {
     let table = field.table(reading)?;
     table.only(&["uuid", "gpu"], reading);
     let uuid = table.need("uuid", "the mediated device's UUID", reading);
@@ -186,7 +209,11 @@ fn mdev(field: &Field<'_>, node: &Node, reading: &mut Reading<'_>) -> Option<Gue
     })
 }
 
-fn function(field: &Field<'_>, node: &Node, reading: &mut Reading<'_>) -> Option<PciAddress> {
+fn function(
+    field: &MachineField<'_>,
+    node: &MachineNode,
+    reading: &mut MachineParser<'_>,
+) -> Option<PciAddress> {
     let address: PciAddress = field.parsed(reading)?;
     let offered = OfferedHandle::Function(address);
     let is_device = |device: &OfferedDevice| device.handles.contains(&offered);
@@ -206,8 +233,8 @@ fn function(field: &Field<'_>, node: &Node, reading: &mut Reading<'_>) -> Option
 
 fn customs(
     table: &Table<'_>,
-    node: &Node,
-    reading: &mut Reading<'_>,
+    node: &MachineNode,
+    reading: &mut MachineParser<'_>,
 ) -> BTreeMap<ResourceClass, u64> {
     let Some(customs) = table
         .field("customs")
@@ -233,7 +260,7 @@ fn customs(
     amounts
 }
 
-fn migration_of(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<Migration> {
+fn migration_of(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> Option<Migration> {
     let table = field.table(reading)?;
     table.only(&["consumer", "known"], reading);
     let consumer_field = table.need("consumer", "the migration's UUID", reading)?;

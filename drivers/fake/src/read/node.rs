@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{NodeName, PciAddress, ResourceClass, did_you_mean};
 use berth_virt::{
-    CpuSet, Cpus, CustomResource, DeviceOwner, Disk, NumaCell, OfferedDevice, PciInPlacement,
-    ResourceModel, VirtualFunctions,
+    CpuSet, CustomResource, DeviceOwner, NodeCpus, NodeDisk, NumaCell, OfferedDevice,
+    PciInPlacement, ResourceModel, VirtualFunctions,
 };
 
-use super::field::{Field, Table};
-use super::{MOST, Reading, device, fault, guest, model};
-use crate::machine::{Gpu, Node};
+use super::field::{MachineField, Table};
+use super::{MOST, MachineParser, device, fault, guest, model};
+use crate::machine::{Gpu, MachineNode};
 
 const KEYS: [&str; 15] = [
     "name",
@@ -33,8 +33,8 @@ const KEYS: [&str; 15] = [
 pub(super) fn node(
     table: &Table<'_>,
     otherwise: ResourceModel,
-    reading: &mut Reading<'_>,
-) -> Option<Node> {
+    reading: &mut MachineParser<'_>,
+) -> Option<MachineNode> {
     table.only(&KEYS, reading);
     let right = "the node's name, for example name = \"gpu-01\"";
     let name = table.need("name", right, reading);
@@ -105,7 +105,7 @@ pub(super) fn node(
     devices.sort_by_key(|device| device.address);
     let pci = pci(table, &devices, reading);
     let customs = each(table, "custom", custom, reading);
-    let mut node = Node {
+    let mut node = MachineNode {
         name: name?,
         uuid,
         model,
@@ -137,8 +137,8 @@ pub(super) fn node(
 fn each<'a, T>(
     table: &Table<'a>,
     key: &str,
-    mut read: impl FnMut(&Table<'a>, &mut Reading<'_>) -> Option<T>,
-    reading: &mut Reading<'_>,
+    mut read: impl FnMut(&Table<'a>, &mut MachineParser<'_>) -> Option<T>,
+    reading: &mut MachineParser<'_>,
 ) -> Vec<T> {
     let Some(field) = table.field(key) else {
         return Vec::new();
@@ -150,15 +150,18 @@ fn each<'a, T>(
         .collect()
 }
 
-fn disk(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<Disk> {
+fn disk(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> Option<NodeDisk> {
     if field.is_text() {
-        return field.word(&[("shared", Disk::Shared), ("none", Disk::None)], reading);
+        return field.one_of(
+            &[("shared", NodeDisk::Shared), ("none", NodeDisk::None)],
+            reading,
+        );
     }
     let gib = field.number(0..=MOST, "GiB", reading)?;
-    Some(Disk::Local { gib })
+    Some(NodeDisk::Local { gib })
 }
 
-fn cpus_of(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<Cpus> {
+fn cpus_of(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> Option<NodeCpus> {
     let table = field.table(reading)?;
     table.only(&["online", "shared", "dedicated"], reading);
     let online = table.need("online", "the CPUs that are online, as \"0-63\"", reading)?;
@@ -181,14 +184,14 @@ fn cpus_of(field: &Field<'_>, reading: &mut Reading<'_>) -> Option<Cpus> {
             field.wrong(text, reading);
         }
     }
-    Some(Cpus {
+    Some(NodeCpus {
         online,
         shared,
         dedicated,
     })
 }
 
-fn cell(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<NumaCell> {
+fn cell(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<NumaCell> {
     table.only(
         &[
             "id",
@@ -227,7 +230,7 @@ fn cell(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<NumaCell> {
 }
 
 /// `{ 2048 = 512 }`: how many, by size in KiB.
-fn huge_pages(field: &Field<'_>, reading: &mut Reading<'_>) -> BTreeMap<u64, u64> {
+fn huge_pages(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> BTreeMap<u64, u64> {
     let mut pages = BTreeMap::new();
     let table = field.table(reading);
     for (size, field) in table.iter().flat_map(Table::fields) {
@@ -254,7 +257,7 @@ fn huge_pages(field: &Field<'_>, reading: &mut Reading<'_>) -> BTreeMap<u64, u64
 fn pci(
     table: &Table<'_>,
     devices: &[OfferedDevice],
-    reading: &mut Reading<'_>,
+    reading: &mut MachineParser<'_>,
 ) -> Option<PciInPlacement> {
     let has_some = devices
         .iter()
@@ -277,7 +280,7 @@ pub(super) fn within(table: &Table<'_>, shown: impl ToString) -> String {
 pub(super) fn numa(
     table: &Table<'_>,
     cells: &[NumaCell],
-    reading: &mut Reading<'_>,
+    reading: &mut MachineParser<'_>,
 ) -> Option<u32> {
     let field = table.field("numa")?;
     let id = field.cell(reading)?;
@@ -295,14 +298,14 @@ pub(super) fn no_such_cell(id: u32, cells: &[NumaCell]) -> String {
     format!("unknown NUMA cell {id}; the node has {}", known.join(", "))
 }
 
-pub(super) fn address(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<PciAddress> {
+pub(super) fn address(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<PciAddress> {
     let field = table.need("address", "its PCI address, as \"0000:84:00.0\"", reading)?;
     let address: PciAddress = field.parsed(reading)?;
     reading.once("PCI device", within(table, address), &field);
     Some(address)
 }
 
-fn gpu(table: &Table<'_>, cells: &[NumaCell], reading: &mut Reading<'_>) -> Option<Gpu> {
+fn gpu(table: &Table<'_>, cells: &[NumaCell], reading: &mut MachineParser<'_>) -> Option<Gpu> {
     table.only(&["address", "numa", "types", "enabled", "class"], reading);
     let address = address(table, reading);
     let numa_node = numa(table, cells, reading);
@@ -338,7 +341,7 @@ fn gpu(table: &Table<'_>, cells: &[NumaCell], reading: &mut Reading<'_>) -> Opti
 fn nic(
     table: &Table<'_>,
     cells: &[NumaCell],
-    reading: &mut Reading<'_>,
+    reading: &mut MachineParser<'_>,
 ) -> Option<VirtualFunctions> {
     table.only(&["address", "numa", "class", "functions"], reading);
     let physical = address(table, reading);
@@ -364,7 +367,7 @@ fn nic(
     })
 }
 
-fn custom(table: &Table<'_>, reading: &mut Reading<'_>) -> Option<CustomResource> {
+fn custom(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<CustomResource> {
     table.only(&["class", "formerly", "total"], reading);
     let class = table.need("class", "a resource class, as \"CUSTOM_CARD\"", reading);
     let class = class.and_then(|field| {

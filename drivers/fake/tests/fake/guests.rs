@@ -11,7 +11,9 @@ use berth_virt::guest_spec::{
     GuestDisks, GuestInterfaces, GuestName, GuestOwner, GuestSpec, GuestTopology, HostPath,
     PciManagement, ProjectId,
 };
-use berth_virt::{Destroyed, GuestError, ObserveError, PowerAction, Spawned, VirtDriver};
+use berth_virt::{
+    GuestDestroyOutcome, GuestError, GuestSpawnOutcome, ObserveError, PowerAction, VirtDriver,
+};
 use tokio::time::sleep;
 use uuid::Uuid;
 
@@ -56,7 +58,7 @@ async fn free_function(driver: &FakeDriver) -> Option<PciAddress> {
     let view = driver.observe().await.unwrap();
     let held = driver.guests().await.unwrap();
     let is_free = |address: &PciAddress| {
-        let device = berth_virt::HostDevice::Function(*address);
+        let device = berth_virt::HostDeviceId::Function(*address);
         !held
             .values()
             .any(|guest| guest.devices.iter().any(|held| held.device == device))
@@ -122,7 +124,10 @@ async fn a_guest_is_on_the_node_that_its_spec_names() {
             node: named,
             ..spec(number, Vec::new())
         };
-        assert_eq!(driver.spawn(&wanted).await.unwrap(), Spawned::Spawned);
+        assert_eq!(
+            driver.spawn(&wanted).await.unwrap(),
+            GuestSpawnOutcome::Spawned
+        );
     }
     let view = driver.observe().await.unwrap();
     let on = |number| {
@@ -132,7 +137,7 @@ async fn a_guest_is_on_the_node_that_its_spec_names() {
             .find(|(_, node)| node.guests.contains_key(&uuid))
             .map(|(name, _)| name.as_str().to_owned())
     };
-    // A guest without a node and a guest whose node was removed are on the first node.
+    // A guest without a node and a guest of a removed node are on the first node.
     assert_eq!(
         [on(1), on(2), on(3), on(4)].map(Option::unwrap),
         ["b", "a", "a", "a"]
@@ -144,9 +149,15 @@ async fn guests_outlive_the_driver() {
     let folder = tempfile::tempdir().unwrap();
     let wanted = spec(1, vec![mdev(1)]);
     let first = in_a_file(folder.path());
-    assert_eq!(first.spawn(&wanted).await.unwrap(), Spawned::Spawned);
+    assert_eq!(
+        first.spawn(&wanted).await.unwrap(),
+        GuestSpawnOutcome::Spawned
+    );
     let second = in_a_file(folder.path());
-    assert_eq!(second.spawn(&wanted).await.unwrap(), Spawned::AlreadyThere);
+    assert_eq!(
+        second.spawn(&wanted).await.unwrap(),
+        GuestSpawnOutcome::AlreadyThere
+    );
     assert_eq!(
         second.guests().await.unwrap(),
         first.guests().await.unwrap()
@@ -159,7 +170,7 @@ async fn guests_outlive_the_driver() {
     assert_eq!(seen.unwrap().mdevs.len(), 1);
     assert_eq!(
         second.destroy(wanted.uuid).await.unwrap(),
-        Destroyed::Destroyed
+        GuestDestroyOutcome::Destroyed
     );
     assert!(!first.guests().await.unwrap().contains_key(&wanted.uuid));
     let leftovers = std::fs::read_dir(folder.path()).unwrap().count();
@@ -217,7 +228,7 @@ async fn a_change_that_a_kill_cut_off_is_not_there_and_the_next_one_is() {
     assert!(!guests.contains_key(&spec(3, vec![]).uuid));
     for number in 3..=4 {
         let spawned = driver.spawn(&spec(number, vec![])).await.unwrap();
-        assert_eq!(spawned, Spawned::Spawned);
+        assert_eq!(spawned, GuestSpawnOutcome::Spawned);
     }
     let again = in_a_file(folder.path());
     let guests = again.guests().await.unwrap();
@@ -235,7 +246,7 @@ async fn a_book_does_not_grow_with_what_was_done_but_with_what_is_there() {
         let _ = driver.spawn(&spec(1, vec![])).await.unwrap();
         assert_eq!(
             driver.destroy(spec(1, vec![]).uuid).await.unwrap(),
-            Destroyed::Destroyed
+            GuestDestroyOutcome::Destroyed
         );
     }
     let book = std::fs::read_to_string(folder.path().join("machine.toml.guests")).unwrap();

@@ -7,7 +7,7 @@ use berth_model::{
     Allocations, ConsumerUuid, Inventory, NodeName, Plan, Provider, ProviderTree, ProviderUuid,
     ReshapeRequest, ResourceClass, Trait, plan,
 };
-use berth_virt::{ResourceModel, Trees, VgpuModel, homes, provider_tree};
+use berth_virt::{ResourceModel, TreePair, VgpuModel, homes, provider_tree};
 use uuid::Uuid;
 
 fn shipped(name: &str) -> &'static str {
@@ -65,7 +65,7 @@ fn reshape(
     let Plan::ReshapeNeeded(pending) = plan(tree, desired, &held.usages()) else {
         panic!("the upgrade of {node} is no reshape");
     };
-    let trees = Trees {
+    let trees = TreePair {
         current: tree,
         desired: &wanted,
     };
@@ -106,7 +106,7 @@ fn each_unit_of_the_eight_gpu_host_goes_to_its_own_gpu() {
     let (tree, held) = before(&old, &node.name);
     let request = reshape(&machine("eight-gpu-flat", &text), &node.name, &tree, &held);
     let name_of = |consumer: ConsumerUuid| {
-        let holds = |guest: &&berth_fake::Guest| {
+        let holds = |guest: &&berth_fake::MachineGuest| {
             guest.migration.map_or(guest.uuid, |held| held.consumer) == consumer
         };
         &node.guests.iter().find(holds).unwrap().seen.name

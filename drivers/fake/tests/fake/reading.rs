@@ -180,7 +180,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "enabled = \"nvidia-558\"",
             "class = \"GPU\"",
-            "m.toml:18:9: node[0].gpu[0].class: \"GPU\" is not a resource class: it is no standard class; a class of one's own starts with CUSTOM_\nm.toml:34:65: node[0].guest[0].mdevs[0].gpu: the node has no GPU 0000:01:00.0; a GPU that was removed must be left out here, too",
+            "m.toml:18:9: node[0].gpu[0].class: \"GPU\" is not a resource class: it is not a standard class, and a custom class starts with CUSTOM_\nm.toml:34:65: node[0].guest[0].mdevs[0].gpu: the node has no GPU 0000:01:00.0; a GPU that was removed must be left out here, too",
         ),
         (
             "enabled = \"nvidia-558\"",

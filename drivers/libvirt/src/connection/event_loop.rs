@@ -18,7 +18,7 @@ pub(super) fn start() -> Result<(), ConnectionError> {
         return Ok(());
     }
     symbols::load()?;
-    // Otherwise libvirt prints every error to stderr, including handled ones.
+    // Without a callback libvirt prints every error to stderr, including handled ones.
     virt::error::clear_error_callback();
     virt::event::event_register_default_impl().map_err(ConnectionError::EventLoop)?;
     thread::Builder::new()

@@ -176,7 +176,7 @@ fn end(connect: &Connect, subscribers: &Subscribers) -> Result<Arc<Subscribers>,
 
 /// # Safety
 /// `opaque` points to a live `Subscribers`: it came from `carried` and was not released, or `Registrations` owns it.
-unsafe fn tell(opaque: *mut c_void, event: HostEvent) {
+unsafe fn dispatch(opaque: *mut c_void, event: HostEvent) {
     // SAFETY: by this function's contract the pointer is a live `Subscribers`; it is only borrowed.
     let subscribers = unsafe { &*opaque.cast::<Subscribers>() };
     subscribers.publish(event);
@@ -190,7 +190,7 @@ unsafe extern "C" fn guest_changed(
     opaque: *mut c_void,
 ) -> c_int {
     // SAFETY: libvirt passes the registered pointer, and releases it only after the last call.
-    unsafe { tell(opaque, HostEvent::Guests) };
+    unsafe { dispatch(opaque, HostEvent::Guests) };
     0
 }
 
@@ -202,7 +202,7 @@ unsafe extern "C" fn device_changed(
     opaque: *mut c_void,
 ) {
     // SAFETY: as in `guest_changed`.
-    unsafe { tell(opaque, HostEvent::Devices) };
+    unsafe { dispatch(opaque, HostEvent::Devices) };
 }
 
 unsafe extern "C" fn device_updated(
@@ -211,12 +211,12 @@ unsafe extern "C" fn device_updated(
     opaque: *mut c_void,
 ) {
     // SAFETY: as in `guest_changed`.
-    unsafe { tell(opaque, HostEvent::Devices) };
+    unsafe { dispatch(opaque, HostEvent::Devices) };
 }
 
 unsafe extern "C" fn closed(_: sys::virConnectPtr, _: c_int, opaque: *mut c_void) {
     // SAFETY: as in `guest_changed`.
-    unsafe { tell(opaque, HostEvent::Unknown) };
+    unsafe { dispatch(opaque, HostEvent::Unknown) };
 }
 
 /// # Safety

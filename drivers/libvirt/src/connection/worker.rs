@@ -1,4 +1,4 @@
-//! The worker thread of a connection: it owns the open connection, runs calls, and reconnects when libvirtd comes back.
+//! The worker thread of a connection: it owns the open connection, runs calls, and reconnects to a restarted libvirtd.
 
 use std::cell::{OnceCell, RefCell};
 use std::sync::Weak;
@@ -9,7 +9,7 @@ use berth_virt::HostEvent;
 use virt::connect::Connect;
 
 use super::events::Registrations;
-use super::{Call, ConnectionError, Looks, event_loop};
+use super::{Call, ConnectionError, ReconnectCounter, event_loop};
 use crate::observe::SteadyFacts;
 use crate::watch::Subscribers;
 
@@ -57,13 +57,13 @@ impl Session {
     }
 
     /// Starts a call on behalf of the holder of `waits`.
-    pub(super) fn taken_up(&self, waits: Weak<()>) -> &Self {
+    pub(super) fn check_slot(&self, waits: Weak<()>) -> &Self {
         self.waits.replace(waits);
         self
     }
 
-    /// Whether the caller is still waiting. A caller that gave up may have undone the work, so nothing new may be
-    /// created then.
+    /// Whether the caller is still waiting. A caller that gave up may have undone the work, so nothing new
+    /// may be created then.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.waits.borrow().strong_count() > 0
     }
@@ -82,11 +82,11 @@ pub(super) struct Worker {
     session: Option<Session>,
     /// The delay before the next reconnection attempt.
     looking: Option<Duration>,
-    looks: Looks,
+    looks: ReconnectCounter,
 }
 
 impl Worker {
-    pub(super) fn new(uri: &str, subscribers: Subscribers, looks: Looks) -> Self {
+    pub(super) fn new(uri: &str, subscribers: Subscribers, looks: ReconnectCounter) -> Self {
         Self {
             uri: uri.to_owned(),
             subscribers,
@@ -101,7 +101,7 @@ impl Worker {
         loop {
             match self.next(calls) {
                 Ok(call) => call(&mut self),
-                Err(RecvTimeoutError::Timeout) => self.look(),
+                Err(RecvTimeoutError::Timeout) => self.check_connection(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -128,9 +128,9 @@ impl Worker {
     }
 
     /// Tries to reconnect. Success is an event, because events in between were lost.
-    fn look(&mut self) {
+    fn check_connection(&mut self) {
         let looks = self.looks.clone();
-        if looks.look(|| self.session().is_ok()) {
+        if looks.count(|| self.session().is_ok()) {
             self.subscribers.publish(HostEvent::Unknown);
         } else {
             self.looking = self.looking.map(|pause| (pause * 2).min(PAUSE.1));

@@ -14,7 +14,7 @@ use berth_model::PciAddress;
 use berth_sysfs::{AerCounts, Baseline, Link};
 use berth_virt::ObserveError;
 
-use super::resting::settle;
+use super::home_driver_records::settle;
 
 type Baselines = BTreeMap<PciAddress, Baseline>;
 

@@ -3,33 +3,35 @@
 use std::collections::BTreeSet;
 
 use berth_model::PciAddress;
-use berth_sysfs::{Allowed, ConfigSpace, GroupError, MdevDevice, Sriov, VFIO_DRIVER, ViableGroup};
-use berth_virt::{DeviceError, HostDevice, MdevSource, UnfitReason, WantedDevice};
+use berth_sysfs::{
+    AllowedFunction, ConfigSpace, GroupError, MdevDevice, Sriov, VFIO_DRIVER, ViableGroup,
+};
+use berth_virt::{DeviceError, HostDeviceId, MdevSource, UnfitReason, WantedDevice};
 use uuid::Uuid;
 
-use super::{HostDevices, Stand, Wanted, unreadable};
+use super::{DeviceHandling, HostDevices, ReadyDriver, unreadable};
 
 impl HostDevices {
     /// Checks whether the device may be given to a guest now. Returns the devices that would go with it: no other guest
     /// may have any of them.
     pub(crate) fn check(&self, wanted: &WantedDevice) -> Result<BTreeSet<PciAddress>, DeviceError> {
         let device = wanted.host_device();
-        match self.done_with(wanted)? {
-            Wanted::Managed(address) => {
+        match self.handling_of(wanted)? {
+            DeviceHandling::Managed(address) => {
                 let (allowed, group) = self.function(device, address)?;
-                self.may_come_along(device, &allowed, &group)
+                self.check_companions(device, &allowed, &group)
             }
-            Wanted::InPlace(address, stand) => {
+            DeviceHandling::InPlace(address, stand) => {
                 let (allowed, group) = self.function(device, address)?;
-                self.stands_ready(device, &allowed, stand)?;
-                self.may_come_along(device, &allowed, &group)
+                self.check_ready_driver(device, &allowed, stand)?;
+                self.check_companions(device, &allowed, &group)
             }
-            Wanted::Made(uuid, source) => {
+            DeviceHandling::Made(uuid, source) => {
                 self.mdev_source(device, uuid, source)?;
                 Ok(BTreeSet::new())
             }
-            Wanted::Found(uuid) => {
-                let found = self.found(device, uuid)?;
+            DeviceHandling::Found(uuid) => {
+                let found = self.find_mdev(device, uuid)?;
                 self.mdev_parent_allowed(device, &found.parent, &found.type_id)?;
                 Ok(BTreeSet::new())
             }
@@ -39,16 +41,16 @@ impl HostDevices {
     /// A function that may be given to a guest, with its IOMMU group.
     pub(super) fn function(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         address: PciAddress,
-    ) -> Result<(Allowed, ViableGroup), DeviceError> {
+    ) -> Result<(AllowedFunction, ViableGroup), DeviceError> {
         let allowed = self.allowed(device, address)?;
         self.is_not_the_hosts(device, address)?;
         if let Sriov::Physical { enabled, .. } = &allowed.function().sriov
             && *enabled > 0
         {
             let reason = format!(
-                "it has {enabled} virtual functions, which would go with it (sriov_numvfs)"
+                "it has {enabled} virtual functions, which would be removed with it (sriov_numvfs)"
             );
             return Err(DeviceError::InUse { device, reason });
         }
@@ -65,7 +67,7 @@ impl HostDevices {
 
     pub(super) fn is_not_the_hosts(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         address: PciAddress,
     ) -> Result<(), DeviceError> {
         let used = self
@@ -74,7 +76,7 @@ impl HostDevices {
             .map_err(unreadable(device))?;
         match used {
             None => Ok(()),
-            Some(used) if device == HostDevice::Function(address) => Err(DeviceError::HostsOwn {
+            Some(used) if device == HostDeviceId::Function(address) => Err(DeviceError::HostsOwn {
                 device,
                 reason: used.to_string(),
             }),
@@ -85,7 +87,7 @@ impl HostDevices {
         }
     }
 
-    fn answers(&self, device: HostDevice, allowed: &Allowed) -> Result<(), DeviceError> {
+    fn answers(&self, device: HostDeviceId, allowed: &AllowedFunction) -> Result<(), DeviceError> {
         let function = allowed.function();
         let space = self
             .sysfs()
@@ -118,7 +120,7 @@ impl HostDevices {
     /// A mediated device that can be created, or exists as required.
     fn mdev_source(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         uuid: Uuid,
         source: &MdevSource,
     ) -> Result<(), DeviceError> {
@@ -130,7 +132,7 @@ impl HostDevices {
                 return Ok(());
             }
             let reason = format!(
-                "it exists as {} of {}, wanted is {} of {parent}",
+                "it exists as {} of {} instead of {} of {parent}",
                 found.type_id, found.parent, source.mdev_type
             );
             return Err(missing(reason));
@@ -162,21 +164,21 @@ impl HostDevices {
     /// A parent that allows mediated devices of this type: one configured for flavors, or one in a list.
     fn mdev_parent_allowed(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         parent: &str,
         type_id: &str,
     ) -> Result<(), DeviceError> {
         let not_allowed = |reason: String| DeviceError::NotAllowed { device, reason };
         let Ok(address) = parent.parse::<PciAddress>() else {
             return Err(not_allowed(format!(
-                "its parent {parent} is no PCI function"
+                "its parent {parent} is not a PCI function"
             )));
         };
         let for_flavors = self.mdev_types.of(address);
         if for_flavors.is_none_or(|enabled| enabled.id != type_id) {
             self.allowed(device, address).map_err(|error| match error {
                 DeviceError::NotAllowed { reason, .. } => not_allowed(format!(
-                    "{type_id} is no enabled mdev type of its parent, and {reason}"
+                    "{type_id} is not an enabled mdev type of its parent, and {reason}"
                 )),
                 other => other,
             })?;
@@ -205,40 +207,44 @@ impl HostDevices {
 
     pub(super) fn mdev(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         uuid: Uuid,
     ) -> Result<Option<MdevDevice>, DeviceError> {
         let all = self.sysfs().mdev_devices().map_err(unreadable(device))?;
         Ok(all.into_iter().find(|mdev| mdev.uuid == uuid))
     }
 
-    fn found(&self, device: HostDevice, uuid: Uuid) -> Result<MdevDevice, DeviceError> {
-        let reason = "nobody made it, and it is not said of what it would be made".to_owned();
+    fn find_mdev(&self, device: HostDeviceId, uuid: Uuid) -> Result<MdevDevice, DeviceError> {
+        let reason =
+            "it does not exist, and its parent and type are unknown, so it cannot be created"
+                .to_owned();
         self.mdev(device, uuid)?
             .ok_or(DeviceError::Missing { device, reason })
     }
 
-    /// A function that stays on its driver must be on one that gives it to guests: the kernel's VFIO driver, a derived
+    /// A function that stays on its driver must be on a driver for guests: the kernel's VFIO driver, a derived
     /// one, or the vendor's.
-    fn stands_ready(
+    fn check_ready_driver(
         &self,
-        device: HostDevice,
-        allowed: &Allowed,
-        stand: Stand,
+        device: HostDeviceId,
+        allowed: &AllowedFunction,
+        stand: ReadyDriver,
     ) -> Result<(), DeviceError> {
         let function = allowed.function();
         let driver = function.driver.as_deref();
         let reason = match (stand, driver) {
-            (Stand::Vfio, Some(driver)) if driver.contains("vfio") => return Ok(()),
-            (Stand::Vfio, Some(_)) if self.offers_vfio(device, function.address)? => return Ok(()),
-            (Stand::Vendors, Some(_)) => return Ok(()),
-            (Stand::Vfio, driver) => format!(
+            (ReadyDriver::Vfio, Some(driver)) if driver.contains("vfio") => return Ok(()),
+            (ReadyDriver::Vfio, Some(_)) if self.offers_vfio(device, function.address)? => {
+                return Ok(());
+            }
+            (ReadyDriver::Vendors, Some(_)) => return Ok(()),
+            (ReadyDriver::Vfio, driver) => format!(
                 "it is to go to a guest as it is (managed = no), and is on {}, which does not hand it to guests; bind it to \
                  {VFIO_DRIVER}, or to its vendor's VFIO driver",
                 driver.unwrap_or("no driver")
             ),
-            (Stand::Vendors, None) => {
-                "it is on no driver; its vendor's driver is what gives it to a guest".to_owned()
+            (ReadyDriver::Vendors, None) => {
+                "it is on no driver; load its vendor's driver".to_owned()
             }
         };
         Err(DeviceError::Quarantined {
@@ -248,7 +254,7 @@ impl HostDevices {
         })
     }
 
-    fn offers_vfio(&self, device: HostDevice, address: PciAddress) -> Result<bool, DeviceError> {
+    fn offers_vfio(&self, device: HostDeviceId, address: PciAddress) -> Result<bool, DeviceError> {
         self.sysfs()
             .offers_vfio(address)
             .map_err(unreadable(device))

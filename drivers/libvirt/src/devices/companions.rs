@@ -6,21 +6,21 @@ use std::collections::BTreeSet;
 
 use berth_model::PciAddress;
 use berth_sysfs::{
-    Allowed, ResetNeed, RestsOn, Sriov, SysfsError, VFIO_DRIVER, VfioError, ViableGroup,
+    AllowedFunction, ResetNeed, RestsOn, Sriov, SysfsError, VFIO_DRIVER, VfioError, ViableGroup,
 };
-use berth_virt::{DeviceError, HostDevice};
+use berth_virt::{DeviceError, HostDeviceId};
 
-use super::reset::judged;
+use super::reset::device_error;
 use super::{HostDevices, unreadable, whole};
 
-const CALL: &str = "bringing along what shares its IOMMU group";
+const CALL: &str = "preparing the other functions of its IOMMU group";
 
 impl HostDevices {
     /// Checks whether all companions may go with a function, and returns them.
-    pub(super) fn may_come_along(
+    pub(super) fn check_companions(
         &self,
-        device: HostDevice,
-        allowed: &Allowed,
+        device: HostDeviceId,
+        allowed: &AllowedFunction,
         group: &ViableGroup,
     ) -> Result<BTreeSet<PciAddress>, DeviceError> {
         let companions = self.companions(device, allowed, group)?;
@@ -29,23 +29,23 @@ impl HostDevices {
             self.is_not_the_hosts(device, address)?;
             if let Some(reason) = self.stays(companion).map_err(unreadable(device))? {
                 let reason = format!(
-                    "IOMMU group {} goes to a guest whole, and PCI function {address} {reason}",
+                    "IOMMU group {} is given to a guest as a whole, and PCI function {address} {reason}",
                     group.id()
                 );
                 return Err(DeviceError::NotWhole { device, reason });
             }
         }
-        Ok(companions.iter().map(Allowed::address).collect())
+        Ok(companions.iter().map(AllowedFunction::address).collect())
     }
 
     /// Why a companion cannot leave its driver; `None` if it can, or need not.
-    fn stays(&self, companion: &Allowed) -> Result<Option<String>, SysfsError> {
+    fn stays(&self, companion: &AllowedFunction) -> Result<Option<String>, SysfsError> {
         let Some(driver) = hosts_driver(companion) else {
             return Ok(None);
         };
         if companion.tags().managed == Some(false) {
             return Ok(Some(format!(
-                "is to stay where it is (managed = no), which is {driver}; bind it to {VFIO_DRIVER}"
+                "must stay on its driver (managed = no), which is {driver}; bind it to {VFIO_DRIVER}"
             )));
         }
         if let Sriov::Physical { enabled, .. } = companion.function().sriov
@@ -64,19 +64,19 @@ impl HostDevices {
     /// The other endpoints of a function's group.
     fn companions(
         &self,
-        device: HostDevice,
-        allowed: &Allowed,
+        device: HostDeviceId,
+        allowed: &AllowedFunction,
         group: &ViableGroup,
-    ) -> Result<Vec<Allowed>, DeviceError> {
+    ) -> Result<Vec<AllowedFunction>, DeviceError> {
         let others = group.endpoints().iter().copied();
         let others = others.filter(|member| *member != allowed.address());
         others.map(|member| self.allowed(device, member)).collect()
     }
 
     /// Binds companions to VFIO and records their drivers.
-    pub(super) async fn bring_along(
+    pub(super) async fn prepare_companions(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         address: PciAddress,
     ) -> Result<(), DeviceError> {
         let (allowed, group) = self.function(device, address)?;
@@ -92,14 +92,14 @@ impl HostDevices {
         Ok(())
     }
 
-    /// Cleans the companions that were taken, as far as the kernel can, and returns them to their drivers. The caller
-    /// has made sure that no guest has any of them.
-    pub(super) async fn give_companions_back(
+    /// Cleans the taken companions, as far as the kernel can, and returns them to their drivers. The caller guarantees
+    /// that no guest has any of them.
+    pub(super) async fn return_companions(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         address: PciAddress,
     ) -> Result<(), DeviceError> {
-        let fellows = self.sysfs().group_fellows(address);
+        let fellows = self.sysfs().other_group_members(address);
         for fellow in fellows.map_err(unreadable(device))? {
             let companion = match self.allowed(device, fellow) {
                 Ok(companion) if companion.tags().managed != Some(false) => companion,
@@ -116,7 +116,7 @@ impl HostDevices {
                     RestsOn::Driver(Some(driver))
                 }
                 // Without a record it is unknown whether it was taken or belongs on VFIO, as for the function itself.
-                RestsOn::KernelsChoice if is_taken && !self.resting.is_kept() => {
+                RestsOn::KernelsChoice if is_taken && !self.resting.is_enabled() => {
                     RestsOn::KernelsChoice
                 }
                 // It was not taken.
@@ -130,11 +130,11 @@ impl HostDevices {
                 }
                 None => {
                     let need = ResetNeed::WhereOffered;
-                    let taken = self.devices.take_back(&companion, &rests, need).await;
+                    let taken = self.devices.return_function(&companion, &rests, need).await;
                     taken.map(drop)
                 }
             };
-            returned.map_err(|error| judged(device, &error))?;
+            returned.map_err(|error| device_error(device, &error))?;
             self.resting.forget(fellow).map_err(unkept)?;
         }
         Ok(())
@@ -142,12 +142,12 @@ impl HostDevices {
 }
 
 /// The host driver that a function is bound to, if any.
-fn hosts_driver(allowed: &Allowed) -> Option<&str> {
+fn hosts_driver(allowed: &AllowedFunction) -> Option<&str> {
     let driver = allowed.function().driver.as_deref();
     driver.filter(|driver| !driver.contains("vfio") && *driver != "pci-stub")
 }
 
-fn unfinished(device: HostDevice, reason: String) -> DeviceError {
+fn unfinished(device: HostDeviceId, reason: String) -> DeviceError {
     DeviceError::Unfinished {
         device,
         call: CALL,
@@ -155,7 +155,7 @@ fn unfinished(device: HostDevice, reason: String) -> DeviceError {
     }
 }
 
-fn unbound(device: HostDevice, error: &VfioError) -> DeviceError {
+fn unbound(device: HostDeviceId, error: &VfioError) -> DeviceError {
     let reason = whole(error);
     match error {
         VfioError::DriverMissing { .. } => DeviceError::NotWhole { device, reason },

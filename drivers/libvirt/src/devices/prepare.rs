@@ -1,11 +1,12 @@
-//! Preparation of devices: mediated devices before a guest gets them, virtual functions before the host is observed.
+//! Prepares devices: creates mediated devices before a guest gets them, and virtual functions before the host is
+//! observed.
 
 use berth_sysfs::{MdevError, RestsOn, Sriov, SriovError, VFIO_DRIVER, VirtualFunctionsMade};
-use berth_virt::{DeviceError, HostDevice, UnfitReason, WantedDevice};
+use berth_virt::{DeviceError, HostDeviceId, UnfitReason, WantedDevice};
 
-use super::{HostDevices, Wanted, whole};
+use super::{DeviceHandling, HostDevices, whole};
 
-const CALL: &str = "making it ready";
+const CALL: &str = "preparing the device";
 
 impl HostDevices {
     /// Prepares a device for a guest that has not started.
@@ -13,8 +14,8 @@ impl HostDevices {
         // Check again after a possibly long wait.
         self.check(wanted)?;
         let device = wanted.host_device();
-        match self.done_with(wanted)? {
-            Wanted::Managed(address) => {
+        match self.handling_of(wanted)? {
+            DeviceHandling::Managed(address) => {
                 let driver = self.allowed(device, address)?.function().driver.clone();
                 // It is on a VFIO driver because the hypervisor was killed, or because it belongs there; the record
                 // decides.
@@ -22,30 +23,30 @@ impl HostDevices {
                 let unknown = |recalled| recalled == RestsOn::KernelsChoice;
                 let unkept = |error: std::io::Error| DeviceError::Unfinished {
                     device,
-                    call: "remembering its driver",
+                    call: "recording its driver",
                     reason: error.to_string(),
                 };
                 if !is_taken || self.resting.recall(address).map(unknown).map_err(unkept)? {
                     let driver = driver.as_deref();
                     self.resting.remember(address, driver).map_err(unkept)?;
                 }
-                self.bring_along(device, address).await
+                self.prepare_companions(device, address).await
             }
-            Wanted::InPlace(address, _) => self.bring_along(device, address).await,
-            Wanted::Found(_) => Ok(()),
-            Wanted::Made(uuid, source) => {
+            DeviceHandling::InPlace(address, _) => self.prepare_companions(device, address).await,
+            DeviceHandling::Found(_) => Ok(()),
+            DeviceHandling::Made(uuid, source) => {
                 if self.mdev(device, uuid)?.is_none() {
                     // Recorded before it is created: devices without a record belong to others and are never removed
                     // automatically.
-                    let kept = self.resting.remember_made(uuid);
+                    let kept = self.resting.record_created_mdev(uuid);
                     kept.map_err(|error| DeviceError::Unfinished {
                         device,
-                        call: "remembering that it is made",
+                        call: "recording its creation",
                         reason: error.to_string(),
                     })?;
                 }
                 let parent = source.parent.to_string();
-                let made = self.devices.make_mdev(&parent, &source.mdev_type, uuid);
+                let made = self.devices.create_mdev(&parent, &source.mdev_type, uuid);
                 made.await.map(drop).map_err(|error| unmade(device, &error))
             }
         }
@@ -62,7 +63,7 @@ impl HostDevices {
         };
         let mut errors = Vec::new();
         for function in functions {
-            let device = HostDevice::Function(function.address);
+            let device = HostDeviceId::Function(function.address);
             if !matches!(function.sriov, Sriov::Physical { .. }) {
                 continue;
             }
@@ -78,12 +79,16 @@ impl HostDevices {
             let Some(wanted) = allowed.tags().num_vfs else {
                 continue;
             };
-            match self.devices.make_virtual_functions(&allowed, wanted).await {
+            match self
+                .devices
+                .create_virtual_functions(&allowed, wanted)
+                .await
+            {
                 Ok(VirtualFunctionsMade::Made(made)) => {
                     tracing::info!(
                         device = %function.address,
                         count = made.len(),
-                        "virtual functions were made"
+                        "virtual functions created"
                     );
                 }
                 Ok(VirtualFunctionsMade::AlreadyThere(_)) => {}
@@ -94,7 +99,7 @@ impl HostDevices {
     }
 }
 
-fn unmade(device: HostDevice, error: &MdevError) -> DeviceError {
+fn unmade(device: HostDeviceId, error: &MdevError) -> DeviceError {
     let reason = whole(error);
     match error {
         MdevError::NoParent { .. } | MdevError::NoType { .. } | MdevError::Another { .. } => {
@@ -111,7 +116,7 @@ fn unmade(device: HostDevice, error: &MdevError) -> DeviceError {
     }
 }
 
-fn unparted(device: HostDevice, error: &SriovError) -> DeviceError {
+fn unparted(device: HostDeviceId, error: &SriovError) -> DeviceError {
     let reason = whole(error);
     match error {
         SriovError::NotPhysical { .. }
@@ -125,7 +130,7 @@ fn unparted(device: HostDevice, error: &SriovError) -> DeviceError {
         SriovError::NotMade { .. } | SriovError::Write { .. } | SriovError::Sysfs(_) => {
             DeviceError::Unfinished {
                 device,
-                call: "making its virtual functions",
+                call: "creating its virtual functions",
                 reason,
             }
         }

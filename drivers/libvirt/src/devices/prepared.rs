@@ -1,12 +1,12 @@
-//! Lists devices that are prepared for guests, whoever has them. Records are written before each operation, so after a
-//! kill there may be a record without an operation, but never an operation without a record.
+//! Lists all devices that are prepared for guests. Records are written before each operation, so after a kill there may
+//! be a record without an operation, but never an operation without a record.
 
 use std::collections::BTreeSet;
 
 use berth_model::PciAddress;
 use berth_sysfs::{RestsOn, VFIO_DRIVER};
 use berth_virt::guest_spec::{GuestDevice, PciManagement};
-use berth_virt::{DeviceError, HostDevice, MdevSource, PreparedDevice, Preparer, WantedDevice};
+use berth_virt::{DeviceError, HostDeviceId, MdevSource, PreparedDevice, Preparer, WantedDevice};
 
 use super::{HostDevices, unreadable, whole};
 
@@ -25,7 +25,7 @@ impl HostDevices {
         {
             let is_ours = self
                 .resting
-                .made(mdev.uuid)
+                .is_recorded_mdev(mdev.uuid)
                 .map_err(|error| unseen(&error))?;
             // A parent that is on no PCI bus was none of ours to part.
             let parent = mdev.parent.parse::<PciAddress>().ok();
@@ -50,7 +50,7 @@ impl HostDevices {
                     address,
                     managed: PciManagement::Hypervisor,
                 };
-                let fellows = self.sysfs().group_fellows(address);
+                let fellows = self.sysfs().other_group_members(address);
                 prepared.push(PreparedDevice {
                     wanted: WantedDevice::of(device),
                     by: Preparer::Berth,
@@ -63,7 +63,7 @@ impl HostDevices {
 
     /// Whether a function that a list means is on VFIO and rests elsewhere.
     fn is_taken(&self, address: PciAddress) -> Result<bool, DeviceError> {
-        let device = HostDevice::Function(address);
+        let device = HostDeviceId::Function(address);
         let allowed = match self.allowed(device, address) {
             Ok(allowed) => allowed,
             Err(DeviceError::NotAllowed { .. } | DeviceError::Missing { .. }) => return Ok(false),
@@ -75,7 +75,7 @@ impl HostDevices {
         let rests = self.resting.recall(address);
         let rests = rests.map_err(|error| DeviceError::Unfinished {
             device,
-            call: "recalling its driver",
+            call: "reading the recorded driver",
             reason: error.to_string(),
         })?;
         let rests_elsewhere =

@@ -1,19 +1,20 @@
-//! Returns devices whose guest is gone.
+//! Returns the devices of deleted guests.
 
 use std::collections::BTreeSet;
 
 use berth_model::PciAddress;
 use berth_sysfs::{
-    MdevRemoved, ResetError, ResetNeed, RestsOn, ReturnError, Returned, VFIO_DRIVER, VfioError,
+    FunctionResetError, MdevRemoved, ResetNeed, RestsOn, ReturnError, ReturnedFunction,
+    VFIO_DRIVER, VfioError,
 };
-use berth_virt::{DeviceError, DeviceReset, HostDevice, UnfitReason, WantedDevice};
+use berth_virt::{DeviceError, DeviceReset, HostDeviceId, UnfitReason, WantedDevice};
 
-use super::{HostDevices, Wanted, unreadable, whole};
+use super::{DeviceHandling, HostDevices, unreadable, whole};
 
-const CALL: &str = "taking it back";
+const CALL: &str = "resetting the device";
 
 impl HostDevices {
-    /// Returns a device. The caller has made sure that no guest has it; `held` are the functions of guests. If one of
+    /// Returns a device. The caller guarantees that no guest has it; `held` are the functions of guests. If one of
     /// those is in the same IOMMU group, the group stays on VFIO.
     pub(crate) async fn reset(
         &self,
@@ -21,11 +22,11 @@ impl HostDevices {
         held: &BTreeSet<PciAddress>,
     ) -> Result<DeviceReset, DeviceError> {
         let device = wanted.host_device();
-        match self.done_with(wanted)? {
-            Wanted::Managed(address) => {
+        match self.handling_of(wanted)? {
+            DeviceHandling::Managed(address) => {
                 let unkept = |error: std::io::Error| DeviceError::Unfinished {
                     device,
-                    call: "recalling its driver",
+                    call: "reading the recorded driver",
                     reason: error.to_string(),
                 };
                 let is_shared = self.is_shared(device, address, held)?;
@@ -34,23 +35,23 @@ impl HostDevices {
                     return self.reset_function(device, address, &place).await;
                 }
                 let rests = self.resting.recall(address).map_err(unkept)?;
-                let rests = self.resting_place(device, address, rests)?;
+                let rests = self.record_home_driver(device, address, rests)?;
                 let reset = self.reset_function(device, address, &rests).await?;
                 if !is_shared {
-                    self.give_companions_back(device, address).await?;
+                    self.return_companions(device, address).await?;
                 }
                 self.resting.forget(address).map_err(unkept)?;
                 Ok(reset)
             }
-            Wanted::InPlace(address, _) => {
+            DeviceHandling::InPlace(address, _) => {
                 let place = RestsOn::ItsPlace;
                 let reset = self.reset_function(device, address, &place).await?;
                 if !self.is_shared(device, address, held)? {
-                    self.give_companions_back(device, address).await?;
+                    self.return_companions(device, address).await?;
                 }
                 Ok(reset)
             }
-            Wanted::Made(uuid, _) => {
+            DeviceHandling::Made(uuid, _) => {
                 let unfinished = |reason: String| DeviceError::Unfinished {
                     device,
                     call: CALL,
@@ -58,14 +59,14 @@ impl HostDevices {
                 };
                 let removed = self.devices.remove_mdev(uuid).await;
                 let removed = removed.map_err(|error| unfinished(whole(&error)))?;
-                let forgotten = self.resting.forget_made(uuid);
+                let forgotten = self.resting.forget_mdev(uuid);
                 forgotten.map_err(|error| unfinished(error.to_string()))?;
                 Ok(match removed {
                     MdevRemoved::Removed => DeviceReset::Removed,
                     MdevRemoved::NotThere => DeviceReset::NotThere,
                 })
             }
-            Wanted::Found(uuid) => Ok(match self.mdev(device, uuid)? {
+            DeviceHandling::Found(uuid) => Ok(match self.mdev(device, uuid)? {
                 Some(_) => DeviceReset::LeftStanding,
                 None => DeviceReset::NotThere,
             }),
@@ -75,16 +76,16 @@ impl HostDevices {
     /// Whether a guest has another function of its IOMMU group.
     fn is_shared(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         address: PciAddress,
         held: &BTreeSet<PciAddress>,
     ) -> Result<bool, DeviceError> {
-        let fellows = self.sysfs().group_fellows(address);
+        let fellows = self.sysfs().other_group_members(address);
         Ok(!fellows.map_err(unreadable(device))?.is_disjoint(held))
     }
 
-    /// Whether a host driver has it.
-    fn is_the_hosts(&self, device: HostDevice, address: PciAddress) -> Result<bool, DeviceError> {
+    /// Whether a driver of the host has it.
+    fn is_the_hosts(&self, device: HostDeviceId, address: PciAddress) -> Result<bool, DeviceError> {
         let function = self.sysfs().pci_function(address);
         let driver = function
             .map_err(unreadable(device))?
@@ -93,9 +94,9 @@ impl HostDevices {
     }
 
     /// Records the driver before the function is taken from it, so that a kill loses nothing.
-    fn resting_place(
+    fn record_home_driver(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         address: PciAddress,
         recalled: RestsOn,
     ) -> Result<RestsOn, DeviceError> {
@@ -111,7 +112,7 @@ impl HostDevices {
                 let kept = self.resting.remember(address, Some(&driver));
                 kept.map_err(|error| DeviceError::Unfinished {
                     device,
-                    call: "remembering its driver",
+                    call: "recording its driver",
                     reason: error.to_string(),
                 })?;
                 Ok(RestsOn::Driver(Some(driver)))
@@ -122,7 +123,7 @@ impl HostDevices {
 
     async fn reset_function(
         &self,
-        device: HostDevice,
+        device: HostDeviceId,
         address: PciAddress,
         rests: &RestsOn,
     ) -> Result<DeviceReset, DeviceError> {
@@ -135,7 +136,7 @@ impl HostDevices {
             Ok(allowed) => allowed,
             // It was listed when the guest got it. An unlisted device is not touched and counts as unclean.
             Err(DeviceError::NotAllowed { reason, .. }) => {
-                let reason = format!("it cannot be reset any more: {reason}");
+                let reason = format!("it can no longer be reset: {reason}");
                 return Err(quarantined(UnfitReason::ResetFailed, reason));
             }
             Err(DeviceError::Missing { .. }) => {
@@ -149,8 +150,9 @@ impl HostDevices {
             Some(_) => ResetNeed::WhereOffered,
             None => ResetNeed::Always,
         };
-        let returned = self.devices.take_back(&allowed, rests, need).await;
-        let Returned { driver, .. } = returned.map_err(|error| judged(device, &error))?;
+        let returned = self.devices.return_function(&allowed, rests, need).await;
+        let ReturnedFunction { driver, .. } =
+            returned.map_err(|error| device_error(device, &error))?;
         if let Some(hook) = &self.hook {
             let function = allowed.function();
             let about = [
@@ -168,33 +170,33 @@ impl HostDevices {
 }
 
 /// The meaning of a failed return: quarantine the card, or try again.
-pub(super) fn judged(device: HostDevice, error: &ReturnError) -> DeviceError {
+pub(super) fn device_error(device: HostDeviceId, error: &ReturnError) -> DeviceError {
     let reason = whole(error);
     let cause = match error {
         ReturnError::Reset(
-            ResetError::NoWay { .. }
-            | ResetError::PowerStateOnly { .. }
-            | ResetError::NotOffered { .. }
-            | ResetError::NotBack { .. },
+            FunctionResetError::NoWay { .. }
+            | FunctionResetError::PowerStateOnly { .. }
+            | FunctionResetError::NotOffered { .. }
+            | FunctionResetError::NotBack { .. },
         ) => Some(UnfitReason::ResetFailed),
         ReturnError::Driver(VfioError::Gone { .. })
-        | ReturnError::Reset(ResetError::NotTheSame(VfioError::Gone { .. })) => {
+        | ReturnError::Reset(FunctionResetError::NotTheSame(VfioError::Gone { .. })) => {
             Some(UnfitReason::Vanished)
         }
         ReturnError::Driver(VfioError::Changed { .. })
-        | ReturnError::Reset(ResetError::NotTheSame(_)) => Some(UnfitReason::ConfigSpace),
+        | ReturnError::Reset(FunctionResetError::NotTheSame(_)) => Some(UnfitReason::ConfigSpace),
         ReturnError::Driver(
             VfioError::DriverMissing { .. }
             | VfioError::DriverName { .. }
             | VfioError::OtherGroup { .. }
             | VfioError::NotOn { .. },
         ) => Some(UnfitReason::Driver),
-        // The kernel failed a reset that it offers.
-        ReturnError::Reset(ResetError::Write {
+        // The kernel offers this reset, but it failed.
+        ReturnError::Reset(FunctionResetError::Write {
             source: berth_sysfs::AttributeError::Refused { .. },
             ..
         }) => Some(UnfitReason::ResetFailed),
-        ReturnError::Reset(ResetError::Write { .. } | ResetError::Sysfs(_))
+        ReturnError::Reset(FunctionResetError::Write { .. } | FunctionResetError::Sysfs(_))
         | ReturnError::Driver(VfioError::Write { .. } | VfioError::Sysfs(_)) => None,
     };
     match cause {

@@ -8,25 +8,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_sysfs::{AttributeError, AttributeWrites, Written};
+use berth_sysfs::{AttributeError, AttributeWrites, WriteFuture};
 
 /// The effect of a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Comeback {
+pub(crate) enum CardAfterReset {
     Well,
     AllOnes,
 }
 
 pub(crate) struct TestKernel {
     root: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<TestKernelState>,
 }
 
-struct State {
+struct TestKernelState {
     log: Vec<String>,
     /// The driver that takes each function by itself.
     natural: BTreeMap<String, String>,
-    comeback: Comeback,
+    comeback: CardAfterReset,
     /// The IOMMU group that mediated devices get.
     mdev_group: Option<u32>,
     /// The caller is killed at this write (from 1), before or after it.
@@ -39,10 +39,10 @@ impl TestKernel {
     pub(crate) fn of(root: &Path) -> Arc<Self> {
         Arc::new(Self {
             root: root.to_owned(),
-            state: Mutex::new(State {
+            state: Mutex::new(TestKernelState {
                 log: Vec::new(),
                 natural: BTreeMap::new(),
-                comeback: Comeback::Well,
+                comeback: CardAfterReset::Well,
                 mdev_group: None,
                 kill: None,
                 made: 0,
@@ -66,7 +66,7 @@ impl TestKernel {
         self.state.lock().unwrap().mdev_group = Some(group);
     }
 
-    pub(crate) fn comes_back(&self, comeback: Comeback) {
+    pub(crate) fn set_state_after_reset(&self, comeback: CardAfterReset) {
         self.state.lock().unwrap().comeback = comeback;
     }
 
@@ -158,7 +158,7 @@ impl TestKernel {
                 }
             }
             ["bus", "pci", "devices", address, "reset"] => {
-                if self.state.lock().unwrap().comeback == Comeback::AllOnes {
+                if self.state.lock().unwrap().comeback == CardAfterReset::AllOnes {
                     fs::write(self.device(address).join("config"), [0xff; 256]).unwrap();
                 }
             }
@@ -221,7 +221,7 @@ impl TestKernel {
 }
 
 impl AttributeWrites for TestKernel {
-    fn write<'a>(&'a self, name: &'a str, content: &'a str) -> Written<'a> {
+    fn write<'a>(&'a self, name: &'a str, content: &'a str) -> WriteFuture<'a> {
         Box::pin(async move { self.perform(name, content) })
     }
 }

@@ -8,7 +8,7 @@ use berth_virt::{DeviceReset, MdevSource, Preparer, UnfitReason};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::test_kernel::{Comeback, TestKernel};
+use super::test_kernel::{CardAfterReset, TestKernel};
 use super::*;
 
 mod companions;
@@ -17,13 +17,13 @@ const CARD: &str = "0000:81:00.0";
 const OTHER: &str = "0000:82:00.0";
 const TYPE: &str = "nvidia-222";
 
-struct Host {
+struct DeviceTestHost {
     folder: tempfile::TempDir,
     kernel: Arc<TestKernel>,
     options: LibvirtOptions,
 }
 
-impl Host {
+impl DeviceTestHost {
     /// Two cards of one vendor, each in a group of its own and on the driver `igb`; the lists allow both.
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -185,7 +185,7 @@ fn of_igb() -> DeviceReset {
 
 #[test]
 fn a_listed_card_that_is_well_may_go_to_a_guest() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     for wanted in [managed(CARD), vendors(CARD), mdev(1)] {
         host.devices().check(&wanted).unwrap();
     }
@@ -194,7 +194,7 @@ fn a_listed_card_that_is_well_may_go_to_a_guest() {
 
 #[test]
 fn a_card_that_no_list_means_is_the_hosts_own() {
-    let host = Host::new().with_list(&[json!({"address": OTHER})]);
+    let host = DeviceTestHost::new().with_list(&[json!({"address": OTHER})]);
     for wanted in [managed(CARD), vendors(CARD), mdev(1)] {
         let error = host.refused(&wanted);
         assert!(matches!(error, DeviceError::NotAllowed { .. }), "{error}");
@@ -205,8 +205,8 @@ fn a_card_that_no_list_means_is_the_hosts_own() {
 
 #[test]
 fn a_gpu_that_is_parted_for_flavors_needs_no_list() {
-    let mut host = Host::new().with_list(&[]);
-    host.options.mdev_types = MdevTypes::new([crate::MdevType::new(TYPE)]).unwrap();
+    let mut host = DeviceTestHost::new().with_list(&[]);
+    host.options.mdev_types = MdevTypes::new([crate::MdevTypeOptions::new(TYPE)]).unwrap();
     host.devices().check(&mdev(1)).unwrap();
     let error = host.refused(&managed(CARD));
     assert!(matches!(error, DeviceError::NotAllowed { .. }), "{error}");
@@ -214,7 +214,7 @@ fn a_gpu_that_is_parted_for_flavors_needs_no_list() {
 
 #[test]
 fn a_card_that_the_host_uses_is_refused_though_it_is_listed() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     let disk = format!("devices/pci0000:80/{CARD}/nvme/nvme0/nvme0n1");
     host.write(&format!("{disk}/dev"), "259:0\n");
     host.link("class/block/nvme0n1", &disk);
@@ -230,7 +230,7 @@ fn a_card_that_the_host_uses_is_refused_though_it_is_listed() {
 
 #[test]
 fn a_card_whose_group_is_not_whole_is_refused() {
-    let host = Host::new().with_list(&[json!({"address": CARD})]);
+    let host = DeviceTestHost::new().with_list(&[json!({"address": CARD})]);
     host.card("0000:81:00.1", "12");
     let error = host.refused(&managed(CARD));
     assert!(matches!(error, DeviceError::NotWhole { .. }), "{error}");
@@ -239,7 +239,7 @@ fn a_card_whose_group_is_not_whole_is_refused() {
 
 #[test]
 fn a_card_that_does_not_answer_is_set_aside() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     host.write(&format!("devices/pci0000:80/{CARD}/config"), [0xff; 256]);
     for wanted in [managed(CARD), mdev(1)] {
         let error = host.refused(&wanted);
@@ -253,14 +253,14 @@ fn a_card_that_does_not_answer_is_set_aside() {
 
 #[test]
 fn a_card_that_is_not_there_is_missing() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     let error = host.refused(&managed("0000:99:00.0"));
     assert!(matches!(error, DeviceError::Missing { .. }), "{error}");
 }
 
 #[test]
 fn a_card_that_is_to_stay_on_vfio_must_be_there() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     let error = host.refused(&prepared(CARD));
     assert_eq!(error.quarantine(), Some(UnfitReason::Driver), "{error}");
     assert!(error.to_string().contains("igb"), "{error}");
@@ -273,7 +273,7 @@ fn a_card_that_is_to_stay_on_vfio_must_be_there() {
 
 #[tokio::test]
 async fn a_card_whose_entry_says_so_stays_where_the_operator_put_it_whatever_is_asked() {
-    let host = Host::new().with_list(&[json!({"address": CARD, "managed": "no"})]);
+    let host = DeviceTestHost::new().with_list(&[json!({"address": CARD, "managed": "no"})]);
     let error = host.refused(&managed(CARD));
     assert!(error.to_string().contains("managed = no"), "{error}");
     host.kernel.put_on(CARD, Some("vfio-pci"));
@@ -304,7 +304,7 @@ async fn a_card_whose_entry_says_so_stays_where_the_operator_put_it_whatever_is_
 
 #[tokio::test]
 async fn a_virtual_function_on_its_vendors_driver_goes_to_guests_once_that_hands_it_out() {
-    let host = Host::new().with_list(&[json!({"address": CARD, "managed": "no"})]);
+    let host = DeviceTestHost::new().with_list(&[json!({"address": CARD, "managed": "no"})]);
     let vgpu_type = format!("devices/pci0000:80/{CARD}/nvidia/current_vgpu_type");
     host.kernel.put_on(CARD, Some("nvidia"));
     host.write(&vgpu_type, "0\n");
@@ -327,14 +327,14 @@ async fn a_virtual_function_on_its_vendors_driver_goes_to_guests_once_that_hands
 }
 
 /// Simulates an unreadable attribute.
-fn cannot_be_read(host: &Host) {
+fn cannot_be_read(host: &DeviceTestHost) {
     let loops = format!("devices/pci0000:80/{CARD}/net");
     host.link(&loops, &loops);
 }
 
 #[tokio::test]
 async fn a_card_whose_entry_cannot_be_told_is_neither_taken_for_managed_nor_touched() {
-    let host = Host::new().with_list(&[json!({"address": CARD, "managed": "no"})]);
+    let host = DeviceTestHost::new().with_list(&[json!({"address": CARD, "managed": "no"})]);
     host.kernel.put_on(CARD, Some("vfio-pci"));
     cannot_be_read(&host);
     let attached = AttachedDevice {
@@ -360,7 +360,7 @@ async fn a_card_whose_entry_cannot_be_told_is_neither_taken_for_managed_nor_touc
 #[tokio::test]
 async fn a_card_that_cannot_be_read_when_virtual_functions_are_made_is_told_and_the_others_have_theirs()
  {
-    let host = Host::new().with_list(&[json!({"vendor_id": "10de", "num_vfs": 2})]);
+    let host = DeviceTestHost::new().with_list(&[json!({"vendor_id": "10de", "num_vfs": 2})]);
     cannot_be_read(&host);
     let errors = host.devices().make_virtual_functions().await;
     let [DeviceError::Unfinished { reason, .. }] = errors.as_slice() else {
@@ -373,7 +373,7 @@ async fn a_card_that_cannot_be_read_when_virtual_functions_are_made_is_told_and_
 
 #[tokio::test]
 async fn a_card_with_virtual_functions_does_not_go_whole() {
-    let host = Host::new().with_list(&[
+    let host = DeviceTestHost::new().with_list(&[
         json!({"address": CARD, "num_vfs": 2}),
         json!({"vendor_id": "10de"}),
     ]);
@@ -385,7 +385,7 @@ async fn a_card_with_virtual_functions_does_not_go_whole() {
 
 #[tokio::test]
 async fn virtual_functions_are_made_once_and_no_other_number_is_touched() {
-    let host = Host::new().with_list(&[
+    let host = DeviceTestHost::new().with_list(&[
         json!({"address": CARD, "num_vfs": 2}),
         json!({"address": OTHER, "num_vfs": 9}),
     ]);
@@ -407,7 +407,7 @@ async fn virtual_functions_are_made_once_and_no_other_number_is_touched() {
 
 #[tokio::test]
 async fn a_managed_card_is_left_to_the_hypervisor_and_taken_back_to_its_driver() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     for _ in 0..2 {
         host.devices().prepare(&managed(CARD)).await.unwrap();
     }
@@ -428,7 +428,7 @@ async fn a_managed_card_is_left_to_the_hypervisor_and_taken_back_to_its_driver()
 
 #[tokio::test]
 async fn a_card_whose_hypervisor_gave_it_to_a_wrong_driver_goes_to_the_one_it_had() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     host.devices().prepare(&managed(CARD)).await.unwrap();
     host.kernel.put_on(CARD, None);
     assert_eq!(
@@ -451,7 +451,7 @@ async fn a_card_whose_hypervisor_gave_it_to_a_wrong_driver_goes_to_the_one_it_ha
 
 #[tokio::test]
 async fn a_card_that_rested_on_vfio_stays_there() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     host.libvirt_takes(CARD);
     host.devices().prepare(&managed(CARD)).await.unwrap();
     let reset = host
@@ -465,7 +465,7 @@ async fn a_card_that_rested_on_vfio_stays_there() {
 
 #[tokio::test]
 async fn a_kill_at_any_write_is_mended_by_asking_again() {
-    type Put = fn(&Host);
+    type Put = fn(&DeviceTestHost);
     let left_on_vfio: Put = |host| host.libvirt_takes(CARD);
     let given_back: Put = |_| {};
     for (before, put) in [
@@ -475,7 +475,7 @@ async fn a_kill_at_any_write_is_mended_by_asking_again() {
         (false, given_back),
     ] {
         for number in 1.. {
-            let host = Host::new();
+            let host = DeviceTestHost::new();
             host.devices().prepare(&managed(CARD)).await.unwrap();
             put(&host);
             host.kernel.kills_at(number, before);
@@ -494,9 +494,9 @@ async fn a_kill_at_any_write_is_mended_by_asking_again() {
 
 #[tokio::test]
 async fn a_card_that_does_not_come_back_is_set_aside_and_stays_off_its_driver() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     host.devices().prepare(&managed(CARD)).await.unwrap();
-    host.kernel.comes_back(Comeback::AllOnes);
+    host.kernel.set_state_after_reset(CardAfterReset::AllOnes);
     let error = host
         .devices()
         .reset(&managed(CARD), &nobody())
@@ -513,7 +513,7 @@ async fn a_card_that_does_not_come_back_is_set_aside_and_stays_off_its_driver() 
 
 #[tokio::test]
 async fn a_card_that_went_away_or_left_the_list_is_set_aside() {
-    let host = Host::new().with_list(&[]);
+    let host = DeviceTestHost::new().with_list(&[]);
     let error = host
         .devices()
         .reset(&managed(CARD), &nobody())
@@ -535,7 +535,7 @@ async fn a_card_that_went_away_or_left_the_list_is_set_aside() {
 
 #[tokio::test]
 async fn the_hook_is_told_of_the_device_and_its_word_counts() {
-    let mut host = Host::new();
+    let mut host = DeviceTestHost::new();
     let told = host.folder.path().join("told").display().to_string();
     host.hook(&format!(
         "echo $BERTH_DEVICE_ADDRESS $BERTH_DEVICE_VENDOR $BERTH_DEVICE_PRODUCT $BERTH_DEVICE_DRIVER >{told}"
@@ -564,7 +564,7 @@ async fn the_hook_is_told_of_the_device_and_its_word_counts() {
 
 #[tokio::test]
 async fn a_hook_that_hangs_is_ended_with_all_it_started() {
-    let mut host = Host::new();
+    let mut host = DeviceTestHost::new();
     host.hook("sleep 1000 & wait");
     if let Some(hook) = &mut host.options.device_life.reset_hook {
         hook.deadline = Duration::from_millis(300);
@@ -575,12 +575,12 @@ async fn a_hook_that_hangs_is_ended_with_all_it_started() {
         .await
         .unwrap_err();
     assert_eq!(error.quarantine(), Some(UnfitReason::Vendor), "{error}");
-    assert!(error.to_string().contains("did not end"), "{error}");
+    assert!(error.to_string().contains("timed out after"), "{error}");
 }
 
 #[tokio::test]
 async fn what_the_kernel_cannot_reset_a_hook_may_clean() {
-    let mut host = Host::new();
+    let mut host = DeviceTestHost::new();
     fs::remove_file(host.path(&format!("devices/pci0000:80/{CARD}/reset"))).unwrap();
     let error = host
         .devices()
@@ -604,7 +604,7 @@ async fn what_the_kernel_cannot_reset_a_hook_may_clean() {
 
 #[tokio::test]
 async fn a_card_that_power_states_alone_reset_is_set_aside_unless_a_hook_cleans_it() {
-    let mut host = Host::new();
+    let mut host = DeviceTestHost::new();
     let methods = format!("devices/pci0000:80/{CARD}/reset_method");
     host.write(&methods, "pm\n");
     let error = host.devices().reset(&managed(CARD), &nobody()).await;
@@ -618,7 +618,7 @@ async fn a_card_that_power_states_alone_reset_is_set_aside_unless_a_hook_cleans_
 
 #[tokio::test]
 async fn a_mediated_device_is_made_once_and_again_after_a_reboot_and_removed() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     let wanted = mdev(1);
     for _ in 0..2 {
         host.devices().prepare(&wanted).await.unwrap();
@@ -640,7 +640,7 @@ async fn a_mediated_device_is_made_once_and_again_after_a_reboot_and_removed() {
 
 #[tokio::test]
 async fn a_mediated_device_of_somebody_else_is_left_standing() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     host.devices().prepare(&mdev(1)).await.unwrap();
     let found = WantedDevice::of(mdev(1).device);
     host.devices().check(&found).unwrap();
@@ -652,7 +652,7 @@ async fn a_mediated_device_of_somebody_else_is_left_standing() {
 }
 
 /// The prepared devices, with who prepared each.
-fn told(host: &Host) -> Vec<(HostDevice, Preparer)> {
+fn preparers(host: &DeviceTestHost) -> Vec<(HostDeviceId, Preparer)> {
     let prepared = host.devices().prepared().unwrap();
     let told = prepared.iter().map(|it| (it.wanted.host_device(), it.by));
     told.collect()
@@ -660,9 +660,9 @@ fn told(host: &Host) -> Vec<(HostDevice, Preparer)> {
 
 #[tokio::test]
 async fn a_mediated_device_is_told_with_who_made_it_until_it_is_removed() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     let (ours, anothers) = (mdev(1), mdev(2));
-    assert_eq!(told(&host), []);
+    assert_eq!(preparers(&host), []);
     host.devices().prepare(&ours).await.unwrap();
     // Created by hand.
     let types = format!("class/mdev_bus/{CARD}/mdev_supported_types/{TYPE}/create");
@@ -674,40 +674,40 @@ async fn a_mediated_device_is_told_with_who_made_it_until_it_is_removed() {
         (ours.host_device(), Preparer::Berth),
         (anothers.host_device(), Preparer::Another),
     ];
-    assert_eq!(told(&host), both);
+    assert_eq!(preparers(&host), both);
     let prepared = host.devices().prepared().unwrap();
     assert_eq!(prepared[0].wanted, ours);
     // A device that others created is used on request, and stays theirs.
     host.devices().prepare(&anothers).await.unwrap();
-    assert_eq!(told(&host), both);
+    assert_eq!(preparers(&host), both);
     let _ = host.devices().reset(&ours, &nobody()).await.unwrap();
-    assert_eq!(told(&host), [both[1]]);
+    assert_eq!(preparers(&host), [both[1]]);
 }
 
 #[tokio::test]
 async fn a_function_that_is_left_on_vfio_is_told_until_it_is_back_on_its_driver() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     host.devices().prepare(&managed(CARD)).await.unwrap();
-    assert_eq!(told(&host), [], "it is on its driver still");
+    assert_eq!(preparers(&host), [], "it is on its driver still");
     host.libvirt_takes(CARD);
     let left = (managed(CARD).host_device(), Preparer::Berth);
-    assert_eq!(told(&host), [left]);
+    assert_eq!(preparers(&host), [left]);
     // Not bound to VFIO, but still reserved for it.
     host.kernel.put_on(CARD, None);
-    assert_eq!(told(&host), [left]);
+    assert_eq!(preparers(&host), [left]);
     host.libvirt_takes(CARD);
     let reset = host.devices().reset(&managed(CARD), &nobody()).await;
     assert_eq!(reset.unwrap(), of_igb());
-    assert_eq!(told(&host), []);
-    // One that belongs there by the operator's wish is never taken back.
+    assert_eq!(preparers(&host), []);
+    // A function that the operator put there is never taken back.
     host.kernel.put_on(CARD, Some("vfio-pci"));
     host.devices().prepare(&managed(CARD)).await.unwrap();
-    assert_eq!(told(&host), []);
+    assert_eq!(preparers(&host), []);
 }
 
 #[test]
 fn a_mediated_device_of_another_type_or_nowhere_is_missing() {
-    let host = Host::new();
+    let host = DeviceTestHost::new();
     let of = |parent: &str, kind: &str| {
         let mut wanted = mdev(1);
         wanted.mdev = Some(MdevSource {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ResourceClass};
 use berth_virt::{
-    CpuPolicy, Disk, GuestCell, HostEvent, NodeView, OfferedMdevs, PowerState, VgpuModel,
+    GuestCell, GuestCpuPolicy, HostEvent, NodeDisk, NodeView, OfferedMdevs, PowerState, VgpuModel,
     conformance,
 };
 use futures_core::Stream as _;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use uuid::Uuid;
 
 use super::*;
-use crate::options::{DiskPlacement, MdevType, MdevTypes};
+use crate::options::{DiskPlacement, MdevTypeOptions, MdevTypes};
 use crate::test_node::{TestGpu, TestGuest, TestMdev, TestNode};
 
 fn address(bus: u8) -> PciAddress {
@@ -40,7 +40,7 @@ fn mdev(uuid: u128, bus: u8) -> TestMdev {
 }
 
 /// Two cells and two GPUs; a guest with a mediated device on each GPU, one with pinned CPUs, and one that is off and
-/// whose mediated device is gone.
+/// has lost its mediated device.
 fn node() -> TestNode {
     TestNode {
         cpus: 8,
@@ -70,7 +70,7 @@ fn node() -> TestNode {
 
 fn options(directory: &TempDir) -> LibvirtOptions {
     let mut options = node().write(directory.path()).unwrap();
-    options.mdev_types = MdevTypes::new([MdevType::new("nvidia-558")]).unwrap();
+    options.mdev_types = MdevTypes::new([MdevTypeOptions::new("nvidia-558")]).unwrap();
     options.cpu_shared_set = Some("0-3".parse().unwrap());
     options.cpu_dedicated_set = Some("4-7".parse().unwrap());
     options.disk = DiskPlacement::Local(directory.path().join("instances"));
@@ -98,7 +98,7 @@ async fn a_host_is_seen_with_its_cpus_cells_memory_and_disk() {
     assert_eq!(seen.cpus.shared_online().to_string(), "0-3");
     assert_eq!(seen.cpus.dedicated_online().to_string(), "4-7");
     assert_eq!(seen.memory_mib, 24_576);
-    assert!(matches!(seen.disk, Disk::Local { .. }));
+    assert!(matches!(seen.disk, NodeDisk::Local { .. }));
     let cells: Vec<_> = seen
         .cells
         .iter()
@@ -153,9 +153,9 @@ async fn a_guest_is_seen_with_what_it_holds_and_where_it_is() {
     let accelerated = &seen.guests[&guest(1)];
     let parents: Vec<_> = accelerated.mdevs.iter().map(|mdev| mdev.parent).collect();
     assert_eq!(parents, [Some(address(0x84)), Some(address(0x85))]);
-    assert_eq!(accelerated.cpu_policy, CpuPolicy::Shared);
+    assert_eq!(accelerated.cpu_policy, GuestCpuPolicy::Shared);
     let placed = &seen.guests[&guest(2)];
-    assert_eq!(placed.cpu_policy, CpuPolicy::Dedicated);
+    assert_eq!(placed.cpu_policy, GuestCpuPolicy::Dedicated);
     assert_eq!(
         placed.cells,
         [GuestCell {
@@ -352,7 +352,7 @@ fn plant(directory: &TempDir, address: &str, ids: (u16, u16), class: &str) {
     }
 }
 
-/// Puts the function into an IOMMU group of its own.
+/// Puts the function into its own IOMMU group.
 fn group(directory: &TempDir, address: &str, number: u32) {
     let sys = directory.path().join("sys");
     let device = sys.join("bus/pci/devices").join(address);

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use berth_virt::{CpuPolicy, CpuSet, GuestCell, NumaCell};
+use berth_virt::{CpuSet, GuestCell, GuestCpuPolicy, NumaCell};
 
-use super::Guest;
+use super::LibvirtGuest;
 
-impl Guest {
+impl LibvirtGuest {
     /// The CPU policy, given the CPUs for dedicated use: a virtual CPU is dedicated if all its allowed host CPUs are.
-    pub(crate) fn cpu_policy(&self, dedicated: &CpuSet) -> CpuPolicy {
+    pub(crate) fn cpu_policy(&self, dedicated: &CpuSet) -> GuestCpuPolicy {
         let is_dedicated =
             |pin: &CpuSet| !pin.is_empty() && pin.iter().all(|cpu| dedicated.contains(cpu));
         let count = self
@@ -17,9 +17,9 @@ impl Guest {
             .filter(|(vcpu, pin)| **vcpu < self.vcpus && is_dedicated(pin))
             .count() as u64;
         match count {
-            0 => CpuPolicy::Shared,
-            all if all >= u64::from(self.vcpus) => CpuPolicy::Dedicated,
-            dedicated => CpuPolicy::Mixed { dedicated },
+            0 => GuestCpuPolicy::Shared,
+            all if all >= u64::from(self.vcpus) => GuestCpuPolicy::Dedicated,
+            dedicated => GuestCpuPolicy::Mixed { dedicated },
         }
     }
 
@@ -43,7 +43,7 @@ impl Guest {
         together(shares.unwrap_or_default())
     }
 
-    /// The host cell of a guest cell: that of its memory, or otherwise that of its CPUs.
+    /// The host cell of a guest cell: the cell of its memory, or else of its CPUs.
     fn host_cell(&self, cell: u32, vcpus: &CpuSet, host: &[NumaCell]) -> Option<u32> {
         let from = self.cell_nodes.get(&cell).or(self.nodes.as_ref());
         from.map_or_else(|| self.pinned_to_one(vcpus.iter(), host), single)

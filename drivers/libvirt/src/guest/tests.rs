@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use berth_virt::{CpuPolicy, NumaCell};
+use berth_virt::{GuestCpuPolicy, NumaCell};
 
 use super::*;
 
@@ -16,8 +16,8 @@ fn document(attributes: &str, inner: &str) -> String {
     )
 }
 
-fn guest(inner: &str) -> Guest {
-    Guest::read(&document("", inner)).unwrap()
+fn guest(inner: &str) -> LibvirtGuest {
+    LibvirtGuest::read(&document("", inner)).unwrap()
 }
 
 fn host() -> Vec<NumaCell> {
@@ -39,7 +39,7 @@ const DEVICES: &str = "<devices>
 
 #[test]
 fn a_guest_is_read_with_its_devices() {
-    let read = Guest::read(&document("id='3'", DEVICES)).unwrap();
+    let read = LibvirtGuest::read(&document("id='3'", DEVICES)).unwrap();
     assert_eq!(
         (read.name.as_str(), read.vcpus, read.memory_mib),
         ("instance-00000001", 4, 4096)
@@ -56,28 +56,31 @@ fn a_guest_is_read_with_its_devices() {
 fn a_cpu_is_dedicated_where_it_is_pinned_to_dedicated_ones() {
     let dedicated: CpuSet = "4-7".parse().unwrap();
     for (tune, policy) in [
-        ("", CpuPolicy::Shared),
+        ("", GuestCpuPolicy::Shared),
         (
             "<cputune><vcpupin vcpu='0' cpuset='4'/><vcpupin vcpu='1' cpuset='5'/>\
              <vcpupin vcpu='2' cpuset='6'/><vcpupin vcpu='3' cpuset='7'/></cputune>",
-            CpuPolicy::Dedicated,
+            GuestCpuPolicy::Dedicated,
         ),
         (
             "<cputune><vcpupin vcpu='0' cpuset='4'/><vcpupin vcpu='1' cpuset='0-3'/></cputune>",
-            CpuPolicy::Mixed { dedicated: 1 },
+            GuestCpuPolicy::Mixed { dedicated: 1 },
         ),
         (
             "<cputune><vcpupin vcpu='0' cpuset='3-4'/></cputune>",
-            CpuPolicy::Shared,
+            GuestCpuPolicy::Shared,
         ),
         (
             "<cputune><vcpupin vcpu='9' cpuset='4'/></cputune>",
-            CpuPolicy::Shared,
+            GuestCpuPolicy::Shared,
         ),
     ] {
         assert_eq!(guest(tune).cpu_policy(&dedicated), policy, "{tune}");
     }
-    assert_eq!(guest("").cpu_policy(&CpuSet::default()), CpuPolicy::Shared);
+    assert_eq!(
+        guest("").cpu_policy(&CpuSet::default()),
+        GuestCpuPolicy::Shared
+    );
 }
 
 #[test]
@@ -122,7 +125,7 @@ fn placement_is_read_where_the_document_says_it_for_certain() {
             vec![(0, 4, 4096)],
         ),
         (
-            "one cell not told",
+            "one cell is not reported",
             format!(
                 "{two_cells}<numatune><memnode cellid='0' mode='strict' nodeset='1'/></numatune>"
             ),
@@ -141,11 +144,11 @@ fn placement_is_read_where_the_document_says_it_for_certain() {
 #[test]
 fn a_set_for_all_cpus_places_the_guest() {
     let text = document("", "").replace("placement='static'", "placement='static' cpuset='4-7'");
-    let read = Guest::read(&text).unwrap();
+    let read = LibvirtGuest::read(&text).unwrap();
     assert_eq!(read.placement(&host())[0].host_cell, 1);
     assert_eq!(
         read.cpu_policy(&"4-7".parse().unwrap()),
-        CpuPolicy::Dedicated
+        GuestCpuPolicy::Dedicated
     );
 }
 
@@ -179,7 +182,7 @@ fn what_makes_no_sense_is_named() {
             "cpu/numa/cell/@memory",
         ),
     ] {
-        let error = Guest::read(&text).unwrap_err().to_string();
+        let error = LibvirtGuest::read(&text).unwrap_err().to_string();
         assert!(error.contains(named), "{error}");
     }
 }
@@ -194,7 +197,7 @@ proptest! {
         ));
         let (at, end) = (at.min(whole.len()), (at + cut).min(whole.len()));
         for text in [format!("{}{put}{}", &whole[..at], &whole[end..]), put] {
-            if let Ok(guest) = Guest::read(&text) {
+            if let Ok(guest) = LibvirtGuest::read(&text) {
                 let _ = guest.placement(&host());
                 let _ = guest.cpu_policy(&"4-7".parse().unwrap());
             }

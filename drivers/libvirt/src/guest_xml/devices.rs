@@ -7,28 +7,28 @@ use berth_virt::guest_spec::{
 };
 use serde::Serialize;
 
-use super::domain::Named;
+use super::domain::TypeElement;
 use super::{GuestXmlOptions, Virtualisation, of_type};
 use crate::options::DiskCache;
 
 #[derive(Serialize)]
-pub(super) struct Devices<'a> {
+pub(super) struct DevicesElement<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     emulator: Option<String>,
-    disk: Vec<Disk<'a>>,
+    disk: Vec<DiskElement<'a>>,
     interface: Vec<Interface<'a>>,
     serial: Serial<'a>,
     console: Console,
-    hostdev: Vec<HostDevice>,
+    hostdev: Vec<HostDeviceElement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rng: Option<Rng>,
     memballoon: Balloon,
 }
 
 /// The devices of a guest.
-pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Devices<'a> {
+pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> DevicesElement<'a> {
     let host_devices = spec.devices.as_slice();
-    Devices {
+    DevicesElement {
         emulator: options
             .emulator
             .as_ref()
@@ -70,7 +70,7 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Dev
 }
 
 #[derive(Serialize)]
-struct Disk<'a> {
+struct DiskElement<'a> {
     #[serde(rename = "@type")]
     kind: &'static str,
     #[serde(rename = "@device")]
@@ -108,7 +108,7 @@ struct BackingStore<'a> {
     #[serde(rename = "@type", skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    format: Option<Named>,
+    format: Option<TypeElement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<File<'a>>,
     #[serde(rename = "backingStore", skip_serializing_if = "Option::is_none")]
@@ -130,20 +130,20 @@ struct DiskTarget {
     bus: &'static str,
 }
 
-fn disks<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Vec<Disk<'a>> {
+fn disks<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Vec<DiskElement<'a>> {
     let wanted = &spec.disks;
     // Ephemeral disks keep their names without a root disk.
     let root = wanted.root().map(|disk| ('a', disk));
     let letters = root.into_iter().chain(('b'..='z').zip(wanted.ephemeral()));
-    let mut disks: Vec<Disk<'a>> = letters
+    let mut disks: Vec<DiskElement<'a>> = letters
         .map(|(letter, disk)| qcow(letter, disk, options.disk_cache))
         .collect();
     disks.extend(wanted.config_drive().map(config_drive));
     disks
 }
 
-fn qcow(letter: char, disk: &QcowDisk, cache: DiskCache) -> Disk<'_> {
-    Disk {
+fn qcow(letter: char, disk: &QcowDisk, cache: DiskCache) -> DiskElement<'_> {
+    DiskElement {
         kind: "file",
         device: "disk",
         driver: DiskDriver {
@@ -177,8 +177,8 @@ fn qcow(letter: char, disk: &QcowDisk, cache: DiskCache) -> Disk<'_> {
     }
 }
 
-fn config_drive(path: &HostPath) -> Disk<'_> {
-    Disk {
+fn config_drive(path: &HostPath) -> DiskElement<'_> {
+    DiskElement {
         kind: "file",
         device: "cdrom",
         driver: DiskDriver {
@@ -205,7 +205,7 @@ struct Interface<'a> {
     kind: &'static str,
     mac: Mac,
     source: LinkSource<'a>,
-    model: Named,
+    model: TypeElement,
 }
 
 #[derive(Serialize)]
@@ -275,7 +275,7 @@ struct ConsoleTarget {
 }
 
 #[derive(Serialize)]
-struct HostDevice {
+struct HostDeviceElement {
     #[serde(rename = "@mode")]
     mode: &'static str,
     #[serde(rename = "@type")]
@@ -321,7 +321,7 @@ struct HostAddress {
     function: Option<String>,
 }
 
-fn host_device(attached: &AttachedDevice) -> HostDevice {
+fn host_device(attached: &AttachedDevice) -> HostDeviceElement {
     let alias = Alias {
         name: attached.alias(),
     };
@@ -334,7 +334,7 @@ fn host_device(attached: &AttachedDevice) -> HostDevice {
             function(address, managed, alias)
         }
         GuestDevice::VendorVfio { address } => function(address, "no", alias),
-        GuestDevice::Mdev { uuid } => HostDevice {
+        GuestDevice::Mdev { uuid } => HostDeviceElement {
             mode: "subsystem",
             kind: "mdev",
             managed: "no",
@@ -351,8 +351,8 @@ fn host_device(attached: &AttachedDevice) -> HostDevice {
     }
 }
 
-fn function(address: PciAddress, managed: &'static str, alias: Alias) -> HostDevice {
-    HostDevice {
+fn function(address: PciAddress, managed: &'static str, alias: Alias) -> HostDeviceElement {
+    HostDeviceElement {
         mode: "subsystem",
         kind: "pci",
         managed,

@@ -3,18 +3,18 @@
 
 use serde::Serialize;
 
-use super::devices::Devices;
+use super::devices::DevicesElement;
 use crate::guest_metadata::MetadataElement;
 
 #[derive(Serialize)]
 #[serde(rename = "domain")]
-pub(super) struct Domain<'a> {
+pub(super) struct DomainElement<'a> {
     #[serde(rename = "@type")]
     pub(super) kind: &'static str,
     pub(super) name: &'a str,
     pub(super) uuid: String,
     pub(super) metadata: Metadata,
-    pub(super) memory: Memory,
+    pub(super) memory: MemoryElement,
     #[serde(rename = "memoryBacking", skip_serializing_if = "Option::is_none")]
     pub(super) memory_backing: Option<MemoryBacking>,
     pub(super) vcpu: Vcpu,
@@ -30,7 +30,7 @@ pub(super) struct Domain<'a> {
     pub(super) on_poweroff: &'static str,
     pub(super) on_reboot: &'static str,
     pub(super) on_crash: &'static str,
-    pub(super) devices: Devices<'a>,
+    pub(super) devices: DevicesElement<'a>,
 }
 
 #[derive(Serialize)]
@@ -40,7 +40,7 @@ pub(super) struct Metadata {
 }
 
 #[derive(Serialize)]
-pub(super) struct Memory {
+pub(super) struct MemoryElement {
     #[serde(rename = "@unit")]
     pub(super) unit: &'static str,
     #[serde(rename = "$text")]
@@ -49,11 +49,11 @@ pub(super) struct Memory {
 
 #[derive(Serialize)]
 pub(super) struct MemoryBacking {
-    pub(super) hugepages: HugePages,
+    pub(super) hugepages: HugePagesElement,
 }
 
 #[derive(Serialize)]
-pub(super) struct HugePages {
+pub(super) struct HugePagesElement {
     pub(super) page: Page,
 }
 
@@ -172,11 +172,11 @@ pub(super) struct Features {
     pub(super) acpi: (),
     pub(super) apic: (),
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) smm: Option<State>,
+    pub(super) smm: Option<StateElement>,
 }
 
 #[derive(Serialize)]
-pub(super) struct State {
+pub(super) struct StateElement {
     #[serde(rename = "@state")]
     pub(super) state: &'static str,
 }
@@ -236,7 +236,7 @@ pub(super) struct Timer {
 }
 
 #[derive(Serialize)]
-pub(super) struct Named {
+pub(super) struct TypeElement {
     #[serde(rename = "@type")]
     pub(super) kind: &'static str,
 }

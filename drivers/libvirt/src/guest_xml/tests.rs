@@ -4,16 +4,16 @@ use std::process::Command;
 use berth_model::ArqUuid;
 use berth_virt::CpuSet;
 use berth_virt::guest_spec::{
-    AttachedDevice, BaseImage, CpuModelName, DesiredPower, DeviceOrigin, DiskFormat, GuestDevice,
-    GuestDevices, GuestDisks, GuestInterface, GuestInterfaces, GuestName, GuestNumaCell,
-    GuestOwner, HostPath, InterfaceSource, KernelCommandLine, LinkName, PciManagement, Pinning,
-    ProjectId, QcowDisk,
+    AttachedDevice, BaseImage, CpuModelName, CpuPinning, DesiredPower, DeviceOrigin, DiskFormat,
+    GuestDevice, GuestDevices, GuestDisks, GuestInterface, GuestInterfaces, GuestName,
+    GuestNumaCell, GuestOwner, HostPath, InterfaceSource, KernelCommandLine, LinkName,
+    PciManagement, ProjectId, QcowDisk,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::guest::Guest;
+use crate::guest::LibvirtGuest;
 use crate::xml::Reader;
 
 const UUID: &str = "11111111-2222-4333-8444-555555555555";
@@ -151,7 +151,7 @@ fn placed() -> GuestSpec {
         VcpuPin::Shared(cpus("0-3,8")),
     ];
     let topology = GuestTopology::plain(3, 3072)
-        .and_then(|it| it.pinned(Pinning::new(pins, cpus("0-1"))?))
+        .and_then(|it| it.pinned(CpuPinning::new(pins, cpus("0-1"))?))
         .and_then(|it| it.on_cells(vec![cell("0,2", 1), cell("1", 0), cell("", 0)]))
         .and_then(|it| it.with_pages(MemoryPages::Huge { size_kib: 1 << 20 }));
     GuestSpec {
@@ -220,7 +220,7 @@ fn shapes() -> Vec<(&'static str, String)> {
     shapes
 }
 
-/// Validates documents against libvirt's schema with xmllint; empty if all are valid, otherwise its messages.
+/// Validates documents against libvirt's schema with xmllint; returns its messages, empty if all are valid.
 fn against_the_schema(documents: &[(&str, String)]) -> String {
     let directory = tempfile::tempdir().unwrap();
     let files = documents.iter().map(|(name, text)| {
@@ -339,8 +339,9 @@ fn whose_a_guest_is_is_read_back() {
 
 #[test]
 fn what_the_observing_side_reads_is_what_was_asked_for() {
-    let read =
-        |spec: &GuestSpec| Guest::read(&guest_xml(spec, &GuestXmlOptions::default())).unwrap();
+    let read = |spec: &GuestSpec| {
+        LibvirtGuest::read(&guest_xml(spec, &GuestXmlOptions::default())).unwrap()
+    };
     let devices = read(&with_devices());
     assert_eq!(devices.mdevs, [mdev(7)]);
     let functions: Vec<_> = devices.functions.iter().map(ToString::to_string).collect();
@@ -381,7 +382,7 @@ proptest! {
             ..with_devices()
         };
         let text = guest_xml(&spec, &GuestXmlOptions::default());
-        let read = Guest::read(&text).unwrap();
+        let read = LibvirtGuest::read(&text).unwrap();
         prop_assert_eq!(&read.name, spec.name.as_str());
         prop_assert_eq!(read.uuid, *spec.uuid.as_uuid());
         prop_assert_eq!(read.mdevs.len(), 1);

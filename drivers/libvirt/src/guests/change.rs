@@ -2,24 +2,24 @@
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::GuestSpec;
-use berth_virt::{GuestError, GuestOnHost, GuestState, Powered, Redefined};
+use berth_virt::{GuestError, GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestState};
 use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::error::ErrorNumber;
 
 use super::error::{is, refused};
-use super::{find, give_document, guest, is_the_same, state};
+use super::{find, guest, is_the_same, state, write_definition};
 use crate::guest_xml::GuestXmlOptions;
 
-/// Gives a guest that is off another document.
+/// Replaces the definition of a guest that is off.
 pub(crate) fn redefine(
     connect: &Connect,
     spec: &GuestSpec,
     options: &GuestXmlOptions,
-) -> Result<Redefined, GuestError> {
+) -> Result<GuestRedefineOutcome, GuestError> {
     let uuid = spec.uuid;
     let Some(domain) = find(connect, uuid)? else {
-        return Ok(Redefined::NotThere);
+        return Ok(GuestRedefineOutcome::NotThere);
     };
     is_the_same(&domain, spec)?;
     let now = state(&domain).map_err(refused(uuid, "virDomainGetState"))?;
@@ -32,13 +32,16 @@ pub(crate) fn redefine(
             .managed_save_remove(0)
             .map_err(refused(uuid, "virDomainManagedSaveRemove"))?;
     }
-    give_document(connect, spec, options).map(|_| Redefined::Redefined)
+    write_definition(connect, spec, options).map(|_| GuestRedefineOutcome::Redefined)
 }
 
 /// Saves a guest's memory to disk and powers it off.
-pub(crate) fn suspend(connect: &Connect, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
-    let Some((domain, seen)) = seen(connect, uuid)? else {
-        return Ok(Powered::NotThere);
+pub(crate) fn suspend(
+    connect: &Connect,
+    uuid: ConsumerUuid,
+) -> Result<GuestPowerOutcome, GuestError> {
+    let Some((domain, seen)) = parse_guest(connect, uuid)? else {
+        return Ok(GuestPowerOutcome::NotThere);
     };
     seen.holds_nothing_for(
         uuid,
@@ -49,16 +52,16 @@ pub(crate) fn suspend(connect: &Connect, uuid: ConsumerUuid) -> Result<Powered, 
         GuestState::Running | GuestState::Paused => domain
             .managed_save(0)
             .map_err(refused(uuid, "virDomainManagedSave"))
-            .map(|()| Powered::Done),
-        GuestState::ShutOff if has_memory(&domain, uuid)? => Ok(Powered::AlreadySo),
+            .map(|()| GuestPowerOutcome::Done),
+        GuestState::ShutOff if has_memory(&domain, uuid)? => Ok(GuestPowerOutcome::AlreadySo),
         state @ (GuestState::ShutOff | GuestState::Crashed) => {
             Err(GuestError::NotRunning { uuid, state })
         }
     }
 }
 
-/// Whether libvirt has saved memory of a guest. An unknown answer is an error: old memory with new disks would corrupt
-/// them.
+/// Whether libvirt has saved memory of a guest. An unknown answer is an error: old memory with new
+/// disks would corrupt them.
 pub(super) fn has_memory(domain: &Domain, uuid: ConsumerUuid) -> Result<bool, GuestError> {
     match domain.has_managed_save(0) {
         // A driver without managed save.
@@ -69,11 +72,11 @@ pub(super) fn has_memory(domain: &Domain, uuid: ConsumerUuid) -> Result<bool, Gu
 
 /// Why a guest cannot be live-migrated.
 pub(crate) fn live_migrate(connect: &Connect, uuid: ConsumerUuid) -> Result<(), GuestError> {
-    if let Some((_, seen)) = seen(connect, uuid)? {
+    if let Some((_, seen)) = parse_guest(connect, uuid)? {
         seen.holds_nothing_for(
             uuid,
             "be moved while it runs",
-            "a device of this host cannot come along",
+            "a device of this host cannot be moved",
         )?;
     }
     Err(GuestError::Unsupported {
@@ -82,7 +85,7 @@ pub(crate) fn live_migrate(connect: &Connect, uuid: ConsumerUuid) -> Result<(), 
     })
 }
 
-fn seen(
+fn parse_guest(
     connect: &Connect,
     uuid: ConsumerUuid,
 ) -> Result<Option<(Domain, GuestOnHost)>, GuestError> {

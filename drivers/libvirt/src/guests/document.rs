@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_sysfs::{Sysfs, SysfsError};
 use berth_virt::guest_spec::AttachedDevice;
-use berth_virt::{GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDevice};
+use berth_virt::{GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDeviceId};
 use roxmltree::Node;
 use uuid::Uuid;
 
@@ -33,7 +33,7 @@ fn read(name: &str, text: &str, state: GuestState) -> Result<GuestOnHost, XmlErr
         .into_iter()
         .flat_map(|devices| devices.children())
         .filter(|device| device.has_tag_name("hostdev") || device.has_tag_name("interface"))
-        .filter_map(|device| held(&reader, device).transpose());
+        .filter_map(|device| held_device(&reader, device).transpose());
     // Documents of other owners may contain unknown elements.
     let hardware = mark.as_ref().and_then(|_| hardware::read(&reader, domain));
     Ok(GuestOnHost {
@@ -52,7 +52,7 @@ fn read(name: &str, text: &str, state: GuestState) -> Result<GuestOnHost, XmlErr
 }
 
 /// The host device of an element; `None` for elements without one (USB, an interface on a bridge).
-fn held(reader: &Reader<'_>, device: Node<'_, '_>) -> Result<Option<HeldDevice>, XmlError> {
+fn held_device(reader: &Reader<'_>, device: Node<'_, '_>) -> Result<Option<HeldDevice>, XmlError> {
     let address = xml::find(device, &["source", "address"]);
     let kind = device.attribute("type");
     let is_function = kind == Some("pci") || kind == Some("hostdev");
@@ -64,13 +64,13 @@ fn held(reader: &Reader<'_>, device: Node<'_, '_>) -> Result<Option<HeldDevice>,
                 "a UUID",
                 |text| Uuid::parse_str(text).ok(),
             )?;
-            HostDevice::Mdev(uuid)
+            HostDeviceId::Mdev(uuid)
         }
         (_, Some(address)) if is_function => {
             let function = pci_address(address).ok_or_else(|| {
                 reader.unexpected("source/address", "", "a PCI function's address")
             })?;
-            HostDevice::Function(function)
+            HostDeviceId::Function(function)
         }
         _ => return Ok(None),
     };
@@ -83,15 +83,15 @@ fn held(reader: &Reader<'_>, device: Node<'_, '_>) -> Result<Option<HeldDevice>,
 
 /// The first of these devices that the host does not have.
 pub(super) fn missing(
-    devices: impl Iterator<Item = HostDevice>,
+    devices: impl Iterator<Item = HostDeviceId>,
     sysfs: &Sysfs,
-) -> Result<Option<HostDevice>, GuestError> {
+) -> Result<Option<HostDeviceId>, GuestError> {
     for device in devices {
         let there = match device {
-            HostDevice::Function(address) => {
+            HostDeviceId::Function(address) => {
                 sysfs.pci_function(address).map_err(unreadable)?.is_some()
             }
-            HostDevice::Mdev(uuid) => {
+            HostDeviceId::Mdev(uuid) => {
                 let mdevs = sysfs.mdev_devices().map_err(unreadable)?;
                 mdevs.iter().any(|mdev| mdev.uuid == uuid)
             }
@@ -104,18 +104,18 @@ pub(super) fn missing(
 }
 
 /// The members of the devices' IOMMU groups, which no other guest may have.
-pub(super) fn fellows(
-    devices: impl Iterator<Item = HostDevice>,
+pub(super) fn group_members(
+    devices: impl Iterator<Item = HostDeviceId>,
     sysfs: Option<&Sysfs>,
-) -> Result<BTreeSet<HostDevice>, GuestError> {
+) -> Result<BTreeSet<HostDeviceId>, GuestError> {
     let mut fellows = BTreeSet::new();
     let Some(sysfs) = sysfs else {
         return Ok(fellows);
     };
     for device in devices {
-        if let HostDevice::Function(address) = device {
-            let found = sysfs.group_fellows(address).map_err(unreadable)?;
-            fellows.extend(found.into_iter().map(HostDevice::Function));
+        if let HostDeviceId::Function(address) = device {
+            let found = sysfs.other_group_members(address).map_err(unreadable)?;
+            fellows.extend(found.into_iter().map(HostDeviceId::Function));
         }
     }
     Ok(fellows)

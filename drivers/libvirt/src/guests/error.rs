@@ -10,8 +10,8 @@ pub(super) fn is(error: &Error, number: ErrorNumber) -> bool {
     error.code().is_known_and(|code| code == number)
 }
 
-/// Whether libvirt refused or cannot do it now. A device in use by another guest has no error number of its own, only a
-/// message.
+/// Whether libvirt refused or cannot do it now. A device in use by another guest has no error number of its
+/// own, only a message.
 pub(super) fn refused(uuid: ConsumerUuid, call: &'static str) -> impl FnOnce(Error) -> GuestError {
     move |error| {
         let reason = error.message().to_owned();

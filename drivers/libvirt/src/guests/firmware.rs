@@ -10,8 +10,8 @@ use super::error::refused;
 use crate::domain_capabilities::DomainCapabilities;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
 
-/// Refuses a guest whose firmware libvirt would not find. QEMU includes a BIOS, and libvirt's test driver has no
-/// firmware.
+/// Refuses a guest with firmware that libvirt would not find. QEMU includes a BIOS, and libvirt's test
+/// driver has no firmware.
 pub(super) fn has_its_firmware(
     connect: &Connect,
     spec: &GuestSpec,
@@ -33,11 +33,11 @@ pub(super) fn has_its_firmware(
         origin: "libvirt".to_owned(),
         reason: error.to_string(),
     })?;
-    is_there(spec.uuid, secure_boot, &read)
+    is_available(spec.uuid, secure_boot, &read)
 }
 
-/// Whether the capabilities list it.
-fn is_there(
+/// Whether the capabilities contain the firmware.
+fn is_available(
     uuid: ConsumerUuid,
     secure_boot: bool,
     capabilities: &DomainCapabilities,
@@ -84,7 +84,7 @@ mod tests {
                 Some("no UEFI firmware with secure boot:"),
             ),
         ] {
-            let said = is_there(uuid, secure_boot, &capabilities);
+            let said = is_available(uuid, secure_boot, &capabilities);
             let said = said.err().map(|error| error.to_string());
             let fits = match (&said, missing) {
                 (None, None) => true,

@@ -36,11 +36,7 @@ fn disk(disk: Node<'_, '_>) -> Option<String> {
     let source = xml::find(disk, &["source"])?;
     let known = ["file", "dev", "dir", "volume", "name"];
     let known = known.into_iter().find_map(|name| source.attribute(name));
-    Some(
-        known
-            .unwrap_or("of a kind that is not known here")
-            .to_owned(),
-    )
+    Some(known.unwrap_or("of an unknown kind").to_owned())
 }
 
 /// An interface's MAC address and what it is connected to; `None` for passthrough functions, which are devices.

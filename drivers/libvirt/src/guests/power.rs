@@ -3,7 +3,7 @@
 use berth_model::ConsumerUuid;
 use berth_sysfs::Sysfs;
 use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{GuestError, GuestState, PowerAction, Powered};
+use berth_virt::{GuestError, GuestPowerOutcome, GuestState, PowerAction};
 use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::error::ErrorNumber;
@@ -15,11 +15,13 @@ use super::{document, find, guest, state};
 
 /// How often the check is repeated if the state changed before the call: libvirt shows a starting guest as paused, and
 /// accepts no call until it runs.
-const LOOKS: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// Checks and acts, and repeats if the guest changed in between.
-pub(super) fn looking<T>(mut act: impl FnMut() -> Result<T, GuestError>) -> Result<T, GuestError> {
-    for _ in 1..LOOKS {
+pub(super) fn retry_if_changed<T>(
+    mut act: impl FnMut() -> Result<T, GuestError>,
+) -> Result<T, GuestError> {
+    for _ in 1..MAX_ATTEMPTS {
         match act() {
             Err(GuestError::Changed { .. }) => {}
             other => return other,
@@ -34,12 +36,12 @@ pub(super) fn bring_to(
     uuid: ConsumerUuid,
     wanted: DesiredPower,
     sysfs: Option<&Sysfs>,
-) -> Result<Powered, GuestError> {
+) -> Result<GuestPowerOutcome, GuestError> {
     let now = state(domain).map_err(refused(uuid, "virDomainGetState"))?;
     match (now, wanted) {
         (GuestState::Running, DesiredPower::Running)
         | (GuestState::Paused, DesiredPower::Paused)
-        | (GuestState::ShutOff, DesiredPower::ShutOff) => Ok(Powered::AlreadySo),
+        | (GuestState::ShutOff, DesiredPower::ShutOff) => Ok(GuestPowerOutcome::AlreadySo),
         (GuestState::Paused, DesiredPower::Running) => resume(domain, uuid),
         (GuestState::Running, DesiredPower::Paused) => suspend(domain, uuid),
         (GuestState::ShutOff, DesiredPower::Running) => start(domain, uuid, sysfs),
@@ -76,22 +78,22 @@ fn start(
     domain: &Domain,
     uuid: ConsumerUuid,
     sysfs: Option<&Sysfs>,
-) -> Result<Powered, GuestError> {
+) -> Result<GuestPowerOutcome, GuestError> {
     has_its_devices(domain, uuid, sysfs)?;
     domain
         .create()
         .map_err(refused(uuid, "virDomainCreate"))
-        .map(|()| Powered::Done)
+        .map(|()| GuestPowerOutcome::Done)
 }
 
 fn start_paused(
     domain: &Domain,
     uuid: ConsumerUuid,
     sysfs: Option<&Sysfs>,
-) -> Result<Powered, GuestError> {
+) -> Result<GuestPowerOutcome, GuestError> {
     has_its_devices(domain, uuid, sysfs)?;
     match domain.create_with_flags(sys::VIR_DOMAIN_START_PAUSED) {
-        Ok(_) => Ok(Powered::Done),
+        Ok(_) => Ok(GuestPowerOutcome::Done),
         // The test driver supports no flags.
         Err(error) if is(&error, ErrorNumber::InvalidArg) => {
             start(domain, uuid, sysfs).and_then(|_| suspend(domain, uuid))
@@ -100,18 +102,18 @@ fn start_paused(
     }
 }
 
-fn suspend(domain: &Domain, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+fn suspend(domain: &Domain, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {
     domain
         .suspend()
         .map_err(refused(uuid, "virDomainSuspend"))
-        .map(|_| Powered::Done)
+        .map(|_| GuestPowerOutcome::Done)
 }
 
-fn resume(domain: &Domain, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+fn resume(domain: &Domain, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {
     domain
         .resume()
         .map_err(refused(uuid, "virDomainResume"))
-        .map(|_| Powered::Done)
+        .map(|_| GuestPowerOutcome::Done)
 }
 
 /// Powers a guest off at once; succeeds if it is already off.
@@ -126,10 +128,10 @@ pub(super) fn off(domain: &Domain, uuid: ConsumerUuid) -> Result<(), GuestError>
     }
 }
 
-/// What follows the first call of a power action.
+/// The next step after the first call of a power action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PowerStep {
-    Ended(Powered),
+    Ended(GuestPowerOutcome),
     /// A graceful shutdown was requested: check again, and power off after the grace period.
     AskedToEnd,
 }
@@ -142,9 +144,9 @@ pub(crate) fn power(
     sysfs: Option<&Sysfs>,
 ) -> Result<PowerStep, GuestError> {
     let Some(domain) = find(connect, uuid)? else {
-        return Ok(PowerStep::Ended(Powered::NotThere));
+        return Ok(PowerStep::Ended(GuestPowerOutcome::NotThere));
     };
-    looking(|| first_call(&domain, uuid, action, sysfs))
+    retry_if_changed(|| first_call(&domain, uuid, action, sysfs))
 }
 
 fn first_call(
@@ -158,20 +160,20 @@ fn first_call(
     let powered = match (action, state) {
         (PowerAction::Start | PowerAction::Unpause, Running)
         | (PowerAction::Stop { .. }, ShutOff)
-        | (PowerAction::Pause, Paused) => Powered::AlreadySo,
+        | (PowerAction::Pause, Paused) => GuestPowerOutcome::AlreadySo,
         (PowerAction::Start, ShutOff) => start(domain, uuid, sysfs)?,
         (PowerAction::Start, Crashed) => {
             off(domain, uuid)?;
             start(domain, uuid, sysfs)?
         }
         (PowerAction::Stop { grace }, Running) if !grace.is_zero() => {
-            // A guest without ACPI is powered off in the end, like one that does not react.
+            // A guest without ACPI is powered off in the end, like a guest that does not react.
             let _ = domain.shutdown();
             return Ok(PowerStep::AskedToEnd);
         }
         (PowerAction::Stop { .. }, Running | Paused | Crashed) => {
             off(domain, uuid)?;
-            Powered::Done
+            GuestPowerOutcome::Done
         }
         (PowerAction::Pause, Running) => suspend(domain, uuid)?,
         (PowerAction::Unpause, Paused) => resume(domain, uuid)?,
@@ -181,7 +183,7 @@ fn first_call(
             domain
                 .reboot(sys::VIR_DOMAIN_REBOOT_DEFAULT)
                 .map_err(refused(uuid, "virDomainReboot"))?;
-            Powered::Done
+            GuestPowerOutcome::Done
         }
         (PowerAction::HardReboot, ShutOff) => start(domain, uuid, sysfs)?,
         (PowerAction::HardReboot, Running | Paused | Crashed) => {

@@ -20,8 +20,8 @@ use virt::connect::Connect;
 use virt::domain::{Domain, DomainPausedReason, DomainStateReason};
 use virt::enumutil::Enum;
 
-/// libvirt lets a call wait 30 s for a guest that another call holds, so checks before and after such a wait are
-/// conclusive.
+/// libvirt lets a call wait 30 s for a guest that another call holds, so checks before and after such
+/// a wait are conclusive.
 const LONGEST_START: Duration = Duration::from_secs(25);
 
 /// The guests that libvirt was seen to be starting without an emulator. Clones are one.
@@ -39,7 +39,7 @@ struct Start {
 }
 
 impl Starts {
-    /// None was seen yet; emulators are looked for below `procfs`.
+    /// An empty record; emulators are searched below `procfs`.
     pub(crate) fn new(procfs: &Path) -> Self {
         Self {
             procfs: procfs.to_owned(),
@@ -47,7 +47,7 @@ impl Starts {
         }
     }
 
-    /// Refuses to ask anything of a guest that is stuck.
+    /// Refuses operations on a stuck guest.
     pub(crate) fn refuse(&self, connect: &Connect, uuid: ConsumerUuid) -> Result<(), GuestError> {
         let Ok(domain) = connect.lookup_domain_by_uuid(*uuid.as_uuid()) else {
             return Ok(());
@@ -60,13 +60,13 @@ impl Starts {
 
     /// Forgets the starts of guests that are no more.
     pub(crate) fn only_of(&self, guests: &BTreeMap<ConsumerUuid, GuestOnHost>) {
-        self.seen().retain(|uuid, _| guests.contains_key(uuid));
+        self.starts().retain(|uuid, _| guests.contains_key(uuid));
     }
 
-    /// Why nothing can be done with a guest; none where it can, or where that is not known yet.
+    /// Why no operation is possible on a guest; `None` if one is, or if that is not known yet.
     pub(crate) fn stuck(&self, domain: &Domain, uuid: ConsumerUuid) -> Option<String> {
         let starts = is_starting(domain) && !has_emulator(&self.procfs, uuid);
-        let mut seen = self.seen();
+        let mut seen = self.starts();
         if !starts {
             seen.remove(&uuid);
             return None;
@@ -83,7 +83,7 @@ impl Starts {
         is_stuck.then(|| sentence(&domain.name().unwrap_or_default(), uuid))
     }
 
-    fn seen(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, Start>> {
+    fn starts(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, Start>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn is_starting(domain: &Domain) -> bool {
     )
 }
 
-/// Whether a process of this host is the guest's emulator. Where nobody can say, there may be one.
+/// Whether a process of this host is the guest's emulator; true if that is unknown.
 fn has_emulator(procfs: &Path, uuid: ConsumerUuid) -> bool {
     let Ok(processes) = fs::read_dir(procfs) else {
         return true;
@@ -142,7 +142,7 @@ mod tests {
             fs::write(at.join("cmdline"), line.replace(' ', "\0")).unwrap();
         };
         process("1", "init");
-        // Whoever asks for it is not it.
+        // A process that only names the guest is not its emulator.
         process("2", &format!("virsh destroy {}", uuid()));
         process(
             "3",

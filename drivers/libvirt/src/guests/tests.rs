@@ -7,7 +7,7 @@ use berth_virt::guest_spec::{
     GuestDisks, GuestInterfaces, GuestName, GuestOwner, GuestTopology, HostPath, PciManagement,
     ProjectId,
 };
-use berth_virt::{Destroyed, HostDevice, PowerAction, VirtDriver as _};
+use berth_virt::{GuestDestroyOutcome, HostDeviceId, PowerAction, VirtDriver as _};
 use uuid::Uuid;
 
 use super::*;
@@ -81,13 +81,13 @@ async fn a_guest_that_somebody_else_made_is_listed_and_left_alone() {
     let listed = driver.guests().await.unwrap();
     assert_eq!(listed[&uuid].owner, None);
     let held = HeldDevice {
-        device: HostDevice::Function("81:00.0".parse().unwrap()),
+        device: HostDeviceId::Function("81:00.0".parse().unwrap()),
         arq: None,
     };
     assert_eq!(listed[&uuid].devices, [held].into());
     let over_it = driver.spawn(&guest_spec(1, vec![])).await.unwrap_err();
     assert!(
-        over_it.to_string().contains("not made by berth"),
+        over_it.to_string().contains("not created by Berth"),
         "{over_it}"
     );
     let its_device = guest_spec(2, vec![attached(function("81:00.0"), 1)]);
@@ -99,7 +99,7 @@ async fn a_guest_that_somebody_else_made_is_listed_and_left_alone() {
 #[tokio::test]
 async fn a_guest_that_cannot_be_read_hides_no_other_and_may_have_any_device() {
     let theirs = TestGuest {
-        // XML that libvirt takes, keeps and shows, and that is none: nobody said what `y` stands for.
+        // XML that libvirt accepts, stores and shows, although it is invalid: `y` has no declaration.
         metadata: "<x:a xmlns:x='http://example.com/x'><y:b/></x:a>".to_owned(),
         ..TestGuest::new("theirs", Uuid::from_u128(9))
     };
@@ -123,7 +123,7 @@ async fn a_guest_that_cannot_be_read_hides_no_other_and_may_have_any_device() {
     assert!(held_up.to_string().contains("any device"), "{held_up}");
     assert_eq!(
         driver.destroy(plain.uuid).await.unwrap(),
-        Destroyed::Destroyed
+        GuestDestroyOutcome::Destroyed
     );
 }
 
@@ -155,7 +155,7 @@ fn a_guest_that_nobody_waits_for_any_more_is_neither_started_nor_left_defined() 
             "{gives_up_at}"
         );
     }
-    // What another call made is left to that one.
+    // A guest defined by another call is not changed.
     let _ = spawn(&connect, &spec, &options, None, &|| true).unwrap();
     let _ = spawn(&connect, &spec, &options, None, &|| false).unwrap_err();
     let left = &guests(&connect, &Starts::new(Path::new("/proc"))).unwrap()[&spec.uuid];
@@ -192,7 +192,7 @@ async fn a_guest_of_another_project_or_with_other_devices_is_another_guest() {
     for (other, words) in [
         (with_owner, "another project"),
         (for_another_request, "for ARQ"),
-        (guest_spec(1, vec![]), "wanted are no devices"),
+        (guest_spec(1, vec![]), "instead of no devices"),
     ] {
         let refused = driver.spawn(&other).await.unwrap_err();
         assert!(matches!(refused, GuestError::Another { .. }), "{refused}");
@@ -205,10 +205,10 @@ async fn a_guest_is_asked_to_end_before_it_is_switched_off() {
     let (_directory, driver) = driver(vec![]);
     let spec = guest_spec(1, vec![]);
     let _ = driver.spawn(&spec).await.unwrap();
-    // The test driver's guests end at once when they are asked to.
+    // The test driver's guests shut down at once.
     let grace = Duration::from_secs(60);
     let stopped = driver.power(spec.uuid, PowerAction::Stop { grace }).await;
-    assert_eq!(stopped.unwrap(), Powered::Done);
+    assert_eq!(stopped.unwrap(), GuestPowerOutcome::Done);
     let state = driver.guests().await.unwrap()[&spec.uuid].state;
     assert_eq!(state, GuestState::ShutOff);
 }

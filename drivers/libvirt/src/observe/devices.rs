@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use berth_model::{NodeName, PciAddress};
 use berth_sysfs::{
-    ConditionNews, DeviceRefusal, LastLook, OfferedDevices, SeenFunction, SeenMdevs, Sysfs,
+    ConditionNews, DeviceRefusal, LastObservation, OfferedDevices, SeenFunction, SeenMdevs, Sysfs,
     offered_devices,
 };
 use berth_virt::{ObserveError, OfferedMdevs, PhysicalGpu};
@@ -14,15 +14,15 @@ use berth_virt::{ObserveError, OfferedMdevs, PhysicalGpu};
 use super::error::unreadable;
 use crate::devices::baselines;
 use crate::gpus::physical_gpus;
-use crate::node_device::{Mdev, MdevParent};
+use crate::node_device::{Mdev, MdevParentFunction};
 use crate::options::LibvirtOptions;
 
 /// Reads the state of the listed functions.
-pub(super) fn look(
+pub(super) fn observe_devices(
     sysfs: Option<&Sysfs>,
     options: &LibvirtOptions,
-    last: &Mutex<LastLook>,
-    parents: &[MdevParent],
+    last: &Mutex<LastObservation>,
+    parents: &[MdevParentFunction],
     mdevs: &[Mdev],
 ) -> Result<Vec<SeenFunction>, ObserveError> {
     let lists = options.device_lists();
@@ -50,16 +50,16 @@ pub(super) fn look(
             || parted.contains(&address)
     };
     let (mut functions, news) = sysfs
-        .look_at_devices(lists, &mut last, is_parted)
+        .observe_devices(lists, &mut last, is_parted)
         .map_err(unreadable)?;
     if let Some(file) = file
-        && let Err(error) = last.keep_baselines(|now| baselines::write(file, now))
+        && let Err(error) = last.store_baselines(|now| baselines::write(file, now))
     {
         let file = file.display();
-        tracing::warn!(%file, %error, "how the devices are could not be kept; tried again at the next look");
+        tracing::warn!(%file, %error, "failed to store the devices' baselines; retrying at the next observation");
     }
     drop(last);
-    news.iter().for_each(tell);
+    news.iter().for_each(log_condition);
     let names = type_names(sysfs, options)?;
     for seen in &mut functions {
         let address = seen.function.address;
@@ -90,7 +90,7 @@ fn existing(
         .collect()
 }
 
-/// The vendors' names of mediated device types, from which traits are made.
+/// The vendors' names of mediated device types, for the traits.
 fn type_names(
     sysfs: &Sysfs,
     options: &LibvirtOptions,
@@ -112,7 +112,7 @@ fn type_names(
     Ok(names)
 }
 
-fn tell(news: &ConditionNews) {
+fn log_condition(news: &ConditionNews) {
     let device = news.address.to_string();
     match news.condition.reason() {
         Some(_) => tracing::warn!(device, reason = news.detail, "device is not fit for guests"),
@@ -142,13 +142,13 @@ pub(super) fn offered(
 
 /// Listed devices that cannot be offered: an error at the first observation, because the configuration is wrong; logged
 /// and left out later, because a device that appears later must not affect the others.
-pub(super) fn note(
-    last: &Mutex<LastLook>,
+pub(super) fn record_conditions(
+    last: &Mutex<LastObservation>,
     refused: Vec<DeviceRefusal>,
 ) -> Result<(), ObserveError> {
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
     let new = last
-        .note(refused)
+        .record_condition(refused)
         .map_err(|refused| ObserveError::Configuration {
             option: refused.option().to_owned(),
             reason: refused.to_string(),
@@ -207,8 +207,8 @@ mod tests {
         let list = [serde_json::json!({"address": CARD})];
         options.accelerator_devices = AllowList::read(&list).unwrap();
         options.device_life.baselines = Some(folder.path().join("state/baselines"));
-        let look = |last: &Mutex<LastLook>| {
-            let seen = super::look(Some(&Sysfs::at(&root)), &options, last, &[], &[]);
+        let look = |last: &Mutex<LastObservation>| {
+            let seen = super::observe_devices(Some(&Sysfs::at(&root)), &options, last, &[], &[]);
             seen.map(|seen| seen[0].condition)
         };
         let ill = DeviceCondition::Unfit {
@@ -219,8 +219,8 @@ mod tests {
         let file = options.device_life.baselines.clone().unwrap();
         assert!(!file.exists());
         let agent = || {
-            let mut last = LastLook::default();
-            last.keeps_baselines();
+            let mut last = LastObservation::default();
+            last.enable_baselines();
             Mutex::new(last)
         };
         assert_eq!(look(&agent()).unwrap(), DeviceCondition::Fit);

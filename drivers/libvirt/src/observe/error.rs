@@ -35,7 +35,7 @@ impl From<ConnectionError> for ObserveError {
         match error {
             ConnectionError::Load(error) => ObserveError::LibraryMissing {
                 library: "libvirt.so.0".to_owned(),
-                mend: error.to_string(),
+                hint: error.to_string(),
             },
             ConnectionError::TimedOut { uri, call, limit } => ObserveError::TimedOut {
                 target: uri,

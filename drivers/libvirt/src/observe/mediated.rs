@@ -9,10 +9,10 @@ use virt_sys as sys;
 
 use super::error::{malformed, unreadable};
 use super::{is, refused};
-use crate::node_device::{Mdev, MdevParent, NodeDevice};
+use crate::node_device::{Mdev, MdevParentFunction, NodeDevice};
 
 /// How often the observation is repeated while mediated devices change.
-const LOOKS: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 
 /// The parent cards and existing mediated devices: from the device tree, or from libvirt without one or for its test
 /// driver. libvirtd updates the number of available instances at once but learns later of a created device; in between
@@ -21,7 +21,7 @@ pub(super) fn mediated_devices(
     connect: &Connect,
     kind: &str,
     sysfs: Option<&Sysfs>,
-) -> Result<(Vec<MdevParent>, Vec<Mdev>), ObserveError> {
+) -> Result<(Vec<MdevParentFunction>, Vec<Mdev>), ObserveError> {
     if let Some(sysfs) = sysfs.filter(|_| kind != "TEST") {
         return mediated_devices_of_tree(sysfs);
     }
@@ -62,14 +62,16 @@ pub(super) fn mediated_devices(
 }
 
 /// A consistent snapshot of both, unless they change with every attempt.
-fn mediated_devices_of_tree(sysfs: &Sysfs) -> Result<(Vec<MdevParent>, Vec<Mdev>), ObserveError> {
+fn mediated_devices_of_tree(
+    sysfs: &Sysfs,
+) -> Result<(Vec<MdevParentFunction>, Vec<Mdev>), ObserveError> {
     let mut before = sysfs.mdev_devices().map_err(unreadable)?;
     let mut looks = 0;
     let (parents, mdevs) = loop {
         let parents = parents_of_tree(sysfs)?;
         let mdevs = sysfs.mdev_devices().map_err(unreadable)?;
         looks += 1;
-        if mdevs == before || looks == LOOKS {
+        if mdevs == before || looks == MAX_ATTEMPTS {
             break (parents, mdevs);
         }
         before = mdevs;
@@ -82,13 +84,13 @@ fn mediated_devices_of_tree(sysfs: &Sysfs) -> Result<(Vec<MdevParent>, Vec<Mdev>
     Ok((parents, mdevs.collect()))
 }
 
-fn parents_of_tree(sysfs: &Sysfs) -> Result<Vec<MdevParent>, ObserveError> {
+fn parents_of_tree(sysfs: &Sysfs) -> Result<Vec<MdevParentFunction>, ObserveError> {
     let mut parents = Vec::new();
     for parent in sysfs.mdev_parents().map_err(unreadable)? {
         let Ok(address) = parent.name.parse() else {
             continue;
         };
-        parents.push(MdevParent {
+        parents.push(MdevParentFunction {
             address,
             numa_node: numa_node(sysfs, address)?,
             available: parent
@@ -150,7 +152,7 @@ mod tests {
         let address = "0000:81:00.0".parse().unwrap();
         assert_eq!(
             parents,
-            [MdevParent {
+            [MdevParentFunction {
                 address,
                 numa_node: Some(1),
                 available: [("nvidia-222".to_owned(), 15)].into(),

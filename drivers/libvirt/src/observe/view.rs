@@ -5,21 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::{ConsumerUuid, NodeName, PciAddress};
 use berth_sysfs::{DeviceRefusal, SeenFunction, Sriov};
 use berth_virt::{
-    CpuSet, Cpus, GuestMdev, GuestView, HostView, Hypervisor, NodeCapabilities, NodeView, NumaCell,
-    ObserveError, Processor, SupportedInstance,
+    CpuSet, GuestMdev, GuestView, HostView, HypervisorInfo, NodeCapabilities, NodeCpus, NodeView,
+    NumaCell, ObserveError, Processor, SupportedInstance,
 };
 use uuid::Uuid;
 
-use super::{Facts, devices};
+use super::{ObservedFacts, devices};
 use crate::capabilities::Capabilities;
 use crate::gpus::physical_gpus;
-use crate::guest::Guest;
+use crate::guest::LibvirtGuest;
 use crate::options::LibvirtOptions;
 use crate::traits::traits;
 
 /// The view, and the listed devices that are not offered.
 pub(super) fn view(
-    facts: Facts,
+    facts: ObservedFacts,
     options: &LibvirtOptions,
 ) -> Result<(HostView, Vec<DeviceRefusal>), ObserveError> {
     let node = match &options.node {
@@ -29,7 +29,7 @@ pub(super) fn view(
             reason: error.to_string(),
         })?,
     };
-    let hypervisor = Hypervisor {
+    let hypervisor = HypervisorInfo {
         kind: facts.steady.kind.clone(),
         version: facts.steady.version.clone(),
         hostname: facts.hostname.clone(),
@@ -43,7 +43,7 @@ pub(super) fn view(
 }
 
 fn node_view(
-    facts: Facts,
+    facts: ObservedFacts,
     options: &LibvirtOptions,
     node: &NodeName,
 ) -> Result<(NodeView, Vec<DeviceRefusal>), ObserveError> {
@@ -52,7 +52,7 @@ fn node_view(
     } else {
         facts.capabilities.cells.clone()
     };
-    let cpus = Cpus {
+    let cpus = NodeCpus {
         online: online(facts.online, &cells, facts.active_cpus),
         shared: options.cpu_shared_set.clone(),
         dedicated: options.cpu_dedicated_set.clone(),
@@ -135,7 +135,7 @@ fn capabilities(
     }
 }
 
-/// The online CPUs: from the device tree, otherwise those of all cells, otherwise as many as are active.
+/// The online CPUs: from the device tree, or else the union of all cells, or else as many as are active.
 fn online(of_tree: Option<CpuSet>, cells: &[NumaCell], active: u32) -> CpuSet {
     let of_cells = || CpuSet::from_iter(cells.iter().flat_map(|cell| cell.cpus.iter()));
     of_tree.unwrap_or_else(|| match of_cells() {
@@ -146,7 +146,7 @@ fn online(of_tree: Option<CpuSet>, cells: &[NumaCell], active: u32) -> CpuSet {
 
 /// Refuses missing CPUs, like Nova, because a smaller inventory than configured would go unnoticed. Also refuses CPUs
 /// that are both shared and dedicated, which would be allocated twice.
-fn check_cpu_sets(cpus: &Cpus) -> Result<(), ObserveError> {
+fn check_cpu_sets(cpus: &NodeCpus) -> Result<(), ObserveError> {
     let sets = [
         ("[compute] cpu_shared_set", &cpus.shared),
         ("[compute] cpu_dedicated_set", &cpus.dedicated),
@@ -167,14 +167,14 @@ fn check_cpu_sets(cpus: &Cpus) -> Result<(), ObserveError> {
     if !both.is_empty() {
         return Err(ObserveError::Configuration {
             option: "[compute] cpu_shared_set and cpu_dedicated_set".to_owned(),
-            reason: format!("CPUs {both} are in both, they can be in one of the sets only"),
+            reason: format!("CPUs {both} are in both sets; a CPU can be in one of them only"),
         });
     }
     Ok(())
 }
 
 fn guest_view(
-    guest: Guest,
+    guest: LibvirtGuest,
     cells: &[NumaCell],
     dedicated: &CpuSet,
     parent: impl Fn(Uuid) -> Option<PciAddress>,

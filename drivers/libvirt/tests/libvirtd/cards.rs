@@ -111,7 +111,7 @@ fn configuration_space(vendor: &str, device: &str) -> [u8; 256] {
     let mut space = [0; 256];
     space[..2].copy_from_slice(&id(vendor).to_le_bytes());
     space[2..4].copy_from_slice(&id(device).to_le_bytes());
-    // The status says that there is a list, and where it starts.
+    // The status register shows a capability list, and this is its start.
     (space[0x06], space[0x34]) = (0x10, 0x40);
     (space[0x40], space[0x47]) = (0x10, 0x10);
     space

@@ -44,12 +44,12 @@ impl Daemon {
         Self::seeing(Sight::Machine)
     }
 
-    /// One that sees the cards of [`cards`] in place of this machine's devices.
+    /// A daemon that sees the cards of [`cards`] in place of this machine's devices.
     pub(crate) fn start_with_cards() -> Self {
         Self::seeing(Sight::Cards)
     }
 
-    /// One on a machine where nobody installed a UEFI firmware.
+    /// A daemon on a machine without UEFI firmware.
     pub(crate) fn start_without_firmware() -> Self {
         Self::seeing(Sight::WithoutFirmware)
     }
@@ -168,7 +168,7 @@ impl Daemon {
 }
 
 impl Drop for Daemon {
-    /// Guests outlive libvirtd; those that a failed test left are ended too.
+    /// Guests outlive libvirtd; the guests of a failed test are ended too.
     fn drop(&mut self) {
         self.kill();
         let Ok(files) = std::fs::read_dir(self.directory.path().join("run/qemu")) else {

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::daemon::Daemon;
 use crate::held_devices::{attached, guest_spec};
-use crate::test_kernel::{Comeback, TestKernel};
+use crate::test_kernel::{CardAfterReset, TestKernel};
 use crate::{cards, emulator, loaded, options};
 
 const IGB: &str = "igb";
@@ -148,7 +148,7 @@ async fn a_card_that_dies_in_its_reset_is_set_aside() {
     let spec = guest_spec(host.path(), 1, vec![attached(wanted.device, 1)]);
     let _ = driver.spawn(&spec).await.expect("it starts");
     let _ = driver.destroy(spec.uuid).await.expect("it ends");
-    host.kernel.comes_back(Comeback::AllOnes);
+    host.kernel.set_state_after_reset(CardAfterReset::AllOnes);
     let dead = driver.reset_device(&wanted).await.expect_err("it is dead");
     assert_eq!(dead.quarantine(), Some(UnfitReason::ResetFailed), "{dead}");
     let refused = driver.check_device(&wanted).await.expect_err("it is dead");
@@ -189,7 +189,7 @@ async fn an_iommu_group_goes_to_one_guest_with_all_that_is_in_it_and_comes_back_
     let second = guest_spec(host.path(), 2, vec![attached(sound.device, 2)]);
     let busy = driver.spawn(&second).await.expect_err("its group is taken");
     assert!(matches!(busy, GuestError::DeviceBusy { .. }), "{busy}");
-    let reset = driver.reset_device(&sound).await.expect("nobody has it");
+    let reset = driver.reset_device(&sound).await.expect("no guest has it");
     let vfio = Some("vfio-pci".to_owned());
     assert_eq!(reset, DeviceReset::Reset { driver: vfio });
     assert_eq!(on(cards::COMPANION).as_deref(), Some("vfio-pci"));

@@ -5,7 +5,7 @@ use std::path::Path;
 const CLUSTER: usize = 1 << 16;
 const MIB: u64 = 1 << 20;
 
-/// Writes an empty qcow2 file of 1 MiB whose header names `backing` as what it lies over.
+/// Writes an empty qcow2 file of 1 MiB with `backing` as the backing file in its header.
 pub(crate) fn qcow2(path: &Path, backing: Option<&str>) {
     let mut file = vec![0_u8; 4 * CLUSTER];
     let mut header = Vec::new();

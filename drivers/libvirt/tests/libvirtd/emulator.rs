@@ -1,5 +1,5 @@
-//! QEMU for guests whose devices are in a device tree of files: what a VFIO device would be is one of QEMU's own test devices.
-//! libvirt is not deceived: it does with the device all that it does with a real one, up to QEMU's command line.
+//! QEMU for guests with devices in a device tree of files: each VFIO device is replaced by one of QEMU's own test
+//! devices. libvirt does everything as with a real device, up to QEMU's command line.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use berth_virt::guest_spec::{GuestBoot, GuestDisks, GuestSpec, GuestTopology};
-use berth_virt::{GuestError, GuestState, PowerAction, Powered, Redefined, VirtDriver as _};
+use berth_virt::{
+    GuestError, GuestPowerOutcome, GuestRedefineOutcome, GuestState, PowerAction, VirtDriver as _,
+};
 use virt::connect::Connect;
 
 use crate::daemon::Daemon;
@@ -48,7 +50,7 @@ async fn a_guest_by_uefi_runs_its_firmware_keeps_its_variables_and_leaves_none()
     };
     let before = inode(&variables);
     let rebooted = driver.power(spec.uuid, PowerAction::HardReboot).await;
-    assert_eq!(rebooted.expect("it is on again"), Powered::Done);
+    assert_eq!(rebooted.expect("it is on again"), GuestPowerOutcome::Done);
     until_it_speaks(&spec).await;
     let at_once = PowerAction::Stop {
         grace: Duration::ZERO,
@@ -56,7 +58,7 @@ async fn a_guest_by_uefi_runs_its_firmware_keeps_its_variables_and_leaves_none()
     let _ = driver.power(spec.uuid, at_once).await.expect("it is off");
     // As in a rescue: another document of the same firmware.
     let redefined = driver.redefine(&spec).await.expect("it is off");
-    assert_eq!(redefined, Redefined::Redefined);
+    assert_eq!(redefined, GuestRedefineOutcome::Redefined);
     assert_eq!(daemon.variables(), std::slice::from_ref(&variables));
     assert_eq!(inode(&variables), before);
     let _ = driver.destroy(spec.uuid).await.expect("it ends");

@@ -12,7 +12,8 @@ use berth_virt::guest_spec::{
     QcowDisk,
 };
 use berth_virt::{
-    Destroyed, GuestError, GuestState, PowerAction, Powered, Spawned, VirtDriver as _,
+    GuestDestroyOutcome, GuestError, GuestPowerOutcome, GuestSpawnOutcome, GuestState, PowerAction,
+    VirtDriver as _,
 };
 use uuid::Uuid;
 use virt::connect::Connect;
@@ -115,19 +116,19 @@ async fn only_the_named_files_are_opened() {
     let spec = guest_spec(folder.path(), disks(folder.path()));
     assert_eq!(
         driver.spawn(&spec).await.expect("it starts"),
-        Spawned::Spawned
+        GuestSpawnOutcome::Spawned
     );
     let open = open_files(folder.path());
     for name in ["root", "base", "ephemeral", "config", "console.log"] {
         let file = path(folder.path(), name).to_string();
-        // Told from a mount namespace of its own, a path may have that of a changed root before it.
+        // Seen from another mount namespace, a path may start with the path of a changed root.
         let opened = open.iter().any(|opened| opened.ends_with(&file));
         assert!(opened, "{name} in {open:?}");
     }
     assert!(!open.iter().any(|file| file.contains("shadow")), "{open:?}");
     assert_eq!(
         driver.destroy(spec.uuid).await.expect("it ends"),
-        Destroyed::Destroyed
+        GuestDestroyOutcome::Destroyed
     );
     assert_eq!(open_files(folder.path()), Vec::<String>::new());
 }
@@ -141,7 +142,7 @@ async fn a_guest_outlives_a_killed_libvirtd_and_is_known_again() {
     let before = driver(&daemon);
     assert_eq!(
         before.spawn(&spec).await.expect("it starts"),
-        Spawned::Spawned
+        GuestSpawnOutcome::Spawned
     );
     let listed = before.guests().await.expect("guests are listed");
     daemon.kill();
@@ -151,21 +152,21 @@ async fn a_guest_outlives_a_killed_libvirtd_and_is_known_again() {
     assert_eq!(after.guests().await.expect("guests are listed"), listed);
     assert_eq!(
         after.spawn(&spec).await.expect("it runs"),
-        Spawned::AlreadyThere
+        GuestSpawnOutcome::AlreadyThere
     );
     assert_eq!(
         before.spawn(&spec).await.expect("it runs"),
-        Spawned::AlreadyThere
+        GuestSpawnOutcome::AlreadyThere
     );
     assert_eq!(
         after.destroy(spec.uuid).await.expect("it ends"),
-        Destroyed::Destroyed
+        GuestDestroyOutcome::Destroyed
     );
 }
 
-/// Asks again while asking again may help: libvirtd may first have to find out what became of a start that it was killed in,
-/// and holds the guest until then. Where it was killed just before it started the emulator it holds it for ever, and the mend is as
-/// it is told (`stuck`).
+/// Repeats while that may help: libvirtd may first have to recover a start in which it was killed, and holds the guest
+/// until then. If it was killed just before it started the emulator, it holds the guest forever, and the recovery
+/// command is the reported one (`stuck`).
 async fn spawn_in_the_end(daemon: &mut Daemon, driver: &LibvirtDriver, spec: &GuestSpec) {
     let mut said = Vec::new();
     for _ in 0..20 {
@@ -224,7 +225,7 @@ async fn a_guest_that_does_not_end_by_itself_is_switched_off_after_its_grace() {
     // Firmware without a system does not listen.
     let grace = Duration::from_millis(600);
     let stopped = driver.power(spec.uuid, PowerAction::Stop { grace }).await;
-    assert_eq!(stopped.expect("it is off"), Powered::Done);
+    assert_eq!(stopped.expect("it is off"), GuestPowerOutcome::Done);
     let guests = driver.guests().await.expect("guests are listed");
     assert_eq!(guests[&spec.uuid].state, GuestState::ShutOff);
     let _ = driver.destroy(spec.uuid).await.expect("it is undefined");
@@ -261,7 +262,7 @@ async fn a_guest_that_libvirt_still_starts_for_one_caller_is_had_by_all_others_t
     let spec = guest_spec(folder.path(), disks(folder.path()));
     let uuid = spec.uuid;
     let mut callers = tokio::task::JoinSet::new();
-    // As one that was killed in its call, and its next lives.
+    // Like a process that was killed in its call, and its successors.
     for life in 0..6 {
         let (driver, spec) = (driver(&daemon), spec.clone());
         callers.spawn(async move {
@@ -274,13 +275,13 @@ async fn a_guest_that_libvirt_still_starts_for_one_caller_is_had_by_all_others_t
     while let Some(called) = callers.join_next().await {
         let (spawned, started) = called.expect("no panic");
         spawned.expect("it is there");
-        assert_eq!(started.expect("it runs"), Powered::AlreadySo);
+        assert_eq!(started.expect("it runs"), GuestPowerOutcome::AlreadySo);
     }
     let driver = driver(&daemon);
     let guests = driver.guests().await.expect("libvirtd answers");
     assert_eq!(guests[&uuid].state, GuestState::Running);
     assert_eq!(
         driver.destroy(uuid).await.expect("it ends"),
-        Destroyed::Destroyed
+        GuestDestroyOutcome::Destroyed
     );
 }

@@ -115,7 +115,7 @@ async fn libvirts_own_word_that_a_device_is_busy_is_understood() {
         ..first.clone()
     };
     let _ = driver.spawn(&off).await.expect("it is defined");
-    // Somebody else's guest, started over our head.
+    // A guest of another owner, started without Berth.
     let theirs = format!(
         "<domain type='qemu'><name>theirs</name><memory unit='MiB'>64</memory><vcpu>1</vcpu>\
          <os><type arch='x86_64' machine='q35'>hvm</type></os><features><acpi/></features><devices>\

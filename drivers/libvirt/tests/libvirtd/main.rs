@@ -16,7 +16,9 @@ mod test_kernel;
 
 use std::time::Duration;
 
-use berth_libvirt::{DiskPlacement, LibvirtDriver, LibvirtOptions, MdevType, MdevTypes, VirtType};
+use berth_libvirt::{
+    DiskPlacement, LibvirtDriver, LibvirtOptions, MdevTypeOptions, MdevTypes, VirtType,
+};
 use berth_model::PciAddress;
 use berth_virt::{
     HostEvent, HostEvents, HostView, NodeView, ObserveError, PowerState, VirtDriver as _,
@@ -148,10 +150,10 @@ async fn a_libvirtd_that_is_killed_is_an_error_and_is_found_again_when_it_is_bac
         "{error:?}"
     );
     daemon.start_again();
-    // The driver looks for it by itself, and says so when it found it.
+    // The driver reconnects by itself, and then publishes an event.
     until(&mut events, HostEvent::Unknown).await;
     assert_eq!(node(&driver).await, before);
-    // Its events are registered anew.
+    // Its events are registered again.
     let connect = Connect::open(Some(&daemon.uri())).expect("libvirtd runs");
     let guest = start_guest(&connect, Uuid::from_u128(2));
     until(&mut events, HostEvent::Guests).await;
@@ -201,12 +203,14 @@ async fn a_libvirtd_that_comes_back_and_does_not_answer_is_an_error_and_is_well_
         "{error:?}"
     );
     std::fs::remove_file(daemon.socket()).expect("what the killed one left");
-    let silent = tokio::net::UnixListener::bind(daemon.socket()).expect("nobody is there");
+    let silent = tokio::net::UnixListener::bind(daemon.socket()).expect("the socket is free");
     // The driver looks for it by itself, and hears nothing.
     let looks = tokio::time::timeout(PATIENCE, silent.accept()).await;
     let looks = looks.expect("it comes").expect("a connection");
     let asked = tokio::time::timeout(Duration::from_secs(60), hasty.observe()).await;
-    let error = asked.expect("nobody waits for ever").expect_err("it hangs");
+    let error = asked
+        .expect("the call has a timeout")
+        .expect_err("it hangs");
     assert!(matches!(error, ObserveError::TimedOut { .. }), "{error:?}");
     drop((looks, silent));
     std::fs::remove_file(daemon.socket()).expect("our own");
@@ -236,7 +240,8 @@ async fn cards_are_seen_with_their_parts() {
     let address = |text: &str| text.parse::<PciAddress>().expect("an address");
     let mut options = options(&daemon);
     options.sysfs = Some(daemon.device_tree());
-    options.mdev_types = MdevTypes::new([MdevType::new(cards::MDEV_TYPE)]).expect("one type");
+    options.mdev_types =
+        MdevTypes::new([MdevTypeOptions::new(cards::MDEV_TYPE)]).expect("one type");
     let seen = node(&LibvirtDriver::new(options)).await;
     assert_eq!(seen.gpus.len(), 1);
     let gpu = &seen.gpus[0];

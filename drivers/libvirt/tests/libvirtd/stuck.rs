@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use berth_model::Disposition;
 use berth_virt::{
-    Destroyed, DeviceError, GuestError, GuestState, PowerAction, Powered, Spawned, VirtDriver as _,
+    DeviceError, GuestDestroyOutcome, GuestError, GuestPowerOutcome, GuestSpawnOutcome, GuestState,
+    PowerAction, VirtDriver as _,
 };
 
 use crate::devices::{Host, taken};
@@ -29,12 +30,12 @@ fn before_its_emulator(status: &str) -> String {
 async fn a_guest_that_nothing_can_end_is_told_with_its_mend_and_goes_on_after_it() {
     let mut host = Host::new();
     let before = host.driver();
-    // Emulators of the tests beside this one are processes of this machine, too: its guest's UUID is no other's.
+    // Emulators of concurrent tests are processes of this machine, too, so the guest's UUID must be unique.
     let spec = guest_spec(host.path(), 77, vec![attached(taken().device, 1)]);
     before.prepare_device(&taken()).await.expect("it is ready");
     assert_eq!(
         before.spawn(&spec).await.expect("it starts"),
-        Spawned::Spawned
+        GuestSpawnOutcome::Spawned
     );
     let status = host.daemon.status(spec.name.as_str());
     let text = fs::read_to_string(&status).expect("libvirtd writes it down");
@@ -43,7 +44,7 @@ async fn a_guest_that_nothing_can_end_is_told_with_its_mend_and_goes_on_after_it
     };
     assert_eq!(
         before.power(spec.uuid, at_once).await.expect("it is off"),
-        Powered::Done
+        GuestPowerOutcome::Done
     );
     host.daemon.kill();
     fs::write(&status, before_its_emulator(&text)).expect("it is written");
@@ -71,7 +72,7 @@ async fn a_guest_that_nothing_can_end_is_told_with_its_mend_and_goes_on_after_it
     let listed = driver.guests().await.expect("guests are listed");
     assert_eq!(listed[&spec.uuid].stuck.as_ref(), Some(&reason));
     assert_eq!(listed[&spec.uuid].devices, spec.held_devices());
-    // From now on nobody waits for the lock: these are answered at once, and what the guest holds is nobody else's.
+    // From now on no call waits for the lock: these are answered at once, and the guest's devices count as in use.
     for _ in 0..20 {
         for error in [
             driver.spawn(&spec).await.map(drop),
@@ -88,7 +89,7 @@ async fn a_guest_that_nothing_can_end_is_told_with_its_mend_and_goes_on_after_it
         assert!(matches!(error, DeviceError::InUse { .. }), "{error}");
     }
 
-    // The mend, as it is told.
+    // The recovery command, as reported.
     fs::remove_file(&status).expect("it is there");
     host.daemon.kill();
     host.daemon.start_again();
@@ -97,11 +98,14 @@ async fn a_guest_that_nothing_can_end_is_told_with_its_mend_and_goes_on_after_it
     assert_eq!((found.state, &found.stuck), (GuestState::ShutOff, &None));
     assert_eq!(
         driver.spawn(&spec).await.expect("it starts"),
-        Spawned::Spawned
+        GuestSpawnOutcome::Spawned
     );
     assert_eq!(
         driver.destroy(spec.uuid).await.expect("it ends"),
-        Destroyed::Destroyed
+        GuestDestroyOutcome::Destroyed
     );
-    let _ = driver.reset_device(&taken()).await.expect("it is nobody's");
+    let _ = driver
+        .reset_device(&taken())
+        .await
+        .expect("no guest has it");
 }

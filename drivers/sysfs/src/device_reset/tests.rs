@@ -1,7 +1,7 @@
 use super::*;
-use crate::kernel::{CARD, Comeback, Kernel, survives_a_kill_anywhere};
+use crate::kernel::{CARD, KernelSimulator, ResetEffect, survives_a_kill_anywhere};
 
-fn methods(kernel: &Kernel) -> String {
+fn methods(kernel: &KernelSimulator) -> String {
     let file = kernel
         .tree
         .path(&format!("bus/pci/devices/{CARD}/reset_method"));
@@ -10,7 +10,7 @@ fn methods(kernel: &Kernel) -> String {
 
 #[tokio::test]
 async fn a_reset_that_came_back_is_verified() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let reset = kernel
         .devices()
         .reset(&kernel.allowed(), ResetWay::Kernels)
@@ -22,7 +22,7 @@ async fn a_reset_that_came_back_is_verified() {
 
 #[tokio::test]
 async fn a_chosen_way_is_taken_and_the_kernels_order_restored() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let way = ResetWay::Only(ResetMethod::Bus);
     kernel
         .devices()
@@ -43,7 +43,7 @@ async fn a_chosen_way_is_taken_and_the_kernels_order_restored() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reset_survives_a_kill_anywhere() {
-    let act = |kernel: std::sync::Arc<Kernel>| async move {
+    let act = |kernel: std::sync::Arc<KernelSimulator>| async move {
         let way = ResetWay::Only(ResetMethod::FunctionLevel);
         let reset = kernel.devices().reset(&kernel.allowed(), way).await;
         reset.map(|_| ()).map_err(|error| error.to_string())
@@ -53,7 +53,7 @@ async fn a_reset_survives_a_kill_anywhere() {
 
 #[tokio::test(start_paused = true)]
 async fn a_choice_left_standing_by_a_kill_does_not_hide_the_others() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     kernel
         .tree
         .write(&format!("bus/pci/devices/{CARD}/reset_method"), "flr\n");
@@ -68,16 +68,16 @@ async fn a_choice_left_standing_by_a_kill_does_not_hide_the_others() {
 #[tokio::test(start_paused = true)]
 async fn a_card_that_does_not_come_back_is_not_clean() {
     for (comeback, words) in [
-        (Comeback::AllOnes, "all ones"),
+        (ResetEffect::AllOnes, "all ones"),
         (
-            Comeback::SlowLink,
+            ResetEffect::SlowLink,
             "its link is 8.0 GT/s x1, and was 8.0 GT/s x16",
         ),
-        (Comeback::AsAnotherCard, "10de:0001 instead of 10de:1eb8"),
-        (Comeback::Never, "it is gone"),
+        (ResetEffect::AsAnotherCard, "10de:0001 instead of 10de:1eb8"),
+        (ResetEffect::Never, "it is gone"),
     ] {
-        let kernel = Kernel::new();
-        kernel.comeback(comeback);
+        let kernel = KernelSimulator::new();
+        kernel.set_reset_effect(comeback);
         let error = kernel
             .devices()
             .reset(&kernel.allowed(), ResetWay::Kernels)
@@ -90,7 +90,7 @@ async fn a_card_that_does_not_come_back_is_not_clean() {
 
 #[tokio::test]
 async fn a_way_that_is_not_there_is_not_taken() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let way = ResetWay::Only(ResetMethod::PowerManagement);
     let error = kernel
         .devices()
@@ -104,7 +104,7 @@ async fn a_way_that_is_not_there_is_not_taken() {
         .reset(&kernel.allowed(), ResetWay::Kernels)
         .await
         .unwrap_err();
-    assert!(matches!(error, ResetError::NoWay { .. }), "{error}");
+    assert!(matches!(error, FunctionResetError::NoWay { .. }), "{error}");
     assert!(
         !kernel.log().iter().any(|write| write.contains("/reset=")),
         "{:?}",
@@ -114,7 +114,7 @@ async fn a_way_that_is_not_there_is_not_taken() {
 
 #[tokio::test]
 async fn a_reset_that_the_kernel_refuses_leaves_its_order_as_it_was() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     kernel.refuses("/reset");
     let way = ResetWay::Only(ResetMethod::Bus);
     let error = kernel
@@ -122,6 +122,6 @@ async fn a_reset_that_the_kernel_refuses_leaves_its_order_as_it_was() {
         .reset(&kernel.allowed(), way)
         .await
         .unwrap_err();
-    assert!(matches!(error, ResetError::Write { .. }), "{error}");
+    assert!(matches!(error, FunctionResetError::Write { .. }), "{error}");
     assert_eq!(methods(&kernel), "flr bus");
 }

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::kernel::{CARD, Comeback, Kernel, survives_a_kill_anywhere};
+use crate::kernel::{CARD, KernelSimulator, ResetEffect, survives_a_kill_anywhere};
 
 const IGB: &str = "igb";
 
@@ -10,7 +10,7 @@ fn igb() -> RestsOn {
 }
 
 /// The state after the hypervisor was killed while a guest had the function.
-fn left_on_vfio(kernel: &Kernel) {
+fn left_on_vfio(kernel: &KernelSimulator) {
     let driver = format!("bus/pci/devices/{CARD}/driver");
     kernel.tree.remove(&driver);
     let vfio = kernel.tree.path("bus/pci/drivers/vfio-pci");
@@ -19,17 +19,20 @@ fn left_on_vfio(kernel: &Kernel) {
     kernel.tree.write(&reserved, "vfio-pci\n");
 }
 
-async fn take_back(kernel: &Arc<Kernel>, rests: &RestsOn) -> Result<Returned, ReturnError> {
+async fn take_back(
+    kernel: &Arc<KernelSimulator>,
+    rests: &RestsOn,
+) -> Result<ReturnedFunction, ReturnError> {
     let devices = kernel.devices();
     devices
-        .take_back(&kernel.allowed(), rests, ResetNeed::Always)
+        .return_function(&kernel.allowed(), rests, ResetNeed::Always)
         .await
 }
 
 #[tokio::test]
 async fn a_card_that_is_on_its_driver_again_is_reset_without_it() {
     for rests in [igb(), RestsOn::KernelsChoice] {
-        let kernel = Kernel::new();
+        let kernel = KernelSimulator::new();
         let returned = take_back(&kernel, &rests).await.unwrap();
         assert_eq!(returned.driver.as_deref(), Some(IGB));
         let at = format!("bus/pci/devices/{CARD}");
@@ -47,7 +50,7 @@ async fn a_card_that_is_on_its_driver_again_is_reset_without_it() {
 #[tokio::test]
 async fn a_card_that_was_left_on_vfio_is_reset_there_and_given_to_its_driver() {
     for rests in [igb(), RestsOn::KernelsChoice] {
-        let kernel = Kernel::new();
+        let kernel = KernelSimulator::new();
         left_on_vfio(&kernel);
         let returned = take_back(&kernel, &rests).await.unwrap();
         assert_eq!(returned.driver.as_deref(), Some(IGB));
@@ -58,7 +61,7 @@ async fn a_card_that_was_left_on_vfio_is_reset_there_and_given_to_its_driver() {
 
 #[tokio::test]
 async fn a_card_that_rests_on_vfio_stays_there() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     left_on_vfio(&kernel);
     let returned = take_back(&kernel, &RestsOn::ItsPlace).await.unwrap();
     assert_eq!(returned.driver.as_deref(), Some("vfio-pci"));
@@ -67,9 +70,9 @@ async fn a_card_that_rests_on_vfio_stays_there() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kill_anywhere_is_mended_by_asking_again() {
-    let nothing: fn(&Kernel) = |_| {};
+    let nothing: fn(&KernelSimulator) = |_| {};
     for prepare in [nothing, left_on_vfio] {
-        let act = |kernel: Arc<Kernel>| async move {
+        let act = |kernel: Arc<KernelSimulator>| async move {
             let returned = take_back(&kernel, &igb()).await;
             returned.map(|_| ()).map_err(|error| error.to_string())
         };
@@ -82,9 +85,9 @@ async fn a_kill_anywhere_is_mended_by_asking_again() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_memory_of_its_driver_a_kill_is_mended_as_well() {
-    let nothing: fn(&Kernel) = |_| {};
+    let nothing: fn(&KernelSimulator) = |_| {};
     for prepare in [nothing, left_on_vfio] {
-        let act = |kernel: Arc<Kernel>| async move {
+        let act = |kernel: Arc<KernelSimulator>| async move {
             let returned = take_back(&kernel, &RestsOn::KernelsChoice).await;
             returned.map(|_| ()).map_err(|error| error.to_string())
         };
@@ -98,14 +101,17 @@ async fn without_a_memory_of_its_driver_a_kill_is_mended_as_well() {
 #[tokio::test(start_paused = true)]
 async fn a_card_that_does_not_come_back_is_given_to_no_driver() {
     for comeback in [
-        Comeback::AllOnes,
-        Comeback::SlowLink,
-        Comeback::AsAnotherCard,
+        ResetEffect::AllOnes,
+        ResetEffect::SlowLink,
+        ResetEffect::AsAnotherCard,
     ] {
-        let kernel = Kernel::new();
-        kernel.comeback(comeback);
+        let kernel = KernelSimulator::new();
+        kernel.set_reset_effect(comeback);
         let error = take_back(&kernel, &igb()).await.unwrap_err();
-        let dead = matches!(error, ReturnError::Reset(ResetError::NotBack { .. }));
+        let dead = matches!(
+            error,
+            ReturnError::Reset(FunctionResetError::NotBack { .. })
+        );
         assert!(dead, "{comeback:?}: {error}");
         assert_eq!(kernel.driver(), None);
     }
@@ -113,35 +119,38 @@ async fn a_card_that_does_not_come_back_is_given_to_no_driver() {
 
 #[tokio::test]
 async fn a_card_that_cannot_be_reset_is_left_alone_unless_something_else_cleans_it() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     kernel.tree.remove(&format!("bus/pci/devices/{CARD}/reset"));
     let error = take_back(&kernel, &igb()).await.unwrap_err();
-    let no_way = matches!(error, ReturnError::Reset(ResetError::NoWay { .. }));
+    let no_way = matches!(error, ReturnError::Reset(FunctionResetError::NoWay { .. }));
     assert!(no_way && kernel.log().is_empty(), "{error}");
     left_on_vfio(&kernel);
     let devices = kernel.devices();
     let returned = devices
-        .take_back(&kernel.allowed(), &igb(), ResetNeed::WhereOffered)
+        .return_function(&kernel.allowed(), &igb(), ResetNeed::WhereOffered)
         .await
         .unwrap();
     let (reset, driver) = (None, Some(IGB.to_owned()));
-    assert_eq!(returned, Returned { reset, driver });
+    assert_eq!(returned, ReturnedFunction { reset, driver });
 }
 
 #[tokio::test]
 async fn a_card_whose_power_states_alone_can_be_changed_is_not_clean_unless_something_else_cleans_it()
  {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let methods = format!("bus/pci/devices/{CARD}/reset_method");
     kernel.tree.write(&methods, "pm\n");
     let error = take_back(&kernel, &igb()).await.unwrap_err();
-    let only = matches!(error, ReturnError::Reset(ResetError::PowerStateOnly { .. }));
+    let only = matches!(
+        error,
+        ReturnError::Reset(FunctionResetError::PowerStateOnly { .. })
+    );
     assert!(only && kernel.log().is_empty(), "{error}");
     assert_eq!(error.disposition(), Disposition::Fatal);
     assert!(error.to_string().contains("reset_hook"), "{error}");
     let devices = kernel.devices();
     let returned = devices
-        .take_back(&kernel.allowed(), &igb(), ResetNeed::WhereOffered)
+        .return_function(&kernel.allowed(), &igb(), ResetNeed::WhereOffered)
         .await
         .unwrap();
     assert!(returned.reset.is_some());

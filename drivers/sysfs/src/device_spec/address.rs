@@ -14,8 +14,8 @@ const LARGEST: usize = 64 << 10;
 pub(super) enum AddressPattern {
     /// Each part a number or any.
     Glob([Option<u32>; 4]),
-    /// A prefix match on the digits of each part as the kernel writes them, like Python's `re.match` in Nova; `None`
-    /// matches anything.
+    /// A prefix match on the digits of each part as the kernel writes them, like Python's `re.match` in
+    /// Nova; `None` matches anything.
     Expressions([Option<Regex>; 4]),
 }
 
@@ -160,7 +160,7 @@ fn expressions(table: &Map<String, Value>) -> Result<[Option<Regex>; 4], Flaw> {
         let expression = RegexBuilder::new(&format!("^(?:{text})"))
             .size_limit(LARGEST)
             .build()
-            .map_err(|error| Flaw::new(&key, format!("no regular expression: {error}")))?;
+            .map_err(|error| Flaw::new(&key, format!("not a regular expression: {error}")))?;
         *part = Some(expression);
     }
     Ok(parts)

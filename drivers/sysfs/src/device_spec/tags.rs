@@ -25,8 +25,8 @@ pub struct DeviceTags {
     pub traits: BTreeSet<Trait>,
     /// Whether it is reserved after one guest until it is released externally. Default: no.
     pub one_time_use: Option<bool>,
-    /// The number of virtual functions that a physical function should have when the agent starts. Default: unchanged.
-    /// Not in Nova.
+    /// The number of virtual functions that a physical function should have when the agent starts. Default:
+    /// unchanged. Not in Nova.
     pub num_vfs: Option<u32>,
 }
 
@@ -93,8 +93,8 @@ fn count(key: &str, value: &Value) -> Result<u32, Flaw> {
         .ok_or_else(|| Flaw::new(key, "a number from 1 to 65535 is expected"))
 }
 
-/// Normalises a name like Nova: upper case, other characters replaced by `_`, with `CUSTOM_` unless it is a standard
-/// name.
+/// Normalises a name like Nova: upper case, other characters replaced by `_`, with `CUSTOM_` unless it
+/// is a standard name.
 fn normal(written: &str) -> String {
     let known = written
         .chars()

@@ -182,12 +182,12 @@ fn an_entry_that_could_mean_the_hosts_own_devices_by_mistake_is_refused() {
         (
             json!({"address": {"bus": "["}}),
             "address.bus",
-            "no regular expression",
+            "not a regular expression",
         ),
         (
             json!({"address": {"bus": "(a{1000}){1000}"}}),
             "address.bus",
-            "no regular expression",
+            "not a regular expression",
         ),
         (
             json!({"address": {"buss": "0a"}}),
@@ -233,13 +233,13 @@ fn a_key_stands_once() {
     for (text, said) in [
         (
             r#"{"address": "0a:00.0", "address": "0b:00.0"}"#,
-            "\"address\" stands there twice",
+            "\"address\" occurs twice",
         ),
         (
             r#"[{"address": {"bus": "0a", "bus": "0b"}}]"#,
-            "\"bus\" stands there twice",
+            "\"bus\" occurs twice",
         ),
-        (r#"{"address": "#, "it is no JSON text"),
+        (r#"{"address": "#, "it is not JSON"),
     ] {
         let refused = refused(json!(text)).to_string();
         assert!(refused.contains(said), "{refused}");

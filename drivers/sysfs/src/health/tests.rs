@@ -1,19 +1,19 @@
 use super::*;
-use crate::kernel::{CARD, Kernel, address, header};
+use crate::kernel::{CARD, KernelSimulator, address, header};
 
 const IDS: (u16, u16) = (0x10de, 0x1eb8);
 
-fn look(kernel: &Kernel) -> DeviceHealth {
+fn health_of_card(kernel: &KernelSimulator) -> DeviceHealth {
     kernel.tree.sysfs().device_health(address()).unwrap()
 }
 
-fn write(kernel: &Kernel, file: &str, content: impl AsRef<[u8]>) {
+fn write(kernel: &KernelSimulator, file: &str, content: impl AsRef<[u8]>) {
     kernel
         .tree
         .write(&format!("bus/pci/devices/{CARD}/{file}"), content);
 }
 
-fn counts(kernel: &Kernel, fatal: u64, nonfatal: u64) {
+fn counts(kernel: &KernelSimulator, fatal: u64, nonfatal: u64) {
     write(
         kernel,
         "aer_dev_fatal",
@@ -29,9 +29,9 @@ fn counts(kernel: &Kernel, fatal: u64, nonfatal: u64) {
 
 #[test]
 fn a_well_function_has_no_ailments() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     counts(&kernel, 1, 2);
-    let health = look(&kernel);
+    let health = health_of_card(&kernel);
     assert_eq!(
         health.aer,
         Some(AerCounts {
@@ -49,7 +49,7 @@ fn a_well_function_has_no_ailments() {
 
 #[test]
 fn each_change_for_the_worse_is_named() {
-    type Change = (&'static str, fn(&Kernel));
+    type Change = (&'static str, fn(&KernelSimulator));
     let changes: [Change; 8] = [
         ("it is gone", |kernel| {
             kernel.tree.remove(&format!("bus/pci/devices/{CARD}"))
@@ -77,11 +77,11 @@ fn each_change_for_the_worse_is_named() {
         }),
     ];
     for (words, change) in changes {
-        let kernel = Kernel::new();
+        let kernel = KernelSimulator::new();
         counts(&kernel, 1, 2);
-        let earlier = look(&kernel);
+        let earlier = health_of_card(&kernel);
         change(&kernel);
-        let ailments = look(&kernel).ailments(IDS, &earlier);
+        let ailments = health_of_card(&kernel).ailments(IDS, &earlier);
         let shown: Vec<_> = ailments.iter().map(ToString::to_string).collect();
         assert_eq!(shown, [words]);
     }
@@ -89,18 +89,21 @@ fn each_change_for_the_worse_is_named() {
 
 #[test]
 fn counters_that_start_anew_count_from_nothing() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     counts(&kernel, 7, 0);
-    let earlier = look(&kernel);
+    let earlier = health_of_card(&kernel);
     counts(&kernel, 2, 0);
-    assert_eq!(look(&kernel).ailments(IDS, &earlier), [Ailment::Fatal(2)]);
+    assert_eq!(
+        health_of_card(&kernel).ailments(IDS, &earlier),
+        [Ailment::Fatal(2)]
+    );
     counts(&kernel, 0, 0);
-    assert_eq!(look(&kernel).ailments(IDS, &earlier), []);
+    assert_eq!(health_of_card(&kernel).ailments(IDS, &earlier), []);
 }
 
 #[test]
 fn nonsense_in_a_counter_is_an_error_that_names_it() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     write(&kernel, "aer_dev_fatal", "TOTAL_ERR_FATAL many");
     let error = kernel
         .tree

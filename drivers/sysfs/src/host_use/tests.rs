@@ -1,19 +1,19 @@
 use super::*;
-use crate::tree::{Card, Tree};
+use crate::tree::{CardFixture, TestTree};
 
 const CARD: &str = "0000:81:00.0";
 const AT: &str = "devices/pci0000:80/0000:81:00.0";
 
-struct Host {
-    tree: Tree,
-    proc: Tree,
+struct HostUseFixture {
+    tree: TestTree,
+    proc: TestTree,
 }
 
-impl Host {
+impl HostUseFixture {
     fn new() -> Self {
-        let (tree, proc) = (Tree::new(), Tree::new());
-        tree.card(Card::gpu(CARD, 1));
-        tree.card(Card::gpu("0000:82:00.0", 2));
+        let (tree, proc) = (TestTree::new(), TestTree::new());
+        tree.card(CardFixture::gpu(CARD, 1));
+        tree.card(CardFixture::gpu("0000:82:00.0", 2));
         proc.write(
             "self/mountinfo",
             "22 1 0:21 / / rw - overlay overlay rw\n25 22 259:9 / /srv rw shared:1 - ext4 /dev/sdx rw\n",
@@ -54,7 +54,7 @@ impl Host {
 
 #[test]
 fn a_card_that_nobody_uses_is_free() {
-    let host = Host::new();
+    let host = HostUseFixture::new();
     host.disk(&format!("{AT}/nvme/nvme0/nvme0n1"), "nvme0n1", "259:0");
     host.interface(&format!("{AT}/net/eth7"), "eth7");
     host.tree.write(&format!("{AT}/boot_vga"), "0\n");
@@ -68,7 +68,7 @@ fn a_mounted_disk_is_in_use_by_its_number_or_by_its_name() {
         let (disk, at) = (disk.to_owned(), at.to_owned());
         Some(HostUse::Mounted { disk, at })
     };
-    let host = Host::new();
+    let host = HostUseFixture::new();
     // A partition of the disk.
     host.disk(&format!("{AT}/ata1/host0/block/sda"), "sda", "8:0");
     host.disk(&format!("{AT}/ata1/host0/block/sda/sda1"), "sda1", "8:1");
@@ -92,7 +92,7 @@ fn a_mounted_disk_is_in_use_by_its_number_or_by_its_name() {
 
 #[test]
 fn swap_and_a_part_of_something_else_are_in_use() {
-    let host = Host::new();
+    let host = HostUseFixture::new();
     let at = format!("{AT}/nvme/nvme0/nvme0n1");
     host.disk(&at, "nvme0n1", "259:0");
     host.tree.write(&format!("{at}/holders/dm-0/x"), "");
@@ -108,7 +108,7 @@ fn swap_and_a_part_of_something_else_are_in_use() {
 
 #[test]
 fn a_disk_behind_several_controllers_is_each_ones() {
-    let host = Host::new();
+    let host = HostUseFixture::new();
     let subsystem = "devices/virtual/nvme-subsystem/nvme-subsys0";
     host.tree.write(&format!("{AT}/nvme/nvme0/model"), "x");
     let controller = host.tree.path(&format!("{AT}/nvme/nvme0"));
@@ -120,7 +120,7 @@ fn a_disk_behind_several_controllers_is_each_ones() {
 
 #[test]
 fn the_default_routes_card_is_in_use_also_below_a_bond_and_a_vlan() {
-    let host = Host::new();
+    let host = HostUseFixture::new();
     let at = format!("{AT}/virtio0/net/eth7");
     host.interface(&at, "eth7");
     let route = |interface: &str| {
@@ -158,7 +158,7 @@ fn the_default_routes_card_is_in_use_also_below_a_bond_and_a_vlan() {
 
 #[test]
 fn a_route_of_ipv6_counts_as_well() {
-    let host = Host::new();
+    let host = HostUseFixture::new();
     host.interface(&format!("{AT}/net/eth7"), "eth7");
     let zero = "0".repeat(32);
     let row = |interface: &str| {
@@ -172,7 +172,7 @@ fn a_route_of_ipv6_counts_as_well() {
 
 #[test]
 fn the_screens_card_is_in_use_unless_it_was_put_on_vfio() {
-    let host = Host::new();
+    let host = HostUseFixture::new();
     host.tree.write(&format!("{AT}/boot_vga"), "1\n");
     assert_eq!(host.used(), Some(HostUse::Screen));
     host.tree.write("bus/pci/drivers/vfio-pci/bind", "");

@@ -1,19 +1,19 @@
 use super::*;
-use crate::kernel::{CARD, Kernel, survives_a_kill_anywhere};
+use crate::kernel::{CARD, KernelSimulator, survives_a_kill_anywhere};
 
 fn uuid(number: u128) -> Uuid {
     Uuid::from_u128(number)
 }
 
-fn all(kernel: &Kernel) -> usize {
+fn all(kernel: &KernelSimulator) -> usize {
     kernel.tree.sysfs().mdev_devices().unwrap().len()
 }
 
 #[tokio::test]
 async fn a_mediated_device_is_made_and_removed_once() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let devices = kernel.devices();
-    let make = || devices.make_mdev(CARD, "nvidia-222", uuid(1));
+    let make = || devices.create_mdev(CARD, "nvidia-222", uuid(1));
     assert_eq!(make().await.unwrap(), MdevMade::Made);
     assert_eq!(make().await.unwrap(), MdevMade::AlreadyThere);
     assert_eq!(
@@ -29,21 +29,21 @@ async fn a_mediated_device_is_made_and_removed_once() {
 
 #[tokio::test(start_paused = true)]
 async fn making_and_removing_survive_a_kill_anywhere() {
-    let make = |kernel: std::sync::Arc<Kernel>| async move {
+    let make = |kernel: std::sync::Arc<KernelSimulator>| async move {
         let made = kernel
             .devices()
-            .make_mdev(CARD, "nvidia-222", uuid(1))
+            .create_mdev(CARD, "nvidia-222", uuid(1))
             .await;
         made.map(|_| ()).map_err(|error| error.to_string())
     };
     survives_a_kill_anywhere(|_| {}, make, |kernel| assert_eq!(all(kernel), 1)).await;
-    let prepare = |kernel: &Kernel| {
+    let prepare = |kernel: &KernelSimulator| {
         kernel.tree.mdev(CARD, "nvidia-222", &uuid(1).to_string());
         kernel
             .tree
             .write(&format!("bus/mdev/devices/{}/remove", uuid(1)), "");
     };
-    let remove = |kernel: std::sync::Arc<Kernel>| async move {
+    let remove = |kernel: std::sync::Arc<KernelSimulator>| async move {
         let removed = kernel.devices().remove_mdev(uuid(1)).await;
         removed.map(|_| ()).map_err(|error| error.to_string())
     };
@@ -52,14 +52,14 @@ async fn making_and_removing_survive_a_kill_anywhere() {
 
 #[tokio::test]
 async fn a_uuid_is_one_devices() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let devices = kernel.devices();
     devices
-        .make_mdev(CARD, "nvidia-222", uuid(1))
+        .create_mdev(CARD, "nvidia-222", uuid(1))
         .await
         .unwrap();
     let error = devices
-        .make_mdev(CARD, "nvidia-223", uuid(1))
+        .create_mdev(CARD, "nvidia-223", uuid(1))
         .await
         .unwrap_err();
     assert!(
@@ -71,11 +71,11 @@ async fn a_uuid_is_one_devices() {
 
 #[tokio::test(start_paused = true)]
 async fn what_the_parent_does_not_offer_is_refused() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let devices = kernel.devices();
     let refused = async |parent: &str, kind: &str, number| {
         devices
-            .make_mdev(parent, kind, uuid(number))
+            .create_mdev(parent, kind, uuid(number))
             .await
             .unwrap_err()
             .to_string()
@@ -93,7 +93,7 @@ async fn what_the_parent_does_not_offer_is_refused() {
     let text = refused(CARD, "nvidia-9", 1).await;
     assert!(text.contains("it offers: nvidia-222 nvidia-223"), "{text}");
     devices
-        .make_mdev(CARD, "nvidia-222", uuid(1))
+        .create_mdev(CARD, "nvidia-222", uuid(1))
         .await
         .unwrap();
     // Both types draw on one pool.
@@ -101,15 +101,15 @@ async fn what_the_parent_does_not_offer_is_refused() {
     assert!(text.contains("left"), "{text}");
     kernel.ignores("create");
     let text = refused(CARD, "nvidia-222", 2).await;
-    assert!(text.contains("is not there, though"), "{text}");
+    assert!(text.contains("does not exist, although"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_device_in_use_stays_and_is_said_to() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let devices = kernel.devices();
     devices
-        .make_mdev(CARD, "nvidia-222", uuid(1))
+        .create_mdev(CARD, "nvidia-222", uuid(1))
         .await
         .unwrap();
     kernel.refuses("remove");

@@ -8,25 +8,30 @@ use berth_virt::{
 };
 
 use super::{
-    DeviceRefusal, Listed, OfferedDevices, SeenFunction, SeenMdevs, handle, kind,
-    parts_that_are_not_fit,
+    DeviceRefusal, ListedFunction, OfferedDevices, SeenFunction, SeenMdevs, handle, kind,
+    unfit_parts,
 };
 
 /// Cyborg's devices: one for each function, but for cards that are one.
-pub(super) fn offer(node: &NodeName, listed: Vec<Listed<'_>>, offered: &mut OfferedDevices) {
-    let parted: BTreeSet<_> = listed.iter().filter_map(Listed::physical).collect();
-    let slot = |one: &Listed<'_>| {
+pub(super) fn offer(
+    node: &NodeName,
+    listed: Vec<ListedFunction<'_>>,
+    offered: &mut OfferedDevices,
+) {
+    let parted: BTreeSet<_> = listed.iter().filter_map(ListedFunction::physical).collect();
+    let slot = |one: &ListedFunction<'_>| {
         let address = one.address();
         (address.domain(), address.bus(), address.slot())
     };
-    let is_gpu = |one: &Listed<'_>| kind::device_type(&one.seen.function) == DeviceType::Gpu;
+    let is_gpu =
+        |one: &ListedFunction<'_>| kind::device_type(&one.seen.function) == DeviceType::Gpu;
     let graphics: BTreeSet<_> = listed.iter().filter(|one| is_gpu(one)).map(slot).collect();
-    let mut whole: BTreeMap<_, Vec<Listed<'_>>> = BTreeMap::new();
-    let mut in_parts: BTreeMap<_, Vec<Listed<'_>>> = BTreeMap::new();
+    let mut whole: BTreeMap<_, Vec<ListedFunction<'_>>> = BTreeMap::new();
+    let mut in_parts: BTreeMap<_, Vec<ListedFunction<'_>>> = BTreeMap::new();
     for one in listed {
         // The sound and USB functions of a graphics card go to the same guest, and are listed only for that.
         let accompanies = !is_gpu(&one) && graphics.contains(&slot(&one));
-        if parted.contains(&one.address()) || one.is_to_be_parted() || accompanies {
+        if parted.contains(&one.address()) || one.creates_virtual_functions() || accompanies {
             continue;
         }
         if kind::is_of_a_xilinx_card(&one.seen.function) {
@@ -48,19 +53,21 @@ pub(super) fn offer(node: &NodeName, listed: Vec<Listed<'_>>, offered: &mut Offe
     }
 }
 
-/// The card whose provider has this function as a unit.
-fn part_of_an_intel_fpga(one: &Listed<'_>) -> Option<PciAddress> {
+/// The card that has this function as a unit of its provider.
+fn part_of_an_intel_fpga(one: &ListedFunction<'_>) -> Option<PciAddress> {
     let counts = kind::is_part_of_an_intel_fpga(&one.seen.function) && one.seen.mdevs.is_none();
     one.physical().filter(|_| counts)
 }
 
 /// The first function of a card, after checking that all functions have the same tags.
-fn first_of<'a, 'b>(functions: &'b [Listed<'a>]) -> Result<Option<&'b Listed<'a>>, DeviceRefusal> {
+fn first_of<'a, 'b>(
+    functions: &'b [ListedFunction<'a>],
+) -> Result<Option<&'b ListedFunction<'a>>, DeviceRefusal> {
     let Some(first) = functions.iter().min_by_key(|one| one.address()) else {
         return Ok(None);
     };
     let tags = first.allowed.tags();
-    let is_other = |one: &&Listed<'_>| {
+    let is_other = |one: &&ListedFunction<'_>| {
         let said = one.allowed.tags();
         said.resource_class != tags.resource_class || said.traits != tags.traits
     };
@@ -73,10 +80,10 @@ fn first_of<'a, 'b>(functions: &'b [Listed<'a>]) -> Result<Option<&'b Listed<'a>
     }
 }
 
-/// A card whose functions go to one guest together, named after the first one.
+/// A card with functions that are given to one guest together, named after the first one.
 fn whole_card(
     node: &NodeName,
-    functions: &[Listed<'_>],
+    functions: &[ListedFunction<'_>],
 ) -> Result<Option<OfferedDevice>, DeviceRefusal> {
     let Some(first) = first_of(functions)? else {
         return Ok(None);
@@ -91,16 +98,16 @@ fn whole_card(
     Ok(Some(device))
 }
 
-/// A card whose virtual functions are units of one provider, named after the physical function.
+/// A card with virtual functions as units of one provider, named after the physical function.
 fn card_in_parts(
     node: &NodeName,
     address: PciAddress,
-    parts: &[Listed<'_>],
+    parts: &[ListedFunction<'_>],
 ) -> Result<Option<OfferedDevice>, DeviceRefusal> {
     let Some(first) = first_of(parts)? else {
         return Ok(None);
     };
-    let (set_aside, condition) = parts_that_are_not_fit(parts);
+    let (set_aside, condition) = unfit_parts(parts);
     let mut device = accelerator(node, first);
     device.handles = parts.iter().map(handle).collect();
     device.handles.sort();
@@ -112,7 +119,7 @@ fn card_in_parts(
     }))
 }
 
-fn accelerator(node: &NodeName, one: &Listed<'_>) -> OfferedDevice {
+fn accelerator(node: &NodeName, one: &ListedFunction<'_>) -> OfferedDevice {
     let SeenFunction {
         function, mdevs, ..
     } = one.seen;
@@ -158,8 +165,8 @@ fn accelerator(node: &NodeName, one: &Listed<'_>) -> OfferedDevice {
     }
 }
 
-/// The existing devices, whoever created them, followed by Berth's own with the lowest unused numbers. So a handle
-/// stays the same while Berth's devices are created and removed.
+/// All existing devices, followed by Berth's own with the lowest unused numbers. So a handle stays the same while
+/// Berth's devices are created and removed.
 fn mdev_handles(node: &NodeName, parent: PciAddress, mdevs: &SeenMdevs) -> Vec<OfferedHandle> {
     let provider = ProviderUuid::of_deployable(&node.deployable_name(parent));
     let mut uuids = mdevs.existing.clone();

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::{PciAddress, ResourceClass, Trait};
 use berth_virt::{ClassOrigin, DeviceOwner, DeviceUnit, OfferedDevice};
 
-use super::{DeviceRefusal, Listed, OfferedDevices, handle, kind, parts_that_are_not_fit};
+use super::{DeviceRefusal, ListedFunction, OfferedDevices, handle, kind, unfit_parts};
 
 /// Nova's devices: one for each card.
-pub(super) fn offer(listed: Vec<Listed<'_>>, offered: &mut OfferedDevices) {
-    let mut cards: BTreeMap<PciAddress, Vec<Listed<'_>>> = BTreeMap::new();
+pub(super) fn offer(listed: Vec<ListedFunction<'_>>, offered: &mut OfferedDevices) {
+    let mut cards: BTreeMap<PciAddress, Vec<ListedFunction<'_>>> = BTreeMap::new();
     for one in listed {
         // Functions with a physical network are for ports, and are not reported as devices.
-        if one.allowed.tags().physical_network.is_some() || one.is_to_be_parted() {
+        if one.allowed.tags().physical_network.is_some() || one.creates_virtual_functions() {
             continue;
         }
         if let Some(mdevs) = &one.seen.mdevs {
@@ -37,12 +37,12 @@ pub(super) fn offer(listed: Vec<Listed<'_>>, offered: &mut OfferedDevices) {
 
 fn compute_card(
     address: PciAddress,
-    parts: &[Listed<'_>],
+    parts: &[ListedFunction<'_>],
 ) -> Result<Option<OfferedDevice>, DeviceRefusal> {
     let virtuals: Vec<_> = parts
         .iter()
         .filter(|part| part.address() != address)
-        .map(Listed::address)
+        .map(ListedFunction::address)
         .collect();
     if !virtuals.is_empty() && virtuals.len() < parts.len() {
         return Err(DeviceRefusal::WholeAndInParts {
@@ -70,7 +70,7 @@ fn compute_card(
         }
     }
     let function = &first.seen.function;
-    let (set_aside, condition) = parts_that_are_not_fit(parts);
+    let (set_aside, condition) = unfit_parts(parts);
     Ok(Some(OfferedDevice {
         address,
         vendor_id: function.vendor,
@@ -92,14 +92,14 @@ fn compute_card(
     }))
 }
 
-fn compute_class(part: &Listed<'_>) -> ResourceClass {
+fn compute_class(part: &ListedFunction<'_>) -> ResourceClass {
     let tagged = part.allowed.tags().resource_class.clone();
     tagged.unwrap_or_else(|| {
         ResourceClass::pci_device(part.seen.function.vendor, part.seen.function.device)
     })
 }
 
-fn compute_traits(part: &Listed<'_>) -> BTreeSet<Trait> {
+fn compute_traits(part: &ListedFunction<'_>) -> BTreeSet<Trait> {
     let tags = part.allowed.tags();
     let mut traits = tags.traits.clone();
     if tags.live_migratable == Some(true) {

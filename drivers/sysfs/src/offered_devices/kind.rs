@@ -50,7 +50,7 @@ pub(super) fn is_of_a_xilinx_card(function: &PciFunction) -> bool {
         && !matches!(function.sriov, Sriov::Virtual { .. })
 }
 
-/// Whether it is a virtual function of an FPGA whose virtual functions are units of one provider in Cyborg.
+/// Whether it is a virtual function of an FPGA that has its virtual functions as units of one provider in Cyborg.
 pub(super) fn is_part_of_an_intel_fpga(function: &PciFunction) -> bool {
     function.vendor == INTEL
         && matches!(function.sriov, Sriov::Virtual { .. })
@@ -75,7 +75,7 @@ pub(super) fn cyborgs_traits(
     };
     let names = match device_type {
         DeviceType::Gpu if function.vendor == NVIDIA => {
-            let of_type = mdevs.and_then(|mdevs| type_word(mdevs.type_name.as_deref()?));
+            let of_type = mdevs.and_then(|mdevs| type_suffix(mdevs.type_name.as_deref()?));
             vec![match of_type {
                 Some(word) => format!("CUSTOM_NVIDIA_{product}_{word}"),
                 None => format!("CUSTOM_NVIDIA_{product}"),
@@ -98,7 +98,7 @@ pub(super) fn cyborgs_traits(
                 Sriov::Virtual { .. } => "CUSTOM_VF",
                 Sriov::None | Sriov::Physical { .. } => "CUSTOM_PF",
             };
-            let network = physical_network.map(|name| format!("CUSTOM_{}", word(name)));
+            let network = physical_network.map(|name| format!("CUSTOM_{}", name_part(name)));
             network.into_iter().chain([part.to_owned()]).collect()
         }
     };
@@ -108,14 +108,14 @@ pub(super) fn cyborgs_traits(
         .collect()
 }
 
-/// `T4_2B` for `GRID T4-2B`: the second word, like in Cyborg, or the only one.
-fn type_word(name: &str) -> Option<String> {
+/// `T4_2B` for `GRID T4-2B`: the second part, like in Cyborg, or the only one.
+fn type_suffix(name: &str) -> Option<String> {
     let mut words = name.split_whitespace();
     let first = words.next()?;
-    Some(word(words.next().unwrap_or(first)))
+    Some(name_part(words.next().unwrap_or(first)))
 }
 
-fn word(text: &str) -> String {
+fn name_part(text: &str) -> String {
     text.chars()
         .map(|c| match c.to_ascii_uppercase() {
             c if c.is_ascii_alphanumeric() => c,

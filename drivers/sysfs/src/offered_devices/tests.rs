@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::tree::{Card, Tree};
+use crate::tree::{CardFixture, TestTree};
 
 fn address(text: &str) -> PciAddress {
     text.parse().unwrap()
@@ -23,23 +23,23 @@ fn list(entries: &Value) -> AllowList {
 }
 
 /// The offered devices of a tree with these lists.
-fn offered(tree: &Tree, compute: &Value, accelerator: &Value) -> OfferedDevices {
+fn offered(tree: &TestTree, compute: &Value, accelerator: &Value) -> OfferedDevices {
     let (compute, accelerator) = (list(compute), list(accelerator));
     let lists = DeviceLists {
         compute: &compute,
         pci: PciInPlacement::Reported,
         accelerator: &accelerator,
     };
-    let mut last = LastLook::default();
+    let mut last = LastObservation::default();
     let (seen, _) = tree
         .sysfs()
-        .look_at_devices(lists, &mut last, |_| false)
+        .observe_devices(lists, &mut last, |_| false)
         .unwrap();
     offered_devices(&node(), lists, &seen)
 }
 
 /// A function that is well.
-fn plant(tree: &Tree, card: Card) {
+fn plant(tree: &TestTree, card: CardFixture) {
     let at = format!("devices/pci0000:80/{}/config", card.address);
     let mut header = [0_u8; 64];
     header[..2].copy_from_slice(&card.vendor.to_le_bytes());
@@ -146,14 +146,14 @@ fn an_accelerator_is_called_as_cyborg_calls_it() {
             &["CUSTOM_PCI_PRODUCT_ID_0005"],
         ),
     ] {
-        let tree = Tree::new();
+        let tree = TestTree::new();
         plant(
             &tree,
-            Card {
+            CardFixture {
                 vendor,
                 device,
                 class,
-                ..Card::gpu("0000:81:00.0", 1)
+                ..CardFixture::gpu("0000:81:00.0", 1)
             },
         );
         let all = offered(&tree, &json!([]), &json!([{"address": "81:00.0"}]));
@@ -171,18 +171,18 @@ fn an_accelerator_is_called_as_cyborg_calls_it() {
     }
 }
 
-fn xilinx(address: &'static str, group: u32) -> Card {
-    Card {
+fn xilinx(address: &'static str, group: u32) -> CardFixture {
+    CardFixture {
         vendor: 0x10ee,
         device: 0x5001,
         class: 0x12_0000,
-        ..Card::gpu(address, group)
+        ..CardFixture::gpu(address, group)
     }
 }
 
 #[test]
 fn the_functions_of_a_xilinx_card_are_one_device_with_one_unit_as_cyborgs_are() {
-    let tree = Tree::new();
+    let tree = TestTree::new();
     let cards = ["0000:81:00.1", "0000:81:00.0", "0000:82:00.0"];
     for (group, at) in (1..).zip(cards) {
         plant(&tree, xilinx(at, group));
@@ -229,15 +229,15 @@ fn the_functions_of_a_xilinx_card_are_one_device_with_one_unit_as_cyborgs_are() 
 
 #[test]
 fn the_virtual_functions_of_an_intel_gate_array_are_units_of_one_device_as_cyborgs_are() {
-    let tree = Tree::new();
+    let tree = TestTree::new();
     plant(
         &tree,
-        Card {
+        CardFixture {
             vendor: 0x8086,
             device: 0x09c4,
             class: 0x12_0000,
             virtual_functions: Some((4, 3)),
-            ..Card::gpu("0000:81:00.0", 7)
+            ..CardFixture::gpu("0000:81:00.0", 7)
         },
     );
     let parts = ["0000:81:00.4", "0000:81:00.5", "0000:81:00.6"];
@@ -288,8 +288,8 @@ fn the_virtual_functions_of_an_intel_gate_array_are_units_of_one_device_as_cybor
 
 #[test]
 fn tags_say_another_class_and_other_traits() {
-    let tree = Tree::new();
-    plant(&tree, Card::gpu("0000:81:00.0", 1));
+    let tree = TestTree::new();
+    plant(&tree, CardFixture::gpu("0000:81:00.0", 1));
     let entry = json!([{"address": "81:00.0", "resource_class": "CUSTOM_PCI", "traits": "gold"}]);
     for (compute, accelerator) in [(&entry, &json!([])), (&json!([]), &entry)] {
         let all = offered(&tree, compute, accelerator);
@@ -300,16 +300,16 @@ fn tags_say_another_class_and_other_traits() {
 
 #[test]
 fn novas_device_is_the_card_and_cyborgs_each_virtual_function() {
-    let tree = Tree::new();
+    let tree = TestTree::new();
     plant(
         &tree,
-        Card {
+        CardFixture {
             vendor: 0x8086,
             device: 0x10c9,
             class: 0x02_0000,
             virtual_functions: Some((4, 2)),
             numa_node: 1,
-            ..Card::gpu("0000:81:00.0", 7)
+            ..CardFixture::gpu("0000:81:00.0", 7)
         },
     );
     let virtuals =
@@ -346,18 +346,18 @@ fn novas_device_is_the_card_and_cyborgs_each_virtual_function() {
 
 #[test]
 fn what_breaks_a_rule_is_left_out_and_told() {
-    let tree = Tree::new();
+    let tree = TestTree::new();
     plant(
         &tree,
-        Card {
+        CardFixture {
             vendor: 0x8086,
             device: 0x10c9,
             class: 0x02_0000,
             virtual_functions: Some((4, 2)),
-            ..Card::gpu("0000:81:00.0", 7)
+            ..CardFixture::gpu("0000:81:00.0", 7)
         },
     );
-    plant(&tree, Card::gpu("0000:82:00.0", 8));
+    plant(&tree, CardFixture::gpu("0000:82:00.0", 8));
     let none = json!([]);
     for (compute, accelerator, told) in [
         (
@@ -409,13 +409,13 @@ fn what_breaks_a_rule_is_left_out_and_told() {
 
 #[test]
 fn an_accelerator_is_on_the_network_that_its_entry_says() {
-    let tree = Tree::new();
+    let tree = TestTree::new();
     plant(
         &tree,
-        Card {
+        CardFixture {
             class: 0x02_0000,
             virtual_functions: Some((2, 2)),
-            ..Card::gpu("0000:81:00.0", 7)
+            ..CardFixture::gpu("0000:81:00.0", 7)
         },
     );
     for (entry, network) in [
@@ -437,12 +437,12 @@ fn an_accelerator_is_on_the_network_that_its_entry_says() {
 
 #[test]
 fn devices_for_ports_of_networks_are_not_reported_and_nothing_is_while_reporting_is_off() {
-    let tree = Tree::new();
+    let tree = TestTree::new();
     plant(
         &tree,
-        Card {
+        CardFixture {
             class: 0x02_0000,
-            ..Card::gpu("0000:81:00.0", 7)
+            ..CardFixture::gpu("0000:81:00.0", 7)
         },
     );
     let all = offered(
@@ -459,7 +459,7 @@ fn devices_for_ports_of_networks_are_not_reported_and_nothing_is_while_reporting
     };
     let (seen, _) = tree
         .sysfs()
-        .look_at_devices(off, &mut LastLook::default(), |_| false)
+        .observe_devices(off, &mut LastObservation::default(), |_| false)
         .unwrap();
     assert_eq!(
         offered_devices(&node(), off, &seen),
@@ -469,13 +469,13 @@ fn devices_for_ports_of_networks_are_not_reported_and_nothing_is_while_reporting
 
 #[test]
 fn a_graphics_cards_other_functions_go_with_it() {
-    let tree = Tree::new();
-    plant(&tree, Card::gpu("0000:81:00.0", 12));
+    let tree = TestTree::new();
+    plant(&tree, CardFixture::gpu("0000:81:00.0", 12));
     plant(
         &tree,
-        Card {
+        CardFixture {
             class: 0x04_0300,
-            ..Card::gpu("0000:81:00.1", 12)
+            ..CardFixture::gpu("0000:81:00.1", 12)
         },
     );
     let all = offered(&tree, &json!([]), &json!([{"address": "81:00.*"}]));
@@ -499,8 +499,8 @@ fn mdevs(existing: &[Uuid], total: u64) -> SeenMdevs {
 }
 
 fn parted(mdevs: SeenMdevs) -> OfferedDevice {
-    let tree = Tree::new();
-    plant(&tree, Card::gpu("0000:81:00.0", 1));
+    let tree = TestTree::new();
+    plant(&tree, CardFixture::gpu("0000:81:00.0", 1));
     let accelerator = list(&json!([{"vendor_id": "10de"}]));
     let lists = DeviceLists {
         compute: &AllowList::default(),
@@ -509,7 +509,7 @@ fn parted(mdevs: SeenMdevs) -> OfferedDevice {
     };
     let (mut seen, _) = tree
         .sysfs()
-        .look_at_devices(lists, &mut LastLook::default(), |_| true)
+        .observe_devices(lists, &mut LastObservation::default(), |_| true)
         .unwrap();
     seen[0].mdevs = Some(mdevs);
     offered_devices(&node(), lists, &seen).devices.remove(0)
@@ -537,9 +537,9 @@ proptest! {
     fn no_part_is_offered_twice_whatever_the_lists_say(
         compute in a_list(), accelerator in a_list(), virtuals in 0..4u32
     ) {
-        let tree = Tree::new();
-        plant(&tree, Card { virtual_functions: Some((4, virtuals)), ..Card::gpu("0000:81:00.0", 1) });
-        plant(&tree, Card { class: 0x02_0000, ..Card::gpu("0000:82:00.0", 2) });
+        let tree = TestTree::new();
+        plant(&tree, CardFixture { virtual_functions: Some((4, virtuals)), ..CardFixture::gpu("0000:81:00.0", 1) });
+        plant(&tree, CardFixture { class: 0x02_0000, ..CardFixture::gpu("0000:82:00.0", 2) });
         let all = offered(&tree, &compute, &accelerator);
         let mut parts = BTreeSet::new();
         let mut addresses = BTreeSet::new();
@@ -568,9 +568,9 @@ fn a_list() -> impl Strategy<Value = Value> {
 
 #[test]
 fn what_two_lists_mean_of_this_machine_is_refused_before_an_agent_is_started() {
-    let tree = Tree::new();
-    plant(&tree, Card::gpu("0000:81:00.0", 1));
-    plant(&tree, Card::gpu("0000:82:00.0", 2));
+    let tree = TestTree::new();
+    plant(&tree, CardFixture::gpu("0000:81:00.0", 1));
+    plant(&tree, CardFixture::gpu("0000:82:00.0", 2));
     let refused = |compute: Value, accelerator: Value| {
         let lists = [&compute, &accelerator].map(|list| AllowList::read(list.as_array().unwrap()));
         let [compute, accelerator] = lists.map(Result::unwrap);

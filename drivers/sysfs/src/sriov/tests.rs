@@ -1,16 +1,16 @@
 use super::*;
-use crate::kernel::{CARD, Kernel, survives_a_kill_anywhere};
+use crate::kernel::{CARD, KernelSimulator, survives_a_kill_anywhere};
 
 #[tokio::test]
 async fn virtual_functions_are_made_once() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let (devices, allowed) = (kernel.devices(), kernel.allowed());
-    let made = devices.make_virtual_functions(&allowed, 3).await.unwrap();
+    let made = devices.create_virtual_functions(&allowed, 3).await.unwrap();
     let VirtualFunctionsMade::Made(functions) = made else {
         panic!("{made:?}")
     };
     assert_eq!(functions.len(), 3);
-    let again = devices.make_virtual_functions(&allowed, 3).await.unwrap();
+    let again = devices.create_virtual_functions(&allowed, 3).await.unwrap();
     assert_eq!(again, VirtualFunctionsMade::AlreadyThere(functions));
     assert_eq!(
         kernel.log(),
@@ -20,10 +20,10 @@ async fn virtual_functions_are_made_once() {
 
 #[tokio::test(start_paused = true)]
 async fn making_survives_a_kill_anywhere() {
-    let act = |kernel: std::sync::Arc<Kernel>| async move {
+    let act = |kernel: std::sync::Arc<KernelSimulator>| async move {
         let made = kernel
             .devices()
-            .make_virtual_functions(&kernel.allowed(), 2)
+            .create_virtual_functions(&kernel.allowed(), 2)
             .await;
         made.map(|_| ()).map_err(|error| error.to_string())
     };
@@ -39,12 +39,12 @@ async fn making_survives_a_kill_anywhere() {
 
 #[tokio::test]
 async fn a_number_that_stands_is_never_changed() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let (devices, allowed) = (kernel.devices(), kernel.allowed());
-    devices.make_virtual_functions(&allowed, 2).await.unwrap();
+    devices.create_virtual_functions(&allowed, 2).await.unwrap();
     for wanted in [0, 1, 3] {
         let error = devices
-            .make_virtual_functions(&allowed, wanted)
+            .create_virtual_functions(&allowed, wanted)
             .await
             .unwrap_err();
         assert!(
@@ -58,16 +58,16 @@ async fn a_number_that_stands_is_never_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_is_refused_with_the_mend() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let (devices, allowed) = (kernel.devices(), kernel.allowed());
     let error = devices
-        .make_virtual_functions(&allowed, 5)
+        .create_virtual_functions(&allowed, 5)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("can have 4"), "{error}");
     kernel.ignores("sriov_numvfs");
     let error = devices
-        .make_virtual_functions(&allowed, 4)
+        .create_virtual_functions(&allowed, 4)
         .await
         .unwrap_err();
     assert!(
@@ -78,7 +78,7 @@ async fn what_cannot_be_is_refused_with_the_mend() {
         .tree
         .remove(&format!("bus/pci/devices/{CARD}/sriov_totalvfs"));
     let error = devices
-        .make_virtual_functions(&allowed, 4)
+        .create_virtual_functions(&allowed, 4)
         .await
         .unwrap_err();
     assert!(matches!(error, SriovError::NotPhysical { .. }), "{error}");

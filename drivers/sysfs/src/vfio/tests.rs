@@ -1,15 +1,15 @@
 use super::*;
-use crate::kernel::{CARD, Kernel, address, survives_a_kill_anywhere};
-use crate::tree::Card;
+use crate::kernel::{CARD, KernelSimulator, address, survives_a_kill_anywhere};
+use crate::tree::CardFixture;
 
-fn group(kernel: &Kernel) -> ViableGroup {
+fn group(kernel: &KernelSimulator) -> ViableGroup {
     let sysfs = kernel.tree.sysfs();
     sysfs
-        .viable_group(&kernel.allowed(), &Kernel::list())
+        .viable_group(&kernel.allowed(), &KernelSimulator::list())
         .unwrap()
 }
 
-fn reserved(kernel: &Kernel) -> String {
+fn reserved(kernel: &KernelSimulator) -> String {
     let file = kernel
         .tree
         .path(&format!("bus/pci/devices/{CARD}/driver_override"));
@@ -18,7 +18,7 @@ fn reserved(kernel: &Kernel) -> String {
 
 #[tokio::test]
 async fn a_function_goes_to_vfio_and_back_to_its_driver() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let (devices, allowed) = (kernel.devices(), kernel.allowed());
     let bound = devices.bind_vfio(&allowed, &group(&kernel)).await.unwrap();
     assert_eq!(
@@ -44,7 +44,7 @@ async fn a_function_goes_to_vfio_and_back_to_its_driver() {
 
 #[tokio::test]
 async fn what_is_done_already_is_not_done_again() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let (devices, allowed) = (kernel.devices(), kernel.allowed());
     let nothing = devices.release_vfio(&allowed, Some("igb")).await.unwrap();
     assert_eq!(
@@ -62,7 +62,7 @@ async fn what_is_done_already_is_not_done_again() {
 
 #[tokio::test]
 async fn a_function_without_a_driver_goes_back_to_none() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     kernel
         .tree
         .remove(&format!("bus/pci/devices/{CARD}/driver"));
@@ -77,20 +77,20 @@ async fn a_function_without_a_driver_goes_back_to_none() {
 
 #[tokio::test(start_paused = true)]
 async fn binding_survives_a_kill_anywhere() {
-    let act = |kernel: std::sync::Arc<Kernel>| async move {
+    let act = |kernel: std::sync::Arc<KernelSimulator>| async move {
         let bound = kernel
             .devices()
             .bind_vfio(&kernel.allowed(), &group(&kernel))
             .await;
         bound.map(|_| ()).map_err(|error| error.to_string())
     };
-    let check = |kernel: &Kernel| assert_eq!(kernel.driver().as_deref(), Some("vfio-pci"));
+    let check = |kernel: &KernelSimulator| assert_eq!(kernel.driver().as_deref(), Some("vfio-pci"));
     survives_a_kill_anywhere(|_| {}, act, check).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn giving_back_survives_a_kill_anywhere() {
-    let prepare = |kernel: &Kernel| {
+    let prepare = |kernel: &KernelSimulator| {
         kernel
             .tree
             .remove(&format!("bus/pci/devices/{CARD}/driver"));
@@ -103,14 +103,14 @@ async fn giving_back_survives_a_kill_anywhere() {
             "vfio-pci\n",
         );
     };
-    let act = |kernel: std::sync::Arc<Kernel>| async move {
+    let act = |kernel: std::sync::Arc<KernelSimulator>| async move {
         let released = kernel
             .devices()
             .release_vfio(&kernel.allowed(), Some("igb"))
             .await;
         released.map(|_| ()).map_err(|error| error.to_string())
     };
-    let check = |kernel: &Kernel| {
+    let check = |kernel: &KernelSimulator| {
         assert_eq!(
             (kernel.driver().as_deref(), reserved(kernel).as_str()),
             (Some("igb"), "(null)")
@@ -121,7 +121,7 @@ async fn giving_back_survives_a_kill_anywhere() {
 
 #[tokio::test]
 async fn a_bind_that_was_begun_can_be_undone() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     kernel.refuses("drivers_probe");
     let (devices, allowed) = (kernel.devices(), kernel.allowed());
     let error = devices
@@ -139,7 +139,7 @@ async fn a_bind_that_was_begun_can_be_undone() {
 
 #[tokio::test]
 async fn without_the_vfio_driver_nothing_is_touched() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     kernel.tree.remove_directory("bus/pci/drivers/vfio-pci");
     let error = kernel
         .devices()
@@ -155,7 +155,7 @@ async fn without_the_vfio_driver_nothing_is_touched() {
 
 #[tokio::test]
 async fn another_card_in_the_same_slot_is_not_touched() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     let (allowed, group) = (kernel.allowed(), group(&kernel));
     kernel
         .tree
@@ -183,11 +183,11 @@ async fn another_card_in_the_same_slot_is_not_touched() {
 
 #[tokio::test]
 async fn a_group_is_the_functions_own() {
-    let kernel = Kernel::new();
-    kernel.tree.card(Card::gpu("0000:82:00.0", 13));
+    let kernel = KernelSimulator::new();
+    kernel.tree.card(CardFixture::gpu("0000:82:00.0", 13));
     let sysfs = kernel.tree.sysfs();
     let other = sysfs
-        .allowed(&Kernel::list(), "82:00.0".parse().unwrap())
+        .allowed(&KernelSimulator::list(), "82:00.0".parse().unwrap())
         .unwrap();
     let refused = kernel.devices().bind_vfio(&other, &group(&kernel)).await;
     assert!(matches!(refused, Err(VfioError::OtherGroup { .. })));
@@ -195,7 +195,7 @@ async fn a_group_is_the_functions_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kernel_that_says_yes_and_does_nothing_is_found_out() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     kernel.ignores("drivers_probe");
     let error = kernel
         .devices()
@@ -213,7 +213,7 @@ async fn a_kernel_that_says_yes_and_does_nothing_is_found_out() {
 
 #[tokio::test]
 async fn a_drivers_name_is_no_path() {
-    let kernel = Kernel::new();
+    let kernel = KernelSimulator::new();
     for name in ["../../x", "", "..", "a/b"] {
         let refused = kernel
             .devices()

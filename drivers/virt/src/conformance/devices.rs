@@ -6,8 +6,8 @@ use berth_model::NodeName;
 use super::{Promise, Violation, broken};
 use crate::guest_spec::{CpuModel, DesiredPower, GuestDevice, GuestDevices, GuestSpec};
 use crate::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestState, PowerAction, Preparer, Redefined,
-    Spawned, VirtDriver, WantedDevice,
+    DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestRedefineOutcome,
+    GuestSpawnOutcome, GuestState, PowerAction, Preparer, VirtDriver, WantedDevice,
 };
 
 /// Runs the guest's devices, `wanted`, through prepare, spawn, destroy and reset, twice. The guest must not exist
@@ -18,33 +18,33 @@ pub async fn check_devices(
     wanted: &[WantedDevice],
     refused: Option<&WantedDevice>,
 ) -> Vec<Violation> {
-    let mut suite = Suite {
+    let mut suite = DeviceSuite {
         driver,
         violations: Vec::new(),
     };
-    suite.looked_at(wanted, "a look").await;
+    suite.check_unchanged(wanted, "a look").await;
     if let Some(refused) = refused {
         suite.refused(refused).await;
     }
     for _ in 0..2 {
-        suite.made_ready(wanted).await;
-        suite.held(spec, wanted).await;
-        suite.given_back(spec, wanted).await;
+        suite.check_prepare(wanted).await;
+        suite.check_in_use(spec, wanted).await;
+        suite.check_reset(spec, wanted).await;
     }
     suite.violations
 }
 
-struct Suite<'a, D> {
+struct DeviceSuite<'a, D> {
     driver: &'a D,
     violations: Vec<Violation>,
 }
 
-impl<D: VirtDriver> Suite<'_, D> {
+impl<D: VirtDriver> DeviceSuite<'_, D> {
     fn breach(&mut self, promise: Promise, detail: impl std::fmt::Display) {
         self.violations.push(broken(promise, None, detail));
     }
 
-    async fn looked_at(&mut self, wanted: &[WantedDevice], when: &str) {
+    async fn check_unchanged(&mut self, wanted: &[WantedDevice], when: &str) {
         for device in wanted {
             for _ in 0..2 {
                 if let Err(error) = self.driver.check_device(device).await {
@@ -70,7 +70,7 @@ impl<D: VirtDriver> Suite<'_, D> {
                 ) => {}
                 seen => {
                     let detail = format!(
-                        "{} may go to nobody and was {what}: {seen:?}",
+                        "{} must be refused and was {what}: {seen:?}",
                         device.host_device()
                     );
                     self.breach(Promise::ChecksDevices, detail);
@@ -79,7 +79,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         }
     }
 
-    async fn made_ready(&mut self, wanted: &[WantedDevice]) {
+    async fn check_prepare(&mut self, wanted: &[WantedDevice]) {
         for device in wanted {
             for what in ["a preparation", "the same again"] {
                 if let Err(error) = self.driver.prepare_device(device).await {
@@ -87,46 +87,46 @@ impl<D: VirtDriver> Suite<'_, D> {
                 }
             }
         }
-        self.looked_at(wanted, "a look at what was made ready")
+        self.check_unchanged(wanted, "a check of a prepared device")
             .await;
-        self.told(wanted, true).await;
+        self.check_reported(wanted, true).await;
     }
 
     /// A device prepared by the driver is reported as such while it exists.
-    async fn told(&mut self, wanted: &[WantedDevice], is_there: bool) {
+    async fn check_reported(&mut self, wanted: &[WantedDevice], is_there: bool) {
         let prepared = match self.driver.prepared_devices().await {
             Ok(prepared) => prepared,
-            Err(error) => return self.breach(Promise::TellsWhatIsPrepared, error),
+            Err(error) => return self.breach(Promise::ReportsPreparedDevices, error),
         };
         for device in wanted.iter().filter(|device| device.mdev.is_some()) {
             let mut told = prepared.iter().filter(|it| it.by == Preparer::Berth);
             if told.any(|it| it.wanted == *device) != is_there {
                 let now = if is_there { "is there" } else { "is gone" };
                 let detail = format!("{} {now}: {prepared:?}", device.host_device());
-                self.breach(Promise::TellsWhatIsPrepared, detail);
+                self.breach(Promise::ReportsPreparedDevices, detail);
             }
         }
     }
 
     /// While a guest has a device, a reset is refused, and repeating the earlier steps changes nothing.
-    async fn held(&mut self, spec: &GuestSpec, wanted: &[WantedDevice]) {
+    async fn check_in_use(&mut self, spec: &GuestSpec, wanted: &[WantedDevice]) {
         match self.driver.spawn(spec).await {
-            Ok(Spawned::Spawned) => {}
+            Ok(GuestSpawnOutcome::Spawned) => {}
             seen => self.breach(
                 Promise::PreparesDevices,
-                format!("a spawn with what was made ready: {seen:?}"),
+                format!("a spawn with prepared devices: {seen:?}"),
             ),
         }
-        self.kept(wanted, "running").await;
-        self.stays_where_it_is(spec).await;
-        self.made_ready(wanted).await;
+        self.check_still_prepared(wanted, "running").await;
+        self.check_not_moved(spec).await;
+        self.check_prepare(wanted).await;
         let at_once = PowerAction::Stop {
             grace: std::time::Duration::ZERO,
         };
         if let Err(error) = self.driver.power(spec.uuid, at_once).await {
             self.breach(Promise::PowersGuests, error);
         }
-        self.kept(wanted, "off").await;
+        self.check_still_prepared(wanted, "off").await;
         match self.driver.guests().await {
             Ok(guests) => match guests.get(&spec.uuid) {
                 Some(guest)
@@ -143,7 +143,7 @@ impl<D: VirtDriver> Suite<'_, D> {
     }
 
     /// A guest with devices can be neither suspended nor moved; the error states the reason.
-    async fn stays_where_it_is(&mut self, spec: &GuestSpec) {
+    async fn check_not_moved(&mut self, spec: &GuestSpec) {
         if spec.devices.as_slice().is_empty() {
             return;
         }
@@ -167,10 +167,10 @@ impl<D: VirtDriver> Suite<'_, D> {
             ..spec.clone()
         };
         match self.driver.redefine(&other).await {
-            Ok(Redefined::Redefined) => {}
+            Ok(GuestRedefineOutcome::Redefined) => {}
             seen => self.breach(
                 Promise::PowersGuests,
-                format!("another document for a guest that is off: {seen:?}"),
+                format!("redefining a guest that is off: {seen:?}"),
             ),
         }
         let without = GuestSpec {
@@ -193,26 +193,26 @@ impl<D: VirtDriver> Suite<'_, D> {
             Err(GuestError::NotOff { .. }) => {}
             seen => self.breach(
                 Promise::PowersGuests,
-                format!("another document for a guest that runs: {seen:?}"),
+                format!("redefining a running guest: {seen:?}"),
             ),
         }
     }
 
-    async fn kept(&mut self, wanted: &[WantedDevice], guest: &str) {
+    async fn check_still_prepared(&mut self, wanted: &[WantedDevice], guest: &str) {
         for device in wanted {
             match self.driver.reset_device(device).await {
                 Err(DeviceError::InUse { .. }) => {}
                 seen => self.breach(
                     Promise::KeepsDevices,
-                    format!("a reset of a device whose guest is {guest}: {seen:?}"),
+                    format!("a reset of the device of a guest that is {guest}: {seen:?}"),
                 ),
             }
         }
     }
 
-    async fn given_back(&mut self, spec: &GuestSpec, wanted: &[WantedDevice]) {
+    async fn check_reset(&mut self, spec: &GuestSpec, wanted: &[WantedDevice]) {
         match self.driver.destroy(spec.uuid).await {
-            Ok(Destroyed::Destroyed) => {}
+            Ok(GuestDestroyOutcome::Destroyed) => {}
             seen => self.breach(Promise::DestroysGuests, format!("a destroy: {seen:?}")),
         }
         for device in wanted {
@@ -235,11 +235,11 @@ impl<D: VirtDriver> Suite<'_, D> {
             if !as_promised {
                 let device = device.host_device();
                 let detail = format!("{device} after its guest: {first:?}, then {again:?}");
-                self.breach(Promise::GivesBackDevices, detail);
+                self.breach(Promise::ResetsDevices, detail);
             }
         }
-        self.looked_at(wanted, "a look at what was given back")
+        self.check_unchanged(wanted, "a check of a reset device")
             .await;
-        self.told(wanted, false).await;
+        self.check_reported(wanted, false).await;
     }
 }

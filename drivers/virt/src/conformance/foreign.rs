@@ -18,7 +18,7 @@ pub(super) fn check(driver: &impl VirtDriver, view: &HostView, node: &NodeName) 
     };
     let wanted = match driver.update_provider_tree(view, &tree, node) {
         Ok(desired) => desired.tree,
-        Err(error) => return vec![broken(Promise::LeavesTheRestAlone, Some(node), error)],
+        Err(error) => return vec![broken(Promise::KeepsForeignParts, Some(node), error)],
     };
     let mut changes: Vec<String> = planted
         .iter()
@@ -42,12 +42,12 @@ pub(super) fn check(driver: &impl VirtDriver, view: &HostView, node: &NodeName) 
     }
     changes
         .into_iter()
-        .map(|detail| broken(Promise::LeavesTheRestAlone, Some(node), detail))
+        .map(|detail| broken(Promise::KeepsForeignParts, Some(node), detail))
         .collect()
 }
 
-/// Adds foreign parts to the tree: a child of Cyborg, one of the PCI tracker, a sharing provider, an inventory and
-/// traits.
+/// Adds foreign parts to the tree: a child of Cyborg, one of the PCI tracker, a sharing provider,
+/// an inventory and traits.
 fn plant(tree: &mut ProviderTree, node: &NodeName) -> Option<Vec<Provider>> {
     let class = ResourceClass::new(UNKNOWN_CLASS).ok()?;
     let one = Inventory::of(1).ok()?;

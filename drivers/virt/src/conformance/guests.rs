@@ -7,8 +7,8 @@ use berth_model::ConsumerUuid;
 use super::{Promise, Violation, broken};
 use crate::guest_spec::{DesiredPower, GuestDisks, GuestSpec, GuestTopology};
 use crate::{
-    Destroyed, GuestError, GuestHardware, GuestOnHost, GuestState, PowerAction, Powered, Redefined,
-    Spawned, VirtDriver,
+    GuestDestroyOutcome, GuestError, GuestHardware, GuestOnHost, GuestPowerOutcome,
+    GuestRedefineOutcome, GuestSpawnOutcome, GuestState, PowerAction, VirtDriver,
 };
 
 const AT_ONCE: PowerAction = PowerAction::Stop {
@@ -22,7 +22,7 @@ pub async fn check_guests(
     spec: &GuestSpec,
     rival: Option<&GuestSpec>,
 ) -> Vec<Violation> {
-    let mut suite = Suite {
+    let mut suite = GuestSuite {
         driver,
         violations: Vec::new(),
     };
@@ -41,12 +41,12 @@ pub async fn check_guests(
     suite.violations
 }
 
-struct Suite<'a, D> {
+struct GuestSuite<'a, D> {
     driver: &'a D,
     violations: Vec<Violation>,
 }
 
-impl<D: VirtDriver> Suite<'_, D> {
+impl<D: VirtDriver> GuestSuite<'_, D> {
     fn breach(&mut self, promise: Promise, detail: impl std::fmt::Display) {
         self.violations.push(broken(promise, None, detail));
     }
@@ -98,25 +98,30 @@ impl<D: VirtDriver> Suite<'_, D> {
             Promise::DestroysGuests,
             "destroying no guest",
             destroyed,
-            &Destroyed::NotThere,
+            &GuestDestroyOutcome::NotThere,
         );
         for action in [PowerAction::Start, AT_ONCE, PowerAction::HardReboot] {
             let powered = self.driver.power(uuid, action).await;
             let what = format!("{} of no guest", action.as_str());
-            self.expect(Promise::PowersGuests, &what, powered, &Powered::NotThere);
+            self.expect(
+                Promise::PowersGuests,
+                &what,
+                powered,
+                &GuestPowerOutcome::NotThere,
+            );
         }
     }
 
     async fn spawned(&mut self, spec: &GuestSpec) {
         let promise = Promise::SpawnsOnce;
         let spawned = self.driver.spawn(spec).await;
-        self.expect(promise, "a spawn", spawned, &Spawned::Spawned);
+        self.expect(promise, "a spawn", spawned, &GuestSpawnOutcome::Spawned);
         let again = self.driver.spawn(spec).await;
         self.expect(
             promise,
             "the same spawn again",
             again,
-            &Spawned::AlreadyThere,
+            &GuestSpawnOutcome::AlreadyThere,
         );
         let Some(guest) = self.guest(spec.uuid).await else {
             self.breach(Promise::ListsGuests, "a spawned guest is not listed");
@@ -124,7 +129,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         };
         let devices = spec.held_devices();
         if guest.name != spec.name.as_str() || guest.devices != devices {
-            let detail = format!("a spawned guest is listed otherwise: {guest:?}");
+            let detail = format!("a spawned guest is listed differently: {guest:?}");
             self.breach(Promise::ListsGuests, detail);
         }
         self.has_its_hardware(spec, &guest, "a spawned guest");
@@ -136,7 +141,7 @@ impl<D: VirtDriver> Suite<'_, D> {
                 && mark.requests == requests
         });
         if !ours {
-            let detail = format!("a spawned guest is not marked as whose it is: {mark:?}");
+            let detail = format!("a spawned guest has the wrong mark: {mark:?}");
             self.breach(Promise::ListsGuests, detail);
         }
         if guest.state != GuestState::Running {
@@ -154,7 +159,7 @@ impl<D: VirtDriver> Suite<'_, D> {
     }
 
     /// A guest that was changed while it was off is restored to its specification at the next start. The guest is off.
-    async fn its_own_again(&mut self, spec: &GuestSpec) {
+    async fn check_restored(&mut self, spec: &GuestSpec) {
         let promise = Promise::SpawnsOnce;
         let changed = GuestTopology::plain(1, spec.topology.memory_mib() + 4);
         let other = GuestSpec {
@@ -164,7 +169,7 @@ impl<D: VirtDriver> Suite<'_, D> {
         };
         match self.driver.redefine(&other).await {
             Err(GuestError::Unsupported { .. } | GuestError::NotSupported { .. }) => return,
-            Ok(Redefined::Redefined) => {}
+            Ok(GuestRedefineOutcome::Redefined) => {}
             seen => self.breach(
                 promise,
                 format!("a change of a guest that is off: {seen:?}"),
@@ -173,9 +178,9 @@ impl<D: VirtDriver> Suite<'_, D> {
         let spawned = self.driver.spawn(spec).await;
         self.expect(
             promise,
-            "a spawn of one that is off",
+            "a spawn of a guest that is off",
             spawned,
-            &Spawned::Spawned,
+            &GuestSpawnOutcome::Spawned,
         );
         if let Some(guest) = self.guest(spec.uuid).await {
             self.has_its_hardware(spec, &guest, "a guest that was changed while it was off");
@@ -204,16 +209,16 @@ impl<D: VirtDriver> Suite<'_, D> {
         use GuestState::{Paused, Running, ShutOff};
         use PowerAction::{HardReboot, Pause, SoftReboot, Start, Unpause};
         for (action, outcome, state) in [
-            (Start, Powered::AlreadySo, Running),
-            (Unpause, Powered::AlreadySo, Running),
-            (Pause, Powered::Done, Paused),
-            (Pause, Powered::AlreadySo, Paused),
-            (Unpause, Powered::Done, Running),
-            (HardReboot, Powered::Done, Running),
-            (AT_ONCE, Powered::Done, ShutOff),
-            (AT_ONCE, Powered::AlreadySo, ShutOff),
-            (Start, Powered::Done, Running),
-            (SoftReboot, Powered::Done, Running),
+            (Start, GuestPowerOutcome::AlreadySo, Running),
+            (Unpause, GuestPowerOutcome::AlreadySo, Running),
+            (Pause, GuestPowerOutcome::Done, Paused),
+            (Pause, GuestPowerOutcome::AlreadySo, Paused),
+            (Unpause, GuestPowerOutcome::Done, Running),
+            (HardReboot, GuestPowerOutcome::Done, Running),
+            (AT_ONCE, GuestPowerOutcome::Done, ShutOff),
+            (AT_ONCE, GuestPowerOutcome::AlreadySo, ShutOff),
+            (Start, GuestPowerOutcome::Done, Running),
+            (SoftReboot, GuestPowerOutcome::Done, Running),
         ] {
             let powered = self.driver.power(spec.uuid, action).await;
             self.expect(Promise::PowersGuests, action.as_str(), powered, &outcome);
@@ -230,7 +235,12 @@ impl<D: VirtDriver> Suite<'_, D> {
 
     async fn refused_while_off(&mut self, spec: &GuestSpec) {
         let stopped = self.driver.power(spec.uuid, AT_ONCE).await;
-        self.expect(Promise::PowersGuests, "stop", stopped, &Powered::Done);
+        self.expect(
+            Promise::PowersGuests,
+            "stop",
+            stopped,
+            &GuestPowerOutcome::Done,
+        );
         for action in [
             PowerAction::Pause,
             PowerAction::Unpause,
@@ -250,13 +260,18 @@ impl<D: VirtDriver> Suite<'_, D> {
             Promise::SpawnsOnce,
             "a spawn of a guest that is off",
             spawned,
-            &Spawned::Spawned,
+            &GuestSpawnOutcome::Spawned,
         );
         self.state_is(spec.uuid, GuestState::Running, "a spawn")
             .await;
         let stopped = self.driver.power(spec.uuid, AT_ONCE).await;
-        self.expect(Promise::PowersGuests, "stop", stopped, &Powered::Done);
-        self.its_own_again(spec).await;
+        self.expect(
+            Promise::PowersGuests,
+            "stop",
+            stopped,
+            &GuestPowerOutcome::Done,
+        );
+        self.check_restored(spec).await;
     }
 
     async fn rival(&mut self, rival: &GuestSpec) {
@@ -283,9 +298,19 @@ impl<D: VirtDriver> Suite<'_, D> {
     async fn destroyed(&mut self, uuid: ConsumerUuid) {
         let promise = Promise::DestroysGuests;
         let destroyed = self.driver.destroy(uuid).await;
-        self.expect(promise, "a destroy", destroyed, &Destroyed::Destroyed);
+        self.expect(
+            promise,
+            "a destroy",
+            destroyed,
+            &GuestDestroyOutcome::Destroyed,
+        );
         let again = self.driver.destroy(uuid).await;
-        self.expect(promise, "the same again", again, &Destroyed::NotThere);
+        self.expect(
+            promise,
+            "the same again",
+            again,
+            &GuestDestroyOutcome::NotThere,
+        );
         if self.guest(uuid).await.is_some() {
             self.breach(promise, "a destroyed guest is still listed");
         }
@@ -298,14 +323,14 @@ impl<D: VirtDriver> Suite<'_, D> {
             Promise::DestroysGuests,
             "a spawn with a device that was freed",
             spawned,
-            &Spawned::Spawned,
+            &GuestSpawnOutcome::Spawned,
         );
         let destroyed = self.driver.destroy(rival.uuid).await;
         self.expect(
             Promise::DestroysGuests,
             "its destroy",
             destroyed,
-            &Destroyed::Destroyed,
+            &GuestDestroyOutcome::Destroyed,
         );
     }
 
@@ -321,14 +346,19 @@ impl<D: VirtDriver> Suite<'_, D> {
             };
             let spawned = self.driver.spawn(&wanted).await;
             let what = format!("a spawn that should be {state}");
-            self.expect(Promise::SpawnsOnce, &what, spawned, &Spawned::Spawned);
+            self.expect(
+                Promise::SpawnsOnce,
+                &what,
+                spawned,
+                &GuestSpawnOutcome::Spawned,
+            );
             self.state_is(spec.uuid, state, &what).await;
             let destroyed = self.driver.destroy(spec.uuid).await;
             self.expect(
                 Promise::DestroysGuests,
                 "its destroy",
                 destroyed,
-                &Destroyed::Destroyed,
+                &GuestDestroyOutcome::Destroyed,
             );
         }
     }

@@ -28,7 +28,7 @@ pub(super) fn check(driver: &impl VirtDriver, view: &HostView, node: &NodeName) 
     for device in seen.devices.iter().filter(is_reported) {
         violations.extend(reported(node, &tree, device));
         violations.extend(unfit(driver, view, node, &tree, device));
-        violations.extend(gone(driver, view, node, &tree, device).err());
+        violations.extend(check_gone(driver, view, node, &tree, device).err());
     }
     violations
 }
@@ -130,8 +130,8 @@ fn ticked(
     }
 }
 
-/// Each reason reserves all units and is reported as a trait; when the device is fit again, an operator's reservation
-/// is restored.
+/// Each reason reserves all units and is reported as a trait; when the device is fit again, an
+/// operator's reservation is restored.
 fn unfit(
     driver: &impl VirtDriver,
     view: &HostView,
@@ -154,7 +154,7 @@ fn unfit(
                 return Err(format!("unfit ({reason}), and is {one:?}"));
             }
             if tick(&sick, &told)? != told {
-                return Err(format!("unfit ({reason}): told twice"));
+                return Err(format!("unfit ({reason}): reported twice"));
             }
             if tick(&fit, &told)? != well {
                 return Err(format!("well again after {reason}, and not as before"));
@@ -168,7 +168,7 @@ fn unfit(
     Some(broken(Promise::ReportsItsDevices, Some(node), detail))
 }
 
-fn gone(
+fn check_gone(
     driver: &impl VirtDriver,
     view: &HostView,
     node: &NodeName,
@@ -178,7 +178,7 @@ fn gone(
     let name = device.provider_name(node);
     let fails = |detail: String| {
         let detail = format!("{name}: {detail}");
-        broken(Promise::HoldsWhatIsGone, Some(node), detail)
+        broken(Promise::HoldsMissingDevices, Some(node), detail)
     };
     // An unfit device is fully reserved, which another guarantee covers.
     let view = &set(view, node, device, DeviceCondition::Fit);

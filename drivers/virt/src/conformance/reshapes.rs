@@ -9,7 +9,7 @@ use berth_model::{
 use uuid::Uuid;
 
 use super::{Promise, Violation, broken, changed, trees};
-use crate::{HostView, ResourceModel, Resources, Trees, VirtDriver, guest_allocations};
+use crate::{HostView, ResourceModel, Resources, TreePair, VirtDriver, guest_allocations};
 
 pub(super) fn check(driver: &impl VirtDriver, view: &HostView, node: &NodeName) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -31,7 +31,7 @@ fn change(
     let before = changed(view, node, |seen| seen.model = old);
     let after = changed(view, node, |seen| seen.model = new);
     let current = trees::reported(driver, &before, node, &trees::bare(node))?;
-    let held = held(&before, node, &current);
+    let held = allocations_of_guests(&before, node, &current);
     let fails = |detail: String| {
         let detail = format!("{old:?} to {new:?}: {detail}");
         broken(Promise::Reshapes, Some(node), detail)
@@ -43,7 +43,7 @@ fn change(
         return Ok(());
     };
     let wanted = pending.desired().tree.clone();
-    let trees = Trees {
+    let trees = TreePair {
         current: &current,
         desired: &wanted,
     };
@@ -81,7 +81,7 @@ fn orphan() -> ConsumerUuid {
 }
 
 /// The guests' allocations, and one unit of every remaining inventory for an unknown consumer.
-fn held(view: &HostView, node: &NodeName, tree: &ProviderTree) -> Allocations {
+fn allocations_of_guests(view: &HostView, node: &NodeName, tree: &ProviderTree) -> Allocations {
     let Some(seen) = view.nodes.get(node) else {
         return Allocations::none();
     };

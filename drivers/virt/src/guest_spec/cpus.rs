@@ -46,16 +46,14 @@ pub enum VcpuPin {
 /// The placement of each virtual CPU and of the hypervisor's emulator threads. The first pin belongs to virtual CPU 0.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "PinningRecord", into = "PinningRecord")]
-pub struct Pinning {
+pub struct CpuPinning {
     pins: Vec<VcpuPin>,
     emulator: CpuSet,
 }
 
-impl Pinning {
-    /// Pins for all virtual CPUs, in their order, and the host CPUs of the emulator's threads.
-    ///
-    /// # Errors
-    /// A dedicated CPU is used twice (by another virtual CPU, dedicated or shared), or a set is empty.
+impl CpuPinning {
+    /// Pins for all virtual CPUs, in their order, and the host CPUs of the emulator's threads. Fails if a dedicated CPU
+    /// is used twice (by another virtual CPU, dedicated or shared), or a set is empty.
     pub fn new(pins: Vec<VcpuPin>, emulator: CpuSet) -> Result<Self, GuestSpecError> {
         const FIELD: &str = "topology.pinning";
         let mut dedicated = std::collections::BTreeSet::new();
@@ -129,7 +127,7 @@ struct PinningRecord {
     emulator: CpuSet,
 }
 
-impl TryFrom<PinningRecord> for Pinning {
+impl TryFrom<PinningRecord> for CpuPinning {
     type Error = GuestSpecError;
 
     fn try_from(record: PinningRecord) -> Result<Self, GuestSpecError> {
@@ -137,8 +135,8 @@ impl TryFrom<PinningRecord> for Pinning {
     }
 }
 
-impl From<Pinning> for PinningRecord {
-    fn from(Pinning { pins, emulator }: Pinning) -> Self {
+impl From<CpuPinning> for PinningRecord {
+    fn from(CpuPinning { pins, emulator }: CpuPinning) -> Self {
         Self { pins, emulator }
     }
 }

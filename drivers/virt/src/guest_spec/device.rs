@@ -32,9 +32,9 @@ pub enum GuestDevice {
         /// Who unbinds it from its driver.
         managed: PciManagement,
     },
-    /// A mediated device.
+    /// A mediated device, for example a vGPU.
     Mdev {
-        /// Its UUID.
+        /// The UUID of the device in sysfs.
         #[serde(with = "text")]
         uuid: Uuid,
     },
@@ -60,9 +60,9 @@ pub enum DeviceOrigin {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttachedDevice {
-    /// The device.
+    /// The host device that is attached.
     pub device: GuestDevice,
-    /// The request.
+    /// The request that the device was given for.
     pub origin: DeviceOrigin,
 }
 
@@ -109,10 +109,7 @@ impl fmt::Display for GuestDevice {
 pub struct GuestDevices(Vec<AttachedDevice>);
 
 impl GuestDevices {
-    /// The devices in their order.
-    ///
-    /// # Errors
-    /// A PCI function, a mediated device or an ARQ is there twice.
+    /// The devices in their order. Fails if a PCI function, a mediated device or an ARQ is there twice.
     pub fn new(devices: Vec<AttachedDevice>) -> Result<Self, GuestSpecError> {
         let (mut functions, mut mdevs, mut requests) =
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());

@@ -14,9 +14,9 @@ const MOST_EPHEMERAL: usize = 25;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskFormat {
-    /// The bytes themselves.
+    /// The bytes of the disk without a header (`raw`).
     Raw,
-    /// QEMU's copy-on-write format.
+    /// QEMU's copy-on-write format (`qcow2`).
     Qcow2,
 }
 
@@ -24,9 +24,9 @@ pub enum DiskFormat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaseImage {
-    /// The file.
+    /// The absolute path of the file on the host.
     pub path: HostPath,
-    /// Its format.
+    /// The format in which the backing file is opened.
     pub format: DiskFormat,
 }
 
@@ -35,13 +35,13 @@ pub struct BaseImage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QcowDisk {
-    /// The file.
+    /// The absolute path of the file on the host.
     pub path: HostPath,
     /// The backing file; `None` for a standalone file.
     pub base: Option<BaseImage>,
 }
 
-/// A guest's disks.
+/// All disks of a guest. No two are the same file.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "DisksRecord", into = "DisksRecord")]
 pub struct GuestDisks {
@@ -52,10 +52,7 @@ pub struct GuestDisks {
 
 impl GuestDisks {
     /// Creates the disks: the root disk, the ephemeral disks in order (at most 25), and the config drive (an ISO 9660
-    /// file).
-    ///
-    /// # Errors
-    /// Two disks are the same file, or a disk is the backing file of another.
+    /// file). Fails if two disks are the same file, or a disk is the backing file of another.
     pub fn new(
         root: Option<QcowDisk>,
         ephemeral: Vec<QcowDisk>,

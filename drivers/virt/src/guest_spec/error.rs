@@ -8,7 +8,7 @@ pub enum GuestSpecError {
     /// A text that does not fit.
     #[error("{field} is {found:?}: {expected}")]
     Text {
-        /// The field.
+        /// The field of the specification, for example `topology.pinning`.
         field: &'static str,
         /// The text, at most 80 characters.
         found: String,
@@ -18,9 +18,9 @@ pub enum GuestSpecError {
     /// A number that does not fit.
     #[error("{field} is {found}: {expected}")]
     Number {
-        /// The field.
+        /// The field of the specification, for example `topology.pinning`.
         field: &'static str,
-        /// The number.
+        /// The number that is out of range.
         found: u64,
         /// What is valid, as text.
         expected: &'static str,
@@ -28,31 +28,31 @@ pub enum GuestSpecError {
     /// Something is there twice.
     #[error("{field}: {what} is there twice")]
     Twice {
-        /// The field.
+        /// The field of the specification, for example `topology.pinning`.
         field: &'static str,
-        /// The duplicate value.
+        /// The value that occurs twice, as text.
         what: String,
     },
     /// Virtual CPUs are left out.
     #[error("{field} leaves out the virtual CPUs {missing}")]
     LeavesOut {
-        /// The field.
+        /// The field of the specification, for example `topology.pinning`.
         field: &'static str,
         /// The CPUs that are missing.
         missing: CpuSet,
     },
-    /// Unknown virtual CPUs.
+    /// A placement names virtual CPUs that the guest does not have.
     #[error("{field} names the virtual CPUs {unknown}, which the guest does not have")]
     NotThere {
-        /// The field.
+        /// The field of the specification, for example `topology.pinning`.
         field: &'static str,
-        /// The unknown CPUs.
+        /// The virtual CPUs that the guest does not have.
         unknown: CpuSet,
     },
     /// CPUs that must be exclusive are in two places.
     #[error("{field} has the CPUs {shared} in two places")]
     Overlap {
-        /// The field.
+        /// The field of the specification, for example `topology.pinning`.
         field: &'static str,
         /// The CPUs in both.
         shared: CpuSet,
@@ -60,11 +60,11 @@ pub enum GuestSpecError {
     /// The parts do not add up to the whole.
     #[error("{field} come to {found} in all, the guest has {whole}")]
     Sum {
-        /// The field.
+        /// The field of the specification, for example `topology.pinning`.
         field: &'static str,
         /// The sum of the parts.
         found: u64,
-        /// The expected sum.
+        /// The sum that the parts should have.
         whole: u64,
     },
 }

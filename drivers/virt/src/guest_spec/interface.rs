@@ -66,15 +66,15 @@ impl fmt::Display for MacAddress {
 pub enum InterfaceSource {
     /// One of libvirt's networks.
     Network(LinkName),
-    /// A Linux bridge.
+    /// A Linux bridge of the host, at most 15 bytes.
     Bridge(LinkName),
 }
 
-/// A network interface.
+/// A network interface of a guest, connected to one network.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestInterface {
-    /// Its Ethernet address.
+    /// Its Ethernet address, unique among the guest's interfaces.
     #[serde(with = "text")]
     pub mac: MacAddress,
     /// The network it is connected to.
@@ -87,10 +87,8 @@ pub struct GuestInterface {
 pub struct GuestInterfaces(Vec<GuestInterface>);
 
 impl GuestInterfaces {
-    /// The interfaces in their order; none for a guest without a network.
-    ///
-    /// # Errors
-    /// Two have one Ethernet address, or a bridge's name is longer than the 15 bytes that Linux takes.
+    /// The interfaces in their order; none for a guest without a network. Fails if two have one Ethernet address, or a
+    /// bridge's name is longer than the 15 bytes that Linux takes.
     pub fn new(interfaces: Vec<GuestInterface>) -> Result<Self, GuestSpecError> {
         let mut macs = BTreeSet::new();
         for interface in &interfaces {

@@ -2,8 +2,8 @@
 
 use super::text::checked_text;
 
-/// Whether XML 1.0 can contain the character and a line can display it. Markup characters are allowed, because they are
-/// escaped.
+/// Whether XML 1.0 can contain the character and a line can display it. Markup characters are allowed,
+/// because they are escaped.
 fn is_plain(character: char) -> bool {
     !character.is_control()
         // Line and paragraph separators break lines, and the last two are not characters.

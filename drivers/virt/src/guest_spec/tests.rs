@@ -32,9 +32,9 @@ fn disk(text: &str, base: Option<&str>) -> QcowDisk {
     }
 }
 
-fn pinning(dedicated: &[u32]) -> Pinning {
+fn pinning(dedicated: &[u32]) -> CpuPinning {
     let pins = dedicated.iter().map(|cpu| VcpuPin::Dedicated(*cpu));
-    Pinning::new(pins.collect(), cpus("0-1")).unwrap()
+    CpuPinning::new(pins.collect(), cpus("0-1")).unwrap()
 }
 
 fn function(address: &str, origin: DeviceOrigin) -> AttachedDevice {
@@ -229,7 +229,7 @@ fn a_topology_that_cannot_be_is_refused_by_field() {
 #[test]
 fn a_dedicated_cpu_is_one_virtual_cpus_alone() {
     use VcpuPin::{Dedicated, Shared};
-    let on = |pins| Pinning::new(pins, cpus("0"));
+    let on = |pins| CpuPinning::new(pins, cpus("0"));
     assert_eq!(
         refused(on(vec![Dedicated(4), Dedicated(4)])).0,
         "topology.pinning"
@@ -239,7 +239,7 @@ fn a_dedicated_cpu_is_one_virtual_cpus_alone() {
         "topology.pinning"
     );
     assert_eq!(refused(on(vec![Shared(cpus(""))])).0, "topology.pinning");
-    let unheld = Pinning::new(vec![Dedicated(4)], CpuSet::default());
+    let unheld = CpuPinning::new(vec![Dedicated(4)], CpuSet::default());
     assert_eq!(refused(unheld).0, "topology.pinning.emulator");
     let mixed = on(vec![Dedicated(4), Shared(cpus("0-3")), Shared(cpus("0-3"))]).unwrap();
     assert_eq!(mixed.dedicated(), cpus("4"));

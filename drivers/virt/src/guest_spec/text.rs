@@ -53,10 +53,7 @@ macro_rules! checked_text {
         pub struct $name(String);
 
         impl $name {
-            /// Validates the text.
-            ///
-            /// # Errors
-            /// The text is invalid; the error states what is valid.
+            /// Validates the text. Fails if the text is invalid; the error states what is valid.
             pub fn new(text: &str) -> Result<Self, $crate::guest_spec::GuestSpecError> {
                 let fits: fn(&str) -> bool = $fits;
                 if fits(text) {
@@ -66,7 +63,7 @@ macro_rules! checked_text {
                 }
             }
 
-            /// The text.
+            /// The validated text as a string slice.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::cpus::Pinning;
+use super::cpus::CpuPinning;
 use super::error::GuestSpecError;
 use super::text;
 use crate::CpuSet;
@@ -18,7 +18,7 @@ const MOST_MEMORY_MIB: u64 = 1 << 30;
 pub enum MemoryPages {
     /// The host's usual ones.
     Small,
-    /// Huge ones.
+    /// Huge pages of one size, as `hw:mem_page_size` requests them.
     Huge {
         /// The size of one in KiB, for example 2048 or 1048576.
         size_kib: u64,
@@ -34,7 +34,7 @@ pub struct GuestNumaCell {
     pub vcpus: CpuSet,
     /// The guest's memory on it, in MiB.
     pub memory_mib: u64,
-    /// The host cell.
+    /// The number of the host's NUMA cell.
     pub host_cell: u32,
 }
 
@@ -46,16 +46,14 @@ pub struct GuestTopology {
     vcpus: u32,
     memory_mib: u64,
     cpu_set: Option<CpuSet>,
-    pinning: Option<Pinning>,
+    pinning: Option<CpuPinning>,
     cells: Vec<GuestNumaCell>,
     pages: MemoryPages,
 }
 
 impl GuestTopology {
-    /// A number of virtual CPUs (1 to 4096) and an amount of memory (1 MiB to 1 PiB) without placement.
-    ///
-    /// # Errors
-    /// A number is out of range.
+    /// A number of virtual CPUs (1 to 4096) and an amount of memory (1 MiB to 1 PiB) without placement. Fails if a
+    /// number is out of range.
     pub fn plain(vcpus: u32, memory_mib: u64) -> Result<Self, GuestSpecError> {
         if !(1..=MOST_VCPUS).contains(&vcpus) {
             return Err(GuestSpecError::Number {
@@ -81,10 +79,8 @@ impl GuestTopology {
         })
     }
 
-    /// Lets the virtual CPUs run on any of these host CPUs (Nova's `cpu_shared_set`).
-    ///
-    /// # Errors
-    /// The set is empty, or the virtual CPUs are pinned individually.
+    /// Lets the virtual CPUs run on any of these host CPUs (Nova's `cpu_shared_set`). Fails if the set is empty, or the
+    /// virtual CPUs are pinned individually.
     pub fn floating_on(mut self, cpus: CpuSet) -> Result<Self, GuestSpecError> {
         let field = "topology.cpu_set";
         if cpus.is_empty() {
@@ -97,24 +93,22 @@ impl GuestTopology {
         if self.pinning.is_some() {
             return Err(GuestSpecError::Twice {
                 field,
-                what: "where its virtual CPUs run (they are pinned one by one)".to_owned(),
+                what: "the placement of the virtual CPUs (they are pinned individually)".to_owned(),
             });
         }
         self.cpu_set = Some(cpus);
         Ok(self)
     }
 
-    /// Pins each virtual CPU.
-    ///
-    /// # Errors
-    /// The number of pins differs from the number of virtual CPUs, or these already have a shared set.
-    pub fn pinned(mut self, pinning: Pinning) -> Result<Self, GuestSpecError> {
+    /// Pins each virtual CPU. Fails if the number of pins differs from the number of virtual CPUs, or these already
+    /// have a shared set.
+    pub fn pinned(mut self, pinning: CpuPinning) -> Result<Self, GuestSpecError> {
         let field = "topology.pinning";
         let pins = u32::try_from(pinning.pins().len()).unwrap_or(u32::MAX);
         if self.cpu_set.is_some() {
             return Err(GuestSpecError::Twice {
                 field,
-                what: "where its virtual CPUs run (they float over a set)".to_owned(),
+                what: "the placement of the virtual CPUs (they float over a set)".to_owned(),
             });
         }
         if pins < self.vcpus {
@@ -133,11 +127,9 @@ impl GuestTopology {
         Ok(self)
     }
 
-    /// Distributes the guest over NUMA cells of the host. The first one is the guest's cell 0.
-    ///
-    /// # Errors
-    /// There are no cells; they share virtual CPUs, omit some or name unknown ones; their memory does not add up to the
-    /// guest's; or a cell's memory is not a multiple of its huge page size.
+    /// Distributes the guest over NUMA cells of the host. The first one is the guest's cell 0. Fails if there are no
+    /// cells; they share virtual CPUs, omit some or name unknown ones; their memory does not add up to the guest's; or
+    /// a cell's memory is not a multiple of its huge page size.
     pub fn on_cells(mut self, cells: Vec<GuestNumaCell>) -> Result<Self, GuestSpecError> {
         let field = "topology.cells";
         let mut taken = CpuSet::default();
@@ -151,7 +143,7 @@ impl GuestTopology {
                 return Err(GuestSpecError::Number {
                     field: "topology.cells.memory_mib",
                     found: 0,
-                    expected: "a cell has memory",
+                    expected: "a cell needs memory",
                 });
             }
             taken = taken.iter().chain(cell.vcpus.iter()).collect();
@@ -176,10 +168,8 @@ impl GuestTopology {
         self.in_whole_pages()
     }
 
-    /// Backs the memory by pages of this size.
-    ///
-    /// # Errors
-    /// The size is not a power of two from 64 KiB to 16 GiB, or the memory (of each cell) is not a multiple of it.
+    /// Backs the memory by pages of this size. Fails if the size is not a power of two from 64 KiB to 16 GiB, or the
+    /// memory (of each cell) is not a multiple of it.
     pub fn with_pages(mut self, pages: MemoryPages) -> Result<Self, GuestSpecError> {
         if let MemoryPages::Huge { size_kib } = pages
             && !(size_kib.is_power_of_two() && (64..=16 << 20).contains(&size_kib))
@@ -206,7 +196,7 @@ impl GuestTopology {
             Some(found) => Err(GuestSpecError::Number {
                 field: "topology.memory_mib",
                 found,
-                expected: "it must be a whole number of the huge pages asked for",
+                expected: "it must be a multiple of the requested huge page size",
             }),
             None => Ok(self),
         }
@@ -232,7 +222,7 @@ impl GuestTopology {
 
     /// The placement of each virtual CPU, if they are pinned.
     #[must_use]
-    pub fn pinning(&self) -> Option<&Pinning> {
+    pub fn pinning(&self) -> Option<&CpuPinning> {
         self.pinning.as_ref()
     }
 
@@ -259,7 +249,7 @@ struct TopologyRecord {
     vcpus: u32,
     memory_mib: u64,
     cpu_set: Option<CpuSetRecord>,
-    pinning: Option<Pinning>,
+    pinning: Option<CpuPinning>,
     cells: Vec<GuestNumaCell>,
     pages: MemoryPages,
 }

@@ -4,47 +4,47 @@ use std::collections::BTreeMap;
 
 use berth_model::{Home, HomelessReason, Homes, Provider, ProviderUuid, ResourceClass};
 
-use super::{Asked, at};
+use super::{HomeQuery, at};
 use crate::provider_tree::cell_name;
-use crate::{CpuPolicy, GuestCell, GuestView, guest_allocations};
+use crate::{GuestCell, GuestCpuPolicy, GuestView, guest_allocations};
 
 /// Amounts by class; several if an allocation is split (VCPU into VCPU and PCPU).
 pub(super) type Parts = Vec<(ResourceClass, u64)>;
 
 /// The resource of a guest's cells that is distributed.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Share {
+pub(super) enum CellShare {
     /// CPUs. Those covered by another allocation are subtracted from the first cells.
     Cpus {
         /// The number of CPUs to subtract.
         taken: u64,
     },
-    /// Memory.
+    /// Memory of the cells, in MiB.
     Memory,
 }
 
-impl Share {
+impl CellShare {
     fn of(self, cell: &GuestCell) -> u64 {
         match self {
-            Share::Cpus { .. } => cell.vcpus,
-            Share::Memory => cell.memory_mib,
+            CellShare::Cpus { .. } => cell.vcpus,
+            CellShare::Memory => cell.memory_mib,
         }
     }
 
-    fn taken(self) -> u64 {
+    fn subtracted(self) -> u64 {
         match self {
-            Share::Cpus { taken } => taken,
-            Share::Memory => 0,
+            CellShare::Cpus { taken } => taken,
+            CellShare::Memory => 0,
         }
     }
 
     /// What the consumer already holds of the resource on a cell's provider.
-    fn held_on(self, asked: &Asked<'_>, provider: ProviderUuid) -> u64 {
+    fn held_on(self, query: &HomeQuery<'_>, provider: ProviderUuid) -> u64 {
         let classes = match self {
-            Share::Cpus { .. } => vec![ResourceClass::VCPU, ResourceClass::PCPU],
-            Share::Memory => vec![ResourceClass::MEMORY_MB],
+            CellShare::Cpus { .. } => vec![ResourceClass::VCPU, ResourceClass::PCPU],
+            CellShare::Memory => vec![ResourceClass::MEMORY_MB],
         };
-        let held = classes.iter().flat_map(|class| asked.held(class));
+        let held = classes.iter().flat_map(|class| query.allocated(class));
         held.filter(|(place, _)| *place == provider)
             .map(|(_, amount)| amount)
             .sum()
@@ -52,24 +52,29 @@ impl Share {
 }
 
 /// The homes of `parts` on the cells of a guest.
-pub(super) fn spread(asked: &Asked<'_>, guest: &GuestView, parts: Parts, share: Share) -> Homes {
+pub(super) fn spread(
+    query: &HomeQuery<'_>,
+    guest: &GuestView,
+    parts: Parts,
+    share: CellShare,
+) -> Homes {
     let cells = if guest.cells.is_empty() {
-        match one_cell_for_all(asked, guest) {
+        match one_cell_for_all(query, guest) {
             Some(cell) => vec![cell],
-            None => return any_of(asked, parts),
+            None => return any_of(query, parts),
         }
     } else {
         guest.cells.clone()
     };
-    on_cells(asked, &cells, parts, share)
+    on_cells(query, &cells, parts, share)
 }
 
 /// Moves all parts to the first cell with room for them and the rest of the guest.
-pub(super) fn any_of(asked: &Asked<'_>, parts: Parts) -> Homes {
+pub(super) fn any_of(query: &HomeQuery<'_>, parts: Parts) -> Homes {
     let Some((class, _)) = parts.into_iter().next() else {
         return Homes::Nowhere(HomelessReason::Unknown);
     };
-    let cells = providers(asked);
+    let cells = providers(query);
     let offering = |cell: &&Provider| cell.inventories.contains_key(&class);
     let choices: Vec<_> = cells
         .values()
@@ -89,29 +94,29 @@ pub(super) fn any_of(asked: &Asked<'_>, parts: Parts) -> Homes {
 }
 
 /// The cells' providers in the wanted tree, by cell number.
-pub(super) fn providers<'a>(asked: &Asked<'a>) -> BTreeMap<u32, &'a Provider> {
-    asked
+pub(super) fn providers<'a>(query: &HomeQuery<'a>) -> BTreeMap<u32, &'a Provider> {
+    query
         .seen
         .cells
         .iter()
         .filter_map(|cell| {
-            let name = cell_name(asked.node, cell.id).ok()?;
-            Some((cell.id, asked.tree.by_name(&name)?))
+            let name = cell_name(query.node, cell.id).ok()?;
+            Some((cell.id, query.tree.by_name(&name)?))
         })
         .collect()
 }
 
 /// A guest with pinned and shared CPUs but without NUMA placement: both classes must go to the same cell, which "any of
 /// several" cannot express. The guest gets the cell left for it after all guests are counted, or the first one.
-fn one_cell_for_all(asked: &Asked<'_>, guest: &GuestView) -> Option<GuestCell> {
-    if !matches!(guest.cpu_policy, CpuPolicy::Mixed { .. }) {
+fn one_cell_for_all(query: &HomeQuery<'_>, guest: &GuestView) -> Option<GuestCell> {
+    if !matches!(guest.cpu_policy, GuestCpuPolicy::Mixed { .. }) {
         return None;
     }
-    let claims = guest_allocations(asked.seen, asked.node, asked.tree);
-    let mut guests = asked.seen.guests.iter();
+    let claims = guest_allocations(query.seen, query.node, query.tree);
+    let mut guests = query.seen.guests.iter();
     let (uuid, _) = guests.find(|(_, other)| std::ptr::eq(*other, guest))?;
     let claimed = claims.get(uuid)?;
-    let cells = providers(asked);
+    let cells = providers(query);
     let is_claimed =
         |cell: &Provider| (claimed.keys()).any(|(provider, _)| *provider == cell.uuid());
     let chosen = cells.iter().find(|(_, cell)| is_claimed(cell));
@@ -125,14 +130,14 @@ fn one_cell_for_all(asked: &Asked<'_>, guest: &GuestView) -> Option<GuestCell> {
 
 /// Fills the cells in the guest's order, minus what is already there. The remainder goes to the guest's first cell.
 /// Shares of a cell unknown to the host do not move.
-fn on_cells(asked: &Asked<'_>, cells: &[GuestCell], parts: Parts, share: Share) -> Homes {
-    let providers = providers(asked);
+fn on_cells(query: &HomeQuery<'_>, cells: &[GuestCell], parts: Parts, share: CellShare) -> Homes {
+    let providers = providers(query);
     let provider = |cell: &GuestCell| providers.get(&cell.host_cell).map(|p| p.uuid());
     let gone = cells.iter().find(|cell| provider(cell).is_none());
-    let mut taken = share.taken();
+    let mut taken = share.subtracted();
     let mut shares = Vec::new();
     for cell in cells {
-        let there = provider(cell).map_or(0, |provider| share.held_on(asked, provider));
+        let there = provider(cell).map_or(0, |provider| share.held_on(query, provider));
         let room = share.of(cell).saturating_sub(there);
         let free = room.saturating_sub(taken);
         taken = taken.saturating_sub(room);
@@ -149,7 +154,7 @@ fn on_cells(asked: &Asked<'_>, cells: &[GuestCell], parts: Parts, share: Share) 
         }
         return at(homes, HomelessReason::Unknown);
     };
-    let device = format!("{}_numa{}", asked.node, gone.host_cell);
+    let device = format!("{}_numa{}", query.node, gone.host_cell);
     at(homes, HomelessReason::DeviceGone { device })
 }
 

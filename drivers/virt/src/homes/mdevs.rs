@@ -4,44 +4,44 @@ use std::collections::BTreeMap;
 
 use berth_model::{Home, HomelessReason, Homes, PciAddress, ProviderUuid, ResourceClass};
 
-use super::{Asked, at};
-use crate::provider_tree::named;
+use super::{HomeQuery, at};
+use crate::provider_tree::child_name;
 use crate::{GuestView, PhysicalGpu, VgpuModel};
 
-type Place = (ProviderUuid, ResourceClass);
+type ProviderAndClass = (ProviderUuid, ResourceClass);
 
-pub(super) fn homes(asked: &Asked<'_>) -> Homes {
-    if let Some((provider, class)) = place_without_guest(asked) {
-        return asked.whole(provider, class);
+pub(super) fn homes(query: &HomeQuery<'_>) -> Homes {
+    if let Some((provider, class)) = place_without_guest(query) {
+        return query.single_home(provider, class);
     }
-    match asked.guest() {
-        Some(guest) => on_the_guests_gpus(asked, guest),
-        None => Homes::Nowhere(asked.without_guest()),
+    match query.guest() {
+        Some(guest) => on_the_guests_gpus(query, guest),
+        None => Homes::Nowhere(query.without_guest()),
     }
 }
 
 /// The new place if the old one determines it: back to the root, or the same GPU with a renamed class.
-fn place_without_guest(asked: &Asked<'_>) -> Option<Place> {
-    let left = asked.allocation.provider;
-    let gpu = || gpu_of(asked, left).and_then(offered_class);
-    match asked.seen.model.vgpu {
-        VgpuModel::PerGpu if asked.is_on_root() => None,
+fn place_without_guest(query: &HomeQuery<'_>) -> Option<ProviderAndClass> {
+    let left = query.allocation.provider;
+    let gpu = || gpu_of(query, left).and_then(offered_class);
+    match query.seen.model.vgpu {
+        VgpuModel::PerGpu if query.is_on_root() => None,
         VgpuModel::PerGpu => Some((left, gpu()?)),
         VgpuModel::Root => {
-            let class = &asked.allocation.class;
-            let same = asked.tree.root().inventories.contains_key(class);
+            let class = &query.allocation.class;
+            let same = query.tree.root().inventories.contains_key(class);
             let class = if same { Some(class.clone()) } else { gpu() };
-            Some((asked.root(), class?))
+            Some((query.root(), class?))
         }
     }
 }
 
 /// The GPU that a provider stands for, by name.
-pub(super) fn gpu_of<'a>(asked: &Asked<'a>, provider: ProviderUuid) -> Option<&'a PhysicalGpu> {
-    let name = &asked.trees.get(provider)?.name;
-    let mut gpus = asked.seen.gpus.iter();
+pub(super) fn gpu_of<'a>(query: &HomeQuery<'a>, provider: ProviderUuid) -> Option<&'a PhysicalGpu> {
+    let name = &query.trees.get(provider)?.name;
+    let mut gpus = query.seen.gpus.iter();
     gpus.find(|gpu| {
-        named(asked.node, &gpu.address.nodedev_name()).is_ok_and(|of_gpu| of_gpu == *name)
+        child_name(query.node, &gpu.address.nodedev_name()).is_ok_and(|of_gpu| of_gpu == *name)
     })
 }
 
@@ -53,36 +53,36 @@ fn offered_class(gpu: &PhysicalGpu) -> Option<ResourceClass> {
 }
 
 /// One home for each GPU the guest uses, at most the allocation's amount together.
-fn on_the_guests_gpus(asked: &Asked<'_>, guest: &GuestView) -> Homes {
+fn on_the_guests_gpus(query: &HomeQuery<'_>, guest: &GuestView) -> Homes {
     let mut parents: Vec<_> = guest.mdevs.iter().filter_map(|mdev| mdev.parent).collect();
     parents.sort();
     let mut places = Vec::new();
     let mut gone = None;
     for parent in parents {
-        match place_of(asked, parent) {
+        match place_of(query, parent) {
             Some(place) => places.push(place),
             None => {
                 let _ = gone.get_or_insert(parent);
             }
         }
     }
-    let mut homes: BTreeMap<Place, u64> = BTreeMap::new();
-    let units = usize::try_from(asked.allocation.amount).unwrap_or(usize::MAX);
-    for place in best_first(asked, places).into_iter().take(units) {
+    let mut homes: BTreeMap<ProviderAndClass, u64> = BTreeMap::new();
+    let units = usize::try_from(query.allocation.amount).unwrap_or(usize::MAX);
+    for place in best_first(query, places).into_iter().take(units) {
         *homes.entry(place).or_insert(0) += 1;
     }
-    at(as_homes(homes), rest(asked, gone))
+    at(as_homes(homes), rest(query, gone))
 }
 
 /// Where a GPU's units are reported; `None` if it is missing or not offered.
-fn place_of(asked: &Asked<'_>, address: PciAddress) -> Option<Place> {
-    let gpu = asked.seen.gpus.iter().find(|gpu| gpu.address == address)?;
+fn place_of(query: &HomeQuery<'_>, address: PciAddress) -> Option<ProviderAndClass> {
+    let gpu = query.seen.gpus.iter().find(|gpu| gpu.address == address)?;
     let class = offered_class(gpu)?;
-    let provider = match asked.seen.model.vgpu {
-        VgpuModel::Root => asked.tree.root(),
+    let provider = match query.seen.model.vgpu {
+        VgpuModel::Root => query.tree.root(),
         VgpuModel::PerGpu => {
-            let name = named(asked.node, &address.nodedev_name()).ok()?;
-            asked.tree.by_name(&name)?
+            let name = child_name(query.node, &address.nodedev_name()).ok()?;
+            query.tree.by_name(&name)?
         }
     };
     Some((provider.uuid(), class))
@@ -90,16 +90,16 @@ fn place_of(asked: &Asked<'_>, address: PciAddress) -> Option<Place> {
 
 /// Orders the places: first devices of the allocation's class, then those of classes that the consumer has no
 /// allocation of (the class of their GPU has changed). Other devices belong to another allocation of the consumer.
-fn best_first(asked: &Asked<'_>, places: Vec<Place>) -> Vec<Place> {
+fn best_first(query: &HomeQuery<'_>, places: Vec<ProviderAndClass>) -> Vec<ProviderAndClass> {
     let (mut same, other): (Vec<_>, Vec<_>) = places
         .into_iter()
-        .partition(|(_, class)| *class == asked.allocation.class);
-    let is_held = |class: &ResourceClass| asked.held(class).next().is_some();
+        .partition(|(_, class)| *class == query.allocation.class);
+    let is_held = |class: &ResourceClass| query.allocated(class).next().is_some();
     same.extend(other.into_iter().filter(|(_, class)| !is_held(class)));
     same
 }
 
-fn as_homes(homes: BTreeMap<Place, u64>) -> Vec<Home> {
+fn as_homes(homes: BTreeMap<ProviderAndClass, u64>) -> Vec<Home> {
     homes
         .into_iter()
         .map(|((provider, class), amount)| Home {
@@ -110,10 +110,10 @@ fn as_homes(homes: BTreeMap<Place, u64>) -> Vec<Home> {
         .collect()
 }
 
-fn rest(asked: &Asked<'_>, gone: Option<PciAddress>) -> HomelessReason {
+fn rest(query: &HomeQuery<'_>, gone: Option<PciAddress>) -> HomelessReason {
     match gone {
         Some(address) => HomelessReason::DeviceGone {
-            device: format!("{}_{}", asked.node, address.nodedev_name()),
+            device: format!("{}_{}", query.node, address.nodedev_name()),
         },
         None => HomelessReason::Unknown,
     }

@@ -2,17 +2,17 @@
 
 use berth_model::Homes;
 
-use super::{Asked, cells};
+use super::{HomeQuery, cells};
 use crate::provider_tree::cells_are_modelled;
 
-pub(super) fn homes(asked: &Asked<'_>) -> Homes {
-    let class = asked.allocation.class.clone();
-    if !cells_are_modelled(asked.seen) {
-        return asked.whole(asked.root(), class);
+pub(super) fn homes(query: &HomeQuery<'_>) -> Homes {
+    let class = query.allocation.class.clone();
+    if !cells_are_modelled(query.seen) {
+        return query.single_home(query.root(), class);
     }
-    let Some(guest) = asked.guest() else {
-        return Homes::Nowhere(asked.without_guest());
+    let Some(guest) = query.guest() else {
+        return Homes::Nowhere(query.without_guest());
     };
-    let parts = vec![(class, asked.allocation.amount)];
-    cells::spread(asked, guest, parts, cells::Share::Memory)
+    let parts = vec![(class, query.allocation.amount)];
+    cells::spread(query, guest, parts, cells::CellShare::Memory)
 }

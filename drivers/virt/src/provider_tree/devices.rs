@@ -1,12 +1,12 @@
-//! The children of the root for offered devices. They have the same form as those of Nova's PCI tracker and Cyborg's
-//! conductor, so that existing providers are taken over.
+//! The children of the root for offered devices. They have the same form as the children of Nova's PCI tracker and
+//! Cyborg's conductor, so that existing providers are taken over.
 //!
 //! Traits mark the owner: COMPUTE_MANAGED_PCI_DEVICE for the compute service; OWNER_CYBORG for the accelerator service,
 //! with CUSTOM_OWNER_BERTH if Berth and not Cyborg writes the provider. The driver manages all inventories and traits
 //! of such a child, so that no profile matches an outdated trait.
 //!
-//! Units are reserved for four reasons, which must not be confused. An operator (or whoever cleans a one-time-use
-//! device) reserves units, which stays. A device that may not be given out is fully reserved, with the reason as a
+//! Units are reserved for four reasons, which must not be confused. An operator (or an external cleaner of one-time-use
+//! devices) reserves units, which stays. A device that may not be given out is fully reserved, with the reason as a
 //! trait. A card's handles that are set aside are reserved. Units still allocated under another class are reserved. If
 //! Berth's reservation covers an operator's, a trait records the latter.
 
@@ -21,7 +21,7 @@ use super::ProviderTreeError;
 use super::names::PCI_TRACKERS;
 use crate::takeover::{address_in, cyborgs_address};
 use crate::{
-    DeviceCondition, DeviceOwner, HostDevice, NodeView, OfferedDevice, OfferedHandle,
+    DeviceCondition, DeviceOwner, HostDeviceId, NodeView, OfferedDevice, OfferedHandle,
     PciInPlacement, UnfitReason,
 };
 
@@ -32,7 +32,7 @@ const RESERVED_BEFORE: &str = "CUSTOM_BERTH_DEVICE_RESERVED_";
 const LOADED: [&str; 2] = ["CUSTOM_FPGA_FUNCTION_ID_", "CUSTOM_FPGA_REGION_"];
 
 /// The devices that get a child, by its name. Missing devices and devices without handles get none.
-pub(crate) fn wanted<'a>(
+pub(crate) fn desired_devices<'a>(
     seen: &'a NodeView,
     node: &NodeName,
 ) -> BTreeMap<ProviderName, &'a OfferedDevice> {
@@ -73,7 +73,7 @@ fn owner(current: &ProviderTree, provider: &Provider) -> Option<DeviceOwner> {
 
 /// Whether a child stands for a device that is no longer offered. PCI devices of a nova-compute are ignored while PCI
 /// devices are not reported.
-pub(super) fn goes(
+pub(super) fn is_obsolete(
     seen: &NodeView,
     current: &ProviderTree,
     wanted: &BTreeMap<ProviderName, &OfferedDevice>,
@@ -87,10 +87,8 @@ pub(super) fn goes(
 }
 
 /// Children of wanted devices under another name: a rename of the host was interrupted, an operator renamed the child,
-/// Cyborg used another host name, or the device changed its owner, which implies another name.
-///
-/// # Errors
-/// Two children stand for one device.
+/// Cyborg used another host name, or the device changed its owner, which implies another name. Fails if two children
+/// stand for one device.
 pub(super) fn misnamed(
     current: &ProviderTree,
     node: &NodeName,
@@ -136,10 +134,7 @@ pub(super) fn misnamed(
 }
 
 /// Children of wanted devices that a nova-compute or Cyborg created and that are not yet marked as Berth's, with the
-/// missing traits.
-///
-/// # Errors
-/// A device of the compute service belongs to Cyborg.
+/// missing traits. Fails if a device of the compute service belongs to Cyborg.
 pub(super) fn unmarked(
     current: &ProviderTree,
     node: &NodeName,
@@ -175,7 +170,7 @@ pub(super) fn unmarked(
     Ok(unmarked)
 }
 
-/// The moves of devices whose class changes: their units follow.
+/// The moves of devices that change their class: their units follow.
 pub(super) fn moves(
     current: &ProviderTree,
     wanted: &BTreeMap<ProviderName, &OfferedDevice>,
@@ -228,7 +223,7 @@ pub(super) fn write(
         source,
     })?;
     let whole = inventory.total;
-    let reserved = reserved(before, seen, device, whole);
+    let reserved = reservation(before, seen, device, whole);
     child.traits = traits(before, device);
     child.traits.extend(reserved.remembered);
     child.inventories =
@@ -236,17 +231,17 @@ pub(super) fn write(
     Ok(())
 }
 
-struct Reserved {
+struct DeviceReservation {
     amount: u32,
     remembered: Option<Trait>,
 }
 
-fn reserved(
+fn reservation(
     before: Option<&Provider>,
     seen: &NodeView,
     device: &OfferedDevice,
     whole: u32,
-) -> Reserved {
+) -> DeviceReservation {
     let mut operators = before.map_or(0, |before| operators(before, device, whole));
     if device.one_time_use && is_in_a_guest(seen, device) {
         operators = whole;
@@ -266,7 +261,7 @@ fn reserved(
         }
     };
     let covers = ours > 0 && (operators > 0 || elsewhere > 0 || aside > 0);
-    Reserved {
+    DeviceReservation {
         amount,
         remembered: covers.then(|| reserved_before(operators)).flatten(),
     }
@@ -335,14 +330,14 @@ fn traits(before: Option<&Provider>, device: &OfferedDevice) -> BTreeSet<Trait> 
 /// The device that a guest's part is of, with its provider's name and its class: how a claim is read back from a guest.
 pub(crate) fn device_of(
     seen: &NodeView,
-    part: HostDevice,
+    part: HostDeviceId,
     parent: Option<PciAddress>,
 ) -> Option<&OfferedDevice> {
     let devices = || seen.devices.iter();
     let has = |device: &&OfferedDevice| {
         device.handles.iter().any(|handle| match (handle, part) {
-            (OfferedHandle::Function(function), HostDevice::Function(part)) => *function == part,
-            (OfferedHandle::Mdev { uuid, .. }, HostDevice::Mdev(part)) => *uuid == part,
+            (OfferedHandle::Function(function), HostDeviceId::Function(part)) => *function == part,
+            (OfferedHandle::Mdev { uuid, .. }, HostDeviceId::Mdev(part)) => *uuid == part,
             _ => false,
         })
     };

@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 
 use berth_model::{Inventory, Move, NodeName, Provider, ProviderName, ProviderTree, ResourceClass};
 
+use super::desired_providers::{
+    DesiredProviders, InventoryAmounts, cells_are_modelled, dedicated_are_pcpu,
+};
 use super::names::{NamedFor, is_the_drivers, named_for};
-use super::wanted::{Amounts, Wanted, cells_are_modelled, dedicated_are_pcpu};
 use crate::resource_kind::{ResourceKind, offered};
 use crate::{NodeView, PcpuModel, VgpuModel};
 
@@ -15,9 +17,9 @@ pub(super) fn moves(
     seen: &NodeView,
     current: &ProviderTree,
     node: &NodeName,
-    wanted: &Wanted,
+    wanted: &DesiredProviders,
 ) -> Vec<Move> {
-    let looking = Looking {
+    let finder = MoveFinder {
         seen,
         current,
         node,
@@ -26,20 +28,20 @@ pub(super) fn moves(
     let mut moves = Vec::new();
     for provider in current.own() {
         for (class, inventory) in &provider.inventories {
-            moves.extend(looking.at(provider, class, inventory));
+            moves.extend(finder.at(provider, class, inventory));
         }
     }
     moves
 }
 
-struct Looking<'a> {
+struct MoveFinder<'a> {
     seen: &'a NodeView,
     current: &'a ProviderTree,
     node: &'a NodeName,
-    wanted: &'a Wanted,
+    wanted: &'a DesiredProviders,
 }
 
-impl Looking<'_> {
+impl MoveFinder<'_> {
     fn at(
         &self,
         provider: &Provider,
@@ -68,7 +70,7 @@ impl Looking<'_> {
     }
 
     /// The amounts wanted on the root (no name) or on a child.
-    fn amounts(&self, name: Option<&ProviderName>) -> Option<&Amounts> {
+    fn amounts(&self, name: Option<&ProviderName>) -> Option<&InventoryAmounts> {
         match name {
             None => Some(&self.wanted.root),
             Some(name) => self.wanted.children.get(name).map(|(amounts, _)| amounts),
@@ -143,8 +145,8 @@ impl Looking<'_> {
             return Some("dedicated CPUs are VCPU again");
         }
         match name {
-            None => self.why_it_leaves_the_root(class),
-            Some(name) => self.why_it_leaves_a_child(name),
+            None => self.reason_to_leave_root(class),
+            Some(name) => self.reason_to_leave_child(name),
         }
     }
 
@@ -158,17 +160,17 @@ impl Looking<'_> {
             let pcpu = provider.inventories.get(&ResourceClass::PCPU);
             pcpu.is_some_and(|inventory| !inventory.is_held())
         });
-        is_wanted && (!is_there || inventory.is_held() || (!stays && self.wanted_nowhere()))
+        is_wanted && (!is_there || inventory.is_held() || (!stays && self.is_desired_nowhere()))
     }
 
     /// Whether VCPU is reported nowhere: all CPUs are dedicated.
-    fn wanted_nowhere(&self) -> bool {
+    fn is_desired_nowhere(&self) -> bool {
         let vcpu = ResourceClass::VCPU;
         !self.is_wanted(None, &vcpu)
             && !(self.wanted.children.values()).any(|(amounts, _)| amounts.contains_key(&vcpu))
     }
 
-    fn why_it_leaves_the_root(&self, class: &ResourceClass) -> Option<&'static str> {
+    fn reason_to_leave_root(&self, class: &ResourceClass) -> Option<&'static str> {
         match ResourceKind::of(self.seen, class)? {
             ResourceKind::Mdev => Some(match self.seen.model.vgpu {
                 VgpuModel::PerGpu => "each GPU has a provider of its own",
@@ -182,7 +184,7 @@ impl Looking<'_> {
 
     /// The reason of a move away from a child: a wanted child changed its class; an unwanted one returns its units to
     /// the root, unless its device is only missing (the units are then reserved).
-    fn why_it_leaves_a_child(&self, name: &ProviderName) -> Option<&'static str> {
+    fn reason_to_leave_child(&self, name: &ProviderName) -> Option<&'static str> {
         match named_for(self.node, name)? {
             NamedFor::Device if self.seen.model.vgpu == VgpuModel::Root => {
                 Some("GPUs are reported on the root again")

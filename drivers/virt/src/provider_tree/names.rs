@@ -52,10 +52,7 @@ fn suffix_under_any_node(name: &ProviderName) -> Option<&str> {
 
 /// The children of the compute service with a wrong name, with the right one. An interrupted rename of the host leaves
 /// the old or another new name before the suffix; an operator may set any name. A wanted child is recognised by its
-/// UUID, others by the suffix.
-///
-/// # Errors
-/// Two children stand for the same device or cell, or a name is too long.
+/// UUID, others by the suffix. Fails if two children stand for the same device or cell, or a name is too long.
 pub(super) fn misnamed<'a>(
     current: &ProviderTree,
     node: &NodeName,
@@ -75,7 +72,7 @@ pub(super) fn misnamed<'a>(
                 continue;
             }
             None => match suffix_under_any_node(&child.name) {
-                Some(suffix) => named(node, suffix)?,
+                Some(suffix) => child_name(node, suffix)?,
                 None => continue,
             },
         };
@@ -122,11 +119,11 @@ pub(crate) const PCI_TRACKERS: Trait = Trait::known("COMPUTE_MANAGED_PCI_DEVICE"
 
 /// The name of a cell's provider: `<node>_numa<id>`.
 pub(crate) fn cell_name(node: &NodeName, cell: u32) -> Result<ProviderName, ProviderTreeError> {
-    named(node, &format!("numa{cell}"))
+    child_name(node, &format!("numa{cell}"))
 }
 
 /// The name of a child provider of this node.
-pub(crate) fn named(node: &NodeName, suffix: &str) -> Result<ProviderName, ProviderTreeError> {
+pub(crate) fn child_name(node: &NodeName, suffix: &str) -> Result<ProviderName, ProviderTreeError> {
     node.child_name(suffix)
         .map_err(|source| ProviderTreeError::Name {
             node: node.clone(),

@@ -2,7 +2,7 @@
 
 use berth_model::{Allocations, NodeName, Plan, ProviderTree, ProviderUuid, Trait, Usages, plan};
 use berth_virt::{
-    CpuPolicy, HostView, NodeView, NumaModel, PcpuModel, ResourceModel, Resources, Trees,
+    GuestCpuPolicy, HostView, NodeView, NumaModel, PcpuModel, ResourceModel, Resources, TreePair,
     VgpuModel, guest_allocations, homes, provider_tree,
 };
 use uuid::Uuid;
@@ -44,7 +44,7 @@ fn machine(model: ResourceModel, gpus_class: &str) -> NodeView {
     across.mdevs = mdevs(&[1, 2]);
     across.cells = vec![cell(0, 1, 512), cell(1, 1, 512)];
     let mut pinned = guest(2, 512);
-    pinned.cpu_policy = CpuPolicy::Dedicated;
+    pinned.cpu_policy = GuestCpuPolicy::Dedicated;
     pinned.cells = vec![cell(1, 2, 512)];
     node.guests = [(consumer(1), across), (consumer(2), pinned)].into();
     node
@@ -72,7 +72,7 @@ fn remodelled(
         panic!("no reshape");
     };
     let wanted = pending.desired().tree.clone();
-    let trees = Trees {
+    let trees = TreePair {
         current,
         desired: &wanted,
     };
@@ -140,7 +140,7 @@ fn units_leave_children_of_any_uuid_and_come_back_to_them_by_name() {
 
 #[test]
 fn a_guest_is_inferred_from_what_a_migration_holds_on_children_of_any_uuid() {
-    // Units on three children: the moved ones, and those that identify the guest.
+    // Units on three children: the moved ones, and the ones that identify the guest.
     let vcpu_cells = ResourceModel {
         pcpu: PcpuModel::Vcpu,
         ..NEW

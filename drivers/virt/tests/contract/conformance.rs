@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use berth_model::{Allocation, Allocations, Desired, Homes, NodeName, ProviderTree, Trait};
+use berth_model::{Allocation, Allocations, DesiredTree, Homes, NodeName, ProviderTree, Trait};
 use berth_virt::conformance::{Promise, Violation, check, check_recovery, check_watch};
 use berth_virt::{
     HostCpuStats, HostEvent, HostEvents, HostView, ObserveError, ProviderTreeError,
-    SupportedInstance, Trees, VirtDriver, homes, provider_tree,
+    SupportedInstance, TreePair, VirtDriver, homes, provider_tree,
 };
 
 use crate::view::{card, cell, consumer, gpu, guest, host, mdevs, name, node, two_cells};
@@ -124,7 +124,7 @@ impl VirtDriver for Planted {
     }
 
     fn watch(&self) -> HostEvents {
-        Box::pin(Events(!self.has(Promise::TellsOfChanges)))
+        Box::pin(Events(!self.has(Promise::ReportsChanges)))
     }
 
     fn update_provider_tree(
@@ -132,9 +132,9 @@ impl VirtDriver for Planted {
         view: &HostView,
         current: &ProviderTree,
         node: &NodeName,
-    ) -> Result<Desired, ProviderTreeError> {
+    ) -> Result<DesiredTree, ProviderTreeError> {
         if !view.nodes.contains_key(node) && self.has(Promise::RefusesAnUnknownNode) {
-            return Ok(Desired {
+            return Ok(DesiredTree {
                 tree: current.clone(),
                 moves: Vec::new(),
                 held_traits: std::collections::BTreeMap::new(),
@@ -153,7 +153,7 @@ impl VirtDriver for Planted {
                 vast.nodes.get_mut(node).unwrap().cells.clear();
                 return provider_tree(&vast, current, node);
             }
-            Some(Promise::LeavesTheRestAlone) => {
+            Some(Promise::KeepsForeignParts) => {
                 desired.tree.root_mut().traits.remove(&Trait::COMPUTE_NODE);
             }
             // Moved inventory also stays at its old place.
@@ -170,7 +170,7 @@ impl VirtDriver for Planted {
         &self,
         view: &HostView,
         node: &NodeName,
-        trees: Trees<'_>,
+        trees: TreePair<'_>,
         allocation: &Allocation,
         all: &Allocations,
     ) -> Homes {
@@ -230,10 +230,10 @@ fn each_planted_bug_is_caught() {
         Promise::IsPure,
         Promise::StartsWithAnUpdate,
         Promise::IsInSyncAfterAnUpdate,
-        Promise::LeavesTheRestAlone,
+        Promise::KeepsForeignParts,
         Promise::RefusesAnUnknownNode,
         Promise::Reshapes,
-        Promise::TellsOfChanges,
+        Promise::ReportsChanges,
         Promise::FailsClosed,
         Promise::Recovers,
     ] {

@@ -269,9 +269,9 @@ fn the_class_of_cyborgs_pci_driver_stays_until_an_operator_says_another() {
     );
     assert_eq!(reported(&view, &taken), taken);
     let mut kept = card.clone();
-    assert!(kept.keep_cyborgs(&name(), &taken));
+    assert!(kept.retain_cyborg_providers(&name(), &taken));
     assert_eq!(kept.class, class("CUSTOM_PCI"));
-    assert!(!kept.keep_cyborgs(&name(), &taken), "once");
+    assert!(!kept.retain_cyborg_providers(&name(), &taken), "once");
     // A guest with it holds a unit of that class.
     let mut seen = view.clone();
     let mut user = guest(1, 64);
@@ -297,7 +297,7 @@ fn the_class_of_cyborgs_pci_driver_stays_until_an_operator_says_another() {
         },
     ];
     for mut other in others {
-        assert!(!other.keep_cyborgs(&name(), &taken));
+        assert!(!other.retain_cyborg_providers(&name(), &taken));
         let moved = provider_tree(&host(with(vec![other])), &taken, &name()).unwrap();
         assert_eq!(moved.moves.len(), 1);
     }
@@ -358,7 +358,7 @@ fn a_host_of_novas_pci_tracker_is_taken_over_once_pci_is_reported() {
         pci: PciInPlacement::NotReported,
         ..with(vec![device(0xab, DeviceOwner::Compute)])
     };
-    assert_eq!(reported(&off, &tree), tree, "not told of PCI devices");
+    assert_eq!(reported(&off, &tree), tree, "PCI devices are not reported");
     let view = with(vec![device(0xab, DeviceOwner::Compute)]);
     let desired = provider_tree(&host(view.clone()), &tree, &name()).unwrap();
     let usages = Usages::from([((goes, class(of)), 0)]);
@@ -522,7 +522,7 @@ fn a_device_that_is_used_once_is_kept_back_until_somebody_else_frees_it() {
     assert_eq!(
         reserved(&reported(&free, &tree), name),
         0,
-        "cleaned by somebody else"
+        "cleaned by another party"
     );
 }
 

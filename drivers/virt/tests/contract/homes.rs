@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_model::{HomelessReason, Inventory, PendingReshape, ResourceClass};
 use berth_virt::{
-    CpuPolicy, NodeView, NumaModel, PcpuModel, ResourceModel, Resources, UnreadableGuest,
+    GuestCpuPolicy, NodeView, NumaModel, PcpuModel, ResourceModel, Resources, UnreadableGuest,
     VgpuModel, provider_tree,
 };
 
@@ -372,9 +372,9 @@ fn pinned_cpus_become_pcpu_and_shared_ones_stay() {
     node.cpus.shared = Some("0-3".parse().unwrap());
     node.cpus.dedicated = Some("4-7".parse().unwrap());
     for (n, policy) in [
-        (1, CpuPolicy::Shared),
-        (2, CpuPolicy::Dedicated),
-        (3, CpuPolicy::Mixed { dedicated: 1 }),
+        (1, GuestCpuPolicy::Shared),
+        (2, GuestCpuPolicy::Dedicated),
+        (3, GuestCpuPolicy::Mixed { dedicated: 1 }),
     ] {
         let mut guest = guest(2, 100);
         guest.cpu_policy = policy;
@@ -417,12 +417,12 @@ fn cells_and_pinning_may_come_at_once_and_one_after_the_other() {
     node.cpus.shared = Some("0-1,4-5".parse().unwrap());
     node.cpus.dedicated = Some("2-3,6-7".parse().unwrap());
     let mut mixed = guest(4, 1024);
-    mixed.cpu_policy = CpuPolicy::Mixed { dedicated: 2 };
+    mixed.cpu_policy = GuestCpuPolicy::Mixed { dedicated: 2 };
     mixed.cells = vec![cell(0, 3, 512), cell(1, 1, 512)];
     node.guests.insert(consumer(1), mixed.clone());
     mixed.cells.clear();
     mixed.vcpus = 2;
-    mixed.cpu_policy = CpuPolicy::Mixed { dedicated: 1 };
+    mixed.cpu_policy = GuestCpuPolicy::Mixed { dedicated: 1 };
     node.guests.insert(consumer(2), mixed);
     let both = ResourceModel {
         numa: NumaModel::Cells,
@@ -468,7 +468,7 @@ fn pinned_cpus_are_dealt_out_to_a_guests_cells_once() {
         (9, [0, 1], &["numa0 PCPU 2", "numa1 PCPU 2"]),
     ] {
         let mut mixed = guest(4, 1024);
-        mixed.cpu_policy = CpuPolicy::Mixed { dedicated };
+        mixed.cpu_policy = GuestCpuPolicy::Mixed { dedicated };
         mixed.cells = order.map(|id| cell(id, 2, 512)).to_vec();
         node.guests.insert(consumer(1), mixed);
         for from in [OLD, CELLS, PCPU] {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_model::{Allocations, Inventory, Plan, Provider, ProviderTree, Trait, Usages, plan};
 use berth_virt::{
-    CpuPolicy, CpuSet, Disk, GuestView, NodeView, NumaCell, ResourceModel, provider_tree,
+    CpuSet, GuestCpuPolicy, GuestView, NodeDisk, NodeView, NumaCell, ResourceModel, provider_tree,
 };
 use proptest::collection::{btree_set, vec};
 use proptest::option;
@@ -22,9 +22,9 @@ fn a_model() -> impl Strategy<Value = ResourceModel> {
 
 fn a_guest() -> impl Strategy<Value = GuestView> {
     let policy = prop_oneof![
-        Just(CpuPolicy::Shared),
-        Just(CpuPolicy::Dedicated),
-        (0..4u64).prop_map(|dedicated| CpuPolicy::Mixed { dedicated }),
+        Just(GuestCpuPolicy::Shared),
+        Just(GuestCpuPolicy::Dedicated),
+        (0..4u64).prop_map(|dedicated| GuestCpuPolicy::Mixed { dedicated }),
     ];
     let cells = vec((0..4u32, 0..3u64, 0..600u64), 0..3);
     let functions = btree_set((0x20..0x23u8, 0..4u8), 0..3);
@@ -97,7 +97,11 @@ fn hardware() -> impl Strategy<Value = NodeView> {
             .map(|(which, total)| custom(CUSTOMS[which].0, CUSTOMS[which].1, total))
             .into_iter()
             .collect();
-        node.disk = [Disk::Local { gib: 50 }, Disk::Shared, Disk::None][usize::from(disk)];
+        node.disk = [
+            NodeDisk::Local { gib: 50 },
+            NodeDisk::Shared,
+            NodeDisk::None,
+        ][usize::from(disk)];
         node
     })
 }
@@ -202,7 +206,7 @@ fn carried_out(
     })
 }
 
-/// Only guests on existing cells whose cells add up, so that there is only one right result.
+/// Only guests on existing cells with the right sum, so that there is only one right result.
 fn only_plain_guests(node: &NodeView) -> NodeView {
     let mut node = node.clone();
     node.guests.retain(|_, guest| {

@@ -4,7 +4,7 @@ use berth_model::{
     AllocationRatio, Inventory, NodeName, Plan, Provider, ProviderTree, Trait, Usages, plan,
 };
 use berth_virt::{
-    Disk, NodeView, NumaModel, PcpuModel, ProviderTreeError, ResourceModel, VgpuModel,
+    NodeDisk, NodeView, NumaModel, PcpuModel, ProviderTreeError, ResourceModel, VgpuModel,
     provider_tree,
 };
 
@@ -82,7 +82,7 @@ fn each_model_reports_its_own_tree() {
 #[test]
 fn a_shared_disk_is_not_reported_twice() {
     let mut node = node();
-    node.disk = Disk::Shared;
+    node.disk = NodeDisk::Shared;
     let tree = reported(&node, &bare());
     assert!(tree.inventory(root_uuid(), &class("DISK_GB")).is_none());
 }

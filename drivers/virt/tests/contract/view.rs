@@ -7,10 +7,10 @@ use berth_model::{
     ProviderTree, ProviderUuid, ReshapeRefused, ReshapeRequest, ResourceClass, Usages, plan,
 };
 use berth_virt::{
-    CpuPolicy, CpuSet, Cpus, CustomResource, Disk, GuestCell, GuestMdev, GuestView, HostView,
-    Hypervisor, NodeView, NumaCell, NumaModel, OfferedMdevs, PcpuModel, PhysicalGpu, PowerState,
-    ResourceModel, Resources, Trees, VgpuModel, VirtualFunctions, guest_allocations, homes,
-    provider_tree,
+    CpuSet, CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostView,
+    HypervisorInfo, NodeCpus, NodeDisk, NodeView, NumaCell, NumaModel, OfferedMdevs, PcpuModel,
+    PhysicalGpu, PowerState, ResourceModel, Resources, TreePair, VgpuModel, VirtualFunctions,
+    guest_allocations, homes, provider_tree,
 };
 use uuid::Uuid;
 
@@ -44,7 +44,7 @@ pub(crate) fn bare() -> ProviderTree {
 
 pub(crate) fn host(node: NodeView) -> HostView {
     HostView {
-        hypervisor: Hypervisor {
+        hypervisor: HypervisorInfo {
             kind: "fake".to_owned(),
             version: "1".to_owned(),
             hostname: "n1".to_owned(),
@@ -57,13 +57,13 @@ pub(crate) fn host(node: NodeView) -> HostView {
 pub(crate) fn node() -> NodeView {
     NodeView {
         uuid: None,
-        cpus: Cpus {
+        cpus: NodeCpus {
             online: CpuSet::first(8),
             shared: None,
             dedicated: None,
         },
         memory_mib: 8192,
-        disk: Disk::Local { gib: 100 },
+        disk: NodeDisk::Local { gib: 100 },
         cells: Vec::new(),
         gpus: Vec::new(),
         functions: Vec::new(),
@@ -125,7 +125,7 @@ pub(crate) fn guest(vcpus: u64, memory_mib: u64) -> GuestView {
         name: "guest".to_owned(),
         power: PowerState::Running,
         also: BTreeSet::new(),
-        cpu_policy: CpuPolicy::Shared,
+        cpu_policy: GuestCpuPolicy::Shared,
         vcpus,
         memory_mib,
         cells: Vec::new(),
@@ -205,7 +205,7 @@ pub(crate) fn resolved(
 ) -> Result<ReshapeRequest, ReshapeRefused> {
     let view = host(node.clone());
     let (current, desired) = (pending.current().clone(), pending.desired().tree.clone());
-    let trees = Trees {
+    let trees = TreePair {
         current: &current,
         desired: &desired,
     };

@@ -87,7 +87,7 @@ fn listing(call: &ApiRequest, rows: &[ArqRow]) -> ArqList {
     }
 }
 
-/// The projects whose requests the caller may see.
+/// The projects with requests that the caller may see.
 fn scope(call: &ApiRequest) -> ArqScope {
     if call.caller.has_role("admin") || call.caller.has_role("service") {
         return ArqScope::All;
@@ -128,7 +128,7 @@ async fn create(
     ApiResponse::with_body(StatusCode::CREATED, &listing(&call, &made))
 }
 
-/// Whether the list should contain only requests whose binding has ended (`bind_state=resolved`).
+/// Whether only requests with a finished binding are listed (`bind_state=resolved`).
 fn wants_resolved(call: &ApiRequest) -> Result<bool, Fault> {
     match call.query.last("bind_state") {
         None => Ok(false),

@@ -15,7 +15,7 @@ use super::{handles, now};
 /// Why a request is not adopted.
 #[derive(Debug, thiserror::Error)]
 enum AdoptionRefusal {
-    #[error("it is {0}; only what is bound is somebody's, and others are made anew")]
+    #[error("its state is {0}; only bound requests can be adopted")]
     NotBound(&'static str),
     #[error("a request of this UUID is here, and is another one")]
     Another,

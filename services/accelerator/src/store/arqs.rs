@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use berth_http::request_id::random_uuid;
 use berth_model::{
     Arq, ArqPhase, ArqState, ArqUuid, AttachHandle, Binding, ConsumerUuid, DeviceProfileName,
-    Transition, TransitionRefused,
+    ArqTransition, TransitionRefused,
 };
 use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
 
@@ -113,7 +113,7 @@ fn arq(row: &Row) -> Result<ArqRow, AcceleratorTableError> {
 
 fn state(row: &Row) -> Result<ArqState, AcceleratorTableError> {
     let word = row.text(2)?;
-    let phase = ArqPhase::of_word(&word).ok_or_else(|| foreign(&word, TABLE, "state"))?;
+    let phase = ArqPhase::from_name(&word).ok_or_else(|| foreign(&word, TABLE, "state"))?;
     let needed = |column: usize, name: &'static str| {
         row.opt_text(column)?
             .ok_or_else(|| foreign("", TABLE, name))
@@ -250,7 +250,7 @@ impl ArqTransitions {
         let from = row.arq.state.phase();
         let mut to = from;
         for next in phases {
-            let step: Transition = to.to(*next).map_err(|reason| ArqError::Transition {
+            let step: ArqTransition = to.to(*next).map_err(|reason| ArqError::Transition {
                 arq: row.arq.uuid,
                 reason,
             })?;

@@ -36,8 +36,8 @@ pub(crate) struct UnknownInstanceOutcome {
 }
 
 impl ArqsOfUnknownInstances<'_> {
-    /// Deletes the requests and releases their handles, one transaction per guest. A failure for one guest does not
-    /// affect others.
+    /// Deletes the requests and releases their handles, one transaction per guest. A failure for one guest
+    /// does not affect others.
     pub(crate) async fn delete(
         &self,
         store: &AcceleratorTables,

@@ -34,7 +34,7 @@ pub(crate) enum BindRefusal {
     },
     #[error("The device of resource provider {0} is disabled")]
     Disabled(ProviderUuid),
-    #[error("The device of resource provider {0} is not there any more")]
+    #[error("The device of resource provider {0} no longer exists")]
     Vanished(ProviderUuid),
     #[error("The device of resource provider {provider} is not healthy: {reason}")]
     Sick {

@@ -67,7 +67,7 @@ pub(crate) enum ProfileKey {
 }
 
 impl ProfileKey {
-    /// A UUID if the text is one; otherwise a name.
+    /// A UUID if the text is one; else a name.
     pub(crate) fn of(text: &str) -> Self {
         match Uuid::try_parse(text) {
             Ok(uuid) if text.len() == 36 => Self::Uuid(uuid),

@@ -111,8 +111,8 @@ impl Retryable for DeviceStatusError {
     }
 }
 
-/// Sets a device in or out of service. Returns its host if the status changed; the agent sees it in the answer to its
-/// next report.
+/// Sets a device in or out of service. Returns its host if the status changed; the agent sees it in the answer
+/// to its next report.
 pub(crate) struct SetDeviceStatus {
     pub(crate) uuid: Uuid,
     pub(crate) status: &'static str,

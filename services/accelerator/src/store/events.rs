@@ -77,7 +77,7 @@ pub(crate) async fn due(tx: &mut Transaction) -> Result<Vec<PendingEvent>, Accel
             id: row.int(0)?,
             instance: typed(&row.text(1)?, TABLE, "instance_uuid")?,
             arq: typed(&row.text(2)?, TABLE, "arq_uuid")?,
-            status: EventStatus::of_word(&status)
+            status: EventStatus::from_name(&status)
                 .ok_or_else(|| foreign(&status, TABLE, "status"))?,
             host: row.opt_text(6)?.unwrap_or_default(),
             attempts: u32::try_from(row.int(4)?).unwrap_or(u32::MAX),

@@ -13,7 +13,7 @@ const TABLE: &str = "attach_handles";
 /// Parses a handle's address from its columns.
 pub(crate) fn read_info(kind: &str, info: &str) -> Result<AttachHandleInfo, AcceleratorTableError> {
     let known =
-        AttachHandleType::of_word(kind).ok_or_else(|| foreign(kind, TABLE, "attach_type"))?;
+        AttachHandleType::from_name(kind).ok_or_else(|| foreign(kind, TABLE, "attach_type"))?;
     serde_json::from_str::<AttachHandleInfoBody>(info)
         .ok()
         .and_then(|body| body.into_info(known).ok())
@@ -76,7 +76,7 @@ const VANISHED_OF: &str =
 /// Releases the handles of requests. Handles that hosts clean are then waiting to be cleaned.
 const RELEASE: &str = "UPDATE attach_handles SET arq_id = NULL, releases = releases + scrubbed, updated_at = ? WHERE arq_id IN";
 
-/// Releases the handles of these requests, and deletes those whose device has vanished.
+/// Releases the handles of these requests, and deletes the handles of vanished devices.
 pub(crate) async fn release(tx: &mut Transaction, rows: &[ArqRow]) -> Result<(), SqlError> {
     let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
     let head = Statement::new(VANISHED_OF);

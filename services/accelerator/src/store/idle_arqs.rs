@@ -1,4 +1,4 @@
-//! Idle requests: those that hold no handle and have not changed for the grace time.
+//! Idle requests, which hold no handle and have not changed for the grace time.
 
 use std::collections::BTreeMap;
 

@@ -21,11 +21,11 @@ use super::schema;
 
 /// The host of all devices.
 const HOST: &str = "host";
-/// A deployable whose handles all belong to other requests.
+/// A deployable with all handles held by other requests.
 const TAKEN: u32 = 1;
 /// A deployable with free handles.
 const FREE: u32 = 2;
-/// A deployable whose only handle is waiting to be cleaned.
+/// A deployable with one handle, which is waiting to be cleaned.
 const UNCLEAN: u32 = 3;
 /// The project under test; all other requests belong to another project.
 const OURS: &str = "ours";

@@ -70,7 +70,7 @@ const LATER: &str = concat!(
 const INDEXES: &str =
     "CREATE INDEX IF NOT EXISTS accelerator_requests_state ON accelerator_requests (state)";
 
-/// Columns whose text has no limit although their type has one; SQLite ignores the limit.
+/// Columns with unlimited text despite their type; SQLite ignores the limit.
 const UNBOUNDED: [&str; 5] = [
     "    driver_name VARCHAR(255)",
     "    bitstream_id VARCHAR(255)",
@@ -136,8 +136,8 @@ impl Retryable for AcceleratorSchemaError {
     }
 }
 
-/// Creates the schema if the database has none of its tables, otherwise checks it. Tables of other services may be in
-/// the same database.
+/// Creates the schema if the database has none of its tables, else checks it. Tables of other services may be
+/// in the same database.
 pub async fn prepare(store: &SqlStore) -> Result<(), AcceleratorSchemaError> {
     let _lock = store.schema_lock(SCHEMA_WAIT).await?;
     store.write(&PrepareSchema).await

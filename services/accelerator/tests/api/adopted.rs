@@ -31,7 +31,7 @@ fn with(mut arq: Value, key: &str, value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn bound_requests_of_another_service_are_held_here_and_nobody_else_gets_their_handles() {
+async fn bound_requests_of_another_service_are_held_here_and_their_handles_are_not_reused() {
     let service = Service::with_profile(2).await;
     let two = [bound(1, 0), bound(2, 1)];
     for _ in 0..2 {
@@ -81,7 +81,7 @@ async fn what_cannot_be_adopted_is_named_with_the_reason_and_keeps_no_other() {
     for (wrong, says) in [
         (
             with(bound(2, 1), "state", json!("Initial")),
-            "only what is bound",
+            "only bound requests can be adopted",
         ),
         (
             with(bound(1, 0), "instance_uuid", json!(guest(2))),

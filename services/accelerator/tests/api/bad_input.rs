@@ -65,7 +65,7 @@ async fn a_group_of_a_hundred_thousand_keys_is_read_key_by_key() {
 }
 
 #[tokio::test]
-async fn a_word_that_is_none_is_told_with_its_field_and_the_words_that_are() {
+async fn an_invalid_value_is_reported_with_its_field_and_the_valid_ones() {
     let service = Service::with_profile(1).await;
     let uuid = service.requests("dp").await.remove(0);
     let good = bind(std::slice::from_ref(&uuid), &guest(1), HOST, RP);

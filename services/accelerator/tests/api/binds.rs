@@ -217,7 +217,7 @@ async fn only_a_service_gives_a_device_to_a_guest_or_takes_it_away() {
     assert_eq!(alice.delete(&by_uuid).await.status, 403);
     assert_eq!(alice.delete(&by_guest).await.status, 403);
     assert_eq!(alice.patch(unbind(&uuids)).await.status, 403);
-    // One that nobody has may be deleted by whose it is.
+    // An unowned request may be deleted by its project.
     let free = alice.requests("dp").await;
     let both = format!("{by_uuid},{}", free[0]);
     assert_eq!(alice.delete(&both).await.status, 403, "nothing of it");

@@ -1,5 +1,5 @@
-//! The peer's measured defects, each planted before this service: the check named after it must fail then. One that does not
-//! would pass over the defect as well.
+//! Canaries: each measured defect of the peer is planted in front of this service, and the check named after it must
+//! fail. A check that passes would miss the defect.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,12 +23,12 @@ pub(crate) enum Defect {
     M8,
     M9,
     M10,
-    /// What M10 does: the answer is right, and nobody is told.
+    /// Defect M10: the answer is right, but no event is sent.
     M10Lost,
     M11,
     M12,
     M13,
-    /// M13 where something is not there.
+    /// Defect M13 for an object that does not exist.
     M13Absent,
     M14,
     /// What M14 does: it is refused, and done all the same.
@@ -88,9 +88,9 @@ impl Defect {
                 checks::m7_every_report_is_answered_whole_so_that_a_provider_lost_elsewhere_is_seen
             }
             Self::M8 => checks::m8_a_disabled_device_accepts_no_bind,
-            Self::M9 => checks::m9_a_profile_in_use_is_a_conflict_told_without_sql,
+            Self::M9 => checks::m9_a_profile_in_use_is_a_conflict_without_sql_in_the_message,
             Self::M10 | Self::M10Lost => {
-                checks::m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_is_told_again
+                checks::m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_gets_the_event_again
             }
             Self::M11 => checks::m11_a_bind_that_names_a_wrong_host_is_refused,
             Self::M12 => checks::m12_tenants_see_no_hardware,
@@ -119,12 +119,12 @@ impl Defect {
                 strike(reply)
             }
             Self::M3 if method == "DELETE" && path.contains("?arqs=") && path.contains(ABSENT) => {
-                failing(service, 404, &format!("{ABSENT} is not there")).await
+                failing(service, 404, &format!("{ABSENT} does not exist")).await
             }
             Self::M4 if is_report => {
-                let mut told = read(body.as_deref());
-                told.as_object_mut().map(|told| told.remove("guests"));
-                strike(pass(Some(told.to_string())).await)
+                let mut reported = read(body.as_deref());
+                reported.as_object_mut().map(|reported| reported.remove("guests"));
+                strike(pass(Some(reported.to_string())).await)
             }
             Self::M5 if is_report && service.held().await > 0 => {
                 failing(service, 500, "provider in use").await
@@ -166,8 +166,8 @@ impl Defect {
                 strike(reply)
             }
             Self::M11 if is_bind => {
-                let told = body.map(|body| body.replace("compute2", HOST));
-                strike(pass(told).await)
+                let reported = body.map(|body| body.replace("compute2", HOST));
+                strike(pass(reported).await)
             }
             Self::M12 if method == "GET" => {
                 strike(service.by("admin").really(method, path, body).await)
@@ -194,7 +194,7 @@ impl Defect {
     }
 }
 
-/// Each request for itself; what was bound before the first that fails stays bound, and nobody is told.
+/// Binds the requests one by one: those bound before the first failure stay bound, and no event is sent.
 async fn one_by_one(service: &Service, path: &str, body: Option<String>) -> Reply {
     let asked = read(body.as_deref());
     for (uuid, steps) in asked.as_object().into_iter().flatten() {

@@ -49,7 +49,7 @@ async fn crowd(handles: usize, binders: usize, each: usize) {
     assert_eq!(
         done,
         binders.min(handles / each),
-        "no handle is left while somebody lacks one"
+        "no handle is free while a request lacks one"
     );
     assert_eq!(held.len(), done * each);
     service.store.close().await;

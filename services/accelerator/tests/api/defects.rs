@@ -56,7 +56,7 @@ pub(crate) async fn m2_a_bind_to_an_unknown_provider_ends_and_a_right_one_may_fo
     );
     assert_eq!(service.bind(&uuids, &guest(1)).await.status, 202);
     assert_eq!(service.get(&path).await.states(), ["Bound"]);
-    // What was still to be told of the first attempt is not true any more.
+    // The pending events of the first attempt are obsolete.
     assert_eq!(
         service.outbox().await,
         [(uuids[0].clone(), "completed".to_owned())]
@@ -107,7 +107,7 @@ pub(crate) async fn m4_handles_of_a_guest_that_never_came_are_given_back_after_t
     let body = json!({"devices": [card(0, RP, 16)], "guests": [guest(3)]});
     let known = service.reports(HOST, body).await;
     assert_eq!(known.status, 200, "{known:?}");
-    // What is nobody's is not there any more: it would keep its profile from being deleted.
+    // The unowned request is deleted; it would keep its profile from being deleted.
     assert_eq!(service.request(&lost[0]).await.status, 404);
     for uuids in [&young, &living] {
         assert_eq!(service.request(&uuids[0]).await.body["state"], "Bound");
@@ -145,7 +145,7 @@ pub(crate) async fn m5_a_device_that_vanishes_while_bound_stays_marked_and_does_
     let more = service.requests("dp").await;
     let refused = service.bind(&more, &guest(2)).await;
     assert_eq!(refused.status, 409, "{refused:?}");
-    assert!(refused.message().contains("not there any more"));
+    assert!(refused.message().contains("no longer exists"));
 }
 
 #[tokio::test]
@@ -223,7 +223,7 @@ pub(crate) async fn m7_every_report_is_answered_whole_so_that_a_provider_lost_el
 }
 
 #[tokio::test]
-pub(crate) async fn m7_a_provider_that_placement_lost_is_told_to_its_host_until_it_is_there_again()
+pub(crate) async fn m7_a_provider_that_placement_lost_is_reported_to_its_host_until_it_exists_again()
 {
     let service = Service::start().await;
     let devices = json!([card(0, RP, 2), card(1, RP_2, 2)]);
@@ -294,7 +294,7 @@ pub(crate) async fn m8_a_disabled_device_accepts_no_bind() {
 }
 
 #[tokio::test]
-pub(crate) async fn m9_a_profile_in_use_is_a_conflict_told_without_sql() {
+pub(crate) async fn m9_a_profile_in_use_is_a_conflict_without_sql_in_the_message() {
     let service = Service::with_profile(1).await;
     let uuids = service.requests("dp").await;
     for path in ["/v2/device_profiles/dp", "/v2/device_profiles?value=dp"] {
@@ -321,7 +321,7 @@ pub(crate) async fn m9_a_profile_in_use_is_a_conflict_told_without_sql() {
 }
 
 #[tokio::test]
-pub(crate) async fn m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_is_told_again() {
+pub(crate) async fn m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_gets_the_event_again() {
     let receiver = Receiver::answering([404, 200]);
     let service = receiver.service().await;
     let uuids = service.requests("dp").await;

@@ -106,7 +106,7 @@ async fn a_report_that_says_nothing_new_writes_nothing() {
 }
 
 #[tokio::test]
-async fn disabling_is_told_to_the_host_and_survives_its_reports() {
+async fn disabling_is_reported_to_the_host_and_survives_its_reports() {
     let service = Service::start().await;
     service.report(HOST, json!([card(0, RP, 2)])).await;
     let uuid = service.devices().await.remove(0);
@@ -346,7 +346,7 @@ async fn mediated_devices_are_handed_out_one_by_one() {
 }
 
 #[tokio::test]
-async fn what_a_host_cleans_goes_to_nobody_until_it_was_cleaned_after_the_last_guest() {
+async fn a_device_is_not_assigned_until_its_host_cleaned_it_after_the_last_guest() {
     let service = Service::with_profile(1).await;
     let report = |cleaned: Option<i64>| {
         let mut device = card(0, RP, 1);
@@ -357,11 +357,11 @@ async fn what_a_host_cleans_goes_to_nobody_until_it_was_cleaned_after_the_last_g
     };
     let of = |known: Value| known["devices"][0]["deployables"][0]["attach_handles"][0].clone();
     service.report(HOST, json!([])).await;
-    // A new one begins unclean: nobody knows who had it before.
+    // A new device starts as unclean, because its former user is unknown.
     let first = of(service.report(HOST, report(None)).await);
     let first = first["releases"].as_i64().unwrap();
     for releases in first..=first + 2 {
-        // A cleaning before the last guest is none; so is one that nobody asked for.
+        // A cleaning before the last guest does not count, nor does an unrequested one.
         for cleaned in [None, Some(releases - 1), Some(releases + 1)] {
             let known = of(service.report(HOST, report(cleaned)).await);
             assert_eq!(
@@ -390,7 +390,7 @@ async fn what_a_host_cleans_goes_to_nobody_until_it_was_cleaned_after_the_last_g
         let path = format!("/v2/accelerator_requests?instance={}", guest(1));
         assert_eq!(service.delete(&path).await.status, 204);
     }
-    // One that is gone while unclean is unclean when it comes back.
+    // A device that vanishes while unclean is unclean when it returns.
     service.report(HOST, json!([])).await;
     for stale in [first, first + 2, first + 3] {
         let known = of(service.report(HOST, report(Some(stale))).await);

@@ -1,4 +1,4 @@
-//! What a compute API is told, and when.
+//! Tests of the events that a compute API receives.
 
 use berth_store::{Location, SqlOptions, SqlStore};
 use serde_json::json;
@@ -7,7 +7,7 @@ use super::receiver::{Receiver, SILENT};
 use super::service::{HOST, RP, RP_2, Service, bind, card, guest};
 
 #[tokio::test]
-async fn all_requests_of_a_guest_are_told_in_one_post_of_the_right_version() {
+async fn all_requests_of_a_guest_are_reported_in_one_post_of_the_right_version() {
     let receiver = Receiver::answering([]);
     let service = receiver.service().await;
     service.profile("three", 3).await;
@@ -35,7 +35,7 @@ async fn all_requests_of_a_guest_are_told_in_one_post_of_the_right_version() {
 }
 
 #[tokio::test]
-async fn a_failed_bind_is_told_as_failed() {
+async fn a_failed_bind_is_reported_as_failed() {
     let receiver = Receiver::answering([]);
     let service = receiver.service().await;
     service.profile("too-many", 17).await;
@@ -50,7 +50,7 @@ async fn a_failed_bind_is_told_as_failed() {
 }
 
 #[tokio::test]
-async fn an_answer_of_207_is_fine_and_one_that_refuses_for_good_is_not_told_again() {
+async fn an_answer_of_207_is_success_and_a_permanent_refusal_is_not_retried() {
     for status in [207, 400] {
         let receiver = Receiver::answering([status]);
         let service = receiver.service().await;
@@ -70,7 +70,7 @@ async fn an_answer_of_207_is_fine_and_one_that_refuses_for_good_is_not_told_agai
 }
 
 #[tokio::test]
-async fn what_a_receiver_that_was_away_missed_is_told_when_it_is_there() {
+async fn events_that_an_absent_receiver_missed_are_sent_when_it_returns() {
     let receiver = Receiver::answering([0, 503, 200]);
     let service = receiver.service().await;
     let uuids = service.requests("dp").await;
@@ -83,7 +83,7 @@ async fn what_a_receiver_that_was_away_missed_is_told_when_it_is_there() {
 }
 
 #[tokio::test]
-async fn what_was_bound_before_a_crash_is_told_after_it() {
+async fn binds_before_a_crash_are_reported_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let location = Location::SqliteFile(folder.path().join("accelerator.sqlite"));
     let receiver = Receiver::answering([]);
@@ -97,7 +97,7 @@ async fn what_was_bound_before_a_crash_is_told_after_it() {
     service.profile("dp", 1).await;
     let uuids = service.requests("dp").await;
     assert_eq!(service.bind(&uuids, &guest(1)).await.status, 202);
-    // Nobody sends; the process is gone.
+    // No events are sent, because the process has ended.
     service.store.close().await;
     drop(service);
     let service = Service::over(open().await, receiver.options()).await;
@@ -109,7 +109,7 @@ async fn what_was_bound_before_a_crash_is_told_after_it() {
 }
 
 #[tokio::test]
-async fn nothing_is_told_of_what_is_gone_again() {
+async fn deleted_requests_are_not_reported() {
     let receiver = Receiver::answering([]);
     let service = receiver.service().await;
     let (deleted, unbound) = (service.requests("dp").await, service.requests("dp").await);
@@ -123,7 +123,7 @@ async fn nothing_is_told_of_what_is_gone_again() {
 }
 
 #[tokio::test]
-async fn each_hosts_events_go_to_its_own_receiver_and_one_that_is_silent_keeps_no_other_waiting() {
+async fn each_hosts_events_go_to_its_own_receiver_and_a_silent_one_delays_no_other() {
     const OTHER: &str = "compute2";
     let (here, there) = (Receiver::answering([]), Receiver::answering([SILENT]));
     let service = here.service().await;
@@ -147,7 +147,7 @@ async fn each_hosts_events_go_to_its_own_receiver_and_one_that_is_silent_keeps_n
 }
 
 #[tokio::test]
-async fn what_is_bound_on_a_host_that_nobody_is_known_of_is_given_up() {
+async fn events_of_a_host_without_a_receiver_are_dropped() {
     let here = Receiver::answering([]);
     let service = here.service().await;
     let uuids = service.requests("dp").await;

@@ -1,4 +1,4 @@
-//! A kill of the process in the middle of binds: all of a guest's handles or none, and the events that say so.
+//! Kills the process in the middle of binds: each guest has all of its handles or none, with the matching events.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -71,13 +71,13 @@ async fn a_kill_leaves_a_guest_with_all_its_handles_or_with_none() {
         child.wait().unwrap();
         let service = over(&path).await;
         let states = service.get("/v2/accelerator_requests").await.states();
-        let told = service.outbox().await.len();
+        let reported = service.outbox().await.len();
         let held = usize::try_from(service.held().await).unwrap();
-        let whole = states == vec!["Bound"; EACH] && (told, held) == (EACH, EACH);
-        let none = states.iter().all(|state| state == "Unbound") && (told, held) == (0, 0);
+        let whole = states == vec!["Bound"; EACH] && (reported, held) == (EACH, EACH);
+        let none = states.iter().all(|state| state == "Unbound") && (reported, held) == (0, 0);
         assert!(
             whole || none,
-            "round {round}: {states:?}, {told} told, {held} held"
+            "round {round}: {states:?}, {reported} events, {held} handles held"
         );
         if whole {
             assert_eq!(service.patch(unbind(&uuids)).await.status, 202);

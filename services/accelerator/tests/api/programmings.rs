@@ -77,7 +77,7 @@ async fn states(service: &Service, uuids: &[String]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_bind_with_a_device_to_be_programmed_is_whole_when_its_host_says_so_and_told_then() {
+async fn a_bind_with_a_device_to_program_completes_with_an_event_when_its_host_reports_it() {
     let service = fpgas().await;
     let uuids = pair(&service, ["image", "plain"]).await;
     assert_eq!(states(&service, &uuids).await, ["BindStarted"; 2]);
@@ -86,7 +86,7 @@ async fn a_bind_with_a_device_to_be_programmed_is_whole_when_its_host_says_so_an
     assert_eq!(
         started["attach_handle_info"],
         json!({}),
-        "nobody is to use it yet"
+        "no guest may use it yet"
     );
     let path = format!(
         "/v2/accelerator_requests?instance={}&bind_state=resolved",
@@ -108,14 +108,14 @@ async fn a_bind_with_a_device_to_be_programmed_is_whole_when_its_host_says_so_an
     end(&service, programming.uuid, None).await;
     assert_eq!(states(&service, &uuids).await, ["Bound"; 2]);
     assert_eq!(due(&service).await, DueProgrammings::default());
-    let mut told = service.outbox().await;
-    told.sort();
+    let mut reported = service.outbox().await;
+    reported.sort();
     let mut expected: Vec<_> = uuids
         .iter()
         .map(|uuid| (uuid.clone(), "completed".to_owned()))
         .collect();
     expected.sort();
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert_eq!(service.get(&path).await.status, 200);
     let deployables = service.get("/v2/deployables").await.body;
     let images: Vec<_> = deployables["deployables"]
@@ -125,7 +125,7 @@ async fn a_bind_with_a_device_to_be_programmed_is_whole_when_its_host_says_so_an
         .map(|it| it["bitstream_id"].clone())
         .collect();
     assert_eq!(images, [json!(IMAGE), Value::Null]);
-    // Told again, because the answer was lost: nothing changes.
+    // A repeated report, after a lost answer, changes nothing.
     end(&service, programming.uuid, Some("late")).await;
     assert_eq!(states(&service, &uuids).await, ["Bound"; 2]);
 }
@@ -142,10 +142,10 @@ async fn one_device_that_is_not_programmed_fails_the_whole_bind_and_a_new_one_ma
     end(&service, both[1].uuid, Some("wrong\nshell")).await;
     assert_eq!(states(&service, &uuids).await, ["BindFailed"; 2]);
     assert_eq!(service.held().await, 0);
-    let told = service.outbox().await;
+    let reported = service.outbox().await;
     assert!(
-        told.len() == 2 && told.iter().all(|(_, status)| status == "failed"),
-        "{told:?}"
+        reported.len() == 2 && reported.iter().all(|(_, status)| status == "failed"),
+        "{reported:?}"
     );
     assert_eq!(due(&service).await, DueProgrammings::default());
     assert_eq!(service.bind(&uuids[..1], &guest(2)).await.status, 202);
@@ -153,7 +153,7 @@ async fn one_device_that_is_not_programmed_fails_the_whole_bind_and_a_new_one_ma
     assert_eq!(
         service.outbox().await.len(),
         1,
-        "what was told of it is not true any more"
+        "the earlier event is obsolete"
     );
 }
 
@@ -301,7 +301,7 @@ async fn an_operator_has_a_device_programmed_and_is_answered_when_it_is() {
             None => assert_eq!((&reply.body["uuid"], image), (&json!(uuid), &json!(IMAGE))),
             Some(reason) => {
                 assert!(reply.message().contains(reason), "{reply:?}");
-                assert_eq!(*image, Value::Null, "nobody knows what is in it");
+                assert_eq!(*image, Value::Null, "its image is unknown");
             }
         }
     }

@@ -137,7 +137,7 @@ impl Receiver {
         }
     }
 
-    /// What was told, once it is this much.
+    /// The received events, once there are `count` of them.
     pub(crate) async fn told(&self, count: usize) -> Vec<Value> {
         let enough = async {
             loop {
@@ -150,7 +150,7 @@ impl Receiver {
         };
         tokio::time::timeout(Duration::from_secs(60), enough)
             .await
-            .expect("the receiver is told")
+            .expect("the receiver gets the events")
     }
 
     /// URL and version of each POST.

@@ -22,7 +22,7 @@ pub(crate) const HOST: &str = "compute1";
 /// A provider of sixteen handles on that host.
 pub(crate) const RP: &str = "f9d7848a-7688-361f-8e4b-3e58185de5fe";
 pub(crate) const RP_2: &str = "f9d7848a-7688-361f-8e4b-3e58185de500";
-/// A provider that nobody has.
+/// A provider UUID that does not exist.
 pub(crate) const ABSENT: &str = "99999999-0000-0000-0000-000000000000";
 
 pub(crate) fn guest(n: usize) -> String {
@@ -147,7 +147,7 @@ impl Service {
         }
     }
 
-    /// The same service asked by somebody, for whom no service vouches.
+    /// The same service with this caller's token, which no service token accompanies.
     pub(crate) fn by(&self, token: &'static str) -> Self {
         Self {
             token,

@@ -1,4 +1,4 @@
-//! Requests that hold nothing: they go once nobody touched them for the grace time, and never under a bind.
+//! Tests of idle requests: they are deleted after the grace time without a change, and never during a bind.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn delete_unbound(store: &SqlStore, grace: Duration) -> Result<usize, Idle
     IdleArqCollector::default().delete(store, grace).await
 }
 
-/// Makes a request as old as nobody waits for.
+/// Makes a request older than the grace time.
 async fn age(service: &Service, uuids: &[String]) {
     for uuid in uuids {
         for sql in [
@@ -70,11 +70,11 @@ async fn what_holds_nothing_and_was_not_touched_for_the_grace_time_goes_and_free
     assert_eq!(statuses(&service, &all).await, [404, 404, 404, 200, 200]);
     assert_eq!(service.request(&touched).await.status, 200);
     assert_eq!(service.request(&bound).await.body["state"], "Bound");
-    let told = service.outbox().await;
+    let reported = service.outbox().await;
     assert_eq!(
-        told,
+        reported,
         [(bound.clone(), "completed".to_owned())],
-        "nobody hears of what is gone"
+        "no event about a deleted request"
     );
     assert_eq!(delete_unbound(&service.store, GRACE).await.unwrap(), 0);
 
@@ -87,7 +87,7 @@ async fn what_holds_nothing_and_was_not_touched_for_the_grace_time_goes_and_free
 
 /// Its host's clock was a year ahead when it was made, or changed, and is right now; or this one is behind.
 #[tokio::test]
-async fn what_is_dated_ahead_goes_once_it_was_seen_for_the_grace_time() {
+async fn a_request_from_the_future_is_deleted_after_the_grace_time_from_its_detection() {
     let service = Service::with_profile(1).await;
     let made = || async { service.requests("dp").await.remove(0) };
     let [never, touched, unbound, bound] = [made().await, made().await, made().await, made().await];
@@ -170,7 +170,7 @@ async fn more_than_one_transaction_takes_go_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_grace_of_zero_keeps_them_for_ever() {
+async fn a_grace_of_zero_keeps_them_forever() {
     let service = Service::with_profile(1).await;
     age(&service, &service.requests("dp").await).await;
     let store = service.store.clone();
@@ -184,7 +184,7 @@ async fn a_grace_of_zero_keeps_them_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_bind_that_comes_just_then_wins_or_is_told_that_there_is_no_such_request() {
+async fn a_concurrent_bind_wins_or_gets_an_unknown_request() {
     let folder = tempfile::tempdir().unwrap();
     let location = Location::SqliteFile(folder.path().join("accelerator.sqlite"));
     let fast = SqlOptions {

@@ -128,7 +128,7 @@ fn one(call: &ApiRequest, event: &Value) -> Result<ServerExternalEvent, Fault> {
     let status = fields.value("status");
     let status = status
         .map(|given| {
-            let status = given.as_str().and_then(EventStatus::of_word);
+            let status = given.as_str().and_then(EventStatus::from_name);
             status.ok_or_else(|| wrong("status", given, "it is completed, failed or in-progress"))
         })
         .transpose()?;

@@ -102,7 +102,7 @@ impl ComputeApi {
         Ok(all)
     }
 
-    /// The nodes whose names contain `part`; 404 if there are none.
+    /// The nodes with `part` in their names; 404 if there are none.
     async fn matching(&self, call: &ApiRequest, part: &str) -> Result<Vec<HypervisorView>, Fault> {
         let mut all = self.hypervisors(call).await?;
         all.retain(|hypervisor| hypervisor.node.hypervisor_hostname.contains(part));

@@ -75,7 +75,7 @@ pub(super) fn fault(error: KeyPairError) -> Fault {
     }
 }
 
-/// The user whose key pairs are requested: the caller or, if allowed, another.
+/// The user of the requested key pairs: the caller or, if allowed, another user.
 fn user<'a>(
     api: &ComputeApi,
     call: &'a ApiRequest,

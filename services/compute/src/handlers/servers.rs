@@ -170,8 +170,8 @@ impl ComputeApi {
         self.compute.server_with_status(uuid).await.map_err(fault)
     }
 
-    /// The server in the path, if its metadata and tags may be changed: not while it is built, and not after its build
-    /// failed.
+    /// The server in the path, if its metadata and tags may be changed: not while it is built, and not
+    /// after its build failed.
     pub(super) async fn editable_server(
         &self,
         call: &ApiRequest,

@@ -145,8 +145,8 @@ impl ComputeApi {
     }
 }
 
-/// PUT /os-services/{what}: up to 2.52 `enable`, `disable`, `disable-log-reason` and `force-down`; later the service's
-/// UUID.
+/// PUT /os-services/{what}: up to 2.52 `enable`, `disable`, `disable-log-reason` and `force-down`;
+/// later the service's UUID.
 async fn update(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     api.allow(&call)?;
     match call.version.has(SERVICE_UUIDS) {

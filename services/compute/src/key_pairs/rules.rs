@@ -63,8 +63,8 @@ fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::try_from(u32::from_be_bytes(*length)).ok()?)
 }
 
-/// Whether `bytes`, the part after the type, is a complete key: the right number of fields, none empty, no trailing
-/// data.
+/// Whether `bytes`, the part after the type, is a complete key: the right number of fields, none
+/// empty, no trailing data.
 fn is_whole(kind: &str, mut bytes: &[u8]) -> bool {
     // Certificates also have numeric fields without a length prefix, which are not checked.
     if kind.ends_with("-cert-v01@openssh.com") {
@@ -105,7 +105,7 @@ fn fingerprint(line: &str) -> Result<String, KeyPairError> {
         ));
     };
     let bytes = STANDARD.decode(key);
-    let bytes = bytes.map_err(|_| wrong("the second word of a public key must be valid base64"))?;
+    let bytes = bytes.map_err(|_| wrong("the second field of a public key must be valid base64"))?;
     let inside = field(&bytes);
     if inside.map(|(kind, _)| kind) != Some(kind.as_bytes()) {
         return Err(wrong(

@@ -102,7 +102,7 @@ fn then_it_is_what_its_agent_says() {
 }
 
 #[test]
-fn what_was_asked_for_is_told_while_it_is_under_way() {
+fn a_requested_action_is_shown_while_it_runs() {
     for (status, task, expected) in [
         ("stopped", TaskState::PoweringOn, ("SHUTOFF", "powering-on")),
         ("active", TaskState::PoweringOff, ("ACTIVE", "powering-off")),
@@ -133,7 +133,7 @@ fn what_was_asked_for_is_told_while_it_is_under_way() {
 }
 
 #[test]
-fn a_new_state_is_told_when_the_next_action_can_be_asked_for() {
+fn a_new_state_is_shown_once_the_next_action_is_possible() {
     for (done, task, told) in [
         ("active", TaskState::PoweringOn, "SHUTOFF"),
         ("stopped", TaskState::PoweringOff, "ACTIVE"),

@@ -13,7 +13,7 @@ pub(crate) type Zones = BTreeMap<String, String>;
 /// The root device, the same on every hypervisor.
 pub(crate) const ROOT_DEVICE: &str = "/dev/vda";
 
-/// Microseconds per second.
+/// One second in microseconds.
 const SECOND: i64 = 1_000_000;
 
 /// A filter on one attribute. Servers without the attribute do not match.

@@ -1,4 +1,4 @@
-//! Filters and sorts lists of servers whose status is known; pure.
+//! Filters and sorts lists of servers with known status; pure.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;

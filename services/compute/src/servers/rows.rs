@@ -16,8 +16,8 @@ const COLUMNS: &str = "s.id, s.uuid, s.project_id, s.user_id, s.name, s.hostname
                        s.request, s.handed, s.refusal, s.deleting, s.task, s.seen_status, s.seen_power, s.locked_by, \
                        s.locked_reason, s.created_at, s.updated_at, s.settled_at, s.owner";
 
-/// SQL condition: servers with unfinished work. Each part has an index; `task >= ''` instead of `IS NOT NULL` makes the
-/// databases use it.
+/// SQL condition: servers with unfinished work. Each part has an index; `task >= ''` instead of `IS NOT NULL` makes
+/// the databases use it.
 const OPEN: &str = "s.handed = 0 OR s.deleting = 1 OR s.settled_at IS NULL OR s.task >= ''";
 
 #[derive(Debug, Clone, Copy)]

@@ -56,8 +56,8 @@ impl Compute {
 
     /// Releases the lock. Returns the changed server.
     ///
-    /// Errors: [`ServerError::NotFound`]; [`ServerError::Locked`] if an operator locked the server and `opens` is
-    /// [`Locker::Owner`].
+    /// Errors: [`ServerError::NotFound`]; [`ServerError::Locked`] if an operator locked the server
+    /// and `opens` is [`Locker::Owner`].
     pub async fn unlock(&self, uuid: Uuid, opens: Locker) -> Result<ServerRecord, ServerError> {
         let change = LockChange::Unlock(opens);
         self.tables.write(&SetLock { uuid, change }).await
@@ -147,7 +147,7 @@ impl Compute {
             .await
     }
 
-    /// Deletes the row of a server whose guest no longer exists, if this conductor's journal owns it.
+    /// Deletes the row of a server if its guest no longer exists and this conductor's journal owns it.
     pub(crate) async fn delete_server_row(&self, uuid: Uuid) -> Result<(), ServerError> {
         let owner = self.owner();
         self.tables.write(&DeleteServerRow { uuid, owner }).await?;

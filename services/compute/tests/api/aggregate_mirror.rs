@@ -48,7 +48,7 @@ async fn a_hosts_provider_is_in_its_aggregates_and_those_of_others_stay() {
 }
 
 #[tokio::test]
-async fn what_placement_missed_is_mended_later() {
+async fn changes_that_placement_missed_are_repaired_later() {
     let service = Service::start().await;
     let placement = &service.cloud.placement;
     let (id, uuid) = made(&service).await;
@@ -61,7 +61,7 @@ async fn what_placement_missed_is_mended_later() {
 }
 
 #[tokio::test]
-async fn an_aggregate_goes_once_placement_has_it_no_more() {
+async fn an_aggregate_is_deleted_once_placement_no_longer_has_it() {
     let service = Service::start().await;
     let placement = &service.cloud.placement;
     let (id, uuid) = made(&service).await;

@@ -22,10 +22,10 @@ async fn the_end_of_a_bind_reaches_the_agent_that_waits_for_it() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
     let server = service.running(json!({})).await;
-    let told = tell(&service, "cyborg", "2.82", json!([bound(server)])).await;
-    assert_eq!(told.status, 200, "{told:?}");
+    let reported = tell(&service, "cyborg", "2.82", json!([bound(server)])).await;
+    assert_eq!(reported.status, 200, "{reported:?}");
     let event = json!({"name": "accelerator-request-bound", "server_uuid": server, "tag": ARQ, "status": "completed", "code": 200});
-    assert_eq!(told.body, json!({"events": [event]}));
+    assert_eq!(reported.body, json!({"events": [event]}));
     let heard = service.cloud.agent.received_events();
     assert_eq!(heard.len(), 1);
     assert_eq!(
@@ -35,7 +35,7 @@ async fn the_end_of_a_bind_reaches_the_agent_that_waits_for_it() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_says_so_event_by_event() {
+async fn unexpected_events_are_rejected_one_by_one() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
     let server = service.running(json!({})).await;
@@ -51,9 +51,9 @@ async fn what_nobody_waits_for_says_so_event_by_event() {
         untagged,
         {"name": "network-changed", "server_uuid": server},
     ]);
-    let told = tell(&service, "admin", "2.82", events).await;
-    assert_eq!(told.status, 207, "{told:?}");
-    let codes: Vec<(&Value, &Value)> = told.body["events"]
+    let reported = tell(&service, "admin", "2.82", events).await;
+    assert_eq!(reported.status, 207, "{reported:?}");
+    let codes: Vec<(&Value, &Value)> = reported.body["events"]
         .as_array()
         .unwrap()
         .iter()
@@ -77,15 +77,15 @@ async fn an_agent_that_is_away_has_heard_nothing() {
     service.flavor("f", json!({})).await;
     let server = service.running(json!({})).await;
     service.cloud.agent.set_unreachable(true);
-    let told = tell(&service, "cyborg", "2.82", json!([bound(server)])).await;
+    let reported = tell(&service, "cyborg", "2.82", json!([bound(server)])).await;
     assert_eq!(
-        (told.status.as_u16(), &told.body["events"][0]["code"]),
+        (reported.status.as_u16(), &reported.body["events"][0]["code"]),
         (207, &json!(422))
     );
 }
 
 #[tokio::test]
-async fn events_are_told_by_services_in_the_words_of_their_version() {
+async fn events_are_accepted_from_services_in_the_format_of_their_version() {
     let service = Service::start().await;
     let server = Uuid::from_u128(9);
     for (token, version, events, status) in [
@@ -126,7 +126,7 @@ async fn events_are_told_by_services_in_the_words_of_their_version() {
             404,
         ),
     ] {
-        let told = tell(&service, token, version, events.clone()).await;
-        assert_eq!(told.status, status, "{events} {told:?}");
+        let reported = tell(&service, token, version, events.clone()).await;
+        assert_eq!(reported.status, status, "{events} {reported:?}");
     }
 }

@@ -14,7 +14,7 @@ async fn set(service: &Service, specs: Value) -> Reply {
 }
 
 #[tokio::test]
-async fn extra_specs_are_added_to_those_that_are_there() {
+async fn extra_specs_are_added_to_existing_ones() {
     let service = Service::start().await;
     service.flavor("a", json!({})).await;
     let first = set(&service, json!({"hw:cpu_policy": "shared", "quota:x": "1"})).await;

@@ -344,7 +344,7 @@ async fn a_host_is_disabled_and_forced_down_by_the_forms_of_each_version() {
 }
 
 #[tokio::test]
-async fn a_hypervisor_is_shown_with_what_its_agent_told() {
+async fn a_hypervisor_is_shown_with_its_agents_report() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
     let server = service.running(json!({})).await;

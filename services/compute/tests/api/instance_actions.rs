@@ -17,7 +17,7 @@ async fn gone(service: &Service, uuid: Uuid) -> String {
 }
 
 #[tokio::test]
-async fn what_the_agent_refuses_is_told_in_the_list_of_actions() {
+async fn refusals_of_the_agent_are_shown_in_the_list_of_actions() {
     let service = service().await;
     let uuid = service.running(json!({})).await;
     service.cloud.agent.refuse_actions(Some((409, "devices")));
@@ -77,7 +77,7 @@ async fn a_server_that_goes_before_it_is_there_has_ended_its_creation_as_well() 
 }
 
 #[tokio::test]
-async fn what_was_done_with_a_server_that_is_gone_is_nobodys_who_may_not_see_it() {
+async fn actions_of_a_deleted_server_are_hidden_from_other_users() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
     service.cloud.set_goal(uuid, &BootGoal::Active).await;
@@ -158,7 +158,7 @@ async fn pages_of_what_was_done_end_though_a_request_did_several_things() {
 }
 
 #[tokio::test]
-async fn the_last_thousand_things_that_were_done_are_told_where_there_are_no_pages() {
+async fn the_last_thousand_actions_are_listed_without_paging() {
     let service = service().await;
     let uuid = service.running(json!({})).await;
     service

@@ -22,15 +22,15 @@ async fn bring(service: &Service, token: &str, version: &str, more: Value) -> Re
 }
 
 #[tokio::test]
-async fn a_key_is_told_as_each_version_tells_it() {
+async fn a_key_pair_is_shown_in_the_format_of_each_version() {
     let service = Service::start().await;
     let with_end = json!({"public_key": format!("{KEY}\r\n")});
     let early = bring(&service, "alice", "2.1", with_end).await;
-    let told =
+    let reported =
         json!({"name": "k", "public_key": KEY, "fingerprint": FINGERPRINT, "user_id": "alice"});
     assert_eq!(
         (early.status.as_u16(), &early.body),
-        (200, &json!({ "keypair": told }))
+        (200, &json!({ "keypair": reported }))
     );
     let late = bring(
         &service,

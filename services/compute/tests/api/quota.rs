@@ -70,8 +70,8 @@ async fn a_project_has_no_limits_but_that_of_metadata() {
         ("bob", format!("{path}/detail"), 403),
         ("admin", path.to_owned(), 200),
     ] {
-        let told = service.get(token, "2.82", &path).await;
-        assert_eq!(told.status, status, "{token} {path}");
+        let reported = service.get(token, "2.82", &path).await;
+        assert_eq!(reported.status, status, "{token} {path}");
     }
 }
 
@@ -93,7 +93,7 @@ async fn the_program_is_asked_before_servers_are_written_down() {
 }
 
 #[tokio::test]
-async fn a_no_is_told_in_the_programs_words_and_nothing_is_made() {
+async fn a_refusal_shows_the_hooks_text_and_nothing_is_created() {
     let text = r#"printf '%s' '{"allowed": false, "reason": "the project has paid\nfor two"}'"#;
     let (service, _folder) = service(text, OnQuotaFailure::Allow).await;
     let refused = service.ask_for("alice", "2.82", json!({})).await;
@@ -105,7 +105,7 @@ async fn a_no_is_told_in_the_programs_words_and_nothing_is_made() {
 }
 
 #[tokio::test]
-async fn one_that_is_not_heard_fails_as_it_is_told() {
+async fn an_unanswered_hook_fails_by_its_policy() {
     for text in [
         "exit 3",
         "echo yes",
@@ -122,7 +122,7 @@ async fn one_that_is_not_heard_fails_as_it_is_told() {
 }
 
 #[tokio::test]
-async fn one_that_hangs_is_ended() {
+async fn a_hanging_hook_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let options = QuotaOptions {
         time_budget: Duration::from_millis(50),

@@ -17,9 +17,9 @@ async fn a_server_has_no_addresses_ports_and_volumes_that_are_known_here() {
         ("os-volume_attachments", "volumeAttachments", json!([])),
     ] {
         let path = format!("/servers/{server}/{path}");
-        let told = service.get("alice", "2.82", &path).await;
+        let reported = service.get("alice", "2.82", &path).await;
         assert_eq!(
-            (told.status.as_u16(), &told.body[key]),
+            (reported.status.as_u16(), &reported.body[key]),
             (200, &none),
             "{path}"
         );
@@ -31,8 +31,8 @@ async fn a_server_has_no_addresses_ports_and_volumes_that_are_known_here() {
                 path.replace(&server.to_string(), &Uuid::from_u128(7).to_string()),
             ),
         ] {
-            let told = service.get(token, "2.82", &path).await;
-            assert_eq!(told.status, 404, "{token} {path}");
+            let reported = service.get(token, "2.82", &path).await;
+            assert_eq!(reported.status, 404, "{token} {path}");
         }
     }
 }
@@ -74,7 +74,7 @@ async fn hypervisors_are_looked_for_by_name_up_to_2_52() {
         ),
     ] {
         let path = format!("/os-hypervisors/{path}");
-        let told = service.get(token, version, &path).await;
-        assert_eq!(told.status, status, "{token} {version} {path}");
+        let reported = service.get(token, version, &path).await;
+        assert_eq!(reported.status, status, "{token} {version} {path}");
     }
 }

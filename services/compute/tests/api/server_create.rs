@@ -121,7 +121,7 @@ async fn several_are_asked_for_at_once_and_each_has_its_number() {
 }
 
 #[tokio::test]
-async fn an_operator_may_name_the_host_and_nobody_else() {
+async fn only_an_operator_may_name_the_host() {
     let service = service().await;
     let by_zone = json!({"availability_zone": format!("nova:{HOST}")});
     let by_field = json!({"hypervisor_hostname": HOST, "host": HOST});
@@ -429,10 +429,10 @@ async fn several_servers_have_room_for_their_numbers_in_their_names() {
     for (length, count, status) in [(255, 1, 202), (253, 2, 202), (254, 2, 400), (255, 2, 400)] {
         let name = "n".repeat(length);
         let asked = json!({"name": name, "max_count": count});
-        let told = service.ask_for("alice", "2.82", asked).await;
-        assert_eq!(told.status, status, "{length} {count}: {told:?}");
+        let reported = service.ask_for("alice", "2.82", asked).await;
+        assert_eq!(reported.status, status, "{length} {count}: {reported:?}");
         if status == 400 {
-            let message = told.message("badRequest");
+            let message = reported.message("badRequest");
             assert!(message.contains("more than 255 characters"), "{message}");
         }
     }

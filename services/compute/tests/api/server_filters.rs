@@ -98,7 +98,7 @@ async fn operators_filter_by_whatever_a_server_has() {
 }
 
 #[tokio::test]
-async fn a_zone_is_the_one_that_is_shown() {
+async fn the_zone_filter_compares_the_shown_zone() {
     let service = service().await;
     service.running(json!({"name": "there"})).await;
     service.server(json!({"name": "nowhere"})).await;
@@ -156,7 +156,7 @@ async fn a_marker_need_not_be_in_the_list_any_more() {
 }
 
 #[tokio::test]
-async fn a_status_that_nobody_knows_is_refused_from_2_38_on() {
+async fn an_unknown_status_is_refused_from_2_38_on() {
     let service = service().await;
     service.server(json!({"name": "a"})).await;
     for (token, version, query, status) in [
@@ -169,10 +169,10 @@ async fn a_status_that_nobody_knows_is_refused_from_2_38_on() {
         ("admin", "2.82", "status=deleted", 200),
     ] {
         let path = format!("/servers?{query}");
-        let told = service.get(token, version, &path).await;
-        assert_eq!(told.status, status, "{token} {version} {query}");
+        let reported = service.get(token, version, &path).await;
+        assert_eq!(reported.status, status, "{token} {version} {query}");
         if status == 200 && !query.ends_with("build") {
-            assert_eq!(names(&told), [""; 0], "{query}");
+            assert_eq!(names(&reported), [""; 0], "{query}");
         }
     }
 }
@@ -201,8 +201,8 @@ async fn a_sort_key_is_known_passed_over_or_refused_by_version() {
         ("admin", "2.82", "node", 200),
     ] {
         let path = format!("/servers?sort_key={key}");
-        let told = service.get(token, version, &path).await;
-        assert_eq!(told.status, status, "{version} {key}: {told:?}");
+        let reported = service.get(token, version, &path).await;
+        assert_eq!(reported.status, status, "{version} {key}: {reported:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tests of the ownership of servers by conductor journals, and of guests whose servers the database lost.
+//! Tests of the ownership of servers by conductor journals, and of guests without server rows.
 
 use std::future::ready;
 use std::path::Path;
@@ -18,7 +18,7 @@ async fn service() -> Service {
     service
 }
 
-/// A second process whose conductor has the journal in this folder, modified by `sql`, as its own.
+/// A second process with the journal in this folder, modified by `sql`, for its conductor.
 async fn second_process_with_journal(service: &Service, folder: &Path, sql: &str) -> Service {
     let file = Location::SqliteFile(folder.join("conductor.db"));
     let rows = SqlStore::open(&file, &SqlOptions::default()).await.unwrap();
@@ -182,7 +182,7 @@ async fn a_server_of_an_earlier_release_is_its_whose_journal_knows_the_guest() {
     assert_eq!(shown.status, 404);
 }
 
-/// A guest whose UUID is unreadable could be any of the missing ones.
+/// A guest with an unreadable UUID could be any of the missing ones.
 #[tokio::test]
 async fn no_server_is_forgotten_while_the_journal_has_a_guest_without_a_name() {
     let service = service().await;

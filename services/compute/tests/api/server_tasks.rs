@@ -151,7 +151,7 @@ async fn an_end_that_cannot_be_written_down_is_kept_and_the_agent_is_asked_once(
 }
 
 #[tokio::test]
-async fn what_an_action_made_of_a_server_is_known_though_nobody_looked_before_the_agent_went_away()
+async fn the_result_of_an_action_is_known_even_if_it_was_not_read_before_the_agent_went_down()
 {
     for refusal in [None, Some((409, "state"))] {
         let (service, uuid) = running().await;
@@ -159,7 +159,7 @@ async fn what_an_action_made_of_a_server_is_known_though_nobody_looked_before_th
         agent.block_actions(true);
         act(&service, uuid, json!({"os-stop": null})).await;
         if refusal.is_some() {
-            // Executed by the request whose answer was lost.
+            // The first request executed it, but its answer was lost.
             agent.set_guest(uuid, "stopped", "shut off");
         }
         agent.refuse_actions(refusal);
@@ -227,7 +227,7 @@ async fn a_hard_reboot_that_came_after_another_is_done_after_a_kill_too() {
 }
 
 #[tokio::test]
-async fn a_stop_waits_for_no_agent_and_the_next_life_goes_on() {
+async fn a_stop_does_not_wait_for_agents_and_the_next_process_continues() {
     let (service, uuid) = running().await;
     service.shown("alice", "2.82", uuid).await;
     service.cloud.agent.block_actions(true);
@@ -290,7 +290,7 @@ async fn of_hard_reboots_one_waits_behind_what_is_under_way_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_hard_reboot_ends_with_the_one_that_waited_when_it_was_asked_for() {
+async fn a_hard_reboot_ends_together_with_a_waiting_one() {
     let (service, uuid) = running().await;
     service.shown("alice", "2.82", uuid).await;
     let agent = &service.cloud.agent;
@@ -368,7 +368,7 @@ async fn what_was_under_way_with_a_server_ends_with_it() {
 }
 
 #[tokio::test]
-async fn what_was_done_is_told_in_parts_and_by_when_it_changed() {
+async fn actions_are_listed_in_pages_and_by_change_time() {
     let (service, uuid) = running().await;
     for action in ["pause", "unpause", "os-stop"] {
         service.settle().await;

@@ -17,7 +17,7 @@ async fn service() -> Service {
 }
 
 #[tokio::test]
-async fn a_server_is_told_as_what_conductor_and_agent_make_of_it() {
+async fn a_server_is_shown_with_the_states_of_conductor_and_agent() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
     let state = |shown: &Value| {
@@ -203,7 +203,7 @@ async fn each_version_tells_of_a_server_what_it_knows() {
 }
 
 #[tokio::test]
-async fn a_server_that_could_not_be_made_says_why_and_operators_are_told_more() {
+async fn a_failed_server_shows_the_reason_and_operators_see_details() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
     let failed = FailedAttempt {
@@ -390,7 +390,7 @@ async fn a_description_is_printable() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_deleted_goes_once_its_guest_is_gone() {
+async fn a_deleted_server_disappears_once_its_guest_is_deleted() {
     let service = service().await;
     let uuid = service
         .running(json!({"metadata": {"k": "v"}, "tags": ["t"]}))

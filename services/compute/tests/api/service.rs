@@ -95,7 +95,7 @@ impl Service {
         Self::over(self.store.clone(), Arc::clone(&self.kept), None).await
     }
 
-    /// A second process whose conductor has this journal.
+    /// A second process with this journal for its conductor.
     pub(crate) async fn second_process_with(&self, journal: SqlBootJournal) -> Self {
         let (store, kept) = (self.store.clone(), Arc::clone(&self.kept));
         Self::of(store, kept, None, Cloud::with(journal).await).await

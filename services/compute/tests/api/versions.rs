@@ -13,7 +13,7 @@ fn anonymous() -> Ask<'static> {
 }
 
 #[tokio::test]
-async fn versions_are_told_to_anybody_with_links_below_the_prefix() {
+async fn versions_need_no_token_and_link_below_the_prefix() {
     let service = Service::start().await;
     let all = service.send(anonymous(), "GET", "/", None).await;
     assert_eq!(all.status, 200, "{all:?}");
@@ -33,7 +33,7 @@ async fn versions_are_told_to_anybody_with_links_below_the_prefix() {
 }
 
 #[tokio::test]
-async fn a_version_is_negotiated_by_either_header_and_both_are_told_back() {
+async fn a_version_is_negotiated_by_either_header_and_both_are_returned() {
     let service = Service::start().await;
     for (header, value, spoken) in [
         ("accept", "application/json", "2.1"),

@@ -24,7 +24,7 @@ impl PlacedBoot {
             return Ok(ProvidedBoot { placed: self, arqs });
         }
         if begun.is_some() {
-            // ARQs may exist whose UUIDs are unknown.
+            // ARQs with unknown UUIDs may exist.
             context.record_lost_arqs(profile).await?;
         }
         let (place, step) = (self.place(), BootStep::Arqs);

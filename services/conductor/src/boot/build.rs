@@ -71,7 +71,7 @@ impl BoundBoot {
             .await?;
         if let Err(error) = agent.build(&self.body()).await {
             let refusal = BuildRefusal::of(&error);
-            // Without acceptance, a guest with this UUID on the agent belongs to somebody else, so undo
+            // Without acceptance, a guest with this UUID on the agent belongs to another client, so undo
             // must not delete it. And if the request never arrived, undo need not ask the agent.
             let is_new =
                 !was_sent_before && (refusal.is_from_agent(&error) || error.never_arrived());
@@ -198,7 +198,7 @@ mod tests {
         for (word, build) in [
             ("building", GuestBuildStatus::InProgress),
             ("failing", GuestBuildStatus::InProgress),
-            ("a word of a later agent", GuestBuildStatus::InProgress),
+            ("a value of a later agent", GuestBuildStatus::InProgress),
             ("failed", GuestBuildStatus::Failed),
             ("deleting", GuestBuildStatus::Deleted),
             ("active", GuestBuildStatus::Done),

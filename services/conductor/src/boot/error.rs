@@ -54,7 +54,7 @@ pub enum BootError {
     Claim(#[from] ClaimError),
     #[error(transparent)]
     Accelerator(#[from] AcceleratorError),
-    /// ARQs may exist whose UUIDs are unknown.
+    /// ARQs with unknown UUIDs may exist.
     #[error("the result of creating accelerator requests is unknown: {0}")]
     ArqsUnknown(#[source] AcceleratorError),
     /// The agent did not answer or is temporarily unable to build.

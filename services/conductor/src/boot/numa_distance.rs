@@ -25,8 +25,8 @@ const MAX_COMPARED: usize = 64;
 const NUMA_SPEC_PREFIX: &str = "hw:";
 
 impl RequestedBoot {
-    /// The host's candidates, sorted by the number of distant devices; candidates that the agent would refuse
-    /// come last.
+    /// The host's candidates, sorted by the number of distant devices; candidates that the agent
+    /// would refuse come last.
     pub(super) async fn order_by_numa_distance(
         &self,
         context: &BootContext,

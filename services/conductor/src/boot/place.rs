@@ -99,7 +99,7 @@ impl RequestedBoot {
                 if is_moved && !self.reached_bind() {
                     return Err(BootError::ClaimLost);
                 }
-                let claimed = GrantedClaim::noted_before(consumer, chosen.candidate.clone());
+                let claimed = GrantedClaim::from_journal(consumer, chosen.candidate.clone());
                 Ok(Some((chosen, claimed)))
             }
             (Some(held), Some(chosen), _) if held.resources == *chosen.candidate.resources() => {
@@ -161,7 +161,7 @@ impl RequestedBoot {
     }
 
     /// The error for a consumer that holds other allocations than expected. If this conductor claimed them
-    /// earlier, they are undone with the attempt; otherwise they belong to another client, and stay.
+    /// earlier, they are undone with the attempt; else they belong to another client, and stay.
     async fn foreign_allocation_error(
         &self,
         context: &BootContext,

@@ -70,7 +70,7 @@ mod tests {
 
     /// Messages for operators may contain host names; messages for users never do.
     #[test]
-    fn users_are_told_the_kind_of_a_failure_and_no_host() {
+    fn users_see_the_kind_of_a_failure_but_no_host() {
         let on_host = || "compute17: internal error: qemu".to_owned();
         let node = NodeName::new("compute17").unwrap();
         let why = NoHostReason::new(

@@ -1,10 +1,10 @@
-//! What the conductor remembers of a guest whose task is blocked until its next retry.
+//! What the conductor remembers of a blocked guest until the next retry of its task.
 
 use tokio::time::Instant;
 
 use crate::journal::{BootRecord, BootStep, StepState};
 
-/// A guest whose task failed temporarily, until it is retried.
+/// A guest with a task that failed temporarily, until the retry.
 #[derive(Debug, Clone)]
 pub(super) struct BlockedGuest {
     pub(super) reason: String,

@@ -275,7 +275,6 @@ fn operator_reasons(before: &[FailedAttempt], last: &FailedAttempt) -> String {
     all.join("; ")
 }
 
-/// Logs the outcome.
 fn log_outcome(uuid: ConsumerUuid, end: &GuestRunOutcome) {
     match end {
         GuestRunOutcome::Blocked { reason } => {

@@ -100,8 +100,8 @@ pub(crate) fn plain_spec(record: &BootRecord) -> RequestSpec {
     }
 }
 
-/// Host and node of each earlier attempt. Attempts of older releases have no host name; on most hosts it equals the
-/// node's.
+/// Host and node of each earlier attempt. Attempts of older releases have no host name; on most hosts
+/// it equals the node's.
 fn tried(record: &BootRecord) -> Vec<(String, String)> {
     let failures = record.failures.iter();
     let tried = failures.filter_map(|failed| {
@@ -112,8 +112,8 @@ fn tried(record: &BootRecord) -> Vec<(String, String)> {
     tried.collect()
 }
 
-/// The requested host or node, and the cell of earlier attempts: as in Nova, alternates are in the cell of the first
-/// host.
+/// The requested host or node, and the cell of earlier attempts: as in Nova, alternates are in the cell
+/// of the first host.
 fn destination(record: &BootRecord) -> Option<Destination> {
     let target = record.request.target();
     let target = (target.filters == HostFiltering::Applied).then_some(target);

@@ -153,13 +153,13 @@ fn a_flavor_that_is_forgotten_is_off_the_page() {
 }
 
 #[tokio::test]
-async fn it_is_made_once_in_an_interval_by_one_and_by_nobody_after_the_end() {
+async fn it_is_computed_once_per_interval_and_not_after_the_end() {
     let headrooms = HeadroomCache::default();
     let hour = Duration::from_secs(3600);
     let making = headrooms.begin_update(hour).unwrap();
     assert!(
         headrooms.begin_update(Duration::ZERO).is_none(),
-        "somebody does"
+        "another task does"
     );
     drop(making);
     headrooms.wait_for_update().await;

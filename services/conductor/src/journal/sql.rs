@@ -33,7 +33,10 @@ pub struct SqlBootJournal {
 }
 
 impl SqlBootJournal {
-    /// Opens `conductor.db` in the folder, creates it if it is missing, and checks it ([`Journal::open`]).
+    /// Opens `conductor.db` in the folder, creates it if it is missing, and checks it.
+    ///
+    /// Errors: Another conductor has it open, it is damaged, it is not a journal, a later release wrote
+    /// it, or I/O failed.
     pub async fn open(state_path: &Path) -> Result<Self, JournalError> {
         Self::over(Journal::open(state_path).await?).await
     }

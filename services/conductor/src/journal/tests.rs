@@ -326,7 +326,7 @@ async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
 
 /// What an earlier release wrote of a guest that failed says nothing for users, and their sentence names no host all the same.
 #[tokio::test]
-async fn of_a_guest_that_failed_under_an_earlier_release_users_are_told_no_host() {
+async fn users_see_no_host_of_a_guest_that_failed_under_an_earlier_release() {
     let journal = SqlBootJournal::in_memory().await.unwrap();
     journal.accept(&request("vm")).await.unwrap();
     let failed: FailedAttempt =
@@ -373,7 +373,7 @@ async fn the_requests_of_all_guests_are_those_of_every_attempt() {
 }
 
 #[tokio::test]
-async fn a_guest_of_whom_a_claim_may_come_is_remembered_when_all_else_of_it_is_forgotten() {
+async fn a_guest_with_a_possible_late_claim_is_remembered_after_its_record_is_deleted() {
     let folder = tempfile::tempdir().unwrap();
     let journal = SqlBootJournal::open(folder.path()).await.unwrap();
     journal.accept(&request("vm")).await.unwrap();

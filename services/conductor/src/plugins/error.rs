@@ -36,10 +36,10 @@ pub enum PluginError {
     /// The plugin is enabled in a role that its manifest does not have.
     #[error("[filter_scheduler] {option}: by its manifest, the plugin {plugin} is not a {what}")]
     NoSuch {
-        /// `enabled_filters` or `weight_classes`
+        /// The option: `enabled_filters` or `weight_classes`.
         option: &'static str,
         plugin: String,
-        /// `filter` or `weigher`
+        /// The kind: `filter` or `weigher`.
         what: &'static str,
     },
     /// `on_failure = "reject"` is not allowed for a weigher.
@@ -54,7 +54,7 @@ impl PluginError {
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
-            Self::Untrusted { source, .. } => source.mend(),
+            Self::Untrusted { source, .. } => source.hint(),
             Self::NotRun { .. } => {
                 "run it with --manifest as the service's user to see its output".to_owned()
             }

@@ -9,7 +9,7 @@ use berth_scheduler::plugin::OnFailure;
 
 use super::PluginError;
 
-/// `[scheduler_plugin_NAME]`.
+/// The options of `[scheduler_plugin_NAME]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PluginOptions {
     /// Name as in `enabled_filters` and `weight_classes`.

@@ -12,7 +12,7 @@ use super::error::PluginCallError;
 use super::options::EnabledRoles;
 use super::{PluginError, PluginOptions};
 
-/// Timeout of `--manifest`.
+/// The timeout of `--manifest`.
 const MANIFEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum size of a manifest in bytes.

@@ -192,7 +192,7 @@ fn manifest(name: &str, kind: &str) -> String {
 }
 
 #[tokio::test]
-async fn one_that_does_not_answer_lets_all_pass_or_none() {
+async fn a_plugin_without_an_answer_passes_all_hosts_or_none() {
     for (script, why) in [
         ("exit 3", "says no (exit status: 3)"),
         ("echo 'rack 7 is gone' >&2; exit 1", "rack 7 is gone"),
@@ -207,10 +207,10 @@ async fn one_that_does_not_answer_lets_all_pass_or_none() {
             "echo '{\"schema\": \"berth-scheduler-plugin/1\", \"hosts\": {}}'",
             "says nothing of the host uuid-of-a, nor of 3 others",
         ),
-        ("yes", "wrote more than 81920 bytes and was ended"),
+        ("yes", "wrote more than 81920 bytes and was killed"),
         (
             "head -c 300000 /dev/zero | tr '\\0' '['",
-            "bytes and was ended",
+            "bytes and was killed",
         ),
         (
             "head -c 70000 /dev/zero | tr '\\0' '['",
@@ -227,7 +227,7 @@ async fn one_that_does_not_answer_lets_all_pass_or_none() {
         let open = configured(program.clone(), Some(OnFailure::Pass));
         let (best, out) = scheduled(open, request(&[])).await;
         assert_eq!((best.len(), out.len()), (4, 0), "{script}");
-        // A filter fails closed where nothing is said.
+        // Without a policy, a filter fails closed.
         for policy in [Some(OnFailure::Reject), None] {
             let (best, out) = scheduled(configured(program.clone(), policy), request(&[])).await;
             assert_eq!((best.len(), out.len()), (0, 4), "{script}");
@@ -259,7 +259,7 @@ async fn is_gone(pid: u32) {
 }
 
 #[tokio::test]
-async fn one_that_hangs_is_ended_at_its_budget_with_what_it_started() {
+async fn a_hanging_plugin_is_killed_at_its_budget_with_its_children() {
     let folder = tempfile::tempdir().unwrap();
     let started = folder.path().join("started");
     let script = format!("sleep 1000 & echo $! > {}; wait", started.display());
@@ -269,7 +269,7 @@ async fn one_that_hangs_is_ended_at_its_budget_with_what_it_started() {
         let mut plugin = configured(program.clone(), Some(OnFailure::Reject));
         plugin.time_budget = Duration::from_secs(seconds);
         let (_, out) = scheduled(plugin, request(&[])).await;
-        let late = format!("did not end within {seconds}s");
+        let late = format!("timed out after {seconds}s");
         assert!(out[0].contains(&late), "{out:?}");
         if let Some(pid) = number(&started) {
             return is_gone(pid).await;
@@ -290,17 +290,17 @@ async fn the_wait_for_a_turn_is_of_its_time() {
     let hosts = hosts();
     let slots = plugins.programs[0].slots.acquire_many(8).await.unwrap();
     let answers = plugins.ask(&request, &hosts).await;
-    let told = format!("{answers:?}");
-    assert!(told.contains("timed out after 2s"), "{told}");
+    let reported = format!("{answers:?}");
+    assert!(reported.contains("timed out after 2s"), "{reported}");
     // What is left after the wait is not the whole.
     let free = async {
         tokio::task::yield_now().await;
         drop(slots);
     };
     let (answers, ()) = tokio::join!(plugins.ask(&request, &hosts), free);
-    let told = format!("{answers:?}");
-    assert!(told.contains("it did not end within"), "{told}");
-    assert!(!told.contains("within 2s"), "{told}");
+    let reported = format!("{answers:?}");
+    assert!(reported.contains("it timed out after"), "{reported}");
+    assert!(!reported.contains("within 2s"), "{reported}");
 }
 
 #[tokio::test]
@@ -367,7 +367,7 @@ async fn a_plugin_is_what_its_options_say_or_is_not_opened() {
     let sentence = error.unwrap().to_string();
     let begin = "[scheduler_plugin_rack_power] program: failed with --manifest: the scheduler plugin /nowhere/plugin cannot be started";
     assert!(sentence.starts_with(begin), "{sentence}");
-    // One that nothing enables is not run.
+    // A plugin that no option enables is not run.
     let opened = Plugins::open([nowhere()], &options(&[], &[]))
         .await
         .unwrap();
@@ -375,15 +375,15 @@ async fn a_plugin_is_what_its_options_say_or_is_not_opened() {
 }
 
 #[tokio::test]
-async fn one_that_others_can_change_is_not_run_by_the_superuser_and_told_to_others() {
+async fn a_plugin_that_others_can_change_is_not_run_by_root_and_reported_to_other_users() {
     let folder = tempfile::tempdir().unwrap();
     let program = program(&folder, &manifest("rack_power", "both"), "exit 1");
     let plugin = || configured(program.clone(), None);
     let named = options(NAME, NAME);
     assert!(Plugins::untrusted([plugin()], &named).is_empty());
     fs::set_permissions(&program, Permissions::from_mode(0o775)).unwrap();
-    let told = Plugins::untrusted([plugin()], &named);
-    let sentence = told[0].to_string();
+    let reported = Plugins::untrusted([plugin()], &named);
+    let sentence = reported[0].to_string();
     let begin = "[scheduler_plugin_rack_power] program: /";
     assert!(sentence.starts_with(begin), "{sentence}");
     assert!(
@@ -392,12 +392,12 @@ async fn one_that_others_can_change_is_not_run_by_the_superuser_and_told_to_othe
         ),
         "{sentence}"
     );
-    assert!(told[0].hint().starts_with("chmod go-w /"));
+    assert!(reported[0].hint().starts_with("chmod go-w /"));
     match Plugins::open([plugin()], &named).await {
         Err(error) => assert!(is_superuser() && error.to_string() == sentence, "{error}"),
         Ok(_) => assert!(!is_superuser()),
     }
-    // One that nothing enables is not run, so it does no harm.
+    // A plugin that no option enables is not run, so it does no harm.
     assert!(Plugins::untrusted([plugin()], &options(&[], &[])).is_empty());
 }
 

@@ -154,8 +154,8 @@ pub(super) fn read_hints(body: &CreateGuest) -> Result<Option<Uuid>, BootRequest
     }
 }
 
-/// Whether a URL has a user name or password before its host. Also detects them in malformed URLs, because those are
-/// stored, too.
+/// Whether a URL has a user name or password before its host. Also detects them in malformed URLs, because
+/// those are stored, too.
 pub(super) fn has_userinfo(url: &str) -> bool {
     let rest = url.split_once(':').map_or(url, |(_, rest)| rest);
     // URL parsers accept any number of slashes here, of either kind.

@@ -26,8 +26,7 @@ pub enum BootRequestError {
     /// The node's name is invalid.
     #[error("node: {0}")]
     Node(String),
-    /// An extra spec is invalid. It is refused rather than ignored, because the guest would differ from the
-    /// request.
+    /// An extra spec is invalid. It is refused rather than ignored, because the guest would differ from the request.
     #[error("flavor.extra_specs.{0}")]
     Spec(String),
     /// The flavor is inconsistent.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::HostAggregateError;
 use super::aggregate::HostAggregate;
 
-/// A host whose availability zone changes.
+/// A host with a changed availability zone.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ZoneChange {
     pub(super) host: String,
@@ -36,7 +36,7 @@ pub(super) fn zones_of_host<'a>(
     its.filter_map(HostAggregate::availability_zone)
 }
 
-/// The hosts whose zone differs between `before` and `after`.
+/// The hosts with different zones in `before` and `after`.
 pub(super) fn zone_changes(
     before: &[HostAggregate],
     after: &[HostAggregate],

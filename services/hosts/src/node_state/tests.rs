@@ -31,7 +31,7 @@ fn with(fields: Value) -> NodeStateBody {
 }
 
 #[test]
-fn amounts_are_those_that_filters_and_weighers_compare() {
+fn amounts_match_those_of_filters_and_weighers() {
     let state = from_report(sample());
     assert_eq!(state.uuid, "aaaaaaaa-0000-0000-0000-00000000000b");
     assert_eq!(state.nodename, "node1");
@@ -56,7 +56,7 @@ fn amounts_are_those_that_filters_and_weighers_compare() {
 }
 
 #[test]
-fn free_disk_is_the_less_of_what_was_promised_to_nobody_and_what_is_really_free() {
+fn free_disk_is_the_smaller_of_unallocated_and_really_free_space() {
     for (least, free_gb) in [
         (json!(null), 90),
         (json!(200), 90),
@@ -88,7 +88,7 @@ fn guests_are_counted_and_known_by_uuid_with_what_they_were_booted_from() {
 }
 
 #[test]
-fn what_is_told_of_processors_is_read_once_and_kept_as_it_came() {
+fn cpu_info_is_parsed_once_and_stored_unchanged() {
     let state = from_report(with(json!({"cpu_info": "{\"arch\": \"x86_64\"}"})));
     let cpu_info = state.cpu_info.unwrap();
     assert_eq!(cpu_info.text(), "{\"arch\": \"x86_64\"}");
@@ -116,7 +116,7 @@ fn stats_are_values_of_any_kind() {
 }
 
 #[test]
-fn devices_and_cells_are_told_or_not_and_none_is_not_the_same_as_few() {
+fn missing_devices_and_cells_differ_from_empty_lists() {
     let state = from_report(with(
         json!({"pci_device_pools": [], "numa_topology": [], "metrics": {}}),
     ));

@@ -42,7 +42,7 @@ impl StateCache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The nodes whose cached digest differs from their row's.
+    /// The nodes with a cached digest that differs from their row's.
     pub(super) fn missing(&self, rows: &[NodeRow]) -> Vec<Uuid> {
         let cached = self.lock();
         let is_missing = |row: &&NodeRow| {
@@ -66,9 +66,8 @@ impl StateCache {
 
     /// Combines rows, newly parsed states and cached states.
     ///
-    /// Returns the states by node, and the nodes whose cache entry has another digest in the meantime. A node
-    /// that is `None` in `parsed` is unreadable and omitted. Afterwards evicts the least recently used entries
-    /// beyond `most`.
+    /// Returns the states by node, and the nodes with a changed digest in their cache entry. A node that is `None` in
+    /// `parsed` is unreadable and omitted. Afterwards evicts the least recently used entries beyond `most`.
     pub(super) fn assemble(
         &self,
         rows: Vec<NodeRow>,
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_were_not_asked_for_for_the_longest_time_are_forgotten() {
+    fn the_least_recently_used_entries_are_evicted() {
         let cache = StateCache::default();
         let ask = |nodes: &[u128], parsed: &[u128]| {
             let rows = nodes.iter().copied().map(row).collect();
@@ -248,7 +247,7 @@ mod tests {
         assert_eq!(
             at(2.7, &[]).service.last_seen_age_s,
             Some(2.7),
-            "nobody else has it"
+            "no other reference exists"
         );
     }
 }

@@ -24,8 +24,8 @@ pub(super) struct StoredNodeBody {
     pub(super) text: String,
 }
 
-/// Node, digest, host, cell, disabled, disabled reason, agent's disabled reason, forced down, last seen, created,
-/// current time.
+/// Node, digest, host, cell, disabled, disabled reason, agent's disabled reason, forced down, last
+/// seen, created, current time.
 type NodeColumns = (
     String,
     String,

@@ -1,4 +1,4 @@
-//! Finds and removes stale members of server groups: members whose conductor lost its journal.
+//! Finds and removes stale members of server groups: members of a conductor that lost its journal.
 //!
 //! A member is stale if no host reports it and it has no allocations in Placement (which the caller checks). A
 //! conductor that is slow between placement and claim looks the same from outside. Therefore it confirms the

@@ -228,7 +228,7 @@ async fn states_have_the_aggregates_of_their_hosts_as_they_are_now() {
     let metadata = BTreeMap::from([("k".to_owned(), "v".to_owned())]);
     assert_eq!(of(1).await, [("ssd".to_owned(), metadata)]);
     assert!(of(2).await.is_empty());
-    // A host that is removed is in none when it comes back.
+    // A host that is removed and returns is in no aggregate.
     hosts.remove("host1").await.unwrap();
     service.tell("host1", &[told(1)]).await;
     assert!(of(1).await.is_empty());

@@ -1,4 +1,4 @@
-//! A guest is one conductor's: whoever asked first.
+//! Tests of guest ownership: a guest belongs to the first conductor that claims it.
 
 use berth_hosts::OwnedGuest;
 use serde_json::json;
@@ -31,7 +31,7 @@ async fn a_guest_is_its_first_conductors_until_that_says_otherwise() {
     assert!(hosts.release_guest(first).await.unwrap());
     assert!(
         !hosts.release_guest(first).await.unwrap(),
-        "it is nobody's already"
+        "it has no owner already"
     );
     assert!(hosts.claim_guest(second).await.unwrap());
 }
@@ -49,13 +49,13 @@ async fn of_many_conductors_at_once_one_has_the_guest() {
 }
 
 #[tokio::test]
-async fn of_guests_that_are_somebodys_those_are_seen_of_whom_no_host_tells() {
+async fn owned_guests_that_no_host_reports_are_found() {
     let service = Service::with_hosts(1).await;
     let hosts = &service.hosts;
     for n in [1, 2] {
         assert!(hosts.claim_guest(of_owner(n, 1)).await.unwrap());
     }
-    let told = json!({"instances": {(guest(2).to_string()): {}}});
-    service.tell("host1", &[told_with(1, told)]).await;
+    let reported = json!({"instances": {(guest(2).to_string()): {}}});
+    service.tell("host1", &[told_with(1, reported)]).await;
     assert_eq!(hosts.unreported_guests().await.unwrap(), [of_owner(1, 1)]);
 }

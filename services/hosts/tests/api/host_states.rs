@@ -5,7 +5,7 @@ use serde_json::json;
 use super::service::{Service, guest, node, state, told, told_with};
 
 #[tokio::test]
-async fn what_is_told_is_shown_and_seen_by_its_name() {
+async fn a_reported_state_is_shown_and_found_by_name() {
     let service = Service::start().await;
     let body = state(&[told_with(
         1,
@@ -37,7 +37,7 @@ async fn what_is_told_is_shown_and_seen_by_its_name() {
 }
 
 #[tokio::test]
-async fn nodes_come_and_go_with_what_is_told() {
+async fn nodes_appear_and_vanish_with_the_reports() {
     let service = Service::start().await;
     let nodes = async || {
         let body = service.get("").await.body;
@@ -79,7 +79,7 @@ async fn a_node_that_another_living_host_tells_is_refused_and_a_dead_hosts_goes_
     let refused = service.tells("old", state(&[told(1), told(2)])).await;
     assert_eq!(refused.status, 409, "{refused:?}");
     service.tell("old", &[told(2)]).await;
-    // One that is said to be dead is, however loud it is.
+    // A forced-down host counts as down in spite of its heartbeats.
     let down = json!({"forced_down": true});
     let reply = service
         .ask("admin", "PUT", "/old/service", Some(down))
@@ -254,7 +254,7 @@ async fn an_operator_disables_and_the_agent_hears_of_it() {
     assert_eq!(reply.body["disabled_reason"], "rack moves");
     assert_eq!(heard().await, "rack moves");
     put(json!({"disabled": true})).await;
-    assert_eq!(heard().await, "", "disabled, and nobody said why");
+    assert_eq!(heard().await, "", "disabled without a reason");
     // What was not named stays.
     let reply = put(json!({"forced_down": true, "cell": "cell2"})).await;
     assert_eq!(reply.body["disabled"], true);
@@ -284,7 +284,7 @@ async fn an_operator_disables_and_the_agent_hears_of_it() {
 }
 
 #[tokio::test]
-async fn hosts_are_listed_by_name_and_one_that_is_gone_is_removed() {
+async fn hosts_are_listed_by_name_and_a_former_one_can_be_removed() {
     let service = Service::start().await;
     let agents =
         json!({"service": {"version": "0.2.0", "disabled_reason": ""}, "nodes": [told(2)]});

@@ -47,7 +47,7 @@ async fn the_oldest_go_first_when_there_are_too_many() {
 }
 
 #[tokio::test]
-async fn what_is_too_old_is_told_no_more_and_goes_with_the_next() {
+async fn expired_records_are_hidden_and_deleted_with_the_next_insert() {
     let service = bounded(100, HOUR).await;
     let hosts = &service.hosts;
     hosts.insert_record("old", "{}").await.unwrap();
@@ -77,7 +77,7 @@ async fn many_at_once_are_all_kept_as_far_as_the_bound_goes() {
     }
     let ids: BTreeSet<i64> = puts.join_all().await.into_iter().collect();
     assert_eq!(ids.len(), 40, "a row for each");
-    // One that was begun before, and ended after, another let go of the oldest is let go of by the next.
+    // A record that was begun before another evicted the oldest, and ended after it, is evicted by the next one.
     let last = service.hosts.insert_record("last", "{}").await.unwrap();
     let kept = service.hosts.records(100, None).await.unwrap();
     assert!((1..=20).contains(&kept.len()), "{} are kept", kept.len());

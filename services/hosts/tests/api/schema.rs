@@ -40,7 +40,7 @@ async fn another_programs_tables_are_left_alone() {
     service.change("DROP TABLE compute_hosts_schema").await;
     let refused = prepare(&service.store).await.unwrap_err().to_string();
     assert!(
-        refused.contains("a table compute_hosts of something else"),
+        refused.contains("a table compute_hosts that does not belong to"),
         "{refused}"
     );
 }

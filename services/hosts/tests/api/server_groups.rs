@@ -92,7 +92,7 @@ async fn sixteen(hosts: &Hosts, group: Uuid, count: usize) -> Vec<Option<String>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sixteen_at_once_on_sixteen_hosts_all_land_apart_and_on_fifteen_one_is_told_there_is_none()
+async fn sixteen_concurrent_guests_get_sixteen_hosts_and_of_fifteen_hosts_one_guest_gets_none()
 {
     let service = Service::start().await;
     for (count, told_none) in [(16, 0), (15, 1), (1, 15)] {
@@ -134,7 +134,7 @@ async fn sixteen_at_once_are_together_or_as_many_on_a_host_as_the_rule_says() {
 }
 
 #[tokio::test]
-async fn whoever_read_an_older_group_writes_nothing() {
+async fn a_write_based_on_an_older_group_is_refused() {
     let service = Service::start().await;
     let hosts = &service.hosts;
     let group = make(hosts, ServerGroupPolicy::AntiAffinity, None).await;
@@ -212,8 +212,8 @@ async fn a_callers_own_old_place_is_no_obstacle_and_it_has_one_place() {
 async fn members_that_their_hosts_do_not_tell_of_yet_are_counted_there() {
     let service = Service::with_hosts(3).await;
     let hosts = &service.hosts;
-    let told = json!({"instances": {(guest(1).to_string()): {"flavorid": "7"}}});
-    service.tell("host1", &[told_with(1, told)]).await;
+    let reported = json!({"instances": {(guest(1).to_string()): {"flavorid": "7"}}});
+    service.tell("host1", &[told_with(1, reported)]).await;
     let group = make(hosts, ServerGroupPolicy::AntiAffinity, None).await;
     let mut generation = group.generation;
     for (n, host) in [(1, "host1"), (2, "host2"), (3, "host3")] {
@@ -233,7 +233,7 @@ async fn members_that_their_hosts_do_not_tell_of_yet_are_counted_there() {
         "its own place is free for it"
     );
     let (_, first) = states[0].instances.iter().next().unwrap();
-    assert_eq!(first.flavorid.as_deref(), Some("7"), "what is told stays");
+    assert_eq!(first.flavorid.as_deref(), Some("7"), "the stored value is kept");
     let fresh = hosts.states(&nodes).await.unwrap();
     assert!(
         fresh[1].instances.is_empty(),
@@ -297,7 +297,7 @@ async fn groups_are_their_projects_and_a_guest_is_in_one_of_them() {
 }
 
 #[tokio::test]
-async fn nobody_moves_or_takes_out_another_conductors_guest() {
+async fn only_its_conductor_moves_or_removes_a_guest() {
     let service = Service::start().await;
     let hosts = &service.hosts;
     let group = make(hosts, ServerGroupPolicy::AntiAffinity, None)
@@ -321,7 +321,7 @@ async fn nobody_moves_or_takes_out_another_conductors_guest() {
 }
 
 #[tokio::test]
-async fn of_a_claim_and_a_look_for_who_is_nowhere_the_first_one_counts() {
+async fn of_a_claim_and_a_stale_member_search_the_first_one_wins() {
     let service = Service::with_hosts(1).await;
     let hosts = &service.hosts;
     let group = make(hosts, ServerGroupPolicy::AntiAffinity, None)
@@ -334,8 +334,8 @@ async fn of_a_claim_and_a_look_for_who_is_nowhere_the_first_one_counts() {
             .await
             .unwrap();
     }
-    let told = json!({"instances": {(guest(3).to_string()): {}}});
-    service.tell("host1", &[told_with(1, told)]).await;
+    let reported = json!({"instances": {(guest(3).to_string()): {}}});
+    service.tell("host1", &[told_with(1, reported)]).await;
     let seen = async || {
         let mut seen = hosts.unreported_members().await.unwrap();
         seen.sort();
@@ -352,13 +352,13 @@ async fn of_a_claim_and_a_look_for_who_is_nowhere_the_first_one_counts() {
     assert!(!hosts.remove_stale_member(&claimed_first).await.unwrap());
     assert!(hosts.remove_stale_member(&taken_first).await.unwrap());
     assert!(!hosts.confirm_member(guests[1]).await.unwrap());
-    // It may be placed again, by a group that knows it is not there.
+    // It may be placed again by a group of the current generation.
     let generation = hosts.group(group).await.unwrap().generation;
     hosts
         .place_member(guests[1], generation, "host2")
         .await
         .unwrap();
-    // What was claimed and is nowhere goes, too, unless it is placed anew meanwhile.
+    // A claimed member on no host is also stale, unless it is placed again meanwhile.
     let again = seen().await.remove(0);
     assert!(again.is_claimed);
     let generation = hosts.group(group).await.unwrap().generation;

@@ -43,7 +43,7 @@ async fn a_state_is_parsed_once_and_shared_until_it_changes() {
 }
 
 #[tokio::test]
-async fn what_changes_beside_the_state_is_fresh_each_time() {
+async fn changes_outside_of_the_state_are_read_each_time() {
     let service = Service::with_hosts(1).await;
     // What another process has of the same database.
     let held = service.hosts.states(&[node(1)]).await.unwrap().remove(0);
@@ -135,7 +135,7 @@ async fn a_state_that_cannot_be_read_keeps_no_other_host_from_its_guests() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn requests_at_once_never_see_an_older_state_than_was_told_before_they_began() {
+async fn concurrent_requests_never_see_an_older_state_than_reported_before() {
     let service = Service::with_hosts(4).await;
     let nodes: Vec<_> = (1..=4).map(node).collect();
     let mut readers = tokio::task::JoinSet::new();

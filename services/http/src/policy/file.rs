@@ -103,7 +103,7 @@ impl PolicyFile {
         Ok(Self { rules })
     }
 
-    /// Checks the file against the rules of a service, including those that exist only as references.
+    /// Checks the file against the rules of a service, including rules that exist only as references.
     pub(super) fn check(
         &self,
         of_service: &BTreeMap<&str, &PolicyRule>,

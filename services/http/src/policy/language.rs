@@ -1,7 +1,7 @@
 //! Parser for the rule language of oslo.policy: `role:admin and (project_id:%(project_id)s or not user_id:x)`, or the
 //! old lists of lists.
 //!
-//! Text that oslo.policy cannot read and treats as "nobody" is an error here, and so is a comparison with a credential
+//! Text that oslo.policy cannot read and treats as a denial is an error here, and so is a comparison with a credential
 //! or target that this service does not have.
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ const DEEPEST: usize = 20;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// The text is blank.
-    #[error("it is blank; \"@\" lets everybody pass, \"!\" nobody")]
+    #[error("it is blank; \"@\" admits all callers, \"!\" none")]
     Blank,
     /// The text ends too early.
     #[error("it ends where a check is expected")]
@@ -109,7 +109,7 @@ pub fn parse_lists<S: AsRef<str>>(lists: &[Vec<S>]) -> Result<PolicyRule, RuleEr
     })
 }
 
-/// Splits the text at blanks; parentheses at either end of a word are tokens of their own.
+/// Splits the text at blanks; parentheses at either end of a part are separate tokens.
 fn tokens(text: &str) -> Vec<PolicyToken<'_>> {
     let mut tokens = Vec::new();
     for word in text.split_whitespace() {

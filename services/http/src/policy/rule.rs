@@ -10,7 +10,7 @@ use crate::auth::{Caller, TokenScope};
 pub enum PolicyRule {
     /// Nothing: `@`, or no text.
     Everybody,
-    /// No caller: `!`.
+    /// Admits no caller: `!`.
     Nobody,
     Check(PolicyCheck),
     /// The negation of a rule.
@@ -75,33 +75,33 @@ pub(super) struct PolicyTarget<'a> {
 }
 
 impl PolicyRule {
-    /// `role:NAME`.
+    /// The rule `role:NAME`, which admits callers with this role.
     #[must_use]
     pub fn role(name: &'static str) -> Self {
         Self::Check(PolicyCheck::Role(Template::text(name)))
     }
 
-    /// `rule:NAME`.
+    /// The rule `rule:NAME`, which refers to another rule.
     #[must_use]
     pub fn named(name: &'static str) -> Self {
         Self::Check(PolicyCheck::Rule(Cow::Borrowed(name)))
     }
 
-    /// `project_id:%(project_id)s`.
+    /// The rule `project_id:%(project_id)s`: the caller has the project of the target.
     #[must_use]
     pub fn own_project() -> Self {
         let target = Template(vec![TemplatePart::Target(TargetKey::ProjectId)]);
         Self::Check(PolicyCheck::Credential(PolicyCredential::ProjectId, target))
     }
 
-    /// `user_id:%(user_id)s`.
+    /// The rule `user_id:%(user_id)s`: the caller is the user of the target.
     #[must_use]
     pub fn own_user() -> Self {
         let target = Template(vec![TemplatePart::Target(TargetKey::UserId)]);
         Self::Check(PolicyCheck::Credential(PolicyCredential::UserId, target))
     }
 
-    /// `is_admin:True`.
+    /// The rule `is_admin:True`, which admits administrators.
     #[must_use]
     pub fn is_admin() -> Self {
         Self::Check(PolicyCheck::Credential(

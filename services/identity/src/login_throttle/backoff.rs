@@ -1,4 +1,4 @@
-//! When the next password may be looked at.
+//! The delay of one bucket: it grows with each wrong password and is forgotten after a quiet time.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use tokio::time::Instant;
 
 use super::AttemptSlot;
 
-/// So many wrong passwords cost nothing.
+/// The number of wrong passwords without a delay.
 const FREE: u32 = 5;
-/// The pause after the first that does, which doubles up to the longest.
+/// The first delay. It doubles with each further failure up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(4);
-/// After this long without a wrong one all are forgotten.
+/// After this long without a wrong password all earlier ones are forgotten.
 pub(super) const FORGET: Duration = Duration::from_secs(900);
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct FailureBackoff {
     wrong: u32,
     last: Option<Instant>,
-    /// When the next one may be looked at.
+    /// When the next attempt may run.
     next: Option<Instant>,
 }
 
@@ -40,12 +40,6 @@ impl FailureBackoff {
         self.next = Some(now + pause(self.wrong));
     }
 
-    /// When the next one may be looked at, where that is not whenever one comes.
-    pub(super) fn next(&mut self, now: Instant) -> Option<Instant> {
-        self.forget(now);
-        self.next.filter(|_| !pause(self.wrong).is_zero())
-    }
-
     fn forget(&mut self, now: Instant) {
         if self
             .last
@@ -59,6 +53,6 @@ impl FailureBackoff {
 fn pause(wrong: u32) -> Duration {
     match wrong.checked_sub(FREE) {
         None => Duration::ZERO,
-        Some(more) => (FIRST_PAUSE * (1 << more.min(10))).min(LONGEST_PAUSE),
+        Some(delayed) => (FIRST_PAUSE * (1 << delayed.min(10))).min(LONGEST_PAUSE),
     }
 }

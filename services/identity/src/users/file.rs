@@ -34,7 +34,7 @@ pub enum UsersFileError {
     /// The file is invalid.
     #[error("{0}")]
     Wrong(#[from] UsersError),
-    /// The file has no user, so nobody could log in. A file that is being written may be empty, too.
+    /// The file has no user, so all logins would fail. A file that is being written may be empty, too.
     #[error("the users file {} has no user; add a [[user]]", path.display())]
     Empty { path: PathBuf },
 }
@@ -80,7 +80,7 @@ impl UsersFile {
         read(path).map(drop)
     }
 
-    /// Reads the file.
+    /// Reads and validates the file.
     ///
     /// Errors: The file cannot be read, is writable by others, is invalid, or has no user.
     pub fn open(path: &Path) -> Result<Self, UsersFileError> {
@@ -163,8 +163,8 @@ impl UsersFile {
 fn warn_if_open(path: &Path, stamp: &UsersFileFingerprint) {
     let UsersFileFingerprint([.., mode, _], _) = stamp;
     if mode & 0o044 != 0 {
-        let mend = format!("chmod 0600 {}", path.display());
-        tracing::warn!(file = %path.display(), mend, "the users file is readable by others than its owner");
+        let hint = format!("chmod 0600 {}", path.display());
+        tracing::warn!(file = %path.display(), hint, "the users file is readable by others than its owner");
     }
 }
 

@@ -5,8 +5,8 @@ use uuid::Uuid;
 /// The space of these ids: the UUID (version 5) of this name in the space of DNS names.
 const SPACE: &[u8] = b"identity.berth.invalid";
 
-/// Derives an id from a kind and names: 32 hexadecimal digits, as in Keystone. Parts are length-prefixed, so they may
-/// hold any text.
+/// Derives an id from a kind and names: 32 hexadecimal digits, as in Keystone. Parts are length-prefixed, so they
+/// may hold any text.
 pub(crate) fn derived(kind: &str, parts: &[&str]) -> String {
     let space = Uuid::new_v5(&Uuid::NAMESPACE_DNS, SPACE);
     let mut name = kind.to_owned();

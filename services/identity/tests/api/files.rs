@@ -75,7 +75,7 @@ fn everything_that_is_wrong_is_named_with_its_line_its_key_and_what_would_be_rig
         (
             user("a", "default_project = \"p\""),
             "user[0].default_project",
-            "no such project; there is none to choose from",
+            "no such project; there are no alternatives",
         ),
         (user("a", "id = \"a/b\""), "user[0].id", "1 to 64 letters"),
         (user("a", "id = \"\""), "user[0].id", "1 to 64 letters"),
@@ -159,7 +159,7 @@ fn everything_that_is_wrong_is_named_with_its_line_its_key_and_what_would_be_rig
 }
 
 #[test]
-fn all_problems_are_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let said = refused("[[user]]\nname = \"\"\n[[project]]\nname = 7\n[[domain]]\n");
     for place in [
         "user[0].name",
@@ -232,7 +232,7 @@ fn a_file_that_others_can_write_to_is_refused_and_so_is_what_is_no_file() {
 }
 
 #[test]
-fn a_new_file_is_read_and_a_bad_one_leaves_the_users_as_they_were_and_is_told_once() {
+fn a_new_file_is_read_and_an_invalid_one_keeps_the_users_and_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("identity.toml");
     write(&path, &user("alice", ""));
@@ -258,7 +258,7 @@ fn a_new_file_is_read_and_a_bad_one_leaves_the_users_as_they_were_and_is_told_on
     assert!(said.contains("user[0].name"), "{said}");
     assert!(
         matches!(file.reload_if_changed(), Ok(ReloadOutcome::Unchanged)),
-        "told once"
+        "reported once"
     );
     assert_eq!(names(), ["robert"]);
     for nobody in ["", "[[project]]\nname = \"p\"\n"] {

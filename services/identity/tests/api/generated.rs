@@ -1,4 +1,4 @@
-//! `docs/api/identity.json` is what the code says. `BLESS=1 cargo test -p berth-identity --test api generated` writes it anew.
+//! `docs/api/identity.json` matches the code. `BLESS=1 cargo test -p berth-identity --test api generated` writes it.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The Identity API over the in-process router, the file of users, and what becomes of tokens: noun by noun.
+//! Tests of the Identity API over the in-process router, the users file and the lifetime of tokens, by object.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Users, projects, domains, roles and assignments are read by those who may, and changed by nobody.
+//! Users, projects, domains, roles and assignments: permitted callers can read them, and no caller can change them.
 
 use http::{Method, Request};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::service::{PASSWORD, Service, project};
 
 #[tokio::test]
-async fn every_list_is_read_by_operators_and_by_nobody_else_and_filtered_by_its_keys() {
+async fn every_list_is_readable_by_operators_only_and_filtered_by_its_keys() {
     let service = Service::start().await;
     let admin = service.token("admin", None).await;
     let alice = service.token("alice", project("research")).await;
@@ -173,7 +173,7 @@ async fn one_sees_oneself_ones_project_and_ones_domain() {
 }
 
 #[tokio::test]
-async fn one_is_told_for_what_one_may_have_tokens() {
+async fn a_caller_can_list_its_possible_scopes() {
     let service = Service::start().await;
     let alice = service.token("alice", None).await;
     let mine = service.get(&alice, "/v3/auth/projects").await;
@@ -230,7 +230,7 @@ async fn assignments_have_names_where_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn one_is_told_whether_a_role_was_given_and_which_were() {
+async fn role_assignments_can_be_checked_and_listed() {
     let service = Service::start().await;
     let admin = service.token("admin", None).await;
     let id = |name: &str| {
@@ -283,8 +283,8 @@ async fn one_is_told_whether_a_role_was_given_and_which_were() {
     ] {
         for method in ["HEAD", "GET"] {
             let token = [("x-auth-token", admin.as_str())];
-            let told = service.ask(method, &path, &token).await;
-            assert_eq!(told.status, status, "{method} {path}");
+            let reported = service.ask(method, &path, &token).await;
+            assert_eq!(reported.status, status, "{method} {path}");
         }
     }
     let alice = service.token("alice", project("research")).await;
@@ -295,7 +295,7 @@ async fn one_is_told_whether_a_role_was_given_and_which_were() {
 }
 
 #[tokio::test]
-async fn every_write_is_refused_and_operators_alone_are_told_where_to_write() {
+async fn every_write_is_refused_and_only_operators_see_the_file() {
     let service = Service::start().await;
     let admin = service.token("admin", None).await;
     let others = [

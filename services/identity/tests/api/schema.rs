@@ -31,7 +31,7 @@ async fn another_programs_tables_are_left_alone() {
     service.change("DROP TABLE identity_schema").await;
     let refused = prepare(&service.store).await.unwrap_err().to_string();
     assert!(
-        refused.contains("a table identity_tokens of something else"),
+        refused.contains("a table identity_tokens that does not belong to"),
         "{refused}"
     );
 }

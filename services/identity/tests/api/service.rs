@@ -40,7 +40,8 @@ pub(crate) fn user(name: &str, more: &str) -> String {
     )
 }
 
-/// A cloud: an administrator, a service, a member, one who has nothing, one who is disabled, and one of another domain.
+/// A cloud with an administrator, a service, a member, a user without roles, a disabled user and a user of another
+/// domain.
 pub(crate) fn cloud() -> String {
     [
         "[[domain]]\nname = \"Default\"\nid = \"default\"\n[[domain]]\nname = \"elsewhere\"\n".to_owned(),

@@ -309,7 +309,7 @@ async fn what_is_made_of_a_token_while_it_is_taken_back_goes_with_it() {
         made
     };
     for _ in 0..10 {
-        // What the round before told.
+        // Ignores the notification of the round before.
         let _ = tokio::time::timeout(std::time::Duration::ZERO, has_begun.notified()).await;
         let first = service.token("alice", None).await;
         let owner = async {

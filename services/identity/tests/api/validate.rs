@@ -1,4 +1,4 @@
-//! What a service in the same process is told of a token.
+//! Tests of token validation by a service in the same process.
 
 use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken};
 use http::HeaderMap;

@@ -1,4 +1,4 @@
-//! When a token is void though nobody revoked it, and what is left of it.
+//! Tests of tokens that become invalid without a revocation, and of what the database keeps of them.
 
 use berth_store::{Location, SqlOptions, SqlStore};
 
@@ -31,7 +31,7 @@ async fn a_token_ends_with_its_time_and_its_row_is_swept() {
     assert_eq!(
         service.count().await,
         1,
-        "the one that is over is forgotten"
+        "the expired token is deleted"
     );
 }
 
@@ -73,7 +73,7 @@ async fn a_change_of_the_file_voids_the_tokens_that_it_is_about_and_no_others() 
             true,
         ),
         (
-            "no role any more",
+            "no role left",
             cloud().replace(grant, &grant.replace("research", "service")),
             false,
             true,
@@ -106,7 +106,7 @@ async fn a_change_of_the_file_voids_the_tokens_that_it_is_about_and_no_others() 
         let stays = change != "the domain is closed";
         assert_eq!(holds(&service, &bystander).await, stays, "{change}");
         service.rewrite(&cloud());
-        assert!(holds(&service, &scoped).await, "{change}: taken back");
+        assert!(holds(&service, &scoped).await, "{change}: reverted");
     }
 }
 

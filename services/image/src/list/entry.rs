@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place() {
+    fn errors_are_reported_with_their_position() {
         let good = entry("path = \"/c\"\ndisk_format = \"raw\"");
         let lines = good.lines().count();
         let second = good.replace("cirros", "b");

@@ -111,7 +111,7 @@ fn filter(query: &QueryString, key: &str, value: &str) -> Result<Option<ImageFil
             _ => None,
         },
         "changes-since" => {
-            let what = "The changes-since filter is not there; updated_at=gte:TIME is.";
+            let what = "There is no changes-since filter; use updated_at=gte:TIME.";
             return Err(Fault::bad_request(what));
         }
         "size_min" => Some(ImageFilter::SizeMin(bytes(key, value)?)),

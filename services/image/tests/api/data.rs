@@ -32,7 +32,7 @@ async fn data_that_are_here_are_given_whole_with_their_md5() {
 #[tokio::test]
 async fn a_range_is_given_and_one_outside_refused() {
     let service = Service::start();
-    for (range, status, bytes, told) in [
+    for (range, status, bytes, reported) in [
         ("bytes=0-3", 206, &b"0123"[..], "bytes 0-3/10"),
         ("bytes=8-", 206, b"89", "bytes 8-9/10"),
         ("bytes=-1", 206, b"9", "bytes 9-9/10"),
@@ -45,7 +45,7 @@ async fn a_range_is_given_and_one_outside_refused() {
             (status, bytes),
             "{range}"
         );
-        assert_eq!(reply.header("content-range"), told, "{range}");
+        assert_eq!(reply.header("content-range"), reported, "{range}");
     }
     let headers = [("x-auth-token", "admin"), ("range", "bytes=10-")];
     let outside = service.ask("GET", &file(HERE), &headers).await;

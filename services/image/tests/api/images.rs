@@ -5,7 +5,7 @@ use serde_json::json;
 use super::service::{HERE, HIDDEN, HOSTS, Service};
 
 #[tokio::test]
-async fn an_image_is_shown_with_its_properties_beside_what_glance_says_of_each() {
+async fn an_image_is_shown_with_its_properties_as_in_glance() {
     let service = Service::start();
     let shown = service.get(&format!("/v2/images/{HERE}")).await;
     assert_eq!(shown.status, 200);
@@ -74,7 +74,7 @@ async fn a_list_is_filtered_sorted_and_paged() {
 }
 
 #[tokio::test]
-async fn an_image_is_shared_with_nobody() {
+async fn an_image_has_no_members() {
     let service = Service::start();
     let members = service.get(&format!("/v2/images/{HERE}/members")).await;
     assert_eq!(

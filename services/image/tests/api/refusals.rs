@@ -7,7 +7,7 @@ use serde_json::json;
 use super::service::{HERE, Service};
 
 #[tokio::test]
-async fn every_write_is_refused_and_operators_alone_are_told_the_file() {
+async fn every_write_is_refused_and_only_operators_see_the_file_name() {
     let service = Service::start();
     let file = service.path("images.toml").display().to_string();
     for (method, path) in [
@@ -70,7 +70,7 @@ async fn every_write_is_refused_and_operators_alone_are_told_the_file() {
 }
 
 #[tokio::test]
-async fn who_asks_shows_a_token_and_has_a_role() {
+async fn callers_need_a_token_with_a_role() {
     let service = Service::start();
     let image = format!("/v2/images/{HERE}");
     let file = format!("{image}/file");
@@ -92,7 +92,7 @@ async fn who_asks_shows_a_token_and_has_a_role() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_a_page_to_who_takes_one_and_json_to_who_takes_that_alone() {
+async fn a_refusal_is_html_if_accepted_and_json_otherwise() {
     let service = Service::start();
     let ask = |accept| {
         let headers = [("x-auth-token", "admin"), ("accept", accept)];

@@ -15,11 +15,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tower::ServiceExt as _;
 
-/// The image whose data are here.
+/// The image with local data.
 pub(crate) const HERE: &str = "11111111-2222-4333-8444-000000000001";
-/// One whose data are with the hosts.
+/// An image with its data on the hosts.
 pub(crate) const HOSTS: &str = "11111111-2222-4333-8444-000000000002";
-/// One that lists leave out.
+/// An image that lists omit.
 pub(crate) const HIDDEN: &str = "11111111-2222-4333-8444-000000000003";
 /// The bytes of the image here.
 pub(crate) const BYTES: &[u8] = b"0123456789";

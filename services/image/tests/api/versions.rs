@@ -1,11 +1,11 @@
-//! Which versions there are, told to everybody.
+//! Tests of the version list, which needs no token.
 
 use serde_json::json;
 
 use super::service::Service;
 
 #[tokio::test]
-async fn versions_are_told_without_a_token_and_link_below_the_path_that_the_caller_used() {
+async fn versions_need_no_token_and_link_below_the_requested_path() {
     let service = Service::start();
     for (path, status) in [
         ("", 300),

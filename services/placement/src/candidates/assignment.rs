@@ -54,8 +54,8 @@ pub(crate) struct Assignments<'s, 'w> {
 }
 
 impl<'s, 'w> Assignments<'s, 'w> {
-    /// `options` lists the providers that could serve each part on its own; `shared` is the result of
-    /// [`shared_classes`].
+    /// `options` lists the providers that could serve each part on its own; `shared` is
+    /// the result of [`shared_classes`].
     pub(crate) fn new(
         wanted: &'w SearchRequest,
         shared: &'w [SharedClass],
@@ -184,8 +184,8 @@ impl<'s, 'w> Assignments<'s, 'w> {
         self.serving[part] = None;
     }
 
-    /// Whether the current choice can still become an assignment. Quick checks only, but exact once all parts are
-    /// served.
+    /// Whether the current choice can still become an assignment. Quick checks only, but exact once
+    /// all parts are served.
     fn may_go_on(&self) -> bool {
         self.wanted
             .same_subtrees
@@ -279,8 +279,8 @@ impl<'s, 'w> Assignments<'s, 'w> {
         })
     }
 
-    /// Whether the parts can be matched to providers with this capacity of parts each; bipartite matching by augmenting
-    /// paths.
+    /// Whether the parts can be matched to providers with this capacity of parts each; bipartite
+    /// matching by augmenting paths.
     fn seated(&self, parts: &[usize], seats: impl Fn(&Local<'_>) -> usize) -> bool {
         let seats: Vec<usize> = self.locals.iter().map(seats).collect();
         let mut held: Vec<Vec<usize>> = vec![Vec::new(); self.locals.len()];
@@ -324,7 +324,7 @@ impl<'s, 'w> Assignments<'s, 'w> {
     }
 }
 
-/// The set of known providers: a list while small, otherwise a hash set.
+/// The set of known providers: a list while small, else a hash set.
 enum KnownProviders {
     Few,
     Many(BTreeMap<i64, usize>),

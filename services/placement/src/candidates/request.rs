@@ -43,7 +43,7 @@ pub(crate) struct ParsedCandidatesQuery {
 }
 
 impl ParsedCandidatesQuery {
-    /// Parses the query string, whose keys the schema has accepted.
+    /// Parses the query string, after the schema accepted its keys.
     pub(crate) fn parse(query: &QueryString, version: Microversion) -> Result<Self, Fault> {
         let (root_required, root_forbidden) = root_required(query)?;
         let same_subtrees = same_subtrees(query)?;

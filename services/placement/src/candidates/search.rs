@@ -1,4 +1,4 @@
-//! Searches trees in turn: all of a snapshot, or those that were loaded.
+//! Searches trees one after another: all trees of a snapshot, or the loaded ones.
 
 use std::collections::{HashSet, VecDeque};
 

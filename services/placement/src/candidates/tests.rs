@@ -338,7 +338,7 @@ fn some_wanted() -> impl Strategy<Value = SearchRequest> {
             }
             wanted
         })
-        .prop_filter("something is asked for", |wanted| !wanted.parts.is_empty())
+        .prop_filter("the request is not empty", |wanted| !wanted.parts.is_empty())
 }
 
 proptest! {

@@ -35,18 +35,18 @@ fn says(name: &str) -> Option<&'static str> {
             "Traits: `A,!B`: A and not B; from 1.39 also `in:A,B`: one of them. May repeat from 1.39."
         }
         "member_of" => {
-            "An aggregate, or `in:` and several: a member of one of them; from 1.32 `!` before it: of none. May repeat from 1.24."
+            "An aggregate, or `in:` and several: members of one of them; from 1.32 with a leading `!`: members of none. May repeat from 1.24."
         }
         "in_tree" => "Only providers of this provider's tree.",
         "associated" => {
-            "`true`: only traits that a provider has; `false`: only those that none has."
+            "`true`: only traits that a provider has; `false`: only traits that no provider has."
         }
         _ => return None,
     })
 }
 
 /// The parameters of GET /allocation_candidates. The keys of a group end with its suffix (from 1.25 a number, from 1.33
-/// letters, digits, `_` and `-`), so they are described as an object whose members are query keys.
+/// letters, digits, `_` and `-`), so they are described as an object with the query keys as members.
 pub(crate) fn candidates() -> Vec<Value> {
     let amounts =
         json!({"type": "string", "pattern": "^[A-Z0-9_]+:[1-9][0-9]*(,[A-Z0-9_]+:[1-9][0-9]*)*$"});
@@ -70,11 +70,11 @@ pub(crate) fn candidates() -> Vec<Value> {
         key("in_tree", false, &uuid),
         json!({
             "name": "groups", "in": "query", "style": "form", "explode": true, "schema": groups,
-            "description": "The same keys with a suffix: a group that one provider serves.",
+            "description": "The same keys with a suffix: a request group that one provider serves.",
         }),
         json!({
             "name": "group_policy", "in": "query", "schema": policy,
-            "description": "`isolate`: groups with a suffix are served by different providers. Required where there is more than one.",
+            "description": "`isolate`: groups with a suffix are served by different providers. Required if there are several such groups.",
         }),
         json!({
             "name": "root_required", "in": "query", "schema": text,
@@ -82,11 +82,11 @@ pub(crate) fn candidates() -> Vec<Value> {
         }),
         json!({
             "name": "same_subtree", "in": "query", "schema": text,
-            "description": "Suffixes: the providers of these groups are one of them and others below it; from 1.36. May repeat.",
+            "description": "Suffixes: one of the groups' providers is an ancestor of all the others; from 1.36. May repeat.",
         }),
         json!({
             "name": "limit", "in": "query", "schema": limit,
-            "description": "At most so many candidates, from 1.16.",
+            "description": "The maximum number of candidates, from 1.16.",
         }),
     ]
 }

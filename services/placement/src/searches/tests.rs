@@ -63,7 +63,7 @@ async fn what_is_read_for_a_limit_does_not_grow_with_the_cloud() {
 }
 
 #[tokio::test]
-async fn who_has_no_room_is_not_read() {
+async fn providers_without_room_are_not_read() {
     let store = cloud(hosts!("100")).await;
     assert_eq!(asked(&store, "resources=VCPU:1", 1_000).await.1, 90);
     assert_eq!(asked(&store, "resources=VCPU:9", 1_000).await.1, 0);

@@ -1,4 +1,4 @@
-//! Compares the incremental snapshot with one that is read as a whole, after random writes.
+//! Compares the incremental snapshot with a complete one, after random writes.
 
 use std::sync::Arc;
 
@@ -239,7 +239,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_snapshot_that_follows_is_the_one_that_is_read(writes in proptest::collection::vec(some_write(), 1..40)) {
+    fn an_updated_snapshot_equals_a_complete_one(writes in proptest::collection::vec(some_write(), 1..40)) {
         on_a_thread(async {
             let service = service().await;
             let snapshots = Snapshots::new(service.store.clone());
@@ -258,7 +258,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn who_searches_an_older_snapshot_is_not_disturbed() {
+async fn a_search_in_an_older_snapshot_is_not_disturbed() {
     let service = service().await;
     let snapshots = Snapshots::new(service.store.clone());
     let make = RandomWrite::Make {
@@ -332,7 +332,7 @@ async fn a_refused_write_touches_nothing() {
 }
 
 #[tokio::test]
-async fn a_write_whose_caller_went_away_counts_as_one_that_touched_everything() {
+async fn an_abandoned_write_counts_as_touching_everything() {
     let service = service().await;
     let snapshots = Snapshots::new(service.store.clone());
     service

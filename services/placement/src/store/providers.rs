@@ -102,9 +102,9 @@ pub(crate) async fn get(tx: &mut Transaction, uuid: &str) -> Result<ProviderRow,
         .ok_or_else(|| ProviderError::NotFound(uuid.to_owned()))
 }
 
-/// Holds the provider until the transaction ends: nobody else changes it, deletes it or gives it what others check for. The first
-/// statement of a transaction, so that what is read after it is no older; and a change of the row, or PostgreSQL would not tell
-/// who waits for it that what else was written is newer than what it sees.
+/// Locks the provider until the transaction ends: no other transaction can change it, delete it, or change what is
+/// checked against it. It must be the first statement of a transaction, so that later reads are current. It changes the
+/// row, because PostgreSQL would otherwise not tell a waiting transaction that its snapshot is outdated.
 pub(crate) async fn hold(tx: &mut Transaction, uuid: &str) -> Result<(), SqlError> {
     if tx.dialect() != Dialect::Sqlite {
         let sql = "UPDATE resource_providers SET generation = generation WHERE uuid = ?";
@@ -113,7 +113,7 @@ pub(crate) async fn hold(tx: &mut Transaction, uuid: &str) -> Result<(), SqlErro
     Ok(())
 }
 
-/// Raises the generation if it still is the one that was read; false after a concurrent write.
+/// Raises the generation if it is unchanged since the read; false after a concurrent write.
 pub(crate) async fn bump(tx: &mut Transaction, id: i64, generation: i64) -> Result<bool, SqlError> {
     let sql = "UPDATE resource_providers SET updated_at = ?, generation = ? \
                WHERE id = ? AND COALESCE(generation, 0) = ?";
@@ -160,8 +160,8 @@ pub(crate) async fn list(
     Ok(providers)
 }
 
-/// The maximum number of conditions in one statement. Servers turn each into a join, and optimising dozens of joins
-/// takes them forever.
+/// The maximum number of conditions in one statement. Servers turn each into a join, and optimising dozens of
+/// joins takes them forever.
 const AT_ONCE: usize = 6;
 
 /// The conditions on a provider `rp`, with their values.

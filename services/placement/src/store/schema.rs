@@ -99,13 +99,13 @@ pub enum PlacementSchemaError {
         revision: Revision,
         differences: Vec<Difference>,
     },
-    /// Providers whose root cannot be determined.
+    /// Providers with an unknown root.
     #[error(
-        "no root can be found for {} resource providers: a parent is not there, or they are parents of each other: {}",
+        "no root can be found for {} resource providers: a parent does not exist, or they are parents of each other: {}",
         providers.len(), few(providers)
     )]
     NoRoot { providers: Vec<String> },
-    /// Tables without `alembic_version`.
+    /// Tables exist without `alembic_version`.
     #[error(
         "the database has tables but no alembic_version: it is not Placement's; name another file"
     )]
@@ -142,8 +142,8 @@ fn few(all: &[impl ToString]) -> String {
     texts.join("; ")
 }
 
-/// Creates the schema in an empty database, checks an existing one, and inserts missing standard traits and resource
-/// classes.
+/// Creates the schema in an empty database, checks an existing one, and inserts missing standard
+/// traits and resource classes.
 pub async fn prepare(store: &SqlStore) -> Result<(), PlacementSchemaError> {
     let _lock = store.schema_lock(SCHEMA_WAIT).await?;
     store.write(&PreparePlacementSchema).await

@@ -1,4 +1,4 @@
-//! Loads whole trees for the candidates search: all of them, the touched ones, or those that could serve a request.
+//! Loads whole trees for the candidates search: all of them, the touched ones, or the ones that could serve a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ pub(crate) struct TreeChanges {
     names: Option<SnapshotNames>,
     /// The old and new trees of touched providers.
     roots: BTreeSet<RootId>,
-    /// Those that still exist.
+    /// The trees that still exist.
     trees: Vec<SnapshotTree>,
 }
 
@@ -123,7 +123,7 @@ enum TreeSelection<'a> {
 }
 
 impl TreeSelection<'_> {
-    /// The rows of `select` whose provider is in one of the trees; `column` is the provider's row id.
+    /// The rows of `select` with a provider in one of the trees; `column` is the provider's row id.
     async fn rows(
         self,
         tx: &mut Transaction,

@@ -18,7 +18,7 @@ pub(crate) async fn of_provider(
         .collect()
 }
 
-/// The project and user whose usage is requested.
+/// The project and user of the requested usage.
 #[derive(Debug, Clone)]
 pub(crate) struct UsageOwner {
     pub(crate) project: String,

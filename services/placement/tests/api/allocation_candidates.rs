@@ -153,7 +153,7 @@ async fn what_is_taken_is_not_offered_and_what_is_given_back_is() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_query_is_told() {
+async fn errors_of_a_query_are_reported() {
     let service = Service::start().await;
     host(&service).await;
     for (version, query, message) in [

@@ -277,7 +277,7 @@ async fn several_consumers_are_written_together_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn deleting_twice_is_told() {
+async fn deleting_twice_is_reported() {
     let service = host().await;
     service.claim(&consumer(1), HOST, json!({"VCPU": 1})).await;
     assert_eq!(service.delete(&path(1)).await.status, 204);

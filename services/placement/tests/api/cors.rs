@@ -1,4 +1,4 @@
-//! What browsers are told about other sites' scripts.
+//! Tests of the answers to cross-origin requests of browsers.
 
 use axum::body::Body;
 use berth_http::CorsOptions;
@@ -62,7 +62,7 @@ async fn any_site_is_never_trusted_with_cookies() {
 }
 
 #[tokio::test]
-async fn without_an_allowed_site_nothing_is_told() {
+async fn without_an_allowed_origin_no_headers_are_sent() {
     let service = service(&[]).await;
     let reply = asked(&service, "OPTIONS", DASHBOARD, "").await;
     assert_eq!(reply.status, 405);

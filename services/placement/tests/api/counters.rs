@@ -1,4 +1,4 @@
-//! Generations that a hand wrote into the database and that cannot be raised: refused, whoever would raise them.
+//! Tests of generations that were written into the database by hand and cannot be raised: every change is refused.
 
 use berth_store::{SqlError, Statement, Transaction, Work};
 use serde_json::json;
@@ -19,11 +19,11 @@ impl Work for Edit {
 fn full(reply: &Reply, counter: &str) {
     assert_eq!(reply.status, 500, "{reply:?}");
     assert!(reply.detail().contains(counter), "{reply:?}");
-    assert!(reply.detail().contains("cannot be raised"), "{reply:?}");
+    assert!(reply.detail().contains("cannot be incremented"), "{reply:?}");
 }
 
 #[tokio::test]
-async fn a_generation_at_its_end_is_told_and_nothing_is_changed() {
+async fn an_exhausted_generation_is_reported_and_nothing_is_changed() {
     let service = Service::start().await;
     service.provider(HOST, None).await;
     service

@@ -58,7 +58,7 @@ async fn versions_are_negotiated_and_echoed() {
 }
 
 #[tokio::test]
-async fn a_version_outside_the_range_is_told_the_range() {
+async fn a_version_outside_the_range_gets_the_range() {
     let service = Service::start().await;
     for version in ["1.40", "0.9", "2.0", "99999999999.1"] {
         let reply = service.at(version).get("/resource_providers").await;
@@ -167,7 +167,7 @@ async fn bodies_that_are_no_json_are_refused() {
 }
 
 #[tokio::test]
-async fn a_caller_who_reads_no_json_is_told_in_a_form_he_reads() {
+async fn a_caller_that_does_not_accept_json_gets_an_accepted_format() {
     let service = Service::start().await;
     for (accept, form) in [("text/html", "text/html"), ("text/plain", "text/plain")] {
         let request = service

@@ -1,4 +1,4 @@
-//! `docs/api/placement.json` is what the code says. `BLESS=1 cargo test -p berth-placement --test api generated` writes it anew.
+//! `docs/api/placement.json` matches the code. `BLESS=1 cargo test -p berth-placement --test api generated` writes it.
 
 use std::path::Path;
 

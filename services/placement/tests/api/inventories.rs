@@ -203,7 +203,7 @@ async fn all_are_removed_at_once_from_its_version_on() {
 }
 
 #[tokio::test]
-async fn an_absent_provider_is_told_before_anything_else() {
+async fn an_absent_provider_is_reported_before_anything_else() {
     let service = host().await;
     let path = format!("/resource_providers/{ABSENT}/inventories");
     for reply in [

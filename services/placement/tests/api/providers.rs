@@ -32,7 +32,7 @@ async fn a_uuid_without_dashes_is_given_them() {
 }
 
 #[tokio::test]
-async fn taken_names_and_uuids_are_told_apart() {
+async fn taken_names_and_uuids_are_distinguished() {
     let service = Service::start().await;
     service.provider(HOST, None).await;
     let by_name = service

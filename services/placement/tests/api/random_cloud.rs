@@ -305,7 +305,7 @@ pub(crate) fn some_question() -> impl Strategy<Value = Question> {
                     .collect();
                 groups.extend(spread.as_ref().map(|group| (String::new(), group)));
                 for (suffix, group) in &groups {
-                    // One that only says where others are.
+                    // A group that only restricts the position of others.
                     let is_bare = bare && subtree && newest && suffix == "1" && granular.len() > 1;
                     if !is_bare {
                         let resources = group.resources.iter();

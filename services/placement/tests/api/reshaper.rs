@@ -174,7 +174,7 @@ async fn every_refusal_leaves_every_row_as_it_was() {
 }
 
 #[tokio::test]
-async fn an_unknown_or_stale_provider_is_told_by_its_code() {
+async fn an_unknown_or_stale_provider_has_its_error_code() {
     let service = host().await;
     let before = service.rows().await;
     let at = |provider: &str, generation: i64| {
@@ -215,7 +215,7 @@ async fn units_without_a_new_home_are_held_in_place() {
         let more = service.claim(&consumer(3), HOST, json!({"VGPU": 1})).await;
         assert_eq!(more.status, 409, "nothing new on a held class");
     }
-    // Held for more than it uses is not held: the units could be claimed by nobody, yet told as there.
+    // An inventory with more units reserved than used is invalid: the remaining units could not be claimed.
     let wrong = json!({"VCPU": {"total": 16}, "VGPU": {"total": 3, "reserved": 3}});
     let inventories = [(HOST, wrong), split()[1].clone()];
     let body = body(&service, &inventories, json!({consumer(1): moved(GPU_0)})).await;

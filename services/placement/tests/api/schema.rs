@@ -94,7 +94,7 @@ async fn another_revision_is_refused_with_both_named() {
 }
 
 #[tokio::test]
-async fn a_table_that_was_dropped_is_told_and_not_made_anew() {
+async fn a_dropped_table_is_reported_and_not_recreated() {
     let store = SqlStore::in_memory().await.unwrap();
     prepare(&store).await.unwrap();
     let drop = Script("DROP TABLE allocations; DROP TABLE inventories");

@@ -23,7 +23,7 @@ async fn placement() -> axum::Router {
 }
 
 #[tokio::test]
-async fn tcp_answers_until_told_to_stop() {
+async fn tcp_answers_until_stopped() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
@@ -38,7 +38,7 @@ async fn tcp_answers_until_told_to_stop() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_answers_until_told_to_stop() {
+async fn a_unix_socket_answers_until_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("placement.sock");
     let listener = UnixListener::bind(&path).unwrap();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{Allocated, PlacementSnapshot};
+use super::{AllocatedAmounts, PlacementSnapshot};
 use berth_model::{
     AggregateUuid, ConsumerUuid, Generation, Inventory, ProviderUuid, ResourceClass, Trait,
 };
@@ -39,7 +39,7 @@ pub struct Histories {
 pub struct PlacementWrite {
     /// The sender: the owner token of an agent, or another name.
     pub sender: String,
-    /// The node whose agent the sender claims to be, if any.
+    /// The node of the agent that the sender claims to be, if any.
     pub node: Option<String>,
     pub facts: Vec<Fact>,
     /// The provider generations in the request.
@@ -64,7 +64,7 @@ pub enum Fact {
     /// These are all of its aggregates.
     Aggregates(ProviderUuid, BTreeSet<AggregateUuid>),
     /// This is all the consumer holds; nothing, if empty.
-    Allocations(ConsumerUuid, Allocated),
+    Allocations(ConsumerUuid, AllocatedAmounts),
 }
 
 /// How a write was answered.
@@ -73,7 +73,7 @@ pub enum Answer {
     Acknowledged,
     /// It is not done.
     Refused,
-    /// Nobody knows: the answer was lost.
+    /// The outcome is unknown, because the answer was lost.
     Unknown,
 }
 

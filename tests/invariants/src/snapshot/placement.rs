@@ -28,14 +28,14 @@ pub struct ProviderRow {
 }
 
 /// The allocations of a consumer: amounts by provider and class.
-pub type Allocated = BTreeMap<(ProviderUuid, ResourceClass), u64>;
+pub type AllocatedAmounts = BTreeMap<(ProviderUuid, ResourceClass), u64>;
 
 /// A consumer with its allocations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerRow {
     pub project_id: String,
     pub user_id: String,
-    pub allocated: Allocated,
+    pub allocated: AllocatedAmounts,
 }
 
 impl PlacementSnapshot {

@@ -1,4 +1,4 @@
-//! One planted bug and more for each invariant. Each is caught, and by its own invariant alone.
+//! One or more planted bugs for each invariant. Each must be caught by its own invariant only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -175,7 +175,7 @@ fn a_violation_never_shows_the_secret_it_found() {
 
 // S1
 
-/// As if somebody had claimed past the capacity: the claim is in the history too.
+/// As if a client had claimed past the capacity: the claim is in the history, too.
 fn too_many_claims(snapshot: &mut SystemSnapshot) {
     let row = consumer([(other_host(), ResourceClass::VCPU, 17)]);
     let claim = Fact::Allocations(stranger(), row.allocated.clone());
@@ -329,7 +329,7 @@ fn there_and_not_told(snapshot: &mut SystemSnapshot) {
 
 // S8
 
-/// Somebody else's acknowledged write, of which nothing is left.
+/// Another client's acknowledged write, which left nothing.
 fn acknowledged(snapshot: &mut SystemSnapshot, fact: Fact) {
     snapshot.histories.requests.push(by_a_scheduler(vec![fact]));
 }

@@ -1,4 +1,4 @@
-//! A run in which all went well: a node was reshaped and settled.
+//! The snapshot of a run without problems: a node was reshaped and became idle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(crate) fn guest() -> ConsumerUuid {
     uuid::Uuid::from_u128(0x11).into()
 }
 
-/// A consumer without a guest, whose VGPU is held on the root.
+/// A consumer without a guest, with a VGPU that is held on the root.
 pub(crate) fn orphan() -> ConsumerUuid {
     uuid::Uuid::from_u128(0x12).into()
 }

@@ -1,4 +1,4 @@
-//! SystemSnapshot that look wrong at first sight and are not.
+//! Snapshots that look wrong at first sight but are valid.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ fn a_later_acknowledged_write_replaces_an_earlier_one() {
 }
 
 #[test]
-fn what_hung_on_a_removed_provider_goes_with_it() {
+fn objects_of_a_removed_provider_are_removed_with_it() {
     is_right(|snapshot| {
         let all = inventories([(ResourceClass::DISK_GB, of(300))]);
         snapshot
@@ -74,7 +74,7 @@ fn what_hung_on_a_removed_provider_goes_with_it() {
 }
 
 #[test]
-fn a_provider_made_anew_counts_its_generations_from_the_beginning() {
+fn a_recreated_provider_counts_its_generations_from_zero() {
     is_right(|snapshot| {
         let make = Fact::Provider {
             uuid: gpu(),
@@ -128,7 +128,7 @@ fn a_child_of_cyborgs_is_not_left_over() {
 }
 
 #[test]
-fn our_child_stays_while_it_holds_units_or_carries_somebody_elses_child() {
+fn our_child_stays_while_it_holds_units_or_has_a_foreign_child() {
     let old: ProviderUuid = root().child(&name("gpu-01_old"));
     let set = |snapshot: &mut SystemSnapshot, parent: Option<ProviderUuid>| {
         let held = match parent {
@@ -209,7 +209,7 @@ fn guests_of_a_group_may_be_on_one_node_where_any_number_may() {
 }
 
 #[test]
-fn a_guest_that_was_refused_has_no_place_in_the_group_that_it_asked_for() {
+fn a_refused_guest_is_no_member_of_the_requested_group() {
     is_right(|snapshot| {
         let group = snapshot.groups.get_mut("apart").unwrap();
         group.requested.insert(orphan());

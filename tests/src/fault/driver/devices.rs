@@ -1,26 +1,26 @@
-//! What a driver does with a guest's devices, as effects at its seam.
+//! A driver's actions on the devices of guests, as effects.
 
 use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
-use berth_virt::{DeviceError, DeviceReset, HostDevice, PreparedDevice, VirtDriver, WantedDevice};
+use berth_virt::{DeviceError, DeviceReset, HostDeviceId, PreparedDevice, VirtDriver, WantedDevice};
 
-use crate::fault::stage::{Act, Owed};
+use crate::fault::stage::{EffectAction, AbandonedEffect};
 
 /// What is done with a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Doing {
+pub(super) enum DeviceAction {
     /// It is looked at.
     Check,
     /// It is made ready.
     Prepare,
-    /// It is taken back.
+    /// The device is reset after its guest.
     Reset,
 }
 
-impl Doing {
+impl DeviceAction {
     const fn call(self) -> &'static str {
         match self {
             Self::Check => "check_device",
@@ -31,21 +31,21 @@ impl Doing {
 }
 
 /// Something done with a device, on its way to a driver.
-pub(super) struct Handling<'a, D> {
+pub(super) struct DeviceActionCall<'a, D> {
     pub(super) driver: &'a Arc<D>,
-    pub(super) doing: Doing,
+    pub(super) doing: DeviceAction,
     pub(super) device: WantedDevice,
 }
 
-impl<D: VirtDriver> Handling<'_, D> {
+impl<D: VirtDriver> DeviceActionCall<'_, D> {
     pub(super) fn crossing(&self) -> Effect {
         let subject = match self.device.host_device() {
-            HostDevice::Function(address) => address.to_string(),
-            HostDevice::Mdev(uuid) => uuid.to_string(),
+            HostDeviceId::Function(address) => address.to_string(),
+            HostDeviceId::Mdev(uuid) => uuid.to_string(),
         };
         match self.doing {
-            Doing::Check => Effect::read(Boundary::Driver, self.doing.call(), subject),
-            Doing::Prepare | Doing::Reset => {
+            DeviceAction::Check => Effect::read(Boundary::Driver, self.doing.call(), subject),
+            DeviceAction::Prepare | DeviceAction::Reset => {
                 Effect::write(Boundary::Driver, self.doing.call(), subject)
             }
         }
@@ -61,24 +61,24 @@ impl<D: VirtDriver> Handling<'_, D> {
 }
 
 /// What a check and a preparation answer too: there is nothing to say of a reset.
-type Handled = Result<Option<DeviceReset>, DeviceError>;
+type DeviceActionResult = Result<Option<DeviceReset>, DeviceError>;
 
-async fn handle<D: VirtDriver>(driver: &D, doing: Doing, device: &WantedDevice) -> Handled {
+async fn handle<D: VirtDriver>(driver: &D, doing: DeviceAction, device: &WantedDevice) -> DeviceActionResult {
     match doing {
-        Doing::Check => driver.check_device(device).await.map(|()| None),
-        Doing::Prepare => driver.prepare_device(device).await.map(|()| None),
-        Doing::Reset => driver.reset_device(device).await.map(Some),
+        DeviceAction::Check => driver.check_device(device).await.map(|()| None),
+        DeviceAction::Prepare => driver.prepare_device(device).await.map(|()| None),
+        DeviceAction::Reset => driver.reset_device(device).await.map(Some),
     }
 }
 
-impl<D: VirtDriver> Act for Handling<'_, D> {
-    type Value = Handled;
+impl<D: VirtDriver> EffectAction for DeviceActionCall<'_, D> {
+    type Value = DeviceActionResult;
 
-    async fn perform(&self) -> Handled {
+    async fn perform(&self) -> DeviceActionResult {
         handle(self.driver.as_ref(), self.doing, &self.device).await
     }
 
-    fn outcome(&self, done: &Handled) -> EffectOutcome {
+    fn outcome(&self, done: &DeviceActionResult) -> EffectOutcome {
         match done {
             Ok(Some(reset)) => EffectOutcome::Done(format!("{reset:?}")),
             Ok(None) => EffectOutcome::Done(String::new()),
@@ -86,7 +86,7 @@ impl<D: VirtDriver> Act for Handling<'_, D> {
         }
     }
 
-    fn instead(&self, fault: Fault) -> Handled {
+    fn instead(&self, fault: Fault) -> DeviceActionResult {
         Err(match fault {
             Fault::Late => DeviceError::TimedOut {
                 device: self.device.host_device(),
@@ -97,7 +97,7 @@ impl<D: VirtDriver> Act for Handling<'_, D> {
         })
     }
 
-    fn spoilt(&self, done: Handled, fault: Fault) -> Handled {
+    fn spoilt(&self, done: DeviceActionResult, fault: Fault) -> DeviceActionResult {
         match fault {
             // A look answers the same as the one before.
             Fault::Stale => done,
@@ -105,11 +105,11 @@ impl<D: VirtDriver> Act for Handling<'_, D> {
         }
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         let (driver, doing, device) = (Arc::clone(self.driver), self.doing, self.device.clone());
-        // Nobody waits for the result any more.
+        // The caller no longer waits for the result.
         Box::pin(async move {
-            if doing == Doing::Check {
+            if doing == DeviceAction::Check {
                 return ready(()).await;
             }
             drop(handle(driver.as_ref(), doing, &device).await);
@@ -117,10 +117,10 @@ impl<D: VirtDriver> Act for Handling<'_, D> {
     }
 }
 
-/// A look at what was made ready.
-pub(super) struct Prepared<'a, D>(pub(super) &'a Arc<D>);
+/// An observation of the prepared devices.
+pub(super) struct PreparedDevicesCall<'a, D>(pub(super) &'a Arc<D>);
 
-impl<D: VirtDriver> Act for Prepared<'_, D> {
+impl<D: VirtDriver> EffectAction for PreparedDevicesCall<'_, D> {
     type Value = Result<Vec<PreparedDevice>, DeviceError>;
 
     async fn perform(&self) -> Self::Value {
@@ -146,7 +146,7 @@ impl<D: VirtDriver> Act for Prepared<'_, D> {
         }
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         Box::pin(ready(()))
     }
 }

@@ -1,4 +1,4 @@
-//! What a driver does with guests, as effects at its seam.
+//! A driver's actions on guests, as effects.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use berth_fault_injection::{EffectOutcome, Fault};
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::GuestSpec;
-use berth_virt::{Destroyed, GuestError, GuestOnHost, PowerAction, Powered, Spawned, VirtDriver};
+use berth_virt::{GuestDestroyOutcome, GuestError, GuestOnHost, PowerAction, GuestPowerOutcome, GuestSpawnOutcome, VirtDriver};
 
-use crate::fault::stage::{Act, Owed};
+use crate::fault::stage::{EffectAction, AbandonedEffect};
 
 /// A change of a guest.
 #[derive(Clone)]
-pub(super) enum Change {
+pub(super) enum GuestChange {
     Spawn(Box<GuestSpec>),
     Destroy(ConsumerUuid),
     /// Its power is changed.
@@ -23,14 +23,14 @@ pub(super) enum Change {
 
 /// What came of one.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Changed {
-    Spawned(Spawned),
-    Destroyed(Destroyed),
-    Powered(Powered),
+pub(super) enum GuestChangeResult {
+    Spawned(GuestSpawnOutcome),
+    Destroyed(GuestDestroyOutcome),
+    Powered(GuestPowerOutcome),
 }
 
-impl Change {
-    /// The word for it in a trace.
+impl GuestChange {
+    /// Its name in a trace.
     pub(super) fn call(&self) -> &'static str {
         match self {
             Self::Spawn(_) => "spawn",
@@ -46,23 +46,23 @@ impl Change {
         }
     }
 
-    async fn make<D: VirtDriver>(&self, driver: &D) -> Result<Changed, GuestError> {
+    async fn make<D: VirtDriver>(&self, driver: &D) -> Result<GuestChangeResult, GuestError> {
         match self {
-            Self::Spawn(spec) => driver.spawn(spec).await.map(Changed::Spawned),
-            Self::Destroy(uuid) => driver.destroy(*uuid).await.map(Changed::Destroyed),
-            Self::Power(uuid, action) => driver.power(*uuid, *action).await.map(Changed::Powered),
+            Self::Spawn(spec) => driver.spawn(spec).await.map(GuestChangeResult::Spawned),
+            Self::Destroy(uuid) => driver.destroy(*uuid).await.map(GuestChangeResult::Destroyed),
+            Self::Power(uuid, action) => driver.power(*uuid, *action).await.map(GuestChangeResult::Powered),
         }
     }
 }
 
 /// A change, on its way to a driver.
-pub(super) struct Changing<'a, D> {
+pub(super) struct GuestChangeCall<'a, D> {
     pub(super) driver: &'a Arc<D>,
-    pub(super) change: Change,
+    pub(super) change: GuestChange,
 }
 
-impl<D: VirtDriver> Act for Changing<'_, D> {
-    type Value = Result<Changed, GuestError>;
+impl<D: VirtDriver> EffectAction for GuestChangeCall<'_, D> {
+    type Value = Result<GuestChangeResult, GuestError>;
 
     async fn perform(&self) -> Self::Value {
         self.change.make(self.driver.as_ref()).await
@@ -70,9 +70,9 @@ impl<D: VirtDriver> Act for Changing<'_, D> {
 
     fn outcome(&self, done: &Self::Value) -> EffectOutcome {
         match done {
-            Ok(Changed::Spawned(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
-            Ok(Changed::Destroyed(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
-            Ok(Changed::Powered(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
+            Ok(GuestChangeResult::Spawned(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
+            Ok(GuestChangeResult::Destroyed(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
+            Ok(GuestChangeResult::Powered(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
             Err(error) => EffectOutcome::Failed(error.to_string()),
         }
     }
@@ -85,14 +85,14 @@ impl<D: VirtDriver> Act for Changing<'_, D> {
         Err(away("the connection was lost"))
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         let (driver, change) = (Arc::clone(self.driver), self.change.clone());
-        // Nobody waits for the result any more.
+        // The caller no longer waits for the result.
         Box::pin(async move { drop(change.make(driver.as_ref()).await) })
     }
 }
 
-/// A look at all guests, and what the one before saw.
+/// An observation of all guests, together with the previous one.
 pub(super) struct Listing<'a, D> {
     pub(super) driver: &'a D,
     pub(super) before: Option<Guests>,
@@ -100,7 +100,7 @@ pub(super) struct Listing<'a, D> {
 
 pub(super) type Guests = BTreeMap<ConsumerUuid, GuestOnHost>;
 
-impl<D: VirtDriver> Act for Listing<'_, D> {
+impl<D: VirtDriver> EffectAction for Listing<'_, D> {
     type Value = Result<Guests, GuestError>;
 
     async fn perform(&self) -> Self::Value {
@@ -125,7 +125,7 @@ impl<D: VirtDriver> Act for Listing<'_, D> {
         }
     }
 
-    fn later(&self) -> Owed {
+    fn later(&self) -> AbandonedEffect {
         Box::pin(ready(()))
     }
 }
@@ -159,7 +159,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::fault::{GatedDriver, Stage};
+    use crate::fault::{GatedDriver, FaultStage};
 
     fn spec() -> GuestSpec {
         let uuid = ConsumerUuid::from(Uuid::from_u128(1 << 100));
@@ -186,20 +186,20 @@ mod tests {
         let (name, text) = machines()[0];
         let fake = FakeDriver::from_text(name, text).expect("a shipped machine");
         let gate = PointGate::at([point.parse().expect("a point")]);
-        GatedDriver::around(Arc::new(fake), &Stage::new(Arc::new(gate)), None)
+        GatedDriver::around(Arc::new(fake), &FaultStage::new(Arc::new(gate)), None)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_spawn_whose_answer_is_lost_is_found_done() {
+    async fn a_spawn_with_a_lost_answer_is_found_done() {
         let driver = driver("effect:1:after:answer_lost");
         let lost = driver.spawn(&spec()).await;
         assert!(matches!(lost, Err(GuestError::Unreachable { .. })));
         let again = driver.spawn(&spec()).await.expect("the fault is over");
-        assert_eq!(again, Spawned::AlreadyThere);
+        assert_eq!(again, GuestSpawnOutcome::AlreadyThere);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_late_spawn_is_made_before_the_next_look() {
+    async fn a_late_spawn_is_done_before_the_next_observation() {
         let driver = driver("effect:1:before:late");
         let late = driver.spawn(&spec()).await;
         assert!(matches!(late, Err(GuestError::TimedOut { .. })));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stale_look_is_the_one_before() {
+    async fn a_stale_observation_is_the_previous_one() {
         let driver = driver("effect:3:after:stale");
         let before = driver.guests().await.expect("no fault yet");
         let _ = driver.spawn(&spec()).await.expect("no fault yet");

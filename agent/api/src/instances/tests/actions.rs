@@ -1,35 +1,36 @@
-//! What is done with a guest, over the routes: each action, what it answers, and what it is refused with.
+//! Tests of the action route: each action, its responses and its errors.
 
 use std::sync::Arc;
 
 use berth_agent_images::InstancesPath;
-use berth_agent_instances::stage::{
-    Devices, Hypervisor, Mishap, Stage, base, instances, with_disks,
+use berth_agent_instances::fault_harness::{
+    FaultHarness, SimulatedDevices, SimulatedFailure, SimulatedHypervisor, base, instances,
+    with_disks,
 };
-use berth_agent_instances::{BuildOptions, Building, Guests, ReconcileOutcome};
+use berth_agent_instances::{BuildContext, BuildOptions, Guests, ReconcileOutcome};
 use berth_agent_journal::GuestRequest;
 use berth_agent_journal::samples::{guest, request};
 use berth_virt::guest_spec::{CpuModel, HostPath};
 use serde_json::{Value, json};
 
 use crate::instances::routes;
-use crate::instances::tests::ask;
+use crate::instances::tests::send;
 
-/// An agent with one guest that runs, whose kernels lie in `/images`.
+/// An agent with one running guest and kernels in `/images`.
 struct Bench {
-    stage: Stage,
-    guests: Guests<Hypervisor, Devices>,
+    stage: FaultHarness,
+    guests: Guests<SimulatedHypervisor, SimulatedDevices>,
     router: axum::Router,
 }
 
 impl Bench {
     async fn with(request: GuestRequest) -> Self {
-        Self::on(Stage::new().await, request).await
+        Self::on(FaultHarness::new().await, request).await
     }
 
-    async fn on(stage: Stage, request: GuestRequest) -> Self {
+    async fn on(stage: FaultHarness, request: GuestRequest) -> Self {
         stage.bind(1, &[1, 2]);
-        let guests = stage.guests().with_building(Building {
+        let guests = stage.guests().with_build_context(BuildContext {
             options: BuildOptions {
                 instances: instances(),
                 cpu_model: CpuModel::Default,
@@ -39,7 +40,7 @@ impl Bench {
             conditions: None,
         });
         guests.create(&request).await.unwrap();
-        let end = guests.journey(guest(1)).await;
+        let end = guests.reconcile_instance(guest(1)).await;
         assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
         let router = routes(&guests);
         Self {
@@ -51,7 +52,7 @@ impl Bench {
 
     async fn act(&self, action: &Value) -> (u16, Value) {
         let path = format!("/v1/guests/{}/action", guest(1));
-        ask(&self.router, "POST", &path, action.to_string()).await
+        send(&self.router, "POST", &path, action.to_string()).await
     }
 
     #[track_caller]
@@ -60,7 +61,7 @@ impl Bench {
         assert_eq!(
             body["devices"],
             json!(["PCI function 0000:01:00.0", "PCI function 0000:02:00.0"]),
-            "its devices stay its own"
+            "the guest keeps its devices"
         );
     }
 
@@ -87,7 +88,7 @@ impl Bench {
     }
 }
 
-/// An image as a body names it.
+/// The JSON of an image.
 fn named(letter: char) -> Value {
     let checksum = format!("sha256:{}", letter.to_string().repeat(64));
     json!({"location": {"path": format!("/images/{letter}.raw")}, "checksum": checksum, "format": "raw"})
@@ -99,7 +100,7 @@ async fn a_guest_is_paused_and_goes_on() {
     let paused = bench.act(&json!({"action": "pause"})).await;
     bench.accepted(paused, "paused");
     assert!(bench.stage.running(1).is_empty());
-    // The same again is so already.
+    // A repeated action has no effect.
     let again = bench.act(&json!({"action": "pause"})).await;
     bench.accepted(again, "paused");
     let active = bench.act(&json!({"action": "unpause"})).await;
@@ -146,7 +147,7 @@ async fn a_guest_is_rebuilt_from_another_image_with_its_devices() {
     bench.accepted(rebuilt, "active");
     assert!(bench.root_is('b'));
     assert_eq!(bench.stage.running(1).len(), 2);
-    // One that is off stays off.
+    // A stopped guest stays off.
     let stopped = bench.act(&json!({"action": "stop"})).await;
     bench.accepted(stopped, "stopped");
     let again = json!({"action": "rebuild", "image": named('c')});
@@ -167,7 +168,7 @@ async fn what_devices_do_not_allow_is_refused_and_the_guest_runs_on() {
         bench.refused(bench.act(&action).await, "hypervisor", sentence);
         assert_eq!(bench.stage.running(1).len(), 2, "{action}");
     }
-    let (_, shown) = ask(
+    let (_, shown) = send(
         &bench.router,
         "GET",
         &format!("/v1/guests/{}", guest(1)),
@@ -175,7 +176,7 @@ async fn what_devices_do_not_allow_is_refused_and_the_guest_runs_on() {
     )
     .await;
     assert_eq!(shown["status"], "active");
-    // Without devices it can be written to disk, and cannot be moved all the same.
+    // A guest without devices can be suspended, but not migrated.
     let plain = Bench::with(request(1, &[])).await;
     let (status, suspended) = plain.act(&json!({"action": "suspend"})).await;
     assert_eq!((status, &suspended["status"]), (202, &json!("stopped")));
@@ -195,13 +196,13 @@ async fn an_action_that_makes_no_sense_is_refused_with_its_field() {
         ),
         (
             json!({"action": "rescue", "kernel": kernel}),
-            "in none of the folders for guests' kernels",
+            "not in a folder for guests' kernels",
         ),
         (json!({"action": "rebuild"}), "image"),
         (
             json!({"action": "rebuild", "image": {"location": {"path": "/images/b.raw"}, "format": "raw",
                 "properties": {"hw_firmware_type": "uefi"}}}),
-            "hw_firmware_type: a guest keeps the firmware",
+            "hw_firmware_type: the guest keeps its firmware",
         ),
         (
             json!({"action": "rebuild", "image": {"location": {"url": "ftp://host/x"}, "format": "raw"}}),
@@ -216,9 +217,9 @@ async fn an_action_that_makes_no_sense_is_refused_with_its_field() {
         bench.refused(bench.act(&action).await, "bad_request", sentence);
     }
     let path = "/v1/guests/5c965fc9-a7cd-4d38-8ccb-d8821db50d03/action";
-    let unknown = ask(&bench.router, "POST", path, r#"{"action": "pause"}"#).await;
+    let unknown = send(&bench.router, "POST", path, r#"{"action": "pause"}"#).await;
     bench.refused(unknown, "not_found", "no guest");
-    // One whose disks are its maker's has no root disk to make anew.
+    // A guest with its own disk configuration has no root disk to rebuild.
     let plain = Bench::with(request(1, &[1, 2])).await;
     let rebuild = json!({"action": "rebuild", "image": named('b')});
     plain.refused(plain.act(&rebuild).await, "resource", "no root disk");
@@ -229,20 +230,20 @@ async fn an_image_that_cannot_be_had_leaves_the_guest_as_it_was_and_a_start_that
  {
     let bench = Bench::with(with_disks()).await;
     let rescue = json!({"action": "rescue", "image": named('b')});
-    bench.stage.comes(Mishap::NoImage);
+    bench.stage.add_failure(SimulatedFailure::NoImage);
     bench.refused(
         bench.act(&rescue).await,
         "resource",
         "its checksum is another",
     );
-    assert_eq!(bench.stage.running(1).len(), 2, "nothing was done to it");
-    bench.stage.heals();
-    bench.stage.comes(Mishap::StartFails);
-    bench.refused(bench.act(&rescue).await, "held", "tried again");
+    assert_eq!(bench.stage.running(1).len(), 2, "the guest was not changed");
+    bench.stage.clear_failures();
+    bench.stage.add_failure(SimulatedFailure::StartFails);
+    bench.refused(bench.act(&rescue).await, "held", "will be retried");
     let busy = bench.act(&json!({"action": "stop"})).await;
     bench.refused(busy, "busy", "rescue");
-    bench.stage.heals();
-    let end = bench.guests.journey(guest(1)).await;
+    bench.stage.clear_failures();
+    let end = bench.guests.reconcile_instance(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
 }
 
@@ -257,7 +258,7 @@ async fn a_guests_console_is_shown_from_its_end() {
     std::fs::create_dir(log.parent().unwrap()).unwrap();
     let arqs = plain.arqs().iter().copied().collect();
     let asked = GuestRequest::new(plain.node().clone(), arqs, spec).unwrap();
-    let bench = Bench::on(Stage::new().await.below(instances), asked).await;
+    let bench = Bench::on(FaultHarness::new().await.below(instances), asked).await;
     let path = format!("/v1/guests/{}/console", guest(1));
     let said = async |query: &str| {
         let request = axum::http::Request::get(format!("{path}{query}"));
@@ -274,7 +275,7 @@ async fn a_guests_console_is_shown_from_its_end() {
         (status, kind, text)
     };
     let plain_text = |text: &str| (200, "text/plain".to_owned(), text.to_owned());
-    assert_eq!(said("").await, plain_text(""), "it has written nothing yet");
+    assert_eq!(said("").await, plain_text(""), "the console log is empty");
     std::fs::write(&log, "one\ntwo\nlogin: ").unwrap();
     assert_eq!(said("").await, plain_text("one\ntwo\nlogin: "));
     assert_eq!(said("?lines=2").await, plain_text("two\nlogin: "));
@@ -290,14 +291,14 @@ async fn a_guests_console_is_shown_from_its_end() {
     assert_eq!(status, 403, "{text}");
     assert!(!text.contains("root:"), "{text}");
     let path = "/v1/guests/5c965fc9-a7cd-4d38-8ccb-d8821db50d03/console";
-    let (status, unknown) = ask(&bench.router, "GET", path, "").await;
+    let (status, unknown) = send(&bench.router, "GET", path, "").await;
     assert_eq!(status, 404, "{unknown}");
 }
 
-/// What is changed of a good body.
+/// A change of a valid body.
 type Change = fn(&mut Value);
 
-/// A whole guest of a caller who may ask for guests and not read this host's files.
+/// A caller that may create guests may not read the host's files through them.
 #[tokio::test]
 async fn no_file_of_the_host_is_shown_or_opened_by_naming_it_in_a_guest() {
     let bench = Bench::with(with_disks()).await;
@@ -332,10 +333,10 @@ async fn no_file_of_the_host_is_shown_or_opened_by_naming_it_in_a_guest() {
     ];
     let console = format!("/v1/guests/{}/console", guest(2));
     for (field, change) in cases {
-        let asked = ask(&bench.router, "POST", "/v1/guests", whole(change)).await;
+        let asked = send(&bench.router, "POST", "/v1/guests", whole(change)).await;
         bench.refused(asked, "file", field);
-        let (status, _) = ask(&bench.router, "GET", &console, "").await;
-        assert_eq!(status, 404, "nothing of it is kept");
+        let (status, _) = send(&bench.router, "GET", &console, "").await;
+        assert_eq!(status, 404, "nothing is stored");
     }
     let based = disk(
         "/images/two.qcow2",
@@ -343,16 +344,16 @@ async fn no_file_of_the_host_is_shown_or_opened_by_naming_it_in_a_guest() {
     );
     let mut body = serde_json::to_value(request(2, &[])).unwrap();
     body["spec"]["disks"]["root"] = based;
-    let asked = ask(&bench.router, "POST", "/v1/guests", body.to_string()).await;
+    let asked = send(&bench.router, "POST", "/v1/guests", body.to_string()).await;
     bench.refused(asked, "file", "disks.base");
-    // One that a journal of before has is not shown, and its guest does not go on.
+    // A guest in a journal of an earlier version is not shown and not continued.
     let mut old = request(2, &[]).spec().clone();
     old.console_log = HostPath::new("/etc/passwd").unwrap();
     let old = GuestRequest::new(request(2, &[]).node().clone(), Vec::new(), old).unwrap();
     bench.stage.journaled(&old).await;
-    let shown = ask(&bench.router, "GET", &console, "").await;
+    let shown = send(&bench.router, "GET", &console, "").await;
     assert_eq!(shown.0, 403, "{shown:?}");
-    let end = bench.guests.journey(guest(2)).await;
+    let end = bench.guests.reconcile_instance(guest(2)).await;
     assert!(
         matches!(&end, ReconcileOutcome::Undone { reason } if reason.contains("/etc/passwd")),
         "{end:?}"
@@ -368,7 +369,7 @@ async fn an_action_by_an_id_is_done_once_and_an_id_that_is_none_is_refused() {
     for id in ["req-1.7", "req-1.7", "req-2.8"] {
         let before = bench.stage.history().len();
         let path = format!("{action}?id={id}");
-        let done = ask(&bench.router, "POST", &path, rebuild.clone()).await;
+        let done = send(&bench.router, "POST", &path, rebuild.clone()).await;
         bench.accepted(done, "active");
         let crossed = bench.stage.history().split_off(before);
         let writes = crossed.iter().filter(|line| line.contains(" write "));
@@ -377,7 +378,7 @@ async fn an_action_by_an_id_is_done_once_and_an_id_that_is_none_is_refused() {
     assert_eq!(crossings, [true, false, true]);
     for query in ["id=", "id=a%20b", "other=1"] {
         let path = format!("{action}?{query}");
-        let (status, refused) = ask(&bench.router, "POST", &path, rebuild.clone()).await;
+        let (status, refused) = send(&bench.router, "POST", &path, rebuild.clone()).await;
         assert_eq!(
             (status, &refused["error"]["code"]),
             (400, &json!("bad_query"))

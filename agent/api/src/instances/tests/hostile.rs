@@ -1,4 +1,4 @@
-//! Bodies over the API that are wrong, or mean harm: each is refused by its field, and nothing is left of it.
+//! Tests with invalid and hostile bodies: each is refused with the field's name, and nothing is stored.
 
 use axum::Router;
 use axum::body::Body;
@@ -223,11 +223,11 @@ async fn a_name_full_of_markup_is_a_name() {
     let router = routes(&guests);
     let name = "</name><devices>&amp;'\"]]><!--";
     let (status, said) = post(&router, body(1, json!({"name": "</name>"})).to_string()).await;
-    assert_eq!(status, 400, "a slash is none of a file's name: {said}");
+    assert_eq!(status, 400, "a file name has no slash: {said}");
     let name = name.replace('/', "");
     let drive = json!({"name": name, "config_drive": {}});
     let (status, said) = post(&router, body(1, drive).to_string()).await;
     assert_eq!(status, 202, "{said}");
-    guests.journey(uuid(1)).await;
+    guests.reconcile_instance(uuid(1)).await;
     assert_eq!(bench.running(1).name.as_str(), name);
 }

@@ -1,4 +1,4 @@
-//! The firmware that a guest starts by: of its image's properties and its flavor, in Nova's words.
+//! The guest's firmware, from the image properties and the flavor, with Nova's keys.
 
 use berth_virt::guest_spec::GuestBoot;
 use berth_wire::guest::GuestBuild;
@@ -9,8 +9,8 @@ const TYPE: &str = "hw_firmware_type";
 const OF_IMAGE: &str = "os_secure_boot";
 const OF_FLAVOR: &str = "os:secure_boot";
 
-/// What the guest starts from, where that is no kernel. `optional` secure boot is not asked of the firmware: nothing says
-/// here whether it could.
+/// The boot source of a build without a kernel. `optional` secure boot is treated as disabled, because the host's
+/// support is unknown here.
 pub(super) fn firmware(build: &GuestBuild) -> Result<GuestBoot, BuildError> {
     let properties = build.image.as_ref().map(|image| &image.properties);
     let wrong = |key: &str, reason: String| {
@@ -22,12 +22,18 @@ pub(super) fn firmware(build: &GuestBuild) -> Result<GuestBoot, BuildError> {
         match (key.as_str(), value.as_str()) {
             (TYPE, "bios") => {}
             (TYPE, "uefi") => is_uefi = true,
-            (TYPE, _) => return Err(wrong(TYPE, format!("{value:?} is none; bios or uefi is"))),
+            (TYPE, _) => {
+                return Err(wrong(
+                    TYPE,
+                    format!("{value:?} is not a firmware type; expected bios or uefi"),
+                ));
+            }
             (OF_IMAGE, value) => {
                 of_image = Some(secure(value).map_err(|reason| wrong(OF_IMAGE, reason))?);
             }
             _ => {
-                let reason = format!("of an image this host knows {TYPE} and {OF_IMAGE}");
+                let reason =
+                    format!("this host supports only the image properties {TYPE} and {OF_IMAGE}");
                 return Err(wrong(key, reason));
             }
         }
@@ -50,7 +56,7 @@ pub(super) fn firmware(build: &GuestBuild) -> Result<GuestBoot, BuildError> {
         (true, secure_boot) => Ok(GuestBoot::Uefi { secure_boot }),
         (false, true) => Err(wrong(
             TYPE,
-            "secure boot is required, and only uefi can: say uefi".to_owned(),
+            "secure boot is required and needs uefi".to_owned(),
         )),
         (false, false) => Ok(GuestBoot::Disk),
     }
@@ -69,7 +75,7 @@ fn secure(value: &str) -> Result<Secure, String> {
         "optional" => Ok(Secure::Optional),
         "disabled" => Ok(Secure::Disabled),
         _ => Err(format!(
-            "{value:?} is none; required, optional or disabled is"
+            "{value:?} is invalid; expected required, optional or disabled"
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! The guest as its hypervisor is to make it, but for its place and devices.
+//! Builds the [`GuestSpec`] of a build, without CPU placement and devices.
 
 use berth_agent_images::{
     Checksum, ConfigDrive, ConfigDriveContent, ConfigDriveParts, DiskPlan, ImageLocation,
@@ -20,7 +20,7 @@ use crate::create::error::BuildError;
 use crate::create::options::BuildOptions;
 use crate::create::parse::firmware::firmware;
 
-/// The most interfaces of a guest.
+/// Maximum number of interfaces.
 const MOST_INTERFACES: usize = 64;
 
 pub(super) fn spec(
@@ -61,7 +61,8 @@ pub(super) fn spec(
     Ok((spec, disks))
 }
 
-/// A kernel in one of the folders for them: a guest reads whatever file it is given as its RAM disk.
+/// Checks that the kernel and RAM disk are in the folders for guests' kernels: a guest can read its RAM disk, whatever
+/// file that is.
 pub fn kernel(body: &KernelBody, options: &BuildOptions) -> Result<GuestBoot, BuildError> {
     let allowed = |field: &str, path: &str| {
         let field = format!("kernel.{field}");
@@ -75,11 +76,11 @@ pub fn kernel(body: &KernelBody, options: &BuildOptions) -> Result<GuestBoot, Bu
         }
         let folders: Vec<_> = folders.iter().map(HostPath::as_str).collect();
         let reason = match folders.is_empty() {
-            true => "no folder of this host is for guests' kernels; name one in [image_cache] image_directories of \
+            true => "this host has no folder for guests' kernels; set one in [image_cache] image_directories of \
                      the agent's configuration"
                 .to_owned(),
             false => format!(
-                "it is in none of the folders for guests' kernels: {}",
+                "it is not in a folder for guests' kernels: {}",
                 folders.join(", ")
             ),
         };
@@ -126,7 +127,7 @@ fn interface(
     })
 }
 
-/// The same address whenever the same guest is built: locally administered, the rest of the guest's UUID.
+/// A MAC address derived from the guest's UUID: locally administered, and the same for every build of the guest.
 fn derived_mac(
     guest: Uuid,
     number: usize,
@@ -162,10 +163,7 @@ pub fn image(body: &ImageBody) -> Result<ImageSource, BuildError> {
         "raw" => DiskFormat::Raw,
         "qcow2" => DiskFormat::Qcow2,
         _ => {
-            return Err(BuildError::field(
-                "image.format",
-                "raw or qcow2 is expected",
-            ));
+            return Err(BuildError::field("image.format", "expected raw or qcow2"));
         }
     };
     let checksum = body
@@ -200,7 +198,8 @@ fn config_drive(body: &ConfigDriveBody, build: &GuestBuild) -> Result<ConfigDriv
     Ok(ConfigDrive::new(content))
 }
 
-/// A hostname of a guest's name, as Nova makes it: blanks and underscores become hyphens, what no hostname has is left out.
+/// A hostname derived from the guest's name, as in Nova: blanks and underscores become hyphens, and invalid characters
+/// are dropped.
 fn hostname(name: &str, guest: Uuid) -> String {
     let letters = name.to_lowercase();
     let letters = letters.chars().filter_map(|letter| match letter {

@@ -1,4 +1,4 @@
-//! What a flavor asks of Placement, and of this host's devices.
+//! The resources that a flavor's extra specs request: by class, and by PCI alias.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use berth_model::ResourceClass;
 
 use crate::create::error::BuildError;
 
-/// Classes that the flavor's own numbers ask for; a key that names them says how they are counted.
+/// Classes of the flavor's CPUs, memory and disk. An extra spec for these changes how they are counted.
 const OF_THE_FLAVOR: [ResourceClass; 4] = [
     ResourceClass::VCPU,
     ResourceClass::PCPU,
@@ -15,14 +15,14 @@ const OF_THE_FLAVOR: [ResourceClass; 4] = [
 ];
 
 const ALIAS: &str = "pci_passthrough:alias";
-/// More than any machine has.
+/// An upper limit that no host reaches.
 const MOST: u64 = 4096;
 
 fn wrong(key: &str, reason: String) -> BuildError {
     BuildError::field("flavor.extra_specs", format!("{key}: {reason}"))
 }
 
-/// `resources:CLASS` and `resources<GROUP>:CLASS`, all groups together.
+/// Sums `resources:CLASS` and `resources<GROUP>:CLASS` over all groups.
 pub(super) fn by_class(
     specs: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<ResourceClass, u64>, BuildError> {
@@ -40,8 +40,12 @@ pub(super) fn by_class(
             .parse::<u64>()
             .ok()
             .filter(|n| *n <= i32::MAX as u64);
-        let amount = amount
-            .ok_or_else(|| wrong(key, format!("{value:?} is no amount; 0 to 2147483647 is")))?;
+        let amount = amount.ok_or_else(|| {
+            wrong(
+                key,
+                format!("{value:?} is not a valid amount; expected 0 to 2147483647"),
+            )
+        })?;
         if !OF_THE_FLAVOR.contains(&class) && amount > 0 {
             *asked.entry(class).or_default() += amount;
         }
@@ -49,7 +53,7 @@ pub(super) fn by_class(
     Ok(asked)
 }
 
-/// How many devices `pci_passthrough:alias` asks for: `NAME:COUNT`, several with commas between them.
+/// The number of devices in `pci_passthrough:alias`, a comma-separated list of `NAME:COUNT`.
 pub(super) fn aliased(specs: &BTreeMap<String, String>) -> Result<u64, BuildError> {
     let Some(text) = specs.get(ALIAS) else {
         return Ok(0);
@@ -62,7 +66,7 @@ pub(super) fn aliased(specs: &BTreeMap<String, String>) -> Result<u64, BuildErro
         all += count.ok_or_else(|| {
             wrong(
                 ALIAS,
-                format!("{part:?} is no alias with a count, as gpu:1"),
+                format!("{part:?} is not an alias with a count, such as gpu:1"),
             )
         })?;
     }

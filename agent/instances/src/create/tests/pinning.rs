@@ -1,4 +1,4 @@
-//! CPUs that are one guest's: no two have one, and what a guest had is free when it is gone.
+//! Tests of CPU reservations: no two guests get one CPU, and a removed guest's CPUs are free.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ async fn of_64_builds_at_once_no_two_are_pinned_to_one_cpu_and_the_host_is_fille
     let mut cpus = BTreeSet::new();
     for record in guests.list().await.unwrap() {
         for cpu in record.request.reserved_cpus().iter() {
-            assert!(cpus.insert(cpu), "CPU {cpu} is two guests'");
+            assert!(cpus.insert(cpu), "CPU {cpu} belongs to two guests");
         }
     }
     assert_eq!(cpus.len(), 96);
@@ -54,21 +54,21 @@ async fn what_a_guest_held_is_free_again_when_it_is_gone_or_has_failed() {
     let bench = Bench::new(1, 4, "");
     let guests = bench.guests().await;
     guests.build(&pinned(1, 4)).await.unwrap();
-    guests.journey(uuid(1)).await;
+    guests.reconcile_instance(uuid(1)).await;
     let refused = guests.build(&pinned(2, 1)).await.unwrap_err();
     assert_eq!(refused.disposition(), berth_model::Disposition::Refresh);
     guests.delete(uuid(1)).await.unwrap();
-    guests.journey(uuid(1)).await;
+    guests.reconcile_instance(uuid(1)).await;
     bench.refuse_guests();
     guests.build(&pinned(2, 4)).await.unwrap();
     assert!(matches!(
-        guests.journey(uuid(2)).await,
+        guests.reconcile_instance(uuid(2)).await,
         ReconcileOutcome::Undone { .. }
     ));
     bench.take_guests();
     guests.build(&pinned(3, 4)).await.unwrap();
     assert!(matches!(
-        guests.journey(uuid(3)).await,
+        guests.reconcile_instance(uuid(3)).await,
         ReconcileOutcome::Settled
     ));
 }
@@ -82,15 +82,15 @@ async fn builds_that_fail_in_a_row_are_counted_until_one_does_not() {
     bench.refuse_guests();
     for number in 1..3 {
         guests.build(&pinned(number, 1)).await.unwrap();
-        // Whoever looks again at one that failed sees no further failure.
-        guests.journey(uuid(number)).await;
-        guests.journey(uuid(number)).await;
+        // A repeated reconciliation counts no further failure.
+        guests.reconcile_instance(uuid(number)).await;
+        guests.reconcile_instance(uuid(number)).await;
         assert_eq!(failed(), number);
     }
     bench.take_guests();
     guests.build(&pinned(3, 1)).await.unwrap();
     assert!(matches!(
-        guests.journey(uuid(3)).await,
+        guests.reconcile_instance(uuid(3)).await,
         ReconcileOutcome::Settled
     ));
     assert_eq!(failed(), 0);

@@ -1,14 +1,14 @@
-//! A flavor's extra specs, read.
+//! Accessors for a flavor's extra specs, and the values they parse into.
 
 use std::collections::BTreeMap;
 
 use berth_virt::CpuSet;
 
-/// Keys of one cell, with its number at the end.
+/// Prefixes of keys that end with a cell's index.
 pub(super) const CPUS: &str = "hw:numa_cpus.";
 pub(super) const MEMORY: &str = "hw:numa_mem.";
 
-/// Keys that are read, besides `hw:numa_cpus.N` and `hw:numa_mem.N`.
+/// The supported keys, in addition to `hw:numa_cpus.N` and `hw:numa_mem.N`.
 const KNOWN: [&str; 8] = [
     "hw:cpu_policy",
     "hw:cpu_dedicated_mask",
@@ -20,55 +20,53 @@ const KNOWN: [&str; 8] = [
     "os:secure_boot",
 ];
 
-/// An extra spec that cannot be met by any host.
+/// An invalid or unsupported extra spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("flavor.extra_specs: {key} is {found:?}: {reason}")]
-pub struct FlavorError {
+pub struct FlavorExtraSpecError {
     pub key: String,
-    /// Its value, at most 80 characters.
+    /// The value, at most 80 characters.
     pub found: String,
     /// What is wrong, and what would be right.
     pub reason: String,
 }
 
-/// Which threads of the host's cores pinned virtual CPUs run on.
+/// How pinned virtual CPUs use the threads of the host's cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ThreadPolicy {
-    /// Threads of the same cores where there are such (`prefer`, and where nothing is said).
+    /// Use threads of the same cores, if possible (`prefer`, and the default).
     #[default]
     Prefer,
-    /// A core for each, whose other threads nobody is pinned to.
+    /// Use one thread per core, and leave its other threads unused.
     Isolate,
-    /// Threads of the same cores only.
+    /// Use only threads of the same cores.
     Require,
 }
 
-/// The pages of a guest's memory.
+/// The requested page size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WantedPages {
-    /// Nothing is said: small ones.
+    /// Not specified: small pages.
     #[default]
-    Unsaid,
+    Unspecified,
     Small,
-    /// Huge ones, the largest there are.
+    /// The largest available huge pages.
     Large,
-    /// The largest there are, small ones at last.
+    /// The largest available pages; small pages as a last resort.
     Any,
-    /// Huge ones of this size in KiB.
+    /// Huge pages of this size in KiB.
     Of {
         size_kib: u64,
     },
 }
 
-/// One cell of the guest.
+/// A requested guest cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedCell {
     pub vcpus: CpuSet,
-    /// Its memory in MiB.
     pub memory_mib: u64,
 }
 
-/// A flavor's extra specs.
 #[derive(Clone, Copy)]
 pub(super) struct ExtraSpecs<'a>(pub(super) &'a BTreeMap<String, String>);
 
@@ -77,15 +75,15 @@ impl<'a> ExtraSpecs<'a> {
         self.0.get(key).map(|value| value.trim())
     }
 
-    pub(super) fn wrong(self, key: &str, reason: impl Into<String>) -> FlavorError {
-        FlavorError {
+    pub(super) fn wrong(self, key: &str, reason: impl Into<String>) -> FlavorExtraSpecError {
+        FlavorExtraSpecError {
             key: key.chars().take(80).collect(),
             found: self.get(key).unwrap_or_default().chars().take(80).collect(),
             reason: reason.into(),
         }
     }
 
-    pub(super) fn only_known(self) -> Result<(), FlavorError> {
+    pub(super) fn only_known(self) -> Result<(), FlavorExtraSpecError> {
         for key in self.0.keys() {
             let Some((namespace, _)) = key.split_once(':') else {
                 continue;
@@ -98,7 +96,7 @@ impl<'a> ExtraSpecs<'a> {
                 let known = KNOWN.join(", ");
                 return Err(self.wrong(
                     key,
-                    format!("this host does not do what it asks for; of hw:, quota: and os: it knows {known}, {}N and {}N", CPUS, MEMORY),
+                    format!("this host does not support it; the supported keys of hw:, quota: and os: are {known}, {}N and {}N", CPUS, MEMORY),
                 ));
             }
         }
@@ -109,7 +107,7 @@ impl<'a> ExtraSpecs<'a> {
         self,
         key: &str,
         words: &[(&str, T)],
-    ) -> Result<Option<T>, FlavorError> {
+    ) -> Result<Option<T>, FlavorExtraSpecError> {
         let Some(found) = self.get(key) else {
             return Ok(None);
         };
@@ -117,13 +115,15 @@ impl<'a> ExtraSpecs<'a> {
             Some((_, value)) => Ok(Some(*value)),
             None => {
                 let words: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-                Err(self.wrong(key, format!("it is one of {}", words.join(", "))))
+                Err(self.wrong(key, format!("expected one of {}", words.join(", "))))
             }
         }
     }
 
-    /// The thread policy, with the key that says it.
-    pub(super) fn threads(self) -> Result<Option<(&'static str, ThreadPolicy)>, FlavorError> {
+    /// The thread policy, with the key that sets it.
+    pub(super) fn threads(
+        self,
+    ) -> Result<Option<(&'static str, ThreadPolicy)>, FlavorExtraSpecError> {
         const KEY: &str = "hw:cpu_thread_policy";
         const TRAIT: &str = "trait:HW_CPU_HYPERTHREADING";
         let said = self.word(
@@ -142,10 +142,10 @@ impl<'a> ExtraSpecs<'a> {
         match (said, of_trait) {
             (Some(_), Some(_)) => Err(self.wrong(
                 TRAIT,
-                format!("{KEY} says it already; one of the two is enough"),
+                format!("{KEY} already sets it; remove one of the two"),
             )),
             (Some(policy), None) => Ok(Some((KEY, policy))),
-            // Of a guest that is not pinned the trait says only what host it wants.
+            // For an unpinned instance, the trait only selects the host.
             (None, Some(policy)) if self.is_pinned() => Ok(Some((TRAIT, policy))),
             (None, _) => Ok(None),
         }

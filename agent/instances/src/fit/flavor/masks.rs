@@ -1,10 +1,10 @@
-//! Which virtual CPUs are pinned.
+//! Parses which virtual CPUs are pinned: `hw:cpu_policy`, `hw:cpu_dedicated_mask` and `resources:PCPU`.
 
 use std::collections::BTreeSet;
 
 use berth_virt::CpuSet;
 
-use crate::fit::flavor::extra_specs::{ExtraSpecs, FlavorError};
+use crate::fit::flavor::extra_specs::{ExtraSpecs, FlavorExtraSpecError};
 
 const POLICY: &str = "hw:cpu_policy";
 const MASK: &str = "hw:cpu_dedicated_mask";
@@ -12,57 +12,56 @@ const PCPU: &str = "resources:PCPU";
 const VCPU: &str = "resources:VCPU";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Policy {
+enum FlavorCpuPolicy {
     Shared,
     Dedicated,
     Mixed,
 }
 
 impl ExtraSpecs<'_> {
-    /// The virtual CPUs that are pinned.
-    pub(super) fn dedicated(self, vcpus: u32) -> Result<CpuSet, FlavorError> {
+    pub(super) fn dedicated(self, vcpus: u32) -> Result<CpuSet, FlavorExtraSpecError> {
         let words = [
-            ("shared", Policy::Shared),
-            ("dedicated", Policy::Dedicated),
-            ("mixed", Policy::Mixed),
+            ("shared", FlavorCpuPolicy::Shared),
+            ("dedicated", FlavorCpuPolicy::Dedicated),
+            ("mixed", FlavorCpuPolicy::Mixed),
         ];
         let policy = match self.word(POLICY, &words)? {
             Some(policy) => match [PCPU, VCPU].into_iter().find(|key| self.get(key).is_some()) {
                 Some(key) => {
                     return Err(self.wrong(
                         key,
-                        format!("{POLICY} says it already; one of the two is enough"),
+                        format!("{POLICY} already sets it; remove one of the two"),
                     ));
                 }
                 None => policy,
             },
             None => self.of_resources(vcpus)?,
         };
-        if policy != Policy::Mixed && self.get(MASK).is_some() {
-            return Err(self.wrong(MASK, format!("means something only with {POLICY}=mixed")));
+        if policy != FlavorCpuPolicy::Mixed && self.get(MASK).is_some() {
+            return Err(self.wrong(MASK, format!("has an effect only with {POLICY}=mixed")));
         }
         match policy {
-            Policy::Shared => Ok(CpuSet::default()),
-            Policy::Dedicated => Ok(CpuSet::first(vcpus)),
-            Policy::Mixed => self.mask(vcpus),
+            FlavorCpuPolicy::Shared => Ok(CpuSet::default()),
+            FlavorCpuPolicy::Dedicated => Ok(CpuSet::first(vcpus)),
+            FlavorCpuPolicy::Mixed => self.mask(vcpus),
         }
     }
 
-    /// The policy that `resources:PCPU` stands for.
-    fn of_resources(self, vcpus: u32) -> Result<Policy, FlavorError> {
+    /// The policy that `resources:PCPU` implies.
+    fn of_resources(self, vcpus: u32) -> Result<FlavorCpuPolicy, FlavorExtraSpecError> {
         let Some(found) = self.get(PCPU) else {
-            return Ok(Policy::Shared);
+            return Ok(FlavorCpuPolicy::Shared);
         };
         if self.get(VCPU).is_some() {
             return Err(self.wrong(
                 PCPU,
-                format!("{VCPU} is there too; {POLICY}=mixed is for that"),
+                format!("{VCPU} is set, too; use {POLICY}=mixed instead"),
             ));
         }
         let isolated = self.get("hw:emulator_threads_policy") == Some("isolate");
         let needed = vcpus + u32::from(isolated);
         if found.parse() == Ok(needed) {
-            Ok(Policy::Dedicated)
+            Ok(FlavorCpuPolicy::Dedicated)
         } else {
             Err(self.wrong(
                 PCPU,
@@ -71,7 +70,7 @@ impl ExtraSpecs<'_> {
         }
     }
 
-    fn mask(self, vcpus: u32) -> Result<CpuSet, FlavorError> {
+    fn mask(self, vcpus: u32) -> Result<CpuSet, FlavorExtraSpecError> {
         let Some(text) = self.get(MASK) else {
             return Err(self.wrong(
                 POLICY,
@@ -82,7 +81,7 @@ impl ExtraSpecs<'_> {
         let set = parsed(text, &all).ok_or_else(|| {
             self.wrong(
                 MASK,
-                "numbers, ranges (0-1) and exclusions (^0-1), separated by commas, are a mask",
+                "a mask consists of numbers, ranges (0-1) and exclusions (^0-1), separated by commas",
             )
         })?;
         let beyond = set.difference(&all);
@@ -105,7 +104,7 @@ impl ExtraSpecs<'_> {
     }
 }
 
-/// Nova's masks, in which exclusions may be ranges, and one that begins with an exclusion is of all.
+/// Parses Nova's mask syntax: exclusions may be ranges, and a mask that begins with an exclusion starts from all CPUs.
 fn parsed(text: &str, all: &CpuSet) -> Option<CpuSet> {
     let (mut taken, mut excluded) = (BTreeSet::new(), BTreeSet::new());
     for part in text.split(',').map(str::trim) {

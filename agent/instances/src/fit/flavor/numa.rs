@@ -1,19 +1,23 @@
-//! A flavor's NUMA cells.
+//! Parses the NUMA cells of a flavor: `hw:numa_nodes`, `hw:numa_cpus.N` and `hw:numa_mem.N`.
 
 use std::collections::BTreeMap;
 
 use berth_virt::CpuSet;
 
-use crate::fit::flavor::extra_specs::{CPUS, ExtraSpecs, FlavorError, MEMORY, WantedCell};
+use crate::fit::flavor::extra_specs::{CPUS, ExtraSpecs, FlavorExtraSpecError, MEMORY, WantedCell};
 
 const NODES: &str = "hw:numa_nodes";
 
-/// More cells than any machine has.
+/// An upper limit that no host reaches.
 const MOST_CELLS: u32 = 64;
 
 impl<'a> ExtraSpecs<'a> {
-    /// The cells that are asked for; none where none are.
-    pub(super) fn cells(self, vcpus: u32, memory_mib: u64) -> Result<Vec<WantedCell>, FlavorError> {
+    /// The requested cells; empty if none are requested.
+    pub(super) fn cells(
+        self,
+        vcpus: u32,
+        memory_mib: u64,
+    ) -> Result<Vec<WantedCell>, FlavorExtraSpecError> {
         let (cpus, memory) = (self.of_cells(CPUS)?, self.of_cells(MEMORY)?);
         let Some(text) = self.get(NODES) else {
             return match cpus
@@ -22,7 +26,7 @@ impl<'a> ExtraSpecs<'a> {
                 .chain(memory.keys().map(|n| format!("{MEMORY}{n}")))
                 .next()
             {
-                Some(key) => Err(self.wrong(&key, format!("means something only with {NODES}"))),
+                Some(key) => Err(self.wrong(&key, format!("has an effect only with {NODES}"))),
                 None => Ok(Vec::new()),
             };
         };
@@ -39,8 +43,8 @@ impl<'a> ExtraSpecs<'a> {
             ));
         }
         match (cpus.is_empty(), memory.is_empty()) {
-            (true, true) => self.alike(nodes, vcpus, memory_mib),
-            (false, false) => self.each(nodes, vcpus, memory_mib, &cpus, &memory),
+            (true, true) => self.equal_cells(nodes, vcpus, memory_mib),
+            (false, false) => self.described_cells(nodes, vcpus, memory_mib, &cpus, &memory),
             (true, false) => Err(self.wrong(
                 NODES,
                 format!("{MEMORY}N is given and {CPUS}N is not; both or neither"),
@@ -52,13 +56,13 @@ impl<'a> ExtraSpecs<'a> {
         }
     }
 
-    /// Cells of the same size.
-    fn alike(
+    /// Cells of equal size.
+    fn equal_cells(
         self,
         nodes: u32,
         vcpus: u32,
         memory_mib: u64,
-    ) -> Result<Vec<WantedCell>, FlavorError> {
+    ) -> Result<Vec<WantedCell>, FlavorExtraSpecError> {
         let parts = [
             (u64::from(vcpus), "virtual CPUs", CPUS),
             (memory_mib, "MiB", MEMORY),
@@ -66,7 +70,7 @@ impl<'a> ExtraSpecs<'a> {
         for (whole, of, key) in parts {
             if !whole.is_multiple_of(u64::from(nodes)) {
                 let reason = format!(
-                    "{whole} {of} do not part evenly over {nodes} cells; say {key}N and its like for each"
+                    "{whole} {of} cannot be divided evenly over {nodes} cells; set {key}N and its counterpart for each cell"
                 );
                 return Err(self.wrong(NODES, reason));
             }
@@ -79,15 +83,15 @@ impl<'a> ExtraSpecs<'a> {
         Ok((0..nodes).map(cell).collect())
     }
 
-    /// Cells as they are described.
-    fn each(
+    /// Cells with explicit CPUs and memory.
+    fn described_cells(
         self,
         nodes: u32,
         vcpus: u32,
         memory_mib: u64,
         cpus: &BTreeMap<u32, &str>,
         memory: &BTreeMap<u32, &str>,
-    ) -> Result<Vec<WantedCell>, FlavorError> {
+    ) -> Result<Vec<WantedCell>, FlavorExtraSpecError> {
         for (key, given) in [(CPUS, cpus), (MEMORY, memory)] {
             if let Some(cell) = given.keys().find(|cell| **cell >= nodes) {
                 return Err(self.wrong(
@@ -104,20 +108,21 @@ impl<'a> ExtraSpecs<'a> {
         for ((cell, cpus), memory) in cpus.iter().zip(memory.values()) {
             let key = format!("{CPUS}{cell}");
             let set: Option<CpuSet> = cpus.parse().ok().filter(|set: &CpuSet| !set.is_empty());
-            let set = set.ok_or_else(|| self.wrong(&key, "virtual CPUs are expected, as 0-1,4"))?;
+            let set =
+                set.ok_or_else(|| self.wrong(&key, "expected virtual CPUs, such as 0-1,4"))?;
             let unknown = set.difference(&left);
             if !unknown.is_empty() {
                 return Err(self.wrong(
                     &key,
                     format!(
-                        "virtual CPUs {unknown} are another cell's, or not the flavor's at all"
+                        "virtual CPUs {unknown} are another cell's, or the flavor does not have them"
                     ),
                 ));
             }
             left = left.difference(&set);
             let key = format!("{MEMORY}{cell}");
             let mib = memory.parse().ok().filter(|mib| *mib > 0);
-            let mib = mib.ok_or_else(|| self.wrong(&key, "a number of MiB above 0 is expected"))?;
+            let mib = mib.ok_or_else(|| self.wrong(&key, "expected a number of MiB above 0"))?;
             cells.push(WantedCell {
                 vcpus: set,
                 memory_mib: mib,
@@ -132,20 +137,20 @@ impl<'a> ExtraSpecs<'a> {
         if found != memory_mib {
             return Err(self.wrong(
                 NODES,
-                format!("the cells' {MEMORY}N come to {found} MiB, the flavor has {memory_mib}"),
+                format!("the sum of the cells' {MEMORY}N is {found} MiB; the flavor has {memory_mib} MiB"),
             ));
         }
         Ok(cells)
     }
 
-    /// The values of a key that ends with a cell's number.
-    fn of_cells(self, prefix: &str) -> Result<BTreeMap<u32, &'a str>, FlavorError> {
+    /// The values of a key that ends with a cell's index.
+    fn of_cells(self, prefix: &str) -> Result<BTreeMap<u32, &'a str>, FlavorExtraSpecError> {
         let mut cells = BTreeMap::new();
         for key in self.0.keys() {
             let Some(number) = key.strip_prefix(prefix) else {
                 continue;
             };
-            // Two ways to write one number would be two values of one cell.
+            // Accept only one spelling of each index, so that a cell has one value.
             let plain = number
                 .parse::<u32>()
                 .ok()

@@ -1,16 +1,16 @@
-//! A flavor's page size.
+//! Parses a flavor's page size.
 
-use crate::fit::flavor::extra_specs::{ExtraSpecs, FlavorError, WantedPages};
+use crate::fit::flavor::extra_specs::{ExtraSpecs, FlavorExtraSpecError, WantedPages};
 
 const KEY: &str = "hw:mem_page_size";
 
-/// The usual page of most machines, in KiB: asked for by its size, it is a small one.
+/// The page size of most machines in KiB. A request for this size is a request for small pages.
 const USUAL_KIB: u64 = 4;
 
 impl ExtraSpecs<'_> {
-    pub(super) fn pages(self) -> Result<WantedPages, FlavorError> {
+    pub(super) fn pages(self) -> Result<WantedPages, FlavorExtraSpecError> {
         Ok(match self.get(KEY) {
-            None => WantedPages::Unsaid,
+            None => WantedPages::Unspecified,
             Some("small") => WantedPages::Small,
             Some("large") => WantedPages::Large,
             Some("any") => WantedPages::Any,
@@ -20,7 +20,7 @@ impl ExtraSpecs<'_> {
                     WantedPages::Of { size_kib }
                 }
                 _ => {
-                    let reason = "it is small, large, any, or a page's size: a number of KiB (2048) or 2MB, 1GB, a power of two, 64 KiB to 16 GiB";
+                    let reason = "expected small, large, any, or a page size: a number of KiB (2048) or 2MB, 1GB; a power of two, 64 KiB to 16 GiB";
                     return Err(self.wrong(KEY, reason));
                 }
             },
@@ -28,7 +28,7 @@ impl ExtraSpecs<'_> {
     }
 }
 
-/// A size in KiB; only powers of two are pages.
+/// Parses a size into KiB. Page sizes are powers of two.
 fn kib(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

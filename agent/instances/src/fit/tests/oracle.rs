@@ -1,10 +1,11 @@
-//! A second fit, which tries everything: every order of host cells, every set of CPUs. The two agree on what fits.
+//! An exhaustive second implementation of the fit: it tries every order of host cells and every set of CPUs. Both
+//! implementations must agree on what fits.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A guest of small cells: virtual CPUs pinned and shared, and memory, of each.
+/// A guest with small cells: for each, its pinned and shared virtual CPUs and its memory.
 #[derive(Debug, Clone)]
 struct Guest {
     cells: Vec<(usize, usize, u64)>,
@@ -58,7 +59,7 @@ impl Guest {
     }
 }
 
-/// A host cell of cores, each of whose threads is shared (`s`), dedicated and free (`f`), or held (`h`).
+/// A host cell with cores. Each thread is shared (`s`), dedicated and free (`f`), or in use (`h`).
 #[derive(Debug, Clone)]
 struct Cell {
     cores: Vec<Vec<char>>,
@@ -124,7 +125,7 @@ fn view(cells: &[Cell]) -> (NodeView, HostUsage) {
     (node, held)
 }
 
-/// Whether some set of free CPUs serves, by trying all of them.
+/// Whether any set of free CPUs fits.
 fn cpus_serve(cell: &Cell, count: usize, spare: usize, threads: ThreadPolicy) -> bool {
     let free: Vec<(usize, usize)> = cell
         .cores
@@ -184,7 +185,7 @@ fn cell_serves(guest: &Guest, number: usize, cell: &Cell, huge: bool) -> bool {
         && cpus_serve(cell, dedicated, spare, guest.threads)
 }
 
-/// Tries every way to put the guest's cells on host cells.
+/// Whether any assignment of guest cells to host cells fits.
 fn serves(guest: &Guest, cells: &[Cell], required: &[usize], huge: bool) -> bool {
     fn go(
         guest: &Guest,

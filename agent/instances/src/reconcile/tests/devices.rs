@@ -1,12 +1,12 @@
-//! What the comparison finds of devices, and takes back.
+//! Tests of the reconciler's findings about devices, and of its repairs.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_agent_devices::Devices;
-use berth_agent_devices::report::{Advice, wanted};
-use berth_agent_devices::test_card::{Card, NAME, devices, mdev, offered, uuid};
+use berth_agent_devices::DeviceManager;
+use berth_agent_devices::report::{Advice, wanted_device};
+use berth_agent_devices::test_card::{NAME, TestCard, devices, mdev, offered, uuid};
 use berth_agent_images::InstancesPath;
 use berth_agent_journal::{NamedDevice as _, Quarantine, QuarantinedBy};
 use berth_model::NodeName;
@@ -19,9 +19,9 @@ use crate::files::GuestFiles;
 use crate::guests::{Guests, GuestsParts};
 use crate::host_resources::HostResources;
 use crate::manager::{FindingObserver, GuestManager as _};
-use crate::reconcile::finding::GRACE;
+use crate::reconcile::finding::FINDING_GRACE;
 use crate::reconcile::kind::FindingKind;
-use crate::reconcile::{Reconciled, Reconciler};
+use crate::reconcile::{ReconcileReport, Reconciler};
 
 /// The findings of the last comparison.
 #[derive(Default)]
@@ -33,9 +33,9 @@ impl FindingObserver for CountedFindings {
     }
 }
 
-/// A comparison does not find it again: what it removed is said by the one that removed it, and once.
+/// Later comparisons do not find the removed device, so the comparison that removed it reports it, once.
 #[tokio::test]
-async fn a_mediated_device_that_was_removed_is_found_by_the_comparison_that_did_it() {
+async fn a_removed_mediated_device_is_reported_by_the_comparison_that_removed_it() {
     let (_, devices) = devices("SELECT 1").await;
     let nobodys = mdev(1);
     let driver = Arc::clone(devices.driver());
@@ -48,15 +48,19 @@ async fn a_mediated_device_that_was_removed_is_found_by_the_comparison_that_did_
     };
     devices.assume(node, seen, advice);
     let reconciler = reconciler(&devices);
-    let looked = reconciler.look().await.unwrap();
-    assert_eq!(codes(looked), [], "a look removes nothing");
+    let looked = reconciler.find_differences().await.unwrap();
+    assert_eq!(
+        codes(looked),
+        [],
+        "a comparison without repair removes nothing"
+    );
     let repaired = reconciler.repair().await.unwrap();
     assert_eq!(codes(repaired), [("mdev_orphan", nobodys.name())]);
     assert_eq!(codes(reconciler.repair().await.unwrap()), []);
 }
 
-/// The reconciler of a host with these devices and no guest.
-fn reconciler(devices: &Devices<Card>) -> Reconciler<Card, HostResources<Card>> {
+/// The reconciler of a host with these devices and no instances.
+fn reconciler(devices: &DeviceManager<TestCard>) -> Reconciler<TestCard, HostResources<TestCard>> {
     let driver = Arc::clone(devices.driver());
     let folder = InstancesPath::new(HostPath::new("/nonexistent").unwrap());
     let files = GuestFiles::below(folder);
@@ -74,18 +78,20 @@ fn reconciler(devices: &Devices<Card>) -> Reconciler<Card, HostResources<Card>> 
     Reconciler::new(guests, Some(devices.clone()), None)
 }
 
-fn codes(found: Reconciled) -> Vec<(&'static str, String)> {
+fn codes(found: ReconcileReport) -> Vec<(&'static str, String)> {
     let found = found.findings.into_iter();
-    found.map(|(it, _)| (it.code(), it.subject())).collect()
+    found
+        .map(|(finding, _)| (finding.code(), finding.subject()))
+        .collect()
 }
 
-/// What a guest of a journal that was lost left behind, with its spawn cut off before the hypervisor knew of it.
+/// A device of an instance whose journal record was lost, and whose spawn was interrupted before the guest was defined.
 #[tokio::test]
-async fn what_a_guest_that_nobody_knows_left_is_taken_back_when_it_was_nobodys_for_a_while() {
+async fn a_leftover_device_of_an_unknown_guest_is_reclaimed_after_the_grace_period() {
     let (register, devices) = devices("SELECT 1").await;
     let function = OfferedHandle::Function(NAME.parse().unwrap());
     let left = |handle: &OfferedHandle, by| PreparedDevice {
-        wanted: wanted(handle),
+        wanted: wanted_device(handle),
         by,
         fellows: BTreeSet::new(),
     };
@@ -104,7 +110,7 @@ async fn what_a_guest_that_nobody_knows_left_is_taken_back_when_it_was_nobodys_f
     devices.refresh().await.unwrap();
     let reconciler = reconciler(&devices);
     let counted = Arc::new(CountedFindings::default());
-    reconciler.count_by(counted.clone());
+    reconciler.set_finding_observer(counted.clone());
     let counts = |code: &str, count: usize| {
         let kinds = counted.0.lock().unwrap();
         let found = kinds.iter().filter(|kind| kind.code() == code).count();
@@ -114,20 +120,23 @@ async fn what_a_guest_that_nobody_knows_left_is_taken_back_when_it_was_nobodys_f
         ("device_left", function.name()),
         ("mdev_orphan", ours.name()),
     ];
-    // A guest that is being taken back leaves it so for a moment.
+    // An instance that is being removed causes this state briefly.
     for _ in 0..2 {
-        assert_eq!(codes(reconciler.look().await.unwrap()), found);
+        assert_eq!(codes(reconciler.find_differences().await.unwrap()), found);
         assert_eq!(codes(reconciler.repair().await.unwrap()), found);
     }
     assert_eq!(driver.prepared.lock().unwrap().len(), 4);
     counts("mdev_orphan", 0);
-    reconciler.let_pass(GRACE);
+    reconciler.age_findings(FINDING_GRACE);
     assert_eq!(codes(reconciler.repair().await.unwrap()), found);
     counts("mdev_orphan", 1);
     counts("guest_stuck", 0);
-    assert_eq!(codes(reconciler.look().await.unwrap()), []);
+    assert_eq!(codes(reconciler.find_differences().await.unwrap()), []);
     counts("mdev_orphan", 0);
     let prepared = driver.prepared.lock().unwrap();
-    let stays: Vec<_> = prepared.iter().map(|it| it.wanted.device.name()).collect();
+    let stays: Vec<_> = prepared
+        .iter()
+        .map(|device| device.wanted.device.name())
+        .collect();
     assert_eq!(stays, [anothers.name(), set_aside.name()]);
 }

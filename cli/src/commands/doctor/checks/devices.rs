@@ -1,4 +1,4 @@
-//! IOMMU, VFIO, the devices of the lists and mediated devices. Asked only where devices are configured: those of
+//! Checks of IOMMU, VFIO, the listed devices and mediated devices. They run only where devices are configured:
 //! `device_spec` in `[pci]` and `[accelerators]`, and `enabled_mdev_types`.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use super::helpers::{exists, failure, settle, text, warning, with_config};
 use crate::commands::doctor::facts::FileKind;
 use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
 
-/// Where the kernel shows PCI functions.
+/// The kernel's directory of PCI functions.
 const FUNCTIONS: &str = "/sys/bus/pci/devices";
 
 pub(super) const CHECKS: &[DoctorCheck] = &[
@@ -61,7 +61,7 @@ pub(super) const CHECKS: &[DoctorCheck] = &[
     ),
 ];
 
-/// Runs a look that arises only where guests get devices.
+/// Runs a check that applies only where guests get devices.
 fn for_devices(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
     with_config(host, |config| {
         if config.compute_driver != ComputeDriver::Libvirt {
@@ -76,7 +76,7 @@ fn for_devices(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResul
     })
 }
 
-/// Runs a look that arises only where guests get mediated devices of `enabled_mdev_types`.
+/// Runs a check that applies only where guests get mediated devices of `enabled_mdev_types`.
 fn for_mdevs(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
     for_devices(host, |config| {
         match config.devices.enabled_mdev_types.is_empty() {
@@ -86,7 +86,7 @@ fn for_mdevs(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResult)
     })
 }
 
-/// The lists of devices by their sections.
+/// The device lists by section.
 fn lists(config: &Config) -> impl Iterator<Item = (&'static str, &[Value])> {
     [
         ("pci", config.pci.device_spec.as_slice()),
@@ -95,7 +95,7 @@ fn lists(config: &Config) -> impl Iterator<Item = (&'static str, &[Value])> {
     .into_iter()
 }
 
-/// A device is nobody's business here until it is there: one that is plugged in later is found then.
+/// Only devices that are present are checked further: a later hot-plugged device is found then.
 fn listed_devices(host: &CheckContext<'_>) -> CheckResult {
     for_devices(host, |config| {
         let functions = functions(host);
@@ -103,7 +103,7 @@ fn listed_devices(host: &CheckContext<'_>) -> CheckResult {
         for (section, list) in lists(config) {
             for (at, entry) in list.iter().enumerate() {
                 entries += 1;
-                // What is no entry at all is the configuration's.
+                // An invalid entry is reported by the check of the configuration.
                 let Ok(list) = AllowList::read(std::slice::from_ref(entry)) else {
                     continue;
                 };
@@ -127,13 +127,13 @@ fn listed_devices(host: &CheckContext<'_>) -> CheckResult {
         } else {
             CheckResult::bad(
                 format!("{FUNCTIONS} has no device of {}", absent.join(", ")),
-                "lspci -Dnn shows addresses and ids; virtual functions are there once they are made (sriov_numvfs)",
+                "lspci -Dnn shows addresses and ids; virtual functions appear once they are created (sriov_numvfs)",
             )
         }
     })
 }
 
-/// This machine's PCI functions, as far as a list looks at them, with the names of their network interfaces.
+/// This machine's PCI functions with the attributes that a list can match, and the names of their network interfaces.
 fn functions(host: &CheckContext<'_>) -> Vec<(PciFunction, Vec<String>)> {
     let number = |path: &str| {
         let text = host.facts.read(Path::new(path)).ok()?;
@@ -181,7 +181,7 @@ fn mdev_addresses(host: &CheckContext<'_>) -> CheckResult {
         } else {
             CheckResult::bad(
                 format!("{directory} has no {}", missing.join(", ")),
-                "lspci -Dnn shows the addresses; SR-IOV virtual functions must be made again after each boot",
+                "lspci -Dnn shows the addresses; SR-IOV virtual functions must be created again after each boot",
             )
         }
     })
@@ -213,10 +213,10 @@ fn mdev_types(host: &CheckContext<'_>) -> CheckResult {
                 list(&offered)
             ));
         }
-        let mend = if parents.is_empty() {
+        let hint = if parents.is_empty() {
             "load the vendor's host driver; mdevctl types"
         } else {
-            "mdevctl types shows what there is; correct enabled_mdev_types in [devices]"
+            "mdevctl types lists the available types; correct enabled_mdev_types in [devices]"
         };
         CheckResult::bad(
             format!(
@@ -224,7 +224,7 @@ fn mdev_types(host: &CheckContext<'_>) -> CheckResult {
                 absent.join(", "),
                 list(&offered)
             ),
-            mend,
+            hint,
         )
     })
 }
@@ -261,7 +261,7 @@ fn iommu(host: &CheckContext<'_>) -> CheckResult {
             let asked = cmdline
                 .split_whitespace()
                 .any(|word| word.ends_with("iommu=on") || word.starts_with("iommu="));
-            let (state, mend) = if asked {
+            let (state, hint) = if asked {
                 ("asks for it", "switch VT-d or AMD-Vi on in the firmware")
             } else {
                 (
@@ -269,7 +269,7 @@ fn iommu(host: &CheckContext<'_>) -> CheckResult {
                     "add intel_iommu=on to GRUB_CMDLINE_LINUX, update-grub, reboot",
                 )
             };
-            CheckResult::bad(format!("{directory} is empty; /proc/cmdline {state}"), mend)
+            CheckResult::bad(format!("{directory} is empty; /proc/cmdline {state}"), hint)
         }))
     })
 }
@@ -303,7 +303,7 @@ fn vfio_module(host: &CheckContext<'_>) -> CheckResult {
         match places.into_iter().find(|path| exists(host, path)) {
             Some(path) => CheckResult::good(path),
             None => CheckResult::bad(
-                "neither /sys/module/vfio nor /sys/class/vfio is there",
+                "neither /sys/module/vfio nor /sys/class/vfio exists",
                 "modprobe vfio-pci",
             ),
         }

@@ -1,4 +1,4 @@
-//! How a check is written: its row, and answers of checks that read the configuration or a file.
+//! Building blocks of a check: its row, and results of checks that read the configuration or a file.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub(super) const fn warning(
     }
 }
 
-/// Runs a look that needs the configuration; every such check depends on `config-valid`.
+/// Runs a check that needs the configuration; every such check depends on `config-valid`.
 pub(super) fn with_config(
     host: &CheckContext<'_>,
     look: impl FnOnce(&Config) -> CheckResult,
@@ -47,19 +47,19 @@ pub(super) fn with_config(
     }
 }
 
-/// Whether a path is there at all.
+/// Whether a path exists.
 pub(super) fn exists(host: &CheckContext<'_>, path: &str) -> bool {
     host.facts.look(Path::new(path)).is_ok()
 }
 
-/// The text of a file, or a bad answer that names it.
-pub(super) fn text(host: &CheckContext<'_>, path: &str, mend: &str) -> Result<String, CheckResult> {
+/// The text of a file, or a bad result that names it.
+pub(super) fn text(host: &CheckContext<'_>, path: &str, hint: &str) -> Result<String, CheckResult> {
     host.facts
         .read(Path::new(path))
-        .map_err(|error| CheckResult::bad(format!("{path}: {error}"), mend))
+        .map_err(|error| CheckResult::bad(format!("{path}: {error}"), hint))
 }
 
-/// The result of a look whose early ends are answers, too.
+/// Merges the two sides of a check that returns early with `?`.
 pub(super) fn settle(seen: Result<CheckResult, CheckResult>) -> CheckResult {
     seen.unwrap_or_else(|early| early)
 }

@@ -1,4 +1,4 @@
-//! KVM and libvirt. Asked only where the driver is libvirt.
+//! Checks of KVM and libvirt. They run only where the driver is libvirt.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ pub(super) const CHECKS: &[DoctorCheck] = &[
     ),
 ];
 
-/// Runs a look that arises only for real guests on QEMU.
+/// Runs a check that applies only to real guests on QEMU.
 fn for_qemu(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
     with_config(host, |config| {
         if config.compute_driver != ComputeDriver::Libvirt {

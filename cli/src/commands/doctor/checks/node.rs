@@ -1,4 +1,4 @@
-//! Configuration, state directory, identity, CPUs, memory.
+//! Checks of configuration, state directory, identity, CPUs and memory.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use super::helpers::{failure, settle, text, warning, with_config};
 use crate::commands::doctor::facts::FileKind;
 use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
 
-/// Room the SQLite files of the built-in services need at least.
+/// The least space for the SQLite files of the built-in services.
 const STATE_SPACE: u64 = 100 << 20;
 
 /// The file with the UUID of a host's only node.
 const COMPUTE_ID: &str = "compute_id";
-/// What the name of such a file begins with where the host shows several nodes; the node's name follows.
+/// The prefix of such a file where the host shows several nodes; the node's name follows.
 const COMPUTE_ID_OF: &str = "compute_id.";
 
 pub(super) const CHECKS: &[DoctorCheck] = &[
@@ -32,7 +32,7 @@ pub(super) const CHECKS: &[DoctorCheck] = &[
     ),
     failure(
         "state-directory",
-        "the state directory is there and writable",
+        "the state directory exists and is writable",
         &["config-valid"],
         state_directory,
     ),
@@ -138,7 +138,7 @@ fn state_directory(host: &CheckContext<'_>) -> CheckResult {
                 Ok(()) => CheckResult::good(format!("{shown} is writable")),
                 Err(error) => CheckResult::bad(
                     format!("{shown} cannot be written: {error}"),
-                    "run as root; look at: findmnt -T ".to_owned() + &shown.to_string(),
+                    "run as root; check: findmnt -T ".to_owned() + &shown.to_string(),
                 ),
             },
         }
@@ -188,7 +188,7 @@ fn instances_space(host: &CheckContext<'_>) -> CheckResult {
     })
 }
 
-/// All files that hold a node's UUID: that of the only node, and those of several (`compute_id.<node>`).
+/// All files that hold a node's UUID: `compute_id` of a single node, `compute_id.<node>` of several.
 fn compute_id(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let folder = &config.state_path;
@@ -209,7 +209,7 @@ fn compute_id(host: &CheckContext<'_>) -> CheckResult {
         }
         if good.is_empty() {
             let shown = folder.join(COMPUTE_ID);
-            return CheckResult::good(format!("{} is made at the first start", shown.display()));
+            return CheckResult::good(format!("{} is created at the first start", shown.display()));
         }
         CheckResult::good(good.join("\n"))
     })
@@ -218,18 +218,18 @@ fn compute_id(host: &CheckContext<'_>) -> CheckResult {
 fn uuid_in(host: &CheckContext<'_>, path: &Path) -> Result<String, CheckResult> {
     let shown = path.display();
     let text = host.facts.read(path).map_err(|error| {
-        let mend = format!("restore {shown} from a backup");
-        CheckResult::bad(format!("{shown}: {error}"), mend)
+        let hint = format!("restore {shown} from a backup");
+        CheckResult::bad(format!("{shown}: {error}"), hint)
     })?;
     if text.parse::<berth_model::ProviderUuid>().is_ok() {
         return Ok(format!("{shown}: {text}"));
     }
     let start: String = text.chars().take(60).collect();
-    let mend =
+    let hint =
         format!("write the root provider's uuid into {shown}: openstack resource provider list");
     Err(CheckResult::bad(
         format!("{shown} holds {start:?}, which is no uuid"),
-        mend,
+        hint,
     ))
 }
 

@@ -1,4 +1,4 @@
-//! Placement: reachable, new enough, our login and role, its clock.
+//! Checks of Placement: reachable, new enough, our login and role, its clock.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use super::helpers::{failure, warning};
 use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
 use crate::commands::doctor::placement_observation::{Answers, PlacementObservation};
 
-/// N of the microversion 1.N that a reshape needs.
+/// The minor version N of 1.N that a reshape needs.
 const NEEDED: u16 = 30;
-/// Tokens and logs suffer from more.
+/// The tolerated clock skew: more breaks tokens and confuses logs.
 const SKEW: Duration = Duration::from_secs(30);
 
 pub(super) const CHECKS: &[DoctorCheck] = &[
@@ -92,7 +92,7 @@ fn version(host: &CheckContext<'_>) -> CheckResult {
         ),
         None => CheckResult::bad(
             format!("{} gives no version document", answers.endpoint),
-            "look whether the endpoint is Placement's: openstack endpoint list --service placement",
+            "check whether the endpoint is Placement's: openstack endpoint list --service placement",
         ),
     })
 }
@@ -110,14 +110,14 @@ fn read(host: &CheckContext<'_>) -> CheckResult {
         ),
         status => CheckResult::bad(
             format!("GET /resource_classes: {status}"),
-            "look into Placement's log",
+            "read Placement's log",
         ),
     })
 }
 
 fn role(host: &CheckContext<'_>) -> CheckResult {
     answers(host, |answers| match answers.reshaper_status {
-        // An empty body is refused as such only after the policy let it pass.
+        // An empty body is refused as such only after the policy allowed the request.
         400 => CheckResult::good("an empty POST /reshaper is refused as empty: 400"),
         403 => CheckResult::bad(
             "POST /reshaper: 403, the role is missing",
@@ -125,7 +125,7 @@ fn role(host: &CheckContext<'_>) -> CheckResult {
         ),
         status => CheckResult::bad(
             format!("POST /reshaper: {status}"),
-            "look into Placement's log",
+            "read Placement's log",
         ),
     })
 }

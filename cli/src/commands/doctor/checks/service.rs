@@ -1,4 +1,4 @@
-//! Privileges, unit, admin socket, group, limits.
+//! Checks of privileges, unit, admin socket, group and limits.
 
 use super::helpers::{exists, failure, settle, text, warning, with_config};
 use crate::commands::doctor::facts::FileKind;
@@ -118,7 +118,7 @@ fn socket_directory(host: &CheckContext<'_>) -> CheckResult {
         };
         let shown = directory.display();
         match host.facts.look(directory) {
-            Err(_) => CheckResult::not_asked(format!("{shown} is made at start")),
+            Err(_) => CheckResult::not_asked(format!("{shown} is created at start")),
             Ok(look) if look.kind != FileKind::Directory => CheckResult::bad(
                 format!("{shown} is no directory"),
                 "correct [agent] admin_socket",
@@ -141,7 +141,7 @@ fn socket_rights(host: &CheckContext<'_>) -> CheckResult {
         let shown = path.display();
         match host.facts.look(path) {
             Err(_) => {
-                CheckResult::not_asked(format!("{shown} is not there: the agent does not run"))
+                CheckResult::not_asked(format!("{shown} does not exist: the agent does not run"))
             }
             Ok(look) if look.kind != FileKind::Socket => CheckResult::bad(
                 format!("{shown} is no socket"),

@@ -1,10 +1,11 @@
-//! `berth placement audit`: which allocations on this host's providers are nobody's, or not what its guests use.
+//! `berth placement audit`: finds allocations on this host's providers that are orphaned or differ from what its guests
+//! use.
 
 use std::io::Write;
 use std::time::Duration;
 
-use berth_agent_instances::reconcile::GRACE;
-use berth_agent_tracker::allocation_audit::{Amiss, Finding, healed, on_tree};
+use berth_agent_instances::reconcile::FINDING_GRACE;
+use berth_agent_tracker::allocation_audit::{AllocationProblem, AuditFinding, heal_allocations, on_tree};
 use berth_client::PlacementClient;
 use berth_compose::nodes::Intent;
 use berth_config::Config;
@@ -17,18 +18,19 @@ use serde_json::{Value, json};
 use super::host_allocations::{HostAllocations, NodeAllocations, PlacementChoice};
 use super::outcome::{RepairOutcome, RepairOutcomes, not_done, resources_by_name};
 
-/// The audit.
+/// The arguments of `berth placement audit`.
 #[derive(Debug, clap::Args)]
 pub(in crate::commands::placement) struct Audit {
-    /// Take away what nobody's guest holds on this host, after it was seen twice and did not change. What such a consumer holds
-    /// on other hosts stays, and so does what may be a guest's after all, unless --consumer names it. A guest that comes by a cold
-    /// migration holds its resources here for as long as its disks are copied: look at the moves that are under way first.
+    /// Delete orphaned allocations on this host. An allocation must look orphaned in two checks, --settle seconds
+    /// apart. Allocations of the same consumer on other hosts are kept, and so are doubtful ones unless --consumer
+    /// names them. A guest that arrives by cold migration holds its resources here while its disks are copied: check
+    /// for running migrations first.
     #[arg(long)]
     delete: bool,
-    /// How many seconds lie between the two looks: a guest that is being built holds its resources before this host knows it.
-    #[arg(long, value_name = "SECONDS", requires = "delete", default_value_t = GRACE.as_secs())]
+    /// Seconds between the two checks: a guest that is being built holds its resources before this host knows it.
+    #[arg(long, value_name = "SECONDS", requires = "delete", default_value_t = FINDING_GRACE.as_secs())]
     settle: u64,
-    /// This consumer alone.
+    /// Audit only this consumer.
     #[arg(long, value_name = "UUID")]
     consumer: Option<ConsumerUuid>,
     #[command(flatten)]
@@ -37,10 +39,9 @@ pub(in crate::commands::placement) struct Audit {
     format: ListFormat,
 }
 
-/// Audits.
+/// Runs the audit and prints its findings.
 ///
-/// # Errors
-/// This host, Placement or the database does not answer, a node is to be reshaped first, or something was not deleted.
+/// Errors: this host, Placement or the database does not answer, a node must be reshaped first, or a deletion failed.
 pub(in crate::commands::placement) async fn audit(
     asked: &Audit,
     config: &Config,
@@ -65,7 +66,7 @@ impl Audit {
     ) -> Result<(), Failure> {
         let looked = HostAllocations::at(placement, config).await?;
         let found = self.findings(&looked);
-        let is_due = |it: &&(&NodeAllocations, Finding)| self.is_due(&it.1.amiss);
+        let is_due = |it: &&(&NodeAllocations, AuditFinding)| self.is_due(&it.1.problem);
         if !self.delete || !found.iter().any(|it| is_due(&it)) {
             return self.tell(&looked, &found, &RepairOutcomes::new(), out);
         }
@@ -74,12 +75,12 @@ impl Audit {
             out.flush()?;
         }
         let settle = Duration::from_secs(self.settle);
-        waiting("looking again before anything is deleted", settle).await;
+        waiting("checking again before anything is deleted", settle).await;
         let again = HostAllocations::at(placement, config).await?;
         let now = self.findings(&again);
         let mut outcomes = RepairOutcomes::new();
         for (node, before) in found.iter().filter(is_due) {
-            let is_same = |(other, found): &&(&NodeAllocations, Finding)| {
+            let is_same = |(other, found): &&(&NodeAllocations, AuditFinding)| {
                 let generation = |node: &NodeAllocations| {
                     let held = node.held.of(&before.consumer);
                     held.and_then(|held| held.generation)
@@ -88,7 +89,7 @@ impl Audit {
             };
             let outcome = match now.iter().find(is_same) {
                 Some((node, found)) => self.taken_away(placement, node, found).await,
-                None => RepairOutcome::Not("it changed between the two looks".to_owned()),
+                None => RepairOutcome::Not("it changed between the two checks".to_owned()),
             };
             outcomes.insert((node.name.clone(), before.consumer), outcome);
         }
@@ -104,32 +105,32 @@ impl Audit {
         not_done(&outcomes, "deleted")
     }
 
-    /// Whether it is to be taken away. What is unclear is, where it was named.
-    fn is_due(&self, amiss: &Amiss) -> bool {
+    /// Whether it is to be deleted. A doubtful allocation is deleted only if its consumer was named.
+    fn is_due(&self, amiss: &AllocationProblem) -> bool {
         match amiss {
-            Amiss::Orphan => true,
-            Amiss::Unclear { .. } => self.consumer.is_some(),
-            Amiss::Guest { .. } | Amiss::GuestUnclear { .. } => false,
+            AllocationProblem::Orphan => true,
+            AllocationProblem::Unclear { .. } => self.consumer.is_some(),
+            AllocationProblem::Guest { .. } | AllocationProblem::GuestUnclear { .. } => false,
         }
     }
 
-    /// By the consumer's generation: what was not seen is not taken away.
+    /// Deletes by the consumer's generation, so that an allocation which changed meanwhile is kept.
     async fn taken_away(
         &self,
         placement: &PlacementClient,
         node: &NodeAllocations,
-        found: &Finding,
+        found: &AuditFinding,
     ) -> RepairOutcome {
         let consumer = found.consumer;
         let now = match placement.allocations(consumer).await {
             Ok(Some(now)) => now,
-            Ok(None) => return RepairOutcome::Done("it was gone"),
+            Ok(None) => return RepairOutcome::Done("it was already deleted"),
             Err(error) => return RepairOutcome::Not(error.to_string()),
         };
         if on_tree(&node.tree, &now) != found.here {
-            return RepairOutcome::Not("it changed between the two looks".to_owned());
+            return RepairOutcome::Not("it changed between the two checks".to_owned());
         }
-        // One that is there alone may be too old to tell types.
+        // A lone allocation may come from a version without consumer types.
         let kind = placement.typed_allocations(consumer).await;
         if let Ok(Some(typed)) = kind
             && typed.consumer_type == MIGRATION
@@ -137,15 +138,15 @@ impl Audit {
         {
             return RepairOutcome::Not("it is a migration".to_owned());
         }
-        let rest = healed(&now, &node.tree, &Resources::new());
+        let rest = heal_allocations(&now, &node.tree, &Resources::new());
         match placement.put_allocations(consumer, &rest).await {
             Ok(()) if rest.resources.is_empty() => RepairOutcome::Done("deleted"),
-            Ok(()) => RepairOutcome::Done("deleted here; what it holds elsewhere stays"),
+            Ok(()) => RepairOutcome::Done("deleted here; its allocations on other hosts are kept"),
             Err(error) => RepairOutcome::Not(error.to_string()),
         }
     }
 
-    fn findings<'a>(&self, looked: &'a HostAllocations) -> Vec<(&'a NodeAllocations, Finding)> {
+    fn findings<'a>(&self, looked: &'a HostAllocations) -> Vec<(&'a NodeAllocations, AuditFinding)> {
         let mut found = looked.findings();
         found.retain(|(_, found)| self.consumer.is_none_or(|it| it == found.consumer));
         found
@@ -154,7 +155,7 @@ impl Audit {
     fn tell(
         &self,
         looked: &HostAllocations,
-        found: &[(&NodeAllocations, Finding)],
+        found: &[(&NodeAllocations, AuditFinding)],
         outcomes: &RepairOutcomes,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
@@ -164,7 +165,7 @@ impl Audit {
             let nodes: Vec<_> = looked.nodes.iter().map(|it| it.name.as_str()).collect();
             writeln!(
                 out,
-                "nothing is amiss with the {consumers} consumers of {}",
+                "no problems with the {consumers} consumers of {}",
                 nodes.join(", ")
             )?;
             return Ok(());
@@ -173,14 +174,14 @@ impl Audit {
             "node", "consumer", "amiss", "guest", "holds", "uses", "remedy", "result",
         ]);
         for (node, found) in found {
-            let (guest, uses, why) = match &found.amiss {
-                Amiss::Orphan => (None, None, None),
-                Amiss::Unclear { why } => (None, None, Some(why)),
-                Amiss::Guest { guest, wanted } => (Some(guest), Some(wanted), None),
-                Amiss::GuestUnclear { guest, why } => (Some(guest), None, Some(why)),
+            let (guest, uses, why) = match &found.problem {
+                AllocationProblem::Orphan => (None, None, None),
+                AllocationProblem::Unclear { why } => (None, None, Some(why)),
+                AllocationProblem::Guest { guest, wanted } => (Some(guest), Some(wanted), None),
+                AllocationProblem::GuestUnclear { guest, why } => (Some(guest), None, Some(why)),
             };
             let remedy = why.map_or_else(
-                || remedy(&found.amiss).to_owned(),
+                || remedy(&found.problem).to_owned(),
                 |why| format!("look: {why}"),
             );
             let holds = &found.here;
@@ -188,7 +189,7 @@ impl Audit {
             listing.push([
                 json!(node.name.as_str()),
                 json!(found.consumer.to_string()),
-                json!(found.amiss.as_str()),
+                json!(found.problem.as_str()),
                 json!(guest),
                 resources_by_name(&node.tree, holds, is_for_people),
                 uses.map_or(Value::Null, |uses| {
@@ -202,13 +203,13 @@ impl Audit {
     }
 }
 
-/// What a migration's consumer is to Placement.
+/// The consumer type of a migration in Placement.
 const MIGRATION: &str = "MIGRATION";
 
-const fn remedy(amiss: &Amiss) -> &'static str {
+const fn remedy(amiss: &AllocationProblem) -> &'static str {
     match amiss {
-        Amiss::Orphan => "berth placement audit --delete",
-        Amiss::Guest { .. } => "berth placement heal-allocations",
-        Amiss::Unclear { .. } | Amiss::GuestUnclear { .. } => "",
+        AllocationProblem::Orphan => "berth placement audit --delete",
+        AllocationProblem::Guest { .. } => "berth placement heal-allocations",
+        AllocationProblem::Unclear { .. } | AllocationProblem::GuestUnclear { .. } => "",
     }
 }

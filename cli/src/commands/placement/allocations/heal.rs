@@ -1,10 +1,11 @@
-//! `berth placement heal-allocations`: this host's guests hold what they use, on the providers where they use it.
+//! `berth placement heal-allocations`: creates the allocations that this host's guests lack, on the providers that they
+//! use.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use berth_agent_journal::GuestRecord;
-use berth_agent_tracker::allocation_audit::{Amiss, Finding, healed};
+use berth_agent_tracker::allocation_audit::{AllocationProblem, AuditFinding, heal_allocations};
 use berth_client::PlacementClient;
 use berth_compose::nodes::Intent;
 use berth_config::Config;
@@ -16,20 +17,20 @@ use super::host_allocations::{HostAllocations, NodeAllocations, PlacementChoice}
 use super::outcome::{RepairOutcome, RepairOutcomes, not_done, resources_by_name};
 use super::pending_repairs::PendingRepairs;
 
-/// The healing.
+/// The arguments of `berth placement heal-allocations`.
 #[derive(Debug, clap::Args)]
 pub(in crate::commands::placement) struct Heal {
-    /// Show what would be put, and put nothing.
+    /// Print what would be written, without writing it.
     #[arg(long)]
     dry_run: bool,
-    /// This guest alone.
+    /// Heal only this guest.
     #[arg(long, value_name = "UUID")]
     guest: Option<ConsumerUuid>,
-    /// The project of guests that Placement does not know at all and this host's agent did not make, else
-    /// [placement_service] incomplete_consumer_project_id.
+    /// The project of guests that Placement does not know and that this host's agent did not
+    /// create; default: [placement_service] incomplete_consumer_project_id.
     #[arg(long, value_name = "ID")]
     project: Option<String>,
-    /// The user of guests that Placement does not know at all, else [placement_service] incomplete_consumer_user_id.
+    /// The user of guests that Placement does not know; default: [placement_service] incomplete_consumer_user_id.
     #[arg(long, value_name = "ID")]
     user: Option<String>,
     #[command(flatten)]
@@ -38,10 +39,10 @@ pub(in crate::commands::placement) struct Heal {
     format: ListFormat,
 }
 
-/// Heals.
+/// Creates the missing allocations and prints them.
 ///
-/// # Errors
-/// This host, Placement or the database does not answer, a node is to be reshaped first, or a guest was not healed.
+/// Errors: this host, Placement or the database does not answer, a node must be reshaped first, or a
+/// guest was not healed.
 pub(in crate::commands::placement) async fn heal(
     asked: &Heal,
     config: &Config,
@@ -67,7 +68,7 @@ impl Heal {
         let looked = HostAllocations::at(placement, config).await?;
         let mut found = looked.findings();
         found.retain(|(_, found)| {
-            matches!(found.amiss, Amiss::Guest { .. })
+            matches!(found.problem, AllocationProblem::Guest { .. })
                 && self.guest.is_none_or(|it| it == found.consumer)
         });
         let is_for_people = self.format.is_for_people();
@@ -75,7 +76,7 @@ impl Heal {
             self.tell(&found, &RepairOutcomes::new(), out)?;
             out.flush()?;
         }
-        // A guest may have gone while all that was read.
+        // A guest may have been deleted while everything was read.
         let again = match self.dry_run || found.is_empty() {
             true => None,
             false => Some(HostAllocations::at(placement, config).await?),
@@ -87,23 +88,23 @@ impl Heal {
         let mut outcomes = RepairOutcomes::new();
         let mut healing = PendingRepairs::default();
         for (node, found) in &found {
-            let Amiss::Guest { wanted, .. } = &found.amiss else {
+            let AllocationProblem::Guest { wanted, .. } = &found.problem else {
                 continue;
             };
-            let is_same = |(other, again): &(&NodeAllocations, Finding)| {
+            let is_same = |(other, again): &(&NodeAllocations, AuditFinding)| {
                 other.name == node.name && again == found
             };
             let key = (node.name.clone(), found.consumer);
             if self.dry_run {
                 outcomes.insert(key, RepairOutcome::Left);
             } else if !still.iter().any(is_same) {
-                let why = "it changed while it was looked at".to_owned();
+                let why = "it changed during the check".to_owned();
                 outcomes.insert(key, RepairOutcome::Not(why));
             } else {
                 let held = node.held.of(&found.consumer).cloned();
                 let held =
                     held.unwrap_or_else(|| self.nothing(found.consumer, &looked.journal, config));
-                let allocations = healed(&held, &node.tree, wanted);
+                let allocations = heal_allocations(&held, &node.tree, wanted);
                 healing.wait(key, allocations);
             }
         }
@@ -121,7 +122,8 @@ impl Heal {
         not_done(&outcomes, "healed")
     }
 
-    /// What a consumer holds that Placement does not know: who owns it is told by the agent that made its guest, else by the caller.
+    /// The allocations of a consumer that Placement does not know. The owner comes from the agent that created the
+    /// guest, else from the caller.
     fn nothing(
         &self,
         consumer: ConsumerUuid,
@@ -144,7 +146,7 @@ impl Heal {
 
     fn tell(
         &self,
-        found: &[(&NodeAllocations, Finding)],
+        found: &[(&NodeAllocations, AuditFinding)],
         outcomes: &RepairOutcomes,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
@@ -156,7 +158,7 @@ impl Heal {
         let mut listing =
             Listing::new(&["node", "consumer", "guest", "holds", "will_hold", "result"]);
         for (node, found) in found {
-            let Amiss::Guest { guest, wanted } = &found.amiss else {
+            let AllocationProblem::Guest { guest, wanted } = &found.problem else {
                 continue;
             };
             let here = &found.here;

@@ -1,10 +1,10 @@
-//! What this host's guests use, next to what Placement holds for them: read once for `audit` and `heal-allocations`.
+//! Reads what this host's guests use and what Placement holds for them, once for `audit` and `heal-allocations`.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use berth_agent_journal::{GuestRecord, SqlJournal};
-use berth_agent_tracker::allocation_audit::{self, Audited, Finding};
+use berth_agent_tracker::allocation_audit::{self, AuditInput, AuditFinding};
 use berth_agent_tracker::options::Rename;
 use berth_agent_tracker::startup::{self, Preview};
 use berth_client::PlacementClient;
@@ -19,31 +19,31 @@ use berth_store::SqlStore;
 use berth_virt::NodeView;
 
 use crate::commands::placement::database_in_use::{
-    refuse_beside_a_service, refuse_beside_services,
+    refuse_if_open_elsewhere, refuse_service_sessions,
 };
 use crate::commands::placement::migrate::BARE_METAL;
 use crate::commands::placement::placement_conf;
 
-/// PlacementChoice Placement.
+/// Which Placement the command works on.
 #[derive(Debug, clap::Args)]
 pub(super) struct PlacementChoice {
-    /// A database that no service has open, else the Placement of [placement] is asked, or that of `berth up`. file:PATH is the URL
-    /// that stands in a file.
+    /// Work directly on this database, which no service may have open; default: the Placement of [placement], or that
+    /// of `berth up`. file:PATH reads the URL from a file.
     #[arg(long, value_name = "URL")]
     database: Option<String>,
-    /// The configuration of OpenStack's Placement: its [placement_database] connection is the database.
+    /// Read [placement_database] connection from this configuration file of OpenStack's Placement.
     #[arg(long, value_name = "FILE", conflicts_with = "database")]
     placement_config: Option<PathBuf>,
 }
 
-/// A Placement that is asked, and the database behind it where it is this process's own.
+/// A client of a Placement, and the database behind it if that runs in this process.
 pub(super) struct OpenPlacement {
     pub(super) placement: PlacementClient,
     store: Option<SqlStore>,
 }
 
 impl PlacementChoice {
-    /// Opens it; a database is looked at alone where nothing is to be changed.
+    /// Opens the Placement; a database is opened read-only if nothing is to be changed.
     pub(super) async fn ask(
         &self,
         config: &Config,
@@ -60,9 +60,9 @@ impl PlacementChoice {
                 });
             }
         };
-        refuse_beside_a_service(&url)?;
+        refuse_if_open_elsewhere(&url)?;
         let looking = database::look(&url).await?;
-        refuse_beside_services(&looking).await?;
+        refuse_service_sessions(&looking).await?;
         let store = match intent {
             Intent::Look => looking,
             Intent::Act => {
@@ -85,7 +85,7 @@ impl OpenPlacement {
     }
 }
 
-/// One node of this host, as it is seen and as Placement has it.
+/// One node of this host, as observed and as Placement has it.
 pub(super) struct NodeAllocations {
     pub(super) name: NodeName,
     pub(super) seen: NodeView,
@@ -93,18 +93,18 @@ pub(super) struct NodeAllocations {
     pub(super) held: Allocations,
 }
 
-/// This host.
+/// All nodes of this host.
 pub(super) struct HostAllocations {
     pub(super) nodes: Vec<NodeAllocations>,
     pub(super) journal: Vec<GuestRecord>,
 }
 
 impl HostAllocations {
-    /// Reads everything, the journal first and last: a guest that it does not know was neither there nor asked for.
+    /// Reads everything, the journal first and last: a guest that is in neither was never requested here.
     pub(super) async fn at(placement: &PlacementClient, config: &Config) -> Result<Self, Failure> {
         let mut host = HostNodes::observe(config, placement, Rename::Refuse, Intent::Look).await?;
         if host.view.hypervisor.kind == BARE_METAL {
-            let what = "bare metal is left to the service that manages it";
+            let what = "bare metal nodes are managed by their own service";
             return Err(Failure::new(ErrorCode::Refused, what));
         }
         let mut journal = self::journal(config).await?;
@@ -121,7 +121,7 @@ impl HostAllocations {
             let (preview, _) = previewed.map_err(|error| startup_failure(&error))?;
             if matches!(preview, Preview::Reshape(_)) {
                 let what = format!(
-                    "node {name} is to be reshaped: what its guests hold is not where this version looks for it"
+                    "node {name} must be reshaped first: its guests' allocations are on providers that this version does not use"
                 );
                 return Err(Failure::new(ErrorCode::Refused, what).mend(
                     "start its agent, or run berth placement migrate-compute-inventory, then repeat",
@@ -132,19 +132,19 @@ impl HostAllocations {
             let Some(tree) = known.cloned() else {
                 let what = format!("Placement does not know node {name}");
                 return Err(Failure::new(ErrorCode::Refused, what)
-                    .mend("start its agent, which reports it, then repeat"));
+                    .mend("start its agent, which reports the node, then repeat"));
             };
             let mut held = tracker
                 .report()
                 .allocations(&tree, &*bar)
                 .await
                 .map_err(|error| {
-                    Failure::caused(ErrorCode::Unavailable, "who holds what", &error)
+                    Failure::caused(ErrorCode::Unavailable, "cannot read the allocations", &error)
                 })?;
             let Some(seen) = host.view.nodes.remove(&name) else {
                 continue;
             };
-            // A guest that holds nothing of the tree may hold something elsewhere.
+            // A guest without allocations in this tree may have some elsewhere.
             for guest in seen.guests.keys().chain(&owners) {
                 if held.of(guest).is_none()
                     && let Some(elsewhere) = placement
@@ -162,7 +162,7 @@ impl HostAllocations {
                 held,
             });
         }
-        // Those that have come since are known, too.
+        // Guests that were created meanwhile are known, too.
         let known: BTreeSet<_> = journal.iter().map(|it| it.request.uuid()).collect();
         let later = self::journal(config).await?;
         journal.extend(
@@ -173,9 +173,9 @@ impl HostAllocations {
         Ok(Self { nodes, journal })
     }
 
-    pub(super) fn findings(&self) -> Vec<(&NodeAllocations, Finding)> {
+    pub(super) fn findings(&self) -> Vec<(&NodeAllocations, AuditFinding)> {
         let of_node = |node: &'_ NodeAllocations| {
-            allocation_audit::audit(&Audited {
+            allocation_audit::audit(&AuditInput {
                 node: &node.name,
                 seen: &node.seen,
                 tree: &node.tree,
@@ -194,9 +194,9 @@ impl HostAllocations {
     }
 }
 
-/// The guests that the agent knows.
+/// The agent's record of its guests.
 async fn journal(config: &Config) -> Result<Vec<GuestRecord>, Failure> {
     let journal = SqlJournal::observe_guests(&config.state_path).await;
     journal
-        .map_err(|error| Failure::caused(ErrorCode::State, "which guests the agent knows", &error))
+        .map_err(|error| Failure::caused(ErrorCode::State, "cannot read the agent's record of guests", &error))
 }

@@ -1,4 +1,4 @@
-//! What became of each repair, and resources as the listings show them.
+//! The outcome of each repair, and resources as the listings show them.
 
 use std::collections::BTreeMap;
 
@@ -35,11 +35,11 @@ pub(super) fn resources_by_name(
     Value::String(providers.collect::<Vec<_>>().join("; "))
 }
 
-/// What became of a repair.
+/// The outcome of one repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RepairOutcome {
     Done(&'static str),
-    /// It was not to be done.
+    /// No repair was requested.
     Left,
     Not(String),
 }
@@ -54,10 +54,10 @@ impl RepairOutcome {
     }
 }
 
-/// What became of each, by its node and consumer.
+/// The outcome of each repair, by node and consumer.
 pub(super) type RepairOutcomes = BTreeMap<(NodeName, ConsumerUuid), RepairOutcome>;
 
-/// One failure for all that was not done.
+/// One failure for all repairs that failed.
 pub(super) fn not_done(outcomes: &RepairOutcomes, what: &str) -> Result<(), Failure> {
     let mut not = outcomes
         .iter()
@@ -74,10 +74,10 @@ pub(super) fn not_done(outcomes: &RepairOutcomes, what: &str) -> Result<(), Fail
     };
     Err(Failure::new(
         ErrorCode::Refused,
-        format!("not all was {what}: {first}{more}"),
+        format!("not everything was {what}: {first}{more}"),
     )
     .mend(
-        "run it again; what others hold may be in the way: berth placement audit shows them, and --delete --consumer UUID takes \
-         one away; a device that was disabled has no room until it is enabled",
+        "run it again; allocations of other consumers may use the space: berth placement audit shows them, and --delete --consumer UUID \
+         deletes one; a disabled device has no space until it is enabled",
     ))
 }

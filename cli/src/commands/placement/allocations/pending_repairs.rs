@@ -1,4 +1,4 @@
-//! In which order guests are healed: one may hold what another lacks, and two may each hold the other's.
+//! Orders the repairs: a guest may hold what another guest lacks, and two guests may each hold the other's resources.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use http::StatusCode;
 
 use super::outcome::{RepairOutcome, RepairOutcomes};
 
-/// What a guest's consumer is to Placement.
+/// The consumer type of a guest in Placement.
 const INSTANCE: &str = "INSTANCE";
 
 type NodeConsumer = (NodeName, ConsumerUuid);
 
-/// Guests that are to be healed.
+/// The repairs that are still to be done.
 #[derive(Debug, Default)]
 pub(super) struct PendingRepairs {
     waiting: BTreeMap<NodeConsumer, ConsumerAllocations>,
 }
 
 impl PendingRepairs {
-    /// One more, and all that its consumer is to hold.
+    /// Adds a guest with all allocations that its consumer is to have.
     pub(super) fn wait(&mut self, key: NodeConsumer, allocations: ConsumerAllocations) {
         self.waiting.insert(key, allocations);
     }
 
-    /// Each by its consumer's generation: where somebody else was first, nothing is put. One that does not fit is put again once
-    /// another was healed, and those that still do not fit all at once.
+    /// Writes each repair by its consumer's generation; a consumer that changed meanwhile is skipped. A repair that
+    /// does not fit is retried after each successful one, and those that still do not fit are written together at last.
     pub(super) async fn put(mut self, placement: &PlacementClient) -> RepairOutcomes {
         let mut outcomes = RepairOutcomes::new();
         loop {
@@ -58,7 +58,8 @@ impl PendingRepairs {
         }
     }
 
-    /// Whether those that hold something each are healed, together. The others have nothing that another could lack.
+    /// Whether the remaining guests that hold something were healed in one request. Guests that hold nothing cannot
+    /// free resources for others.
     async fn put_together(
         &mut self,
         placement: &PlacementClient,
@@ -105,7 +106,7 @@ async fn put(
     }
 }
 
-/// Whether there is no room for it as the others are now.
+/// Whether Placement refused because the other consumers leave too little room.
 fn does_not_fit(error: &PlacementError) -> bool {
     error.refusal().is_some_and(|refusal| {
         refusal.status == StatusCode::CONFLICT && !refusal.has(&ErrorCode::ConcurrentUpdate)

@@ -1,4 +1,4 @@
-//! `berth placement db copy`.
+//! `berth placement db copy`: copies all rows of a Placement's database into an empty one.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,28 +10,28 @@ use berth_output::{ErrorCode, Failure};
 use berth_placement::{CopiedTable, CopyError, can_be_copied_to, copy};
 use berth_store::SqlStore;
 
-use super::super::database_in_use::{refuse_beside_a_service, refuse_beside_sessions};
+use super::super::database_in_use::{refuse_if_open_elsewhere, refuse_other_sessions};
 use super::write_all;
 
-/// All rows of the one into the other.
+/// Copies all rows of one database into the other.
 ///
-/// Errors: There is no such database, a service has one of them open, the new one is not empty, or something does not
-/// fit into it.
+/// Errors: a database does not exist, a service has one of them open, the target is not empty, or a row does
+/// not fit into it.
 pub(super) async fn copy_all(
     from: &Secret,
     to: &Secret,
     state_path: &Path,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    refuse_beside_a_service(from)?;
-    refuse_beside_a_service(to)?;
+    refuse_if_open_elsewhere(from)?;
+    refuse_if_open_elsewhere(to)?;
     let (old, named) = database::look_at_any(from).await?;
     let old = old.ok_or_else(|| {
-        let what = format!("{named} is not there, or has no tables");
-        Failure::new(ErrorCode::Refused, what).mend("give the one that the service uses")
+        let what = format!("{named} does not exist, or has no tables");
+        Failure::new(ErrorCode::Refused, what).mend("name the database that the service uses")
     })?;
     let copied = async {
-        refuse_beside_sessions(&old).await?;
+        refuse_other_sessions(&old).await?;
         is_empty(to, &named).await?;
         let (new, new_named) = database::open_any(to, state_path).await?;
         let copied = tables((&old, from, &named), (&new, to, &new_named), out).await;
@@ -43,14 +43,14 @@ pub(super) async fn copy_all(
     copied
 }
 
-/// Before anything of the new database is changed, the journal mode of a file included.
+/// Must run before anything of the new database is changed, the journal mode of a file included.
 async fn is_empty(to: &Secret, named: &str) -> Result<(), Failure> {
     let (there, new_named) = database::look_at_any(to).await?;
     let Some(there) = there else {
         return Ok(());
     };
     let is_empty = async {
-        refuse_beside_sessions(&there).await?;
+        refuse_other_sessions(&there).await?;
         let is_empty = can_be_copied_to(&there).await;
         is_empty.map_err(|error| not_copied(named, &new_named, &error))
     };
@@ -64,7 +64,7 @@ async fn tables(
     (new, to, new_named): (&SqlStore, &Secret, &str),
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    refuse_beside_sessions(new).await?;
+    refuse_other_sessions(new).await?;
     let failed = |error: CopyError| not_copied(named, new_named, &error);
     let mut copy = copy(old, new).await.map_err(failed)?;
     write_all(&copy.ignored, ", and is not copied", out)?;
@@ -72,10 +72,10 @@ async fn tables(
         writeln!(out, "copied {} rows of {}", copied.rows, copied.table)?;
         out.flush()?;
     }
-    // Whoever began to write into the old one meanwhile has written what is not copied.
+    // Rows that a service wrote into the source meanwhile are missing in the copy.
     for (url, store) in [(from, old), (to, new)] {
-        refuse_beside_a_service(url)?;
-        refuse_beside_sessions(store).await?;
+        refuse_if_open_elsewhere(url)?;
+        refuse_other_sessions(store).await?;
     }
     for copied in copy.complete().await.map_err(failed)? {
         let CopiedTable {
@@ -89,32 +89,32 @@ async fn tables(
 }
 
 fn not_copied(named: &str, new_named: &str, error: &CopyError) -> Failure {
-    let failure = |code, mend: &str| {
+    let failure = |code, hint: &str| {
         let what = format!("{named} is not copied to {new_named}");
-        Failure::caused(code, what, error).mend(mend)
+        Failure::caused(code, what, error).mend(hint)
     };
     match error {
         CopyError::From(error) => not_placement(named, error),
         CopyError::To(error) => not_placement(new_named, error),
         CopyError::Differs { .. } => failure(
             ErrorCode::Refused,
-            "berth placement db check says what it is about; berth placement db sync mends rows",
+            "berth placement db check shows the differences; berth placement db sync repairs rows",
         ),
         CopyError::NotEmpty { .. } => failure(
             ErrorCode::Refused,
-            "name an empty database: nothing is written into one that has something in it",
+            "name an empty database: a database with contents is not overwritten",
         ),
         CopyError::Unknown(_) => failure(
             ErrorCode::State,
-            "the database that is copied is as it was; when the other answers again, berth placement db version tells: where it names \
-             a revision the copy is complete, otherwise repeat it",
+            "the source is unchanged; when the target answers again, run berth placement db version: if it prints a revision, the copy is \
+             complete, else repeat it",
         ),
         CopyError::Table { .. }
         | CopyError::Alike { .. }
         | CopyError::Unequal { .. }
         | CopyError::Sql(_) => failure(
             ErrorCode::State,
-            "the database that is copied is as it was, and the other is not served; mend what is named, then repeat",
+            "the source is unchanged, and the target is not served; fix the error, then repeat",
         ),
     }
 }
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// Has a database opened by another process as soon as it is told that all tables are copied.
+    /// Lets another process open a database as soon as all tables are reported as copied.
     struct Opening {
         file: PathBuf,
         said: Vec<u8>,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn who_comes_to_a_database_while_it_is_copied_keeps_the_copy_from_being_complete() {
+    async fn a_client_that_opens_a_database_during_its_copy_prevents_the_completion() {
         let folder = tempfile::tempdir().unwrap();
         let [from, to] = ["from", "to"].map(|name| folder.path().join(name));
         let url = |file: &Path| Secret::from(format!("sqlite:{}", file.display()));

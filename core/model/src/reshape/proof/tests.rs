@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::placing::Placed;
+use super::super::allocation_mover::MovedAllocations;
 use super::*;
 use crate::{
-    Allocation, Desired, Generation, Home, HomelessReason, Homes, Move, Provider, ProviderName,
+    Allocation, DesiredTree, Generation, Home, HomelessReason, Homes, Move, Provider, ProviderName,
     ProviderTree, Trait,
 };
 
@@ -71,7 +71,7 @@ fn pending() -> PendingReshape {
     }];
     PendingReshape::new(
         current(),
-        Desired {
+        DesiredTree {
             tree,
             moves,
             held_traits: std::collections::BTreeMap::new(),
@@ -309,7 +309,7 @@ fn an_existing_home_is_not_filled_beyond_its_capacity() {
     let tree = small(pending().desired().tree.clone());
     let pending = PendingReshape::new(
         small(current()),
-        Desired {
+        DesiredTree {
             tree,
             moves,
             held_traits: std::collections::BTreeMap::new(),
@@ -396,9 +396,9 @@ fn classes_joined_by_several_moves_count_as_one() {
     };
     let moves = vec![to(&a, &[&b]), to(&c, &[&d]), to(&b, &[&c])];
     let tree = current();
-    let names = classes_that_count_as_one(&PendingReshape::new(
+    let names = renamed_classes(&PendingReshape::new(
         tree.clone(),
-        Desired {
+        DesiredTree {
             tree,
             moves,
             held_traits: std::collections::BTreeMap::new(),
@@ -414,7 +414,7 @@ fn a_bug_in_the_placing_cannot_hide() {
     let mut after = before();
     let held = after.of_mut(&consumer(11)).unwrap();
     held.resources.remove(&place(ROOT, ResourceClass::VGPU));
-    let placed = Placed {
+    let placed = MovedAllocations {
         after,
         moved: Vec::new(),
         homeless: Vec::new(),

@@ -9,7 +9,7 @@ use super::SqlError;
 /// The phase in which an error occurred. It decides what a lost connection means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::sql) enum TransactionPhase {
-    /// No connection was had yet.
+    /// There is no connection yet.
     Connecting,
     /// Before COMMIT was sent.
     Working,
@@ -52,14 +52,14 @@ fn sorted(error: sqlx::Error, phase: TransactionPhase) -> SqlError {
         sqlx::Error::PoolTimedOut => SqlError::Busy(error),
         sqlx::Error::PoolClosed => SqlError::Closed,
         sqlx::Error::Tls(_) => SqlError::Tls(error),
-        // What a certificate that proves nothing is to the driver.
+        // The driver reports an invalid certificate as this error.
         sqlx::Error::Io(io)
             if phase == TransactionPhase::Connecting
                 && io.kind() == std::io::ErrorKind::InvalidData =>
         {
             SqlError::Tls(error)
         }
-        // The driver takes a server that goes in the middle of a message for one that breaks the protocol.
+        // The driver reports a server that disconnects in the middle of a message as a protocol error.
         sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed | sqlx::Error::BeginFailed => lost(error),
         sqlx::Error::Protocol(_) if phase != TransactionPhase::Connecting => lost(error),
         // A password that MySQL 8 wants encrypted, on a connection that is not.
@@ -88,11 +88,12 @@ fn by_code(error: &(dyn DatabaseError + 'static)) -> fn(sqlx::Error) -> SqlError
 
 fn by_sqlstate(code: &str) -> fn(sqlx::Error) -> SqlError {
     match code {
-        // Of class 40 all but this one say that the transaction was undone.
+        // In class 40, every code except this one states that the transaction was rolled back.
         "40003" => SqlError::Lost,
         "55P03" => SqlError::Conflict,
         "57014" | "25P04" => SqlError::TookTooLong,
-        // 25P03 is told to a process that was stopped for a while: its transaction was undone with its session.
+        // PostgreSQL sends 25P03 to a process that was stopped for a while: the server ended the session and rolled the
+        // transaction back.
         "25P03" | "57P01" | "57P02" | "57P05" => SqlError::Lost,
         "57P03" => SqlError::Unreachable,
         "3D000" => SqlError::UnknownDatabase,
@@ -130,7 +131,7 @@ fn by_number(number: u16) -> fn(sqlx::Error) -> SqlError {
         1030 => SqlError::Io,
         1034 | 1194 | 1195 | 1712 => SqlError::Corrupt,
         1048 | 1216 | 1217 | 1264 | 1364 | 1406 | 1451 | 1452 | 3819 | 4025 => SqlError::Constraint,
-        // Kept (1366), or compared with a column: two, three or more texts, or a parameter.
+        // Storing the character (1366), or comparing it with a column: two, three or more texts, or a parameter.
         1366 | 1267 | 1270 | 1271 | 3988 => SqlError::Character,
         _ => SqlError::Refused,
     }

@@ -1,4 +1,4 @@
-//! The errors of opening a store, each with what would be right.
+//! The errors of opening a store, each with a remedy.
 
 use std::path::PathBuf;
 
@@ -16,10 +16,10 @@ pub enum OpenError {
     )]
     Held {
         path: PathBuf,
-        /// The owner, when it could be read from the lock file.
+        /// The process id of the owner, if the lock file contains it.
         owner: Option<u32>,
     },
-    /// The lock file beside the database could not be made.
+    /// The lock file next to the database could not be created.
     #[error("the lock file {} cannot be opened; check that the folder exists and may be written", path.display())]
     Ownership {
         path: PathBuf,
@@ -31,15 +31,15 @@ pub enum OpenError {
         "a database URL begins with sqlite:, postgresql:// or mysql://, for example sqlite:/var/lib/berth/placement.db or postgresql://placement:PASSWORD@10.0.0.1/placement; got scheme {scheme:?}"
     )]
     UnsupportedUrl {
-        /// The scheme found. Never the whole URL: it may carry a password.
+        /// The given scheme, never the whole URL, which may contain a password.
         scheme: String,
     },
     /// The URL has options or a fragment behind the file.
     #[error(
-        "a database URL ends with the file: Berth takes no options behind a ?, and no file with ? or # in its name"
+        "a database URL ends with the file: Berth accepts no options behind a ?, and no file with ? or # in its name"
     )]
     OptionsInUrl,
-    /// The URL names a server, and something in it is wrong.
+    /// The URL names a server and is invalid.
     #[error(transparent)]
     Url(#[from] UrlError),
     /// The URL names no file.
@@ -49,7 +49,7 @@ pub enum OpenError {
     NoFileInUrl,
     /// The file does not exist or is empty, and must not be created.
     #[error(
-        "no database at {}; name the one that the service uses",
+        "no database at {}; give the path of the service's database",
         path.display()
     )]
     Absent { path: PathBuf },
@@ -70,7 +70,7 @@ pub enum OpenError {
         /// How many hard links it has.
         names: u64,
     },
-    /// The database file cannot be looked at, read or made.
+    /// The database file cannot be read or created.
     #[error("the database file {} cannot be read; check owner and mode of it and its folder", path.display())]
     Unreadable {
         path: PathBuf,
@@ -91,22 +91,22 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// The database on the server is empty, and must not be filled.
-    #[error("the database {server} has no tables; give the one the service uses")]
+    #[error("the database {server} has no tables; give the service's database")]
     NoTables {
         /// The database, without its password.
         server: String,
     },
-    /// The server is older than what Berth's statements need.
+    /// The server is older than Berth's statements require.
     #[error(
-        "the server of the database {server} is version {version}; Berth needs PostgreSQL 12, MariaDB 10.5 or MySQL 8.0, or a newer one"
+        "the server of the database {server} is version {version}; Berth needs at least PostgreSQL 12, MariaDB 10.5 or MySQL 8.0"
     )]
     OldServer {
         /// The database, without its password.
         server: String,
-        /// What the server says of itself.
+        /// The version as reported by the server.
         version: String,
     },
-    #[error("the database {server} cannot be opened; {}", .source.mend())]
+    #[error("the database {server} cannot be opened; {}", .source.hint())]
     Server {
         /// The database, without its password.
         server: String,
@@ -114,6 +114,6 @@ pub enum OpenError {
         source: SqlError,
     },
     /// SQLite could not open it.
-    #[error("{}: {}", .0, .0.mend())]
+    #[error("{}: {}", .0, .0.hint())]
     Sql(#[from] SqlError),
 }

@@ -7,7 +7,7 @@ use super::server::{ServerKind, Tls, TlsMode, UrlError, decoded, port_of};
 const OF_POSTGRES: &str = "application_name, client_encoding, host, password, port, sslcert, sslkey, sslmode, sslrootcert, user";
 const OF_MYSQL: &str = "charset, ssl_ca, ssl_cert, ssl_check_hostname, ssl_disabled, ssl_key, ssl_mode, ssl_verify_cert, ssl_verify_identity, unix_socket";
 
-/// What the options said.
+/// The parsed options of a URL.
 #[derive(Debug, Default)]
 pub(super) struct UrlOptions {
     pub(super) user: Option<String>,
@@ -51,7 +51,8 @@ impl UrlOptions {
             "sslmode" => {
                 self.mode = Some(match value.as_str() {
                     "disable" => TlsMode::Off,
-                    // TLS only where the server refuses anything else: what libpq gains by it, preferring TLS gains too.
+                    // libpq uses TLS with `allow` only if the server refuses other connections; preferring TLS is at
+                    // least as good.
                     "allow" | "prefer" => TlsMode::Preferred,
                     "require" => TlsMode::Required,
                     "verify-ca" => TlsMode::VerifyCa,
@@ -80,7 +81,7 @@ impl UrlOptions {
                     } else {
                         "service"
                     },
-                    why: "it reads settings from elsewhere; set them for the role on the server (ALTER ROLE), or write them into the URL",
+                    why: "it reads settings from another source; set them for the role on the server (ALTER ROLE), or write them into the URL",
                 });
             }
             _ => return unknown(name, OF_POSTGRES),
@@ -91,7 +92,7 @@ impl UrlOptions {
     fn mysql(&mut self, name: &str, value: String) -> Result<(), UrlError> {
         match name {
             "unix_socket" => self.socket = Some(file(name, value)?),
-            // Berth speaks utf8mb4, of which the others are parts.
+            // Berth uses utf8mb4, which includes the other character sets.
             "charset" if is_utf8(&value) => {}
             "charset" => return wrong(name, "utf8mb4, utf8mb3 or utf8"),
             "use_unicode" | "binary_prefix" | "autocommit" => {}
@@ -120,13 +121,13 @@ impl UrlOptions {
             "read_default_file" | "read_default_group" => {
                 return Err(UrlError::RefusedOption {
                     name: "read_default_file",
-                    why: "Berth reads no option file of MySQL's; write what it holds into the URL",
+                    why: "Berth reads no MySQL option files; write the options into the URL",
                 });
             }
             "plugin" => {
                 return Err(UrlError::RefusedOption {
                     name: "plugin",
-                    why: "plugins are SQLAlchemy's; take it out of the URL",
+                    why: "plugins belong to SQLAlchemy; remove it from the URL",
                 });
             }
             _ => return unknown(name, OF_MYSQL),
@@ -134,8 +135,8 @@ impl UrlOptions {
         Ok(())
     }
 
-    /// A CA that is named is used: without a word on the mode the certificate is checked, as PyMySQL does it and as libpq does
-    /// it under `require`.
+    /// The TLS mode if none is given. With a CA, the certificate is verified, like in PyMySQL, and
+    /// in libpq under `require`.
     fn tls_mode(&self, kind: ServerKind) -> TlsMode {
         let mode = match (kind, self.mode, &self.tls.ca) {
             (_, None, None) => TlsMode::default(),
@@ -179,7 +180,8 @@ fn wrong(name: &str, right: &'static str) -> Result<(), UrlError> {
     })
 }
 
-/// What does not look like an option's name may be half a password.
+/// The error for an unknown option. A text that does not look like an option's name may be part of a password
+/// and is not shown.
 fn unknown(name: &str, known: &'static str) -> Result<(), UrlError> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'_' || byte == b'-';
     let name = match name.len() <= 32 && name.bytes().all(plain) {

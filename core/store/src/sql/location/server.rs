@@ -29,7 +29,7 @@ impl ServerKind {
         }
     }
 
-    /// The scheme may name a driver of Python's behind a `+`.
+    /// The scheme may name a Python driver after a `+`.
     fn of(scheme: &str) -> Option<Self> {
         match scheme.split_once('+').map_or(scheme, |(name, _)| name) {
             "postgresql" | "postgres" => Some(Self::Postgres),
@@ -55,31 +55,31 @@ pub enum ServerAddress {
     },
 }
 
-/// What TLS must prove. Never used over a Unix socket.
+/// What TLS must verify. Not used over a Unix socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsMode {
     Off,
-    /// TLS where the server offers it; its certificate is not looked at. The default, as with the databases' own tools.
+    /// TLS if the server offers it; the certificate is not verified. The default, like in the databases' own tools.
     #[default]
     Preferred,
-    /// TLS, or no connection; the certificate is not looked at.
+    /// TLS is required; the certificate is not verified.
     Required,
-    /// The certificate must come from the CA.
+    /// The certificate must be signed by the CA.
     VerifyCa,
-    /// The certificate must come from the CA and name the host.
+    /// The certificate must be signed by the CA and name the host.
     VerifyFull,
 }
 
 /// TLS to a server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tls {
-    /// What it must prove.
+    /// What TLS must verify.
     pub mode: TlsMode,
-    /// File with the certificates of the CA (PEM), beside those of the system.
+    /// File with certificates of CAs (PEM), in addition to those of the system.
     pub ca: Option<PathBuf>,
     /// File with our own certificate (PEM).
     pub certificate: Option<PathBuf>,
-    /// File with the key of it (PEM).
+    /// File with the key of the certificate (PEM).
     pub key: Option<PathBuf>,
 }
 
@@ -121,13 +121,11 @@ impl fmt::Display for Server {
     }
 }
 
-/// Why a database URL is none. No variant holds a part of the URL that may be a password.
+/// Why a database URL is invalid. No variant contains a part of the URL that may be a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// No `//` behind the scheme.
-    #[error(
-        "a database URL of a server begins with {scheme}:// and goes on with user:password@host/database"
-    )]
+    #[error("a database URL of a server has the form {scheme}://user:password@host/database")]
     NoAuthority { scheme: &'static str },
     #[error(
         "the database URL names no user; write {scheme}://user:password@host/database, each @, :, / and % of the password as %40, %3A, %2F and %25"
@@ -137,7 +135,7 @@ pub enum UrlError {
         "the database URL names no database; write its name behind the host, as in {scheme}://user:password@host/placement"
     )]
     NoDatabase { scheme: &'static str },
-    /// An `@` is left behind the one that ends the password.
+    /// There is a second `@` after the end of the password.
     #[error(
         "the database URL has an @ too many: only one, before the host; write every other as %40"
     )]
@@ -149,7 +147,7 @@ pub enum UrlError {
     Host,
     /// The port is no number.
     #[error(
-        "the port of the database URL is no number from 1 to 65535 (where the password has an @, : or /, write it as %40, %3A or %2F)"
+        "the port of the database URL is not a number from 1 to 65535 (where the password has an @, : or /, write it as %40, %3A or %2F)"
     )]
     Port,
     /// A `%` without two digits.
@@ -157,8 +155,8 @@ pub enum UrlError {
         "the {part} of the database URL has a % that is not followed by two hexadecimal digits; write the % itself as %25"
     )]
     Percent { part: &'static str },
-    /// What the escapes stand for is no text.
-    #[error("the {part} of the database URL is no UTF-8 text once its %-escapes are resolved")]
+    /// The decoded text is not UTF-8.
+    #[error("the {part} of the database URL is not UTF-8 after its %-escapes are decoded")]
     NoText { part: &'static str },
     /// An option that is not known.
     #[error(
@@ -166,26 +164,26 @@ pub enum UrlError {
     )]
     UnknownOption {
         name: String,
-        /// Those that are known.
+        /// The known option names, as text.
         known: &'static str,
     },
     /// An option that Berth cannot honour.
     #[error("the database URL has the option {name:?}, which Berth cannot honour: {why}")]
     RefusedOption {
         name: &'static str,
-        /// Why, and what to do.
+        /// The reason and the remedy, as text.
         why: &'static str,
     },
     #[error("the option {name:?} of the database URL must be {right}")]
     OptionValue {
         name: String,
-        /// What would be right.
+        /// The valid values, as text.
         right: &'static str,
     },
 }
 
 impl Server {
-    /// None where the scheme is no server's.
+    /// Parses the URL; `None` if the scheme is not a server's.
     pub(super) fn read(url: &str) -> Option<Result<Self, OpenError>> {
         let (scheme, rest) = url.split_once(':')?;
         let kind = ServerKind::of(scheme)?;
@@ -198,7 +196,8 @@ impl Server {
             .strip_prefix("//")
             .ok_or(UrlError::NoAuthority { scheme })?;
         let (login, rest) = split_login(rest);
-        // One that is left may stand in a password, and what follows it then is no option that could be named.
+        // A remaining `@` may be part of a password; the text after it is then not an option, and an error must not
+        // show it.
         if rest.contains('@') {
             return Err(UrlError::SecondAt);
         }
@@ -255,10 +254,10 @@ impl Server {
     }
 }
 
-/// Where Debian's PostgreSQL has its sockets.
+/// The directory of PostgreSQL's sockets on Debian.
 const POSTGRES_SOCKETS: &str = "/var/run/postgresql";
 
-/// User and password, and the rest. As in SQLAlchemy a password may hold anything but an `@`.
+/// Splits user and password from the rest. Like in SQLAlchemy, a password may contain anything but an `@`.
 fn split_login(rest: &str) -> (Option<(&str, Option<&str>)>, &str) {
     let Some((login, behind)) = rest.split_once('@') else {
         return (None, rest);

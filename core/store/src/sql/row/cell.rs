@@ -23,21 +23,21 @@ impl ColumnValue<'_> {
                 let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
                 match whole.parse() {
                     Ok(number) if fraction.bytes().all(|digit| digit == b'0') => Ok(number),
-                    _ => Err(self.what()),
+                    _ => Err(self.describe()),
                 }
             }
-            _ => Err(self.what()),
+            _ => Err(self.describe()),
         }
     }
 
     pub(super) fn double(self) -> Result<f64, String> {
         match &self {
-            // Whole numbers beyond 2^53 are none that a ratio or a share has.
+            // Ratios and shares are never beyond 2^53, so the conversion is exact.
             #[expect(clippy::cast_precision_loss, reason = "asked for as a double")]
             Self::Int(number) => Ok(*number as f64),
             Self::Double(number) => Ok(*number),
-            Self::Decimal(text) => text.parse().map_err(|_| self.what()),
-            _ => Err(self.what()),
+            Self::Decimal(text) => text.parse().map_err(|_| self.describe()),
+            _ => Err(self.describe()),
         }
     }
 
@@ -45,7 +45,7 @@ impl ColumnValue<'_> {
         match self {
             Self::Text(text) => Ok(text.to_owned()),
             Self::Timestamp(moment) => Ok(moment.to_string()),
-            _ => Err(self.what()),
+            _ => Err(self.describe()),
         }
     }
 
@@ -55,7 +55,7 @@ impl ColumnValue<'_> {
             Self::Text(text) => text
                 .parse()
                 .map_err(|error| format!("it is {text:?}; {error}")),
-            _ => Err(self.what()),
+            _ => Err(self.describe()),
         }
     }
 
@@ -66,15 +66,15 @@ impl ColumnValue<'_> {
             Self::Double(number) => number.into(),
             Self::Decimal(ref text) => match text.parse::<i64>() {
                 Ok(number) => number.into(),
-                Err(_) => text.parse::<f64>().map_err(|_| self.what())?.into(),
+                Err(_) => text.parse::<f64>().map_err(|_| self.describe())?.into(),
             },
             Self::Text(text) => text.into(),
             Self::Timestamp(moment) => moment.to_string().into(),
-            Self::Other(_) => return Err(self.what()),
+            Self::Other(_) => return Err(self.describe()),
         })
     }
 
-    fn what(&self) -> String {
+    fn describe(&self) -> String {
         match self {
             Self::Null => "it is NULL".to_owned(),
             Self::Int(number) => format!("it is the whole number {number}"),
@@ -87,7 +87,7 @@ impl ColumnValue<'_> {
     }
 }
 
-/// A float of four bytes as the double that is written the same: 1.1 and not 1.10000002.
+/// Converts a float of four bytes to the double with the same decimal form: 1.1 and not 1.10000002.
 pub(super) fn widened(float: f32) -> f64 {
     float
         .to_string()

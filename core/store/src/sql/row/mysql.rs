@@ -48,15 +48,15 @@ pub(super) fn cell(
         "DECIMAL" => ColumnValue::Decimal(text()?.to_owned()),
         "DATETIME" | "TIMESTAMP" if form == WireFormat::Text => {
             let moment = text()?.parse();
-            ColumnValue::Timestamp(moment.map_err(|_| "it is no date".to_owned())?)
+            ColumnValue::Timestamp(moment.map_err(|_| "it is not a date".to_owned())?)
         }
         "DATETIME" | "TIMESTAMP" => {
-            ColumnValue::Timestamp(moment(bytes).ok_or_else(|| "it is no date".to_owned())?)
+            ColumnValue::Timestamp(moment(bytes).ok_or_else(|| "it is not a date".to_owned())?)
         }
         "CHAR" | "VARCHAR" | "TINYTEXT" | "TEXT" | "MEDIUMTEXT" | "LONGTEXT" | "ENUM" | "JSON" => {
             ColumnValue::Text(text()?)
         }
-        // Expressions over texts of another character set come as bytes.
+        // Expressions over texts of another character set arrive as bytes.
         "BINARY" | "VARBINARY" | "TINYBLOB" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" => {
             text().map_or_else(|_| ColumnValue::Other(name.to_owned()), ColumnValue::Text)
         }

@@ -6,7 +6,7 @@ use sqlx::{Row as _, TypeInfo as _, ValueRef as _};
 use super::super::SqlTimestamp;
 use super::cell::{ColumnValue, widened};
 
-/// 2000-01-01 00:00:00 in microseconds since 1970: where PostgreSQL's dates begin.
+/// PostgreSQL's epoch, 2000-01-01 00:00:00, in microseconds since 1970.
 const EPOCH: i64 = 946_684_800_000_000;
 
 pub(super) fn cell(row: &PgRow, column: usize) -> Result<ColumnValue<'_>, String> {
@@ -55,8 +55,8 @@ fn sized<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
     bytes.try_into().ok()
 }
 
-/// Digits to the base of 10,000, the weight of the first, the sign, and how many decimal places are shown. None for NaN and
-/// the infinities.
+/// Digits to the base of 10,000, the weight of the first, the sign, and how many decimal places are shown. None for
+/// NaN and the infinities.
 fn numeric(bytes: &[u8]) -> Option<String> {
     let mut words = bytes
         .chunks_exact(2)

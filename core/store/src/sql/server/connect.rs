@@ -20,7 +20,7 @@ use super::super::{OpenError, SqlOptions, Statement};
 use super::sessions::OFFLINE_WORK;
 use super::{DriverPool, PoolAccess, ServerPool, SessionMark, connections};
 
-/// Statements that are kept prepared on each connection.
+/// The number of statements that stay prepared on each connection.
 const PREPARED: usize = 512;
 
 impl ServerPool {
@@ -45,7 +45,7 @@ impl ServerPool {
                     })
                     .after_connect(move |connection, _| {
                         let begin = begin.clone();
-                        Box::pin(async move { tell(connection, begin).await })
+                        Box::pin(async move { execute_postgres(connection, begin).await })
                     })
                     .connect_lazy_with(connect.clone());
                 DriverPool::Postgres(pool, Box::new(connect))
@@ -62,9 +62,9 @@ impl ServerPool {
                     })
                     .after_connect(move |connection, _| {
                         let (options, numbers) = (options.clone(), Arc::clone(&numbers));
-                        Box::pin(
-                            async move { tell_mysql(connection, &options, access, &numbers).await },
-                        )
+                        Box::pin(async move {
+                            execute_mysql(connection, &options, access, &numbers).await
+                        })
                     })
                     .connect_lazy_with(connect.clone());
                 DriverPool::MySql(pool, Box::new(connect))
@@ -78,7 +78,7 @@ impl ServerPool {
             limit: options.statement_timeout.saturating_add(GRACE),
             own,
         };
-        // By itself first: the pool would wait for a server that is not there.
+        // Connect without the pool first: the pool would wait for an unreachable server.
         opened
             .probe(options.connect_timeout)
             .await
@@ -93,13 +93,14 @@ impl ServerPool {
             match &self.pool {
                 DriverPool::Postgres(_, options) => {
                     let mut connection = options.connect().await?;
-                    tell(&mut connection, postgres_begin(&self.options, self.access)).await?;
+                    execute_postgres(&mut connection, postgres_begin(&self.options, self.access))
+                        .await?;
                     connection.close().await
                 }
                 DriverPool::MySql(_, options) => {
                     let mut connection = options.connect().await?;
                     let numbers = &self.own.numbers;
-                    tell_mysql(&mut connection, &self.options, self.access, numbers).await?;
+                    execute_mysql(&mut connection, &self.options, self.access, numbers).await?;
                     connection.close().await
                 }
             }
@@ -135,7 +136,7 @@ impl ServerPool {
 /// How much longer than the server itself we wait for the end of a statement.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A connection that was idle for longer than this is asked before it is used: the server may have gone and come.
+/// A connection that was idle for longer is pinged before it is used, because the server may have restarted.
 const RESTED: Duration = Duration::from_secs(1);
 
 async fn rested(
@@ -148,7 +149,7 @@ async fn rested(
     }
 }
 
-/// The driver would tell a missing file as a connection that failed.
+/// Checks the TLS files first, because the driver reports a missing file as a failed connection.
 fn readable(server: &Server) -> Result<(), OpenError> {
     let tls = &server.tls;
     for path in [&tls.ca, &tls.certificate, &tls.key].into_iter().flatten() {
@@ -165,7 +166,7 @@ impl SessionMark {
         static STORES: AtomicU64 = AtomicU64::new(0);
         let number = STORES.fetch_add(1, Ordering::Relaxed);
         Self {
-            // With its start in it: another host, or another process of this number, has another.
+            // Contains the start time, so that another host or another process with the same id has another name.
             name: format!(
                 "{} {} {number} {:x}",
                 match options.is_offline_work {
@@ -235,8 +236,8 @@ fn mysql_options(server: &Server) -> MySqlConnectOptions {
     })
 }
 
-/// A process that is gone without a word, with its machine, must not keep its locks: who may write and says nothing in a
-/// transaction for as long as a statement may take is gone to the server, too. MySQL knows no such bound.
+/// A process that disappears with its machine must not keep its locks, so the server ends a writing session that is
+/// idle in a transaction for longer than the statement timeout. MySQL has no such setting.
 fn postgres_begin(options: &SqlOptions, access: PoolAccess) -> String {
     let limit = options.statement_timeout.as_millis().clamp(1, MOST);
     let more = match access {
@@ -249,23 +250,23 @@ fn postgres_begin(options: &SqlOptions, access: PoolAccess) -> String {
     )
 }
 
-/// A session of a machine that died ends two minutes later, not by the two hours of most systems: it may hold the schema's lock.
-/// Only this session is told, so MariaDB and MySQL, where it is a setting of the whole server, stay as they are. A local socket
-/// needs none, and PostgreSQL takes no notice there.
+/// Keepalives: the session of a machine that died ends after two minutes instead of two hours, because it may hold the
+/// schema lock. Only set for this session; on MariaDB and MySQL the setting would apply to the whole server. A local
+/// socket needs none, and PostgreSQL ignores it there.
 const KEEPALIVES: &str = "SET tcp_keepalives_idle = 60; SET tcp_keepalives_interval = 10; \
      SET tcp_keepalives_count = 6";
 
 /// The most that a setting of PostgreSQL takes.
 const MOST: u128 = i32::MAX as u128;
 
-async fn tell(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
+async fn execute_postgres(connection: &mut PgConnection, sql: String) -> Result<(), sqlx::Error> {
     connection
         .execute(AssertSqlSafe(sql).into_sql_str())
         .await?;
     Ok(())
 }
 
-async fn tell_mysql(
+async fn execute_mysql(
     connection: &mut MySqlConnection,
     options: &SqlOptions,
     access: PoolAccess,
@@ -286,7 +287,7 @@ async fn tell_mysql(
             format!("max_statement_time = {seconds}, idle_transaction_timeout = {seconds}")
         }
         (true, PoolAccess::Read) => format!("max_statement_time = {seconds}"),
-        // Of MySQL's statements only those that read have a bound.
+        // MySQL limits only the time of SELECT statements.
         (false, _) => format!("max_execution_time = {}", seconds.saturating_mul(1_000)),
     };
     let read_only = match access {
@@ -301,7 +302,7 @@ async fn tell_mysql(
         .execute(AssertSqlSafe(sql).into_sql_str())
         .await?;
     if options.is_offline_work {
-        // Nobody else has a lock of this name: it has the session's number in it.
+        // The lock's name contains the session's number, so no other session holds it.
         let sql = format!("SELECT GET_LOCK('{OFFLINE_WORK}{number}', 0)");
         connection
             .execute(AssertSqlSafe(sql).into_sql_str())
@@ -310,6 +311,6 @@ async fn tell_mysql(
     Ok(())
 }
 
-/// Strict, as oslo.db has it, and as close to the other databases as MySQL can be.
+/// Strict, like in oslo.db, and as close to the other databases as possible.
 const MODES: &str =
     "TRADITIONAL,PIPES_AS_CONCAT,ANSI_QUOTES,NO_BACKSLASH_ESCAPES,NO_AUTO_VALUE_ON_ZERO";

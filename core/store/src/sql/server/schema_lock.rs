@@ -13,17 +13,17 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// The held schema lock. It is released when it is dropped, and with the process. It uses one connection of the store. In a Galera cluster
 /// it only excludes clients of the same node.
 pub struct SchemaLock {
-    /// None on SQLite, whose file has one owner anyhow.
+    /// `None` on SQLite, because a file has one owner anyway.
     session: Option<ServerSession>,
     is_held: &'static str,
 }
 
-/// PostgreSQL keeps such locks by numbers, for each database apart: ours spells "berth".
+/// The lock's number, per database: "berth" as a number.
 const TAKE_POSTGRES: &str = "SELECT CAST(pg_try_advisory_lock(422608794728) AS INT)";
 const HELD_POSTGRES: &str = "SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() \
      AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) \
      AND (CAST(classid AS BIGINT) << 32 | CAST(objid AS BIGINT)) = 422608794728 AND granted";
-/// MySQL keeps them by names, for the whole server, of 64 letters at most.
+/// The lock's name, for the whole server, at most 64 characters.
 const TAKE_MYSQL: &str =
     "SELECT CAST(COALESCE(GET_LOCK(CONCAT('berth/', SHA1(DATABASE())), 0), 0) AS SIGNED)";
 const HELD_MYSQL: &str = "SELECT CAST(COALESCE(IS_USED_LOCK(CONCAT('berth/', SHA1(DATABASE()))) = CONNECTION_ID(), 0) AS SIGNED)";
@@ -56,7 +56,7 @@ impl ServerPool {
         };
         let deadline = Instant::now() + wait;
         let mut session = self.acquire().await?;
-        // Whatever comes of it: the lock must not go back to the pool with the connection.
+        // In every case, the lock must not return to the pool with the connection.
         session.close_on_drop();
         while one(&mut session, take).await? == 0 {
             if Instant::now() >= deadline {

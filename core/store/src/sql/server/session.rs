@@ -44,9 +44,10 @@ impl PooledConnection {
     }
 }
 
-/// A connection, and whether a transaction is open on it. Dropped with one open, it is rolled back behind the caller's back.
+/// A connection, and whether a transaction is open on it. Dropping it with an open transaction rolls
+/// back in the background.
 pub(in crate::sql) struct ServerSession {
-    /// None only while it is dropped.
+    /// `None` only during the drop.
     held: Option<PooledConnection>,
     limit: Duration,
     open: bool,
@@ -64,7 +65,7 @@ impl ServerSession {
         }
     }
 
-    /// Closes the connection with the session, and what the server keeps for it.
+    /// Closes the connection when it is dropped, with everything that the server stores for the session.
     pub(super) fn close_on_drop(&mut self) {
         if let Some(held) = &mut self.held {
             held.close_on_drop();
@@ -73,7 +74,7 @@ impl ServerSession {
 
     pub(super) async fn begin(&mut self, sql: &str) -> Result<(), SqlError> {
         self.open = true;
-        let begun = timed(self.limit, self.held()?.raw(sql)).await;
+        let begun = timed(self.limit, self.connection_mut()?.raw(sql)).await;
         self.heeded(begun)
     }
 
@@ -82,7 +83,7 @@ impl ServerSession {
         statement: Statement,
     ) -> Result<Vec<Row>, SqlError> {
         let limit = self.limit;
-        let rows = match self.held()? {
+        let rows = match self.connection_mut()? {
             PooledConnection::Postgres(connection) => {
                 let query = query::postgres(statement).map_err(SqlError::Refused)?;
                 timed(limit, query.fetch_all(&mut **connection))
@@ -102,7 +103,7 @@ impl ServerSession {
         statement: Statement,
     ) -> Result<Option<Row>, SqlError> {
         let limit = self.limit;
-        let row = match self.held()? {
+        let row = match self.connection_mut()? {
             PooledConnection::Postgres(connection) => {
                 let query = query::postgres(statement).map_err(SqlError::Refused)?;
                 let row = timed(limit, query.fetch_optional(&mut **connection)).await;
@@ -121,7 +122,7 @@ impl ServerSession {
         statement: Statement,
     ) -> Result<WriteOutcome, SqlError> {
         let limit = self.limit;
-        let done = match self.held()? {
+        let done = match self.connection_mut()? {
             PooledConnection::Postgres(connection) => {
                 let query = query::postgres(statement).map_err(SqlError::Refused)?;
                 let done = timed(limit, query.execute(&mut **connection)).await;
@@ -143,15 +144,15 @@ impl ServerSession {
     }
 
     pub(in crate::sql) async fn script(&mut self, sql: &str) -> Result<(), SqlError> {
-        // As many statements as it has, each with its own time.
+        // The script may contain this many statements, each with its own timeout.
         let limit = self.limit.saturating_mul(64);
-        let done = timed(limit, self.held()?.raw(sql)).await;
+        let done = timed(limit, self.connection_mut()?.raw(sql)).await;
         self.heeded(done)
     }
 
     pub(in crate::sql) async fn commit(mut self) -> Result<(), SqlError> {
         let limit = self.limit;
-        let committed = timed(limit, self.held()?.raw("COMMIT")).await;
+        let committed = timed(limit, self.connection_mut()?.raw("COMMIT")).await;
         match committed {
             Ok(()) => {
                 self.open = false;
@@ -171,19 +172,19 @@ impl ServerSession {
         if let Some(held) = &mut self.held
             && timed(limit, held.raw("ROLLBACK")).await.is_err()
         {
-            // The server rolls back what a connection leaves behind.
+            // The server rolls back the open transaction of a closed connection.
             held.close_on_drop();
         }
     }
 
-    fn held(&mut self) -> Result<&mut PooledConnection, SqlError> {
+    fn connection_mut(&mut self) -> Result<&mut PooledConnection, SqlError> {
         if let Some(disposition) = self.ended {
             return Err(SqlError::Ended { disposition });
         }
         self.held.as_mut().ok_or(SqlError::Closed)
     }
 
-    /// The answer, and what an error means for the transaction.
+    /// Records what an error means for the transaction, and returns the answer.
     fn heeded<T>(&mut self, answer: Result<T, sqlx::Error>) -> Result<T, SqlError> {
         let error = match answer {
             Ok(answer) => return Ok(answer),
@@ -210,7 +211,7 @@ impl Drop for ServerSession {
         };
         let limit = self.limit;
         match Handle::try_current() {
-            // Nobody waits for it: the connection comes back to the pool when it is done.
+            // Not awaited: the connection returns to the pool when this is done.
             Ok(runtime) => drop(runtime.spawn(async move {
                 if timed(limit, held.raw("ROLLBACK")).await.is_err() {
                     held.close_on_drop();
@@ -221,7 +222,7 @@ impl Drop for ServerSession {
     }
 }
 
-/// A server that does not answer at all is not waited for.
+/// Limits the time, for a server that does not answer at all.
 async fn timed<T>(
     limit: Duration,
     answer: impl Future<Output = Result<T, sqlx::Error>>,

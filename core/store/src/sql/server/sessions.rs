@@ -12,16 +12,16 @@ pub struct OtherSession {
     /// The server's number for it: a process id (PostgreSQL) or connection id.
     pub number: i64,
     pub user: String,
-    /// From where: an address, or none over a Unix socket.
+    /// The address of the client; `None` over a Unix socket.
     pub client: Option<String>,
-    /// What the program calls itself, where it does.
+    /// The program's name, if it sets one.
     pub program: Option<String>,
-    /// Whether it is work like that of [`super::super::SqlOptions::is_offline_work`].
+    /// Whether it is offline work ([`super::super::SqlOptions::is_offline_work`]).
     pub is_offline_work: bool,
 }
 
-/// With what the name of a session of offline work begins: its application's on PostgreSQL, that of a lock that it holds on
-/// MariaDB and MySQL, with its number.
+/// The prefix of the name of an offline work session: the application name on PostgreSQL, the name of a lock that it
+/// holds (with its number) on MariaDB and MySQL.
 pub(super) const OFFLINE_WORK: &str = "berth offline ";
 
 /// As one phrase: `user placement from 10.0.0.3 (session 4711)`.
@@ -38,10 +38,10 @@ impl fmt::Display for OtherSession {
 /// The sessions of others on the same database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OtherSessions {
-    /// Those the server shows us.
+    /// The sessions that the server shows to our user.
     pub seen: Vec<OtherSession>,
-    /// Whether it shows sessions of all users. MariaDB and MySQL show only those of our own where the user lacks PROCESS; of a
-    /// cluster, those of one node.
+    /// Whether all sessions are shown. Without the privilege PROCESS, MariaDB and MySQL show only our user's sessions;
+    /// a cluster shows only one node.
     pub complete: bool,
 }
 
@@ -95,7 +95,7 @@ impl ServerPool {
                 continue;
             }
             let host = row.opt_text(2)?.unwrap_or_default();
-            // With a port behind it, over TCP.
+            // Over TCP, a port follows the host.
             let client = host.rsplit_once(':').map(|(client, _)| client.to_owned());
             seen.push(OtherSession {
                 number,

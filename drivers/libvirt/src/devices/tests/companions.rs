@@ -1,4 +1,4 @@
-//! Companions of a card go with it and come back with it.
+//! Companions of a card are prepared and returned with it.
 
 use super::*;
 
@@ -6,8 +6,8 @@ use super::*;
 const SOUND: &str = "0000:81:00.1";
 const SOUNDS: &str = "snd_hda_intel";
 
-fn with_sound(list: &[serde_json::Value]) -> Host {
-    let host = Host::new().with_list(list);
+fn with_sound(list: &[serde_json::Value]) -> DeviceTestHost {
+    let host = DeviceTestHost::new().with_list(list);
     host.card(SOUND, "12");
     host.kernel.drives(SOUND, SOUNDS);
     host.kernel.put_on(SOUND, Some(SOUNDS));
@@ -15,15 +15,15 @@ fn with_sound(list: &[serde_json::Value]) -> Host {
     host
 }
 
-fn both() -> Host {
+fn both() -> DeviceTestHost {
     with_sound(&[json!({"vendor_id": "10de"})])
 }
 
-fn held(address: &str) -> BTreeSet<PciAddress> {
+fn companions_held(address: &str) -> BTreeSet<PciAddress> {
     BTreeSet::from([address.parse().unwrap()])
 }
 
-fn of_sound(host: &Host, file: &str) -> usize {
+fn of_sound(host: &DeviceTestHost, file: &str) -> usize {
     let log = host.kernel.log();
     let write = format!("bus/pci/devices/{SOUND}/{file}=");
     log.iter().filter(|line| line.starts_with(&write)).count()
@@ -33,7 +33,7 @@ fn of_sound(host: &Host, file: &str) -> usize {
 async fn what_shares_a_cards_group_goes_to_vfio_with_it_and_is_cleaned_and_given_back_with_it() {
     let host = both();
     let companions = host.devices().check(&managed(CARD)).unwrap();
-    assert_eq!(companions, held(SOUND));
+    assert_eq!(companions, companions_held(SOUND));
     assert!(host.kernel.log().is_empty());
     for _ in 0..2 {
         host.devices().prepare(&managed(CARD)).await.unwrap();
@@ -108,7 +108,10 @@ async fn a_group_of_which_another_guest_has_a_function_stays_as_that_guest_needs
     for card in [CARD, SOUND] {
         host.devices().prepare(&managed(card)).await.unwrap();
     }
-    let reset = host.devices().reset(&managed(CARD), &held(SOUND)).await;
+    let reset = host
+        .devices()
+        .reset(&managed(CARD), &companions_held(SOUND))
+        .await;
     let driver = Some("vfio-pci".to_owned());
     assert_eq!(reset.unwrap(), DeviceReset::Reset { driver });
     assert_eq!(host.kernel.driver(SOUND).as_deref(), Some("vfio-pci"));
@@ -195,7 +198,11 @@ async fn without_the_vfio_driver_a_companion_stays_where_it_is_and_the_error_say
 #[test]
 fn all_of_a_group_have_one_turn() {
     let host = both();
-    let turn = |address: &str| host.devices().turn_of(address.parse().unwrap()).to_string();
+    let turn = |address: &str| {
+        host.devices()
+            .lock_key(address.parse().unwrap())
+            .to_string()
+    };
     assert_eq!([turn(CARD), turn(SOUND)], [CARD, CARD]);
     assert_eq!(turn(OTHER), OTHER);
 }

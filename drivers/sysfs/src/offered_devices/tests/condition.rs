@@ -4,20 +4,20 @@ use super::*;
 
 /// A machine with one card, observed repeatedly.
 struct Ward {
-    tree: Tree,
+    tree: TestTree,
     list: AllowList,
-    last: LastLook,
+    last: LastObservation,
     kept: BTreeMap<PciAddress, Baseline>,
 }
 
 impl Ward {
-    fn of(card: Card) -> Self {
-        let tree = Tree::new();
+    fn of(card: CardFixture) -> Self {
+        let tree = TestTree::new();
         plant(&tree, card);
         Self {
             tree,
             list: list(&json!([{"address": "81:00.0"}])),
-            last: LastLook::default(),
+            last: LastObservation::default(),
             kept: BTreeMap::new(),
         }
     }
@@ -27,7 +27,7 @@ impl Ward {
             .write(&format!("devices/pci0000:80/0000:81:00.0/{file}"), text);
     }
 
-    fn look(&mut self) -> (Option<UnfitReason>, bool) {
+    fn observe(&mut self) -> (Option<UnfitReason>, bool) {
         let lists = DeviceLists {
             compute: &AllowList::default(),
             pci: PciInPlacement::Reported,
@@ -36,7 +36,7 @@ impl Ward {
         let (seen, news) = self
             .tree
             .sysfs()
-            .look_at_devices(lists, &mut self.last, |_| false)
+            .observe_devices(lists, &mut self.last, |_| false)
             .unwrap();
         (seen[0].condition.reason(), !news.is_empty())
     }
@@ -49,18 +49,18 @@ fn a_device_that_falls_ill_says_why_once_and_a_reset_is_the_way_back() {
     ward.write("aer_dev_nonfatal", &errors(3));
     ward.write("current_link_speed", "16.0 GT/s PCIe\n");
     ward.write("current_link_width", "16\n");
-    assert_eq!(ward.look(), (None, false));
+    assert_eq!(ward.observe(), (None, false));
     ward.write("current_link_width", "8\n");
-    assert_eq!(ward.look(), (Some(UnfitReason::Link), true));
-    assert_eq!(ward.look(), (Some(UnfitReason::Link), false));
+    assert_eq!(ward.observe(), (Some(UnfitReason::Link), true));
+    assert_eq!(ward.observe(), (Some(UnfitReason::Link), false));
     ward.write("current_link_width", "16\n");
-    assert_eq!(ward.look(), (None, true));
+    assert_eq!(ward.observe(), (None, true));
     ward.write("aer_dev_nonfatal", &errors(4));
-    assert_eq!(ward.look(), (Some(UnfitReason::Aer), true));
+    assert_eq!(ward.observe(), (Some(UnfitReason::Aer), true));
     ward.last.forget(address("81:00.0"));
-    assert_eq!(ward.look(), (None, true));
+    assert_eq!(ward.observe(), (None, true));
     ward.write("config", &"\u{7f}".repeat(3));
-    assert_eq!(ward.look().0, Some(UnfitReason::ConfigSpace));
+    assert_eq!(ward.observe().0, Some(UnfitReason::ConfigSpace));
 }
 
 /// Continues in a new process.
@@ -70,20 +70,20 @@ fn restarted(mut ward: Ward) -> Ward {
         now = Some(baselines.clone());
         Ok::<(), ()>(())
     };
-    ward.last.keeps_baselines();
-    ward.last.keep_baselines(write).unwrap();
+    ward.last.enable_baselines();
+    ward.last.store_baselines(write).unwrap();
     // What did not change is still stored.
     ward.kept = now.unwrap_or(ward.kept);
-    ward.last = LastLook::default();
+    ward.last = LastObservation::default();
     let kept = ward.kept.clone();
     ward.last.recall(|| Ok::<_, ()>(kept)).unwrap();
     ward
 }
 
-fn ssd() -> Card {
-    Card {
+fn ssd() -> CardFixture {
+    CardFixture {
         class: 0x01_0802,
-        ..Card::gpu("0000:81:00.0", 1)
+        ..CardFixture::gpu("0000:81:00.0", 1)
     }
 }
 
@@ -103,15 +103,15 @@ fn a_restart_forgives_nothing_and_a_reset_does() {
         ward.write("current_link_speed", "16.0 GT/s PCIe\n");
         ward.write("current_link_width", "16\n");
         ward.write(file, &well);
-        assert_eq!(ward.look().0, None);
+        assert_eq!(ward.observe().0, None);
         ward.write(file, &ill);
         let mut ward = restarted(ward);
-        assert_eq!(ward.look(), (Some(reason), true));
+        assert_eq!(ward.observe(), (Some(reason), true));
         let mut ward = restarted(ward);
-        assert_eq!(ward.look().0, Some(reason));
+        assert_eq!(ward.observe().0, Some(reason));
         ward.last.forget(address("81:00.0"));
-        assert_eq!(ward.look().0, None);
-        assert_eq!(restarted(ward).look().0, None);
+        assert_eq!(ward.observe().0, None);
+        assert_eq!(restarted(ward).observe().0, None);
     }
 }
 
@@ -120,13 +120,13 @@ fn errors_after_counters_began_anew_are_not_taken_for_the_old_ones() {
     let errors = |count: u32| format!("TOTAL_ERR_FATAL {count}\n");
     let mut ward = Ward::of(ssd());
     ward.write("aer_dev_fatal", &errors(3));
-    assert_eq!(ward.look().0, None);
+    assert_eq!(ward.observe().0, None);
     // The host was rebooted.
     ward.write("aer_dev_fatal", &errors(0));
     let mut ward = restarted(ward);
-    assert_eq!(ward.look().0, None);
+    assert_eq!(ward.observe().0, None);
     ward.write("aer_dev_fatal", &errors(3));
-    assert_eq!(ward.look().0, Some(UnfitReason::Aer));
+    assert_eq!(ward.observe().0, Some(UnfitReason::Aer));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn another_card_in_the_slot_is_not_compared_with_the_one_that_was_there() {
     let mut ward = Ward::of(ssd());
     ward.write("current_link_speed", "16.0 GT/s PCIe\n");
     ward.write("current_link_width", "16\n");
-    assert_eq!(ward.look().0, None);
+    assert_eq!(ward.observe().0, None);
     let mut ward = restarted(ward);
     ward.write("current_link_width", "4\n");
     ward.write("device", "0x1eb9\n");
@@ -142,7 +142,7 @@ fn another_card_in_the_slot_is_not_compared_with_the_one_that_was_there() {
     header[..4].copy_from_slice(&[0xde, 0x10, 0xb9, 0x1e]);
     let config = "devices/pci0000:80/0000:81:00.0/config";
     ward.tree.write(config, header);
-    assert_eq!(ward.look().0, None);
+    assert_eq!(ward.observe().0, None);
 }
 
 #[test]
@@ -153,50 +153,50 @@ fn a_card_that_came_up_narrower_than_it_and_its_port_can_is_unfit_until_a_reset_
     ward.write("current_link_width", "1\n");
     ward.write("max_link_width", "16\n");
     // An unknown port is not a reason for a report.
-    assert_eq!(ward.look().0, None);
+    assert_eq!(ward.observe().0, None);
     let mut ward = Ward::of(ssd());
     ward.write("current_link_speed", "2.5 GT/s PCIe\n");
     ward.write("current_link_width", "1\n");
     ward.write("max_link_width", "16\n");
     ward.write("max_link_speed", "16.0 GT/s PCIe\n");
     ward.tree.write("devices/pci0000:80/max_link_width", "8\n");
-    assert_eq!(ward.look(), (Some(UnfitReason::Link), true));
+    assert_eq!(ward.observe(), (Some(UnfitReason::Link), true));
     // A slow link may be idle.
     ward.write("current_link_width", "8\n");
-    assert_eq!(ward.look(), (None, true));
+    assert_eq!(ward.observe(), (None, true));
     let mut ward = Ward::of(ssd());
     ward.write("current_link_speed", "16.0 GT/s PCIe\n");
     ward.write("current_link_width", "1\n");
     ward.write("max_link_width", "16\n");
     ward.tree.write("devices/pci0000:80/max_link_width", "8\n");
-    assert_eq!(ward.look().0, Some(UnfitReason::Link));
+    assert_eq!(ward.observe().0, Some(UnfitReason::Link));
     let mut ward = restarted(ward);
-    assert_eq!(ward.look().0, Some(UnfitReason::Link));
+    assert_eq!(ward.observe().0, Some(UnfitReason::Link));
     ward.last.forget(address("81:00.0"));
-    assert_eq!(ward.look().0, None);
+    assert_eq!(ward.observe().0, None);
     let mut ward = restarted(ward);
-    assert_eq!(ward.look().0, None);
+    assert_eq!(ward.observe().0, None);
     ward.write("current_link_speed", "8.0 GT/s PCIe\n");
-    assert_eq!(ward.look().0, Some(UnfitReason::Link));
+    assert_eq!(ward.observe().0, Some(UnfitReason::Link));
 }
 
 #[test]
 fn a_graphics_card_that_idles_on_a_slow_link_is_well() {
-    let mut ward = Ward::of(Card::gpu("0000:81:00.0", 1));
+    let mut ward = Ward::of(CardFixture::gpu("0000:81:00.0", 1));
     ward.write("current_link_speed", "16.0 GT/s PCIe\n");
     ward.write("current_link_width", "16\n");
-    assert_eq!(ward.look().0, None);
+    assert_eq!(ward.observe().0, None);
     ward.write("current_link_speed", "2.5 GT/s PCIe\n");
-    assert_eq!(ward.look().0, None);
+    assert_eq!(ward.observe().0, None);
     ward.write("current_link_width", "4\n");
-    assert_eq!(ward.look().0, Some(UnfitReason::Link));
+    assert_eq!(ward.observe().0, Some(UnfitReason::Link));
 }
 
 #[test]
 fn a_driver_that_hands_it_to_guests_is_no_other_driver() {
-    let mut ward = Ward::of(Card {
+    let mut ward = Ward::of(CardFixture {
         driver: Some("nvme"),
-        ..Card::gpu("0000:81:00.0", 1)
+        ..CardFixture::gpu("0000:81:00.0", 1)
     });
     let bind = |ward: &Ward, driver: Option<&str>| {
         let link = "devices/pci0000:80/0000:81:00.0/driver";
@@ -218,6 +218,6 @@ fn a_driver_that_hands_it_to_guests_is_no_other_driver() {
         (Some("nvme"), None),
     ] {
         bind(&ward, driver);
-        assert_eq!(ward.look().0, unfit, "{driver:?}");
+        assert_eq!(ward.observe().0, unfit, "{driver:?}");
     }
 }

@@ -36,8 +36,8 @@ use crate::filter_scheduler::{CandidateHosts, FilterScheduler, instance_seed};
 use crate::journal::ChosenHost;
 use crate::metrics::{ClaimResult, SearchOutcome};
 
-/// Maximum number of rounds for a guest in a server group. A round is lost only if another member of the group was
-/// placed.
+/// Maximum number of rounds for a guest in a server group. A round is lost only if another member of
+/// the group was placed.
 pub(super) const MAX_ROUNDS: usize = 1000;
 
 /// Input of one round of the search.

@@ -70,7 +70,7 @@ fn no_token() -> BootError {
     BootError::Agent(GuestApiError::Call(ServiceCallError::Auth(error)))
 }
 
-/// The word for a verdict, and which providers are avoided from then on.
+/// The name of a verdict, and the providers that are avoided from then on.
 fn told(
     error: &BootError,
     attempt: u32,
@@ -92,7 +92,7 @@ fn told(
 }
 
 #[test]
-fn a_boot_waits_goes_on_elsewhere_or_fails_by_what_failed_and_how_long_it_stood_still() {
+fn a_boot_waits_retries_elsewhere_or_fails_by_the_error_and_its_duration() {
     use RetryBudget::{Exhausted, Remaining};
     let text = || "why".to_owned();
     let not_ready = || BootError::NotReady(text());
@@ -153,7 +153,7 @@ fn a_boot_waits_goes_on_elsewhere_or_fails_by_what_failed_and_how_long_it_stood_
 }
 
 #[test]
-fn what_users_are_told_has_no_host_in_it() {
+fn the_message_for_users_names_no_host() {
     let error = BootError::NotBuilt("on n1: internal error".to_owned());
     let options = ConductorOptions::default();
     let verdict = decide(

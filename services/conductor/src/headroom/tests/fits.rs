@@ -19,8 +19,8 @@ use crate::filter_scheduler::CandidateHosts;
 /// A class, by a provider's number, and units.
 pub(super) type Amount = (u128, &'static str, u64);
 
-/// A cloud: what its providers have free, of which those from [`SHARED`] on are everybody's and the others are the hosts' by tens;
-/// and the candidates.
+/// A cloud: what its providers have free, of which those from [`SHARED`] on are everybody's and the others are the
+/// hosts' by tens; and the candidates.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cloud {
     pub(super) free: Vec<Amount>,
@@ -78,7 +78,7 @@ impl Cloud {
         }
     }
 
-    /// The reported hosts, all with the state `told`.
+    /// The hosts, all with the given state.
     pub(super) fn hosts(&self, told: &Value) -> (Vec<HeadroomHost>, RequestSpec) {
         let found = self.answer();
         let considered = CandidateHosts::new(&found, &BTreeSet::new(), Uuid::nil());

@@ -23,8 +23,8 @@ pub(crate) struct ConsumerBody {
     consumer_type: Option<String>,
 }
 
-/// Provider uuid, then class and amount. From 1.12 on a map by provider, before a list. Read without a detour: one reshape
-/// brings thousands.
+/// Provider uuid, then class and amount. From 1.12 on a map by provider, before a list. Read without a detour:
+/// one reshape brings thousands.
 struct AllocationsBody(Vec<(String, Vec<(String, i64)>)>);
 
 #[derive(Deserialize)]

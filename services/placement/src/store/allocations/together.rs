@@ -15,7 +15,7 @@ use super::{Consumer, of_consumers};
 #[derive(Debug)]
 pub(crate) struct ConsumerReader {
     store: SqlStore,
-    /// Callers whose read has not started. The first of them starts it.
+    /// Callers that wait for a read that has not started. The first of them starts it.
     waiting: Mutex<Vec<WaitingReader>>,
 }
 
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_of_many_is_told_his_own() {
+    async fn each_of_many_callers_gets_its_own_answer() {
         let reader = reader(20).await;
         let names: Vec<String> = (0..25).map(|n| format!("c{}", n % 22)).collect();
         let told = join_all(names.iter().map(|name| reader.read(name))).await;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_one_that_goes_away_is_told_all_the_same() {
+    async fn a_caller_gets_its_answer_even_if_the_reader_is_abandoned() {
         let reader = reader(2).await;
         let mut first = Box::pin(reader.read("c0"));
         assert!(first.as_mut().now_or_never().is_none());

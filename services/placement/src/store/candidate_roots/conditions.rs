@@ -21,8 +21,8 @@ pub(super) struct SqlCondition {
 /// Conditions on a tree.
 const MOST: usize = 20;
 
-/// The maximum number of conditions that become joins. MariaDB tries all orders of a join, which takes forever with
-/// forty tables.
+/// The maximum number of conditions that become joins. MariaDB tries all orders of a join, which takes
+/// forever with forty tables.
 const MOST_OF_ROOT: usize = 4;
 const MOST_SCATTERED: usize = 6;
 
@@ -235,8 +235,8 @@ impl Scribe {
         self.sharing.is_some() && !(group.is_spread() && group.in_tree.is_some())
     }
 
-    /// Some provider of the tree, or a sharing provider, has room for these resources and matches the group and one of
-    /// the given traits.
+    /// Some provider of the tree, or a sharing provider, has room for these resources and matches the group and one
+    /// of the given traits.
     fn provider(
         &self,
         group: &SearchGroup,

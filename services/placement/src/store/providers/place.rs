@@ -20,8 +20,8 @@ pub(super) struct TreePosition {
 pub(super) struct HeldTrees(BTreeSet<i64>);
 
 impl HeldTrees {
-    /// Locks the existing trees of these providers, always in the same order, so that two concurrent moves cannot
-    /// deadlock.
+    /// Locks the existing trees of these providers, always in the same order, so that two
+    /// concurrent moves cannot deadlock.
     ///
     /// It updates the roots: PostgreSQL then refuses a transaction that waited with an older snapshot, and its retry
     /// sees the new state. Roots are locked before any other row.
@@ -44,7 +44,7 @@ impl HeldTrees {
         Ok(Self(roots))
     }
 
-    /// The position of a provider whose tree is locked.
+    /// The position of a provider in a locked tree.
     async fn place(
         &self,
         tx: &mut Transaction,

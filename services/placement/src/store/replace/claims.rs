@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_is_refused_is_not_there_for_those_behind_it() {
+    async fn a_refused_claim_does_not_affect_later_ones() {
         let store = store().await;
         let new = ExpectedGeneration::Absent;
         let outcomes = together(

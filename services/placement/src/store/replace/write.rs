@@ -44,7 +44,7 @@ impl<'a> AcceptedWrites<'a> {
         }
     }
 
-    /// The providers whose inventories or allocations may have changed.
+    /// The providers with possibly changed inventories or allocations.
     pub(super) fn touched(&self, read: &NamedObjects) -> Vec<ProviderId> {
         let held = self.consumers.iter().map(|it| read.held_by(&it.consumer));
         let held = held.flatten().map(|row| row.slot.0);

@@ -91,7 +91,7 @@ pub enum CopyError {
     },
     /// The connection was lost during the last commit, so its outcome is unknown.
     #[error(
-        "all rows are there and equal; whether the new database was told so, so that it is served, cannot be seen"
+        "all rows are copied and equal; whether the target was marked as complete is unknown"
     )]
     Unknown(#[source] SqlError),
     /// The last step failed.
@@ -317,7 +317,7 @@ impl Work for Complete<'_> {
     }
 }
 
-/// Determines the outcome of a commit whose answer was lost.
+/// Determines the outcome of a commit with a lost answer.
 struct CopyOutcome;
 
 impl Work for CopyOutcome {

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_is_told_by_its_name() {
+    fn differences_are_reported_by_name() {
         let expected = at(Revision::HEAD, Dialect::Sqlite);
         assert_eq!(differences(&expected, &expected), []);
         let mut found = at(Revision::Consumers, Dialect::Sqlite);

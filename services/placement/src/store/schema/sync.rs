@@ -75,7 +75,7 @@ pub struct SyncPlan {
 }
 
 impl SyncPlan {
-    /// That of a database that is not there yet.
+    /// The plan for a database that does not exist yet.
     #[must_use]
     pub fn of_nothing() -> Self {
         Self {

@@ -73,8 +73,8 @@ impl RequestedBoot {
         failed.filter_map(|(attempt, _)| Some(self.record.chosen(attempt)?.host))
     }
 
-    /// Placement's candidates without those that earlier attempts failed on. If nothing else is left, includes
-    /// other devices of the failed hosts, and finally those that were not ready.
+    /// Placement's candidates without the ones of failed attempts. If nothing else is left, includes
+    /// other devices of the failed hosts, and finally the ones that were not ready.
     pub(super) fn candidate_hosts(&self, found: &Candidates, hosts: HostScope) -> CandidateHosts {
         let guest = *self.record.request.uuid().as_uuid();
         if hosts == HostScope::Untried {
@@ -91,8 +91,8 @@ impl RequestedBoot {
         }
     }
 
-    /// The hosts with a known state and a reachable agent, in the cell of earlier attempts; and the number of
-    /// hosts without.
+    /// The hosts with a known state and a reachable agent, in the cell of earlier attempts; and the
+    /// number of hosts without.
     pub(super) async fn known_hosts(
         &self,
         scheduler: &FilterScheduler,

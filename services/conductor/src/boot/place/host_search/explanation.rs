@@ -1,7 +1,7 @@
 //! Records explanations of scheduling decisions. A failure to record one is logged and does not stop the boot.
 
 use berth_hosts::ServerGroupError;
-use berth_model::Demand;
+use berth_model::QueryDemand;
 use berth_scheduler::select::PlacementStage;
 use berth_scheduler::select::{Alternates, ClaimPolicy, NoValidHost, SelectionRequest};
 use berth_scheduler_explain::Explanation;
@@ -22,7 +22,7 @@ impl RequestedBoot {
         scheduler: &FilterScheduler,
         query: &SchedulingQuery,
         ask: &SelectionRequest,
-        causes: &[Demand],
+        causes: &[QueryDemand],
         sentence: &str,
     ) {
         let causes = causes.iter().map(ToString::to_string);

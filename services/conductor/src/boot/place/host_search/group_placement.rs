@@ -5,8 +5,8 @@ use berth_hosts::{GroupMember, ServerGroupError, StoredServerGroup};
 use crate::CloudHosts;
 use crate::boot::BootError;
 
-/// A guest's placement in its server group. It is written before the claim, so that concurrent boots of the group see
-/// each other.
+/// A guest's placement in its server group. It is written before the claim, so that concurrent boots of the
+/// group see each other.
 pub(super) struct GroupPlacement<'a> {
     hosts: &'a dyn CloudHosts,
     generation: i64,

@@ -113,8 +113,8 @@ fn key(table: &str, shape: &TableShape, columns: &[(String, ColumnKind)]) -> Vec
         .collect()
 }
 
-/// Sorts providers so that each comes after its parent and root. Dangling references come last; the target reports
-/// them.
+/// Sorts providers so that each comes after its parent and root. Dangling references come last;
+/// the target reports them.
 pub(super) fn parents_first(table: &CopyTable, rows: Vec<Vec<Value>>) -> Vec<Vec<Value>> {
     let places = ["id", "parent_provider_id", "root_provider_id"].map(|name| table.place_of(name));
     let [Some(id), Some(parent), Some(root)] = places else {

@@ -1,0 +1,333 @@
+//! The simulated hypervisor: the harness's [`VirtDriver`], and tests' actions on the host.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_agent_journal::samples::{NODE, guest, handle};
+use berth_model::{ConsumerUuid, NodeName};
+use berth_virt::guest_spec::{DesiredPower, DeviceOrigin, GuestSpec};
+use berth_virt::{
+    CpuSet, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark, GuestOnHost,
+    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, GuestState, HeldDevice,
+    HostDeviceId, HostEvents, HostView, NodeCpus, NodeDisk, NodeView, ObserveError, PciInPlacement,
+    PowerAction, ResourceModel, VirtDriver,
+};
+
+use crate::fault_harness::devices::devices_of;
+use crate::fault_harness::{FaultHarness, PlantedBug, SimulatedFailure};
+use crate::spawn_context::host_device;
+
+impl FaultHarness {
+    /// Reboots the host: the agent is killed, guests are off, and devices are reset.
+    pub fn reboot_host(&self) {
+        self.kill_at(None);
+        let mut world = self.world();
+        world.boots += 1;
+        for found in world.guests.values_mut() {
+            found.state = GuestState::ShutOff;
+        }
+        world.devices.clear();
+    }
+
+    /// The guest shuts itself down.
+    pub fn guest_ends(&self, number: u32) {
+        let mut world = self.world();
+        world.guests.get_mut(&guest(number)).unwrap().state = GuestState::ShutOff;
+    }
+
+    /// The names of the running guest's devices.
+    pub fn running(&self, number: u32) -> Vec<String> {
+        let world = self.world();
+        let running = world.guests.get(&guest(number));
+        let running = running.filter(|found| found.state == GuestState::Running);
+        running.map(names).unwrap_or_default()
+    }
+
+    /// Someone changes the guest's memory on the hypervisor.
+    pub fn give_memory(&self, number: u32, mib: u64) {
+        let mut world = self.world();
+        let found = world.guests.get_mut(&guest(number)).unwrap();
+        found.hardware.as_mut().unwrap().memory_mib += mib;
+    }
+
+    /// Someone changes the running guest's memory for its next start.
+    pub fn give_memory_next(&self, number: u32, mib: u64) {
+        self.world().next_memory.insert(guest(number), mib);
+    }
+
+    pub fn memory_mib(&self, number: u32) -> u64 {
+        let world = self.world();
+        world.guests[&guest(number)]
+            .hardware
+            .as_ref()
+            .unwrap()
+            .memory_mib
+    }
+
+    pub fn on_hypervisor(&self, number: u32) -> bool {
+        self.world().guests.contains_key(&guest(number))
+    }
+
+    /// A call that the agent has given up creates and starts a guest after all.
+    pub fn made_late(&self, spec: &GuestSpec) {
+        let _nobody_waits = SimulatedHypervisor(self.clone()).spawn_now(spec);
+    }
+
+    /// A guest whose definition cannot be read, until it can: then it has no devices.
+    pub fn unreadable_guest(&self, number: u32, is_unreadable: bool) {
+        self.foreign_guest(number, None);
+        let mut world = self.world();
+        if let Some(found) = world.guests.get_mut(&guest(number)) {
+            found.unreadable = is_unreadable.then(|| "its document is no XML".to_owned());
+        }
+    }
+
+    /// A guest that someone created by hand.
+    pub fn foreign_guest(&self, number: u32, device: Option<u32>) {
+        let device = device.map(|device| HeldDevice {
+            device: HostDeviceId::Function(handle(device).info.address()),
+            arq: None,
+        });
+        let foreign = GuestOnHost {
+            name: "by-hand".to_owned(),
+            state: GuestState::Running,
+            owner: None,
+            devices: device.into_iter().collect(),
+            unreadable: None,
+            hardware: None,
+            stuck: None,
+        };
+        self.world().guests.insert(guest(number), foreign);
+    }
+}
+
+pub fn names(found: &GuestOnHost) -> Vec<String> {
+    let devices = found.devices.iter();
+    devices
+        .map(|held| match held.device {
+            HostDeviceId::Function(address) => address.to_string(),
+            HostDeviceId::Mdev(uuid) => uuid.to_string(),
+        })
+        .collect()
+}
+
+pub struct SimulatedHypervisor(pub FaultHarness);
+
+impl SimulatedHypervisor {
+    fn refused(uuid: ConsumerUuid, call: &'static str) -> GuestError {
+        GuestError::Refused {
+            uuid,
+            call,
+            reason: "no".to_owned(),
+        }
+    }
+
+    fn spawn_now(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
+        let mut world = self.0.world();
+        let wanted: BTreeSet<_> = spec
+            .devices
+            .as_slice()
+            .iter()
+            .map(|attached| HeldDevice {
+                device: host_device(&attached.device),
+                arq: match attached.origin {
+                    DeviceOrigin::Arq(arq) => Some(arq),
+                    DeviceOrigin::Flavor => None,
+                },
+            })
+            .collect();
+        if let Some(found) = world.guests.get(&spec.uuid) {
+            if found.owner.is_none() || found.devices != wanted {
+                return Err(GuestError::Another {
+                    uuid: spec.uuid,
+                    difference: "its devices".to_owned(),
+                });
+            }
+            let found = world.guests.get_mut(&spec.uuid);
+            if let Some(found) = found.filter(|found| found.state == GuestState::ShutOff) {
+                found.hardware = Some(GuestHardware::of(spec));
+                world.next_memory.remove(&spec.uuid);
+            }
+        } else {
+            if world.failures.contains(&SimulatedFailure::DefineFails) {
+                return Err(Self::refused(spec.uuid, "virDomainDefineXML"));
+            }
+            let defined = GuestOnHost {
+                name: spec.name.to_string(),
+                state: GuestState::ShutOff,
+                owner: Some(GuestMark {
+                    project: spec.owner.project.to_string(),
+                    consumer: spec.owner.consumer,
+                    requests: wanted.iter().filter_map(|held| held.arq).collect(),
+                }),
+                devices: wanted,
+                unreadable: None,
+                hardware: Some(GuestHardware::of(spec)),
+                stuck: None,
+            };
+            world.guests.insert(spec.uuid, defined);
+            world.documents.insert(spec.uuid, spec.clone());
+        }
+        if spec.power == DesiredPower::Running {
+            if world.failures.contains(&SimulatedFailure::StartFails) {
+                return Err(Self::refused(spec.uuid, "virDomainCreate"));
+            }
+            for name in devices_of(spec) {
+                let device = world.devices.entry(name.clone()).or_default();
+                if device.prepared != Some(spec.uuid) {
+                    world.broken.push(format!(
+                        "a guest started on {name}, which is not prepared for it"
+                    ));
+                    continue;
+                }
+                device.used_by.insert(spec.uuid);
+                if device.used_by.len() > 1 {
+                    world
+                        .broken
+                        .push(format!("S5: {name} had two owners without a reset"));
+                }
+            }
+            if let Some(found) = world.guests.get_mut(&spec.uuid) {
+                found.state = GuestState::Running;
+            }
+        }
+        Ok(GuestSpawnOutcome::Spawned)
+    }
+}
+
+impl VirtDriver for SimulatedHypervisor {
+    fn name(&self) -> &'static str {
+        "stage"
+    }
+
+    async fn observe(&self) -> Result<HostView, ObserveError> {
+        let node = NodeView {
+            uuid: None,
+            cpus: NodeCpus {
+                online: CpuSet::first(8),
+                ..NodeCpus::default()
+            },
+            memory_mib: 4096,
+            disk: NodeDisk::None,
+            cells: Vec::new(),
+            gpus: Vec::new(),
+            functions: Vec::new(),
+            devices: Vec::new(),
+            pci: PciInPlacement::default(),
+            customs: Vec::new(),
+            traits: BTreeSet::new(),
+            capabilities: berth_virt::NodeCapabilities::default(),
+            guests: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
+            model: ResourceModel::default(),
+        };
+        Ok(HostView {
+            hypervisor: berth_virt::HypervisorInfo {
+                kind: "stage".to_owned(),
+                version: "1".to_owned(),
+                hostname: NODE.to_owned(),
+            },
+            nodes: [(NodeName::new(NODE).unwrap(), node)].into(),
+        })
+    }
+
+    fn watch(&self) -> HostEvents {
+        panic!("the instances do not watch the host")
+    }
+
+    async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
+        let effect = async { self.spawn_now(spec) };
+        self.0.inject("driver write spawn".to_owned(), effect).await
+    }
+
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<GuestDestroyOutcome, GuestError> {
+        let effect = async {
+            let mut world = self.0.world();
+            if world.bug == Some(PlantedBug::KeepsGuests) {
+                return Ok(GuestDestroyOutcome::Destroyed);
+            }
+            world.documents.remove(&uuid);
+            match world.guests.remove(&uuid) {
+                Some(_) => Ok(GuestDestroyOutcome::Destroyed),
+                None => Ok(GuestDestroyOutcome::NotThere),
+            }
+        };
+        self.0
+            .inject("driver write destroy".to_owned(), effect)
+            .await
+    }
+
+    async fn guests(&self) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, GuestError> {
+        let effect = async { Ok(self.0.world().guests.clone()) };
+        self.0.inject("driver read guests".to_owned(), effect).await
+    }
+
+    async fn redefine(&self, spec: &GuestSpec) -> Result<GuestRedefineOutcome, GuestError> {
+        let effect = async {
+            let mut world = self.0.world();
+            let uuid = spec.uuid;
+            if world.failures.contains(&SimulatedFailure::RedefineFails) {
+                return Err(Self::refused(uuid, "virDomainDefineXML"));
+            }
+            match world.guests.get(&uuid).map(|found| found.state) {
+                None => return Ok(GuestRedefineOutcome::NotThere),
+                Some(GuestState::ShutOff) => {}
+                Some(state) => return Err(GuestError::NotOff { uuid, state }),
+            }
+            world.documents.insert(uuid, spec.clone());
+            Ok(GuestRedefineOutcome::Redefined)
+        };
+        self.0
+            .inject("driver write redefine".to_owned(), effect)
+            .await
+    }
+
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {
+        let effect = async {
+            let mut world = self.0.world();
+            let Some(found) = world.guests.get_mut(&uuid) else {
+                return Ok(GuestPowerOutcome::NotThere);
+            };
+            found.holds_nothing_for(uuid, "be suspended", "a device has a state")?;
+            found.state = GuestState::ShutOff;
+            Ok(GuestPowerOutcome::Done)
+        };
+        self.0
+            .inject("driver write suspend".to_owned(), effect)
+            .await
+    }
+
+    async fn power(
+        &self,
+        uuid: ConsumerUuid,
+        action: PowerAction,
+    ) -> Result<GuestPowerOutcome, GuestError> {
+        let effect = async {
+            let mut world = self.0.world();
+            if action == PowerAction::Start
+                && world.failures.contains(&SimulatedFailure::StartFails)
+            {
+                return Err(Self::refused(uuid, "virDomainCreate"));
+            }
+            let cannot_start = world.failures.contains(&SimulatedFailure::StartFails);
+            let starts = matches!(action, PowerAction::Start | PowerAction::HardReboot);
+            let given = starts.then(|| world.next_memory.remove(&uuid)).flatten();
+            let Some(found) = world.guests.get_mut(&uuid) else {
+                return Ok(GuestPowerOutcome::NotThere);
+            };
+            if action == PowerAction::HardReboot && cannot_start {
+                found.state = GuestState::ShutOff;
+                return Err(Self::refused(uuid, "virDomainCreate"));
+            }
+            if let (Some(mib), Some(hardware)) = (given, &mut found.hardware) {
+                hardware.memory_mib += mib;
+            }
+            found.state = match action {
+                PowerAction::Stop { .. } => GuestState::ShutOff,
+                PowerAction::Pause => GuestState::Paused,
+                _ => GuestState::Running,
+            };
+            Ok(GuestPowerOutcome::Done)
+        };
+        self.0.inject("driver write power".to_owned(), effect).await
+    }
+}

@@ -1,0 +1,228 @@
+//! The fault sweep: each operation is killed before and after each of its calls, and each recovery likewise.
+
+use berth_agent_journal::samples::{guest, request};
+
+use crate::fault_harness::{FaultHarness, FaultPoint, InjectedFault, PlantedBug, SimulatedFailure};
+use crate::guests::Guests;
+use crate::outcome::ReconcileOutcome;
+use crate::tests::invariants;
+
+/// An operation, as a client runs it.
+#[derive(Debug, Clone, Copy)]
+enum ClientOperation {
+    Spawn,
+    SpawnFails(SimulatedFailure),
+    SpawnAndDelete,
+    FailAndDelete(SimulatedFailure),
+}
+
+const JOURNEYS: [ClientOperation; 8] = [
+    ClientOperation::Spawn,
+    ClientOperation::SpawnFails(SimulatedFailure::BindFailed(2)),
+    ClientOperation::SpawnFails(SimulatedFailure::DeviceSick(2)),
+    ClientOperation::SpawnFails(SimulatedFailure::PrepareFails(2)),
+    ClientOperation::SpawnFails(SimulatedFailure::DefineFails),
+    ClientOperation::SpawnFails(SimulatedFailure::StartFails),
+    ClientOperation::SpawnAndDelete,
+    ClientOperation::FailAndDelete(SimulatedFailure::StartFails),
+];
+
+impl ClientOperation {
+    async fn harness(self) -> FaultHarness {
+        let harness = FaultHarness::new().await;
+        harness.bind(1, &[1, 2]);
+        if let Self::SpawnFails(failure) | Self::FailAndDelete(failure) = self {
+            harness.add_failure(failure);
+        }
+        harness
+    }
+
+    fn deletes(self) -> bool {
+        matches!(self, Self::SpawnAndDelete | Self::FailAndDelete(_))
+    }
+
+    /// Runs the operation as a client that repeats it after each restart of the agent.
+    async fn run(self, harness: &FaultHarness) {
+        let guests = harness.guests();
+        if !self.deletes() || !self.is_deleted(harness, &guests).await {
+            // A client repeats unanswered requests, but does not recreate what is being deleted.
+            let asked = guests.create(&request(1, &[1, 2])).await;
+            assert!(asked.is_ok() || self.deletes(), "{asked:?}");
+            let end = guests.reconcile_instance(guest(1)).await;
+            assert!(!matches!(end, ReconcileOutcome::Blocked { .. }), "{end:?}");
+        }
+        if self.deletes() {
+            guests.delete(guest(1)).await.ok();
+            let end = guests.reconcile_instance(guest(1)).await;
+            assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
+        }
+    }
+
+    /// Whether the deletion finished before the kill: its requests are gone, so no client repeats the creation.
+    async fn is_deleted<D, R>(self, harness: &FaultHarness, guests: &Guests<D, R>) -> bool
+    where
+        D: berth_virt::VirtDriver,
+        R: crate::resources::GuestResources,
+    {
+        harness.world().arqs.is_empty() && guests.list().await.is_ok_and(|all| all.is_empty())
+    }
+
+    async fn check(self, harness: &FaultHarness) {
+        invariants::check_at_rest(harness).await;
+        match self {
+            Self::Spawn => assert_eq!(harness.running(1).len(), 2),
+            Self::SpawnFails(_) => {
+                assert!(!harness.on_hypervisor(1));
+                assert_eq!(harness.world().arqs.len(), 2, "unbound, not deleted");
+            }
+            Self::SpawnAndDelete | Self::FailAndDelete(_) => {
+                assert!(!harness.on_hypervisor(1));
+                harness.only_foreign_requests_are_left();
+            }
+        }
+    }
+
+    /// Runs until it is finished or killed. Returns whether it was killed.
+    async fn until_killed(self, harness: &FaultHarness, kill: Option<FaultPoint>) -> bool {
+        harness.kill_at(kill);
+        tokio::select! {
+            biased;
+            () = harness.wait_for_kill() => true,
+            () = self.run(harness) => false,
+        }
+    }
+}
+
+fn kills(crossings: usize) -> impl Iterator<Item = FaultPoint> {
+    (1..=crossings).flat_map(|at| [false, true].map(|after| FaultPoint { at, after }))
+}
+
+#[tokio::test]
+async fn a_kill_at_any_effect_leaves_nothing_and_duplicates_nothing() {
+    let mut cases = 0;
+    for operation in JOURNEYS {
+        let harness = operation.harness().await;
+        assert!(!operation.until_killed(&harness, None).await);
+        let crossings = harness.count();
+        operation.check(&harness).await;
+        for kill in kills(crossings) {
+            let harness = operation.harness().await;
+            let killed = operation.until_killed(&harness, Some(kill)).await;
+            assert!(killed, "{operation:?} finished before {kill:?}");
+            invariants::check_always(&harness).await;
+            assert!(!operation.until_killed(&harness, None).await);
+            operation.check(&harness).await;
+            cases += 1;
+        }
+    }
+    assert!(cases > 300, "{cases} cases");
+}
+
+#[tokio::test]
+async fn a_kill_in_the_recovery_from_a_kill_is_no_worse() {
+    let mut cases = 0;
+    for operation in [
+        ClientOperation::SpawnAndDelete,
+        ClientOperation::SpawnFails(SimulatedFailure::StartFails),
+    ] {
+        let clean = operation.harness().await;
+        operation.until_killed(&clean, None).await;
+        // Only some first kills, because all combinations take minutes; for these, every call of the recovery.
+        for first in kills(clean.count()).step_by(13) {
+            for second in kills(usize::MAX) {
+                let harness = operation.harness().await;
+                assert!(operation.until_killed(&harness, Some(first)).await);
+                let killed = operation.until_killed(&harness, Some(second)).await;
+                invariants::check_always(&harness).await;
+                assert!(!operation.until_killed(&harness, None).await);
+                operation.check(&harness).await;
+                cases += 1;
+                if !killed {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(cases > 300, "{cases} cases");
+}
+
+/// A client sees an error now and then, while the agent lives and retries.
+#[tokio::test]
+async fn an_error_at_any_point_before_or_after_its_effect_ends_done_or_undone() {
+    let mut cases = 0;
+    for operation in [
+        ClientOperation::Spawn,
+        ClientOperation::SpawnFails(SimulatedFailure::StartFails),
+        ClientOperation::SpawnAndDelete,
+    ] {
+        let clean = operation.harness().await;
+        operation.until_killed(&clean, None).await;
+        for point in kills(clean.count()) {
+            let harness = operation.harness().await;
+            harness.fault_at(Some(point), InjectedFault::Error);
+            let guests = harness.guests();
+            // The answer may be the injected error; the client repeats the request.
+            for _ in 0..2 {
+                guests.create(&request(1, &[1, 2])).await.ok();
+            }
+            let mut end = guests.reconcile_instance(guest(1)).await;
+            for _ in 0..2 {
+                if matches!(end, ReconcileOutcome::Blocked { .. }) {
+                    invariants::check_always(&harness).await;
+                    end = guests.reconcile_instance(guest(1)).await;
+                }
+            }
+            assert!(
+                matches!(
+                    end,
+                    ReconcileOutcome::Settled | ReconcileOutcome::Undone { .. }
+                ),
+                "{operation:?} at {point:?}: {end:?}"
+            );
+            invariants::check_at_rest(&harness).await;
+            if operation.deletes() {
+                for _ in 0..2 {
+                    guests.delete(guest(1)).await.ok();
+                }
+                while !matches!(
+                    guests.reconcile_instance(guest(1)).await,
+                    ReconcileOutcome::Gone
+                ) {}
+                operation.check(&harness).await;
+            }
+            cases += 1;
+        }
+    }
+    assert!(cases > 150, "{cases} cases");
+}
+
+/// Checks that never fail prove nothing.
+#[tokio::test]
+async fn each_planted_bug_is_caught_by_the_invariants() {
+    for (bug, operation) in [
+        (PlantedBug::ForgetsIntents, ClientOperation::Spawn),
+        (PlantedBug::SkipsResets, ClientOperation::SpawnAndDelete),
+        (
+            PlantedBug::SkipsResets,
+            ClientOperation::SpawnFails(SimulatedFailure::PrepareFails(2)),
+        ),
+        (
+            PlantedBug::KeepsGuests,
+            ClientOperation::SpawnFails(SimulatedFailure::StartFails),
+        ),
+    ] {
+        let harness = operation.harness().await;
+        harness.world().bug = Some(bug);
+        let judged = tokio::spawn(async move {
+            operation.until_killed(&harness, None).await;
+            operation.check(&harness).await;
+        });
+        let caught = judged.await.is_err_and(|error| error.is_panic());
+        // A guest that has never run leaves nothing in its devices.
+        let harmless = matches!(
+            (bug, operation),
+            (PlantedBug::SkipsResets, ClientOperation::SpawnFails(_))
+        );
+        assert_eq!(caught, !harmless, "{bug:?} in {operation:?}");
+    }
+}

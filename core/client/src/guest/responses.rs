@@ -1,0 +1,82 @@
+//! Converts answers to values or errors.
+
+use berth_wire::{BodyError, decode};
+use http::StatusCode;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{GuestApiError, GuestRefusal};
+use crate::adapter::AdapterAnswer;
+use crate::sanitize;
+
+/// Longest refusal text that is repeated, in characters.
+const MESSAGE: usize = 2000;
+
+#[derive(Deserialize)]
+struct GuestRefusalBody {
+    error: GuestRefusalDetail,
+}
+
+#[derive(Deserialize)]
+struct GuestRefusalDetail {
+    code: String,
+    message: String,
+}
+
+/// Parses a 2xx answer.
+pub(super) fn parsed<T: DeserializeOwned>(answer: AdapterAnswer) -> Result<T, GuestApiError> {
+    let answer = require_success(answer)?;
+    decode(&answer.body).map_err(|reason| malformed(answer, reason))
+}
+
+/// Returns a 2xx answer; others are errors.
+pub(super) fn require_success(answer: AdapterAnswer) -> Result<AdapterAnswer, GuestApiError> {
+    if answer.status.is_success() {
+        Ok(answer)
+    } else {
+        Err(refused(answer))
+    }
+}
+
+/// Returns the answer; `None` for the API's own 404. A 404 of something else says nothing about the API's state.
+pub(super) fn unless_not_found(
+    answer: AdapterAnswer,
+) -> Result<Option<AdapterAnswer>, GuestApiError> {
+    if answer.status != StatusCode::NOT_FOUND {
+        return require_success(answer).map(Some);
+    }
+    match decode::<GuestRefusalBody>(&answer.body) {
+        Ok(_) => Ok(None),
+        Err(reason) => Err(malformed(answer, reason)),
+    }
+}
+
+fn malformed(answer: AdapterAnswer, reason: BodyError) -> GuestApiError {
+    GuestApiError::Malformed {
+        request: Box::new(answer.request),
+        status: answer.status,
+        reason,
+    }
+}
+
+fn refused(answer: AdapterAnswer) -> GuestApiError {
+    let (code, message) = match decode::<GuestRefusalBody>(&answer.body) {
+        Ok(GuestRefusalBody { error }) => (error.code, error.message),
+        Err(_) => (String::new(), sanitize::other_message(&answer.body)),
+    };
+    let refusal = Box::new(GuestRefusal {
+        request: answer.request,
+        status: answer.status,
+        code,
+        message: sanitize::one_line(&message, MESSAGE),
+    });
+    match refusal.status {
+        StatusCode::NOT_FOUND => GuestApiError::NotFound(refusal),
+        StatusCode::CONFLICT => GuestApiError::Conflict(refusal),
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+            GuestApiError::Unavailable(refusal)
+        }
+        status if status.is_server_error() => GuestApiError::Unavailable(refusal),
+        _ => GuestApiError::Refused(refusal),
+    }
+}

@@ -1,0 +1,126 @@
+//! Converts answers to values or errors.
+
+use berth_wire::placement::{ErrorCode, ErrorDocument};
+use berth_wire::{BodyError, decode};
+use http::StatusCode;
+use serde::de::DeserializeOwned;
+
+use super::{PlacementError, PlacementRefusal};
+use crate::adapter::AdapterAnswer;
+use crate::keystone::Account;
+use crate::sanitize;
+
+/// Longest refusal text that is repeated, in characters.
+const MESSAGE: usize = 500;
+
+/// Parses a 2xx answer to a model value.
+pub(super) fn parsed<T: DeserializeOwned, V>(
+    answer: AdapterAnswer,
+    expected: &'static str,
+    into: impl FnOnce(T) -> Result<V, BodyError>,
+) -> Result<V, PlacementError> {
+    let answer = require_success(answer)?;
+    decode(&answer.body)
+        .and_then(into)
+        .map_err(|reason| malformed(answer, expected, reason))
+}
+
+/// Returns a 2xx answer; others are errors.
+pub(super) fn require_success(answer: AdapterAnswer) -> Result<AdapterAnswer, PlacementError> {
+    if answer.status.is_success() {
+        Ok(answer)
+    } else {
+        Err(refused(answer))
+    }
+}
+
+/// Returns the answer; `None` for Placement's own 404. A 404 of something else at this URL is an error, because it says
+/// nothing about Placement's state.
+pub(super) fn unless_not_found(
+    answer: AdapterAnswer,
+) -> Result<Option<AdapterAnswer>, PlacementError> {
+    if answer.status != StatusCode::NOT_FOUND {
+        return require_success(answer).map(Some);
+    }
+    match decode::<ErrorDocument>(&answer.body) {
+        Ok(_) => Ok(None),
+        Err(reason) => Err(malformed(answer, "Placement's error document", reason)),
+    }
+}
+
+fn malformed(answer: AdapterAnswer, expected: &'static str, reason: BodyError) -> PlacementError {
+    PlacementError::Malformed {
+        request: Box::new(answer.request),
+        status: answer.status,
+        request_id: answer.request_id,
+        expected,
+        reason,
+    }
+}
+
+fn refused(answer: AdapterAnswer) -> PlacementError {
+    let document = decode::<ErrorDocument>(&answer.body).ok();
+    let errors = document.map(|document| document.errors).unwrap_or_default();
+    let range = errors
+        .first()
+        .and_then(|error| Some((error.min_version.clone()?, error.max_version.clone()?)));
+    let message = match errors.first() {
+        Some(error) => error.message().to_owned(),
+        None => sanitize::other_message(&answer.body),
+    };
+    let refusal = Box::new(PlacementRefusal {
+        request: answer.request,
+        status: answer.status,
+        codes: errors.into_iter().filter_map(|error| error.code).collect(),
+        message: sanitize::one_line(&message, MESSAGE),
+        request_id: answer.request_id,
+    });
+    sort(refusal, range)
+}
+
+fn sort(refusal: Box<PlacementRefusal>, range: Option<(String, String)>) -> PlacementError {
+    match refusal.status {
+        StatusCode::UNAUTHORIZED => PlacementError::Unauthorized(refusal),
+        StatusCode::FORBIDDEN => PlacementError::Forbidden {
+            refusal,
+            account: Account::default(),
+        },
+        StatusCode::NOT_ACCEPTABLE => match range {
+            Some((min_version, max_version)) => PlacementError::TooOld {
+                refusal,
+                min_version,
+                max_version,
+            },
+            None => PlacementError::Refused(refusal),
+        },
+        StatusCode::CONFLICT => conflict(refusal),
+        StatusCode::NOT_FOUND => PlacementError::NotFound(refusal),
+        StatusCode::BAD_REQUEST if refusal.has(&ErrorCode::ProviderNotFound) => {
+            PlacementError::NotFound(refusal)
+        }
+        // A front end's way of saying "not now".
+        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
+            PlacementError::Unavailable(refusal)
+        }
+        status if status.is_server_error() => PlacementError::Unavailable(refusal),
+        _ => PlacementError::Refused(refusal),
+    }
+}
+
+fn conflict(refusal: Box<PlacementRefusal>) -> PlacementError {
+    let code = refusal.codes.first().unwrap_or(&ErrorCode::Undefined);
+    match code {
+        ErrorCode::ConcurrentUpdate => PlacementError::Conflict(refusal),
+        ErrorCode::InventoryInUse => PlacementError::InventoryInUse(refusal),
+        ErrorCode::DuplicateName => PlacementError::NameTaken(refusal),
+        ErrorCode::ProviderInUse => PlacementError::ProviderInUse(refusal),
+        ErrorCode::CannotDeleteParent => PlacementError::HasChildren(refusal),
+        // For allocations this means "does not fit"; elsewhere only a lost race remains.
+        _ if refusal.request.route.starts_with("/allocations")
+            || refusal.request.route == "/reshaper" =>
+        {
+            PlacementError::Refused(refusal)
+        }
+        _ => PlacementError::Conflict(refusal),
+    }
+}

@@ -1,0 +1,192 @@
+//! The starts that are killed, with their machines and claims.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use berth_fake::{Gpu, Machine, MachineNode};
+use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass};
+use berth_tests::claims::{Claim, Neighbours};
+use berth_virt::{CpuSet, NodeCpus, CustomResource, NodeDisk, HypervisorInfo, ResourceModel, VgpuModel};
+
+use crate::kill::tenant::Tenant;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum KillScenario {
+    /// The upgrade: virtual GPUs of so many consumers go from the root to so many GPUs.
+    Reshape { consumers: u32, gpus: u8 },
+    /// A host that was never reported.
+    Greenfield,
+    /// The host has a new name, and the operator accepts it.
+    Rename,
+}
+
+/// Virtual GPUs that one GPU offers.
+const UNITS: u64 = 40;
+
+impl KillScenario {
+    pub(crate) const ALL: [KillScenario; 5] = [
+        KillScenario::Reshape {
+            consumers: 6,
+            gpus: 2,
+        },
+        KillScenario::Greenfield,
+        KillScenario::Rename,
+        KillScenario::Reshape {
+            consumers: 9,
+            gpus: 3,
+        },
+        KillScenario::Reshape {
+            consumers: 12,
+            gpus: 3,
+        },
+    ];
+
+    /// Its name in the table of crossings.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            KillScenario::Reshape { .. } => "reshape",
+            KillScenario::Greenfield => "greenfield",
+            KillScenario::Rename => "rename",
+        }
+    }
+
+    /// The agent's arguments in addition to the common ones.
+    pub(crate) const fn arguments(self) -> &'static [&'static str] {
+        match self {
+            KillScenario::Rename => &["--accept-risk", "rename-host"],
+            KillScenario::Reshape { .. } | KillScenario::Greenfield => &[],
+        }
+    }
+
+    /// The machine as Placement knows it already; none that was never reported.
+    pub(crate) fn machine_before(self) -> Option<Machine> {
+        match self {
+            KillScenario::Reshape { .. } => Some(self.machine_of("gpu-01", VgpuModel::Root)),
+            KillScenario::Greenfield => None,
+            KillScenario::Rename => Some(self.machine_of("gpu-01", VgpuModel::PerGpu)),
+        }
+    }
+
+    /// The machine that the start finds.
+    pub(crate) fn machine(self) -> Machine {
+        match self {
+            KillScenario::Reshape { .. } => self.machine_of("gpu-01", VgpuModel::PerGpu),
+            KillScenario::Greenfield => unreported(self.machine_of("gpu-01", VgpuModel::PerGpu)),
+            KillScenario::Rename => self.machine_of("gpu-02", VgpuModel::PerGpu),
+        }
+    }
+
+    fn gpus(self) -> u8 {
+        match self {
+            KillScenario::Reshape { gpus, .. } => gpus,
+            KillScenario::Greenfield | KillScenario::Rename => 2,
+        }
+    }
+
+    fn machine_of(self, name: &str, vgpu: VgpuModel) -> Machine {
+        let guests = self.tenants().iter().filter_map(Tenant::guest).collect();
+        let node = MachineNode {
+            name: NodeName::new(name).expect("a node's name"),
+            uuid: None,
+            model: ResourceModel {
+                vgpu,
+                ..ResourceModel::default()
+            },
+            cpus: NodeCpus {
+                online: CpuSet::first(64),
+                shared: None,
+                dedicated: None,
+            },
+            memory_mib: 65_536,
+            disk: NodeDisk::Shared,
+            cells: Vec::new(),
+            gpus: (0..self.gpus()).map(gpu).collect(),
+            nics: Vec::new(),
+            faults: berth_fake::Faults::new(),
+            devices: Vec::new(),
+            pci: berth_virt::PciInPlacement::default(),
+            customs: Vec::new(),
+            traits: vec!["HW_CPU_X86_AVX2".parse().expect("a trait")],
+            guests,
+        };
+        Machine {
+            hypervisor: HypervisorInfo {
+                kind: "fake".to_owned(),
+                version: "1.0".to_owned(),
+                hostname: name.to_owned(),
+            },
+            nodes: vec![node],
+        }
+    }
+
+    /// The guests of the host.
+    fn tenants(self) -> Vec<Tenant> {
+        match self {
+            KillScenario::Reshape { consumers, gpus } => (0..consumers)
+                .map(|n| Tenant::of_reshape(n, consumers, gpus))
+                .collect(),
+            KillScenario::Rename => (0..3)
+                .map(|n| Tenant::plain(n, vec![(n % 2) as u8]))
+                .collect(),
+            KillScenario::Greenfield => Vec::new(),
+        }
+    }
+
+    /// What its consumers hold before.
+    pub(crate) fn claims(self, root: ProviderUuid, neighbours: &Neighbours) -> Vec<Claim> {
+        let before = self.machine_before();
+        let node = before.as_ref().and_then(|machine| machine.nodes.first());
+        let place = |gpu: u8| match node {
+            Some(node) if node.model.vgpu == VgpuModel::PerGpu => {
+                let name = node.name.child_name(&address(gpu).nodedev_name());
+                root.child(&name.expect("room for the address"))
+            }
+            _ => root,
+        };
+        let tenants = self.tenants();
+        tenants
+            .iter()
+            .map(|tenant| tenant.claim(root, neighbours, place))
+            .collect()
+    }
+
+    /// What its consumers hold afterwards, by hand: lines as [`crate::kill::contents::held`] gives them.
+    pub(crate) fn holdings(self) -> BTreeSet<String> {
+        let machine = self.machine();
+        let node = &machine.nodes[0].name;
+        let tenants = self.tenants();
+        tenants
+            .iter()
+            .flat_map(|tenant| tenant.holdings(node))
+            .collect()
+    }
+}
+
+/// With things that Placement does not know yet.
+fn unreported(mut machine: Machine) -> Machine {
+    for node in &mut machine.nodes {
+        node.traits.push("CUSTOM_RACK_7".parse().expect("a trait"));
+        node.customs.push(CustomResource {
+            class: "CUSTOM_TPM".parse().expect("a class"),
+            formerly: BTreeSet::new(),
+            total: 4,
+        });
+    }
+    machine
+}
+
+/// The so manyth GPU's.
+pub(crate) fn address(number: u8) -> PciAddress {
+    format!("0000:{:02x}:00.0", 0x40 + number)
+        .parse()
+        .expect("a PCI address")
+}
+
+fn gpu(number: u8) -> Gpu {
+    Gpu {
+        address: address(number),
+        numa_node: None,
+        types: BTreeMap::from([("nvidia-558".to_owned(), UNITS)]),
+        enabled: Some("nvidia-558".to_owned()),
+        class: ResourceClass::VGPU,
+    }
+}

@@ -1,0 +1,226 @@
+//! Records every effect between a conductor and its environment, in order. A test can kill the conductor, inject an
+//! error or run other code at one of them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use berth_client::{HttpService, RouteTemplate, TransportError};
+use bytes::Bytes;
+use http::{Request, Response};
+use tokio::sync::Notify;
+use tower::service_fn;
+
+/// One side of an effect: before or after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EffectSide {
+    /// The number of the effect in this process run, from 1 on.
+    pub at: usize,
+    /// Whether its effect has happened.
+    pub after: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BootFault {
+    /// The conductor is killed.
+    Kill,
+    /// The answer is an error, once.
+    Error,
+}
+
+/// The answer of an effect that fails.
+pub(super) trait FaultAnswer {
+    fn failed() -> Self;
+}
+
+impl FaultAnswer for Result<Response<Bytes>, TransportError> {
+    fn failed() -> Self {
+        Err(TransportError::Closed {
+            reason: "connection reset by peer".to_owned(),
+        })
+    }
+}
+
+/// Code that runs outside the conductor before the nth effect with a given prefix.
+struct ConcurrentEvent {
+    nth: usize,
+    what: &'static str,
+    happens: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+#[derive(Default)]
+struct ConductorEffectState {
+    history: Vec<String>,
+    /// Which life this is: what an earlier one left running acts no more.
+    life: usize,
+    fault: Option<(EffectSide, BootFault)>,
+    dead: bool,
+    meanwhile: Option<ConcurrentEvent>,
+    /// A planted bug: intents are not written down.
+    forgets_intents: bool,
+    /// A second planted bug: members are never removed from server groups.
+    keeps_members: bool,
+}
+
+/// The crossings of one life of a conductor.
+#[derive(Clone, Default)]
+pub struct ConductorEffects {
+    state: Arc<Mutex<ConductorEffectState>>,
+    died: Arc<Notify>,
+    life: usize,
+}
+
+impl ConductorEffects {
+    fn state(&self) -> MutexGuard<'_, ConductorEffectState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a life, with a fault in it perhaps.
+    pub fn begin(&self, fault: Option<(EffectSide, BootFault)>) {
+        let mut state = self.state();
+        state.life += 1;
+        state.history.clear();
+        state.fault = fault;
+        state.dead = false;
+    }
+
+    /// Runs the code before the nth effect of this process run with this prefix; the effect waits for it.
+    pub fn before_nth(
+        &self,
+        nth: usize,
+        what: &'static str,
+        happens: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let happens = Box::pin(happens);
+        self.state().meanwhile = Some(ConcurrentEvent { nth, what, happens });
+    }
+
+    /// What crosses before the other side does not arrive there: to be said by what happens before it.
+    pub fn refuse_last(&self) {
+        let mut state = self.state();
+        let at = state.history.len();
+        state.fault = Some((EffectSide { at, after: false }, BootFault::Error));
+    }
+
+    /// Those of the present life.
+    #[must_use]
+    pub fn present(&self) -> Self {
+        let life = self.state().life;
+        Self {
+            life,
+            ..self.clone()
+        }
+    }
+
+    /// What this life crossed so far.
+    #[must_use]
+    pub fn history(&self) -> Vec<String> {
+        self.state().history.clone()
+    }
+
+    /// Plants a bug, to test that it is caught: steps act without a journal entry before.
+    pub fn forget_intents(&self) {
+        self.state().forgets_intents = true;
+    }
+
+    pub(super) fn forgets_intents(&self) -> bool {
+        self.state().forgets_intents
+    }
+
+    /// Plants another bug: members are never removed from server groups.
+    pub fn keep_members(&self) {
+        self.state().keeps_members = true;
+    }
+
+    pub(super) fn keeps_members(&self) -> bool {
+        self.state().keeps_members
+    }
+
+    /// Until the conductor is killed.
+    pub async fn dies(&self) {
+        loop {
+            let died = self.died.notified();
+            if self.state().dead {
+                return;
+            }
+            died.await;
+        }
+    }
+
+    /// The same service behind these crossings.
+    #[must_use]
+    pub fn before(&self, name: &'static str, http: HttpService) -> HttpService {
+        let crossings = self.clone();
+        HttpService::new(service_fn(move |request: Request<Bytes>| {
+            let (crossings, http) = (crossings.clone(), http.clone());
+            async move {
+                let route = request
+                    .extensions()
+                    .get::<RouteTemplate>()
+                    .map_or("?", |it| it.0);
+                let what = format!("{name} {} {route}", request.method());
+                crossings.cross(what, http.send(request)).await
+            }
+        }))
+    }
+
+    pub(super) async fn cross<T: FaultAnswer>(&self, what: String, effect: impl Future<Output = T>) -> T {
+        let at = {
+            let mut state = self.state();
+            if state.life == self.life && !state.dead {
+                state.history.push(what);
+            }
+            state.history.len()
+        };
+        if let Some(meanwhile) = self.meanwhile() {
+            meanwhile.happens.await;
+        }
+        if self.strikes(EffectSide { at, after: false }).await {
+            return T::failed();
+        }
+        let answer = effect.await;
+        if self.strikes(EffectSide { at, after: true }).await {
+            return T::failed();
+        }
+        answer
+    }
+
+    /// The code that runs before the latest effect.
+    fn meanwhile(&self) -> Option<ConcurrentEvent> {
+        let mut state = self.state();
+        let last = state.history.last()?;
+        let is_due = state.meanwhile.as_ref().is_some_and(|meanwhile| {
+            let alike = |what: &&String| what.starts_with(meanwhile.what);
+            let so_far = state.history.iter().filter(alike).count();
+            alike(&last) && so_far == meanwhile.nth
+        });
+        match is_due {
+            true => state.meanwhile.take(),
+            false => None,
+        }
+    }
+
+    /// Whether an error strikes here; never returns where the conductor is killed.
+    async fn strikes(&self, here: EffectSide) -> bool {
+        let dead = {
+            let mut state = self.state();
+            let present = state.life == self.life;
+            match state.fault {
+                Some((point, BootFault::Error)) if present && point == here => {
+                    state.fault = None;
+                    return true;
+                }
+                Some((point, BootFault::Kill)) if present && point == here => {
+                    state.dead = true;
+                    self.died.notify_waiters();
+                }
+                _ => {}
+            }
+            state.dead || !present
+        };
+        if dead {
+            std::future::pending::<()>().await;
+        }
+        false
+    }
+}

@@ -254,9 +254,9 @@ impl<S> Operation<S> {
 /// What a HEAD request gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadRequests {
-    /// A 405, as in services on OpenStack's older web framework.
+    /// A 405, as in Nova and Placement.
     Refused,
-    /// The response to GET without its body.
+    /// The response to GET without its body, as in Keystone and Glance.
     Served,
 }
 

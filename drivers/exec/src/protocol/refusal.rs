@@ -204,7 +204,7 @@ fn fitting_guest(error: &ErrorObject, question: &GuestQuestion) -> Result<GuestE
             GuestError::HoldsDevices {
                 uuid: uuid?,
                 action,
-                devices: devices.into_iter().map(Into::into).collect(),
+                devices: devices.into_iter().collect(),
                 reason: because,
             }
         }
@@ -248,7 +248,7 @@ fn fitting_guest(error: &ErrorObject, question: &GuestQuestion) -> Result<GuestE
         }
         GuestCode::DeviceMissing => {
             let data::Device { device } = read(data)?;
-            let (uuid, device) = (uuid?, device.into());
+            let (uuid, device) = (uuid?, device);
             GuestError::DeviceMissing { uuid, device }
         }
         GuestCode::Changed => {

@@ -43,7 +43,7 @@ fn explained(
             SelectionStep::Claim(claiming) => claiming.granted(),
             SelectionStep::Selected(selected) => return Explanation::of_selected(&selected),
             SelectionStep::NoValidHost(none) => {
-                let diagnosis = diagnose(&scheduler, &none);
+                let diagnosis = diagnose(scheduler, &none);
                 return Explanation::of_no_valid_host(&none, diagnosis);
             }
         }

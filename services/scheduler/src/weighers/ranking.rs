@@ -305,7 +305,7 @@ impl<'a> Rows<'a> {
             configured: multipliers
                 .map(|one| weighers.range.keep(one.configured(options)))
                 .collect(),
-            overridden: ByAggregates::new(),
+            overridden: ByAggregates::default(),
             is_again: false,
             row: Vec::new(),
         }

@@ -9,11 +9,13 @@ const KEPT: usize = 64;
 #[derive(Debug)]
 pub struct ByAggregates<T>(Vec<Option<(Aggregates, T)>>);
 
-impl<T> ByAggregates<T> {
-    pub fn new() -> Self {
+impl<T> Default for ByAggregates<T> {
+    fn default() -> Self {
         Self((0..KEPT).map(|_| None).collect())
     }
+}
 
+impl<T> ByAggregates<T> {
     /// The cached value, computed on first use.
     pub fn get(&mut self, of: &Aggregates, make: impl FnOnce(&Aggregates) -> T) -> &T {
         let slot = &mut self.0[place(of)];
@@ -47,7 +49,7 @@ mod tests {
             Aggregates::new(vec![Arc::new(aggregate)])
         };
         let all: Vec<Aggregates> = (0..many).map(|at| named(at.to_string())).collect();
-        let mut made = ByAggregates::new();
+        let mut made = ByAggregates::default();
         let name = |of: &Aggregates| of.iter().map(|it| it.name.clone()).collect::<String>();
         for _ in 0..2 {
             for (at, one) in all.iter().enumerate() {

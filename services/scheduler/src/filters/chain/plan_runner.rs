@@ -42,7 +42,7 @@ impl<'p, 'a> PlanRunner<'p, 'a> {
                     bit: bit(plan),
                 })
                 .collect(),
-            pass: ByAggregates::new(),
+            pass: ByAggregates::default(),
         }
     }
 

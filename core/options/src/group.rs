@@ -1,6 +1,7 @@
 //! Options that are declared together: the rows of a struct, and its values.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde_json::{Map, Value};
 
@@ -51,8 +52,19 @@ impl RowGroup {
 }
 
 /// The values that are set, by section and key; each has passed the check of its row.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct CheckedValues(BTreeMap<String, Map<String, Value>>);
+
+/// Names alone: a value may be a secret.
+impl fmt::Debug for CheckedValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self
+            .0
+            .iter()
+            .map(|(section, values)| (section, values.keys()));
+        f.debug_map().entries(keys).finish()
+    }
+}
 
 /// A value that its row accepts and its struct does not: row and type of the option do not agree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

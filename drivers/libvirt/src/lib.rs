@@ -10,7 +10,7 @@
 //! [`LibvirtDriver`] implements the contract of `berth-virt`. `connection` is the only blocking module and, with `symbols`, the
 //! only unsafe one. `guests` uses a connection of its own. A guest's owner (`guest_metadata`) is stored in its document. `watch`
 //! merges libvirt's and the kernel's events into one stream. libvirt's library is loaded at the first call, not linked: see
-//! `symbols` and ADR 0004.
+//! `symbols` and ADR 0004. Without the feature `driver` the crate has only the options, for builds without libvirt.
 
 #[cfg(feature = "driver")]
 mod capabilities;

@@ -27,11 +27,7 @@ const REFUSALS: [ErrorExample; 8] = [
     ),
     refusal(403, AppliesTo::Always, "A policy rule refuses the request."),
     refusal(404, AppliesTo::Always, "The object does not exist."),
-    refusal(
-        413,
-        AppliesTo::WithBody,
-        "The body exceeds the size limit.",
-    ),
+    refusal(413, AppliesTo::WithBody, "The body exceeds the size limit."),
     refusal(
         415,
         AppliesTo::WithBody,
@@ -72,16 +68,16 @@ const LIST: &[&str] = &["name", "enabled", "domain_id", "limit", "marker"];
 const OPERATIONS: &[OpenApiOperation] = &[
     OpenApiOperation {
         statuses: &[300],
-        ..read(
-            "/",
-            "listVersions",
-            "List API versions",
-            "versions",
-            &[],
-        )
+        ..read("/", "listVersions", "List API versions", "versions", &[])
     },
     read("/v3", "showVersion", "Show the API version", "version", &[]),
-    read("/v3/", "showVersionRoot", "Show the API version", "version", &[]),
+    read(
+        "/v3/",
+        "showVersionRoot",
+        "Show the API version",
+        "version",
+        &[],
+    ),
     OpenApiOperation {
         method: "POST",
         statuses: &[201],

@@ -41,10 +41,7 @@ const REFUSALS: [(u16, &str); 9] = [
     ),
     (413, "The body exceeds the size limit."),
     (415, "The body is not application/json."),
-    (
-        503,
-        "The database is unavailable; retry later.",
-    ),
+    (503, "The database is unavailable; retry later."),
 ];
 
 /// The document `docs/api/placement.json`.

@@ -75,11 +75,7 @@ impl Operation {
     }
 
     fn now<T: JsonSchema>(self, shapes: &mut Shapes) -> Self {
-        self.answers(
-            200,
-            "The state after the change.",
-            Some(shapes.of::<T>()),
-        )
+        self.answers(200, "The state after the change.", Some(shapes.of::<T>()))
     }
 
     fn done(self) -> Self {
@@ -184,15 +180,16 @@ fn of_name(shapes: &mut Shapes, method: &str, path: &str) -> Option<Operation> {
         ("GET", "/traits") => of_trait("listTraits", "Lists traits.")
             .query(query::keys_of(&schemas::LIST_TRAITS))
             .found::<TraitList>(shapes),
-        ("GET", "/traits/{name}") => {
-            of_trait("showTrait", "Checks whether a trait exists.").answers(204, "The object exists.", None)
-        }
+        ("GET", "/traits/{name}") => of_trait("showTrait", "Checks whether a trait exists.")
+            .answers(204, "The object exists.", None),
         ("PUT", "/traits/{name}") => of_trait("ensureTrait", "Creates a trait unless it exists.")
             .answers(201, "The object is created.", None)
             .answers(204, "The object already existed.", None),
-        ("DELETE", "/traits/{name}") => {
-            of_trait("deleteTrait", "Deletes a custom trait that no provider has.").done()
-        }
+        ("DELETE", "/traits/{name}") => of_trait(
+            "deleteTrait",
+            "Deletes a custom trait that no provider has.",
+        )
+        .done(),
         _ => return None,
     })
 }
@@ -228,9 +225,11 @@ fn of_provider(shapes: &mut Shapes, method: &str, rest: &str) -> Option<Operatio
                 "The state after the change.",
                 Some(one_inventory(shapes)),
             ),
-        ("DELETE", "inventories/{resource_class}") => {
-            new("deleteInventory", "Deletes one inventory without allocations.").done()
-        }
+        ("DELETE", "inventories/{resource_class}") => new(
+            "deleteInventory",
+            "Deletes one inventory without allocations.",
+        )
+        .done(),
         ("GET", "usages") => new("showProviderUsages", "Shows the usage of a provider.")
             .found::<ProviderUsages>(shapes),
         ("GET", "aggregates") => new("showAggregates", "Lists the aggregates of a provider.")

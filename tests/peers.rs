@@ -193,7 +193,8 @@ fn placement_behind_keystone_lets_only_the_service_role_reshape() {
         expect(status, ask(token, Method::POST, "/reshaper").json(&reshape));
     }
 
-    let read = HttpCall::get(format!("{}/auth/catalog", keystone.url())).header("x-auth-token", &berth);
+    let read =
+        HttpCall::get(format!("{}/auth/catalog", keystone.url())).header("x-auth-token", &berth);
     assert!(
         expect(200, read).to_string().contains(&placement.url()),
         "the catalog names Placement"

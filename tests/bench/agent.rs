@@ -8,7 +8,7 @@ use berth_agent_api::client::AdminClient;
 use berth_tests::berth::{BerthHome, RunningBerth};
 
 use crate::Outcome;
-use crate::meter::{MeterReading, Meter, MeterSpan};
+use crate::meter::{Meter, MeterReading, MeterSpan};
 use crate::placement::PATIENCE;
 
 /// What a home's configuration starts with; `[placement]` or `[placement_service]` follows.
@@ -66,7 +66,9 @@ impl RunningAgent {
         let began = Instant::now();
         let mut berth = home.start(arguments)?;
         let wall = wait_for_ready(&manager, &mut berth, began)?;
-        let cpu = Meter::of_process(berth.pid()).since(&MeterReading::zero()).cpu;
+        let cpu = Meter::of_process(berth.pid())
+            .since(&MeterReading::zero())
+            .cpu;
         Ok(Self {
             berth,
             admin: AdminClient::new(&home.path("agent.sock"))?,

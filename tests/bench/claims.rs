@@ -25,7 +25,11 @@ const TRIES: u32 = 100;
 
 pub(crate) fn measure() -> Outcome<Vec<Section>> {
     let mut rows = Vec::new();
-    for kind in [ClaimServiceKind::Sqlite, ClaimServiceKind::Postgres, ClaimServiceKind::MariaDb] {
+    for kind in [
+        ClaimServiceKind::Sqlite,
+        ClaimServiceKind::Postgres,
+        ClaimServiceKind::MariaDb,
+    ] {
         let mut of_one = None;
         for (writers, claims) in CLAIMS {
             say(&format!(
@@ -137,7 +141,12 @@ impl ClaimCost {
 }
 
 /// What ours cost, and the peer's where it is asked.
-fn compared(kind: ClaimServiceKind, writers: u32, claims: u32, with_peer: bool) -> Outcome<[ClaimCost; 2]> {
+fn compared(
+    kind: ClaimServiceKind,
+    writers: u32,
+    claims: u32,
+    with_peer: bool,
+) -> Outcome<[ClaimCost; 2]> {
     let kept = ClaimDatabase::new(kind)?;
     let ours = kept.serve()?;
     let peer = match with_peer {
@@ -169,7 +178,12 @@ fn compared(kind: ClaimServiceKind, writers: u32, claims: u32, with_peer: bool) 
     Ok(costs)
 }
 
-fn rows_of(kind: ClaimServiceKind, writers: u32, ours: &ClaimCost, of_peer: Option<&ClaimCost>) -> Vec<Row> {
+fn rows_of(
+    kind: ClaimServiceKind,
+    writers: u32,
+    ours: &ClaimCost,
+    of_peer: Option<&ClaimCost>,
+) -> Vec<Row> {
     let part = match kind {
         ClaimServiceKind::Sqlite => 100.0,
         ClaimServiceKind::Postgres | ClaimServiceKind::MariaDb => 50.0,

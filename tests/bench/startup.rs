@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::agent::{self, RunningAgent};
 use crate::meter::{Meter, MeterSpan, ms};
-use crate::nova::{NovaPeer, NovaRun, NovaPass};
+use crate::nova::{NovaPass, NovaPeer, NovaRun};
 use crate::placement::{Api, Placement};
 use crate::table::{Figure, Goal, Row, Section};
 use crate::{Outcome, host, say};
@@ -171,7 +171,11 @@ fn built_in_once(guests: u32) -> Outcome<BuiltInRun> {
 }
 
 /// Starts an agent; what its startup took, from before its process was there.
-fn start(home: &mut BerthHome, command: &str, placement: &Meter) -> Outcome<(RunningAgent, NovaPass)> {
+fn start(
+    home: &mut BerthHome,
+    command: &str,
+    placement: &Meter,
+) -> Outcome<(RunningAgent, NovaPass)> {
     let before = placement.mark();
     let agent = RunningAgent::start(home, command)?;
     let placement = placement.since(&before);
@@ -179,7 +183,12 @@ fn start(home: &mut BerthHome, command: &str, placement: &Meter) -> Outcome<(Run
     Ok((agent, startup))
 }
 
-fn ticks(agent: &RunningAgent, placement: &Meter, count: u32, pause: Duration) -> Outcome<NovaPass> {
+fn ticks(
+    agent: &RunningAgent,
+    placement: &Meter,
+    count: u32,
+    pause: Duration,
+) -> Outcome<NovaPass> {
     let meter = agent.meter();
     let (requests, theirs) = (agent.requests()?, placement.mark());
     let mut ours = MeterSpan::default();

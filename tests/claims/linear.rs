@@ -4,7 +4,9 @@
 
 use std::cell::Cell;
 
-use berth_tests::contest::{ContestAnswer, ContestCall, Event, AllocationModel, ContestHistory, WriteOrder};
+use berth_tests::contest::{
+    AllocationModel, ContestAnswer, ContestCall, ContestHistory, Event, WriteOrder,
+};
 use todc_utils::linearizability::WGLChecker;
 use todc_utils::linearizability::history::{Action, History as Actions};
 use todc_utils::specifications::Specification;
@@ -70,7 +72,11 @@ impl Specification for Rules {
                 generation: *generation,
                 ..Provider::default()
             }),
-            SearchOperation::Ask { place, .. } if place.is_some_and(|place| place != state.done) => None,
+            SearchOperation::Ask { place, .. }
+                if place.is_some_and(|place| place != state.done) =>
+            {
+                None
+            }
             SearchOperation::Ask { call, answer, .. } => state.asked(call, answer.as_ref()),
         };
         match next {
@@ -113,7 +119,9 @@ impl Provider {
                 (*generation == self.generation && *held == self.give.units()).then_some(same)
             }
             // A request that was answered with a conflict changed nothing.
-            (ContestCall::Write(_) | ContestCall::Release(_), Some(ContestAnswer::Conflict)) => Some(same),
+            (ContestCall::Write(_) | ContestCall::Release(_), Some(ContestAnswer::Conflict)) => {
+                Some(same)
+            }
             // The outcome is unknown: the write is applied where possible; one that was never done comes after all
             // others.
             (ContestCall::Write(wants), None | Some(ContestAnswer::Failed(_))) => {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use berth_tests::contest::{
-    ContestAnswer, Contest, Event, Isolation, Services, ServicesError, ProviderChangeLog, ask, consumer_uuid,
-    place, with_database,
+    Contest, ContestAnswer, Event, Isolation, ProviderChangeLog, Services, ServicesError, ask,
+    consumer_uuid, place, with_database,
 };
 use berth_tests::peer::{MariaDb, Postgres};
 use http::Method;
@@ -77,10 +77,7 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
         }
     }
     let is_done = |event: &Event| event.answer() == Some(&ContestAnswer::Done);
-    assert!(
-        history.events.iter().any(is_done),
-        "no claim succeeded"
-    );
+    assert!(history.events.iter().any(is_done), "no claim succeeded");
     let testimony = with_database(url, async |store| {
         Ok(ProviderChangeLog::of(store, contest.number, contest.consumers()).await?)
     });

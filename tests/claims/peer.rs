@@ -4,7 +4,8 @@
 use std::{env, fs};
 
 use berth_tests::contest::{
-    Contest, ContestHistory, Isolation, Services, ProviderChangeLog, OrderViolation, place, place_of, with_database,
+    Contest, ContestHistory, Isolation, OrderViolation, ProviderChangeLog, Services, place,
+    place_of, with_database,
 };
 use berth_tests::peer::{PlacementSettings, RealPlacement};
 use serde::{Deserialize, Serialize};
@@ -57,7 +58,10 @@ fn overallocation_by_openstacks_own_placement_is_detected() {
     let text = include_str!("fixtures/openstack_placement_gives_too_much.json");
     let recorded: RecordedContest = serde_json::from_str(text).expect("a record");
     let wrong = place(&recorded.history, &recorded.testimony);
-    assert!(matches!(wrong, Err(OrderViolation::TooMuch { .. })), "{wrong:?}");
+    assert!(
+        matches!(wrong, Err(OrderViolation::TooMuch { .. })),
+        "{wrong:?}"
+    );
     // By the answers alone as well.
     assert_eq!(search(&recorded.history, 1_000_000), Verdict::Refused);
 }

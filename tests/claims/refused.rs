@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use berth_tests::contest::{ContestAnswer, ContestCall, Event, ContestHistory, ProviderChange, ProviderChangeLog, DesiredAllocation, OrderViolation, place};
+use berth_tests::contest::{
+    ContestAnswer, ContestCall, ContestHistory, DesiredAllocation, Event, OrderViolation,
+    ProviderChange, ProviderChangeLog, place,
+};
 
 use crate::claims::linear::{Verdict, search, verify};
 
@@ -135,7 +138,10 @@ fn a_unit_too_many_by_an_unknown_outcome_is_refused() {
     let history = history(events);
     let testimony = steps(&[(2, &[(1, 2)]), (3, &[(2, 1)])]);
     let wrong = place(&history, &testimony);
-    assert!(matches!(wrong, Err(OrderViolation::TooMuch { .. })), "{wrong:?}");
+    assert!(
+        matches!(wrong, Err(OrderViolation::TooMuch { .. })),
+        "{wrong:?}"
+    );
     assert_eq!(search(&history, STEPS), Verdict::Refused);
 }
 
@@ -185,7 +191,10 @@ fn a_write_after_an_answered_one_but_before_it_in_order_is_refused() {
     ];
     let history = history(events);
     let wrong = place(&history, &steps(&[(2, &[(2, 1)]), (3, &[(1, 1)])]));
-    assert!(matches!(wrong, Err(OrderViolation::Misplaced { .. })), "{wrong:?}");
+    assert!(
+        matches!(wrong, Err(OrderViolation::Misplaced { .. })),
+        "{wrong:?}"
+    );
     // By answers alone it may have been the other way round.
     assert_eq!(search(&history, STEPS), Verdict::Linearizable);
 }
@@ -229,7 +238,11 @@ fn a_release_by_delete_is_part_of_the_search() {
             done(claim(1, 2), 0, 1),
             done(ContestCall::Release(1), 2, 5),
             event(claim(2, 1), 3, Some((4, reported))),
-            event(ContestCall::Release(1), 6, Some((7, ContestAnswer::NotThere))),
+            event(
+                ContestCall::Release(1),
+                6,
+                Some((7, ContestAnswer::NotThere)),
+            ),
         ]
     };
     for reported in [ContestAnswer::Done, ContestAnswer::Full] {

@@ -3,7 +3,8 @@
 use std::{env, thread};
 
 use berth_tests::contest::{
-    ContestAnswer, Contest, ContestHistory, Isolation, Services, ProviderChangeLog, RowsLocation, place,
+    Contest, ContestAnswer, ContestHistory, Isolation, ProviderChangeLog, RowsLocation, Services,
+    place,
 };
 
 use tokio::runtime::{Builder, Runtime};
@@ -38,7 +39,9 @@ pub(crate) fn judge(
             Some(ContestAnswer::Failed(status)) if *status != 503 => {
                 return Err(format!("a failure: {event:?}"));
             }
-            Some(ContestAnswer::Seen { held, .. }) if held.values().sum::<u64>() > history.capacity => {
+            Some(ContestAnswer::Seen { held, .. })
+                if held.values().sum::<u64>() > history.capacity =>
+            {
                 return Err(format!("too much is held: {event:?}"));
             }
             _ => {}
@@ -57,7 +60,12 @@ pub(crate) fn runtime() -> Runtime {
 }
 
 /// Contests of one kind, one after another; what the database saw is read at their end.
-fn contests(services: &Services, writers: u32, from: u64, count: u64) -> Vec<(Contest, ContestHistory)> {
+fn contests(
+    services: &Services,
+    writers: u32,
+    from: u64,
+    count: u64,
+) -> Vec<(Contest, ContestHistory)> {
     let runtime = runtime();
     let held = (from..from + count).map(|number| {
         let contest = Contest {

@@ -22,7 +22,7 @@ use berth_tests::peer::{Schemathesis, checkout, output, report_bad_input};
 use berth_tests::scratch::Scratch;
 use serde_json::json;
 
-use super::{ServiceSettings, PATIENCE, Service, Storage};
+use super::{GabbiService, PATIENCE, ServiceSettings, Storage};
 
 /// How much more memory the service may have after the last run than after the first: what they made is in
 /// its database and in its snapshot.
@@ -68,16 +68,19 @@ fn number(name: &str, otherwise: u64) -> u64 {
     env::var(name).map_or(otherwise, |text| text.parse().expect(name))
 }
 
-fn service(storage: Storage) -> Service {
+fn service(storage: Storage) -> GabbiService {
     let manner = ServiceSettings { storage, lines: "" };
-    let service = Service::start("enforce_new_defaults = false\n", manner);
+    let service = GabbiService::start("enforce_new_defaults = false\n", manner);
     for n in 1..=6 {
         let uuid = format!("00000000-0000-0000-0000-{n:012x}");
         let parent = (n > 3).then(|| format!("00000000-0000-0000-0000-{:012x}", n - 3));
         let body =
             json!({"name": format!("host{n}"), "uuid": uuid, "parent_provider_uuid": parent});
         let url = format!("{}/resource_providers", service.url);
-        let answer = admin(HttpCall::post(url)).json(&body).send().expect("an answer");
+        let answer = admin(HttpCall::post(url))
+            .json(&body)
+            .send()
+            .expect("an answer");
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
     service
@@ -89,7 +92,7 @@ fn admin(ask: HttpCall) -> HttpCall {
 }
 
 /// One run of schemathesis: how many requests it made. Its findings fail the test.
-fn schemathesis(service: &Service, seed: u64, sought: &SearchedDefect) -> u64 {
+fn schemathesis(service: &GabbiService, seed: u64, sought: &SearchedDefect) -> u64 {
     let mut headers = vec!["X-Auth-Token: admin".to_owned()];
     if let Some(version) = sought.version {
         headers.push(format!("OpenStack-API-Version: placement {version}"));
@@ -108,7 +111,7 @@ fn schemathesis(service: &Service, seed: u64, sought: &SearchedDefect) -> u64 {
     run.run().unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn answers(service: &Service) {
+fn answers(service: &GabbiService) {
     let ask = admin(HttpCall::get(format!("{}/resource_classes", service.url)));
     assert_eq!(ask.send().expect("it lives").status, 200);
 }

@@ -163,7 +163,11 @@ impl Host {
                 "aggregates",
             ] {
                 let reported = self.get("placement", &format!("/resource_providers/{uuid}/{part}"));
-                values(&format!("{name} {part}"), &reported.unwrap_or_default(), rows);
+                values(
+                    &format!("{name} {part}"),
+                    &reported.unwrap_or_default(),
+                    rows,
+                );
             }
         }
         let known = all["resource_providers"].as_array().map_or(0, Vec::len);

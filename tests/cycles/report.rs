@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::{env, fs, io};
 
-use crate::cycles::round::{RoundResult, Round};
+use crate::cycles::round::{Round, RoundResult};
 
 /// The variable that names the file for the table.
 const REPORT: &str = "BERTH_CYCLES_REPORT";

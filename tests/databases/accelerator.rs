@@ -226,7 +226,9 @@ fn tags(told: &[Value]) -> Vec<String> {
     tags.collect()
 }
 
-async fn a_request_that_two_services_wait_for_is_reported_once_and_by_the_survivor(place: TestDatabase) {
+async fn a_request_that_two_services_wait_for_is_reported_once_and_by_the_survivor(
+    place: TestDatabase,
+) {
     const GUESTS: usize = 12;
     let services = services(&place, 2, Isolation::ReadCommitted).await;
     services[0].report(HOST, json!([card(0, RP, 16)])).await;
@@ -310,7 +312,9 @@ async fn binder_that_is_to_be_killed() {
     }
 }
 
-async fn a_kill_leaves_a_guest_with_all_its_handles_or_with_none_and_another_service_continues(place: TestDatabase) {
+async fn a_kill_leaves_a_guest_with_all_its_handles_or_with_none_and_another_service_continues(
+    place: TestDatabase,
+) {
     let service = services(&place, 1, Isolation::ReadCommitted)
         .await
         .remove(0);

@@ -89,7 +89,10 @@ mod place {
             true => TestDatabase::postgres(),
             false => TestDatabase::mariadb(),
         };
-        (place.open(&options).await, Arc::new(DatabaseGuard(Some(place))))
+        (
+            place.open(&options).await,
+            Arc::new(DatabaseGuard(Some(place))),
+        )
     }
 
     /// Empties the tables; whether they are all there, and no more than they should be.

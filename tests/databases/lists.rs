@@ -183,7 +183,9 @@ async fn keys_are_found_by_the_index(place: TestDatabase) {
         let scans = |line: &String| match &place {
             TestDatabase::Sqlite(_) => line.contains("SCAN things"),
             TestDatabase::Postgres(_) => line.contains("Seq Scan on things"),
-            TestDatabase::MariaDb(_) => line.contains("things ALL") || line.contains("things index"),
+            TestDatabase::MariaDb(_) => {
+                line.contains("things ALL") || line.contains("things index")
+            }
         };
         assert!(!text.iter().any(scans), "{head}: {text:#?}");
         assert!(

@@ -18,7 +18,9 @@ use crate::databases::work::{Execute, count, in_time, named};
 /// On a server of its own: others share one.
 fn alone(place: &str) -> TestDatabase {
     match place {
-        "postgres" => TestDatabase::Postgres(Arc::new(Postgres::start().unwrap()).create().unwrap()),
+        "postgres" => {
+            TestDatabase::Postgres(Arc::new(Postgres::start().unwrap()).create().unwrap())
+        }
         _ => TestDatabase::MariaDb(Arc::new(MariaDb::start().unwrap()).create().unwrap()),
     }
 }
@@ -296,9 +298,8 @@ mod everywhere {
 mod shared {
     use super::{
         a_connection_lost_at_commit_leaves_the_outcome_unknown,
-        a_dropped_transaction_gives_its_connection_back, an_exhausted_pool_is_reported_as_busy,
-        a_silent_server_does_not_block_closing,
-        statements_that_take_too_long_are_ended,
+        a_dropped_transaction_gives_its_connection_back, a_silent_server_does_not_block_closing,
+        an_exhausted_pool_is_reported_as_busy, statements_that_take_too_long_are_ended,
     };
     on_servers! {
         a_connection_lost_at_commit_leaves_the_outcome_unknown

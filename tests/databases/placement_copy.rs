@@ -9,8 +9,8 @@ use berth_store::{SqlOptions, SqlStore, Statement};
 use berth_tests::peer::PlacementSchema;
 use serde_json::json;
 
-use crate::databases::test_database::TestDatabase;
 use crate::databases::placement_schema::{ROWS, another, answer, assert_whole, open, sync_all};
+use crate::databases::test_database::TestDatabase;
 use crate::databases::work::{Execute, Script, one};
 
 mod everywhere {

@@ -18,9 +18,9 @@ mod everywhere {
     use super::{
         a_database_without_its_revision_has_one_answer,
         a_schema_created_from_nothing_equals_that_of_openstacks_own_migrations,
+        differences_from_the_revision_are_reported,
         every_older_revision_is_upgraded_to_the_newest_with_its_rows,
         rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named, views_are_no_tables,
-        differences_from_the_revision_are_reported,
     };
     on_all! {
         a_schema_created_from_nothing_equals_that_of_openstacks_own_migrations
@@ -127,7 +127,9 @@ pub(crate) fn another(place: &TestDatabase) -> TestDatabase {
     }
 }
 
-async fn a_schema_created_from_nothing_equals_that_of_openstacks_own_migrations(place: TestDatabase) {
+async fn a_schema_created_from_nothing_equals_that_of_openstacks_own_migrations(
+    place: TestDatabase,
+) {
     let store = open(&place).await;
     assert_eq!(version(&store).await.unwrap(), SchemaVersion::Empty);
     assert_eq!(plan(&store).await.unwrap().steps, [SchemaStep::Make]);

@@ -216,7 +216,9 @@ async fn missing_permissions_are_reported(place: TestDatabase) {
     store.close().await;
 }
 
-async fn statements_with_too_few_values_are_refused_and_the_connection_stays_usable(place: TestDatabase) {
+async fn statements_with_too_few_values_are_refused_and_the_connection_stays_usable(
+    place: TestDatabase,
+) {
     let store = place.store().await;
     for values in [vec![], vec![Value::Int(1), Value::Int(2)]] {
         let select = Statement::new("SELECT id FROM things WHERE id = ?").bind_all(values);
@@ -249,7 +251,9 @@ async fn the_spelling_of_sqlalchemy_opens_the_same_database(place: TestDatabase)
 /// URL with what makes the driver verify by this CA.
 fn verified(place: &TestDatabase, ca: &str) -> String {
     match place {
-        TestDatabase::Postgres(_) => format!("{}?sslmode=verify-full&sslrootcert={ca}", place.url()),
+        TestDatabase::Postgres(_) => {
+            format!("{}?sslmode=verify-full&sslrootcert={ca}", place.url())
+        }
         _ => format!("{}?ssl_ca={ca}&ssl_verify_identity=true", place.url()),
     }
 }

@@ -194,7 +194,11 @@ async fn tables_that_lost_their_version_keep_their_rows(place: TestDatabase) {
     // As one leaves them that was killed between the last table and the version.
     store.write(&Script(lost)).await.unwrap();
     let made = pier.prepare(&store).await;
-    assert_eq!(made.is_ok(), matches!(place, TestDatabase::MariaDb(_)), "{made:?}");
+    assert_eq!(
+        made.is_ok(),
+        matches!(place, TestDatabase::MariaDb(_)),
+        "{made:?}"
+    );
     let ship = "INSERT INTO pier_ships (id, name) VALUES (1, 'Santa')";
     for script in [lost, ship] {
         store.write(&Script(script)).await.unwrap();

@@ -13,8 +13,8 @@ use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
 use crate::databases::claims::{ask, uuid};
-use crate::databases::test_database::TestDatabase;
 use crate::databases::random_cloud::{Question, Write, some_cloud, some_question, some_write};
+use crate::databases::test_database::TestDatabase;
 
 on_servers! {
     a_search_in_the_tables_equals_one_in_a_snapshot

@@ -11,10 +11,12 @@ use berth_fault_injection::{
 };
 use berth_model::HeldUnits;
 use berth_tests::cloud::Cloud;
-use berth_tests::fault::{GatedDriver, GatedFiles, GatedHttp, HarnessClock, FaultStage, SwitchedGate};
+use berth_tests::fault::{
+    FaultStage, GatedDriver, GatedFiles, GatedHttp, HarnessClock, SwitchedGate,
+};
 use berth_tests::node::{MemoryFiles, ViewDriver};
-use berth_tests::unit::{Exit, UnitHistory, UnitEnd, Unit};
-use berth_tests::witness::{WitnessReport, Witness};
+use berth_tests::unit::{Exit, Unit, UnitEnd, UnitHistory};
+use berth_tests::witness::{Witness, WitnessReport};
 use berth_tests::worlds::PlacementRows;
 use tokio::time::timeout;
 

@@ -7,9 +7,9 @@
 //! [`report`] writes the part of `docs/faults.md` on guests.
 
 mod canaries;
-mod scenarios;
 mod report;
 mod rows;
+mod scenarios;
 mod servers;
 mod swarm;
 mod sweep;

@@ -10,8 +10,8 @@ use berth_tests::worlds::PlacementRows;
 
 use crate::case::{Case, UnderFault};
 use crate::evidence;
-use crate::scenarios::Situation;
 use crate::rows::{Cell, FaultOutcome, Rows};
+use crate::scenarios::Situation;
 use crate::sweep::CleanRun;
 
 /// What is wrong with a clean run.

@@ -7,9 +7,9 @@ use std::sync::Mutex;
 
 use berth_fault_injection::{Boundary, EffectKind};
 
-use crate::scenarios::FaultScenario;
 use crate::rows::{FaultOutcome, Rows};
-use crate::sweep::{CleanRun, CellTally};
+use crate::scenarios::FaultScenario;
+use crate::sweep::{CellTally, CleanRun};
 
 const HEAD: &str = "# Faults\n\n\
 Written by the fault sweep (`cargo test -p berth-tests --test fault`, `BLESS=1` to renew); do not edit.\n\n\

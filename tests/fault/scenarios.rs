@@ -227,7 +227,9 @@ async fn startup_reshape() -> Situation {
             (5, &[(&a, 1)]),
             (6, &[cpu, memory, (&b, 1)]),
         ]),
-        ..seeded.situation(FaultScenario::StartupReshape, was, is).await
+        ..seeded
+            .situation(FaultScenario::StartupReshape, was, is)
+            .await
     }
 }
 

@@ -13,10 +13,10 @@ use berth_fault_injection::{
 use berth_model::{ProviderUuid, ResourceClass, SeededRng};
 use berth_tests::claims::{Claim, claim, neighbours};
 use berth_tests::cloud::{Cloud, Snapshot};
-use berth_tests::fault::{GatedDriver, GatedFiles, GatedHttp, HarnessClock, FaultStage};
+use berth_tests::fault::{FaultStage, GatedDriver, GatedFiles, GatedHttp, HarnessClock};
 use berth_tests::host::{Host, consumer};
 use berth_tests::node::{COMPUTE_ID, MemoryFiles, Node, ViewDriver};
-use berth_tests::unit::{UnitHistory, UnitEnd, Unit};
+use berth_tests::unit::{Unit, UnitEnd, UnitHistory};
 use berth_tests::worlds::PlacementRows;
 use berth_virt::VgpuModel;
 use futures_util::future::join_all;
@@ -77,7 +77,8 @@ fn run(cast: &SwarmCast, seed: u64) -> (Trace, PlacementRows) {
         };
         let mut acts = Vec::new();
         for (n, (host, root)) in cast.hosts.iter().enumerate() {
-            let recorded = first.for_task(RandomFaults::of(seeded.next_u64()), &format!("node {n}"));
+            let recorded =
+                first.for_task(RandomFaults::of(seeded.next_u64()), &format!("node {n}"));
             let journey = turns.task_gate(Arc::new(recorded) as Arc<dyn Gate>);
             let stage = FaultStage::with_clock(Arc::new(journey.clone()), clock.clone());
             let files = MemoryFiles::default();

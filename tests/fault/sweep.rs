@@ -11,10 +11,10 @@ use berth_fault_injection::{
 use berth_model::SeededRng;
 
 use crate::case::{Case, run};
-use crate::scenarios::{FaultScenario, Situation};
 use crate::judge;
 use crate::regressions;
 use crate::rows::{self, Cell, FaultOutcome};
+use crate::scenarios::{FaultScenario, Situation};
 
 /// How many cases of each cell ended how.
 pub(crate) type CellTally = BTreeMap<Cell, BTreeMap<FaultOutcome, usize>>;
@@ -256,7 +256,8 @@ fn every_scenario_fails_well_at_every_effect() {
             .take(30)
             .map(|(_, _, text)| text),
     );
-    let is_whole = asked.is_none() && pairs == PairSelection::SampledKills && part == SweepPart::WHOLE;
+    let is_whole =
+        asked.is_none() && pairs == PairSelection::SampledKills && part == SweepPart::WHOLE;
     if is_whole {
         wrong.extend(crate::report::never_exercised(&rows, &findings.tally));
     }

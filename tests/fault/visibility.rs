@@ -10,8 +10,8 @@ use berth_fault_injection::{EffectPhase, Fault};
 
 use berth_tests::sample::one_of;
 
-use crate::scenarios::{FaultScenario, Situation};
 use crate::rows::kind;
+use crate::scenarios::{FaultScenario, Situation};
 use crate::sweep::on_all_processors;
 use crate::watched::{PersistentFault, UnitObservation, WatchedRun, watch};
 
@@ -28,7 +28,12 @@ enum VisibilityChannel {
 }
 
 impl VisibilityChannel {
-    const ALL: [VisibilityChannel; 4] = [VisibilityChannel::Log, VisibilityChannel::Status, VisibilityChannel::Health, VisibilityChannel::Metric];
+    const ALL: [VisibilityChannel; 4] = [
+        VisibilityChannel::Log,
+        VisibilityChannel::Status,
+        VisibilityChannel::Health,
+        VisibilityChannel::Metric,
+    ];
 
     const fn as_str(self) -> &'static str {
         match self {
@@ -72,7 +77,9 @@ impl fmt::Display for FaultVisibility {
             FaultVisibility::ShownForGood => f.write_str("shown for good"),
             FaultVisibility::Ends(code) => write!(f, "ends {code}"),
             FaultVisibility::Only(places) => write!(f, "only {}", words(places)),
-            FaultVisibility::EndsIn(code, places) => write!(f, "ends {code}, only {}", words(places)),
+            FaultVisibility::EndsIn(code, places) => {
+                write!(f, "ends {code}, only {}", words(places))
+            }
         }
     }
 }
@@ -82,13 +89,18 @@ impl FaultVisibility {
     fn of(watched: &WatchedRun, clean: &WatchedRun) -> Self {
         let places = places(&watched.under_fault, clean);
         match watched.ends.first() {
-            Some((code, _)) if places.contains(&VisibilityChannel::Log) && places.contains(&VisibilityChannel::Status) => {
+            Some((code, _))
+                if places.contains(&VisibilityChannel::Log)
+                    && places.contains(&VisibilityChannel::Status) =>
+            {
                 FaultVisibility::Ends(*code)
             }
             Some((code, _)) => FaultVisibility::EndsIn(*code, places),
             None if places.is_empty() && watched.silenced > 0 => FaultVisibility::Killed,
             None if places.is_empty() => FaultVisibility::Borne,
-            None if places.len() == VisibilityChannel::ALL.len() && left_over(watched, clean).is_empty() => {
+            None if places.len() == VisibilityChannel::ALL.len()
+                && left_over(watched, clean).is_empty() =>
+            {
                 FaultVisibility::Shown
             }
             None if places.len() == VisibilityChannel::ALL.len() => FaultVisibility::ShownForGood,
@@ -105,9 +117,12 @@ fn places(looks: &[UnitObservation], clean: &WatchedRun) -> BTreeSet<VisibilityC
             VisibilityChannel::Status => {
                 !look.status.is_empty() && usual.iter().all(|usual| usual.status != look.status)
             }
-            VisibilityChannel::Health => !look.findings.is_subset(&all(usual, |look| &look.findings)),
+            VisibilityChannel::Health => {
+                !look.findings.is_subset(&all(usual, |look| &look.findings))
+            }
             VisibilityChannel::Metric => {
-                let more = |usual: &UnitObservation| (0..2).any(|n| look.counted[n] > usual.counted[n]);
+                let more =
+                    |usual: &UnitObservation| (0..2).any(|n| look.counted[n] > usual.counted[n]);
                 usual.iter().all(more)
             }
         })
@@ -115,7 +130,10 @@ fn places(looks: &[UnitObservation], clean: &WatchedRun) -> BTreeSet<VisibilityC
     VisibilityChannel::ALL.into_iter().filter(is_new).collect()
 }
 
-fn all<'a>(looks: &'a [UnitObservation], of: impl Fn(&'a UnitObservation) -> &'a BTreeSet<String>) -> BTreeSet<String> {
+fn all<'a>(
+    looks: &'a [UnitObservation],
+    of: impl Fn(&'a UnitObservation) -> &'a BTreeSet<String>,
+) -> BTreeSet<String> {
     looks.iter().flat_map(of).cloned().collect()
 }
 
@@ -278,8 +296,13 @@ fn an_agent_that_omits_one_of_the_four_reports_is_caught() {
                 VisibilityChannel::Metric => look.counted = usual.counted,
             }
         }
-        let others = VisibilityChannel::ALL.into_iter().filter(|other| *other != place);
-        assert_eq!(FaultVisibility::of(&silent, &clean), FaultVisibility::Only(others.collect()));
+        let others = VisibilityChannel::ALL
+            .into_iter()
+            .filter(|other| *other != place);
+        assert_eq!(
+            FaultVisibility::of(&silent, &clean),
+            FaultVisibility::Only(others.collect())
+        );
     }
 }
 
@@ -290,7 +313,10 @@ fn an_agent_that_keeps_complaining_or_never_settles_is_caught() {
     let trouble = seen.under_fault.iter().find(|look| look.has_errors);
     complains.settled = trouble.cloned();
     assert_eq!(left_over(&complains, &clean).len(), 2);
-    assert_eq!(FaultVisibility::of(&complains, &clean), FaultVisibility::ShownForGood);
+    assert_eq!(
+        FaultVisibility::of(&complains, &clean),
+        FaultVisibility::ShownForGood
+    );
     let mut restless = seen;
     restless.settled = None;
     assert_eq!(left_over(&restless, &clean).len(), 1);

@@ -21,7 +21,7 @@ use berth_fault_injection::{
 };
 use berth_tests::cloud::Cloud;
 use berth_tests::fault::{
-    GatedDriver, GatedFiles, GatedHttp, HarnessClock, FaultStage, SwitchedGate, busy,
+    FaultStage, GatedDriver, GatedFiles, GatedHttp, HarnessClock, SwitchedGate, busy,
 };
 use berth_tests::node::{MemoryFiles, ViewDriver};
 use berth_tests::unit::{code, sentence};
@@ -29,9 +29,9 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::scenarios::{CountFrom, Situation};
 use crate::log::Log;
 use crate::rows::kind;
+use crate::scenarios::{CountFrom, Situation};
 
 /// How often the service is observed.
 const LOOK: Duration = Duration::from_secs(10);
@@ -316,7 +316,9 @@ impl WatchedUnit {
                     }
                 }
                 WatchedProcessEnd::Silent if !self.is_healed() => watched.silenced += 1,
-                WatchedProcessEnd::Exit(..) | WatchedProcessEnd::Silent | WatchedProcessEnd::AtRest => {}
+                WatchedProcessEnd::Exit(..)
+                | WatchedProcessEnd::Silent
+                | WatchedProcessEnd::AtRest => {}
             }
             sleep(RESTART).await;
             self.heal_in_time();

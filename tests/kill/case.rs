@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use berth_client::JitterRng;
-use berth_tests::fault_proxy::{ProxyFault, ProxyRule, ErrorAnswer};
+use berth_tests::fault_proxy::{ErrorAnswer, ProxyFault, ProxyRule};
 
-use crate::kill::stand::{PreparedScenario, KillRule};
+use crate::kill::stand::{KillRule, PreparedScenario};
 
 /// On which side of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +45,9 @@ impl Kill {
         let nth = before
             .filter(|route| among(route) == (method, template))
             .count();
-        ProxyRule::new(self.fault(sword)).on(method, template).nth(nth)
+        ProxyRule::new(self.fault(sword))
+            .on(method, template)
+            .nth(nth)
     }
 }
 
@@ -81,7 +83,9 @@ impl Recovery {
         match self {
             Recovery::Undisturbed => Vec::new(),
             Recovery::Killed(kill) => vec![kill.rule(sword)],
-            Recovery::Error(n) => vec![ProxyRule::new(ProxyFault::Answer(ErrorAnswer::INTERNAL)).nth(n)],
+            Recovery::Error(n) => {
+                vec![ProxyRule::new(ProxyFault::Answer(ErrorAnswer::INTERNAL)).nth(n)]
+            }
             Recovery::Unheard(n) => vec![ProxyRule::new(ProxyFault::DropBefore).nth(n)],
             Recovery::Unanswered(n) => vec![ProxyRule::new(ProxyFault::DropAfter).nth(n)],
         }

@@ -10,10 +10,10 @@
 mod boots;
 mod case;
 mod contents;
-mod scenario;
 mod report;
 mod reshaped;
 mod route;
+mod scenario;
 mod service;
 mod stand;
 mod tenant;
@@ -25,8 +25,8 @@ use std::thread;
 
 use case::{KillCase, case, places};
 use contents::statements;
-use scenario::KillScenario;
 use report::Report;
+use scenario::KillScenario;
 use stand::{PreparedScenario, Stand};
 
 /// Each thread has a Placement of its own.

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_fake::{Gpu, Machine, MachineNode};
 use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass};
 use berth_tests::claims::{Claim, Neighbours};
-use berth_virt::{CpuSet, NodeCpus, CustomResource, NodeDisk, HypervisorInfo, ResourceModel, VgpuModel};
+use berth_virt::{
+    CpuSet, CustomResource, HypervisorInfo, NodeCpus, NodeDisk, ResourceModel, VgpuModel,
+};
 
 use crate::kill::tenant::Tenant;
 

@@ -15,7 +15,8 @@ use std::{env, fs};
 use berth_client::JitterRng;
 use berth_store::Statement;
 use berth_tests::contest::{
-    ContestAnswer, Contest, ContestHistory, Isolation, Services, ServicesError, ProviderChangeLog, RowsLocation, place,
+    Contest, ContestAnswer, ContestHistory, Isolation, ProviderChangeLog, RowsLocation, Services,
+    ServicesError, place,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
@@ -228,7 +229,8 @@ impl KilledServices {
                     found.push(format!("{count} {what}"));
                 }
             }
-            let testimony = ProviderChangeLog::of(store, contest.number, contest.consumers()).await?;
+            let testimony =
+                ProviderChangeLog::of(store, contest.number, contest.consumers()).await?;
             Ok::<_, ServicesError>((found, testimony))
         });
         let (found, testimony) = read.map_err(|error| error.to_string())?;

@@ -17,8 +17,8 @@ use berth_tests::peer::{Lease, PlacementSettings, RealPlacement};
 use uuid::Uuid;
 
 use crate::kill::contents::{difference, held, lines, statements};
-use crate::kill::scenario::KillScenario;
 use crate::kill::route::route;
+use crate::kill::scenario::KillScenario;
 
 /// No start takes this long, not even on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -226,7 +226,11 @@ impl Stand {
     }
 
     /// What is not as an undisturbed start leaves it.
-    pub(crate) fn violations(&self, prepared: &PreparedScenario, compute_id: Option<&str>) -> Vec<String> {
+    pub(crate) fn violations(
+        &self,
+        prepared: &PreparedScenario,
+        compute_id: Option<&str>,
+    ) -> Vec<String> {
         let mut violations = difference(&lines(&self.placement), &prepared.expected);
         let files = self.files();
         if files != prepared.files {

@@ -9,7 +9,9 @@ use berth_tests::exchange::HttpCall;
 use http::Method;
 use serde_json::{Value, json};
 
-use service::{HOST, NOBODY, RP, Service, ServiceCaller, bind_to, guest, profile, states, unbind, uuids};
+use service::{
+    HOST, NOBODY, RP, Service, ServiceCaller, bind_to, guest, profile, states, unbind, uuids,
+};
 
 #[test]
 fn versions_need_no_token_and_everything_else_does() {

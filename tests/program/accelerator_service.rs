@@ -113,7 +113,10 @@ fn two_on(database_url: &str) {
     report(&first, "node");
     let uuid = bound(&second, "node");
     one.kill();
-    let found = send(HttpCall::get(format!("{second}/accelerator_requests/{uuid}"))).json();
+    let found = send(HttpCall::get(format!(
+        "{second}/accelerator_requests/{uuid}"
+    )))
+    .json();
     assert_eq!(found["state"], "Bound");
     let known = report(&second, "node");
     let handle = &known["devices"][0]["deployables"][0]["attach_handles"][0];

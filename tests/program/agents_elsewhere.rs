@@ -209,7 +209,9 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
     let service = format!("{}/v2", root.trim());
     report(&service, "elsewhere-there");
     let arq = bound(&service, "elsewhere-there");
-    agent.wait_for_log(PATIENCE, &arq).expect("it gets the event");
+    agent
+        .wait_for_log(PATIENCE, &arq)
+        .expect("it gets the event");
 
     let create = |name: &'static str, node: &'static str| {
         [
@@ -245,7 +247,11 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
     let held = create("held", "elsewhere-there");
     let held = here.run(&[&held[..], &["--timeout", "3s"]].concat());
     assert_eq!(held.code, 69, "{}", held.stderr);
-    assert!(held.stderr.contains("the boot continues"), "{}", held.stderr);
+    assert!(
+        held.stderr.contains("the boot continues"),
+        "{}",
+        held.stderr
+    );
     up.stop(PATIENCE).expect("it ends");
 }
 
@@ -280,7 +286,9 @@ fn the_accelerator_service_reports_binds_to_the_agent_of_their_host() {
     let (service, url) = serve(&mut home);
     report(&url, HOST);
     let arq = bound(&url, HOST);
-    agent.wait_for_log(PATIENCE, &arq).expect("it gets the event");
+    agent
+        .wait_for_log(PATIENCE, &arq)
+        .expect("it gets the event");
     service.stop(PATIENCE).expect("it ends");
     agent.stop(PATIENCE).expect("it ends");
 }

@@ -105,7 +105,11 @@ fn orphans_are_deleted_and_missing_allocations_healed_each_after_a_preview() {
         "heal-allocations",
         NOBODY,
     ] {
-        assert!(done(&reported).contains(words), "{words}: {}", reported.stdout);
+        assert!(
+            done(&reported).contains(words),
+            "{words}: {}",
+            reported.stdout
+        );
     }
 
     // As long as guests lack allocations, it may belong to one of them.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use berth_tests::berth::Outcome;
-use berth_tests::fault_proxy::{ProxyFault, FaultProxy, ProxyRule};
+use berth_tests::fault_proxy::{FaultProxy, ProxyFault, ProxyRule};
 
 use serde_json::json;
 

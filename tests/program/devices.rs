@@ -158,7 +158,10 @@ fn a_hook_that_a_killed_agent_left_is_ended_by_the_next() {
     agent.kill();
     drop(agent);
     let left = started();
-    assert!(left.iter().all(|pid| is_there(pid)), "they are still running");
+    assert!(
+        left.iter().all(|pid| is_there(pid)),
+        "they are still running"
+    );
     let mut agent = node.start(&["agent"]);
     agent
         .wait_until(PATIENCE, || started().len() > left.len())

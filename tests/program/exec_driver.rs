@@ -61,7 +61,11 @@ impl Host {
             .start(["--config", &config, "up"])
             .expect("berth starts");
         let health = format!("http://127.0.0.1:{}/healthz", self.metrics);
-        let well = || HttpCall::get(&health).send().is_ok_and(|it| it.status == 200);
+        let well = || {
+            HttpCall::get(&health)
+                .send()
+                .is_ok_and(|it| it.status == 200)
+        };
         let waited = up.wait_until(PATIENCE, well);
         assert!(waited.is_ok(), "{}", up.stderr());
         up

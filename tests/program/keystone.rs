@@ -4,7 +4,7 @@ use std::sync::{Mutex, OnceLock};
 
 use berth_tests::berth::Outcome;
 use berth_tests::exchange::{HttpAnswer, HttpCall};
-use berth_tests::fault_proxy::{ProxyFault, FaultProxy, ProxyRule};
+use berth_tests::fault_proxy::{FaultProxy, ProxyFault, ProxyRule};
 use berth_tests::peer::{
     Credentials, KeystoneSettings, PlacementSettings, RealKeystone, RealPlacement,
 };

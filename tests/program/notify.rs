@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use berth_tests::berth::RunningBerth;
-use berth_tests::fault_proxy::{ProxyFault, FaultProxy, ProxyRule};
+use berth_tests::fault_proxy::{FaultProxy, ProxyFault, ProxyRule};
 use nix::sys::signal::Signal;
 
 use crate::program::hypervisor::{Hypervisor, PATIENCE};

@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use berth_tests::berth::{BerthHome, RunningBerth};
 use berth_tests::exchange::HttpCall;
-use berth_tests::peer::{AcceleratorPlugin, OpenStackShell, CommandOutput};
+use berth_tests::peer::{AcceleratorPlugin, CommandOutput, OpenStackShell};
 use berth_tests::wait::wait_until;
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_tests::berth::BerthHome;
 use berth_tests::peer::{
-    AcceleratorPlugin, OpenStackShell, PlacementSettings, RealPlacement, CommandOutput,
+    AcceleratorPlugin, CommandOutput, OpenStackShell, PlacementSettings, RealPlacement,
 };
 use serde_json::{Value, json};
 

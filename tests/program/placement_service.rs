@@ -43,7 +43,11 @@ fn behind(region: &Region, cached: u32) -> (BerthHome, RunningBerth, String) {
     (home, berth, url)
 }
 
-fn ask(url: &str, (method, path, body): &(Method, String, Value), token: Option<&str>) -> HttpAnswer {
+fn ask(
+    url: &str,
+    (method, path, body): &(Method, String, Value),
+    token: Option<&str>,
+) -> HttpAnswer {
     let ask = HttpCall::new(method.clone(), format!("{url}{path}"));
     let ask = ask.header("openstack-api-version", "placement 1.39");
     let ask = match body {

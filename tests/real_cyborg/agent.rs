@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_agent_api::compute_api;
-use berth_agent_devices::{DeviceConditions as _, DeviceOptions, DeviceManager, DeviceManagerParts};
+use berth_agent_devices::{
+    DeviceConditions as _, DeviceManager, DeviceManagerParts, DeviceOptions,
+};
 use berth_agent_images::InstancesPath;
 use berth_agent_instances::reconcile::Reconciler;
 use berth_agent_instances::{
-    Accelerators, BuildOptions, BuildContext, ExternalEvents, GuestFiles, Guests, GuestsParts,
+    Accelerators, BuildContext, BuildOptions, ExternalEvents, GuestFiles, Guests, GuestsParts,
     HostResources, ReconcileOutcome,
 };
 use berth_agent_journal::{GuestRequest, SqlJournal};
@@ -105,7 +107,10 @@ impl Agent {
         let look = devices.begin_observation();
         let mut view = self.driver.observe().await.expect("the driver tells");
         devices.overlay(look, &mut view);
-        devices.send_reports().await.expect("Cyborg has no such route");
+        devices
+            .send_reports()
+            .await
+            .expect("Cyborg has no such route");
         let placement = cloud.placement_client();
         Reconciler::new(self.guests.clone(), Some(devices), Some(placement))
     }

@@ -4,7 +4,7 @@
 use berth_accelerator::{AcceleratorApiOptions, prepare, router, serve_tcp};
 use berth_store::SqlStore;
 use berth_tests::exchange::HttpCall;
-use berth_tests::peer::{AcceleratorPlugin, OpenStackShell, CommandOutput};
+use berth_tests::peer::{AcceleratorPlugin, CommandOutput, OpenStackShell};
 use serde_json::{Value, json};
 
 use crate::real_cyborg::cloud::{Cloud, options};

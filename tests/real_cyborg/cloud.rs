@@ -15,7 +15,7 @@ use berth_model::{
 };
 use berth_tests::cloud::Cloud as PlacementCloud;
 use berth_tests::host::Host;
-use berth_tests::node::{NodeLife, Node};
+use berth_tests::node::{Node, NodeLife};
 use berth_tests::peer::{Credentials, CyborgSettings, PciFunction, RealCyborg};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};

@@ -8,7 +8,7 @@ use http::Method;
 use crate::real_cyborg::agent::Agent;
 use crate::real_cyborg::cloud::{CUT, Cloud, KILLED, address, new_guest};
 use crate::real_cyborg::conductor::{assert_nothing_left, conductor, end, with_profile};
-use crate::real_cyborg::gate::{OutagePoint, OutageGate};
+use crate::real_cyborg::gate::{OutageGate, OutagePoint};
 
 /// A boot and its end with the cut.
 async fn life(cloud: &Cloud, cut: Option<OutagePoint>) -> OutageGate {

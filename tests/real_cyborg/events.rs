@@ -61,7 +61,10 @@ async fn an_event_while_the_guest_waits_ends_the_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_event_is_not_needed() {
     let cloud = Cloud::shared();
-    for mailbox in [EventDelivery::Lost, EventDelivery::Refused(StatusCode::NOT_FOUND)] {
+    for mailbox in [
+        EventDelivery::Lost,
+        EventDelivery::Refused(StatusCode::NOT_FOUND),
+    ] {
         let is_refused = matches!(mailbox, EventDelivery::Refused(_));
         let agent = Agent::new(cloud, cloud.accelerators()).await;
         let guest = new_guest();

@@ -66,7 +66,8 @@ fn an_intel_fpga_found_by_cyborgs_driver_is_one_device_with_cyborgs_provider() {
         pci: PciInPlacement::NotReported,
         accelerator: &listed,
     };
-    let look = Sysfs::at(sysfs.path()).observe_devices(lists, &mut LastObservation::default(), |_| false);
+    let look =
+        Sysfs::at(sysfs.path()).observe_devices(lists, &mut LastObservation::default(), |_| false);
     let offered = offered_devices(&node, lists, &look.expect("a tree").0);
     let [card] = &offered.devices[..] else {
         panic!("{offered:?}")

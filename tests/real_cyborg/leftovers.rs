@@ -25,8 +25,7 @@ fn told(found: &ReconcileReport, subject: &str) -> Vec<(&'static str, Remedy, St
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_cyborg_bound_here_for_an_unknown_guest_is_found_until_it_is_deleted()
- {
+async fn a_request_that_cyborg_bound_here_for_an_unknown_guest_is_found_until_it_is_deleted() {
     let cloud = Cloud::shared();
     let agent = Agent::new(cloud, cloud.accelerators()).await;
     let guest = new_guest();
@@ -36,7 +35,10 @@ async fn a_request_that_cyborg_bound_here_for_an_unknown_guest_is_found_until_it
     let nobody = new_guest();
     let orphan = cloud.bound("pci", nobody, provider(ORPHAN)).await;
     let reconciler = agent.reconciler(cloud).await;
-    let looked = reconciler.find_differences().await.expect("the journal is read");
+    let looked = reconciler
+        .find_differences()
+        .await
+        .expect("the journal is read");
     assert_eq!(looked.unknown, Vec::<String>::new());
     assert_eq!(told(&looked, &arq.to_string()), []);
     let found = told(&looked, &orphan.to_string());
@@ -49,7 +51,10 @@ async fn a_request_that_cyborg_bound_here_for_an_unknown_guest_is_found_until_it
     // It is done as the sentence says.
     let deleted = cloud.accelerators().delete_arq(orphan).await;
     deleted.expect("Cyborg deletes it");
-    let looked = reconciler.find_differences().await.expect("the journal is read");
+    let looked = reconciler
+        .find_differences()
+        .await
+        .expect("the journal is read");
     assert_eq!(told(&looked, &orphan.to_string()), []);
     cloud.assert_free(ORPHAN).await;
 
@@ -67,7 +72,10 @@ async fn a_request_that_cyborg_bound_here_for_an_unknown_guest_is_found_until_it
         let of_device = of_device.as_object().expect("an object").clone();
         held.as_object_mut().expect("an object").extend(of_device);
         claim(cloud, &guest.to_string(), &held);
-        let looked = reconciler.find_differences().await.expect("the journal is read");
+        let looked = reconciler
+            .find_differences()
+            .await
+            .expect("the journal is read");
         let found = told(&looked, &guest.to_string());
         let codes: Vec<_> = found.iter().map(|(code, ..)| *code).collect();
         let expected: &[&str] = if differs {

@@ -7,7 +7,7 @@ use http::Method;
 
 use crate::real_cyborg::agent::Agent;
 use crate::real_cyborg::cloud::{Cloud, address, fake_provider, new_guest, provider};
-use crate::real_cyborg::gate::{OutagePoint, OutageGate};
+use crate::real_cyborg::gate::{OutageGate, OutagePoint};
 
 /// The end of a guest's task; a blocked one continues when Cyborg is back.
 async fn end(agent: &Agent, guest: ConsumerUuid) -> ReconcileOutcome {

@@ -8,7 +8,7 @@ use berth_model::ConsumerUuid;
 use berth_tests::berth::{BerthHome, RunningBerth};
 use berth_tests::exchange::{HttpAnswer, HttpCall};
 use berth_tests::peer::{
-    AcceleratorPlugin, CyborgSettings, OpenStackShell, RealGlance, RealKeystone, CommandOutput,
+    AcceleratorPlugin, CommandOutput, CyborgSettings, OpenStackShell, RealGlance, RealKeystone,
 };
 use berth_tests::port::free_port;
 use serde_json::{Value, json};

@@ -105,7 +105,12 @@ async fn four_hosts_are_upgraded(settings: PlacementSettings) {
         join(&cloud.placement(), root, neighbours.aggregate).await;
         before.extend(claims(upgrade, Version::Old, &old, root, &neighbours));
         after.extend(claims(upgrade, Version::New, &new, root, &neighbours));
-        hosts.push(OfflineHost::new(upgrade, &new, root, &placement.database_url()));
+        hosts.push(OfflineHost::new(
+            upgrade,
+            &new,
+            root,
+            &placement.database_url(),
+        ));
     }
     post(&placement, &before);
     assert_held(&placement, &expected(&before));

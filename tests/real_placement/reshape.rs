@@ -45,7 +45,12 @@ async fn two_quiet_ticks(agent: &Agent, cloud: &Cloud, life: &mut AgentLife) {
     }
 }
 
-async fn reshapes(upgrading: Upgrade, guests: u32, settings: PlacementSettings, then: AfterUpgrade) {
+async fn reshapes(
+    upgrading: Upgrade,
+    guests: u32,
+    settings: PlacementSettings,
+    then: AfterUpgrade,
+) {
     let placement = RealPlacement::lease(settings).expect("Placement starts");
     let cloud = Cloud::at(&placement.url());
     let [old, new] = [Version::Old, Version::New].map(|it| upgrading.machine(guests, it));
@@ -97,12 +102,24 @@ fn sample(claims: &[Claim]) -> impl Iterator<Item = &Claim> {
 
 async fn one_and_ten(upgrade: Upgrade) {
     for guests in [1, 10] {
-        reshapes(upgrade, guests, PlacementSettings::default(), AfterUpgrade::Back).await;
+        reshapes(
+            upgrade,
+            guests,
+            PlacementSettings::default(),
+            AfterUpgrade::Back,
+        )
+        .await;
     }
 }
 
 async fn a_thousand(upgrade: Upgrade) {
-    reshapes(upgrade, 1000, PlacementSettings::default(), AfterUpgrade::Nothing).await;
+    reshapes(
+        upgrade,
+        1000,
+        PlacementSettings::default(),
+        AfterUpgrade::Nothing,
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -148,6 +165,12 @@ async fn a_thousand_guests_pinned_cpus_become_pcpu() {
 #[tokio::test]
 async fn every_upgrade_is_the_same_on_mariadb() {
     for upgrade in Upgrade::ALL {
-        reshapes(upgrade, 10, PlacementSettings::on_mariadb(), AfterUpgrade::Nothing).await;
+        reshapes(
+            upgrade,
+            10,
+            PlacementSettings::on_mariadb(),
+            AfterUpgrade::Nothing,
+        )
+        .await;
     }
 }

@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_fake::{Gpu, MachineGuest, Machine, Migration, MigrationSight, MachineNode};
+use berth_fake::{Gpu, Machine, MachineGuest, MachineNode, Migration, MigrationSight};
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ResourceClass};
 use berth_virt::{
-    GuestCpuPolicy, CpuSet, NodeCpus, CustomResource, NodeDisk, GuestCell, GuestMdev, GuestView, HypervisorInfo,
-    NumaModel, PcpuModel, PowerState, ResourceModel, VgpuModel, VirtualFunctions,
+    CpuSet, CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HypervisorInfo,
+    NodeCpus, NodeDisk, NumaModel, PcpuModel, PowerState, ResourceModel, VgpuModel,
+    VirtualFunctions,
 };
 use uuid::Uuid;
 

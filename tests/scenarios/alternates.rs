@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_conductor::journal::BootGoal;
-use berth_tests::guest_cloud::{GuestCloud, GuestMishap, NODE, AgentReachability, SECOND, guest, request};
+use berth_tests::guest_cloud::{
+    AgentReachability, GuestCloud, GuestMishap, NODE, SECOND, guest, request,
+};
 use serde_json::Value;
 use tokio::time::sleep;
 

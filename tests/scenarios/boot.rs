@@ -11,7 +11,8 @@ use berth_conductor::journal::{AcceptOutcome, BootJournal as _, StepState};
 use berth_conductor::{Conductor, ConductorError, ConductorOptions, GuestRunOutcome};
 use berth_model::{Arq, ArqState, ResourceClass};
 use berth_tests::boot::{
-    BootStage, BootFault, GPUS, AgentBehaviour, NODE, EffectSide, asked, gpu, guest, impatient, request,
+    AgentBehaviour, BootFault, BootStage, EffectSide, GPUS, NODE, asked, gpu, guest, impatient,
+    request,
 };
 use berth_tests::wait::poll_until;
 use serde_json::json;
@@ -386,8 +387,7 @@ async fn a_request_that_the_agent_refuses_fails_with_the_agents_message() {
 }
 
 #[tokio::test]
-async fn a_guest_with_an_unreachable_agent_is_undone_only_after_the_agent_confirms_its_deletion()
- {
+async fn a_guest_with_an_unreachable_agent_is_undone_only_after_the_agent_confirms_its_deletion() {
     let stage = BootStage::new().await;
     stage.crossings.begin(None);
     stage.agent.is(AgentBehaviour::Slow);

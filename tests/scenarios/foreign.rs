@@ -6,7 +6,7 @@ use berth_model::{AllocationRatio, Inventory, ProviderUuid, ResourceClass, Trait
 use berth_tests::claims::{Claim, add, claim, join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::{NodeLife, Node};
+use berth_tests::node::{Node, NodeLife};
 use berth_tests::worlds::{PlacementRows, ProviderRow};
 use tokio::time::Instant;
 use uuid::Uuid;

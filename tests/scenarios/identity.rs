@@ -188,7 +188,12 @@ async fn a_rename_that_was_cut_off_is_finished_under_any_name_and_no_unit_is_dou
         let (cloud, mut node) = renamed().await;
         let before = cloud.rows().await;
         node.options.rename = Rename::Accept;
-        let cut = mishap(&cloud, put, cut_after..usize::MAX, &RequestMishap::Unreachable);
+        let cut = mishap(
+            &cloud,
+            put,
+            cut_after..usize::MAX,
+            &RequestMishap::Unreachable,
+        );
         assert!(node.start(&cut).await.is_err());
 
         let host = Host::new(name).gpu(4).gpu(4);
@@ -290,7 +295,10 @@ async fn a_node_without_an_answer_from_placement_retries_and_keeps_no_uuid() {
     let Err(NodeError::Identity(error)) = node.start(&away).await else {
         panic!("it started");
     };
-    assert!(matches!(error, NodeIdentityError::Placement { .. }), "{error}");
+    assert!(
+        matches!(error, NodeIdentityError::Placement { .. }),
+        "{error}"
+    );
     assert_eq!(error.disposition(), Disposition::Retry);
     assert!(files.content().is_empty());
     node.start(&cloud).await.unwrap();

@@ -28,7 +28,8 @@ pub(crate) enum RequestMishap {
     ConcurrentChange(ConcurrentChange),
 }
 
-pub(crate) type ConcurrentChange = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+pub(crate) type ConcurrentChange =
+    Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 impl RequestMishap {
     /// This happens just before the request arrives.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use berth_conductor::BootRequest;
 use berth_conductor::journal::BootGoal;
-use berth_tests::guest_cloud::{GuestCloud, CardHardware, ON_CELL_0, guest};
+use berth_tests::guest_cloud::{CardHardware, GuestCloud, ON_CELL_0, guest};
 use serde_json::json;
 use tokio::time::sleep;
 

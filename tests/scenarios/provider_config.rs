@@ -6,7 +6,7 @@ use berth_model::{Disposition, ResourceClass};
 use berth_tests::claims::{Claim, claim};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::{NodeLife, Node};
+use berth_tests::node::{Node, NodeLife};
 
 const LICENCES: &str = "CUSTOM_LICENCES";
 

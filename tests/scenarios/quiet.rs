@@ -9,7 +9,7 @@ use berth_model::{ResourceClass, Trait};
 use berth_tests::claims::{Claim, claim, join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::{NodeLife, Node, ViewDriver};
+use berth_tests::node::{Node, NodeLife, ViewDriver};
 use berth_virt::CpuSet;
 use futures_util::future::join_all;
 use tokio::time::Instant;

@@ -7,7 +7,7 @@ use berth_agent_tracker::tick::TickError;
 use berth_model::{Disposition, ResourceClass};
 use berth_tests::claims::{Claim, add, claim};
 use berth_tests::host::{Host, consumer};
-use berth_tests::unit::{Exit, UnitHistory, UnitEnd};
+use berth_tests::unit::{Exit, UnitEnd, UnitHistory};
 use tokio::time::timeout;
 use uuid::Uuid;
 

@@ -11,7 +11,7 @@ use berth_tests::claims::{Claim, claim};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer};
 use berth_tests::node::{MemoryFiles, Node};
-use berth_tests::unit::{UnitHistory, UnitEnd, Unit};
+use berth_tests::unit::{Unit, UnitEnd, UnitHistory};
 use berth_tests::worlds::PlacementRows;
 use berth_virt::VgpuModel;
 

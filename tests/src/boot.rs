@@ -31,8 +31,8 @@ use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
-pub use agent::{BootAgent, AgentBehaviour};
-pub use effects::{ConductorEffects, BootFault, EffectSide};
+pub use agent::{AgentBehaviour, BootAgent};
+pub use effects::{BootFault, ConductorEffects, EffectSide};
 
 use crate::cloud::Cloud;
 use crate::host_states::{self, ReportedHost};
@@ -265,7 +265,10 @@ impl BootStage {
             placement,
             accelerators: accelerators(&self.service, Some(&crossings)),
             agents: Arc::new(SingleAgent(GuestClient::new(agent, auth, &once()))),
-            scheduler: host_states::scheduler(hosts::FaultyCloudHosts::new(self.hosts.clone(), crossings)),
+            scheduler: host_states::scheduler(hosts::FaultyCloudHosts::new(
+                self.hosts.clone(),
+                crossings,
+            )),
         };
         Conductor::open(parts, options)
     }
@@ -378,7 +381,10 @@ pub(crate) fn once() -> AdapterOptions {
     AdapterOptions::default()
 }
 
-pub(crate) fn accelerators(service: &Router, crossings: Option<&ConductorEffects>) -> AcceleratorClient {
+pub(crate) fn accelerators(
+    service: &Router,
+    crossings: Option<&ConductorEffects>,
+) -> AcceleratorClient {
     let http = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
     let http = match crossings {
         Some(crossings) => crossings.before("accelerator", http),

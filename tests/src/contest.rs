@@ -4,14 +4,16 @@
 //! [`ProviderChangeLog`]. [`place`] checks that each acknowledged write has its position in the order of the provider's
 //! generations, and that no position exceeds the capacity. Used by the tests `claims` and `kill`.
 
+mod change_log;
 mod history;
 mod order;
 mod services;
-mod change_log;
 mod writers;
 
-pub use history::{ContestAnswer, ContestCall, Event, AllocationModel, ContestHistory, DesiredAllocation};
-pub use order::{WriteOrder, OrderViolation, place, place_of};
-pub use services::{Isolation, Services, ServicesError, RowsLocation, with_database};
 pub use change_log::{ProviderChange, ProviderChangeLog};
+pub use history::{
+    AllocationModel, ContestAnswer, ContestCall, ContestHistory, DesiredAllocation, Event,
+};
+pub use order::{OrderViolation, WriteOrder, place, place_of};
+pub use services::{Isolation, RowsLocation, Services, ServicesError, with_database};
 pub use writers::{Contest, RunningContest, ask, consumer_uuid, provider_uuid};

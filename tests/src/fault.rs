@@ -17,9 +17,9 @@ mod files;
 mod hosts;
 mod http;
 mod journals;
+mod paused_clock;
 mod route;
 mod stage;
-mod paused_clock;
 mod switched;
 
 pub use attributes::GatedAttributes;
@@ -29,6 +29,6 @@ pub use files::GatedFiles;
 pub use hosts::GatedHosts;
 pub use http::GatedHttp;
 pub use journals::{GatedBootJournal, GatedGuestJournal};
-pub use stage::FaultStage;
 pub use paused_clock::{busy, busy_but_at_gates, turn};
+pub use stage::FaultStage;
 pub use switched::SwitchedGate;

@@ -26,11 +26,11 @@ use tokio::task::JoinHandle;
 
 use crate::exchange::{ExchangeError, address_of, runtime};
 
-mod rule;
 mod forward;
+mod rule;
 
-pub use rule::{ProxyFault, ProxyRule, ErrorAnswer};
 use forward::{Body, ConnectionCut};
+pub use rule::{ErrorAnswer, ProxyFault, ProxyRule};
 
 /// One request as the proxy saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,7 +171,10 @@ async fn serve(stream: TcpStream, shared: Arc<ProxyShared>) {
         .await;
 }
 
-async fn handle(shared: Arc<ProxyShared>, request: Request<Incoming>) -> Result<Response<Body>, ConnectionCut> {
+async fn handle(
+    shared: Arc<ProxyShared>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, ConnectionCut> {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.map_err(|_| ConnectionCut)?.to_bytes();
     let request = Request::from_parts(parts, body);

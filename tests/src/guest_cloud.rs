@@ -17,8 +17,8 @@ mod api;
 mod effects;
 mod fresh;
 mod hardware;
-mod processes;
 mod node;
+mod processes;
 mod server_rows;
 mod services;
 mod worlds;
@@ -49,9 +49,9 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 pub use api::ClientObservation;
-pub use effects::{RecordedEffect, CloudEffects, CloudFaultPoint, CloudProcess};
-pub use hardware::{PlantedBug, Hardware, CardHardware, GuestMishap, ON_CELL_0, card, name_of};
-pub use node::{ComputeNode, AgentReachability};
+pub use effects::{CloudEffects, CloudFaultPoint, CloudProcess, RecordedEffect};
+pub use hardware::{CardHardware, GuestMishap, Hardware, ON_CELL_0, PlantedBug, card, name_of};
+pub use node::{AgentReachability, ComputeNode};
 
 use crate::cloud::Cloud;
 use crate::fault::{HarnessClock, busy};

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderName, ResourceClass, Trait};
 use berth_virt::{
-    GuestCpuPolicy, CpuSet, NodeCpus, CustomResource, NodeDisk, GuestCell, GuestMdev, GuestView, HostView,
-    HypervisorInfo, NodeView, NumaCell, OfferedMdevs, PhysicalGpu, PowerState, ResourceModel,
+    CpuSet, CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostView,
+    HypervisorInfo, NodeCpus, NodeDisk, NodeView, NumaCell, OfferedMdevs, PhysicalGpu, PowerState,
+    ResourceModel,
 };
 use uuid::Uuid;
 

@@ -9,7 +9,7 @@ use berth_agent_tracker::node_identity::{self, NodeIdentityError, PlacementRecor
 use berth_agent_tracker::options::TrackerOptions;
 use berth_agent_tracker::propose::ResourceTracker;
 use berth_agent_tracker::report_client::{ReportClient, ReportError};
-use berth_agent_tracker::startup::{self, Preview, ReviewedPlan, StartupOutcome, StartupError};
+use berth_agent_tracker::startup::{self, Preview, ReviewedPlan, StartupError, StartupOutcome};
 use berth_agent_tracker::tick::{self, TickError, TickReport};
 use berth_model::{NodeName, ProviderUuid};
 use berth_store::state_dir::{StateDir, StateFiles};

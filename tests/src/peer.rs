@@ -35,7 +35,7 @@ pub use glance::RealGlance;
 pub use keystone::{Credentials, KeystoneSettings, RealKeystone};
 pub use libvirtd::Libvirtd;
 pub use mariadb::{Database, MariaDb};
-pub use openstack_shell::{AcceleratorPlugin, OpenStackShell, CommandOutput};
+pub use openstack_shell::{AcceleratorPlugin, CommandOutput, OpenStackShell};
 pub use placement::{Auth, Lease, PlacementSettings, PolicyDefaults, RealPlacement, Storage};
 pub use placement_schema::PlacementSchema;
 pub use postgres::{Postgres, PostgresDatabase};

@@ -227,7 +227,12 @@ impl<D: VirtDriver> UnitProcess<'_, D> {
         }
     }
 
-    fn note(&self, history: &std::sync::Mutex<UnitHistory>, began: Duration, error: Option<&FailedStep>) {
+    fn note(
+        &self,
+        history: &std::sync::Mutex<UnitHistory>,
+        began: Duration,
+        error: Option<&FailedStep>,
+    ) {
         let pass = UnitPass {
             life: self.life,
             began,

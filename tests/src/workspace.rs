@@ -222,7 +222,12 @@ mod raw {
     }
 
     impl Node {
-        fn into_edges(self) -> (String, Vec<(String, std::collections::BTreeSet<DependencyKind>)>) {
+        fn into_edges(
+            self,
+        ) -> (
+            String,
+            Vec<(String, std::collections::BTreeSet<DependencyKind>)>,
+        ) {
             let kinds = |edge: &Edge| {
                 edge.dep_kinds
                     .iter()

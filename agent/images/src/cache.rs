@@ -33,7 +33,7 @@ pub(super) struct ImageCache {
     qemu_img: QemuImg,
     /// Maximum size of a download in bytes.
     max_bytes: u64,
-    download_progress: Arc<DownloadTracker>,
+    downloads: Arc<DownloadTracker>,
     locks: Mutex<HashMap<String, Arc<RwLock<()>>>>,
     /// Locks the folder against other agents.
     _lock: File,
@@ -78,7 +78,7 @@ impl ImageCache {
             sources,
             qemu_img,
             max_bytes: most,
-            download_progress: Arc::new(DownloadTracker::new(progress)),
+            downloads: Arc::new(DownloadTracker::new(progress)),
             locks: Mutex::default(),
             _lock: lock,
         })
@@ -95,8 +95,8 @@ impl ImageCache {
     }
 
     /// The progress of the image's download, if one is running.
-    pub(super) fn downloads(&self, key: &ImageKey) -> Option<ImageDownload> {
-        self.download_progress.of(key)
+    pub(super) fn download_progress(&self, key: &ImageKey) -> Option<ImageDownload> {
+        self.downloads.of(key)
     }
 
     /// Whether the image is cached or may be fetched.
@@ -169,8 +169,8 @@ impl ImageCache {
     /// Cancellable: incomplete files are removed.
     async fn fetch(&self, image: &ImageSource, most: u64) -> Result<(), DiskError> {
         let key = image.key();
-        let _under_way = self.download_progress.track(key.clone());
-        let progress: Arc<dyn ImageProgress> = Arc::clone(&self.download_progress) as _;
+        let _under_way = self.downloads.track(key.clone());
+        let progress: Arc<dyn ImageProgress> = Arc::clone(&self.downloads) as _;
         let path = self.path(&key);
         let fetched = PartialFile::of(&path);
         let file = fetched.create()?;

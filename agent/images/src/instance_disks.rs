@@ -289,7 +289,7 @@ impl Disks {
     /// The progress of the plan's first running download.
     pub fn download_progress(&self, plan: &DiskPlan) -> Option<ImageDownload> {
         plan.images()
-            .find_map(|image| self.cache.downloads(&image.key()))
+            .find_map(|image| self.cache.download_progress(&image.key()))
     }
 
     /// Removes files of an instance's folder. They are removed on disk when this returns.

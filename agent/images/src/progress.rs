@@ -50,17 +50,17 @@ pub struct LoggedProgress {
 /// The running downloads. Passes their progress on to an observer.
 pub(super) struct DownloadTracker {
     observer: Arc<dyn ImageProgress>,
-    now: Mutex<BTreeMap<ImageKey, ImageDownload>>,
+    active: Mutex<BTreeMap<ImageKey, ImageDownload>>,
 }
 
 impl DownloadTracker {
     pub(super) fn new(observer: Arc<dyn ImageProgress>) -> Self {
-        let now = Mutex::default();
-        Self { observer, now }
+        let active = Mutex::default();
+        Self { observer, active }
     }
 
     fn active(&self) -> MutexGuard<'_, BTreeMap<ImageKey, ImageDownload>> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn of(&self, image: &ImageKey) -> Option<ImageDownload> {

@@ -202,7 +202,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Changes with every completed reconciliation, because it may have released devices.
     #[must_use]
-    pub fn completed(&self) -> watch::Receiver<u64> {
+    pub fn completed_reconciles(&self) -> watch::Receiver<u64> {
         self.inner.completed_reconciles.subscribe()
     }
 

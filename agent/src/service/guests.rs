@@ -45,7 +45,10 @@ pub struct DeviceService {
 
 impl DeviceService {
     #[must_use]
-    pub fn new<D: VirtDriver>(devices: DeviceManager<D>, ends: Option<watch::Receiver<u64>>) -> Self {
+    pub fn new<D: VirtDriver>(
+        devices: DeviceManager<D>,
+        ends: Option<watch::Receiver<u64>>,
+    ) -> Self {
         Self {
             routes: berth_agent_api::devices::routes(&devices),
             devices: Arc::new(devices),

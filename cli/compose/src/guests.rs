@@ -204,7 +204,7 @@ impl HostGuests {
     /// The devices as the agent's service has them.
     #[must_use]
     pub fn devices(&self) -> DeviceService {
-        DeviceService::new(self.devices.clone(), Some(self.guests.completed()))
+        DeviceService::new(self.devices.clone(), Some(self.guests.completed_reconciles()))
     }
 
     /// The scheduler as the agent's service tells it of this host.

@@ -67,7 +67,10 @@ pub fn run(
     if arguments.once || arguments.skip_host {
         return Ok(ExitCode::Done);
     }
-    writeln!(out, "\n== this host stays up as a node; stop it with Ctrl-C")?;
+    writeln!(
+        out,
+        "\n== this host stays up as a node; stop it with Ctrl-C"
+    )?;
     up::run(&up::UpArguments::default(), context, out)
 }
 
@@ -117,7 +120,10 @@ async fn show_host(config: &Config, state: &Path, out: &mut dyn Write) -> Result
         startup::reconcile(tracker, &host.view, Service::Enabled, now, None, &|_, _| {})
             .await
             .map_err(|error| startup_failure(&error))?;
-        let (tree, usages) = tracker.tree_with_usages(now).await.map_err(|error| away(&error))?;
+        let (tree, usages) = tracker
+            .tree_with_usages(now)
+            .await
+            .map_err(|error| away(&error))?;
         indented(out, &picture(&tree, &usages))?;
         let traits = tree.root().traits.len();
         writeln!(
@@ -174,7 +180,10 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
     startup::reconcile(tracker, &view, Service::Enabled, now, None, &quiet)
         .await
         .map_err(|error| startup_failure(&error))?;
-    let (tree, _) = tracker.tree_with_usages(now).await.map_err(|error| away(&error))?;
+    let (tree, _) = tracker
+        .tree_with_usages(now)
+        .await
+        .map_err(|error| away(&error))?;
     let before = initial_allocations(&machine, &node, &tree);
     for (consumer, held) in before.consumers() {
         placement
@@ -183,7 +192,10 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
             .map_err(placement_failure)?;
     }
     tracker.forget();
-    let (tree, usages) = tracker.tree_with_usages(now).await.map_err(|error| away(&error))?;
+    let (tree, usages) = tracker
+        .tree_with_usages(now)
+        .await
+        .map_err(|error| away(&error))?;
     indented(out, &picture(&tree, &usages))?;
     let guests = view
         .nodes
@@ -228,7 +240,10 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
         indented(out, &reshape.to_string())?;
     }
     writeln!(out, "\n== the tree afterwards\n")?;
-    let (tree, usages) = tracker.tree_with_usages(now).await.map_err(|error| away(&error))?;
+    let (tree, usages) = tracker
+        .tree_with_usages(now)
+        .await
+        .map_err(|error| away(&error))?;
     indented(out, &picture(&tree, &usages))?;
     writeln!(
         out,

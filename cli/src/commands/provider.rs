@@ -47,18 +47,17 @@ pub fn run(
             HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Look).await?;
         let mut trees = Vec::new();
         for (identity, tracker) in &mut host.nodes {
-            let (tree, usages) =
-                tracker
-                    .tree_with_usages(tokio::time::Instant::now())
-                    .await
-                    .map_err(|error| {
-                        let code = error.placement().map(placement_error_code);
-                        Failure::caused(
-                            code.unwrap_or(ErrorCode::Unavailable),
-                            format!("node {}", identity.node),
-                            &error,
-                        )
-                    })?;
+            let (tree, usages) = tracker
+                .tree_with_usages(tokio::time::Instant::now())
+                .await
+                .map_err(|error| {
+                    let code = error.placement().map(placement_error_code);
+                    Failure::caused(
+                        code.unwrap_or(ErrorCode::Unavailable),
+                        format!("node {}", identity.node),
+                        &error,
+                    )
+                })?;
             trees.push((tree, usages));
         }
         Ok::<_, Failure>(trees)

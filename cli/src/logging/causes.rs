@@ -29,7 +29,9 @@ impl<L: Layer<Registry>> Layer<Registry> for WithCauses<L> {
         let mut reported = EventFields::default();
         event.record(&mut reported);
         let metadata = event.metadata();
-        reported.values.resize_with(metadata.fields().len(), || None);
+        reported
+            .values
+            .resize_with(metadata.fields().len(), || None);
         let values: Vec<_> = reported.values.iter().map(Option::as_deref).collect();
         // `tracing`'s macros create events the same way.
         let values = metadata.fields().value_set_all(&values);

@@ -150,9 +150,7 @@ fn unknown_name_reason(error: &PlacementError) -> Option<String> {
     known.into_iter().find_map(|(words, kind)| {
         let (_, names) = refusal.message.split_once(words)?;
         let names = names.trim_end_matches(['.', ' ', '\n']);
-        Some(format!(
-            "no host ever reported the {kind} {names}"
-        ))
+        Some(format!("no host ever reported the {kind} {names}"))
     })
 }
 

@@ -21,11 +21,7 @@ const REFUSALS: [ErrorExample; 8] = [
     ),
     ErrorExample::new(403, AppliesTo::Always, "A policy rule refuses the request."),
     ErrorExample::new(404, AppliesTo::Always, "The object does not exist."),
-    ErrorExample::new(
-        413,
-        AppliesTo::WithBody,
-        "The body exceeds the size limit.",
-    ),
+    ErrorExample::new(413, AppliesTo::WithBody, "The body exceeds the size limit."),
     ErrorExample::new(
         415,
         AppliesTo::WithBody,

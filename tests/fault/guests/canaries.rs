@@ -8,11 +8,13 @@ use berth_fault_injection::{EffectPhase, Fault, FaultRepetition};
 use berth_invariants::{InvariantId, Violation, audit_at_rest};
 use berth_model::ResourceClass;
 use berth_tests::fault::busy;
-use berth_tests::guest_cloud::{PlantedBug, GuestCloud, NODE, CloudFaultPoint, CloudProcess, guest};
+use berth_tests::guest_cloud::{
+    CloudFaultPoint, CloudProcess, GuestCloud, NODE, PlantedBug, guest,
+};
 use berth_virt::VirtDriver as _;
 use serde_json::Value;
 
-use super::scenarios::{GuestScenario, GuestOutcome, SERVER, boot, boot_in, delete};
+use super::scenarios::{GuestOutcome, GuestScenario, SERVER, boot, boot_in, delete};
 use super::servers;
 use super::sweep::virtually;
 

@@ -8,8 +8,8 @@ use berth_fault_injection::EffectKind;
 use berth_model::ProviderTree;
 use berth_tests::guest_cloud::RecordedEffect;
 
-use super::scenarios::{GuestScenario, GuestOutcome};
 use super::rows::{FaultStrike, kind};
+use super::scenarios::{GuestOutcome, GuestScenario};
 use super::sweep::FAULTS;
 use crate::report::{Section, replace, section};
 
@@ -36,7 +36,8 @@ pub(super) struct CleanGuestRun {
 }
 
 /// How often each outcome followed a fault at a kind of effect.
-pub(super) type OutcomeTally = BTreeMap<(GuestScenario, FaultStrike, &'static str), BTreeMap<GuestOutcome, usize>>;
+pub(super) type OutcomeTally =
+    BTreeMap<(GuestScenario, FaultStrike, &'static str), BTreeMap<GuestOutcome, usize>>;
 
 /// Writes the part of the page.
 pub(super) fn write(swept: &[CleanGuestRun], tally: &OutcomeTally) {

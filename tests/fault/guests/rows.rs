@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use berth_fault_injection::{Boundary, Effect, EffectKind, Fault, FaultRepetition};
-use berth_tests::guest_cloud::{RecordedEffect, CloudFaultPoint, CloudProcess};
+use berth_tests::guest_cloud::{CloudFaultPoint, CloudProcess, RecordedEffect};
 use serde::Deserialize;
 
-use super::scenarios::{GuestScenario, GuestOutcome};
+use super::scenarios::{GuestOutcome, GuestScenario};
 
 impl GuestOutcome {
     pub(super) const fn as_str(self) -> &'static str {
@@ -27,7 +27,10 @@ pub(super) fn kind(crossed: &RecordedEffect) -> &'static str {
         kind: effect,
         ..
     } = crossed.crossing;
-    let is_served = matches!(crossed.process, CloudProcess::Placement | CloudProcess::Accelerators);
+    let is_served = matches!(
+        crossed.process,
+        CloudProcess::Placement | CloudProcess::Accelerators
+    );
     match (seam, effect) {
         (_, EffectKind::Read) if is_served => "served_read",
         (_, EffectKind::Write) if is_served => "served_write",
@@ -113,7 +116,9 @@ pub(super) fn read() -> Rows {
     let mut rows = Rows::new();
     for table in tables.into_values() {
         for name in &table.scenarios {
-            let journey = GuestScenario::ALL.into_iter().find(|it| it.as_str() == name);
+            let journey = GuestScenario::ALL
+                .into_iter()
+                .find(|it| it.as_str() == name);
             let journey = journey.unwrap_or_else(|| panic!("guests.toml: no scenario {name}"));
             for (strike, by_kind) in &table.faults {
                 let strike = FaultStrike::read(strike);

@@ -11,13 +11,13 @@ use std::time::Duration;
 use berth_fault_injection::Fault;
 use berth_invariants::audit;
 use berth_model::SeededRng;
-use berth_tests::guest_cloud::{GuestCloud, CloudFaultPoint};
+use berth_tests::guest_cloud::{CloudFaultPoint, GuestCloud};
 use berth_tests::sample::one_of;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
-use super::scenarios::{GuestScenario, GuestOutcome, delete, server};
+use super::scenarios::{GuestOutcome, GuestScenario, delete, server};
 use super::servers;
 use super::sweep::{FAULTS, virtually};
 use crate::sweep::on_all_processors;

@@ -17,11 +17,11 @@ use std::sync::Mutex;
 
 use berth_fault_injection::{Fault, FaultRepetition};
 use berth_model::ProviderTree;
-use berth_tests::guest_cloud::{RecordedEffect, GuestCloud, CloudFaultPoint};
+use berth_tests::guest_cloud::{CloudFaultPoint, GuestCloud, RecordedEffect};
 
-use super::scenarios::{GuestScenario, GuestOutcome};
 use super::report::{self, CleanGuestRun, OutcomeTally};
-use super::rows::{self, Rows, FaultStrike, kind};
+use super::rows::{self, FaultStrike, Rows, kind};
+use super::scenarios::{GuestOutcome, GuestScenario};
 use crate::sweep::{SweepPart, on_all_processors};
 
 /// The faults of the sweep: an answer lost before and after its effect; an outdated, a corrupt or an endless answer;
@@ -214,7 +214,10 @@ impl SweepSelection {
     }
 
     /// The first points that are run.
-    fn firsts<'a>(&'a self, swept: &'a [CleanGuestRun]) -> Vec<(&'a CleanGuestRun, &'static str, CloudFaultPoint)> {
+    fn firsts<'a>(
+        &'a self,
+        swept: &'a [CleanGuestRun],
+    ) -> Vec<(&'a CleanGuestRun, &'static str, CloudFaultPoint)> {
         let at = self.at.as_deref();
         let first = at.map(|text| text.split(" + ").next().unwrap_or_default());
         let all = swept.iter().flat_map(|swept| {
@@ -232,7 +235,12 @@ impl SweepSelection {
     }
 
     /// The second points after one, in the recovery from it.
-    fn seconds(&self, journey: GuestScenario, first: &CloudFaultPoint, recovery: &[RecordedEffect]) -> Vec<CloudFaultPoint> {
+    fn seconds(
+        &self,
+        journey: GuestScenario,
+        first: &CloudFaultPoint,
+        recovery: &[RecordedEffect],
+    ) -> Vec<CloudFaultPoint> {
         let faults = match self.at {
             Some(_) => &FAULTS,
             None => self.second,

@@ -34,8 +34,8 @@ mod trees;
 pub use invariant::{InvariantId, Violation};
 pub use process_health::EXIT_CODES;
 pub use snapshot::{
-    AcceleratorSnapshot, AgentReport, AllocatedAmounts, Answer, ArqRow, ConsumerRow, Device, Exit, Fact,
-    Guest, Histories, Journal, LoopLimits, OutputText, Pass, PassOutcome, PlacementSnapshot,
+    AcceleratorSnapshot, AgentReport, AllocatedAmounts, Answer, ArqRow, ConsumerRow, Device, Exit,
+    Fact, Guest, Histories, Journal, LoopLimits, OutputText, Pass, PassOutcome, PlacementSnapshot,
     PlacementWrite, ProviderRow, RefusedReshape, Reshape, ServerGroup, Step, StepBoundary,
     StepKind, SystemSnapshot, TaskOutcome, TaskRecord,
 };

@@ -1,6 +1,8 @@
 //! S9: each row of Placement existed at the start of the run or was written by a request.
 
-use crate::{AllocatedAmounts, Answer, Fact, InvariantId, PlacementSnapshot, SystemSnapshot, Violation};
+use crate::{
+    AllocatedAmounts, Answer, Fact, InvariantId, PlacementSnapshot, SystemSnapshot, Violation,
+};
 
 /// Not checked if the rows at the start are unknown.
 pub(crate) fn s9(snapshot: &SystemSnapshot) -> Vec<Violation> {

@@ -105,7 +105,8 @@ impl Service {
         let device = json!({"name": "0000:84:00.0", "type": "FPGA", "vendor": "8086", "model": "N3000",
             "std_board_info": "{}", "vendor_board_info": "{}", "deployables": [deployable]});
         let path = format!("/internal/v1/hosts/{HOST}/devices");
-        let ask = HttpCall::put(service.url.replace("/v2", &path)).json(&json!({"devices": [device]}));
+        let ask =
+            HttpCall::put(service.url.replace("/v2", &path)).json(&json!({"devices": [device]}));
         service.expect(200, ServiceCaller::Admin, ask);
         service
     }

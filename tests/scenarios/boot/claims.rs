@@ -2,7 +2,7 @@
 
 use berth_conductor::{Conductor, GuestRunOutcome};
 use berth_model::{ConsumerAllocations, ConsumerUuid, ProviderUuid};
-use berth_tests::boot::{BootStage, BootFault, AgentBehaviour, EffectSide, gpu};
+use berth_tests::boot::{AgentBehaviour, BootFault, BootStage, EffectSide, gpu};
 
 use super::{guest, request};
 
@@ -154,8 +154,7 @@ async fn unheard(stage: &BootStage, n: u32) -> (Conductor, ConsumerAllocations) 
 }
 
 #[tokio::test]
-async fn a_late_claim_of_a_deleted_guest_is_released_and_blocks_the_uuid_until_then()
- {
+async fn a_late_claim_of_a_deleted_guest_is_released_and_blocks_the_uuid_until_then() {
     let stage = BootStage::new().await;
     let (conductor, asked) = unheard(&stage, 2).await;
     conductor.delete(guest(2)).await.unwrap();

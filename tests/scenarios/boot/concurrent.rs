@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use berth_conductor::{ConductorOptions, GuestRunOutcome};
 use berth_hosts::{ServiceStatus, ServiceUpdate};
-use berth_tests::boot::{BootStage, BootFault, AgentBehaviour, NODE, EffectSide, impatient};
+use berth_tests::boot::{AgentBehaviour, BootFault, BootStage, EffectSide, NODE, impatient};
 use berth_tests::wait::poll_until;
 use tokio::time::timeout;
 

@@ -1,7 +1,9 @@
 //! Every boot scenario, killed before and after each of its effects, and with an error at each of them.
 
 use berth_conductor::{BootRequest, Conductor, ConductorError, GuestRunOutcome};
-use berth_tests::boot::{BootStage, BootFault, AgentBehaviour, EffectSide, guest, request, request_in};
+use berth_tests::boot::{
+    AgentBehaviour, BootFault, BootStage, EffectSide, guest, request, request_in,
+};
 use berth_tests::sample::one_of;
 
 /// Of so many sides of crossings one is struck: odd, so that it is now the one before an effect, now the one after.
@@ -239,7 +241,11 @@ async fn a_conductor_that_forgets_its_intents_is_caught() {
 async fn a_conductor_that_leaves_its_guests_in_their_groups_is_caught() {
     let stage = BootStage::new().await;
     stage.crossings.keep_members();
-    assert!(!BootScenario::BootAndDelete.until_killed(&stage, 1, None).await);
+    assert!(
+        !BootScenario::BootAndDelete
+            .until_killed(&stage, 1, None)
+            .await
+    );
     let wrong = stage.wrong().await;
     assert!(
         wrong.iter().any(|it| it.contains("the server group has")),

@@ -39,7 +39,10 @@ async fn a_device_with_a_failed_reset_is_quarantined_until_it_is_released() {
     assert!(traits.contains(RESET_FAILED), "{traits:?}");
     assert_eq!(stage.binds(0, guest(2)).await.1, "BindFailed");
 
-    let still = stage.devices.release(&name, None, ActionMode::Execute).await;
+    let still = stage
+        .devices
+        .release(&name, None, ActionMode::Execute)
+        .await;
     assert!(matches!(still, Err(ActError::Reset { .. })), "{still:?}");
     stage.restart().await;
     stage.round().await;
@@ -108,8 +111,7 @@ async fn a_kill_in_a_reset_leaves_the_device_unclean() {
 
 /// No guest waits for it: an operator requested the reset.
 #[tokio::test]
-async fn a_device_with_an_interrupted_operator_reset_is_not_assigned_before_another_reset()
-{
+async fn a_device_with_an_interrupted_operator_reset_is_not_assigned_before_another_reset() {
     let mut stage = DeviceStage::with(vec![card(0)]).await;
     let name = address(0).to_string();
     let (arq, _) = stage.binds(0, guest(1)).await;

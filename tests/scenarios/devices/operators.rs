@@ -1,6 +1,6 @@
 //! Operators' actions on devices, at the agent and at the accelerator service.
 
-use berth_agent_devices::{DeviceConditions, ActionMode, Risk};
+use berth_agent_devices::{ActionMode, DeviceConditions, Risk};
 use berth_tests::wait::within;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -14,12 +14,17 @@ const QUARANTINED: &str = "CUSTOM_BERTH_DEVICE_QUARANTINED";
 async fn an_operator_quarantines_a_device_and_releases_it() {
     let mut stage = DeviceStage::with(vec![card(0)]).await;
     let name = address(0).to_string();
-    let would = stage.devices.quarantine(&name, "smells", ActionMode::DryRun);
+    let would = stage
+        .devices
+        .quarantine(&name, "smells", ActionMode::DryRun);
     assert!(would.await.unwrap().text.contains("would be quarantined"));
     stage.round().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "1 0");
 
-    let done = stage.devices.quarantine(&name, "smells", ActionMode::Execute).await;
+    let done = stage
+        .devices
+        .quarantine(&name, "smells", ActionMode::Execute)
+        .await;
     assert_eq!(done.unwrap().devices, std::slice::from_ref(&name));
     stage.round().await;
     let (amounts, traits) = stage.provider(0).await.expect("a provider");
@@ -90,7 +95,10 @@ async fn of_a_card_a_part_can_be_set_aside() {
     assert_eq!(stage.provider(0).await.expect("a provider").0, "4 4");
 
     let risk = Some(Risk::UncleanDevice);
-    let released = stage.devices.release(&whole, risk, ActionMode::Execute).await;
+    let released = stage
+        .devices
+        .release(&whole, risk, ActionMode::Execute)
+        .await;
     released.unwrap();
     stage.round().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "4 0");

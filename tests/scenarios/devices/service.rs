@@ -9,7 +9,7 @@ use berth_agent_devices::DeviceConditions;
 use berth_virt::HostEvent;
 use futures_util::StreamExt;
 
-use super::stage::{INTERVAL, DeviceStage, address, card, guest, provider_uuid};
+use super::stage::{DeviceStage, INTERVAL, address, card, guest, provider_uuid};
 
 #[tokio::test]
 async fn cyborg_which_lacks_the_route_is_asked_once() {

@@ -16,18 +16,18 @@ use berth_accelerator::{
 };
 use berth_agent_api::devices as api;
 use berth_agent_devices::report::Scrub;
-use berth_agent_devices::{DeviceConditions, DeviceOptions, DeviceManager, DeviceManagerParts};
+use berth_agent_devices::{DeviceConditions, DeviceManager, DeviceManagerParts, DeviceOptions};
 use berth_agent_journal::SqlJournal;
 use berth_agent_tracker::tick;
 use berth_client::{
-    AcceleratorClient, AdapterOptions, Auth, ComputeClient, HttpExchange, HttpService, RequestObserver,
-    Secret, TransportError,
+    AcceleratorClient, AdapterOptions, Auth, ComputeClient, HttpExchange, HttpService,
+    RequestObserver, Secret, TransportError,
 };
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_store::SqlStore;
 use berth_tests::cloud::Cloud;
 use berth_tests::host::Host;
-use berth_tests::node::{NodeLife, Node};
+use berth_tests::node::{Node, NodeLife};
 use berth_tests::wait::{poll_until, within};
 use berth_virt::{
     DeviceCondition, DeviceError, DeviceOwner, DeviceReset, DeviceType, GuestError, GuestMark,
@@ -325,7 +325,9 @@ impl DeviceStage {
         let mut view = self.view();
         self.devices.overlay(look, &mut view);
         let missing = self.devices.take_missing().into_values();
-        self.life.tracker.doubt(&missing.flatten().collect());
+        self.life
+            .tracker
+            .forget_if_missing(&missing.flatten().collect());
         let (service, now) = (self.node.service, Instant::now());
         tick::reconcile(&mut self.life.tracker, &view, service, now)
             .await
@@ -400,7 +402,7 @@ impl DeviceStage {
     /// The devices kept as the service keeps them; ends with the token.
     pub(super) fn keep(&self) -> (CancellationToken, tokio::task::JoinHandle<()>) {
         let stop = CancellationToken::new();
-        let task = tokio::spawn(self.devices.run_reporter(None, stop.clone()));
+        let task = tokio::spawn(self.devices.run(None, stop.clone()));
         (stop, task)
     }
 

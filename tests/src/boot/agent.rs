@@ -223,12 +223,15 @@ impl BootAgent {
             wrong.push(format!("{uuid} is built without its claim"));
         }
         let reported = self.accelerators.arqs_of_instance(uuid).await;
-        let bound = reported.unwrap_or_default().into_iter().filter_map(|reported| {
-            let state = reported.arq.ok()?.state;
-            let ours =
-                matches!(&state, ArqState::Bound(binding, _) if binding.hostname == build.node);
-            ours.then_some(*reported.uuid.as_uuid())
-        });
+        let bound = reported
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(|reported| {
+                let state = reported.arq.ok()?.state;
+                let ours =
+                    matches!(&state, ArqState::Bound(binding, _) if binding.hostname == build.node);
+                ours.then_some(*reported.uuid.as_uuid())
+            });
         let bound: BTreeSet<_> = bound.collect();
         if bound != build.accelerator_requests.iter().copied().collect() {
             wrong.push(format!("{uuid} is built without its devices"));
@@ -247,16 +250,21 @@ impl BootAgent {
                 return unknown();
             }
             let fails = match mood {
-                AgentBehaviour::CannotBuild | AgentBehaviour::CannotBuildOne | AgentBehaviour::BadImage | AgentBehaviour::NoDisks => {
-                    built.status == "building"
-                }
+                AgentBehaviour::CannotBuild
+                | AgentBehaviour::CannotBuildOne
+                | AgentBehaviour::BadImage
+                | AgentBehaviour::NoDisks => built.status == "building",
                 _ => false,
             };
             if fails {
                 built.status = "failed";
                 let (reason, blame) = match mood {
-                    AgentBehaviour::BadImage => ("its image cannot be used: it is no qcow2", Some("image")),
-                    AgentBehaviour::NoDisks => ("its disks cannot be made on this host", Some("host")),
+                    AgentBehaviour::BadImage => {
+                        ("its image cannot be used: it is no qcow2", Some("image"))
+                    }
+                    AgentBehaviour::NoDisks => {
+                        ("its disks cannot be made on this host", Some("host"))
+                    }
                     _ => ("device 0000:01:00.0 cannot be given to a guest", None),
                 };
                 built.reason = Some(reason.to_owned());

@@ -164,7 +164,11 @@ impl ConductorEffects {
         }))
     }
 
-    pub(super) async fn cross<T: FaultAnswer>(&self, what: String, effect: impl Future<Output = T>) -> T {
+    pub(super) async fn cross<T: FaultAnswer>(
+        &self,
+        what: String,
+        effect: impl Future<Output = T>,
+    ) -> T {
         let at = {
             let mut state = self.state();
             if state.life == self.life && !state.dead {

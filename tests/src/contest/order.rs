@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ContestAnswer, ContestCall, Event, AllocationModel, ContestHistory, ProviderChange, ProviderChangeLog};
+use super::{
+    AllocationModel, ContestAnswer, ContestCall, ContestHistory, Event, ProviderChange,
+    ProviderChangeLog,
+};
 
 /// What is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,7 +60,10 @@ pub struct WriteOrder {
 }
 
 /// Finds the places of a history without a [`Call::Release`].
-pub fn place(history: &ContestHistory, testimony: &ProviderChangeLog) -> Result<WriteOrder, OrderViolation> {
+pub fn place(
+    history: &ContestHistory,
+    testimony: &ProviderChangeLog,
+) -> Result<WriteOrder, OrderViolation> {
     place_of(history, testimony, |_| true)
 }
 
@@ -107,10 +113,14 @@ pub fn place_of(
             continue;
         }
         match (event.answer(), order.places[at]) {
-            (Some(ContestAnswer::Done), None) => return Err(OrderViolation::Lost(Box::new(event.clone()))),
+            (Some(ContestAnswer::Done), None) => {
+                return Err(OrderViolation::Lost(Box::new(event.clone())));
+            }
             // A server that was slow for too long is stopped, and its outcome is unknown.
             (Some(ContestAnswer::Failed(503)), _) => {}
-            (Some(ContestAnswer::Failed(_)), _) => return Err(OrderViolation::Failed(Box::new(event.clone()))),
+            (Some(ContestAnswer::Failed(_)), _) => {
+                return Err(OrderViolation::Failed(Box::new(event.clone())));
+            }
             _ => {}
         }
     }
@@ -121,7 +131,12 @@ pub fn place_of(
 /// Splits a step of several generations: one transaction of as many claims, each of one consumer. The states between
 /// them are invisible, so any order is possible. The order with the highest intermediate usage is taken, because the
 /// refused claims of that transaction found no room.
-fn one_by_one(step: &ProviderChange, last: i64, used: u64, capacity: u64) -> Result<Vec<ProviderChange>, OrderViolation> {
+fn one_by_one(
+    step: &ProviderChange,
+    last: i64,
+    used: u64,
+    capacity: u64,
+) -> Result<Vec<ProviderChange>, OrderViolation> {
     let claims = usize::try_from(step.generation - last).unwrap_or(0);
     if claims == 1 {
         return Ok(vec![step.clone()]);
@@ -167,7 +182,12 @@ fn fullest(changes: &BTreeSet<(i64, u32)>, room: i64) -> BTreeSet<(i64, u32)> {
 }
 
 /// The first event that comes to this step and has no place yet.
-fn asked_for(history: &ContestHistory, order: &WriteOrder, now: &AllocationModel, step: &ProviderChange) -> Option<usize> {
+fn asked_for(
+    history: &ContestHistory,
+    order: &WriteOrder,
+    now: &AllocationModel,
+    step: &ProviderChange,
+) -> Option<usize> {
     let mut found: Option<usize> = None;
     for (at, event) in history.events.iter().enumerate() {
         let may = event.is_unknown() || event.answer() == Some(&ContestAnswer::Done);
@@ -245,7 +265,9 @@ fn place_the_rest(
                 usize::try_from(generation - history.generation) == Ok(*place)
                     && states[*place].units() == *held
             }
-            (ContestCall::Write(_) | ContestCall::Release(_), Some(ContestAnswer::Conflict)) => true,
+            (ContestCall::Write(_) | ContestCall::Release(_), Some(ContestAnswer::Conflict)) => {
+                true
+            }
             _ => false,
         };
         let found = (first..=last).find(is_true);

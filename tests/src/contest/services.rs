@@ -88,7 +88,11 @@ pub struct Services {
 
 impl Services {
     /// So many processes on a database of their own.
-    pub fn start(at: RowsLocation, count: usize, isolation: Isolation) -> Result<Self, ServicesError> {
+    pub fn start(
+        at: RowsLocation,
+        count: usize,
+        isolation: Isolation,
+    ) -> Result<Self, ServicesError> {
         let rows = match at {
             RowsLocation::Sqlite => ContestRows::Sqlite(BerthHome::new()?),
             RowsLocation::Postgres => ContestRows::Postgres(Postgres::shared()?.create()?),

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Barrier;
 use uuid::Uuid;
 
-use super::{ContestAnswer, ContestCall, Event, ContestHistory, DesiredAllocation};
+use super::{ContestAnswer, ContestCall, ContestHistory, DesiredAllocation, Event};
 use crate::exchange::{ExchangeError, address_of, exchange};
 
 const LOST_IN_A_HUNDRED: u64 = 5;
@@ -353,7 +353,9 @@ impl ContestWriter {
         let text = String::from_utf8_lossy(answer.body());
         match answer.status().as_u16() {
             204 => ContestAnswer::Done,
-            200 => self.seen(answer.body()).unwrap_or(ContestAnswer::Failed(200)),
+            200 => self
+                .seen(answer.body())
+                .unwrap_or(ContestAnswer::Failed(200)),
             404 => ContestAnswer::NotThere,
             409 if text.contains("placement.concurrent_update") => ContestAnswer::Conflict,
             409 if text.contains("exceed the capacity") => ContestAnswer::Full,

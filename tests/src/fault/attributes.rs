@@ -9,7 +9,7 @@ use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_sysfs::{AttributeError, AttributeWrites, WriteFuture};
 
 use super::FaultStage;
-use super::stage::{EffectAction, AbandonedEffect};
+use super::stage::{AbandonedEffect, EffectAction};
 
 /// A writer of attributes that passes a stage's gate.
 pub struct GatedAttributes {

@@ -7,18 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
-use berth_model::{Allocation, Allocations, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree};
+use berth_model::{
+    Allocation, Allocations, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
+};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    GuestDestroyOutcome, DeviceError, DeviceReset, GuestError, HostEvents, HostView, ObserveError,
-    PowerAction, GuestPowerOutcome, PreparedDevice, ProviderTreeError, GuestSpawnOutcome, TreePair, VirtDriver,
-    WantedDevice,
+    DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestPowerOutcome,
+    GuestSpawnOutcome, HostEvents, HostView, ObserveError, PowerAction, PreparedDevice,
+    ProviderTreeError, TreePair, VirtDriver, WantedDevice,
 };
 use devices::{DeviceAction, DeviceActionCall, PreparedDevicesCall};
-use guests::{GuestChange, GuestChangeResult, GuestChangeCall, Guests, Listing};
+use guests::{GuestChange, GuestChangeCall, GuestChangeResult, Guests, Listing};
 
 use super::FaultStage;
-use super::stage::{EffectAction, AbandonedEffect};
+use super::stage::{AbandonedEffect, EffectAction};
 
 /// A driver with observations and guest changes that pass a stage's gate. Its pure decisions do not.
 pub struct GatedDriver<D> {
@@ -79,7 +81,10 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
     }
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
-        match self.change(GuestChange::Spawn(Box::new(spec.clone()))).await? {
+        match self
+            .change(GuestChange::Spawn(Box::new(spec.clone())))
+            .await?
+        {
             GuestChangeResult::Spawned(spawned) => Ok(spawned),
             other => panic!("a spawn came back as {other:?}"),
         }
@@ -107,7 +112,11 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
         Ok(listed)
     }
 
-    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<GuestPowerOutcome, GuestError> {
+    async fn power(
+        &self,
+        uuid: ConsumerUuid,
+        action: PowerAction,
+    ) -> Result<GuestPowerOutcome, GuestError> {
         match self.change(GuestChange::Power(uuid, action)).await? {
             GuestChangeResult::Powered(powered) => Ok(powered),
             other => panic!("a power action came back as {other:?}"),

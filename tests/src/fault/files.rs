@@ -7,7 +7,7 @@ use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_store::state_dir::{StateFileError, StateFileFuture, StateFiles};
 
 use super::FaultStage;
-use super::stage::{EffectAction, AbandonedEffect};
+use super::stage::{AbandonedEffect, EffectAction};
 
 /// State files with reads and writes that pass a stage's gate.
 pub struct GatedFiles {

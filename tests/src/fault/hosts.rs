@@ -18,7 +18,7 @@ use berth_scheduler::host_state::Aggregate;
 use berth_store::{Disposition, SqlError};
 use uuid::Uuid;
 
-use super::stage::{EffectAction, AbandonedEffect};
+use super::stage::{AbandonedEffect, EffectAction};
 use super::{FaultStage, busy};
 
 /// The database error of a fault. Only a real driver can create errors with its own causes, but callers distinguish

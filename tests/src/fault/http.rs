@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use tower::Service;
 
-use super::stage::{EffectAction, AbandonedEffect};
+use super::stage::{AbandonedEffect, EffectAction};
 use super::{FaultStage, answers, route};
 
 /// The most a client of the tests reads; an endless body is cut there.

@@ -10,7 +10,7 @@ use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
 use berth_model::{ArqUuid, ConsumerUuid, DeviceProfileName};
 use berth_virt::guest_spec::DesiredPower;
 
-use super::stage::{EffectAction, AbandonedEffect};
+use super::stage::{AbandonedEffect, EffectAction};
 use super::{FaultStage, busy};
 
 /// The error of a disk that fails.

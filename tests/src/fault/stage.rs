@@ -12,8 +12,8 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::HarnessClock;
-use super::route::Names;
 use super::paused_clock::turn;
+use super::route::Names;
 
 const HOUR: i64 = 3600;
 /// How long a hypervisor's call hangs until its driver gives it up.

@@ -9,7 +9,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use hyper::body::Frame;
 
-use super::rule::{ProxyFault, ErrorAnswer};
+use super::rule::{ErrorAnswer, ProxyFault};
 use crate::exchange::exchange;
 
 /// The connection to the client ends here, without (more of) an answer.
@@ -52,7 +52,9 @@ pub(super) async fn answer(
             Ok(answer.map(whole))
         }
         ProxyFault::Truncate => truncated(answer),
-        ProxyFault::Garbage => Ok(answer.map(|_| whole(Bytes::from_static(b"<html>\xff\xfe not JSON")))),
+        ProxyFault::Garbage => {
+            Ok(answer.map(|_| whole(Bytes::from_static(b"<html>\xff\xfe not JSON"))))
+        }
         ProxyFault::Endless => Ok(answer.map(|_| endless())),
         _ => Ok(answer.map(whole)),
     }
@@ -66,8 +68,13 @@ async fn act_apart(act: &std::sync::Arc<dyn Fn() + Send + Sync>) {
 }
 
 /// The service's answer. Where it gives none the client's connection is cut too, as if there were no proxy.
-async fn forward(upstream: SocketAddr, request: Request<Bytes>) -> Result<Response<Bytes>, ConnectionCut> {
-    let mut answer = exchange(upstream, request).await.map_err(|_| ConnectionCut)?;
+async fn forward(
+    upstream: SocketAddr,
+    request: Request<Bytes>,
+) -> Result<Response<Bytes>, ConnectionCut> {
+    let mut answer = exchange(upstream, request)
+        .await
+        .map_err(|_| ConnectionCut)?;
     for hop in [
         header::CONNECTION,
         header::TRANSFER_ENCODING,

@@ -251,7 +251,9 @@ mod tests {
 
     #[test]
     fn a_rule_counts_only_its_own_requests() {
-        let mut rule = ProxyRule::new(ProxyFault::DropBefore).on("PUT", "/a").nth(2);
+        let mut rule = ProxyRule::new(ProxyFault::DropBefore)
+            .on("PUT", "/a")
+            .nth(2);
         let hits: Vec<bool> = [
             ("GET", "/a"),
             ("PUT", "/a"),

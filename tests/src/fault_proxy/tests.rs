@@ -149,7 +149,9 @@ fn an_endless_body_lasts_as_long_as_it_is_read() {
 #[test]
 fn the_service_finishes_a_request_after_the_client_gave_up() {
     let (proxy, service) = pair();
-    proxy.spoil(ProxyRule::new(ProxyFault::DelayBefore(Duration::from_millis(50))));
+    proxy.spoil(ProxyRule::new(ProxyFault::DelayBefore(
+        Duration::from_millis(50),
+    )));
     let mut stream = TcpStream::connect(proxy.address).expect("connects");
     stream
         .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")

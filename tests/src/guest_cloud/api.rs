@@ -22,10 +22,10 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::GuestCloud;
-use super::effects::{ProcessGate, CloudProcess};
+use super::effects::{CloudProcess, ProcessGate};
 use super::processes::{End, dying_with};
 use crate::cloud::Snapshot;
-use crate::fault::{GatedHttp, FaultStage, busy, busy_but_at_gates};
+use crate::fault::{FaultStage, GatedHttp, busy, busy_but_at_gates};
 
 /// The only image.
 const IMAGE: Uuid = Uuid::from_u128(0x9a17_439a_85d0_4c53_a3d3_0f68_a2ea_c896);

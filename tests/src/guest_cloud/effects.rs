@@ -105,7 +105,13 @@ pub struct CloudFaultPoint {
 }
 
 impl CloudFaultPoint {
-    fn strikes(&self, process: CloudProcess, crossing: &str, nth: usize, moment: EffectPhase) -> bool {
+    fn strikes(
+        &self,
+        process: CloudProcess,
+        crossing: &str,
+        nth: usize,
+        moment: EffectPhase,
+    ) -> bool {
         let is_its_time = match self.repetition {
             FaultRepetition::Once => nth == self.nth,
             FaultRepetition::Forever => nth >= self.nth,

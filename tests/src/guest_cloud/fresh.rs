@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::api::CloudComputeApi;
 use super::effects::CloudProcess;
 use super::services::CloudService;
-use super::{CloudEffects, GuestCloud, CardHardware, LOOK, ComputeNode, ages, leaving_the_process};
+use super::{CardHardware, CloudEffects, ComputeNode, GuestCloud, LOOK, ages, leaving_the_process};
 use crate::cloud::{Cloud, Snapshot};
 use crate::fault::{HarnessClock, busy};
 use crate::host_states;
@@ -149,7 +149,10 @@ impl GuestCloud {
         let cloud = placement.decorated(leaving_the_process);
         let services = [
             CloudService::new(CloudProcess::Placement, cloud.http()),
-            CloudService::new(CloudProcess::Accelerators, leaving_the_process(accelerators)),
+            CloudService::new(
+                CloudProcess::Accelerators,
+                leaving_the_process(accelerators),
+            ),
         ];
         let clock = HarnessClock::begin();
         let dated = (accelerator_db.clone(), hosts_db);

@@ -8,9 +8,9 @@ use berth_fake::FakeDriver;
 use berth_model::{ConsumerUuid, PciAddress};
 use berth_virt::guest_spec::{DesiredPower, GuestDevices, GuestSpec};
 use berth_virt::{
-    GuestDestroyOutcome, DeviceError, DeviceReset, GuestError, GuestOnHost, GuestState, HostDeviceId,
-    HostEvents, HostView, ObserveError, PowerAction, GuestPowerOutcome, PreparedDevice, GuestSpawnOutcome, VirtDriver,
-    WantedDevice,
+    DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
+    GuestSpawnOutcome, GuestState, HostDeviceId, HostEvents, HostView, ObserveError, PowerAction,
+    PreparedDevice, VirtDriver, WantedDevice,
 };
 
 /// A bug that is planted, to see that it is caught.
@@ -287,7 +287,11 @@ impl VirtDriver for Hardware {
         self.fake.guests().await
     }
 
-    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<GuestPowerOutcome, GuestError> {
+    async fn power(
+        &self,
+        uuid: ConsumerUuid,
+        action: PowerAction,
+    ) -> Result<GuestPowerOutcome, GuestError> {
         let powered = self.fake.power(uuid, action).await?;
         self.used_by(uuid).await?;
         Ok(powered)

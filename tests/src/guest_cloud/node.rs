@@ -11,7 +11,7 @@ use berth_virt::VirtDriver as _;
 use tokio::sync::Notify;
 
 use super::effects::CloudProcess;
-use super::hardware::{Hardware, CardHardware};
+use super::hardware::{CardHardware, Hardware};
 use super::processes::{AgentEndpoint, Present};
 use super::{CARDS, GuestCloud, NODE, SECOND};
 use crate::fault::busy;

@@ -9,11 +9,13 @@ use axum::Router;
 use axum::body::Body;
 use berth_agent::host_state::{NodeFacts, node_state};
 use berth_agent_devices::report::Scrub;
-use berth_agent_devices::{DeviceConditions as _, DeviceOptions, DeviceManager, DeviceManagerParts};
+use berth_agent_devices::{
+    DeviceConditions as _, DeviceManager, DeviceManagerParts, DeviceOptions,
+};
 use berth_agent_images::InstancesPath;
 use berth_agent_instances::reconcile::Reconciler;
 use berth_agent_instances::{
-    Accelerators, BuildOptions, BuildContext, ExternalEvents, GuestFiles, GuestManager as _,
+    Accelerators, BuildContext, BuildOptions, ExternalEvents, GuestFiles, GuestManager as _,
     GuestResources, Guests, GuestsParts, HostResources,
 };
 use berth_agent_journal::GuestJournal as _;
@@ -35,11 +37,11 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::api::{ComputeLife, without_disks};
-use super::effects::{ProcessGate, CloudProcess};
+use super::effects::{CloudProcess, ProcessGate};
 use super::hardware::Hardware;
-use super::{GuestCloud, ComputeNode};
+use super::{ComputeNode, GuestCloud};
 use crate::fault::{
-    GatedBootJournal, GatedDriver, GatedGuestJournal, GatedHosts, GatedHttp, FaultStage, busy,
+    FaultStage, GatedBootJournal, GatedDriver, GatedGuestJournal, GatedHosts, GatedHttp, busy,
 };
 use crate::host_states;
 use crate::node::COMPUTE_ID;
@@ -184,7 +186,13 @@ impl GuestCloud {
     }
 
     /// One life of an agent, as the program puts it together.
-    async fn agent_lives(&self, node: &ComputeNode, stage: &FaultStage, gate: &ProcessGate, end: &End) {
+    async fn agent_lives(
+        &self,
+        node: &ComputeNode,
+        stage: &FaultStage,
+        gate: &ProcessGate,
+        end: &End,
+    ) {
         let hardware = Arc::clone(&node.hardware);
         let driver = Arc::new(GatedDriver::around(hardware, stage, None));
         let gated = |http| GatedHttp::around_a_queue(http, stage, QUEUE);
@@ -244,7 +252,7 @@ impl GuestCloud {
         };
         let life = ProcessLife::new(gate.clone(), process, end.clone());
         node.agent.send_replace(Some(Arc::new(life)));
-        let telling = devices.run_reporter(Some(guests.completed()), Default::default());
+        let telling = devices.run(Some(guests.completed_reconciles()), Default::default());
         let keeping = reconciler.run(INTERVAL, Default::default());
         let passing = async {
             let mut tracker: Option<ResourceTracker<Driver>> = None;

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::GuestCloud;
 use super::effects::CloudProcess;
-use super::processes::{End, ProcessLife, Present, RESTART, ending_with};
+use super::processes::{End, Present, ProcessLife, RESTART, ending_with};
 use crate::fault::GatedHttp;
 
 pub(super) struct CloudService {

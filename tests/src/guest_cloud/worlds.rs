@@ -15,7 +15,7 @@ use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestOnHost, GuestState, VirtDriver as _};
 use berth_wire::accelerator::AttachHandleInfoBody;
 
-use super::{GuestCloud, NODE, ComputeNode, card, name_of, server_rows};
+use super::{ComputeNode, GuestCloud, NODE, card, name_of, server_rows};
 use crate::fault::busy;
 use crate::worlds::tree_of;
 

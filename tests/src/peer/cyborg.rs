@@ -166,9 +166,11 @@ impl RealCyborg {
     /// A request to Placement with an administrator's token.
     pub fn ask_placement(&self, method: Method, path: &str) -> Result<HttpCall, PeerError> {
         let token = self.keystone.kept_token(&self.keystone.berth())?;
-        Ok(HttpCall::new(method, format!("{}{path}", self.placement.url()))
-            .header("x-auth-token", &token)
-            .header("openstack-api-version", "placement 1.39"))
+        Ok(
+            HttpCall::new(method, format!("{}{path}", self.placement.url()))
+                .header("x-auth-token", &token)
+                .header("openstack-api-version", "placement 1.39"),
+        )
     }
 
     /// A request to the API with a token of `berth`'s as the user's and as the service's.

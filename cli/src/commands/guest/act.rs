@@ -102,10 +102,14 @@ pub(super) async fn delete(
     if change.dry_run {
         let known = if at_agent {
             let reported = clients.agent.guest(uuid).await;
-            reported.map_err(|error| failed(&error))?.map(|it| it.status)
+            reported
+                .map_err(|error| failed(&error))?
+                .map(|it| it.status)
         } else {
             let reported = clients.conductor.guest(uuid).await;
-            reported.map_err(|error| failed(&error))?.map(|it| it.status)
+            reported
+                .map_err(|error| failed(&error))?
+                .map(|it| it.status)
         };
         let status = known.ok_or_else(|| nobody_to_delete(&change.guest, at_agent))?;
         let said = format!("{uuid}, which is {status}, would be deleted");
@@ -145,7 +149,9 @@ async fn until_gone(
     loop {
         let reason = if at_agent {
             let reported = clients.agent.guest(uuid).await;
-            reported.map_err(|error| failed(&error))?.map(|it| it.reason)
+            reported
+                .map_err(|error| failed(&error))?
+                .map(|it| it.reason)
         } else {
             let reported = clients.conductor.guest(uuid).await;
             reported.map_err(|error| failed(&error))?.map(|it| it.fault)

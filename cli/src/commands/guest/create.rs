@@ -236,16 +236,17 @@ pub(super) async fn run(
     let body = arguments.body()?;
     let fresh = body.uuid.unwrap_or_default();
     let request = BootRequest::new(body.clone(), fresh).map_err(|error| {
-        Failure::caused(ErrorCode::Refused, "the request for the guest is invalid", &error)
-            .mend("berth guest create --help lists the options")
+        Failure::caused(
+            ErrorCode::Refused,
+            "the request for the guest is invalid",
+            &error,
+        )
+        .mend("berth guest create --help lists the options")
     })?;
     if arguments.dry_run {
         writeln!(out, "{} would be created", body.name)?;
         let query = request.groups().query();
-        writeln!(
-            out,
-            "query to Placement: /allocation_candidates?{query}"
-        )?;
+        writeln!(out, "query to Placement: /allocation_candidates?{query}")?;
         if let Some(profile) = request.profile() {
             writeln!(out, "plus the groups of device profile {profile}")?;
         }

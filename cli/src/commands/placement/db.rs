@@ -159,8 +159,7 @@ async fn check(url: &Secret, format: &ListFormat, out: &mut dyn Write) -> Result
     match found.len() {
         0 => Ok(()),
         count => {
-            let what =
-                format!("{named} differs from schema revision {HEAD}: {count} differences");
+            let what = format!("{named} differs from schema revision {HEAD}: {count} differences");
             Err(Failure::new(ErrorCode::Refused, what).mend(hint))
         }
     }

@@ -62,7 +62,8 @@ pub(super) async fn explain(
         // The user wrote the query, so this is a usage error.
         PlacementError::Refused(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
             let what = format!("Placement refuses the query: {}", refusal.message.trim());
-            Failure::new(ErrorCode::BadValue, what).mend("berth placement explain --help shows an example")
+            Failure::new(ErrorCode::BadValue, what)
+                .mend("berth placement explain --help shows an example")
         }
         error => {
             let code = placement_error_code(&error);

@@ -30,7 +30,9 @@ pub(super) fn connection(file: &Path) -> Result<Secret, Failure> {
     // SQLAlchemy uses three slashes before a relative path, four before an absolute one.
     match path.strip_prefix("///") {
         Some(path) if path.starts_with('/') => Ok(Secret::from(format!("sqlite:{path}"))),
-        _ => Err(wrong("names no file by its absolute path (sqlite:////PATH)")),
+        _ => Err(wrong(
+            "names no file by its absolute path (sqlite:////PATH)",
+        )),
     }
 }
 

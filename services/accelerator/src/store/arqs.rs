@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use berth_http::request_id::random_uuid;
 use berth_model::{
-    Arq, ArqPhase, ArqState, ArqUuid, AttachHandle, Binding, ConsumerUuid, DeviceProfileName,
-    ArqTransition, TransitionRefused,
+    Arq, ArqPhase, ArqState, ArqTransition, ArqUuid, AttachHandle, Binding, ConsumerUuid,
+    DeviceProfileName, TransitionRefused,
 };
 use berth_store::{Disposition, Retryable, Row, SqlError, Statement, Transaction, Value, Work};
 

@@ -123,7 +123,9 @@ impl Defect {
             }
             Self::M4 if is_report => {
                 let mut reported = read(body.as_deref());
-                reported.as_object_mut().map(|reported| reported.remove("guests"));
+                reported
+                    .as_object_mut()
+                    .map(|reported| reported.remove("guests"));
                 strike(pass(Some(reported.to_string())).await)
             }
             Self::M5 if is_report && service.held().await > 0 => {

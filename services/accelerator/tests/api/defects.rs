@@ -224,7 +224,7 @@ pub(crate) async fn m7_every_report_is_answered_whole_so_that_a_provider_lost_el
 
 #[tokio::test]
 pub(crate) async fn m7_a_provider_that_placement_lost_is_reported_to_its_host_until_it_exists_again()
-{
+ {
     let service = Service::start().await;
     let devices = json!([card(0, RP, 2), card(1, RP_2, 2)]);
     service.report(HOST, devices.clone()).await;
@@ -321,7 +321,8 @@ pub(crate) async fn m9_a_profile_in_use_is_a_conflict_without_sql_in_the_message
 }
 
 #[tokio::test]
-pub(crate) async fn m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_gets_the_event_again() {
+pub(crate) async fn m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_gets_the_event_again()
+ {
     let receiver = Receiver::answering([404, 200]);
     let service = receiver.service().await;
     let uuids = service.requests("dp").await;

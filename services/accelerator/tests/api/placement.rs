@@ -21,7 +21,9 @@ impl Placement {
 
     fn answer(&self, request: &Request<Bytes>) -> Response<Bytes> {
         let asked = request.uri().query().unwrap_or_default();
-        let asked = asked.strip_prefix("in_tree=").expect("the query names a tree");
+        let asked = asked
+            .strip_prefix("in_tree=")
+            .expect("the query names a tree");
         let providers = self.providers.lock().unwrap();
         let body = |uuid: &String| json!({"uuid": uuid, "name": uuid, "generation": 1});
         let tree: Vec<Value> = match providers.iter().any(|uuid| uuid == asked) {

@@ -105,7 +105,8 @@ fn fingerprint(line: &str) -> Result<String, KeyPairError> {
         ));
     };
     let bytes = STANDARD.decode(key);
-    let bytes = bytes.map_err(|_| wrong("the second field of a public key must be valid base64"))?;
+    let bytes =
+        bytes.map_err(|_| wrong("the second field of a public key must be valid base64"))?;
     let inside = field(&bytes);
     if inside.map(|(kind, _)| kind) != Some(kind.as_bytes()) {
         return Err(wrong(

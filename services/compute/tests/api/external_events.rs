@@ -79,7 +79,10 @@ async fn an_agent_that_is_away_has_heard_nothing() {
     service.cloud.agent.set_unreachable(true);
     let reported = tell(&service, "cyborg", "2.82", json!([bound(server)])).await;
     assert_eq!(
-        (reported.status.as_u16(), &reported.body["events"][0]["code"]),
+        (
+            reported.status.as_u16(),
+            &reported.body["events"][0]["code"]
+        ),
         (207, &json!(422))
     );
 }

@@ -151,8 +151,7 @@ async fn an_end_that_cannot_be_written_down_is_kept_and_the_agent_is_asked_once(
 }
 
 #[tokio::test]
-async fn the_result_of_an_action_is_known_even_if_it_was_not_read_before_the_agent_went_down()
-{
+async fn the_result_of_an_action_is_known_even_if_it_was_not_read_before_the_agent_went_down() {
     for refusal in [None, Some((409, "state"))] {
         let (service, uuid) = running().await;
         let agent = &service.cloud.agent;

@@ -92,8 +92,7 @@ async fn sixteen(hosts: &Hosts, group: Uuid, count: usize) -> Vec<Option<String>
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sixteen_concurrent_guests_get_sixteen_hosts_and_of_fifteen_hosts_one_guest_gets_none()
-{
+async fn sixteen_concurrent_guests_get_sixteen_hosts_and_of_fifteen_hosts_one_guest_gets_none() {
     let service = Service::start().await;
     for (count, told_none) in [(16, 0), (15, 1), (1, 15)] {
         let group = make(&service.hosts, ServerGroupPolicy::AntiAffinity, None)
@@ -233,7 +232,11 @@ async fn members_that_their_hosts_do_not_tell_of_yet_are_counted_there() {
         "its own place is free for it"
     );
     let (_, first) = states[0].instances.iter().next().unwrap();
-    assert_eq!(first.flavorid.as_deref(), Some("7"), "the stored value is kept");
+    assert_eq!(
+        first.flavorid.as_deref(),
+        Some("7"),
+        "the stored value is kept"
+    );
     let fresh = hosts.states(&nodes).await.unwrap();
     assert!(
         fresh[1].instances.is_empty(),

@@ -28,11 +28,7 @@ async fn a_token_ends_with_its_time_and_its_row_is_swept() {
     assert_eq!(service.count().await, 1);
     service.passes(61);
     service.token("alice", None).await;
-    assert_eq!(
-        service.count().await,
-        1,
-        "the expired token is deleted"
-    );
+    assert_eq!(service.count().await, 1, "the expired token is deleted");
 }
 
 #[tokio::test]

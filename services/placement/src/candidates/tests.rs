@@ -338,7 +338,9 @@ fn some_wanted() -> impl Strategy<Value = SearchRequest> {
             }
             wanted
         })
-        .prop_filter("the request is not empty", |wanted| !wanted.parts.is_empty())
+        .prop_filter("the request is not empty", |wanted| {
+            !wanted.parts.is_empty()
+        })
 }
 
 proptest! {

@@ -19,7 +19,10 @@ impl Work for Edit {
 fn full(reply: &Reply, counter: &str) {
     assert_eq!(reply.status, 500, "{reply:?}");
     assert!(reply.detail().contains(counter), "{reply:?}");
-    assert!(reply.detail().contains("cannot be incremented"), "{reply:?}");
+    assert!(
+        reply.detail().contains("cannot be incremented"),
+        "{reply:?}"
+    );
 }
 
 #[tokio::test]

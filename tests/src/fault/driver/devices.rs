@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use berth_fault_injection::{Boundary, Effect, EffectOutcome, Fault};
-use berth_virt::{DeviceError, DeviceReset, HostDeviceId, PreparedDevice, VirtDriver, WantedDevice};
+use berth_virt::{
+    DeviceError, DeviceReset, HostDeviceId, PreparedDevice, VirtDriver, WantedDevice,
+};
 
-use crate::fault::stage::{EffectAction, AbandonedEffect};
+use crate::fault::stage::{AbandonedEffect, EffectAction};
 
 /// What is done with a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +65,11 @@ impl<D: VirtDriver> DeviceActionCall<'_, D> {
 /// What a check and a preparation answer too: there is nothing to say of a reset.
 type DeviceActionResult = Result<Option<DeviceReset>, DeviceError>;
 
-async fn handle<D: VirtDriver>(driver: &D, doing: DeviceAction, device: &WantedDevice) -> DeviceActionResult {
+async fn handle<D: VirtDriver>(
+    driver: &D,
+    doing: DeviceAction,
+    device: &WantedDevice,
+) -> DeviceActionResult {
     match doing {
         DeviceAction::Check => driver.check_device(device).await.map(|()| None),
         DeviceAction::Prepare => driver.prepare_device(device).await.map(|()| None),

@@ -8,9 +8,12 @@ use std::time::Duration;
 use berth_fault_injection::{EffectOutcome, Fault};
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::GuestSpec;
-use berth_virt::{GuestDestroyOutcome, GuestError, GuestOnHost, PowerAction, GuestPowerOutcome, GuestSpawnOutcome, VirtDriver};
+use berth_virt::{
+    GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome, GuestSpawnOutcome,
+    PowerAction, VirtDriver,
+};
 
-use crate::fault::stage::{EffectAction, AbandonedEffect};
+use crate::fault::stage::{AbandonedEffect, EffectAction};
 
 /// A change of a guest.
 #[derive(Clone)]
@@ -49,8 +52,14 @@ impl GuestChange {
     async fn make<D: VirtDriver>(&self, driver: &D) -> Result<GuestChangeResult, GuestError> {
         match self {
             Self::Spawn(spec) => driver.spawn(spec).await.map(GuestChangeResult::Spawned),
-            Self::Destroy(uuid) => driver.destroy(*uuid).await.map(GuestChangeResult::Destroyed),
-            Self::Power(uuid, action) => driver.power(*uuid, *action).await.map(GuestChangeResult::Powered),
+            Self::Destroy(uuid) => driver
+                .destroy(*uuid)
+                .await
+                .map(GuestChangeResult::Destroyed),
+            Self::Power(uuid, action) => driver
+                .power(*uuid, *action)
+                .await
+                .map(GuestChangeResult::Powered),
         }
     }
 }
@@ -71,7 +80,9 @@ impl<D: VirtDriver> EffectAction for GuestChangeCall<'_, D> {
     fn outcome(&self, done: &Self::Value) -> EffectOutcome {
         match done {
             Ok(GuestChangeResult::Spawned(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
-            Ok(GuestChangeResult::Destroyed(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
+            Ok(GuestChangeResult::Destroyed(outcome)) => {
+                EffectOutcome::Done(format!("{outcome:?}"))
+            }
             Ok(GuestChangeResult::Powered(outcome)) => EffectOutcome::Done(format!("{outcome:?}")),
             Err(error) => EffectOutcome::Failed(error.to_string()),
         }
@@ -159,7 +170,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::fault::{GatedDriver, FaultStage};
+    use crate::fault::{FaultStage, GatedDriver};
 
     fn spec() -> GuestSpec {
         let uuid = ConsumerUuid::from(Uuid::from_u128(1 << 100));

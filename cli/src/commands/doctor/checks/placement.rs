@@ -123,10 +123,7 @@ fn role(host: &CheckContext<'_>) -> CheckResult {
             "POST /reshaper: 403, the role is missing",
             "openstack role add --user USER --project PROJECT service",
         ),
-        status => CheckResult::bad(
-            format!("POST /reshaper: {status}"),
-            "read Placement's log",
-        ),
+        status => CheckResult::bad(format!("POST /reshaper: {status}"), "read Placement's log"),
     })
 }
 

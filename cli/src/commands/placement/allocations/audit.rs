@@ -5,7 +5,9 @@ use std::io::Write;
 use std::time::Duration;
 
 use berth_agent_instances::reconcile::FINDING_GRACE;
-use berth_agent_tracker::allocation_audit::{AllocationProblem, AuditFinding, heal_allocations, on_tree};
+use berth_agent_tracker::allocation_audit::{
+    AllocationProblem, AuditFinding, heal_allocations, on_tree,
+};
 use berth_client::PlacementClient;
 use berth_compose::nodes::Intent;
 use berth_config::Config;
@@ -146,7 +148,10 @@ impl Audit {
         }
     }
 
-    fn findings<'a>(&self, looked: &'a HostAllocations) -> Vec<(&'a NodeAllocations, AuditFinding)> {
+    fn findings<'a>(
+        &self,
+        looked: &'a HostAllocations,
+    ) -> Vec<(&'a NodeAllocations, AuditFinding)> {
         let mut found = looked.findings();
         found.retain(|(_, found)| self.consumer.is_none_or(|it| it == found.consumer));
         found

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use berth_agent_journal::{GuestRecord, SqlJournal};
-use berth_agent_tracker::allocation_audit::{self, AuditInput, AuditFinding};
+use berth_agent_tracker::allocation_audit::{self, AuditFinding, AuditInput};
 use berth_agent_tracker::options::Rename;
 use berth_agent_tracker::startup::{self, Preview};
 use berth_client::PlacementClient;
@@ -139,7 +139,11 @@ impl HostAllocations {
                 .allocations(&tree, &*bar)
                 .await
                 .map_err(|error| {
-                    Failure::caused(ErrorCode::Unavailable, "cannot read the allocations", &error)
+                    Failure::caused(
+                        ErrorCode::Unavailable,
+                        "cannot read the allocations",
+                        &error,
+                    )
                 })?;
             let Some(seen) = host.view.nodes.remove(&name) else {
                 continue;
@@ -197,6 +201,11 @@ impl HostAllocations {
 /// The agent's record of its guests.
 async fn journal(config: &Config) -> Result<Vec<GuestRecord>, Failure> {
     let journal = SqlJournal::observe_guests(&config.state_path).await;
-    journal
-        .map_err(|error| Failure::caused(ErrorCode::State, "cannot read the agent's record of guests", &error))
+    journal.map_err(|error| {
+        Failure::caused(
+            ErrorCode::State,
+            "cannot read the agent's record of guests",
+            &error,
+        )
+    })
 }

@@ -90,9 +90,7 @@ pub enum CopyError {
         to_digest: String,
     },
     /// The connection was lost during the last commit, so its outcome is unknown.
-    #[error(
-        "all rows are copied and equal; whether the target was marked as complete is unknown"
-    )]
+    #[error("all rows are copied and equal; whether the target was marked as complete is unknown")]
     Unknown(#[source] SqlError),
     /// The last step failed.
     #[error("the copy cannot be completed")]

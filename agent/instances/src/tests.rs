@@ -219,13 +219,13 @@ async fn a_guest_does_not_wait_for_ever_for_a_reset_that_does_not_come_back() {
     let harness = FaultHarness::new().await;
     harness.bind(1, &[1]);
     let device = "0000:01:00.0";
-    stage
+    harness
         .journal()
         .devices()
         .begin_cleaning(device)
         .await
         .unwrap();
-    let guests = stage.guests();
+    let guests = harness.guests();
     guests.create(&request(1, &[1])).await.unwrap();
     let journey = guests.reconcile_instance(guest(1));
     tokio::pin!(journey);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use berth_agent_images::{DiskPlan, DiskPlanError};
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::CpuSet;
-use berth_virt::guest_spec::{DeviceOrigin, GuestBoot, GuestDisks, GuestSpec, CpuPinning};
+use berth_virt::guest_spec::{CpuPinning, DeviceOrigin, GuestBoot, GuestDisks, GuestSpec};
 use serde::{Deserialize, Serialize};
 
 use crate::host_placement::HostPlacement;

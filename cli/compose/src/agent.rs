@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent::metrics::{Metrics, EmbeddedMetrics};
+use berth_agent::metrics::{EmbeddedMetrics, Metrics};
 use berth_agent::notify::Notifier;
 use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
 use berth_agent::triggers::Interval;

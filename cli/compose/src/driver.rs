@@ -1,6 +1,6 @@
 //! The driver that the configuration names.
 
-use berth_compute_driver::{Driver, DriverError, DriverSetup, MdevType, MdevTypes};
+use berth_compute_driver::{Driver, DriverError, DriverSetup, MdevTypeOptions, MdevTypes};
 use berth_config::Config;
 use berth_hook::Hook;
 use berth_model::{NodeName, ResourceClass};
@@ -49,7 +49,7 @@ pub fn open_driver(config: &Config) -> Result<Driver, Failure> {
 fn mdev_types(config: &Config) -> Result<MdevTypes, Failure> {
     let mut types = Vec::new();
     for id in &config.devices.enabled_mdev_types {
-        let mut mdev = MdevType::new(id);
+        let mut mdev = MdevTypeOptions::new(id);
         if let Some(section) = config.mdev.get(id) {
             mdev.device_addresses = section.device_addresses.iter().copied().collect();
             mdev.class = ResourceClass::new(&section.mdev_class).map_err(|error| {

@@ -8,11 +8,11 @@ use berth_agent::host_state::HostStateService;
 use berth_agent::service::{DeviceService, GuestService};
 use berth_agent_api::{EventSources, compute_api, instances as api};
 use berth_agent_devices::report::Scrub;
-use berth_agent_devices::{DeviceOptions, DeviceManager, DeviceManagerParts, HealthCheck};
+use berth_agent_devices::{DeviceManager, DeviceManagerParts, DeviceOptions, HealthCheck};
 use berth_agent_images::{ConfigDriveFormat, DiskOptions, Disks, ImageSources, LoggedProgress};
 use berth_agent_instances::reconcile::Reconciler;
 use berth_agent_instances::{
-    Accelerators, BuildOptions, BuildContext, ExternalEvents, GuestFiles, Guests, GuestsParts,
+    Accelerators, BuildContext, BuildOptions, ExternalEvents, GuestFiles, Guests, GuestsParts,
     HostResources,
 };
 use berth_agent_journal::{GuestJournal, JournalError, SqlJournal};
@@ -204,7 +204,10 @@ impl HostGuests {
     /// The devices as the agent's service has them.
     #[must_use]
     pub fn devices(&self) -> DeviceService {
-        DeviceService::new(self.devices.clone(), Some(self.guests.completed_reconciles()))
+        DeviceService::new(
+            self.devices.clone(),
+            Some(self.guests.completed_reconciles()),
+        )
     }
 
     /// The scheduler as the agent's service tells it of this host.

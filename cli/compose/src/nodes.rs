@@ -7,7 +7,7 @@ use berth_agent_journal::SqlJournal;
 use berth_agent_tracker::complete::Service;
 use berth_agent_tracker::disabled;
 use berth_agent_tracker::node_identity::{
-    NodeIdentityError, PlacementRecord, NodeIdentity, UuidSource, identify_read_only, identify,
+    NodeIdentity, NodeIdentityError, PlacementRecord, UuidSource, identify, identify_read_only,
 };
 use berth_agent_tracker::options::{Rename, TrackerOptions};
 use berth_agent_tracker::propose::ResourceTracker;
@@ -103,8 +103,9 @@ impl HostNodes {
     /// The names a rename was accepted for.
     #[must_use]
     pub fn renamed(&self) -> Vec<&NodeName> {
-        let renamed =
-            |(identity, _): &&(NodeIdentity, _)| matches!(identity.in_placement, PlacementRecord::Renamed { .. });
+        let renamed = |(identity, _): &&(NodeIdentity, _)| {
+            matches!(identity.in_placement, PlacementRecord::Renamed { .. })
+        };
         self.nodes
             .iter()
             .filter(renamed)

@@ -30,7 +30,7 @@ pub enum JournalError {
     Unreadable(UnreadableRecord),
     #[error("guest {guest} is not in the journal {path}")]
     Unknown { path: String, guest: ConsumerUuid },
-    #[error("the journal {path} is unusable: {source}; {}", source.mend())]
+    #[error("the journal {path} is unusable: {source}; {}", source.hint())]
     Sql { path: String, source: SqlError },
 }
 

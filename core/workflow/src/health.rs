@@ -125,7 +125,10 @@ mod tests {
         let _ = reported.borrow_and_update();
         usable.record_read_result(None);
         usable.record_write_result(Some("the disk is full".to_owned()));
-        assert!(!reported.has_changed().unwrap(), "the change is reported once");
+        assert!(
+            !reported.has_changed().unwrap(),
+            "the change is reported once"
+        );
         assert_eq!(reported.borrow().as_deref(), Some("the disk is full"));
         assert!(usable.refuses_writes());
         usable.record_read_result(Some("damaged".to_owned()));

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use berth_model::{Allocation, Allocations, ConsumerUuid, Desired, Homes, NodeName, ProviderTree};
+use berth_model::{
+    Allocation, Allocations, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
+};
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    Destroyed, DeviceError, DeviceReset, GuestError, GuestOnHost, HostCpuStats, HostEvents,
-    HostView, NoLink, ObserveError, PowerAction, Powered, PreparedDevice, ProviderTreeError,
-    Redefined, Spawned, Trees, VirtDriver, WantedDevice,
+    DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
+    GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostEvents, HostView, NoLink,
+    ObserveError, PowerAction, PreparedDevice, ProviderTreeError, TreePair, VirtDriver,
+    WantedDevice,
 };
 
 use crate::{Driver, on_driver};
@@ -29,11 +32,11 @@ impl VirtDriver for Driver {
         on_driver!(self, driver => driver.watch())
     }
 
-    async fn spawn(&self, spec: &GuestSpec) -> Result<Spawned, GuestError> {
+    async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
         on_driver!(self, driver => driver.spawn(spec).await)
     }
 
-    async fn destroy(&self, uuid: ConsumerUuid) -> Result<Destroyed, GuestError> {
+    async fn destroy(&self, uuid: ConsumerUuid) -> Result<GuestDestroyOutcome, GuestError> {
         on_driver!(self, driver => driver.destroy(uuid).await)
     }
 
@@ -45,11 +48,15 @@ impl VirtDriver for Driver {
         on_driver!(self, driver => driver.guest(uuid).await)
     }
 
-    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<Powered, GuestError> {
+    async fn power(
+        &self,
+        uuid: ConsumerUuid,
+        action: PowerAction,
+    ) -> Result<GuestPowerOutcome, GuestError> {
         on_driver!(self, driver => driver.power(uuid, action).await)
     }
 
-    async fn redefine(&self, spec: &GuestSpec) -> Result<Redefined, GuestError> {
+    async fn redefine(&self, spec: &GuestSpec) -> Result<GuestRedefineOutcome, GuestError> {
         on_driver!(self, driver => driver.redefine(spec).await)
     }
 
@@ -57,7 +64,7 @@ impl VirtDriver for Driver {
         on_driver!(self, driver => driver.no_link(interfaces).await)
     }
 
-    async fn suspend(&self, uuid: ConsumerUuid) -> Result<Powered, GuestError> {
+    async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {
         on_driver!(self, driver => driver.suspend(uuid).await)
     }
 
@@ -94,7 +101,7 @@ impl VirtDriver for Driver {
         view: &HostView,
         current: &ProviderTree,
         node: &NodeName,
-    ) -> Result<Desired, ProviderTreeError> {
+    ) -> Result<DesiredTree, ProviderTreeError> {
         on_driver!(self, driver => driver.update_provider_tree(view, current, node))
     }
 
@@ -102,7 +109,7 @@ impl VirtDriver for Driver {
         &self,
         view: &HostView,
         node: &NodeName,
-        trees: Trees<'_>,
+        trees: TreePair<'_>,
         allocation: &Allocation,
         all: &Allocations,
     ) -> Homes {

@@ -20,7 +20,7 @@ use berth_options::{OptionKind, RowGroup, TextKind, WrongText, text_type};
 use berth_virt::PciInPlacement;
 
 pub use berth_fake::FakeSection;
-pub use berth_libvirt::{CpuMode, LibvirtSection, MdevType, MdevTypes, VirtType};
+pub use berth_libvirt::{CpuMode, LibvirtSection, MdevTypeOptions, MdevTypes, VirtType};
 pub use error::DriverError;
 pub use setup::DriverSetup;
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    GuestDestroyOutcome, DeviceError, DeviceReset, GuestError, GuestOnHost, HostEvent, HostEvents, HostView,
-    ObserveError, PowerAction, GuestPowerOutcome, PreparedDevice, GuestRedefineOutcome, GuestSpawnOutcome, VirtDriver,
-    WantedDevice,
+    DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
+    GuestRedefineOutcome, GuestSpawnOutcome, HostEvent, HostEvents, HostView, ObserveError,
+    PowerAction, PreparedDevice, VirtDriver, WantedDevice,
 };
 use futures_util::stream::unfold;
 use serde::de::DeserializeOwned;
@@ -168,13 +168,13 @@ impl VirtDriver for ExecDriver {
     }
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
-        let result: OutcomeResult<Spawned> = self.spec(Method::Spawn, spec).await?;
+        let result: OutcomeResult<GuestSpawnOutcome> = self.spec(Method::Spawn, spec).await?;
         Ok(result.outcome)
     }
 
     async fn destroy(&self, uuid: ConsumerUuid) -> Result<GuestDestroyOutcome, GuestError> {
         let question = GuestQuestion::of(Method::Destroy, uuid);
-        let result: OutcomeResult<Destroyed> =
+        let result: OutcomeResult<GuestDestroyOutcome> =
             self.guest(question, params(&UuidParams::of(uuid))).await?;
         Ok(result.outcome)
     }
@@ -195,24 +195,28 @@ impl VirtDriver for ExecDriver {
         })
     }
 
-    async fn power(&self, uuid: ConsumerUuid, action: PowerAction) -> Result<GuestPowerOutcome, GuestError> {
+    async fn power(
+        &self,
+        uuid: ConsumerUuid,
+        action: PowerAction,
+    ) -> Result<GuestPowerOutcome, GuestError> {
         let question = GuestQuestion {
             action: Some(action),
             ..GuestQuestion::of(Method::Power, uuid)
         };
         let asked = params(&PowerParams::of(uuid, action));
-        let result: OutcomeResult<Powered> = self.guest(question, asked).await?;
+        let result: OutcomeResult<GuestPowerOutcome> = self.guest(question, asked).await?;
         Ok(result.outcome)
     }
 
     async fn redefine(&self, spec: &GuestSpec) -> Result<GuestRedefineOutcome, GuestError> {
-        let result: OutcomeResult<Redefined> = self.spec(Method::Redefine, spec).await?;
+        let result: OutcomeResult<GuestRedefineOutcome> = self.spec(Method::Redefine, spec).await?;
         Ok(result.outcome)
     }
 
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {
         let question = GuestQuestion::of(Method::Suspend, uuid);
-        let result: OutcomeResult<Powered> =
+        let result: OutcomeResult<GuestPowerOutcome> =
             self.guest(question, params(&UuidParams::of(uuid))).await?;
         Ok(result.outcome)
     }

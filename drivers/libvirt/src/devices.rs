@@ -20,8 +20,8 @@ use std::time::Duration;
 use berth_hook::Hook;
 use berth_model::PciAddress;
 use berth_sysfs::{
-    AllowList, Allowed, AttributeWrites, DeviceLists, Devices, KernelAttributes, NotAllowed,
-    Procfs, Sysfs, SysfsError,
+    AllowList, AllowedFunction, AttributeWrites, DeviceLists, DeviceTree, KernelAttributes,
+    NotAllowed, Procfs, Sysfs, SysfsError,
 };
 use berth_virt::guest_spec::{AttachedDevice, GuestDevice, GuestDevices, PciManagement};
 use berth_virt::{DeviceError, HostDeviceId, PciInPlacement, WantedDevice};

@@ -21,11 +21,7 @@ const REFUSALS: [ErrorExample; 9] = [
         "The path, the query string, the body or the microversion's header is malformed; the detail names the place.",
     ),
     ErrorExample::new(401, AppliesTo::Always, "The token is missing or invalid."),
-    ErrorExample::new(
-        403,
-        AppliesTo::Always,
-        "A policy rule refuses the request.",
-    ),
+    ErrorExample::new(403, AppliesTo::Always, "A policy rule refuses the request."),
     ErrorExample::new(
         404,
         AppliesTo::Always,
@@ -41,11 +37,7 @@ const REFUSALS: [ErrorExample; 9] = [
         AppliesTo::OnWrites,
         "A generation is not the current one, or the current state forbids the change; the code tells which.",
     ),
-    ErrorExample::new(
-        413,
-        AppliesTo::WithBody,
-        "The body exceeds the size limit.",
-    ),
+    ErrorExample::new(413, AppliesTo::WithBody, "The body exceeds the size limit."),
     ErrorExample::new(
         415,
         AppliesTo::WithBody,

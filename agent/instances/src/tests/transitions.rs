@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_agent_journal::Accepted;
+use berth_agent_journal::AcceptOutcome;
 use berth_agent_journal::samples::{guest, request};
 use berth_model::NodeName;
 use berth_virt::guest_spec::{DesiredPower, GuestBoot, HostPath, KernelCommandLine};
@@ -461,7 +461,10 @@ async fn the_same_change_again_is_one_change_and_others_are_refused_at_the_wrong
     }
     is_whole(&harness, &guests).await;
     // The original request still identifies the guest.
-    assert_eq!(guests.create(&with_disks()).await.unwrap(), Accepted::Same);
+    assert_eq!(
+        guests.create(&with_disks()).await.unwrap(),
+        AcceptOutcome::Same
+    );
     assert!(matches!(
         guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Settled

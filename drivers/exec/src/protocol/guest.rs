@@ -6,8 +6,9 @@ use std::time::Duration;
 use berth_model::{ArqUuid, ConsumerUuid, NodeName, PciAddress};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    CpuPolicy, DeviceReset, GuestCell, GuestMark, GuestMdev, GuestOnHost, GuestState, GuestView,
-    HeldDevice, PowerAction, PowerState, PreparedDevice, Preparer, UnreadableGuest, WantedDevice,
+    DeviceReset, GuestCell, GuestCpuPolicy, GuestMark, GuestMdev, GuestOnHost, GuestState,
+    GuestView, HeldDevice, PowerAction, PowerState, PreparedDevice, Preparer, UnreadableGuest,
+    WantedDevice,
 };
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -29,7 +30,7 @@ pub struct GuestFacts {
     pub also: Vec<AsText<ConsumerUuid>>,
     /// How its CPUs are placed: `"shared"`, `"dedicated"` (pinned) or `{"mixed": {"dedicated": 2}}`. Optional: `"shared"`.
     #[serde(default = "shared")]
-    pub cpu_policy: CpuPolicy,
+    pub cpu_policy: GuestCpuPolicy,
     pub vcpus: u64,
     /// Its memory in MiB.
     pub memory_mib: u64,
@@ -230,8 +231,8 @@ pub struct OutcomeResult<T> {
     pub outcome: T,
 }
 
-fn shared() -> CpuPolicy {
-    CpuPolicy::Shared
+fn shared() -> GuestCpuPolicy {
+    GuestCpuPolicy::Shared
 }
 
 impl UuidParams {

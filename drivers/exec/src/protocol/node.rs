@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_virt::{
-    CpuSet, NodeCpus, CustomResource, NodeDisk, NodeView, NumaCell, OfferedMdevs, PhysicalGpu,
+    CpuSet, CustomResource, NodeCpus, NodeDisk, NodeView, NumaCell, OfferedMdevs, PhysicalGpu,
     VirtualFunctions,
 };
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct NodeFacts {
     /// Memory in MiB; 0 if the node itself has none.
     pub memory_mib: u64,
     /// The disk for guests: `{"local": {"gib": 100}}`, `"shared"` (on a sharing provider, which is reported elsewhere) or `"none"`.
-    pub disk: Disk,
+    pub disk: NodeDisk,
     /// Its NUMA cells, at most 1024. Optional: none are shown.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
     pub cells: Vec<CellFacts>,

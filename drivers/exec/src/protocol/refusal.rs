@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use berth_model::ConsumerUuid;
 use berth_virt::{
-    DeviceError, GuestError, GuestState, HeldDevice, HostDevice, ObserveError, PowerAction,
+    DeviceError, GuestError, GuestState, HeldDevice, HostDeviceId, ObserveError, PowerAction,
     UnfitReason,
 };
 use serde::de::DeserializeOwned;
@@ -53,7 +53,7 @@ impl GuestQuestion {
 /// Data of errors, by their fields.
 mod data {
     use super::{
-        AsText, ConsumerUuid, Deserialize, GuestState, HeldDevice, HostDevice, Text, UnfitReason,
+        AsText, ConsumerUuid, Deserialize, GuestState, HeldDevice, HostDeviceId, Text, UnfitReason,
         list, unfit_reason,
     };
 
@@ -76,7 +76,7 @@ mod data {
         Setting { option: Text<255>, }
         Library { library: Text<255>, }
         State { state: GuestState, }
-        Device { device: HostDevice, }
+        Device { device: HostDeviceId, }
         Name { name: Text<255>, holder: AsText<ConsumerUuid>, }
         Devices {
             #[serde(deserialize_with = "list::<_, _, 1024>")]
@@ -383,7 +383,7 @@ pub struct PrepareHostResult {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrepareHostFailure {
-    pub device: HostDevice,
+    pub device: HostDeviceId,
     /// One of the codes of devices ([`DeviceCode`]).
     pub code: i64,
     pub message: Text<2048>,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use berth_model::{ConsumerUuid, Disposition, NodeName};
 use berth_virt::{
-    CpuSet, NodeDisk, GuestError, HostDeviceId, HostView, ObserveError, PowerAction, PowerState,
+    CpuSet, GuestError, HostDeviceId, HostView, NodeDisk, ObserveError, PowerAction, PowerState,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;

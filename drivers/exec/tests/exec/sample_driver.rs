@@ -12,8 +12,8 @@ use berth_virt::guest_spec::{
     PciManagement, ProjectId,
 };
 use berth_virt::{
-    GuestDestroyOutcome, DeviceError, GuestError, MdevSource, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, UnfitReason,
-    VirtDriver as _, WantedDevice,
+    DeviceError, GuestDestroyOutcome, GuestError, GuestPowerOutcome, GuestRedefineOutcome,
+    GuestSpawnOutcome, MdevSource, UnfitReason, VirtDriver as _, WantedDevice,
 };
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -134,12 +134,18 @@ async fn guests_outlive_the_child_and_its_kill() {
     let state = tempfile::tempdir().unwrap();
     let wanted = spec(1, &[function(GPU)]);
     let first = driver(state.path());
-    assert_eq!(first.spawn(&wanted).await.unwrap(), GuestSpawnOutcome::Spawned);
+    assert_eq!(
+        first.spawn(&wanted).await.unwrap(),
+        GuestSpawnOutcome::Spawned
+    );
     let before = first.guests().await.unwrap();
     drop(first);
     let second = driver(state.path());
     assert_eq!(second.guests().await.unwrap(), before);
-    assert_eq!(second.spawn(&wanted).await.unwrap(), GuestSpawnOutcome::AlreadyThere);
+    assert_eq!(
+        second.spawn(&wanted).await.unwrap(),
+        GuestSpawnOutcome::AlreadyThere
+    );
     assert_eq!(
         second.destroy(wanted.uuid).await.unwrap(),
         GuestDestroyOutcome::Destroyed
@@ -163,13 +169,19 @@ async fn what_cannot_be_done_is_said_in_the_contracts_words() {
         matches!(redefined, Err(GuestError::NotOff { .. })),
         "{redefined:?}"
     );
-    assert_eq!(driver.suspend(guest.uuid).await.unwrap(), GuestPowerOutcome::Done);
+    assert_eq!(
+        driver.suspend(guest.uuid).await.unwrap(),
+        GuestPowerOutcome::Done
+    );
     let suspended = driver.suspend(guest.uuid).await;
     assert!(
         matches!(suspended, Err(GuestError::NotRunning { .. })),
         "{suspended:?}"
     );
-    assert_eq!(driver.redefine(&guest).await.unwrap(), GuestRedefineOutcome::Redefined);
+    assert_eq!(
+        driver.redefine(&guest).await.unwrap(),
+        GuestRedefineOutcome::Redefined
+    );
     let mut namesake = spec(2, &[]);
     namesake.name = guest.name.clone();
     match driver.spawn(&namesake).await {

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{NumaCellRefusal, NumaAsk, NumaReason, Offer, cell};
+use super::{NumaAsk, NumaCellRefusal, NumaReason, Offer, cell};
 use crate::host_state::{CellSet, NumaCell};
 
 /// Enough for every host of 16 cells, be they all different.

@@ -1,7 +1,7 @@
 //! Narrows a host's pools to those that may serve a request, step by step.
 
-use super::remaining_devices::{RemainingDevices, PoolSet};
 use super::providers::Providers;
+use super::remaining_devices::{PoolSet, RemainingDevices};
 use super::{DeviceLocality, PciReason, PciStep, PreparedPciRequest};
 use crate::host_state::{CellSet, NumaTopology, PciDevType, PciSummary};
 use crate::request::{NumaAffinityPolicy, PciRequestOrigin};
@@ -116,7 +116,12 @@ impl PreparedPciRequest<'_> {
         PoolOrder::NearFirst
     }
 
-    fn enough(&self, left: &RemainingDevices<'_>, places: &PoolSet, after: PciStep) -> Result<(), PciReason> {
+    fn enough(
+        &self,
+        left: &RemainingDevices<'_>,
+        places: &PoolSet,
+        after: PciStep,
+    ) -> Result<(), PciReason> {
         let available = left.sum(places);
         match available >= self.request.count {
             true => Ok(()),

@@ -2,6 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `node_facts` | what the agent knows of a node, the input of `compose` |
 //! | `compose` | from observation, journal and provider trees to the request body: pure |
 //! | `usage` | CPUs, memory and disk that guests use: pure |
 //! | `numa` | NUMA cells and their usage: pure |
@@ -11,7 +12,9 @@
 //! | `service` | configuration from the composition root |
 //! | `reporter` | the loop |
 //!
-//! The reporter reads what the agent publishes and the journal, so it delays neither ticks nor guests.
+//! A *tick* is one run of the agent's main loop, which observes the host and updates Placement. The *journal* is the
+//! agent's database of guests. The reporter only reads what the last tick published and the journal, so it delays neither
+//! ticks nor operations on guests.
 
 mod compose;
 mod cpu_info;

@@ -112,7 +112,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Default of `--deadline`.
+    /// The default time limit of a run with `--once`.
     pub const DEFAULT_DEADLINE: Duration = Duration::from_mins(1);
 }
 

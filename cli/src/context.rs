@@ -61,7 +61,7 @@ fn on<F: Future>(builder: &mut tokio::runtime::Builder, future: F) -> Result<F::
     let runtime = builder.enable_all().build().map_err(|error| {
         // Only the limits of the host can prevent a start.
         Failure::caused(ErrorCode::Unavailable, "cannot start the runtime", &error)
-            .mend("allow more open files (ulimit -n; LimitNOFILE in the unit)")
+            .hint("allow more open files (ulimit -n; LimitNOFILE in the unit)")
     })?;
     let output = runtime.block_on(future);
     // Dropping the runtime would wait for every blocking call, and some disks never answer.

@@ -119,7 +119,7 @@ fn bug(panic: &panic::PanicHookInfo<'_>) -> String {
         ErrorCode::Bug,
         format!("this is a bug in berth{place}: {words}"),
     )
-    .mend("report this message with the version that `berth --version` prints")
+    .hint("report this message with the version that `berth --version` prints")
     .explain()
 }
 

@@ -76,7 +76,7 @@ fn filter(
         _ => default.to_string(),
     };
     EnvFilter::try_new(text).map_err(|error| {
-        Failure::caused(ErrorCode::Usage, "RUST_LOG is not understood", &error).mend(
+        Failure::caused(ErrorCode::Usage, "RUST_LOG is not understood", &error).hint(
             "write a level such as info, or module=level pairs such as berth_agent=debug,info",
         )
     })

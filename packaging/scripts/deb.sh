@@ -119,7 +119,7 @@ if [ -z "$program" ]; then
     cargo build --release -p berth-cli --no-default-features --features libvirt
     program=$target/release/berth
 fi
-[ -x "$program" ] || fail "$program is no program"
+[ -x "$program" ] || fail "$program is not an executable file"
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 chmod 0755 "$root"

@@ -39,7 +39,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 const IMAGE: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac896";
 
-/// What is killed and started again, and a client of it.
+/// The processes that are killed and restarted, and a client of their services.
 struct Machine {
     stand: Stand,
     kills: BTreeMap<&'static str, usize>,
@@ -55,9 +55,9 @@ impl Machine {
         machine
     }
 
-    /// SIGKILL of one of the processes, and its next start at once.
+    /// Kills one of the processes, restarts it at once, and counts the kill under this phase.
     fn strike(&mut self, seeded: &mut SeededRng, phase: &'static str) {
-        self.stand.strike(seeded);
+        self.stand.kill_and_restart_one(seeded);
         *self.kills.entry(phase).or_default() += 1;
     }
 
@@ -196,12 +196,12 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 
 #[test]
 fn servers_survive_kills_of_a_single_process_and_leave_nothing() {
-    through_kills(Stand::machine(), 21);
+    through_kills(Stand::single_process(), 21);
 }
 
 #[test]
 fn servers_survive_kills_of_a_controller_and_agents_and_leave_nothing() {
-    through_kills(Stand::apart(), 9);
+    through_kills(Stand::controller_and_agents(), 9);
 }
 
 /// `servers` is the default number of servers.
@@ -253,7 +253,7 @@ fn report(machine: &Machine, servers: usize, begun: Instant, wrong: usize) {
 /// A judge that never says no is worth nothing.
 #[test]
 fn leftovers_of_a_server_are_found_in_every_service() {
-    let mut machine = Machine::start(Stand::machine());
+    let mut machine = Machine::start(Stand::single_process());
     // The first resets of its devices are findings until they are done; all else is empty at once.
     until("a fresh machine has nothing", || {
         let left = machine.left();

@@ -375,9 +375,9 @@ fn a_url_in_a_file_works_for_every_url_option_and_is_never_printed() {
         &["migrate-compute-inventory"],
     ] {
         let refused = berth(&mut home, command);
-        expect(&refused, 78, &["the database URL in ", "cannot be used"]);
+        expect(&refused, 78, &["cannot use the database URL in "]);
     }
     fs::remove_file(&file).expect("it is gone");
     let refused = berth(&mut home, &["db", "version"]);
-    expect(&refused, 78, &["the database URL in ", "cannot be read"]);
+    expect(&refused, 78, &["cannot read the database URL in "]);
 }

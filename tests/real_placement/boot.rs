@@ -17,7 +17,7 @@ async fn fails(conductor: &Conductor, number: u32, profile: &str) -> String {
 async fn guests_are_booted_until_no_device_is_left_and_deleted_again() {
     let placement = RealPlacement::lease(PlacementSettings::default()).expect("Placement starts");
     let stage = BootStage::over(Cloud::at(&placement.url())).await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     let all = 1..=u32::from(GPUS);
     for number in all.clone() {

@@ -1,5 +1,5 @@
-//! The offline upgrade of four hosts with a thousand consumers, on a database that OpenStack's Placement filled and
-//! uses afterwards.
+//! The offline upgrade of four hosts with many consumers (200, in `make soak` a thousand), on a database that
+//! OpenStack's Placement filled and uses afterwards.
 
 use std::{fs, thread};
 
@@ -9,12 +9,13 @@ use berth_tests::berth::{BerthHome, Outcome};
 use berth_tests::claims::{join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::peer::{PlacementSettings, RealPlacement, Storage};
+use berth_tests::sample::up_to;
 
 use crate::real_placement::agent::Agent;
 use crate::real_placement::holdings::{assert_held, check_consumers, claims, expected, post};
 use crate::real_placement::upgrade::{Upgrade, Version};
 
-const GUESTS: u32 = 250;
+const GUESTS: u32 = up_to(250, 50);
 
 /// A host with `berth` installed and a new model of its machine.
 struct OfflineHost {

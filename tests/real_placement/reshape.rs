@@ -1,8 +1,9 @@
-//! The four reshapes, with one consumer, ten and a thousand.
+//! The four reshapes, with one consumer, ten and many (a hundred, in `make soak` a thousand).
 
 use berth_tests::claims::{Claim, join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::peer::{PlacementSettings, RealPlacement};
+use berth_tests::sample::up_to;
 
 use crate::real_placement::agent::{Agent, AgentLife};
 use crate::real_placement::holdings::{assert_held, check_consumers, claims, expected, post};
@@ -112,10 +113,10 @@ async fn one_and_ten(upgrade: Upgrade) {
     }
 }
 
-async fn a_thousand(upgrade: Upgrade) {
+async fn many(upgrade: Upgrade) {
     reshapes(
         upgrade,
-        1000,
+        up_to(1000, 100),
         PlacementSettings::default(),
         AfterUpgrade::Nothing,
     )
@@ -128,8 +129,8 @@ async fn a_few_guests_virtual_gpus_move_to_their_gpus_and_back() {
 }
 
 #[tokio::test]
-async fn a_thousand_guests_virtual_gpus_move_to_their_gpus() {
-    a_thousand(Upgrade::VgpuPerGpu).await;
+async fn many_guests_virtual_gpus_move_to_their_gpus() {
+    many(Upgrade::VgpuPerGpu).await;
 }
 
 #[tokio::test]
@@ -138,8 +139,8 @@ async fn a_few_guests_move_to_their_numa_cells_and_back() {
 }
 
 #[tokio::test]
-async fn a_thousand_guests_move_to_their_numa_cells() {
-    a_thousand(Upgrade::NumaCells).await;
+async fn many_guests_move_to_their_numa_cells() {
+    many(Upgrade::NumaCells).await;
 }
 
 #[tokio::test]
@@ -148,8 +149,8 @@ async fn a_few_guests_cards_take_their_class_s_standard_name_and_its_old_one_bac
 }
 
 #[tokio::test]
-async fn a_thousand_guests_cards_take_their_class_s_standard_name() {
-    a_thousand(Upgrade::ClassRenamed).await;
+async fn many_guests_cards_take_their_class_s_standard_name() {
+    many(Upgrade::ClassRenamed).await;
 }
 
 #[tokio::test]
@@ -158,8 +159,8 @@ async fn a_few_guests_pinned_cpus_become_pcpu_and_vcpu_again() {
 }
 
 #[tokio::test]
-async fn a_thousand_guests_pinned_cpus_become_pcpu() {
-    a_thousand(Upgrade::Pcpu).await;
+async fn many_guests_pinned_cpus_become_pcpu() {
+    many(Upgrade::Pcpu).await;
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ async fn fails(conductor: &Conductor, number: u32, profile: &str) -> String {
 #[tokio::test]
 async fn a_guest_gets_its_claim_and_its_devices_and_is_built_with_both() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "two")).await.unwrap();
     let end = conductor.reconcile_guest(guest(1)).await;
@@ -64,7 +64,7 @@ async fn a_guest_gets_its_claim_and_its_devices_and_is_built_with_both() {
 #[tokio::test]
 async fn a_guest_without_a_profile_needs_no_accelerator_service() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     let plain = asked(&json!({"uuid": guest(1).to_string(), "name": "plain",
         "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}, "node": NODE}));
@@ -73,7 +73,7 @@ async fn a_guest_without_a_profile_needs_no_accelerator_service() {
         conductor.reconcile_guest(guest(1)).await,
         GuestRunOutcome::Active
     ));
-    let history = stage.crossings.history();
+    let history = stage.effects.history();
     assert!(
         !history.iter().any(|it| it.contains("accelerator")),
         "{history:?}"
@@ -84,7 +84,7 @@ async fn a_guest_without_a_profile_needs_no_accelerator_service() {
 #[tokio::test]
 async fn without_a_candidate_the_fault_names_the_unmet_demand() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     let reason = fails(&conductor, 1, "fast").await;
     assert_eq!(
@@ -131,7 +131,7 @@ async fn without_a_candidate_the_fault_names_the_unmet_demand() {
 #[tokio::test]
 async fn a_refused_bind_is_tried_on_other_devices_and_then_undone() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     stage.disable_devices().await;
     let conductor = stage.conductor();
     let reason = fails(&conductor, 1, "gpu").await;
@@ -156,22 +156,22 @@ async fn a_refused_bind_is_tried_on_other_devices_and_then_undone() {
 #[tokio::test]
 async fn a_guest_gets_new_requests_if_they_were_deleted_while_its_conductor_was_down() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "two")).await.unwrap();
     conductor.reconcile_guest(guest(1)).await;
-    let history = stage.crossings.history();
+    let history = stage.effects.history();
     let bind = |what: &String| what.starts_with("accelerator PATCH");
     let at = history.iter().position(bind).expect("a bind") + 1;
 
     stage
-        .crossings
+        .effects
         .begin(Some((EffectSide { at, after: false }, BootFault::Kill)));
     let conductor = stage.conductor();
     conductor.create(&request(2, "two")).await.unwrap();
     tokio::select! {
         end = conductor.reconcile_guest(guest(2)) => panic!("{end:?}"),
-        () = stage.crossings.dies() => {}
+        () = stage.effects.dies() => {}
     }
     // It is away for so long that the service does not keep what holds nothing.
     let accelerators = stage.accelerators();
@@ -185,7 +185,7 @@ async fn a_guest_gets_new_requests_if_they_were_deleted_while_its_conductor_was_
         accelerators.delete_arq(arq.uuid).await.unwrap();
     }
 
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     let end = conductor.reconcile_guest(guest(2)).await;
     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
@@ -201,7 +201,7 @@ async fn a_guest_gets_new_requests_if_they_were_deleted_while_its_conductor_was_
 #[tokio::test]
 async fn a_device_being_cleaned_is_skipped_if_another_is_free() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     let boot = async || {
         conductor.create(&request(1, "gpu")).await.unwrap();
@@ -224,7 +224,7 @@ async fn a_device_being_cleaned_is_skipped_if_another_is_free() {
 #[tokio::test]
 async fn a_guest_waits_with_a_reason_while_all_devices_are_cleaned_and_then_gets_one() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let all: Vec<u8> = (0..GPUS).collect();
     stage.dirty_devices(&all).await;
     let conductor = stage.conductor();
@@ -259,7 +259,7 @@ async fn a_guest_waits_with_a_reason_while_all_devices_are_cleaned_and_then_gets
 #[tokio::test]
 async fn a_device_that_does_not_get_clean_is_waited_for_so_long_and_no_longer() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let all: Vec<u8> = (0..GPUS).collect();
     stage.dirty_devices(&all).await;
     let options = ConductorOptions {
@@ -290,7 +290,7 @@ async fn a_device_that_does_not_get_clean_is_waited_for_so_long_and_no_longer() 
 #[tokio::test]
 async fn a_host_without_room_is_no_reason_not_to_try_another_candidate() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     stage.agent.is(AgentBehaviour::NoRoomForOne);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
@@ -336,7 +336,7 @@ async fn an_image_that_cannot_be_used_is_not_tried_with_another_device() {
         (AgentBehaviour::NoDisks, &of_all, 2, nowhere_else),
     ] {
         let stage = BootStage::new().await;
-        stage.crossings.begin(None);
+        stage.effects.begin(None);
         let told = format!("{mood:?}");
         stage.agent.is(mood);
         let (reason, made) = fails_with_image(&stage, location.clone()).await;
@@ -348,7 +348,7 @@ async fn an_image_that_cannot_be_used_is_not_tried_with_another_device() {
 #[tokio::test]
 async fn a_build_that_fails_once_is_done_on_the_next_candidate() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     stage.agent.is(AgentBehaviour::CannotBuildOne);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
@@ -371,7 +371,7 @@ async fn a_build_that_fails_once_is_done_on_the_next_candidate() {
 #[tokio::test]
 async fn a_request_that_the_agent_refuses_fails_with_the_agents_message() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     stage.agent.is(AgentBehaviour::Refuses);
     let conductor = stage.conductor();
     let reason = fails(&conductor, 1, "gpu").await;
@@ -389,7 +389,7 @@ async fn a_request_that_the_agent_refuses_fails_with_the_agents_message() {
 #[tokio::test]
 async fn a_guest_with_an_unreachable_agent_is_undone_only_after_the_agent_confirms_its_deletion() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     stage.agent.is(AgentBehaviour::Slow);
     let options = ConductorOptions {
         retry_timeout: Duration::ZERO,
@@ -427,7 +427,7 @@ async fn a_guest_with_an_unreachable_agent_is_undone_only_after_the_agent_confir
 #[tokio::test]
 async fn a_guest_unknown_to_its_agent_is_undone_without_that_agent() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     stage.agent.is(AgentBehaviour::Away);
     let options = ConductorOptions {
         retry_timeout: Duration::ZERO,
@@ -455,7 +455,7 @@ async fn a_guest_unknown_to_its_agent_is_undone_without_that_agent() {
 #[tokio::test]
 async fn after_a_conflict_on_one_host_another_candidate_is_tried() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     stage.agent.is(AgentBehaviour::ConflictsOnce);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
@@ -470,7 +470,7 @@ async fn after_a_conflict_on_one_host_another_candidate_is_tried() {
 #[tokio::test]
 async fn a_guest_deleted_during_its_build_disappears() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     stage.agent.is(AgentBehaviour::Slow);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
@@ -492,7 +492,7 @@ async fn a_guest_deleted_during_its_build_disappears() {
 #[tokio::test]
 async fn the_same_request_twice_is_one_guest_and_another_with_its_uuid_is_refused() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     let first = request(1, "gpu");
     assert_eq!(conductor.create(&first).await.unwrap(), AcceptOutcome::New);
@@ -513,7 +513,7 @@ async fn the_same_request_twice_is_one_guest_and_another_with_its_uuid_is_refuse
 #[tokio::test]
 async fn a_uuid_that_holds_something_in_placement_keeps_it() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     assert!(matches!(
@@ -540,7 +540,7 @@ async fn a_uuid_that_holds_something_in_placement_keeps_it() {
 #[tokio::test]
 async fn a_guest_of_that_uuid_at_the_agent_is_not_deleted_when_the_agent_refuses_another() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     let plain = asked(&json!({"uuid": guest(1).to_string(), "name": "plain",
         "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}, "node": NODE}));
@@ -567,7 +567,7 @@ async fn a_guest_of_that_uuid_at_the_agent_is_not_deleted_when_the_agent_refuses
 async fn a_running_guest_keeps_its_resources_after_its_agent_lost_its_journal() {
     for mood in [AgentBehaviour::Forgetful, AgentBehaviour::ForgetsTheDelete] {
         let stage = BootStage::new().await;
-        stage.crossings.begin(None);
+        stage.effects.begin(None);
         let conductor = stage.conductor();
         conductor.create(&request(1, "gpu")).await.unwrap();
         let end = conductor.reconcile_guest(guest(1)).await;
@@ -597,7 +597,7 @@ async fn a_running_guest_keeps_its_resources_after_its_agent_lost_its_journal() 
 #[tokio::test]
 async fn sixteen_at_once_for_eight_devices_are_eight_guests_and_nothing_is_left_of_the_others() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     let boots = (1..=16).map(|number| {
         let conductor = conductor.clone();

@@ -36,7 +36,8 @@ async fn with_the_sample(fleet: &Fleet) -> FilterScheduler {
     let filters = &mut options.filter_scheduler.enabled_filters;
     filters.push("rack_power".to_owned());
     let plugins = Plugins::open([plugin], &options).await.expect("a plugin");
-    let scheduler = Scheduler::with_own(options, &plugins.own()).expect("options");
+    let scheduler =
+        Scheduler::with_custom_plugins(options, &plugins.custom_plugins()).expect("options");
     FilterScheduler::new(scheduler, fleet.hosts.clone()).with_plugins(plugins)
 }
 

@@ -1,6 +1,27 @@
-//! A conductor with its environment for boot tests: a host with eight GPUs, a Placement and an accelerator service that
-//! know them, and an agent that builds guests in memory. The conductor selects hosts by filters and weighers. Every
-//! effect between it and its environment is counted, and at each of them it can be killed.
+//! [`BootStage`]: the environment of a conductor for boot tests. It consists of one host with eight GPUs, a Placement and
+//! an accelerator service with the host's providers and devices, and an agent that builds guests in memory.
+//!
+//! ```text
+//! test -> Conductor -- effects --> Placement, accelerator service, agent, journal, hosts
+//! ```
+//!
+//! An *effect* is one call of the conductor to its environment. [`ConductorEffects`] numbers the effects, and a test can
+//! kill the conductor or inject an error before or after each one. The functions of [`BootStage`] call the environment
+//! directly: they are not effects.
+//!
+//! # Cleaning of devices
+//!
+//! The host cleans a device between two guests, and the accelerator service must not assign it before that. Both sides
+//! use three fields of an attach handle:
+//!
+//! | field | set by | meaning |
+//! |---|---|---|
+//! | `scrubbed` | host | the host cleans this device after each release |
+//! | `releases` | service | the number of the last release; a new device starts as released and unclean |
+//! | `cleaned` | host | the last release after which the host cleaned the device |
+//!
+//! The device is clean, and may be assigned, when `cleaned` equals `releases`. No host runs in these tests, so
+//! [`BootStage::dirty_devices`] and [`BootStage::clean_devices`] send its reports.
 
 mod agent;
 mod effects;
@@ -38,29 +59,31 @@ use crate::cloud::Cloud;
 use crate::host_states::{self, ReportedHost};
 use crate::wait::poll_until;
 
+/// The only host.
 pub const NODE: &str = "compute1";
-/// How many GPUs it has.
+/// The number of GPUs of the host.
 pub const GPUS: u8 = 8;
 
-/// All of it, and what survives the conductor.
+/// The environment of a conductor. It outlives the conductor: a test can kill one and start another on the same stage.
 #[derive(Clone)]
 pub struct BootStage {
     cloud: Cloud,
     service: Router,
     /// The agent of the node.
     pub agent: BootAgent,
-    pub crossings: ConductorEffects,
-    /// What is known of the host, and the server groups.
+    /// The record of the conductor's effects, and the fault to inject into them.
+    pub effects: ConductorEffects,
+    /// The scheduler's database: the reported state of the host, and the server groups.
     pub hosts: Hosts,
     /// A server group with anti-affinity; in these tests it has at most one guest.
     pub apart: Uuid,
     journal: Arc<SqlBootJournal>,
-    /// The host's signs of life.
+    /// The tasks that send the host's heartbeats.
     _alive: Arc<JoinSet<()>>,
 }
 
 impl BootStage {
-    /// A fresh one with the built-in Placement.
+    /// A new environment with the built-in Placement.
     pub async fn new() -> Self {
         Self::over(Cloud::in_process().await).await
     }
@@ -76,12 +99,12 @@ impl BootStage {
         let journal = SqlBootJournal::in_memory().await.expect("memory");
         let hosts = host_states::hosts_of(&host_states::store().await);
         let mut alive = JoinSet::new();
-        host_states::tell(&hosts, &told(), &mut alive).await;
+        host_states::tell(&hosts, &reported_host(), &mut alive).await;
         let stage = Self {
             agent: BootAgent::new(cloud.placement(), accelerators(&service, None)),
             cloud,
             service,
-            crossings: ConductorEffects::default(),
+            effects: ConductorEffects::default(),
             apart: host_states::group(&hosts, "apart", ServerGroupPolicy::AntiAffinity).await,
             hosts,
             journal: Arc::new(journal),
@@ -91,7 +114,7 @@ impl BootStage {
         stage
     }
 
-    /// What the agent of the host would report.
+    /// Creates what a real agent would report: the providers, the devices and the device profiles of the tests.
     async fn report(&self) {
         let placement = self.cloud.placement();
         let gpu_trait = Trait::known("CUSTOM_GPU");
@@ -155,40 +178,51 @@ impl BootStage {
         put.expect("traits");
     }
 
-    /// Marks these devices as new to the host: they are not assigned before the host has cleaned them.
+    /// Makes these devices unclean: the accelerator service does not assign them before
+    /// [`clean_devices`](Self::clean_devices).
+    ///
+    /// The first report omits them, so that the service deletes them. The second report has all devices. The service
+    /// takes these for new ones, which are unclean because their previous user is unknown.
     pub async fn dirty_devices(&self, dirty: &[u8]) {
-        let others: Vec<u8> = (0..GPUS).filter(|n| !dirty.contains(n)).collect();
-        let gone = others.iter().map(|n| device(*n));
-        self.tell_devices(gone.collect()).await;
-        self.tell_devices(
+        let staying = (0..GPUS).filter(|n| !dirty.contains(n)).map(device);
+        self.report_devices(staying.collect()).await;
+        self.report_devices(
             (0..GPUS)
-                .map(|n| scrubbed(n, dirty.contains(&n), &Value::Null))
+                .map(|n| match dirty.contains(&n) {
+                    true => scrubbed_device(n, &Value::Null),
+                    false => device(n),
+                })
                 .collect(),
         )
         .await;
     }
 
-    /// Marks all devices as clean.
+    /// Makes all devices clean.
+    ///
+    /// The service answers the first report with the `releases` of each device. The second report repeats them as
+    /// `cleaned`.
     pub async fn clean_devices(&self) {
-        let known = self
-            .tell_devices((0..GPUS).map(|n| scrubbed(n, true, &Value::Null)).collect())
-            .await;
+        let unclean = (0..GPUS).map(|n| scrubbed_device(n, &Value::Null));
+        let known = self.report_devices(unclean.collect()).await;
         let cleaned = (0..GPUS).map(|n| {
             let name = device(n)["name"].clone();
             let mut devices = known["devices"].as_array().into_iter().flatten();
             let known = devices.find(|device| device["name"] == name);
-            let releases = known.map(|it| &it["deployables"][0]["attach_handles"][0]["releases"]);
-            scrubbed(n, true, releases.unwrap_or(&Value::Null))
+            let releases =
+                known.map(|device| &device["deployables"][0]["attach_handles"][0]["releases"]);
+            scrubbed_device(n, releases.unwrap_or(&Value::Null))
         });
-        self.tell_devices(cleaned.collect()).await;
+        self.report_devices(cleaned.collect()).await;
     }
 
-    async fn tell_devices(&self, devices: Vec<Value>) -> Value {
+    /// Sends the complete list of the host's devices to the accelerator service; returns the service's state of them.
+    async fn report_devices(&self, devices: Vec<Value>) -> Value {
         let path = format!("/internal/v1/hosts/{NODE}/devices");
         self.ask("PUT", &path, json!({ "devices": devices })).await
     }
 
-    /// Has every device set aside by an operator: Placement does not know it yet.
+    /// Disables every device in the accelerator service, as an operator would. Placement still offers them, because
+    /// nothing in these tests updates its inventories.
     pub async fn disable_devices(&self) {
         let devices = self.ask("GET", "/v2/devices", Value::Null).await;
         for device in devices["devices"].as_array().into_iter().flatten() {
@@ -200,7 +234,7 @@ impl BootStage {
         }
     }
 
-    /// Has them offered again.
+    /// Enables every device again.
     pub async fn enable_devices(&self) {
         let devices = self.ask("GET", "/v2/devices", Value::Null).await;
         for device in devices["devices"].as_array().into_iter().flatten() {
@@ -212,7 +246,7 @@ impl BootStage {
         }
     }
 
-    /// Sends a request to the accelerator service, past the conductor.
+    /// Sends a request directly to the accelerator service.
     ///
     /// # Panics
     /// The service refuses it.
@@ -241,39 +275,39 @@ impl BootStage {
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    /// A fresh conductor before this stage, as after a start.
+    /// Starts a conductor in this environment, as a new process would: with the stored journal, and nothing in memory.
     #[must_use]
     pub fn conductor(&self) -> Conductor {
         self.conductor_with(impatient())
     }
 
-    /// The same with other options.
+    /// Starts a conductor with these options; see [`conductor`](Self::conductor).
     #[must_use]
     pub fn conductor_with(&self, options: ConductorOptions) -> Conductor {
-        let crossings = self.crossings.present();
+        let effects = self.effects.present();
         let placement = self
             .cloud
-            .decorated(|http| crossings.before("placement", http))
+            .decorated(|http| effects.before("placement", http))
             .placement();
-        let agent = crossings.before("agent", self.agent.http());
+        let agent = effects.before("agent", self.agent.http());
         let auth = Auth::none("http://agent").expect("an endpoint");
         let parts = ConductorParts {
             journal: Arc::new(journal::FaultyBootJournal::new(
                 Arc::clone(&self.journal),
-                crossings.clone(),
+                effects.clone(),
             )),
             placement,
-            accelerators: accelerators(&self.service, Some(&crossings)),
+            accelerators: accelerators(&self.service, Some(&effects)),
             agents: Arc::new(SingleAgent(GuestClient::new(agent, auth, &once()))),
             scheduler: host_states::scheduler(hosts::FaultyCloudHosts::new(
                 self.hosts.clone(),
-                crossings,
+                effects,
             )),
         };
         Conductor::open(parts, options)
     }
 
-    /// Deletes the guest's allocations in Placement, past the conductor.
+    /// Deletes the guest's allocations directly in Placement.
     ///
     /// # Panics
     /// Placement refuses.
@@ -282,13 +316,13 @@ impl BootStage {
         deleted.expect("a delete");
     }
 
-    /// Whether the guest is a conductor's.
+    /// Whether a conductor owns the guest.
     ///
     /// # Panics
-    /// The database does not say.
+    /// The database cannot be read.
     pub async fn owns(&self, guest: ConsumerUuid) -> bool {
         let owned = self.hosts.owned_guests().await.expect("owned guests");
-        owned.iter().any(|it| it.instance == *guest.as_uuid())
+        owned.iter().any(|owned| owned.instance == *guest.as_uuid())
     }
 
     /// The journal, without fault injection.
@@ -297,13 +331,14 @@ impl BootStage {
         &self.journal
     }
 
-    /// Waits until the agent has taken the guest that was asked for.
+    /// Waits until the agent has accepted the guest.
     ///
-    /// On a busy machine a time limit on the way may run out, of the journal's only connection for instance. The boot is blocked then
-    /// until its conductor resumes it, which no task does here: so this resumes it.
+    /// On a busy machine, an effect before that may time out, for example while it waits for the journal's only
+    /// connection. The boot is then blocked until its conductor resumes it. No task does that in these tests, so this
+    /// function does.
     ///
     /// # Panics
-    /// It does not come there.
+    /// The agent does not accept the guest in time.
     pub async fn wait_for_build(&self, conductor: &Conductor, guest: ConsumerUuid) {
         poll_until("the agent takes the guest", async || {
             if self.agent.knows(guest) {
@@ -322,7 +357,7 @@ impl BootStage {
     /// Waits until the guest's boot is blocked.
     ///
     /// # Panics
-    /// It does not come there.
+    /// The boot is not blocked in time.
     pub async fn wait_until_stuck(&self, conductor: &Conductor, guest: ConsumerUuid) {
         poll_until("the boot is blocked", async || {
             match conductor.blocked_reason(guest).is_some() {
@@ -333,9 +368,9 @@ impl BootStage {
         .await;
     }
 
-    /// What is known of a boot, for a failure to show.
+    /// Describes the state of a boot, for the message of a failed test.
     async fn state_of(&self, conductor: &Conductor, guest: ConsumerUuid) -> String {
-        // Beneath the crossings: a poll must not be one.
+        // Read the journal directly: a poll must not be counted as an effect.
         let record = match self.journal.guest(guest).await {
             Ok(Some(record)) => format!(
                 "attempt {}, {:?}, failures {:?}, steps {:?}",
@@ -345,24 +380,24 @@ impl BootStage {
             Err(error) => error.to_string(),
         };
         let blocked = conductor.blocked_reason(guest);
-        let history = self.crossings.history();
-        format!("blocked: {blocked:?}; record: {record}; crossings: {history:?}")
+        let history = self.effects.history();
+        format!("blocked: {blocked:?}; record: {record}; effects: {history:?}")
     }
 
-    /// A client of Placement, past the conductor.
+    /// A client of Placement without fault injection.
     #[must_use]
     pub fn placement(&self) -> PlacementClient {
         self.cloud.placement()
     }
 
-    /// A client of the accelerator service, past the conductor.
+    /// A client of the accelerator service without fault injection.
     #[must_use]
     pub fn accelerators(&self) -> AcceleratorClient {
         accelerators(&self.service, None)
     }
 }
 
-/// What the tests of a stage need not wait for.
+/// Options with short delays, so that tests do not wait for retries.
 #[must_use]
 pub fn impatient() -> ConductorOptions {
     ConductorOptions {
@@ -376,18 +411,19 @@ pub fn impatient() -> ConductorOptions {
     }
 }
 
+/// Options of a client that sends each request once.
 pub(crate) fn once() -> AdapterOptions {
-    // The default repeats nothing.
+    // The default has no retries.
     AdapterOptions::default()
 }
 
 pub(crate) fn accelerators(
     service: &Router,
-    crossings: Option<&ConductorEffects>,
+    effects: Option<&ConductorEffects>,
 ) -> AcceleratorClient {
     let http = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
-    let http = match crossings {
-        Some(crossings) => crossings.before("accelerator", http),
+    let http = match effects {
+        Some(effects) => effects.before("accelerator", http),
         None => http,
     };
     let token = Secret::from("admin".to_owned());
@@ -396,18 +432,12 @@ pub(crate) fn accelerators(
 }
 
 /// A request for a guest with a device profile.
-///
-/// # Panics
-/// Never: the request is whole.
 #[must_use]
 pub fn request(number: u32, profile: &str) -> BootRequest {
     asked(&body(number, profile))
 }
 
-/// The same of a server group.
-///
-/// # Panics
-/// Never: the request is whole.
+/// A request for a guest with a device profile, as a member of a server group.
 #[must_use]
 pub fn request_in(group: Uuid, number: u32, profile: &str) -> BootRequest {
     let mut body = body(number, profile);
@@ -425,10 +455,10 @@ fn body(number: u32, profile: &str) -> Value {
     })
 }
 
-/// A request of this body.
+/// Parses the body of a boot request.
 ///
 /// # Panics
-/// It is none.
+/// The body is not a valid boot request.
 #[must_use]
 pub fn asked(body: &Value) -> BootRequest {
     let body = berth_wire::decode(body.to_string().as_bytes()).expect("a body");
@@ -440,14 +470,14 @@ pub fn guest(number: u32) -> ConsumerUuid {
     Uuid::from_u128(0x1000_0000_0000_4000_8000_0000_0000_0000 + u128::from(number)).into()
 }
 
-/// The host's own provider.
+/// The UUID of the host's root provider.
 #[must_use]
 pub fn root() -> ProviderUuid {
     Uuid::from_u128(0x2000_0000_0000_4000_8000_0000_0000_0001).into()
 }
 
-/// What the host's agent would tell the scheduler.
-fn told() -> ReportedHost {
+/// The state that the host's agent would report to the scheduler.
+fn reported_host() -> ReportedHost {
     ReportedHost {
         name: NODE.to_owned(),
         node: *root().as_uuid(),
@@ -457,7 +487,7 @@ fn told() -> ReportedHost {
     }
 }
 
-/// The n-th GPU's provider.
+/// The UUID of the n-th GPU's provider.
 #[must_use]
 pub fn gpu(n: u8) -> ProviderUuid {
     Uuid::new_v3(&Uuid::NAMESPACE_DNS, gpu_name(n).as_bytes()).into()
@@ -471,6 +501,7 @@ fn name(text: &str) -> ProviderName {
     ProviderName::new(text).expect("a name")
 }
 
+/// The n-th GPU, as a host reports one that it does not clean.
 fn device(n: u8) -> Value {
     let bus = format!("{:02x}", n + 1);
     json!({
@@ -490,18 +521,16 @@ fn device(n: u8) -> Value {
     })
 }
 
-/// The n-th device, cleaned by its host after each guest; `cleaned`: after which release it was.
-fn scrubbed(n: u8, scrubbed: bool, cleaned: &Value) -> Value {
+/// The n-th GPU, as a host reports one that it cleans after each release. `cleaned` is the last release after which
+/// it did; null if it has not cleaned the device yet.
+fn scrubbed_device(n: u8, cleaned: &Value) -> Value {
     let mut device = device(n);
     let handle = &mut device["deployables"][0]["attach_handles"][0];
-    if scrubbed {
-        handle["scrubbed"] = json!(true);
-        handle["cleaned"] = cleaned.clone();
-    }
+    handle["scrubbed"] = json!(true);
+    handle["cleaned"] = cleaned.clone();
     device
 }
 
-/// A whole body of JSON.
 fn body_of(value: &impl serde::Serialize) -> Bytes {
     serde_json::to_vec(value).expect("JSON").into()
 }

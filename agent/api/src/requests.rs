@@ -1,4 +1,7 @@
-//! Requests of the admin API to the service loop.
+//! Requests to the service loop, from the admin API and from the reporter of the host state.
+//!
+//! A *tick* is one run of the service loop: it observes the host, and then runs one pass for each node, which updates the
+//! node in Placement.
 
 use std::time::SystemTime;
 
@@ -8,36 +11,42 @@ use tokio::sync::oneshot;
 
 use crate::state::LastPass;
 
-/// A request to the service loop. It is answered after a cycle that started later than the request; a dropped sender
+/// A request to the service loop. The reply is sent after a tick that started later than the request. A dropped sender
 /// means that the agent stops.
+///
+/// A host has two independent settings of whether it accepts new instances, and accepts them only if neither disables it.
+/// [`SetDisabled`](Self::SetDisabled) is for the operator of this host, who uses `berth agent disable`.
+/// [`SetDisabledInCloud`](Self::SetDisabledInCloud) is for the operator of the cloud, who uses the compute API.
 #[derive(Debug)]
 pub enum AgentRequest {
-    /// Runs a cycle over all nodes, including those that wait after a failure.
+    /// Runs a tick with all nodes, including nodes that wait after a failure.
     Tick {
-        /// Receives the outcome of the cycle.
+        /// Receives the outcome of the tick.
         reply: oneshot::Sender<TickOutcome>,
     },
+    /// The operator of this host disables or enables it.
     SetDisabled {
         /// The new setting; `None` enables the host.
         disabled: Option<DisabledByOperator>,
-        /// Receives the outcome of the cycle that reports the change. The error means that the setting could not be
-        /// stored and nothing changed.
+        /// Receives the outcome of the tick that reports the change to Placement. The error means that the setting could
+        /// not be stored and nothing changed.
         reply: oneshot::Sender<Result<TickOutcome, DisabledError>>,
     },
-    /// An operator disabled or enabled this host for new instances. The caller does not wait; the agent's state shows the result.
+    /// The scheduler reported that the operator of the cloud disabled or enabled this host. There is no reply; the
+    /// agent's state shows the result.
     SetDisabledInCloud {
-        /// Reason of the operator; `None` enables the host.
+        /// The operator's reason; `None` enables the host.
         reason: Option<String>,
     },
 }
 
-/// Outcome of a requested cycle.
+/// Outcome of a requested tick.
 #[derive(Debug, Clone)]
 pub struct TickOutcome {
-    /// Time at which the last node's cycle ended.
+    /// Time at which the last node's pass ended.
     pub at: SystemTime,
-    /// Error of the observation; if set, no node had a cycle.
+    /// Error of the observation; if set, no node had a pass.
     pub unobserved: Option<String>,
-    /// Result of each node's cycle.
+    /// Result of each node's pass.
     pub nodes: Vec<(NodeName, LastPass)>,
 }

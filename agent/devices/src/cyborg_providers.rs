@@ -1,5 +1,10 @@
-//! Preserves the resource classes that Cyborg's drivers gave to devices, based on the provider trees in Placement:
-//! device profiles refer to these classes.
+//! Preserves the resource classes that Cyborg's PCI driver gave to devices, for hosts that used Cyborg before.
+//!
+//! Device profiles of the cloud name these classes, so a device with a new class would no longer match them. For example,
+//! Cyborg's PCI driver reported a card as one unit of `CUSTOM_PCI`, and profiles contain `resources:CUSTOM_PCI`. The driver of this
+//! agent would report the same card as `PGPU`. If Placement still has the card's provider with only the class `CUSTOM_PCI`,
+//! then [`preserve_cyborg_classes`](DeviceManager::preserve_cyborg_classes) gives the card this class. It runs after
+//! each observation of the host. A `resource_class` in the configuration takes precedence.
 
 use std::sync::Arc;
 
@@ -8,13 +13,13 @@ use berth_virt::{HostView, VirtDriver};
 
 use crate::devices::DeviceManager;
 
-/// The provider tree of a node, for its report.
+/// The provider tree of a node, with which its devices are reported to the accelerator service.
 pub(super) enum NodeTree {
     /// The device manager runs without provider trees.
     NotUsed,
-    /// The tree is not known yet, and nothing is reported without it.
+    /// The tree has not been read from Placement yet. Until then, the node's devices are not reported.
     Awaited,
-    /// The last known tree.
+    /// The tree that was read last.
     Known(Arc<ProviderTree>),
 }
 
@@ -43,7 +48,7 @@ impl<D: VirtDriver> DeviceManager<D> {
         }
     }
 
-    /// Gives devices the resource classes of Cyborg's providers, and logs each change once.
+    /// Gives the observed devices the resource classes of Cyborg's providers, and logs each change once.
     pub(super) fn preserve_cyborg_classes(&self, view: &mut HostView) {
         for (node, observation) in &mut view.nodes {
             let tree = self.tree_of(node);

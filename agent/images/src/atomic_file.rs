@@ -1,5 +1,8 @@
-//! Files that are complete or absent: written under a temporary name and renamed ([`PartialFile`]). No function follows
-//! a link.
+//! Functions that create, read and remove files and folders so that a file is complete or absent, even after a crash.
+//! A file is written under a temporary name and then renamed ([`PartialFile`]).
+//!
+//! A symbolic link at the end of a path is never followed, so that a link in place of a file cannot redirect a write.
+//! The only exception is [`ensure_top_folder`]: the operator may have chosen a link to another disk.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -25,7 +28,7 @@ pub(super) fn ensure_folder(path: &Path, mode: u32) -> Result<(), DiskError> {
             .map_err(|error| DiskError::io("making", path, error)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match file_kind(path)? {
             Some(HostFileKind::Folder) => Ok(()),
-            _ => Err(DiskError::NotOurs {
+            _ => Err(DiskError::WrongFileType {
                 path: path.to_owned(),
                 found: "something else",
                 expected: "a folder",
@@ -37,7 +40,7 @@ pub(super) fn ensure_folder(path: &Path, mode: u32) -> Result<(), DiskError> {
 
 /// Creates the top folder and its parents if they do not exist. An existing folder, or a link to one, is left
 /// unchanged.
-pub(super) fn outermost_folder(path: &Path, mode: u32) -> Result<(), DiskError> {
+pub(super) fn ensure_top_folder(path: &Path, mode: u32) -> Result<(), DiskError> {
     if path.is_dir() {
         return Ok(());
     }
@@ -70,7 +73,7 @@ pub(super) fn is_file(path: &Path) -> Result<bool, DiskError> {
     match file_kind(path)? {
         None => Ok(false),
         Some(HostFileKind::File) => Ok(true),
-        Some(HostFileKind::Folder | HostFileKind::Other) => Err(DiskError::NotOurs {
+        Some(HostFileKind::Folder | HostFileKind::Other) => Err(DiskError::WrongFileType {
             path: path.to_owned(),
             found: "a link, a folder or a device",
             expected: "a file",
@@ -125,7 +128,7 @@ impl PartialFile {
             .map_err(|error| DiskError::io("making", &self.path, error))
     }
 
-    /// Sets the mode and renames the file. Both are on disk when this returns.
+    /// Sets the mode and renames the file, which replaces an existing one. Both are on disk when this returns.
     pub(super) fn finish(self, mode: u32) -> Result<(), DiskError> {
         let failed = |error| DiskError::io("writing", &self.path, error);
         let file = open(&self.path).map_err(failed)?;
@@ -134,7 +137,7 @@ impl PartialFile {
         file.sync_all().map_err(failed)?;
         fs::rename(&self.path, &self.to)
             .map_err(|error| DiskError::io("naming", &self.to, error))?;
-        sync_folder(&self.to)
+        sync_parent(&self.to)
     }
 }
 
@@ -145,14 +148,14 @@ impl Drop for PartialFile {
     }
 }
 
-/// Syncs the folder of a file.
-pub(super) fn sync_folder(of: &Path) -> Result<(), DiskError> {
-    let folder = of.parent().unwrap_or(of);
+/// Syncs the folder that contains a file or folder, so that its creation, renaming or removal survives a crash.
+pub(super) fn sync_parent(path: &Path) -> Result<(), DiskError> {
+    let folder = path.parent().unwrap_or(path);
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| DiskError::io("writing", folder, error))
 }
 
-/// Writes a file with this content. The path must be free.
+/// Writes a file with this content. Replaces an existing file, so callers check first where they must not.
 pub(super) fn write(path: &Path, content: &[u8]) -> Result<(), DiskError> {
     let part = PartialFile::of(path);
     let mut file = part.create()?;
@@ -200,7 +203,7 @@ pub(super) fn remove_folder(path: &Path) -> Result<(), DiskError> {
         None => Ok(()),
         Some(HostFileKind::Folder) => fs::remove_dir_all(path)
             .map_err(|error| DiskError::io("removing", path, error))
-            .and_then(|()| sync_folder(path)),
+            .and_then(|()| sync_parent(path)),
         Some(HostFileKind::File | HostFileKind::Other) => remove(path),
     }
 }

@@ -22,9 +22,9 @@ pub enum DiskError {
         #[source]
         source: io::Error,
     },
-    /// A path that belongs to the agent has another file type.
+    /// A path in the agent's folders has an unexpected file type, so the agent did not create it.
     #[error("{} is {found}, expected {expected}; it was not changed: move it away", path.display())]
-    NotOurs {
+    WrongFileType {
         path: PathBuf,
         found: &'static str,
         expected: &'static str,
@@ -85,7 +85,7 @@ impl DiskError {
             Self::Io { .. } | Self::Fetch { .. } | Self::TimedOut { .. } => Disposition::Retry,
             Self::NoRoom { .. }
             | Self::Missing { .. }
-            | Self::NotOurs { .. }
+            | Self::WrongFileType { .. }
             | Self::InUse { .. }
             | Self::NoProgram { .. }
             | Self::QemuImg { .. } => Disposition::Refresh,

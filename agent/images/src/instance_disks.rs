@@ -49,7 +49,7 @@ impl Disks {
         progress: Arc<dyn ImageProgress>,
     ) -> Result<Self, DiskError> {
         let path = options.instances_path.path().as_path();
-        atomic_file::outermost_folder(path, 0o711)?;
+        atomic_file::ensure_top_folder(path, 0o711)?;
         let qemu_img = QemuImg {
             program: options.qemu_img.as_path().to_owned(),
             deadline: options.qemu_img_deadline,
@@ -150,7 +150,7 @@ impl Disks {
         }
         // QEMU's user must be able to pass. The files belong to it or to root.
         atomic_file::ensure_folder(folder, 0o711)?;
-        atomic_file::sync_folder(folder)?;
+        atomic_file::sync_parent(folder)?;
         atomic_file::remove_partial_files(folder, |_| true)?;
         // Even an existing disk needs its base image.
         let cached = match plan.image() {
@@ -309,7 +309,7 @@ impl Disks {
             }
             match files.first() {
                 Some(file) if atomic_file::file_kind(file.parent().unwrap_or(file))?.is_some() => {
-                    atomic_file::sync_folder(file)
+                    atomic_file::sync_parent(file)
                 }
                 _ => Ok(()),
             }

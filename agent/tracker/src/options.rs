@@ -1,5 +1,5 @@
-//! What an operator may choose about reporting. The composition root fills it from the configuration; names and defaults
-//! are Nova's.
+//! Options of the resource tracker. The composition root fills them from the configuration; names and defaults are
+//! Nova's.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use crate::provider_config::ProviderConfigs;
 /// Options of the resource tracker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrackerOptions {
-    /// How many times shared CPUs, memory and disk are promised.
+    /// Overcommit ratios of shared CPUs, memory and disk.
     pub ratios: Ratios,
-    /// What is kept back from guests for the host itself.
+    /// Resources that are kept for the host itself.
     pub reserved: ReservedForHost,
-    /// Which trait says that a provider is the agent's to write.
+    /// The trait that marks the agent's providers.
     pub owner: Owner,
-    /// After this long the cached tree is compared with Placement's again (`resource_provider_association_refresh`);
-    /// none: only after an error or a SIGHUP.
+    /// Time after which the cached tree is compared with Placement's again (`resource_provider_association_refresh`);
+    /// `None`: only after an error or a SIGHUP.
     pub association_refresh: Option<Duration>,
-    /// How many aggregates one question for sharing providers names (`sharing_providers_max_uuids_per_request`).
+    /// The number of aggregates in one request for sharing providers (`sharing_providers_max_uuids_per_request`).
     pub aggregates_per_request: usize,
-    /// How many consumers' allocations are read side by side for a reshape.
+    /// The number of consumers whose allocations are read concurrently for a reshape.
     pub readers: usize,
-    /// What to do when the node's provider has another name.
+    /// What to do if the node's provider has another name.
     pub rename: Rename,
-    /// What the files of `provider_config_location` say.
+    /// The content of the files of `provider_config_location`.
     pub provider_configs: ProviderConfigs,
 }
 
@@ -44,8 +44,8 @@ impl Default for TrackerOptions {
     }
 }
 
-/// Allocation ratios. A configured one always holds; else what Placement has is kept (an operator may have set it there);
-/// else the initial one is given.
+/// Allocation ratios. A configured one always applies. Otherwise the one in Placement is kept, because an operator may
+/// have set it there. Without one there, the initial one is used.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ratios {
     /// `cpu_allocation_ratio`.
@@ -75,7 +75,7 @@ impl Default for Ratios {
     }
 }
 
-/// What is kept back for the host itself.
+/// Resources that are kept for the host itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReservedForHost {
     /// `reserved_host_cpus`: shared CPUs.
@@ -96,12 +96,12 @@ impl Default for ReservedForHost {
     }
 }
 
-/// Which trait marks the providers that are the agent's to write (`[compute] owner_nova`).
+/// The trait that marks the agent's providers (`[compute] owner_nova`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// `OWNER_NOVA`: what a Nova cell expects.
+    /// `OWNER_NOVA`, which a Nova cell expects.
     Nova,
-    /// `CUSTOM_OWNER_BERTH`: where a nova-compute must not take them for its own.
+    /// `CUSTOM_OWNER_BERTH`, if a nova-compute must not treat them as its own.
     Berth,
 }
 
@@ -115,7 +115,7 @@ impl Owner {
     }
 }
 
-/// What to do when the node's root provider has another name than the node.
+/// What to do if the node's root provider has another name than the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rename {
     /// Refuse to start and explain: the state may have been copied from another host.

@@ -11,12 +11,12 @@ use berth_output::Failure;
 use crate::keystone_tokens::KeystoneTokens;
 use crate::policy::accelerator_policy_in_force;
 
-/// How often Placement is checked for resource providers that it lost.
+/// Time between two checks of Placement for lost resource providers.
 pub const PROVIDER_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How the service behaves, as the configuration says.
+/// The service's options from the configuration.
 ///
-/// Errors: The way to Keystone is not configured, or the policy file cannot be used.
+/// Errors: Access to Keystone is not configured, or the policy file cannot be used.
 pub fn accelerator_options(
     config: &Config,
     bell: EventsBell,

@@ -1,6 +1,6 @@
-//! The node agent as a process of this host: its locks, its options, and its end as a failure.
+//! The node agent as a process of this host: its locks, its options, and its errors as failures.
 //!
-//! [`AgentHost::take`] takes the host and its state folder; [`AgentHost::serve`] runs the agent until it is told to stop.
+//! [`AgentHost::take`] locks the host and its state folder; [`AgentHost::serve`] runs the agent until the stop signal.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,19 +23,19 @@ use crate::placement_failure::placement_error_code;
 use crate::plan_file::PlanFile;
 use crate::{DEADLINE, Driver, HostGuests, open_driver, tls, tracker_options};
 
-/// How the agent runs.
+/// Command line arguments of the agent.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct AgentRunArguments {
-    /// One startup and one tick, then end.
+    /// Run one startup and one tick, then exit.
     #[arg(long)]
     pub once: bool,
-    /// With --once: how long a service that is away is waited for [default: 60s].
+    /// With --once: how long to wait for a service that is not reachable [default: 60s].
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "once")]
     pub deadline: Option<Duration>,
-    /// Do exactly what this plan (of `berth reshape plan --out`) says, or refuse with 76.
+    /// Follow exactly this plan (of `berth reshape plan --out`), or fail with exit code 76.
     #[arg(long, value_name = "FILE")]
     pub expect_plan: Option<PathBuf>,
-    /// Take a risk by its name.
+    /// Accept a risk by its name.
     #[arg(long, value_name = "RISK", value_enum, value_delimiter = ',')]
     pub accept_risk: Vec<AgentRisk>,
 }
@@ -47,20 +47,20 @@ pub enum AgentRisk {
     RenameHost,
 }
 
-/// How an agent runs, from its start to its end.
+/// The inputs of one run of the agent.
 pub struct AgentRun<'a> {
     pub loaded: &'a LoadedConfig,
-    /// Where it is read again.
+    /// The sources of the configuration, for a reload.
     pub sources: &'a Sources,
-    /// What the command line says.
+    /// The command line arguments.
     pub arguments: &'a AgentRunArguments,
     pub metrics: Metrics,
-    /// What this process's other services count; none where there are none.
+    /// Metrics of the other services in this process; `None` without such services.
     pub embedded_metrics: Option<Arc<dyn EmbeddedMetrics>>,
     pub shutdown: CancellationToken,
 }
 
-/// This host, taken: no other agent has it as long as this lives.
+/// This host, locked: no other agent can start as long as this value lives.
 pub struct AgentHost {
     pub driver: Arc<Driver>,
     lock: SocketLock,
@@ -68,14 +68,14 @@ pub struct AgentHost {
 }
 
 impl AgentHost {
-    /// Takes the host and its state folder.
+    /// Locks the host and its state folder, and opens the driver.
     ///
     /// # Errors
-    /// Another agent has it, the driver cannot be made, or the folder cannot be used.
+    /// Another agent holds the lock, the driver cannot be opened, or the folder cannot be used.
     pub fn take(loaded: &LoadedConfig, arguments: &AgentRunArguments) -> Result<Self, Failure> {
         let config = &loaded.config;
         let driver = Arc::new(open_driver(config)?);
-        // Before anything is touched in the state folder, which another agent may be writing to.
+        // Lock before anything in the state folder is changed: another agent may be writing to it.
         let lock = match arguments.once {
             true => alone(config)?,
             false => SocketLock::take(&config.agent.admin_socket)
@@ -91,9 +91,9 @@ impl AgentHost {
         })
     }
 
-    /// Runs the agent against a Placement until `shutdown`. `hosts` is where the scheduler is told of this host; none: nobody is
-    /// told. `beside` are the journals of this process's other services, each
-    /// with what tells why it cannot be used; `ready` is given what tells when the agent's first inventory landed.
+    /// Runs the agent against a Placement until `shutdown`. `hosts` gets this host's state for the scheduler; `None`:
+    /// it is not reported. `beside` are the journals of the other services in this process, each with the error while
+    /// it cannot be used. `ready` receives the signal that the agent's first inventory is stored.
     pub async fn serve(
         self,
         run: AgentRun<'_>,
@@ -112,8 +112,13 @@ impl AgentHost {
             true => None,
             false => tls::open(config)?,
         };
-        let door = tls.as_ref().map(|listen| listen.settings.clone());
-        agent.reload = Some(reload(run.sources.clone(), loaded.public(), rename, door));
+        let tls_settings = tls.as_ref().map(|listen| listen.settings.clone());
+        agent.reload = Some(reload(
+            run.sources.clone(),
+            loaded.public(),
+            rename,
+            tls_settings,
+        ));
         agent.mode = match arguments.once {
             true => Mode::Once {
                 deadline: arguments.deadline.unwrap_or(DEADLINE),
@@ -151,15 +156,15 @@ impl AgentHost {
             .map_err(|error| failed(&error));
         shutdown.cancel();
         if let Some(events) = events {
-            // A panic in it has been told already.
+            // A panic in it has been reported already.
             let _ = events.await;
         }
         ended
     }
 }
 
-/// The service manager. One that cannot be told is done without, as sd_notify(3) recommends: a variable inherited from
-/// somewhere must not take the node down, and a unit of `Type=notify` finds by its own timeout that READY is missing.
+/// The service manager. Without access to it the agent runs anyway, as sd_notify(3) recommends: an inherited variable
+/// must not stop the node, and a unit of `Type=notify` detects a missing READY by its own timeout.
 fn notifier() -> Notifier {
     Notifier::from_environment().unwrap_or_else(|error| {
         let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
@@ -173,7 +178,7 @@ fn notifier() -> Notifier {
     })
 }
 
-/// Keeps agents away for as long as the lock lives: for commands that act on the node without serving.
+/// Prevents agents from starting as long as the lock lives: for commands that act on the node themselves.
 pub fn alone(config: &Config) -> Result<SocketLock, Failure> {
     let socket = &config.agent.admin_socket;
     SocketLock::take(socket).map_err(|error| match &error {
@@ -184,16 +189,16 @@ pub fn alone(config: &Config) -> Result<SocketLock, Failure> {
                 socket.display()
             ),
         )
-        .mend("stop it first: systemctl stop berth-agent"),
+        .hint("stop it first: systemctl stop berth-agent"),
         _ => Failure::caused(
             ErrorCode::File,
             format!(
-                "the lock {}.lock, which keeps a second agent away, cannot be taken",
+                "cannot take the lock {}.lock, which prevents a second agent",
                 socket.display()
             ),
             &error,
         )
-        .mend("run it as the agent's user (root), or set [agent] admin_socket"),
+        .hint("run it as the agent's user (root), or set [agent] admin_socket"),
     })
 }
 
@@ -208,7 +213,7 @@ fn rename(arguments: &AgentRunArguments) -> Rename {
 fn live(loaded: &LoadedConfig, shown: Public, rename: Rename) -> Result<LiveOptions, Failure> {
     let config = &loaded.config;
     let config_shown = serde_json::to_value(shown).map_err(|error| {
-        Failure::caused(ErrorCode::Bug, "the configuration cannot be shown", &error)
+        Failure::caused(ErrorCode::Bug, "cannot show the configuration", &error)
     })?;
     Ok(LiveOptions {
         tracker: tracker_options(config, rename)?,
@@ -222,25 +227,25 @@ fn live(loaded: &LoadedConfig, shown: Public, rename: Rename) -> Result<LiveOpti
     })
 }
 
-/// What SIGHUP does: the configuration and the files of TLS are read and checked whole before any of it is taken.
+/// Handles SIGHUP: the configuration and the TLS files are read and checked completely before any of them takes effect.
 fn reload(
     sources: Sources,
     started: Public,
     rename: Rename,
-    door: Option<ReloadableTls>,
+    tls_settings: Option<ReloadableTls>,
 ) -> service::Reload {
     Arc::new(move || {
         let loaded = berth_config::load(&sources).map_err(|error| sentence(&error))?;
         let shown = after_reload(&started, &loaded.public());
         let live = live(&loaded, shown, rename).map_err(|failure| failure.explain())?;
-        if let Some(door) = &door {
-            tls::read_again(door)?;
+        if let Some(settings) = &tls_settings {
+            tls::reload(settings)?;
         }
         Ok(live)
     })
 }
 
-/// The agent's error as a failure: the one place that gives each reason its code.
+/// Converts the agent's error into a failure with its code.
 fn failed(error: &ServiceError) -> Failure {
     let code = match error.reason() {
         ExitReason::ReshapeNeeded => ErrorCode::ReshapeNeeded,

@@ -1,5 +1,5 @@
-//! Clients of agents: this host's over its admin socket or in the same process, another host's over `[agent] listen` with the
-//! certificate of `[agent_client]`.
+//! Clients of agents: this host's over its admin socket or in the same process, another host's over `[agent] listen`
+//! with the certificate of `[agent_client]`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,17 +17,18 @@ use berth_config::Config;
 use berth_model::NodeName;
 use berth_output::{ErrorCode, Failure};
 
-/// How long the receiver of external events may take to answer: other events of its host wait behind it.
+/// Timeout of the receiver of external events. Other events of its host wait meanwhile.
 pub(crate) const EVENTS_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest answer that is read: a console's log, a thousand guests, the devices of a large host.
+/// The largest response that is read: a console's log, a thousand guests, the devices of a large host.
 const BODY_LIMIT: usize = 64 << 20;
 
 /// Another host's agent, as a command line names it.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[command(next_help_heading = "Agent")]
 pub struct AgentAt {
-    /// Ask the agent of another host, by its `[agent]` listen; without it this host's is asked by its admin socket.
+    /// Use the agent of another host, by its `[agent]` listen; without this option this host's agent is used through
+    /// its admin socket.
     #[arg(long = "agent", value_name = "https://HOST:PORT", global = true)]
     pub url: Option<String>,
     /// PEM file of the authorities that signed that agent's certificate, else `[agent_client]` cafile, else the system's.
@@ -42,10 +43,10 @@ pub struct AgentAt {
 }
 
 impl AgentAt {
-    /// Connections to it, and its root; none where it is this host's.
+    /// Connections to the agent, and its root URL; `None` for this host's agent.
     ///
     /// # Errors
-    /// The URL is none of an agent, there is no certificate to show, or a file cannot be used.
+    /// The URL is not one of an agent, there is no client certificate, or a file cannot be used.
     pub fn service(&self, config: &Config) -> Result<Option<(HttpService, String)>, Failure> {
         let Some(url) = &self.url else {
             return Ok(None);
@@ -53,23 +54,23 @@ impl AgentAt {
         let root = url.trim_end_matches('/');
         let host = root.strip_prefix("https://").unwrap_or_default();
         if host.is_empty() || host.contains(['/', '?', '#', '@']) {
-            let what = format!("--agent: {url:?} is no address of an agent");
+            let what = format!("--agent: {url:?} is not the address of an agent");
             return Err(Failure::new(ErrorCode::Usage, what)
-                .mend("write https://HOST:PORT, as [agent] listen of that host says"));
+                .hint("write https://HOST:PORT, the value of [agent] listen of that host"));
         }
         let own = &config.agent_client;
         let or = |given: &Option<PathBuf>, own: &Option<PathBuf>| given.clone().or(own.clone());
         let certfile = or(&self.certfile, &own.certfile);
         if certfile.is_none() {
-            let what = format!("{root} asks for a certificate, and there is none to show");
-            return Err(Failure::new(ErrorCode::Missing, what).mend(
+            let what = format!("{root} requires a client certificate, and none is configured");
+            return Err(Failure::new(ErrorCode::Missing, what).hint(
                 "give --agent-cert and --agent-key, or set certfile and keyfile in [agent_client]",
             ));
         }
         let options = TransportOptions {
             cafile: or(&self.cafile, &own.cafile),
             keyfile: match &self.certfile {
-                // Another certificate has another key.
+                // A certificate from the command line has a key of its own.
                 Some(_) => self.keyfile.clone(),
                 None => or(&self.keyfile, &own.keyfile),
             },
@@ -80,10 +81,10 @@ impl AgentAt {
         Ok(Some((network(&options)?, root.to_owned())))
     }
 
-    /// The guests of the agent that is meant.
+    /// The guests API of the selected agent.
     ///
     /// # Errors
-    /// As [`AgentAt::service`], or the admin socket's path cannot be one.
+    /// As for [`AgentAt::service`], or the admin socket's path is invalid.
     pub fn guests(&self, config: &Config) -> Result<GuestClient, Failure> {
         let (http, root) = match self.service(config)? {
             Some(other) => other,
@@ -100,10 +101,10 @@ impl AgentAt {
         guests_of(http, &root)
     }
 
-    /// Where the agent that is meant is told of binds; none for this host's.
+    /// The receiver of external events of the selected agent; `None` for this host's agent.
     ///
     /// # Errors
-    /// As [`AgentAt::service`].
+    /// As for [`AgentAt::service`].
     fn external_events(&self, config: &Config) -> Result<Option<ComputeClient>, Failure> {
         let Some((http, root)) = self.service(config)? else {
             return Ok(None);
@@ -116,10 +117,10 @@ impl AgentAt {
         Ok(Some(ComputeClient::new(http, auth, &options)))
     }
 
-    /// Everything else of the agent that is meant.
+    /// The admin API of the selected agent.
     ///
     /// # Errors
-    /// As [`AgentAt::guests`].
+    /// As for [`AgentAt::guests`].
     pub fn admin(&self, config: &Config) -> Result<AdminClient, Failure> {
         Ok(match self.service(config)? {
             Some((http, root)) => AdminClient::remote(http, &root),
@@ -130,15 +131,15 @@ impl AgentAt {
 
 /// The failure of a request to an agent's admin API.
 pub fn admin_failure(error: AdminClientError) -> Failure {
-    let mend =
+    let hint =
         "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket?";
     match &error {
         AdminClientError::Unreachable { .. } => {
-            Failure::caused(ErrorCode::AgentAway, "the agent cannot be asked", &error).mend(mend)
+            Failure::caused(ErrorCode::AgentAway, "cannot reach the agent", &error).hint(hint)
         }
         AdminClientError::Refused { code, .. } if code == STATE_FILES => {
             Failure::from_error(ErrorCode::State, &error)
-                .mend("nothing was changed; free space in the state folder (df -h), then repeat")
+                .hint("nothing was changed; free space in the state folder (df -h), then repeat")
         }
         AdminClientError::Refused { .. } => Failure::from_error(ErrorCode::Refused, &error),
         AdminClientError::InvalidResponse { .. } => {
@@ -152,9 +153,9 @@ fn network(options: &TransportOptions) -> Result<HttpService, Failure> {
 }
 
 fn unusable(error: &(dyn std::error::Error + 'static)) -> Failure {
-    let what = "the agent cannot be asked with these files";
+    let what = "cannot connect to the agent with these files";
     Failure::caused(ErrorCode::BadValue, what, error)
-        .mend("see [agent] and [agent_client] in docs/guide/reference/configuration.md")
+        .hint("see [agent] and [agent_client] in docs/guide/reference/configuration.md")
 }
 
 fn guests_of(http: HttpService, root: &str) -> Result<GuestClient, Failure> {
@@ -162,8 +163,8 @@ fn guests_of(http: HttpService, root: &str) -> Result<GuestClient, Failure> {
     Ok(GuestClient::new(http, auth, &AdapterOptions::default()))
 }
 
-/// The agents that the conductor knows: those of `[conductor_service] agents`, and this process's for the nodes that it reported.
-/// Nobody else can say of a guest that it is gone.
+/// The agents that the conductor knows: those of `[conductor_service] agents`, and this process's own agent for the
+/// nodes that it reported. Only these agents can confirm that a guest does not exist.
 pub struct KnownAgents {
     here: GuestClient,
     nodes: KnownTrees,
@@ -171,10 +172,10 @@ pub struct KnownAgents {
 }
 
 impl KnownAgents {
-    /// `here`: the agent of this process, `nodes`: what it has reported.
+    /// `here` is the agent of this process, and `nodes` are the nodes that it reported.
     ///
     /// # Errors
-    /// A node's name is none, or a file of `[agent_client]` cannot be used.
+    /// A node's name is invalid, or a file of `[agent_client]` cannot be used.
     pub fn new(config: &Config, here: GuestClient, nodes: KnownTrees) -> Result<Self, Failure> {
         let others = listed(config, |at| at.guests(config))?;
         Ok(Self {
@@ -192,17 +193,18 @@ impl Agents for KnownAgents {
     }
 }
 
-/// Who is told of binds by a process that knows agents: that of each node, and this process's own for every other.
+/// Receivers of external events in a process that knows agents: the agent of each listed node, and this process's own
+/// agent for all other nodes.
 pub struct AgentReceivers {
     here: Option<ComputeClient>,
     others: BTreeMap<NodeName, ComputeClient>,
 }
 
 impl AgentReceivers {
-    /// `here`: the agent of this process, where it has one.
+    /// `here` is the agent of this process, if it has one.
     ///
     /// # Errors
-    /// As [`KnownAgents::new`].
+    /// As for [`KnownAgents::new`].
     pub fn new(config: &Config, here: Option<ComputeClient>) -> Result<Self, Failure> {
         let others = listed(config, |at| at.external_events(config))?;
         Ok(Self {
@@ -224,10 +226,10 @@ impl EventReceivers for AgentReceivers {
     }
 }
 
-/// The agents of other hosts, for a process that has none of its own.
+/// The agents of other hosts, for a process without an agent.
 ///
 /// # Errors
-/// As [`KnownAgents::new`].
+/// As for [`KnownAgents::new`].
 pub fn agents_elsewhere(config: &Config) -> Result<BTreeMap<NodeName, GuestClient>, Failure> {
     listed(config, |at| at.guests(config))
 }

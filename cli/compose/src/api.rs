@@ -1,11 +1,11 @@
-//! The front listener: every service of this process behind one address. Callers show a token of the Identity service that is
-//! behind it, too. `berth up` and `berth controller` use it.
+//! The front listener: all services of this process at one address. Callers need a token of the Identity service that
+//! is served at the same address. `berth up` and `berth controller` use it.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | `listener` | [`OpenApi`]: the address, the Identity service, and the mounted services |
 //! | `front` | [`FrontListener`]: the routers of Placement and images for this listener |
-//! | `first_user` | the user that exists before an operator made one |
+//! | `first_user` | the user that is created if the operator has no file of users |
 //! | `clouds` | `clouds.yaml`, with which OpenStack's clients find the listener |
 
 mod clouds;

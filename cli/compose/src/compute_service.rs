@@ -33,16 +33,16 @@ pub struct OpenCompute {
 }
 
 impl OpenCompute {
-    /// Opens the database. Servers are made of these images.
+    /// Opens the database. `images` are the images for servers.
     ///
-    /// Errors: Another process has the database, the policy file cannot be used, or the way to the image service is not
+    /// Errors: Another process uses the database, the policy file cannot be used, or access to the image service is not
     /// configured.
     pub async fn open(config: &Config, images: &ServerImages) -> Result<Self, Failure> {
         let images = images.for_compute(config)?;
         let quota = config.quota_hook().map(QuotaHook::open).transpose();
         let quota = quota.map_err(|error| {
             let what = format!("[quota] hook: {error}");
-            Failure::new(ErrorCode::BadValue, what).mend(error.hint())
+            Failure::new(ErrorCode::BadValue, what).hint(error.hint())
         })?;
         let policy = compute_policy_in_force(config)?;
         let store = database::open_compute(&config.compute_database(), &config.state_path).await?;
@@ -54,12 +54,13 @@ impl OpenCompute {
         })
     }
 
-    /// Begins it beside a conductor and what is known of hosts, until `stop`; at an address of its own where there is one.
+    /// Starts the compute API with a conductor and the hosts service, until `stop`. It listens on its own address if
+    /// one is configured.
     pub fn begin(
         self,
         config: &Config,
         (conductor, hosts): (Conductor, Hosts),
-        door: Option<(TcpListener, Router)>,
+        listener: Option<(TcpListener, Router)>,
         tasks: &mut JoinSet<()>,
         stop: &CancellationToken,
     ) -> Result<RunningCompute, Failure> {
@@ -77,12 +78,12 @@ impl OpenCompute {
         };
         let compute = Compute::new(parts, options);
         let stopped = || stop.clone().cancelled_owned();
-        if let Some((listener, for_agents)) = door {
+        if let Some((listener, for_agents)) = listener {
             let api = router(
                 compute.clone(),
                 options_at(own_tokens(config)?, &self.policy),
             );
-            // Whatever is not an agent's is the API's.
+            // All routes that are not for agents belong to the API.
             let routes = for_agents.fallback_service(api);
             tasks.spawn(berth_http::serve_tcp(listener, routes, stopped()));
         }
@@ -97,9 +98,9 @@ impl OpenCompute {
     }
 }
 
-/// The compute API while it runs.
+/// The running compute API.
 pub struct RunningCompute {
-    /// Its database, to be closed last.
+    /// The database, which must be closed last.
     pub store: SqlStore,
     compute: Compute,
     hosts: Hosts,
@@ -107,7 +108,7 @@ pub struct RunningCompute {
 }
 
 impl RunningCompute {
-    /// The API and the routes for agents of other hosts, for callers whom `tokens` believes.
+    /// The API and the routes for agents of other hosts; `tokens` validates the callers' tokens.
     pub fn routes(&self, tokens: &Arc<dyn ValidateToken>) -> Router {
         let for_agents = berth_hosts::HostsApiOptions {
             tokens: Arc::clone(tokens),
@@ -121,7 +122,7 @@ impl RunningCompute {
     }
 }
 
-/// Who believes tokens at the API's own address.
+/// Validates tokens at the API's own address.
 fn own_tokens(config: &Config) -> Result<Arc<dyn ValidateToken>, Failure> {
     Ok(match config.compute_service.auth_strategy {
         AuthStrategy::Noauth2 => Arc::new(NoAuth2::with_admin_roles([
@@ -139,7 +140,7 @@ fn options_at(tokens: Arc<dyn ValidateToken>, policy: &Policy) -> ComputeApiOpti
     }
 }
 
-/// How the conductor behaves.
+/// The conductor's options from the configuration.
 pub fn conductor_options(config: &Config) -> ConductorOptions {
     ConductorOptions {
         retry_timeout: config.conductor_service.retry_timeout,
@@ -150,8 +151,8 @@ pub fn conductor_options(config: &Config) -> ConductorOptions {
     }
 }
 
-/// Why the conductor's journal cannot be used.
+/// Converts the error of the conductor's journal into a failure.
 pub fn unusable_journal(error: &JournalError) -> Failure {
     let code = journal_code(error);
-    Failure::caused(code, "the conductor's journal cannot be used", error)
+    Failure::caused(code, "cannot use the conductor's journal", error)
 }

@@ -1,7 +1,7 @@
-//! Opens the databases of the built-in services, brings them to their schema, and turns errors into failures.
+//! Opens the databases of the built-in services, creates or upgrades their schemas, and converts errors into failures.
 //!
-//! `file:PATH` in place of a URL names a file that holds the URL: every user of the host can read a password on a command line, and
-//! a systemd credential is a file.
+//! `file:PATH` in place of a URL names a file that holds the URL: every user of the host can read a password on a
+//! command line, and a systemd credential is a file.
 
 use std::path::{Path, absolute};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use berth_placement::{PlacementSchemaError, prepare};
 use berth_store::sql::{Isolation, Location, OpenError, SqlError, SqlOptions, SqlStore};
 
 pub fn open_failure(error: OpenError) -> Failure {
-    not_opened("the database cannot be opened".to_owned(), &error)
+    not_opened("cannot open the database".to_owned(), &error)
 }
 
 fn not_opened(what: String, error: &OpenError) -> Failure {
@@ -23,7 +23,7 @@ fn not_opened(what: String, error: &OpenError) -> Failure {
     {
         let what =
             format!("{what}: this process has it open already, so two sections name one database");
-        return Failure::new(ErrorCode::Held, what).mend(
+        return Failure::new(ErrorCode::Held, what).hint(
             "give each of [placement_service], [accelerator_service], [conductor_service], [compute_service] and \
              [identity_service] a connection of its own; in a container, look whether another one has the file",
         );
@@ -43,7 +43,7 @@ pub fn schema_failure(error: PlacementSchemaError) -> Failure {
     not_placement("the database", &error)
 }
 
-/// What a database is not, with the sentence that names it.
+/// Converts a schema error of Placement's database into a failure; `named` is the database in the error text.
 pub fn not_placement(named: &str, error: &PlacementSchemaError) -> Failure {
     let code = match error {
         PlacementSchemaError::OtherRevision { .. }
@@ -51,15 +51,15 @@ pub fn not_placement(named: &str, error: &PlacementSchemaError) -> Failure {
         PlacementSchemaError::NoRoot { .. } => ErrorCode::Refused,
         _ => ErrorCode::State,
     };
-    let what = format!("{named} is not Placement's as it should be");
+    let what = format!("{named} does not have Placement's schema");
     Failure::caused(code, what, error)
 }
 
-/// Opens the database of a URL (`sqlite:PATH`), owned by this process alone, at the schema this release needs. The file is
-/// made where it is not there, its folder only where that is `state_path`.
+/// Opens the database of a URL (`sqlite:PATH`) for this process alone, at the schema of this release. A missing file is
+/// created; a missing folder only if it is `state_path`.
 ///
-/// Errors: The URL is none Berth knows, its folder is not there, another process owns the database, the disk fails, or
-/// the schema is another one.
+/// Errors: The URL is not supported, the folder does not exist, another process uses the database, the disk fails, or
+/// the schema is unknown.
 pub async fn open(url: &Secret, config: &Config) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
     make_folder(&location, &config.state_path)?;
@@ -71,7 +71,7 @@ pub async fn open(url: &Secret, config: &Config) -> Result<SqlStore, Failure> {
     placement(store, &named).await
 }
 
-/// The same, of a database that is there, for offline work: a path with a slip in it is refused, and nothing made.
+/// Opens an existing database for offline work. A wrong path is an error, and nothing is created.
 pub async fn open_existing(url: &Secret) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
     let options = SqlOptions {
@@ -82,7 +82,7 @@ pub async fn open_existing(url: &Secret) -> Result<SqlStore, Failure> {
     placement(store, &named).await
 }
 
-/// The same, to look at only: not a byte of it is changed, and nobody is kept from owning it.
+/// Opens an existing database read-only. Other processes may use it concurrently.
 pub async fn look(url: &Secret) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
     let options = SqlOptions {
@@ -90,30 +90,30 @@ pub async fn look(url: &Secret) -> Result<SqlStore, Failure> {
         ..SqlOptions::default()
     };
     let store = SqlStore::open_read_only_at(&location, &options).await;
-    let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    let store = store.map_err(|error| not_opened(format!("cannot open {named}"), &error))?;
     let store = store.ok_or_else(|| {
         Failure::new(
             ErrorCode::State,
-            format!("{named} is not there, or has no tables"),
+            format!("{named} does not exist, or has no tables"),
         )
-        .mend("give the one that the service uses")
+        .hint("name the database that the service uses")
     })?;
     let checked = berth_placement::check(&store).await;
     checked.map_err(|error| not_placement(&named, &error))?;
     Ok(store)
 }
 
-/// A database to look at, whatever its schema is, and its name in sentences. None where it is not there, or has no tables on a
-/// server.
+/// Opens a database read-only, with any schema. Returns it with its name for error texts; `None` if it does not exist,
+/// or has no tables on a server.
 pub async fn look_at_any(url: &Secret) -> Result<(Option<SqlStore>, String), Failure> {
     let (location, named) = located(url)?;
     let store = SqlStore::open_read_only_at(&location, &SqlOptions::default()).await;
-    let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    let store = store.map_err(|error| not_opened(format!("cannot open {named}"), &error))?;
     Ok((store, named))
 }
 
-/// A database to make or change the schema of, whatever it is now, and its name in sentences. A file is made where it is not
-/// there. A statement may take a day: a table is written anew where the database can do no better.
+/// Opens a database with any schema, to create or change the schema. Returns it with its name for error texts. A
+/// missing file is created. A statement may take a day, because some databases must copy a table to change it.
 pub async fn open_any(url: &Secret, state_path: &Path) -> Result<(SqlStore, String), Failure> {
     let (location, named) = located(url)?;
     make_folder(&location, state_path)?;
@@ -122,19 +122,19 @@ pub async fn open_any(url: &Secret, state_path: &Path) -> Result<(SqlStore, Stri
         ..options(&location)
     };
     let store = SqlStore::open(&location, &options).await;
-    let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    let store = store.map_err(|error| not_opened(format!("cannot open {named}"), &error))?;
     Ok((store, named))
 }
 
 async fn placement(store: Result<SqlStore, OpenError>, named: &str) -> Result<SqlStore, Failure> {
-    let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    let store = store.map_err(|error| not_opened(format!("cannot open {named}"), &error))?;
     prepare(&store)
         .await
         .map_err(|error| not_placement(named, &error))?;
     Ok(store)
 }
 
-/// The same for the accelerator service.
+/// Opens the database of the accelerator service, and creates or upgrades its schema.
 pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
     berth_accelerator::prepare(&store).await.map_err(|error| {
@@ -144,52 +144,51 @@ pub async fn open_accelerator(url: &Secret, state_path: &Path) -> Result<SqlStor
             }
             _ => ErrorCode::State,
         };
-        let what = format!("{named} is not the accelerator service's as it should be");
+        let what = format!("{named} does not have the accelerator service's schema");
         let failure = Failure::caused(code, what, &error);
         match error {
             berth_accelerator::AcceleratorSchemaError::Damaged { .. }
-            | berth_accelerator::AcceleratorSchemaError::Sql(SqlError::Corrupt(_)) => {
-                failure.mend("restore it from a backup: nobody else has profiles and bindings")
-            }
+            | berth_accelerator::AcceleratorSchemaError::Sql(SqlError::Corrupt(_)) => failure
+                .hint("restore it from a backup: profiles and bindings are stored only there"),
             _ => failure,
         }
     })?;
     Ok(store)
 }
 
-/// The same for the identity service.
+/// Opens the database of the Identity service, and creates or upgrades its schema.
 pub async fn open_identity(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
     let ready = berth_identity::prepare(&store).await;
-    let lost = "everybody logs in again";
+    let lost = "all users must log in again";
     ready.map_err(|error| not_as_it_should_be(&named, "the identity service's", &error, lost))?;
     Ok(store)
 }
 
-/// Opens the database of what the scheduler knows of hosts; one that is empty is brought to its schema.
+/// Opens the database of the hosts service, and creates or upgrades its schema.
 pub async fn open_hosts(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
     let (store, named) = opened(url, state_path, |_| in_turn_options()).await?;
     let ready = berth_hosts::prepare(&store).await;
-    let lost = "agents tell their hosts again; host aggregates, server groups and what was disabled in the cloud are lost";
+    let lost = "agents report their host states again; host aggregates, server groups and disabled services are lost";
     ready.map_err(|error| not_as_it_should_be(&named, "the scheduler's", &error, lost))?;
     Ok(store)
 }
 
-/// The compute API's database, with its schema.
+/// Opens the database of the compute API, and creates or upgrades its schema.
 pub async fn open_compute(url: &Secret, state_path: &Path) -> Result<SqlStore, Failure> {
-    // What a server is asked for has its config drive in it, until the conductor has it.
+    // A server's request contains its config drive until the conductor has it.
     let options = |location: &Location| SqlOptions {
         overwrite_deleted: true,
         ..options(location)
     };
     let (store, named) = opened(url, state_path, options).await?;
     let ready = berth_compute::prepare(&store).await;
-    let lost = "flavors, key pairs and the servers' names and owners are lost; their guests run on, as berth guest list says";
+    let lost = "flavors, key pairs and the servers' names and owners are lost; their guests keep running, see berth guest list";
     ready.map_err(|error| not_as_it_should_be(&named, "the compute API's", &error, lost))?;
     Ok(store)
 }
 
-/// A database that is not looked into yet, and its name in sentences.
+/// Opens a database without checking its schema. Returns it with its name for error texts.
 async fn opened(
     url: &Secret,
     state_path: &Path,
@@ -198,11 +197,11 @@ async fn opened(
     let (location, named) = located(url)?;
     make_folder(&location, state_path)?;
     let store = SqlStore::open(&location, &options(&location)).await;
-    let store = store.map_err(|error| not_opened(format!("{named} cannot be opened"), &error))?;
+    let store = store.map_err(|error| not_opened(format!("cannot open {named}"), &error))?;
     Ok((store, named))
 }
 
-/// `lost`: what comes of it where a damaged one is moved away.
+/// Converts a schema error into a failure; `lost` is what is lost if a damaged database is moved away.
 fn not_as_it_should_be(
     named: &str,
     whose: &str,
@@ -213,19 +212,20 @@ fn not_as_it_should_be(
         berth_store::SchemaError::OtherVersion { .. } => ErrorCode::OtherRelease,
         _ => ErrorCode::State,
     };
-    let what = format!("{named} is not {whose} as it should be");
+    let what = format!("{named} does not have {whose} schema");
     let failure = Failure::caused(code, what, error);
     match error {
         berth_store::SchemaError::Damaged { .. }
-        | berth_store::SchemaError::Sql(SqlError::Corrupt(_)) => failure.mend(format!(
-            "restore it from a backup; or move it away (a file with the -wal and -shm beside it): {lost}"
+        | berth_store::SchemaError::Sql(SqlError::Corrupt(_)) => failure.hint(format!(
+            "restore it from a backup; or move it away (a file together with its -wal and -shm): {lost}"
         )),
         _ => failure,
     }
 }
 
-/// Of services whose writers take turns on a server, or change a row only where it is as they read it. So nobody has to run again
-/// for another at READ COMMITTED, and a process that is gone with its machine must not keep its turn for long.
+/// Options for services whose writers lock each other out on a server, or change a row only if it is as they read it.
+/// At READ COMMITTED no writer has to retry because of another, and a lock of a process that is gone with its machine
+/// must be released soon.
 fn in_turn_options() -> SqlOptions {
     SqlOptions {
         isolation: Isolation::ReadCommitted,
@@ -234,7 +234,7 @@ fn in_turn_options() -> SqlOptions {
     }
 }
 
-/// More attempts where others write too: of 64 that want one row, a few would still be behind the others after ten.
+/// More attempts if others write, too: of 64 writers that need the same row, a few would still fail after ten attempts.
 fn options(location: &Location) -> SqlOptions {
     const BESIDE_OTHERS: u32 = 40;
     let usual = SqlOptions::default();
@@ -247,22 +247,22 @@ fn options(location: &Location) -> SqlOptions {
     }
 }
 
-/// Where the database of a URL is; of `file:PATH`, that of the URL in the file.
+/// The location of the database of a URL. For `file:PATH`, the URL in the file is used.
 pub fn location(url: &Secret) -> Result<Location, Failure> {
     let Some(file) = url.reveal().strip_prefix("file:") else {
         return url.reveal().parse().map_err(open_failure);
     };
-    // As a URL has it: file:///PATH.
+    // The URL form is file:///PATH.
     let file = Path::new(file.strip_prefix("//").unwrap_or(file));
     let named = format!("the database URL in {}", file.display());
     let text = regular_file::read(file, LARGEST_URL).map_err(|error| {
-        let what = format!("{named} cannot be read");
+        let what = format!("cannot read {named}");
         Failure::caused(ErrorCode::Unreadable, what, &error)
     })?;
     let wrong = |what: &str| {
         let what = format!("{named} {what}");
         Failure::new(ErrorCode::BadValue, what)
-            .mend("write the URL into it, on one line, and nothing else")
+            .hint("write the URL into it, on one line, and nothing else")
     };
     let text = String::from_utf8(text.0).map_err(|_| wrong("is not UTF-8"))?;
     match text.trim() {
@@ -271,14 +271,14 @@ pub fn location(url: &Secret) -> Result<Location, Failure> {
         text if text.starts_with("file:") => Err(wrong("names another file")),
         text => text
             .parse()
-            .map_err(|error| not_opened(format!("{named} cannot be used"), &error)),
+            .map_err(|error| not_opened(format!("cannot use {named}"), &error)),
     }
 }
 
-/// More than any URL has; a larger file is a mistake.
+/// Larger than any URL: a larger file is a mistake.
 const LARGEST_URL: u64 = 16 << 10;
 
-/// Where the database is, and how it is called in sentences.
+/// The location of the database, and its name for error texts.
 fn located(url: &Secret) -> Result<(Location, String), Failure> {
     let location = location(url)?;
     let named = match &location {
@@ -289,14 +289,14 @@ fn located(url: &Secret) -> Result<(Location, String), Failure> {
     Ok((location, named))
 }
 
-/// Makes the database's folder where that is `state_path`.
+/// Creates the database's folder if it is `state_path`.
 fn make_folder(location: &Location, state_path: &Path) -> Result<(), Failure> {
     if let Location::SqliteFile(path) = location
         && let Some(folder) = path.parent()
         && absolute(state_path).is_ok_and(|state_path| state_path == folder)
     {
         std::fs::create_dir_all(folder).map_err(|error| {
-            let what = format!("the database's folder {} cannot be made", folder.display());
+            let what = format!("cannot create the database's folder {}", folder.display());
             Failure::caused(ErrorCode::State, what, &error)
         })?;
     }
@@ -332,10 +332,10 @@ mod tests {
         assert_eq!(refused.code(), ErrorCode::State);
         let text = refused.explain();
         for words in [
-            "hosts.sqlite is not the scheduler's as it should be",
+            "hosts.sqlite does not have the scheduler's schema",
             "damaged",
             "move it away",
-            "agents tell their hosts again",
+            "agents report their host states again",
         ] {
             assert!(text.contains(words), "{text}");
         }
@@ -383,8 +383,8 @@ mod tests {
             (b"\xffhunter2", "not UTF-8"),
             (b"sqlite:/a\npassword hunter2", "more than one line"),
             (b"file:/hunter2", "names another file"),
-            (b"hunter2", "cannot be used"),
-            (b"mysql://placement:hunter2@/", "cannot be used"),
+            (b"hunter2", "cannot use"),
+            (b"mysql://placement:hunter2@/", "cannot use"),
         ] {
             fs::write(&file, content).unwrap();
             let (code, text) = (refused().code(), refused().explain());

@@ -1,4 +1,4 @@
-//! The driver that the configuration names.
+//! Opens the driver that `compute_driver` names.
 
 use berth_compute_driver::{Driver, DriverError, DriverSetup, MdevTypeOptions, MdevTypes};
 use berth_config::Config;
@@ -7,10 +7,10 @@ use berth_model::{NodeName, ResourceClass};
 use berth_output::{ErrorCode, Failure};
 use berth_sysfs::AllowList;
 
-/// The driver of `compute_driver`.
+/// Opens the driver of `compute_driver`.
 ///
-/// Errors: The machine file is missing or wrong, the mediated device types contradict each other, or this program
-/// was built without the driver.
+/// Errors: The machine file is missing or invalid, the mediated device types contradict each other, or this program was
+/// built without the driver.
 pub fn open_driver(config: &Config) -> Result<Driver, Failure> {
     let host = config.host.as_deref().map(NodeName::new).transpose();
     let accelerators = &config.accelerators;
@@ -39,8 +39,8 @@ pub fn open_driver(config: &Config) -> Result<Driver, Failure> {
             DriverError::Misfit(_) => ErrorCode::Bug,
         };
         let failure = Failure::from_error(code, &error);
-        match error.mend() {
-            Some(mend) => failure.mend(mend),
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
             None => failure,
         }
     })

@@ -13,15 +13,15 @@ use crate::agents::EVENTS_TIMEOUT;
 use crate::{AgentReceivers, EMBEDDED_TOKEN};
 
 pub enum ConfiguredReceivers {
-    /// One, whatever the host: Nova, or the only agent.
+    /// One receiver for all hosts: Nova, or the only agent.
     One(ComputeClient),
-    /// Each host's agent, at an address made of the host's name.
+    /// The agent of each host, at an address that contains the host's name.
     OfHost(AtHost),
-    /// Each host's agent, as `berth up` knows them.
+    /// The agents that `berth up` knows.
     Agents(AgentReceivers),
 }
 
-/// An address with a place for the host's name, and the way there.
+/// An address with a placeholder for the host's name, and the connections to it.
 pub struct AtHost {
     address: String,
     http: HttpService,
@@ -29,7 +29,7 @@ pub struct AtHost {
 }
 
 impl ConfiguredReceivers {
-    /// As `[accelerator_service] external_events_endpoint` says; none where it says nothing.
+    /// The receivers of `[accelerator_service] external_events_endpoint`; `None` if it is not set.
     pub fn new(config: &Config) -> Result<Option<Self>, Failure> {
         let Some(endpoint) = &config.accelerator_service.external_events_endpoint else {
             return Ok(None);
@@ -52,7 +52,7 @@ impl EventReceivers for ConfiguredReceivers {
 }
 
 impl AtHost {
-    /// Agents ask for a certificate and for no token.
+    /// Agents require a certificate and no token.
     fn new(config: &Config, address: &str) -> Result<Self, Failure> {
         let files = &config.agent_client;
         let transport = TransportOptions {
@@ -71,7 +71,8 @@ impl AtHost {
         })
     }
 
-    /// None for a host whose name can be no part of an address: whoever binds names it.
+    /// The client for a host; `None` if the host's name cannot be part of an address. The name comes from the caller of
+    /// a bind.
     fn of_host(&self, host: &str) -> Option<ComputeClient> {
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
         let node = NodeName::new(host).ok()?;
@@ -99,7 +100,7 @@ fn one(config: &Config, endpoint: &str) -> Result<ComputeClient, Failure> {
 }
 
 fn untold(error: &(dyn std::error::Error + 'static)) -> Failure {
-    let what = "the receiver of [accelerator_service] external_events_endpoint cannot be told";
+    let what = "cannot use [accelerator_service] external_events_endpoint";
     Failure::caused(ErrorCode::Missing, what, error)
 }
 

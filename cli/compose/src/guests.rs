@@ -36,13 +36,13 @@ use super::{Driver, EMBEDDED_TOKEN};
 use crate::images::image_service;
 use crate::keystone_tokens::identity_client;
 
-/// What says which boot of the host this is.
+/// The id of the current boot of the host.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// The largest answer of a service in this process, in bytes.
+/// The largest response of a service in this process, in bytes.
 const LARGEST_ANSWER: usize = 64 << 20;
 
-/// The accelerator service as `[cyborg]` says, over the network; none where it names none.
+/// The accelerator service of `[cyborg]`, over the network; `None` if the section is not set.
 pub fn accelerators_over_network(config: &Config) -> Result<Option<AcceleratorClient>, Failure> {
     if config.cyborg.auth_type.is_none() {
         return Ok(None);
@@ -50,13 +50,13 @@ pub fn accelerators_over_network(config: &Config) -> Result<Option<AcceleratorCl
     AcceleratorClient::from_options(&config.cyborg, None)
         .map(Some)
         .map_err(|error| {
-            let what = "the way to the accelerator service is not configured";
+            let what = "access to the accelerator service is not configured";
             Failure::caused(ErrorCode::Missing, what, &error)
-                .mend("see [cyborg] in docs/guide/reference/configuration.md")
+                .hint("see [cyborg] in docs/guide/reference/configuration.md")
         })
 }
 
-/// A service of this process, asked as an administrator.
+/// A client of a service in this process, with the rights of an administrator.
 fn in_process(router: axum::Router, endpoint: &str) -> Result<(HttpService, Auth), Failure> {
     let http = HttpService::in_process::<_, axum::body::Body, _>(router, LARGEST_ANSWER);
     let auth = Auth::admin_token(endpoint, &Secret::from(EMBEDDED_TOKEN))
@@ -82,13 +82,13 @@ pub fn images_in_process(router: axum::Router) -> Result<ImageClient, Failure> {
     Ok(ImageClient::new(http, downloads, auth, &options))
 }
 
-/// The keeper of hosts' states in this process.
+/// The built-in hosts service in this process.
 pub fn hosts_in_process(router: axum::Router) -> Result<HostsClient, Failure> {
     let (http, auth) = in_process(router, "http://hosts")?;
     Ok(HostsClient::new(http, auth, &AdapterOptions::default()))
 }
 
-/// The guests of this host and what is known of its devices, with the journal of both.
+/// This host's guests and devices, with their journal.
 pub struct HostGuests {
     journal: SqlJournal,
     guests: Guests<Driver, HostResources<Driver>>,
@@ -99,10 +99,10 @@ pub struct HostGuests {
 }
 
 impl HostGuests {
-    /// Opens the journal below `state_path`; nothing happens to any guest yet. `images` is the image service of this process, for
-    /// where `[glance]` names none.
+    /// Opens the journal below `state_path`; no guest is changed yet. `images` is the image service of this process,
+    /// which is used if `[glance]` is not set.
     ///
-    /// Errors: Another process has the journal, it is damaged or a later release's, or the disk says no.
+    /// Errors: Another process uses the journal, it is damaged or from a later release, or the disk fails.
     pub async fn open(
         config: &Config,
         driver: &Arc<Driver>,
@@ -111,7 +111,7 @@ impl HostGuests {
         images: Option<ImageClient>,
     ) -> Result<Self, Failure> {
         let boot_id = std::fs::read_to_string(BOOT_ID).map_err(|error| {
-            let what = format!("which boot of the host this is cannot be read from {BOOT_ID}");
+            let what = format!("cannot read the id of the host's boot from {BOOT_ID}");
             Failure::caused(ErrorCode::File, what, &error)
         })?;
         let journal = SqlJournal::open(&config.state_path)
@@ -195,13 +195,13 @@ impl HostGuests {
         })
     }
 
-    /// The guests as the agent's service keeps them.
+    /// The guests, for the agent's service.
     #[must_use]
     pub fn guests(&self) -> GuestService {
         GuestService::new(self.reconciler.clone(), self.interval)
     }
 
-    /// The devices as the agent's service has them.
+    /// The devices, for the agent's service.
     #[must_use]
     pub fn devices(&self) -> DeviceService {
         DeviceService::new(
@@ -210,7 +210,7 @@ impl HostGuests {
         )
     }
 
-    /// The scheduler as the agent's service tells it of this host.
+    /// The reports of this host's state to the scheduler, for the agent's service.
     pub fn host_state(
         &self,
         config: &Config,
@@ -224,19 +224,19 @@ impl HostGuests {
         })
     }
 
-    /// Where the agent shows its nodes' trees, by which guests' devices are picked.
+    /// The agent publishes its nodes' provider trees here. They decide which devices a guest gets.
     #[must_use]
     pub fn trees(&self) -> KnownTrees {
         self.trees.clone()
     }
 
-    /// The part of the compute API by which binds are told, for those whom `sources` lets in.
+    /// The receiver of external events; `sources` decides which callers are accepted.
     pub fn compute_api(&self, sources: EventSources) -> axum::Router {
         let journal = Arc::new(self.journal.clone());
         compute_api(journal, self.guests.events().clone(), sources)
     }
 
-    /// Serves external events where `[agent] events_listen` says, until `stop`; none where it says nothing.
+    /// Serves external events on `[agent] events_listen` until `stop`. Does nothing if it is not set.
     pub async fn serve_events(
         &self,
         config: &Config,
@@ -250,7 +250,7 @@ impl HostGuests {
             None => EventSources::NoToken,
             Some(_) => EventSources::WithToken {
                 identity: Box::new(identity_client(authtoken)?),
-                // Nova's rule.
+                // The roles that Nova accepts.
                 roles: Arc::new(["service".to_owned(), "admin".to_owned()]),
             },
         };
@@ -260,40 +260,40 @@ impl HostGuests {
                 _ => ErrorCode::BadValue,
             };
             Failure::caused(code, format!("cannot listen on {address}"), &error)
-                .mend("stop what listens there, or set [agent] events_listen")
+                .hint("stop what listens there, or set [agent] events_listen")
         })?;
         let api = self.compute_api(sources);
         let stop = stop.clone().cancelled_owned();
         Ok(Some(tokio::spawn(serve_tcp(listener, api, stop))))
     }
 
-    /// Who is told of binds in this process.
+    /// The receiver of external events in this process.
     pub fn receiver(&self) -> Result<ComputeClient, Failure> {
         let router = self.compute_api(EventSources::NoToken);
         let (http, auth) = in_process(router, "http://agent/v2.1")?;
         Ok(ComputeClient::new(http, auth, &AdapterOptions::default()))
     }
 
-    /// The agent's guests, asked in this process.
+    /// A client of the agent's guests in this process.
     pub fn client(&self) -> Result<GuestClient, Failure> {
         let (http, auth) = in_process(api::routes(&self.guests), "http://agent")?;
         Ok(GuestClient::new(http, auth, &AdapterOptions::default()))
     }
 
-    /// Closes the journal; nothing may be under way any more.
+    /// Closes the journal. No task may run any more.
     pub async fn close(&self) {
         self.journal.close().await;
     }
 }
 
-/// No program about a device runs beside the next one: not one of a process that was killed either, whose journal this one has now.
+/// Ends device hooks that a killed process left: two hooks of one device must not run at once.
 async fn end_hooks_left_behind() {
     let EndedHooks { ended, staying } = end_left_behind().await;
     if !ended.is_empty() {
-        tracing::info!(processes = ?ended, "programs about devices that a killed process left were ended");
+        tracing::info!(processes = ?ended, "ended device hooks that a killed process left");
     }
     if !staying.is_empty() {
-        tracing::warn!(processes = ?staying, "programs about devices that a killed process left do not end: the kernel waits for a device");
+        tracing::warn!(processes = ?staying, "device hooks that a killed process left do not end: the kernel waits for a device");
     }
 }
 
@@ -309,7 +309,7 @@ fn image_directories(config: &Config) -> Result<Vec<HostPath>, Failure> {
         .collect()
 }
 
-/// The processor that guests see; only libvirt's is to be chosen.
+/// The CPU model of guests; only libvirt has a choice.
 fn cpu_model(config: &Config) -> Result<CpuModel, Failure> {
     let libvirt = &config.libvirt;
     if config.compute_driver != ComputeDriver::Libvirt {
@@ -329,7 +329,7 @@ fn cpu_model(config: &Config) -> Result<CpuModel, Failure> {
     })
 }
 
-/// Guests' disks as the configuration says.
+/// Options of the guests' disks.
 fn disks(config: &Config, images: Option<ImageClient>) -> Result<Disks, Failure> {
     let folder = config.instances_path();
     let cache = &config.image_cache;
@@ -350,21 +350,19 @@ fn disks(config: &Config, images: Option<ImageClient>) -> Result<Disks, Failure>
     let sources = ImageSources {
         directories: image_directories(config)?,
         downloads: Some(downloads.map_err(|error| {
-            Failure::caused(ErrorCode::Missing, "images cannot be downloaded", &error)
+            Failure::caused(ErrorCode::Missing, "cannot download images", &error)
         })?),
         glance,
     };
     Disks::open(options, sources, Arc::new(LoggedProgress::default())).map_err(|error| {
-        let what = format!(
-            "the guests' disks below {} cannot be used",
-            folder.display()
-        );
-        Failure::caused(ErrorCode::State, what, &error).mend("set instances_path, or free it")
+        let what = format!("cannot use the guests' disks below {}", folder.display());
+        Failure::caused(ErrorCode::State, what, &error)
+            .hint("set instances_path to another directory")
     })
 }
 
 fn unusable(error: &JournalError) -> Failure {
-    let what = "the guests' journal cannot be used";
+    let what = "cannot use the guests' journal";
     Failure::caused(journal_code(error), what, error)
 }
 

@@ -10,10 +10,10 @@ use berth_config::Config;
 use berth_model::NodeName;
 use berth_output::{ErrorCode, Failure};
 
-/// An address that no host has (RFC 5737), and whose packets leave by the default route.
+/// An address that no host has (RFC 5737). Packets to it use the default route.
 const ELSEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
-/// The service as `[conductor]` says, over the network; none where it names none.
+/// The hosts service of `[conductor]`, over the network; `None` if the section is not set.
 pub fn hosts_over_network(config: &Config) -> Result<Option<HostsClient>, Failure> {
     if config.conductor.auth_type.is_none() {
         return Ok(None);
@@ -21,13 +21,13 @@ pub fn hosts_over_network(config: &Config) -> Result<Option<HostsClient>, Failur
     HostsClient::from_options(&config.conductor, None)
         .map(Some)
         .map_err(|error| {
-            let what = "the way to the scheduler is not configured";
+            let what = "access to the scheduler is not configured";
             Failure::caused(ErrorCode::Missing, what, &error)
-                .mend("see [conductor] in docs/guide/reference/configuration.md")
+                .hint("see [conductor] in docs/guide/reference/configuration.md")
         })
 }
 
-/// How the scheduler is told of this host.
+/// Options of the host state reports.
 pub(super) fn host_state_options(config: &Config) -> Result<HostStateOptions, Failure> {
     let host = config.host.as_deref().map(NodeName::new).transpose();
     let host = host.map_err(|error| Failure::new(ErrorCode::BadValue, format!("host: {error}")))?;
@@ -44,7 +44,7 @@ pub(super) fn host_state_options(config: &Config) -> Result<HostStateOptions, Fa
     })
 }
 
-/// The address that packets to the rest of the world leave by; nothing is sent. Nova's default of `my_ip` is the same.
+/// The local address of the default route; nothing is sent. Nova's default of `my_ip` is the same.
 fn address_of_default_route() -> IpAddr {
     let local = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
         socket.connect(ELSEWHERE)?;

@@ -1,5 +1,5 @@
-//! The built-in hosts service and the scheduler: one database of host states, which agents write and the scheduler reads for
-//! each boot.
+//! The built-in hosts service and the scheduler: one database of host states, which agents write and the scheduler
+//! reads for each boot.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,16 +27,16 @@ pub struct OpenHosts {
     scheduler: Scheduler,
     plugins: Plugins,
     attestations: Option<AttestationSource>,
-    /// For agents of other hosts, where they may tell.
-    door: Option<(TcpListener, Router)>,
-    /// Where this process's agent tells its host's state.
+    /// The listener for agents of other hosts, if one is configured.
+    listener: Option<(TcpListener, Router)>,
+    /// The client through which this process's agent reports its host state.
     pub client: HostsClient,
 }
 
 impl OpenHosts {
     /// Opens the database.
     ///
-    /// Errors: Another process has it, nobody can schedule by the configuration, or a plugin does not say what it is.
+    /// Errors: Another process uses it, the scheduler's options are invalid, or a plugin's manifest cannot be read.
     pub async fn open(config: &Config) -> Result<Self, Failure> {
         let options = config.scheduler_options();
         let kept = HostsOptions {
@@ -49,14 +49,14 @@ impl OpenHosts {
         let store = database::open_hosts(&config.hosts_database(), &config.state_path).await?;
         let hosts = Hosts::new(store.clone(), kept);
         let service = &config.compute_service;
-        let door = match service.listen {
+        let listener = match service.listen {
             None => None,
             Some(address) => {
                 let listener = COMPUTE.listen_on(address, service.auth_strategy).await?;
                 Some((listener, router(hosts.clone(), options_for_others(config)?)))
             }
         };
-        // Who asks in this process is this process.
+        // Requests in this process come from this process.
         let client = hosts_in_process(router(hosts.clone(), HostsApiOptions::default()))?;
         Ok(Self {
             store,
@@ -64,28 +64,27 @@ impl OpenHosts {
             scheduler,
             plugins,
             attestations: attestations(config),
-            door,
+            listener,
             client,
         })
     }
 
-    /// Where agents of other hosts tell their state, for people; none where they may not.
+    /// The address of the listener for agents of other hosts, for messages.
     pub fn address(&self) -> Option<SocketAddr> {
-        let (listener, _) = self.door.as_ref()?;
+        let (listener, _) = self.listener.as_ref()?;
         listener.local_addr().ok()
     }
 
-    /// The door for agents of other hosts, to be served.
-    pub fn take_door(&mut self) -> Option<(TcpListener, Router)> {
-        self.door.take()
+    /// The listener for agents of other hosts, to be served.
+    pub fn take_listener(&mut self) -> Option<(TcpListener, Router)> {
+        self.listener.take()
     }
 
-    /// What is known of the hosts.
     pub fn hosts(&self) -> Hosts {
         self.hosts.clone()
     }
 
-    /// Who says where guests go, and the database, to be closed last.
+    /// The scheduler, and the database, which must be closed last.
     pub fn into_scheduler(self) -> (FilterScheduler, SqlStore) {
         let scheduler = FilterScheduler::new(self.scheduler, self.hosts);
         let scheduler = scheduler
@@ -95,27 +94,28 @@ impl OpenHosts {
     }
 }
 
-/// Filters, weighers and plugins as they are configured. Dropped before it is done, it ends the plugins that it asks what they are.
+/// The scheduler with the configured filters, weighers and plugins. If this future is dropped early, running plugins
+/// are killed.
 ///
-/// Errors: Nobody can schedule by the configuration, or a plugin does not say what it is.
+/// Errors: The scheduler's options are invalid, or a plugin's manifest cannot be read.
 pub async fn scheduler(config: &Config) -> Result<(Scheduler, Plugins), Failure> {
     let options = config.scheduler_options();
     let plugins = Plugins::open(config.scheduler_plugins(), &options).await;
     let plugins = plugins.map_err(|error| refused(&error))?;
-    let scheduler = Scheduler::with_own(options, &plugins.own())
+    let scheduler = Scheduler::with_custom_plugins(options, &plugins.custom_plugins())
         .map_err(|error| Failure::new(ErrorCode::BadValue, error.to_string()))?;
     for warning in scheduler.warnings() {
-        tracing::warn!(%warning, "an option of the scheduler");
+        tracing::warn!(%warning, "scheduler option ignored");
     }
     Ok((scheduler, plugins))
 }
 
-/// A plugin that cannot be one.
+/// The failure of a plugin that cannot be used.
 pub fn refused(error: &PluginError) -> Failure {
-    Failure::new(ErrorCode::BadValue, error.to_string()).mend(error.hint())
+    Failure::new(ErrorCode::BadValue, error.to_string()).hint(error.hint())
 }
 
-/// What is attested of the nodes, where an operator has it written.
+/// The attestations of the nodes, if a file is configured.
 fn attestations(config: &Config) -> Option<AttestationSource> {
     let section = &config.trusted_computing;
     let file = section.attestation_file.clone()?;
@@ -125,7 +125,7 @@ fn attestations(config: &Config) -> Option<AttestationSource> {
     })
 }
 
-/// Others show a token.
+/// Callers in other processes need a token.
 fn options_for_others(config: &Config) -> Result<HostsApiOptions, Failure> {
     let tokens: Arc<dyn ValidateToken> = match config.compute_service.auth_strategy {
         AuthStrategy::Noauth2 => Arc::new(NoAuth2::default()),

@@ -4,8 +4,8 @@ use berth_config::{Config, catalog_entry};
 use berth_identity::{Catalog, CatalogService, Endpoint, EndpointInterface, UsersFileError};
 use berth_output::{ErrorCode, Failure};
 
-/// The services of this process (type and URL), unless an entry says where one is, and the services of `[identity_service] catalog` in
-/// their order.
+/// The services of this process (type and URL), unless an entry replaces one, and then the other services of
+/// `[identity_service] catalog` in their order.
 pub fn catalog(config: &Config, here: &[(&str, String)]) -> Catalog {
     let own = &config.identity_service;
     let listed = || own.catalog.iter().filter_map(|text| catalog_entry(text));
@@ -22,7 +22,7 @@ pub fn catalog(config: &Config, here: &[(&str, String)]) -> Catalog {
             url: url.to_owned(),
         });
         match services.iter_mut().find(|it| it.service_type == service) {
-            // A later entry says it anew for the callers that it is for.
+            // A later entry replaces the URL for the interfaces that it names.
             Some(known) => {
                 for endpoint in endpoints {
                     known
@@ -41,21 +41,21 @@ pub fn catalog(config: &Config, here: &[(&str, String)]) -> Catalog {
     Catalog::new(services)
 }
 
-/// Why the file cannot be used, with its mend.
+/// Why the file cannot be used, with a hint.
 pub fn users_failure(error: &UsersFileError) -> Failure {
     match error {
         UsersFileError::Unreadable { .. } => {
-            Failure::caused(ErrorCode::Unreadable, "there are no users", error).mend(
+            Failure::caused(ErrorCode::Unreadable, "there are no users", error).hint(
                 "write the file as docs/guide/howto/identity.md shows, or name it: [identity_service] users_file, --users",
             )
         }
         UsersFileError::Writable { path } | UsersFileError::NoText { path } => {
-            let mend = format!("chmod 0600 {}", path.display());
-            Failure::new(ErrorCode::BadValue, error.to_string()).mend(mend)
+            let hint = format!("chmod 0600 {}", path.display());
+            Failure::new(ErrorCode::BadValue, error.to_string()).hint(hint)
         }
         UsersFileError::Empty { .. } => Failure::new(ErrorCode::BadValue, error.to_string())
-            .mend("write the file as docs/guide/howto/identity.md shows"),
+            .hint("write the file as docs/guide/howto/identity.md shows"),
         UsersFileError::Wrong(_) => Failure::new(ErrorCode::BadValue, error.to_string())
-            .mend("correct the lines named, then run: berth identity check"),
+            .hint("correct the lines named, then run: berth identity check"),
     }
 }

@@ -1,4 +1,4 @@
-//! The images that servers are made of: an image service (`[glance]`), or the list in `[compute_service] images_file`.
+//! The images for servers: an image service (`[glance]`), or the list in `[compute_service] images_file`.
 //!
 //! The compute API and the built-in image service share one list, which is read once.
 
@@ -18,14 +18,14 @@ use uuid::Uuid;
 pub enum ServerImages {
     /// The image service that `[glance]` names.
     Service,
-    /// The list of this process, which may be empty.
+    /// The list of this process; may be empty.
     List(Arc<ImageList>),
 }
 
 impl ServerImages {
-    /// Reads the list, where it is to be read.
+    /// Reads the list, unless an image service is configured.
     ///
-    /// Errors: The list or the data of an image cannot be read, or an entry is not what it may be.
+    /// Errors: The list or the data of an image cannot be read, or an entry is invalid.
     pub async fn of(config: &Config) -> Result<Self, Failure> {
         if config.glance.auth_type.is_some() {
             return Ok(Self::Service);
@@ -33,7 +33,7 @@ impl ServerImages {
         let Some(path) = config.compute_service.images_file.clone() else {
             return Ok(Self::List(Arc::default()));
         };
-        // It may sum up many gigabytes.
+        // It may compute checksums of many gigabytes.
         let read = tokio::task::spawn_blocking(move || ImageList::read(&path)).await;
         let read = read.map_err(|error| Failure::caused(ErrorCode::Bug, "the images", &error))?;
         let list = read.map_err(|error| match error {
@@ -43,13 +43,13 @@ impl ServerImages {
             ImageListError::Unreadable { ref source, .. }
             | ImageListError::Data { ref source, .. } => {
                 Failure::caused(ErrorCode::File, error.to_string(), source)
-                    .mend("see [compute_service] images_file")
+                    .hint("see [compute_service] images_file")
             }
         })?;
         Ok(Self::List(Arc::new(list)))
     }
 
-    /// The list; none where an image service is asked.
+    /// The list; `None` if an image service is configured.
     pub fn list(&self) -> Option<&Arc<ImageList>> {
         match self {
             Self::Service => None,
@@ -57,7 +57,7 @@ impl ServerImages {
         }
     }
 
-    /// Who knows images for the compute API.
+    /// The source of images for the compute API.
     pub fn for_compute(&self, config: &Config) -> Result<Arc<dyn Images>, Failure> {
         match self {
             Self::Service => image_service(config).map(|client| Arc::new(client) as _),
@@ -66,7 +66,7 @@ impl ServerImages {
     }
 }
 
-/// Says how images are added where there are none.
+/// Prints how to add images, if there are none.
 pub fn tell_images(images: &ServerImages, out: &mut dyn Write) -> io::Result<()> {
     match images.list() {
         Some(list) if list.images().next().is_none() => match list.file() {
@@ -80,18 +80,18 @@ pub fn tell_images(images: &ServerImages, out: &mut dyn Write) -> io::Result<()>
     }
 }
 
-/// The image service that `[glance]` names, over the network.
+/// The image service of `[glance]`, over the network.
 ///
-/// Errors: Options are missing or contradict each other, or a file they name cannot be used.
+/// Errors: Options are missing or contradict each other, or one of their files cannot be used.
 pub fn image_service(config: &Config) -> Result<ImageClient, Failure> {
     ImageClient::from_options(&config.glance).map_err(|error| {
-        let what = "the way to the image service is not configured ([glance])";
+        let what = "access to the image service is not configured ([glance])";
         Failure::caused(ErrorCode::Missing, what, &error)
     })
 }
 
-/// The images as the conductor is told of them. Those whose data are here are fetched from the image service; their checksum is told
-/// beside it, by which an agent knows that it has to fetch them again once they are others under the same id.
+/// The images for the conductor. Data on this host is downloaded from the image service. The checksum is included, so
+/// an agent notices if the data of an id has changed.
 fn found(list: &ImageList) -> BTreeMap<Uuid, FoundImage> {
     let images = list.images().map(|image| {
         let location = match &image.place {

@@ -1,4 +1,4 @@
-//! Validates tokens with Keystone, and caches the answers: for built-in services with `auth_strategy = "keystone"`.
+//! Validates tokens with Keystone and caches the results, for built-in services with `auth_strategy = "keystone"`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,16 +13,16 @@ use berth_output::{ErrorCode, Failure};
 use berth_wire::keystone::{ValidatedToken, parse_expiry};
 use tokio::time::Instant;
 
-/// How many tokens are remembered at most.
+/// The maximum number of cached tokens.
 const MOST: usize = 10_000;
 
-/// Asks Keystone, and remembers what it said for a while. Tokens that it does not know are asked for each time.
+/// Validates tokens with Keystone and caches valid ones for a while. Unknown tokens are sent to Keystone each time.
 pub struct KeystoneTokens {
     identity: IdentityClient,
-    /// Where callers get their tokens.
+    /// The URL where callers get tokens.
     url: Option<String>,
     cache_time: Duration,
-    // The tokens are secrets: this type is not shown.
+    // The tokens are secrets: this type has no `Debug`.
     known: Mutex<HashMap<String, CachedToken>>,
 }
 
@@ -31,11 +31,11 @@ struct CachedToken {
     until: Instant,
 }
 
-/// Keystone, asked by the account of `[keystone_authtoken]`. Nothing is sent yet.
+/// A client of Keystone with the account of `[keystone_authtoken]`. Nothing is sent yet.
 pub fn identity_client(options: &KeystoneAuthtoken) -> Result<IdentityClient, Failure> {
     let wrong = |error: &(dyn std::error::Error + 'static)| {
-        let what = "the way to Keystone is not configured";
-        Failure::caused(ErrorCode::Missing, what, error).mend(
+        let what = "access to Keystone is not configured";
+        Failure::caused(ErrorCode::Missing, what, error).hint(
             "see [keystone_authtoken] in docs/guide/reference/configuration.md, or set auth_strategy = \"noauth2\"",
         )
     };
@@ -46,7 +46,7 @@ pub fn identity_client(options: &KeystoneAuthtoken) -> Result<IdentityClient, Fa
 }
 
 impl KeystoneTokens {
-    /// By the options of `[keystone_authtoken]`. Nothing is sent yet.
+    /// Creates it from the options of `[keystone_authtoken]`. Nothing is sent yet.
     pub fn new(options: &KeystoneAuthtoken) -> Result<Self, Failure> {
         Ok(Self {
             url: options.account.auth_url.clone(),
@@ -102,7 +102,7 @@ impl KeystoneTokens {
     }
 }
 
-/// How long the token is good for yet; none if it is not.
+/// The remaining validity of the token; `None` if it has expired.
 fn life(token: &ValidatedToken) -> Option<Duration> {
     let end = parse_expiry(&token.expires_at).ok()?;
     end.duration_since(SystemTime::now()).ok()
@@ -143,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// A Keystone that knows two tokens; `asked` counts the questions about tokens.
+    /// A Keystone with two valid tokens; `asked` counts the validations.
     fn keystone(asked: &Arc<AtomicUsize>) -> HttpService {
         let asked = Arc::clone(asked);
         HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
@@ -152,6 +152,8 @@ mod tests {
         }))
     }
 
+    /// The response to a login of the service's account (POST), or to the validation of a caller's token (GET). The text of
+    /// the caller's token selects the response.
     fn answer(request: &Request<Bytes>, asked: &AtomicUsize) -> Response<Bytes> {
         let token = |expires: &str, scope: &str| {
             format!(
@@ -199,6 +201,7 @@ mod tests {
             .unwrap()
     }
 
+    /// The validator under test, with the fake Keystone and a cache time of five minutes.
     fn tokens(asked: &Arc<AtomicUsize>) -> KeystoneTokens {
         tokens_of("http://keystone/v3/", asked)
     }
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_asked_for_once_in_its_time_and_makes_a_caller() {
+    async fn a_valid_token_is_validated_once_in_its_cache_time_and_gives_a_caller() {
         let asked = Arc::new(AtomicUsize::new(0));
         let tokens = tokens(&asked);
         for _ in 0..3 {
@@ -248,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn keystone_is_found_whatever_version_its_url_names() {
+    async fn the_url_of_keystone_may_name_any_version_or_none() {
         for auth_url in [
             "http://keystone",
             "http://keystone/v3",
@@ -261,13 +264,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unknown_and_ended_tokens_are_refused_and_odd_answers_are_no_caller() {
+    async fn unknown_and_expired_tokens_are_refused_and_invalid_responses_are_errors() {
         let asked = Arc::new(AtomicUsize::new(0));
         let tokens = tokens(&asked);
         for token in ["nobody", "over", "a\nb", "nobody"] {
             let refused = ask(&tokens, token).await;
             assert!(matches!(refused, Err(TokenError::Refused)), "{token:?}");
         }
+        // "a\nb" cannot be sent in a header, so it does not reach Keystone. Refusals are not cached: "nobody" was sent twice.
         assert_eq!(asked.load(Ordering::Relaxed), 3);
         for token in ["broken", "elsewhere"] {
             let odd = ask(&tokens, token).await;

@@ -61,5 +61,5 @@ pub use placement_client::{
 };
 pub use tracker::{provider_configs, tracker_options};
 
-/// How long `--once` and offline commands wait for a service that is away, unless told otherwise.
+/// Default time that `--once` and offline commands wait for a service that is not reachable.
 pub const DEADLINE: Duration = Duration::from_secs(60);

@@ -1,4 +1,5 @@
-//! Opens the TCP listeners of the built-in services. A service that believes its callers (`noauth2`) listens on loopback only.
+//! Opens the TCP listeners of the built-in services. A service that does not authenticate its callers (`noauth2`)
+//! listens on loopback only.
 
 use std::net::SocketAddr;
 
@@ -6,7 +7,7 @@ use berth_config::AuthStrategy;
 use berth_output::{ErrorCode, Failure};
 use tokio::net::TcpListener;
 
-/// A built-in service, as sentences name it.
+/// A built-in service, with its name for error texts.
 pub struct BuiltIn {
     called: &'static str,
     section: &'static str,
@@ -23,9 +24,9 @@ pub const ACCELERATOR: BuiltIn = BuiltIn {
     section: "accelerator_service",
 };
 
-/// All of them behind one address.
+/// All services behind one address.
 pub const API: BuiltIn = BuiltIn {
-    called: "the one listener",
+    called: "the front listener",
     section: "api",
 };
 
@@ -34,14 +35,14 @@ pub const IDENTITY: BuiltIn = BuiltIn {
     section: "identity_service",
 };
 
-/// The compute API, where agents of other hosts tell the scheduler their state, too.
+/// The compute API, which also receives the host states of other hosts' agents.
 pub const COMPUTE: BuiltIn = BuiltIn {
     called: "the compute API",
     section: "compute_service",
 };
 
 impl BuiltIn {
-    /// Opens the address to listen on; where callers are believed, nothing but loopback is taken.
+    /// Opens the listener. Without authentication, only loopback addresses are accepted.
     pub async fn listen_on(
         &self,
         address: SocketAddr,
@@ -49,9 +50,10 @@ impl BuiltIn {
     ) -> Result<TcpListener, Failure> {
         let Self { called, section } = self;
         if auth == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
-            let what =
-                format!("{called} believes its callers (noauth2); {address} is not loopback");
-            return Err(Failure::new(ErrorCode::BadValue, what).mend(format!(
+            let what = format!(
+                "{called} does not authenticate its callers (noauth2); {address} is not loopback"
+            );
+            return Err(Failure::new(ErrorCode::BadValue, what).hint(format!(
                 "listen on 127.0.0.1 or [::1], or set [{section}] auth_strategy = \"keystone\""
             )));
         }
@@ -60,7 +62,7 @@ impl BuiltIn {
                 std::io::ErrorKind::AddrInUse => ErrorCode::Held,
                 _ => ErrorCode::BadValue,
             };
-            Failure::caused(code, format!("cannot listen on {address}"), &error).mend(format!(
+            Failure::caused(code, format!("cannot listen on {address}"), &error).hint(format!(
                 "stop what listens there, or set [{section}] listen"
             ))
         })

@@ -23,27 +23,27 @@ use crate::placement_failure::placement_error_code;
 use crate::tracker::tracker_options;
 use crate::{Driver, open_driver};
 
-/// Whether a node that was never reported is given its UUID for good.
+/// Whether the UUID of a node without one is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
-    /// Nothing is kept: a look.
+    /// Nothing is stored.
     Look,
-    /// The UUID is kept before anything is sent.
+    /// The UUID is stored before anything is sent.
     Act,
 }
 
-/// This host, seen once.
+/// This host, observed once.
 pub struct HostNodes {
     pub view: HostView,
-    /// Whether an operator lets it take guests.
+    /// Whether an operator has disabled the host.
     pub service: Service,
-    /// Each node with who it is and its tracker.
+    /// Each node with its identity and its tracker.
     pub nodes: Vec<(NodeIdentity, ResourceTracker<Driver>)>,
 }
 
 impl HostNodes {
-    /// Observes this host and tells who its nodes are. What the agent knows of devices beside that (quarantines, disabled ones, the
-    /// vendor's check) is laid over it, so that what comes of it is what an agent would do.
+    /// Observes this host and identifies its nodes. Device states that only the agent knows (quarantined, disabled,
+    /// failed health checks) are applied to the observation, so the result is the same as an agent's.
     pub async fn observe(
         config: &Config,
         placement: &PlacementClient,
@@ -56,11 +56,11 @@ impl HostNodes {
                 Disposition::Fatal => ErrorCode::Driver,
                 Disposition::Retry | Disposition::Refresh => ErrorCode::Unavailable,
             };
-            Failure::caused(code, "this host cannot be observed", &error)
+            Failure::caused(code, "cannot observe this host", &error)
         })?;
         let devices = SqlJournal::observe_devices(&config.state_path).await;
         let devices = devices.map_err(|error| {
-            let what = "which devices are set aside";
+            let what = "cannot read which devices are set aside";
             Failure::caused(ErrorCode::State, what, &error)
         })?;
         overlay_all(&mut view, &devices);
@@ -72,7 +72,11 @@ impl HostNodes {
                 .map_err(|error| Failure::caused(ErrorCode::State, "the state folder", &error))?,
         };
         let disabled = disabled::load(&files).await.map_err(|error| {
-            Failure::caused(ErrorCode::State, "whether this host is disabled", &error)
+            Failure::caused(
+                ErrorCode::State,
+                "cannot read whether this host is disabled",
+                &error,
+            )
         })?;
         let mut nodes = Vec::new();
         for node in view.nodes.keys() {
@@ -87,7 +91,7 @@ impl HostNodes {
                     NodeIdentityError::File { .. } => ErrorCode::State,
                     _ => ErrorCode::Identity,
                 };
-                Failure::caused(code, format!("who node {node} is"), &error)
+                Failure::caused(code, format!("cannot identify node {node}"), &error)
             })?;
             let tracker = tracker(&driver, placement, node, &identity, &options)
                 .with_state_files(Arc::new(files.clone()));
@@ -100,7 +104,7 @@ impl HostNodes {
         })
     }
 
-    /// The names a rename was accepted for.
+    /// The nodes whose rename was accepted.
     #[must_use]
     pub fn renamed(&self) -> Vec<&NodeName> {
         let renamed = |(identity, _): &&(NodeIdentity, _)| {

@@ -1,5 +1,5 @@
-//! Clients of Placement: over the network, to the one that `berth up` serves, or in this process. Also the endpoint files with
-//! which `berth up` says where its services listen.
+//! Clients of Placement: over the network, to the one that `berth up` serves, or in this process. Also the endpoint
+//! files, in which `berth up` stores the addresses of its services.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use berth_output::{ErrorCode, Failure};
 use berth_placement::{PlacementApiOptions as PlacementOptions, router};
 use berth_store::SqlStore;
 
-/// Placement as `[placement]` says: over the network.
+/// Placement over the network, by the options of `[placement]`.
 ///
-/// Errors: PlacementApiOptions are missing or contradict each other, or a file they name cannot be used.
+/// Errors: Options are missing or contradict each other, or one of their files cannot be used.
 pub fn placement_over_network(
     config: &Config,
     observer: Option<Arc<dyn RequestObserver>>,
@@ -23,27 +23,29 @@ pub fn placement_over_network(
     PlacementClient::from_options(&config.placement, observer).map_err(|error| {
         Failure::caused(
             ErrorCode::Missing,
-            "the way to Placement is not configured",
+            "access to Placement is not configured",
             &error,
         )
-        .mend("see [placement] in docs/guide/reference/configuration.md, or use `berth up`")
+        .hint("see [placement] in docs/guide/reference/configuration.md, or use `berth up`")
     })
 }
 
-/// The file below `state_path` in which `berth up` says where its Placement is, for as long as it runs.
+/// The file below `state_path` with the URL of Placement of a running `berth up`.
 pub const ENDPOINT_FILE: &str = "placement.endpoint";
-/// The same of its accelerator service.
+/// The file below `state_path` with the URL of its accelerator service.
 pub const ACCELERATOR_ENDPOINT_FILE: &str = "accelerator.endpoint";
-/// The same of its conductor, where that listens on an address beside its socket.
+/// The file below `state_path` with the URL of its conductor, if that listens on an address in addition to its socket.
 pub const CONDUCTOR_ENDPOINT_FILE: &str = "conductor.endpoint";
 
-/// Where the conductor of `berth up` is asked: beside the agent's admin socket, and by the same people.
+/// The unix socket of the conductor of `berth up`: in the folder of the agent's admin socket, with the same
+/// permissions.
 #[must_use]
 pub fn conductor_socket(config: &Config) -> PathBuf {
     config.agent.admin_socket.with_file_name("conductor.sock")
 }
 
-/// Placement for a command that looks once: as `[placement]` says, else the one that `berth up` serves on this machine.
+/// Placement for a command that reads once: the one of `[placement]`, else the one that `berth up` serves on this
+/// machine.
 pub fn placement_for_commands(config: &Config) -> Result<PlacementClient, Failure> {
     if config.placement.auth_type.is_some() || config.placement.endpoint_override.is_some() {
         return placement_over_network(config, None);
@@ -58,7 +60,7 @@ pub fn placement_for_commands(config: &Config) -> Result<PlacementClient, Failur
         .map_err(|error| Failure::caused(ErrorCode::Bug, "the built-in Placement", &error))
 }
 
-/// Where `berth up` serves Placement: as it said when it started, else where it is to listen.
+/// The URL of `berth up`'s Placement: from its endpoint file, else from its configured address.
 fn endpoint_of_up(config: &Config) -> String {
     let said = std::fs::read_to_string(config.state_path.join(ENDPOINT_FILE));
     let url = said.ok().filter(|url| url.starts_with("http://"));
@@ -68,10 +70,11 @@ fn endpoint_of_up(config: &Config) -> String {
     )
 }
 
-/// The token the built-in Placement takes for an administrator's where no Keystone is asked (noauth2).
+/// The token that the built-in Placement accepts as an administrator's without Keystone (noauth2).
 pub const EMBEDDED_TOKEN: &str = "admin";
 
-/// How many requests the built-in Placement is asked at once: it reads a database, and reads once for all of them.
+/// The maximum number of concurrent requests to the built-in Placement. It shares one read of the database between
+/// concurrent requests.
 const IN_PROCESS_AT_ONCE: usize = 128;
 
 /// The built-in Placement in this process, on an open database.
@@ -90,7 +93,7 @@ pub fn placement_in_process(
     Ok(PlacementClient::new(http, auth, &options).with_requests_at_once(IN_PROCESS_AT_ONCE))
 }
 
-/// Writes a service's URL into its endpoint file below `state_path`, where the commands of this host look for it.
+/// Writes a service's URL into its endpoint file below `state_path`, for the commands of this host.
 pub fn write_endpoint(file: &Path, url: &str) -> Result<(), Failure> {
     std::fs::write(file, format!("{url}\n")).map_err(|error| {
         let what = format!("cannot write {}", file.display());

@@ -1,10 +1,11 @@
-//! Failed calls of Placement, as failures of a command: which error number, and so which exit code, each kind has.
+//! Failed calls of Placement as failures of a command. The kind of error decides the error number, and so the exit
+//! code.
 
 use berth_agent_tracker::startup::StartupError;
 use berth_client::{AuthError, Disposition, PlacementError, ServiceCallError};
 use berth_output::{ErrorCode, Failure};
 
-/// The code of a call of Placement that was not done.
+/// The code of a failed call of Placement.
 #[must_use]
 pub fn placement_error_code(error: &PlacementError) -> ErrorCode {
     if error.disposition() != Disposition::Fatal {
@@ -22,7 +23,7 @@ pub fn placement_error_code(error: &PlacementError) -> ErrorCode {
         PlacementError::Call(ServiceCallError::Auth(AuthError::Refused {
             status: 401, ..
         })) => ErrorCode::Unauthorized,
-        // A certificate that cannot be read, a request that cannot be made of the options.
+        // A certificate that cannot be read, or a request that cannot be built from the options.
         PlacementError::Call(
             ServiceCallError::Transport { .. } | ServiceCallError::AnswerLost { .. },
         )
@@ -35,7 +36,7 @@ pub fn placement_error_code(error: &PlacementError) -> ErrorCode {
 
 pub fn placement_failure(error: PlacementError) -> Failure {
     let code = placement_error_code(&error);
-    Failure::caused(code, "Placement did not do it", &error)
+    Failure::caused(code, "the request to Placement failed", &error)
 }
 
 /// The failure of a node's startup, real or previewed.

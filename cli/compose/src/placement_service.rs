@@ -13,10 +13,10 @@ use crate::database;
 use crate::keystone_tokens::KeystoneTokens;
 use crate::policy::placement_policy_in_force;
 
-/// How the built-in Placement behaves over the database of a URL, by `[placement_service]` and `[cors]`.
+/// Options of the built-in Placement on the database of a URL, from `[placement_service]` and `[cors]`.
 ///
-/// Errors: The way to Keystone is not configured, the policy file cannot be used, or a snapshot is asked for where
-/// others may write.
+/// Errors: Access to Keystone is not configured, the policy file cannot be used, or `snapshot` is set although other
+/// processes may write.
 pub fn placement_options(config: &Config, url: &Secret) -> Result<PlacementApiOptions, Failure> {
     let own = &config.placement_service;
     if own.allocation_candidates_from == CandidatesFrom::Snapshot
@@ -26,7 +26,7 @@ pub fn placement_options(config: &Config, url: &Secret) -> Result<PlacementApiOp
             "placement_service.allocation_candidates_from: {}",
             SNAPSHOT_BESIDE_OTHERS
         );
-        return Err(Failure::new(ErrorCode::BadValue, what).mend("write \"auto\" or \"sql\""));
+        return Err(Failure::new(ErrorCode::BadValue, what).hint("write \"auto\" or \"sql\""));
     }
     let tokens: Arc<dyn ValidateToken> = match own.auth_strategy {
         AuthStrategy::Noauth2 => Arc::new(NoAuth2::default()),
@@ -46,7 +46,7 @@ pub fn placement_options(config: &Config, url: &Secret) -> Result<PlacementApiOp
     })
 }
 
-/// Where its callers find it.
+/// The URL for its callers.
 pub fn placement_url(address: SocketAddr, config: &Config) -> String {
     format!("http://{address}{}", config.placement_service.path_prefix)
 }

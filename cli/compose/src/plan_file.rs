@@ -9,10 +9,10 @@ use berth_model::NodeName;
 use berth_output::{API, ErrorCode, Failure};
 use serde::{Deserialize, Serialize};
 
-/// The largest plan file that is read, in bytes: a line for each consumer, and room.
+/// The largest plan file that is read, in bytes; it has a line for each consumer.
 const LARGEST_PLAN: u64 = 64 << 20;
 
-/// A plan as it is kept in a file: per node the text and the generations it was made on.
+/// The content of a plan file: for each node the text of the plan and the generations that it is based on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlanFile {
@@ -39,7 +39,7 @@ impl PlanFile {
 
     pub fn json(&self) -> Result<String, Failure> {
         serde_json::to_string_pretty(self)
-            .map_err(|error| Failure::caused(ErrorCode::Bug, "the plan cannot be written", &error))
+            .map_err(|error| Failure::caused(ErrorCode::Bug, "cannot write the plan", &error))
     }
 
     pub fn write(&self, file: &Path) -> Result<(), Failure> {
@@ -51,25 +51,29 @@ impl PlanFile {
 
     /// Reads a file that `berth reshape plan --out` wrote.
     ///
-    /// Errors: The file cannot be read or is no plan.
+    /// Errors: The file cannot be read or is not a plan.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let (text, _) = regular_file::read(path, LARGEST_PLAN).map_err(|error| {
             Failure::caused(
                 ErrorCode::File,
-                format!("the plan {shown} cannot be read"),
+                format!("cannot read the plan {shown}"),
                 &error,
             )
         })?;
         serde_json::from_slice(&text).map_err(|error| {
-            Failure::caused(ErrorCode::BadValue, format!("{shown} is no plan"), &error)
-                .mend("make it with `berth reshape plan --out FILE`")
+            Failure::caused(
+                ErrorCode::BadValue,
+                format!("{shown} is not a plan"),
+                &error,
+            )
+            .hint("create it with `berth reshape plan --out FILE`")
         })
     }
 
-    /// What the agent is to compare with, per node.
+    /// The plan of each node, which the agent compares with its own.
     ///
-    /// Errors: A node's name or a provider's UUID is none.
+    /// Errors: A node's name or a provider's UUID is invalid.
     pub fn reviewed(&self) -> Result<BTreeMap<NodeName, ReviewedPlan>, Failure> {
         let wrong = |what: String| Failure::new(ErrorCode::BadValue, format!("the plan: {what}"));
         self.nodes

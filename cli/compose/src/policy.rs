@@ -9,22 +9,21 @@ use berth_http::{Policy, PolicyFile, PolicyFileError};
 use berth_output::{ErrorCode, Failure};
 use berth_placement::DeprecatedDefaults;
 
-/// The largest file that is opened, in bytes.
+/// The largest policy file that is read, in bytes.
 const LARGEST: u64 = 1 << 20;
 
 /// Why a policy file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyRefusal {
-    /// It cannot be read.
     #[error("{} cannot be read: {reason}", path.display())]
     Unreadable {
         path: PathBuf,
         reason: std::io::Error,
     },
-    /// It is no text.
+    /// The file is not UTF-8.
     #[error("{} is not UTF-8", path.display())]
     NoText { path: PathBuf },
-    /// What it says cannot be done.
+    /// A rule in the file is invalid.
     #[error("{}: {reason}", path.display())]
     Wrong {
         path: PathBuf,
@@ -33,7 +32,7 @@ pub enum PolicyRefusal {
 }
 
 impl PolicyRefusal {
-    /// The number for documentation and exit code.
+    /// The error code, which also decides the exit code.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Unreadable { .. } => ErrorCode::Unreadable,
@@ -53,7 +52,7 @@ impl PolicyRefusal {
     }
 }
 
-/// A service's rules: its defaults, and what the file says instead.
+/// A service's rules: its defaults, with the replacements of the file.
 fn with_file(defaults: Policy, path: Option<&Path>) -> Result<Policy, PolicyRefusal> {
     let Some(path) = path else {
         return Ok(defaults);
@@ -104,8 +103,8 @@ pub fn placement_policy_in_force(config: &Config) -> Result<Policy, Failure> {
 }
 
 fn unusable(service: &str, refused: &PolicyRefusal) -> Failure {
-    let what = format!("[{service}_service] policy_file cannot be used");
-    Failure::caused(refused.code(), what, refused).mend(format!(
-        "berth {service} policy lists the rules; write what they shall be in the language of oslo.policy"
+    let what = format!("cannot use [{service}_service] policy_file");
+    Failure::caused(refused.code(), what, refused).hint(format!(
+        "berth {service} policy lists the rules; write replacements in the language of oslo.policy"
     ))
 }

@@ -1,7 +1,9 @@
-//! The services of `berth up` and `berth controller` next to Placement: accelerator service, conductor, scheduler, compute API.
+//! The services of `berth up` and `berth controller` next to Placement: accelerator service, conductor, scheduler,
+//! compute API.
 //!
-//! Each has a database of its own, and this process calls them without a socket. The conductor asks for no token: it listens on a unix
-//! socket for the users of the agent's admin socket, and on a port only where `[conductor_service] listen` names one.
+//! Each has its own database, and this process calls them without a socket. The conductor requires no token: it listens
+//! on a unix socket for the users of the agent's admin socket, and on a port only if `[conductor_service] listen` is
+//! set.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -44,19 +46,19 @@ pub struct OpenAccelerator {
     store: SqlStore,
     bell: EventsBell,
     hosts: HostsBell,
-    /// Where it is served beside the one listener, and the address of that.
-    door: Option<(TcpListener, SocketAddr)>,
-    /// The service, asked in this process.
+    /// Its own listener in addition to the front listener, with the address.
+    listener: Option<(TcpListener, SocketAddr)>,
+    /// A client of the service in this process.
     pub client: AcceleratorClient,
 }
 
 impl OpenAccelerator {
-    /// Opens the database, and the port where it is to have one.
+    /// Opens the database, and the listener if one is configured.
     pub async fn open(config: &Config, listen: Option<SocketAddr>) -> Result<Self, Failure> {
         let service = &config.accelerator_service;
         let store =
             database::open_accelerator(&config.accelerator_database(), &config.state_path).await?;
-        let door = match listen {
+        let listener = match listen {
             None => None,
             Some(address) => {
                 let listener = ACCELERATOR
@@ -67,7 +69,7 @@ impl OpenAccelerator {
             }
         };
         let (bell, hosts) = (EventsBell::default(), HostsBell::default());
-        // Who asks in this process is this process, whoever else must show a token.
+        // Requests in this process come from this process and need no token.
         let own = AcceleratorApiOptions {
             bell: bell.clone(),
             hosts: hosts.clone(),
@@ -80,41 +82,40 @@ impl OpenAccelerator {
             store,
             bell,
             hosts,
-            door,
+            listener,
             client,
         })
     }
 
-    /// Where it is served beside the one listener, for people.
+    /// The address of its own listener, for messages.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.door.as_ref().map(|(_, address)| *address)
+        self.listener.as_ref().map(|(_, address)| *address)
     }
 }
 
-/// What the services are begun with.
+/// The inputs of [`Services::begin`].
 pub struct ServiceParts {
     pub accelerator: OpenAccelerator,
-    /// What is known of hosts.
     pub hosts: OpenHosts,
-    /// Placement, asked in this process.
+    /// A client of Placement in this process.
     pub placement: PlacementClient,
-    /// The agents that the conductor asks.
+    /// The agents that the conductor calls.
     pub agents: Arc<dyn Agents>,
-    /// Who is told of binds.
+    /// The receivers of external events.
     pub receivers: ConfiguredReceivers,
-    /// What servers are made of.
+    /// The images for servers.
     pub images: ServerImages,
-    /// Who believes tokens behind the one listener, where there is one.
+    /// Validates tokens behind the front listener, if there is one.
     pub api: Option<Arc<dyn ValidateToken>>,
 }
 
-/// What is served behind the one listener.
+/// The routers to be mounted behind the front listener.
 pub struct MountedApis {
     pub accelerator: Router,
     pub compute: Router,
 }
 
-/// The services beside Placement while they are served.
+/// The running services next to Placement.
 pub struct Services {
     accelerators: SqlStore,
     hosts: SqlStore,
@@ -122,18 +123,18 @@ pub struct Services {
     boots: SqlBootJournal,
     tasks: JoinSet<()>,
     endpoints: Vec<PathBuf>,
-    /// What is to be served behind the one listener, where there is one.
+    /// The routers to be mounted behind the front listener, if there is one.
     pub behind: Option<MountedApis>,
-    /// Where the conductor is served, for people.
+    /// The addresses of the conductor, for messages.
     pub conductor: String,
-    /// Why the conductor's journal cannot be used; none where it can.
+    /// Why the conductor's journal cannot be used; `None` while it can.
     pub unusable: watch::Receiver<Option<String>>,
-    /// What the conductor counts.
     pub metrics: Arc<dyn EmbeddedMetrics>,
 }
 
 impl Services {
-    /// Serves the accelerator service and the conductor until `stop`, and makes the compute API where it is to be anywhere.
+    /// Serves the accelerator service and the conductor until `stop`, and creates the compute API if it is served
+    /// anywhere.
     pub async fn begin(
         config: &Config,
         parts: ServiceParts,
@@ -168,12 +169,12 @@ impl Services {
             conductor_at = format!("{conductor_at} and http://{address}");
             port = Some(listener);
         }
-        let compute = match hosts.take_door() {
+        let compute = match hosts.take_listener() {
             None if api_tokens.is_none() => None,
-            door => Some((
+            listener => Some((
                 OpenCompute::open(config, &images).await?,
                 hosts.hosts(),
-                door,
+                listener,
             )),
         };
         let (scheduler, kept) = hosts.into_scheduler();
@@ -201,10 +202,10 @@ impl Services {
         let end = stopped();
         let end = async move {
             end.await;
-            // Agents that wait would keep the stop waiting.
+            // Waiting agents would delay the stop.
             hosts.end();
         };
-        match accelerator.door {
+        match accelerator.listener {
             Some((listener, _)) => drop(tasks.spawn(serve_tcp(listener, api, end))),
             None => drop(tasks.spawn(end)),
         }
@@ -224,9 +225,13 @@ impl Services {
         ));
         let compute = match compute {
             None => None,
-            Some((compute, hosts, door)) => {
-                Some(compute.begin(config, (conductor.clone(), hosts), door, &mut tasks, stop)?)
-            }
+            Some((compute, hosts, listener)) => Some(compute.begin(
+                config,
+                (conductor.clone(), hosts),
+                listener,
+                &mut tasks,
+                stop,
+            )?),
         };
         let behind = match (&compute, accelerator_behind, &api_tokens) {
             (Some(compute), Some(accelerator), Some(tokens)) => Some(MountedApis {
@@ -258,9 +263,9 @@ impl Services {
         })
     }
 
-    /// Waits for all that ends with the token, and closes the databases.
+    /// Waits until all services have ended, and closes the databases.
     pub async fn ended(mut self) {
-        // A panic in one has been told already.
+        // A panic in one has been reported already.
         while self.tasks.join_next().await.is_some() {}
         for file in &self.endpoints {
             let _ = std::fs::remove_file(file);
@@ -274,7 +279,7 @@ impl Services {
     }
 }
 
-/// Says in a file below `state_path` where a service is.
+/// Writes the address of a service into a file below `state_path`.
 fn endpoint(state: &Path, name: &str, address: SocketAddr) -> Result<PathBuf, Failure> {
     let file = state.join(name);
     write_endpoint(&file, &format!("http://{address}"))?;
@@ -287,7 +292,8 @@ fn not_open(socket: &Path, error: &AdminError) -> Failure {
         _ => ErrorCode::BadValue,
     };
     let what = format!("the conductor cannot listen on {}", socket.display());
-    Failure::caused(code, what, error).mend("it is beside [agent] admin_socket: set that")
+    Failure::caused(code, what, error)
+        .hint("the socket is in the folder of [agent] admin_socket: set that")
 }
 
 async fn conductor_port(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -297,6 +303,6 @@ async fn conductor_port(address: SocketAddr) -> Result<TcpListener, Failure> {
             _ => ErrorCode::BadValue,
         };
         Failure::caused(code, format!("cannot listen on {address}"), &error)
-            .mend("stop what listens there, or set [conductor_service] listen")
+            .hint("stop what listens there, or set [conductor_service] listen")
     })
 }

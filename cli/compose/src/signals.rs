@@ -2,15 +2,15 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Ready when the process is told to end. The signals are caught from this call on, not from the first wait on, and SIGHUP
-/// with them: until somebody reloads on it, it does nothing. Call it first, on the runtime.
+/// Ready when the process gets a signal to end. The signals are caught from this call on, not from the first poll on.
+/// SIGHUP is caught, too, and ignored until another part handles it. Call it first, on the runtime.
 pub fn end() -> impl Future<Output = ()> + Send + 'static {
     let terminate = signal(SignalKind::terminate());
     let interrupt = signal(SignalKind::interrupt());
-    // Once asked for, it does not end the process any more.
+    // Once caught, it does not end the process any more.
     let _ = signal(SignalKind::hangup());
     async move {
-        // A system that gives out no signals cannot send one either: wait for ever, SIGKILL is left.
+        // If signals cannot be caught, wait without end; SIGKILL still ends the process.
         let (Ok(mut terminate), Ok(mut interrupt)) = (terminate, interrupt) else {
             return std::future::pending().await;
         };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use berth_output::{ErrorCode, Failure};
 
-/// Writes a file, mode 0600, in place of what was there. Once this returns it outlives a power cut.
+/// Writes a file with mode 0600, replacing the old one. After this returns, the file survives a power failure.
 pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
     replace(file, text).map_err(|error| {
         let what = format!("cannot write {}", file.display());
@@ -20,7 +20,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // One process has the folder, so one name will do: what a kill left of it is written over.
+    // The folder belongs to one process, so one temporary name is enough; a leftover of a kill is overwritten.
     let mut name = std::ffi::OsString::from(".");
     name.push(file.file_name().unwrap_or_default());
     name.push(".new");
@@ -39,7 +39,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     written.write_all(text.as_bytes())?;
     written.sync_all()?;
     fs::rename(&next, file)?;
-    // A rename is on the disk only when its folder is.
+    // A rename is durable only after its folder is synced.
     File::open(folder)?.sync_all()
 }
 

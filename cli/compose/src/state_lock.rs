@@ -1,6 +1,7 @@
-//! The lock on the state folder of `berth up` and `berth controller`: a second process in it would overwrite the endpoint files.
+//! The lock on the state folder of `berth up` and `berth controller`: a second process in it would overwrite the
+//! endpoint files.
 //!
-//! The kernel drops the lock with the process, however that ends. The file stays, and names the process that had it last.
+//! The kernel releases the lock when the process ends. The file stays, and contains the pid of the last owner.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
@@ -9,28 +10,28 @@ use std::path::Path;
 
 use berth_output::{ErrorCode, Failure};
 
-/// The file below the folder: locked, and with the number of the process that has it.
+/// Name of the lock file in the folder; it contains the pid of its owner.
 const LOCK: &str = "up.lock";
 
-/// A folder that is this process's. Dropped, it is anybody's again.
+/// The lock on a state folder. It is released on drop.
 #[derive(Debug)]
 pub struct StateLock(File);
 
 impl Drop for StateLock {
-    /// Closing the file would not do: a child that is being forked has a copy of it until its exec, and with it the lock.
+    /// Closing the file is not enough: a forked child shares the lock until its exec.
     fn drop(&mut self) {
-        // Where even this fails, the lock goes with the last copy.
+        // If this fails, the lock is released with the last copy.
         self.0.unlock().ok();
     }
 }
 
 impl StateLock {
-    /// Takes the folder, and makes it where it is not there.
+    /// Locks the folder, and creates it if it is missing.
     pub fn take(folder: &Path) -> Result<Self, Failure> {
         let unusable = |error: io::Error| {
-            let what = format!("the state folder {} cannot be used", folder.display());
+            let what = format!("cannot use the state folder {}", folder.display());
             Failure::caused(ErrorCode::State, what, &error)
-                .mend("give one that this user may write to: --state-dir DIR, or state_path")
+                .hint("name one that this user may write to: --state-dir DIR, or state_path")
         };
         std::fs::create_dir_all(folder).map_err(unusable)?;
         let mut file = OpenOptions::new()
@@ -55,16 +56,16 @@ impl StateLock {
 fn held(folder: &Path, lock: &mut File) -> Failure {
     let folder = folder.display();
     let mut said = String::new();
-    // Whoever took it a moment ago has not said yet who it is.
+    // A new owner may not have written its pid yet.
     let pid = lock.take(32).read_to_string(&mut said).ok();
     let pid = pid.and_then(|_| said.trim().parse::<u32>().ok());
     let (who, stop) = match pid {
         Some(pid) => (format!(" (pid {pid})"), format!("stop it (kill {pid})")),
         None => (String::new(), "stop it".to_owned()),
     };
-    let what = format!("another berth up{who} has the state folder {folder}");
-    Failure::new(ErrorCode::Held, what).mend(format!(
-        "{stop}, or give this one a folder of its own: --state-dir DIR"
+    let what = format!("another berth up{who} uses the state folder {folder}");
+    Failure::new(ErrorCode::Held, what).hint(format!(
+        "{stop}, or use another folder for this one: --state-dir DIR"
     ))
 }
 

@@ -7,7 +7,7 @@ use berth_agent_api::{ReloadableTls, TlsError, TlsFiles, TlsListen};
 use berth_config::Config;
 use berth_output::{ErrorCode, Failure};
 
-/// The address and the files, where `[agent] listen` is set; that the files are named then has been checked.
+/// The address and the files, if `[agent] listen` is set. A check has made sure that the files are set, too.
 #[must_use]
 pub fn named(config: &Config) -> Option<(SocketAddr, TlsFiles)> {
     let agent = &config.agent;
@@ -19,33 +19,32 @@ pub fn named(config: &Config) -> Option<(SocketAddr, TlsFiles)> {
     Some((agent.listen?, files))
 }
 
-/// The door as the configuration says, its files read; none where it says nothing.
+/// Opens the listener and reads its files; `None` if `[agent] listen` is not set.
 ///
-/// Errors: A file is missing or holds something else, a certificate's time is over, or key and certificate are not a
-/// pair.
+/// Errors: A file is missing or invalid, a certificate has expired, or key and certificate do not match.
 pub fn open(config: &Config) -> Result<Option<TlsListen>, Failure> {
     let Some((address, files)) = named(config) else {
         return Ok(None);
     };
-    let door = ReloadableTls::open(files).map_err(|error| {
+    let tls = ReloadableTls::open(files).map_err(|error| {
         let what = format!("the agent's API cannot be served on {address}: [agent] {error}");
-        Failure::new(code(&error), what).mend(error.hint())
+        Failure::new(code(&error), what).hint(error.hint())
     })?;
     Ok(Some(TlsListen {
         address,
-        settings: door,
+        settings: tls,
     }))
 }
 
-/// Reads the files again that the door was opened with; new connections are served by them.
-pub fn read_again(door: &ReloadableTls) -> Result<(), String> {
-    let settings = door.files().read(SystemTime::now());
+/// Reads the listener's files again. New connections use them.
+pub fn reload(tls: &ReloadableTls) -> Result<(), String> {
+    let settings = tls.files().read(SystemTime::now());
     let settings = settings.map_err(|error| format!("[agent] {error}; {}", error.hint()))?;
-    door.take(settings);
+    tls.take(settings);
     Ok(())
 }
 
-/// What kind of mistake it is.
+/// The error code of a TLS error.
 #[must_use]
 pub fn code(error: &TlsError) -> ErrorCode {
     match error {

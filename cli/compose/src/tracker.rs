@@ -8,7 +8,7 @@ use berth_config::Config;
 use berth_model::AllocationRatio;
 use berth_output::{ErrorCode, Failure, sentence};
 
-/// What the configuration says about reporting.
+/// Tracker options from the configuration.
 pub fn tracker_options(config: &Config, rename: Rename) -> Result<TrackerOptions, Failure> {
     let ratio = |name: &str, value: f64| {
         AllocationRatio::new(value).map_err(|error| {
@@ -18,7 +18,7 @@ pub fn tracker_options(config: &Config, rename: Rename) -> Result<TrackerOptions
             )
         })
     };
-    // Nova's meaning of 0.0: not configured.
+    // In Nova, 0.0 means not configured.
     let configured = |name: &str, value: Option<f64>| {
         value
             .filter(|value| *value != 0.0)
@@ -58,18 +58,18 @@ pub fn tracker_options(config: &Config, rename: Rename) -> Result<TrackerOptions
     })
 }
 
-/// What the files of this directory add to providers. One that is named and not there is no empty one: all that its files gave
-/// to Placement would be taken away.
+/// Reads the files of this directory. A directory that is configured but does not exist is an error: treating it as
+/// empty would remove everything that its files added to Placement.
 pub fn provider_configs(directory: &Path) -> Result<ProviderConfigs, Vec<String>> {
     if directory != Path::new(PROVIDER_CONFIGS) && !directory.exists() {
         let shown = directory.display();
         return Err(vec![format!(
-            "the directory {shown} is not there; make it, or name the one that the files are in"
+            "the directory {shown} does not exist; create it, or name the directory of the files"
         )]);
     }
     ProviderConfigs::read(directory)
         .map_err(|errors| errors.iter().map(|error| sentence(error)).collect())
 }
 
-/// Where the files are that add to providers, unless the configuration says where else.
+/// The default directory of the files.
 const PROVIDER_CONFIGS: &str = "/etc/berth/provider_config";

@@ -8,15 +8,15 @@ use berth_options::{options, seconds};
 
 #[derive(Debug, Clone)]
 pub struct KeystoneAuthtoken {
-    /// The account that asks.
+    /// The account of the service.
     pub account: AuthOptions,
-    /// How long Keystone's word on a token is believed.
+    /// How long a validated token is cached.
     pub token_cache_time: Duration,
 }
 
 options! {
-    /// The account by which a built-in service asks Keystone whose tokens are, where its `auth_strategy` is `keystone`:
-    /// keystonemiddleware's options by their own names.
+    /// The account with which a built-in service validates tokens in Keystone if its `auth_strategy` is `keystone`. The
+    /// options have keystonemiddleware's names.
     #[derive(Debug, Clone)]
     pub(super) struct AuthtokenOptions in "keystone_authtoken" {
         /// How to log in.
@@ -39,9 +39,9 @@ options! {
         application_credential_secret: Option<Secret> = None;
         /// PEM file of the authorities that may sign the server.
         cafile: Option<PathBuf> = None, example: "\"/etc/ssl/certs/ca-certificates.crt\"";
-        /// Whether any server certificate is believed.
+        /// Whether any server certificate is accepted.
         insecure: bool = false;
-        /// Seconds for which Keystone's word on a token is believed; a token that is revoked is good for so long.
+        /// Seconds for which a validated token is cached. A revoked token stays valid for that long.
         token_cache_time: Duration = seconds(300), kind: Integer(0, 3600);
     }
 }
@@ -67,7 +67,7 @@ impl From<AuthtokenOptions> for KeystoneAuthtoken {
                 application_credential_secret: options.application_credential_secret,
                 cafile: options.cafile,
                 insecure: options.insecure,
-                // A caller waits behind this.
+                // Callers wait for this.
                 timeout: Some(seconds(10)),
                 ..AuthOptions::for_service("identity")
             },

@@ -1,5 +1,5 @@
-//! Settings that options of the command line stand for: `--machine` and `--state-dir`. They win over files and environment,
-//! also when a running service reloads its configuration.
+//! Command line options that set options of the configuration: `--machine` and `--state-dir`. They win over files and
+//! environment, also when a running service reloads its configuration.
 
 use std::path::{Path, absolute};
 
@@ -9,14 +9,14 @@ use super::problem::ConfigProblem;
 use super::setting::{self, Setting, WrittenValue};
 use super::sources::Sources;
 
-/// What the command line says: settings and refusals.
+/// The settings of the command line, and its problems.
 #[derive(Default)]
 pub(super) struct CommandLine {
     pub settings: Vec<Setting>,
     pub problems: Vec<ConfigProblem>,
 }
 
-/// Reads the options that stand for settings.
+/// Reads the command line options that are settings.
 pub(super) fn read(sources: &Sources) -> CommandLine {
     let mut read = CommandLine::default();
     if let Some(file) = &sources.machine {
@@ -33,7 +33,7 @@ pub(super) fn read(sources: &Sources) -> CommandLine {
 }
 
 impl CommandLine {
-    /// A path may be relative here, unlike in a file: it is where the command is typed.
+    /// A path on the command line may be relative to the working directory, unlike in a file.
     fn path(&mut self, option: &str, section: &str, key: &str, path: &Path) {
         let full = absolute(path).ok();
         match full.as_deref().and_then(Path::to_str) {

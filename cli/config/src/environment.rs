@@ -14,7 +14,7 @@ use super::table::{self, OPTIONS};
 /// Variables that other parts of berth read.
 const OTHERS: [&str; 2] = ["BERTH_DATABASE_URL", "BERTH_LOG"];
 
-/// What the environment says: settings, refusals and doubts.
+/// The settings of the environment, its errors, and its warnings.
 #[derive(Default)]
 pub(super) struct Environment {
     pub settings: Vec<Setting>,
@@ -112,7 +112,8 @@ fn place(name: &str) -> String {
     format!("variable {name}")
 }
 
-/// Sections are lower case but for what those are named after that are of a pattern, which is kept as written.
+/// Converts the section part of a variable's name. Sections are lower case, except the name in a section of a pattern,
+/// which is kept as written.
 fn section_of(text: &str) -> String {
     let named = PATTERNS.iter().find_map(|pattern| {
         let (prefix, name) = text.split_at_checked(pattern.prefix.len())?;
@@ -122,7 +123,7 @@ fn section_of(text: &str) -> String {
     named.unwrap_or_else(|| text.to_lowercase())
 }
 
-/// Puts the variable to write in place of the TOML key.
+/// Replaces the TOML key by the variable in a problem.
 fn guided(name: &str, problem: ConfigProblem) -> ConfigProblem {
     let variables: Vec<String> = OPTIONS.iter().map(OptionRow::variable).collect();
     match nearest(name, variables.iter().map(String::as_str)) {

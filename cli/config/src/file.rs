@@ -1,4 +1,4 @@
-//! A TOML text read into settings, each with its file, line and column.
+//! Reads a TOML text into settings, each with its file, line and column.
 
 use berth_options::Json;
 use berth_output::ErrorCode;
@@ -9,7 +9,7 @@ use super::problem::ConfigProblem;
 use super::setting::{self, Setting, WrittenValue};
 use super::table;
 
-/// One configuration file: its name as given, and its text.
+/// One configuration file: its path and its text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigDocument {
     /// The path as an operator would write it.
@@ -17,7 +17,7 @@ pub struct ConfigDocument {
     pub text: String,
 }
 
-/// Reads a document: what passed, and everything that did not.
+/// Reads a document: the valid settings, and all problems.
 pub(super) fn read(document: &ConfigDocument) -> (Vec<Setting>, Vec<ConfigProblem>) {
     let (root, errors) = DeTable::parse_recoverable(&document.text);
     if !errors.is_empty() {
@@ -39,7 +39,7 @@ pub(super) fn read(document: &ConfigDocument) -> (Vec<Setting>, Vec<ConfigProble
     (reading.settings, reading.problems)
 }
 
-/// Only the parser's sentence: its excerpt of the line could show a secret.
+/// Only the parser's first sentence: its excerpt of the line could show a secret.
 fn syntax(document: &ConfigDocument, error: &toml::de::Error) -> ConfigProblem {
     let offset = error.span().map_or(0, |span| span.start);
     ConfigProblem {
@@ -69,7 +69,8 @@ fn place(document: &ConfigDocument, lines: &[usize], offset: usize) -> String {
     format!("{}:{line}:{column}", document.name)
 }
 
-/// Unknown options that are told one by one; the further ones are counted. Each is compared with every option.
+/// The number of unknown options that are reported one by one; further ones are only counted. Each reported one is
+/// compared with every known option.
 const UNKNOWN_TOLD: usize = 20;
 
 struct FileReader<'a> {
@@ -114,14 +115,14 @@ impl FileReader<'_> {
         }
     }
 
-    /// The unknown options beyond those that were told, as one problem.
+    /// Reports the further unknown options as one problem.
     fn count_untold(&mut self) {
         if let Some(at) = self.first_untold.take() {
             self.problems.push(ConfigProblem {
                 at,
                 key: String::new(),
                 wrong: format!("{} further unknown options", self.unknown - UNKNOWN_TOLD),
-                right: "correct the first, and the others are told".to_owned(),
+                right: "correct the first ones to see the others".to_owned(),
                 code: ErrorCode::UnknownKey,
             });
         }
@@ -176,7 +177,7 @@ impl FileReader<'_> {
         }
     }
 
-    /// The value; what TOML has and no option takes is refused here.
+    /// Converts a value. TOML types that no option has are refused here.
     fn convert(&self, value: &Spanned<DeValue<'_>>) -> Result<Json, (&'static str, String)> {
         let refuse = |wrong| Err((wrong, self.place(value.span().start)));
         Ok(match value.get_ref() {

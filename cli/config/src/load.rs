@@ -104,7 +104,7 @@ fn resolve_with(
     })
 }
 
-/// Every option that somebody set, by section and key; later layers win.
+/// Every option that is set, by section and key; later layers win.
 type MergedSettings = BTreeMap<(String, &'static str), Setting>;
 
 fn merge(layers: Vec<Vec<Setting>>) -> MergedSettings {
@@ -114,7 +114,7 @@ fn merge(layers: Vec<Vec<Setting>>) -> MergedSettings {
         .collect()
 }
 
-/// Every section of a pattern that is written, and an `[mdev_TYPE]` for each enabled type.
+/// Every section of a pattern that is present, and an `[mdev_TYPE]` for each enabled type.
 fn named_sections(merged: &MergedSettings) -> BTreeSet<String> {
     let written = merged.values();
     let written = written.filter(|set| pattern::named(set.row.section).is_some());
@@ -152,7 +152,7 @@ fn effective(merged: &MergedSettings, named: &BTreeSet<String>) -> Vec<Effective
     all
 }
 
-/// Cannot happen while rows and types agree, which a test holds; a problem is better than a panic.
+/// Happens only if rows and types disagree, which a test prevents; a problem is better than a panic.
 fn misfit(misfit: &OptionMisfit) -> ConfigProblem {
     ConfigProblem {
         at: "configuration".to_owned(),

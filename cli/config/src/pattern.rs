@@ -1,4 +1,4 @@
-//! Sections with a name in their title: `[mdev_nvidia-35]`, `[scheduler_plugin_rack_power]`.
+//! Section patterns, whose titles contain a name: `[mdev_nvidia-35]`, `[scheduler_plugin_rack_power]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use berth_scheduler::plugin::is_plugin_name;
 
 use super::sections::is_mdev_type;
 
-/// One form of sections.
+/// A kind of section whose title contains a name.
 pub(super) struct SectionPattern {
-    /// As the table names all of them.
+    /// The pattern in the option table, such as `mdev_TYPE`.
     pub section: &'static str,
-    /// What stands before the name.
+    /// The part before the name.
     pub prefix: &'static str,
-    /// A section of the form.
+    /// An example of a section.
     pub example: &'static str,
-    /// What a section names, where it has the prefix and no name.
+    /// The error and its hint for a section with the prefix but without a name.
     pub none: (&'static str, &'static str),
     is_name: fn(&str) -> bool,
 }
@@ -45,7 +45,7 @@ pub(super) const PLUGIN: SectionPattern = SectionPattern {
 pub(super) static PATTERNS: [SectionPattern; 2] = [MDEV, PLUGIN];
 
 impl SectionPattern {
-    /// The options of those of these sections that are of the form, by their names.
+    /// Reads the options of all sections of this pattern, by their names.
     pub(super) fn read<T: OptionGroup>(
         &self,
         values: &CheckedValues,
@@ -60,19 +60,19 @@ impl SectionPattern {
     }
 }
 
-/// The form that the table names so.
+/// The pattern with this title in the table.
 pub(super) fn named(section: &str) -> Option<&'static SectionPattern> {
     PATTERNS.iter().find(|it| it.section == section)
 }
 
-/// The form of a section that is written, and what it names.
+/// The pattern of a section in a file, and the section's name part.
 pub(super) fn of(section: &str) -> Option<(&'static SectionPattern, &str)> {
     let name = |it: &'static SectionPattern| Some((it, section.strip_prefix(it.prefix)?));
     let mut written = PATTERNS.iter().filter_map(name);
     written.find(|(pattern, name)| section != pattern.section && (pattern.is_name)(name))
 }
 
-/// The form whose name a section lacks.
+/// The pattern whose prefix the section has without a name.
 pub(super) fn begun(section: &str) -> Option<&'static SectionPattern> {
     PATTERNS.iter().find(|it| section.starts_with(it.prefix))
 }

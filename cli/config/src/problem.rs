@@ -4,18 +4,18 @@ use std::fmt;
 
 use berth_output::{ErrorCode, Failure};
 
-/// One thing wrong: where, which key, what is wrong, what would be right.
+/// One problem: its place, the key, what is wrong, and what would be right.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigProblem {
     /// `FILE:LINE:COLUMN`, or the environment variable, or the default.
     pub at: String,
     /// `section.key`; empty when the file as a whole is meant.
     pub key: String,
-    /// What is wrong. Never the value of a secret.
+    /// What is wrong. It never contains the value of a secret.
     pub wrong: String,
     /// What would be right; may be empty.
     pub right: String,
-    /// The number for documentation and exit code.
+    /// The error code, which also decides the exit code.
     pub code: ErrorCode,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// A configuration refused, with everything that is wrong in it.
+/// An invalid configuration, with all its problems.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigRefusal {
     problems: Vec<ConfigProblem>,
@@ -79,7 +79,7 @@ impl From<ConfigRefusal> for Failure {
             .first()
             .map_or(ErrorCode::BadValue, |problem| problem.code);
         Failure::new(code, refused.to_string().trim_end().to_owned())
-            .mend("correct the lines named, then run: berth config check")
+            .hint("correct the lines named, then run: berth config check")
     }
 }
 

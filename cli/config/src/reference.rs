@@ -1,4 +1,4 @@
-//! The option reference and the commented sample file: texts written from the option table.
+//! Generates the option reference and the commented sample file from the option table.
 //!
 //! A test compares the committed files with them; `BLESS=1 cargo test -p berth-cli --test generated` writes the files.
 
@@ -9,7 +9,7 @@ use berth_options::{Json, OptionRow};
 use super::pattern;
 use super::table::{OPTIONS, SECTIONS};
 
-/// `docs/guide/reference/configuration.md`.
+/// The text of `docs/guide/reference/configuration.md`.
 #[must_use]
 pub fn configuration_page() -> String {
     let mut page = String::from(

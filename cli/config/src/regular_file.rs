@@ -4,7 +4,7 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The content of a regular file of at most `limit` bytes, and what the file is.
+/// The content and metadata of a regular file of at most `limit` bytes.
 ///
 /// Errors: It cannot be read, is a folder, a pipe or a device, or is larger.
 pub fn read(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
@@ -12,14 +12,14 @@ pub fn read(path: &Path, limit: u64) -> io::Result<(Vec<u8>, Metadata)> {
     if !metadata.is_file() {
         return Err(refusal(&metadata));
     }
-    // What will not be read whole need not be read in part; some files say nothing of their size (/proc), and others grow.
+    // Refuse early without reading. The size alone is not enough: files in /proc report 0, and a file may grow.
     if metadata.len() > limit {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok((bounded(File::open(path)?, limit)?, metadata))
 }
 
-/// All that there is to read, of at most `limit` bytes.
+/// Reads to the end, at most `limit` bytes.
 pub fn bounded(from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     from.take(limit.saturating_add(1))
@@ -30,7 +30,7 @@ pub fn bounded(from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Why what is no regular file is not read.
+/// The error for a file that is not regular.
 pub fn refusal(metadata: &Metadata) -> io::Error {
     if metadata.is_dir() {
         return io::ErrorKind::IsADirectory.into();

@@ -23,7 +23,7 @@ use super::view::Effective;
 
 pub use placement_service::SNAPSHOT_BESIDE_OTHERS;
 
-/// What the rules found.
+/// The problems that the rules found.
 #[derive(Default)]
 pub(super) struct RuleFindings {
     pub problems: Vec<ConfigProblem>,
@@ -180,7 +180,7 @@ impl Judge<'_> {
             }
             for address in &section.device_addresses {
                 if let Some(owner) = owners.insert(address.to_string(), kind.clone()) {
-                    let wrong = format!("{address} stands in [mdev_{owner}] too");
+                    let wrong = format!("{address} is in [mdev_{owner}] too");
                     self.refuse(
                         &name,
                         wrong,
@@ -215,7 +215,7 @@ impl Judge<'_> {
     }
 }
 
-/// Secrets that stand in a file everyone on the host can read.
+/// Secrets in a file that everyone on the host can read.
 pub(super) fn exposed_secrets(
     effective: &[Effective],
     open_to_all: &BTreeSet<String>,

@@ -44,20 +44,21 @@ pub(super) use services::{QuotaSection, SchedulerPlugin};
 const PLACEMENT_MAX: i64 = 2_147_483_647;
 
 options! {
-    /// The compute node: Nova's `[DEFAULT]` options stand at the top level, before the first section.
+    /// The compute node. Nova's `[DEFAULT]` options are at the top level, before the first section.
     #[derive(Debug, Clone)]
     pub struct Config in "" {
         /// The driver of this host: `libvirt`, `fake` for a machine described by a file (`[fake] machine`), or `exec:/PATH`
         /// for a program that speaks the protocol of exec-driver.md.
         pub compute_driver: ComputeDriver = ComputeDriver::Libvirt;
-        /// Name of this compute node. It is the name of the root resource provider too, so changing it on a host with
+        /// Name of this compute node. It is also the name of the root resource provider, so a change on a host with
         /// guests is refused at start.
         pub host: Option<String> = None,
             kind: HOST_NAME, derived: "the host name of the machine", example: "\"node-17\"";
-        /// The address by which the scheduler knows this host: Nova's option of this name.
+        /// The address of this host that the scheduler shows for it, as Nova's option of this name.
         pub my_ip: Option<IpAddr> = None,
             derived: "the address that the default route leaves by, else `127.0.0.1`", example: "\"192.0.2.17\"";
-        /// Directory of what must survive a restart: `compute_id`, the SQLite file of the built-in services.
+        /// Directory of the data that must survive a restart: `compute_id` and the SQLite files of the built-in
+        /// services.
         pub state_path: PathBuf = "/var/lib/berth".into();
         /// Directory of the guests' disks; its file system's size is the DISK_GB inventory.
         instances_path: Option<PathBuf> = None,
@@ -68,38 +69,41 @@ options! {
         /// The first periodic pass waits up to this many seconds, at random, so that a fleet started at once does not call
         /// Placement at once.
         pub periodic_fuzzy_delay: Duration = seconds(60), kind: Integer(0, 3600);
-        /// Seconds between two signs of life to the scheduler (`[conductor]`), which takes a host for down that gives none
-        /// for longer than its `service_down_time`. A change of the host's state is told at once.
+        /// Seconds between two heartbeats to the scheduler (`[conductor]`). The scheduler treats a host as down after
+        /// `service_down_time` seconds without a heartbeat. A change of the host's state is reported immediately.
         pub report_interval: Duration = seconds(10), kind: Integer(1, 3600);
-        /// What is measured once a minute and told the scheduler as metrics, for `MetricsFilter` and `MetricsWeigher`:
-        /// `cpu.virt_driver` is what the driver says the host's CPUs did (`cpu.user.percent` and so on, by Nova's names).
+        /// Metrics that are measured once a minute and reported to the scheduler, for `MetricsFilter` and
+        /// `MetricsWeigher`. `cpu.virt_driver` is the CPU usage that the driver reports (`cpu.user.percent` and so on,
+        /// Nova's names).
         pub compute_monitors: Vec<String> = Vec::new(), kind: Choices(&["cpu.virt_driver"]);
-        /// Memory kept for the host, in MiB: `reserved` of the MEMORY_MB inventory.
+        /// Memory that is kept for the host, in MiB: `reserved` of the MEMORY_MB inventory.
         pub reserved_host_memory_mb: u32 = 512, kind: Integer(0, PLACEMENT_MAX), effect: Live;
-        /// CPUs kept for the host: `reserved` of the VCPU inventory. Not together with `[compute] cpu_dedicated_set`.
+        /// CPUs that are kept for the host: `reserved` of the VCPU inventory. Not together with `[compute]
+        /// cpu_dedicated_set`.
         pub reserved_host_cpus: u32 = 0, kind: Integer(0, PLACEMENT_MAX), effect: Live;
-        /// Disk kept for the host, in MiB, rounded up to GiB: `reserved` of the DISK_GB inventory.
+        /// Disk that is kept for the host, in MiB, rounded up to GiB: `reserved` of the DISK_GB inventory.
         pub reserved_host_disk_mb: u64 = 0, kind: Integer(0, i64::MAX / 1024), effect: Live;
-        /// Overcommit of VCPU. When set it always wins; unset, what Placement holds is kept.
+        /// Overcommit ratio of VCPU. If set, it always applies. If unset, the ratio in Placement is kept.
         pub cpu_allocation_ratio: Option<f64> = None, kind: Ratio(10_000.0), effect: Live, example: "16.0";
-        /// Overcommit of MEMORY_MB. When set it always wins; unset, what Placement holds is kept.
+        /// Overcommit ratio of MEMORY_MB. If set, it always applies. If unset, the ratio in Placement is kept.
         pub ram_allocation_ratio: Option<f64> = None, kind: Ratio(10_000.0), effect: Live, example: "1.5";
-        /// Overcommit of DISK_GB. When set it always wins; unset, what Placement holds is kept.
+        /// Overcommit ratio of DISK_GB. If set, it always applies. If unset, the ratio in Placement is kept.
         pub disk_allocation_ratio: Option<f64> = None, kind: Ratio(10_000.0), effect: Live, example: "1.0";
-        /// Overcommit of VCPU for an inventory that Placement does not have yet.
+        /// Overcommit ratio of VCPU for an inventory that Placement does not have yet.
         pub initial_cpu_allocation_ratio: f64 = 4.0, kind: Ratio(10_000.0), effect: Live;
-        /// Overcommit of MEMORY_MB for an inventory that Placement does not have yet.
+        /// Overcommit ratio of MEMORY_MB for an inventory that Placement does not have yet.
         pub initial_ram_allocation_ratio: f64 = 1.0, kind: Ratio(10_000.0), effect: Live;
-        /// Overcommit of DISK_GB for an inventory that Placement does not have yet.
+        /// Overcommit ratio of DISK_GB for an inventory that Placement does not have yet.
         pub initial_disk_allocation_ratio: f64 = 1.0, kind: Ratio(10_000.0), effect: Live;
-        /// Seconds work in hand may take after the request to stop; 0 stops at the next safe point.
+        /// Seconds for which running tasks may continue after a stop request; 0: stop at the next safe point.
         pub graceful_shutdown_timeout: Duration = seconds(180), kind: Integer(0, 3600), effect: Live;
-        /// Seconds a guest's start waits for its accelerator requests to be bound; after that the start is undone.
+        /// Seconds for which a guest's boot waits until its accelerator requests are bound; after that the boot is
+        /// rolled back.
         pub arq_binding_timeout: Duration = seconds(300), kind: Integer(1, 86_400);
-        /// Seconds between two comparisons of what guests should be with what the hypervisor has; what stands still is
-        /// tried again then.
+        /// Seconds between two reconcile runs, which compare the desired state of guests with the hypervisor's. Blocked
+        /// guests are retried then.
         pub reconcile_interval: Duration = seconds(60), kind: Integer(1, 86_400);
-        /// How a config drive's files stand: as OpenStack's (`config-2`), or as cloud-init's NoCloud (`cidata`).
+        /// Layout of config drives: OpenStack's (`config-2`) or cloud-init's NoCloud (`cidata`).
         pub config_drive_layout: ConfigDriveLayout = ConfigDriveLayout::OpenStack;
     }
     beside {
@@ -130,13 +134,13 @@ options! {
         pub keystone_authtoken: KeystoneAuthtoken = KeystoneAuthtoken::default();
         pub agent: AgentSection = AgentSection::default();
         pub fake: FakeSection = FakeSection::default();
-        /// From which the driver reads its own options.
+        /// The driver reads its own options from these values.
         pub values: CheckedValues = CheckedValues::default();
     }
 }
 
 impl Config {
-    /// The configuration of these values. Of a section with a name in its title there is one for each of `named`.
+    /// Creates the configuration from checked values. For a section pattern it has one entry for each of `named`.
     pub(super) fn read(
         values: CheckedValues,
         named: &BTreeSet<String>,
@@ -200,7 +204,6 @@ impl Config {
         self
     }
 
-    /// What the scheduler goes by.
     #[must_use]
     pub fn scheduler_options(&self) -> SchedulerOptions {
         self.scheduler.clone()
@@ -212,7 +215,7 @@ impl Config {
         u32::try_from(self.scheduler.scheduler.max_attempts).unwrap_or(u32::MAX)
     }
 
-    /// The program that is asked before servers are made; none: nobody is.
+    /// The program that limits new servers; `None` without one.
     #[must_use]
     pub fn quota_hook(&self) -> Option<QuotaOptions> {
         self.quota.options()
@@ -244,7 +247,7 @@ impl Config {
         self.database(&self.accelerator_service.connection, "accelerator.sqlite")
     }
 
-    /// The database of what the scheduler knows of hosts.
+    /// The database of the hosts service.
     #[must_use]
     pub fn hosts_database(&self) -> Secret {
         self.database(&self.conductor_service.connection, "hosts.sqlite")
@@ -317,27 +320,29 @@ impl OptionType for UpdateInterval {
 }
 
 options! {
-    /// How CPUs are offered, and how often Placement is looked at.
+    /// Which CPUs are offered, and how often Placement is checked.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ComputeSection in "compute" {
         /// Host CPUs that back VCPU. Unset: all online CPUs, or none if only `cpu_dedicated_set` is set.
         pub cpu_shared_set: Option<CpuSet> = None, example: "\"0-3,^2,8\"";
-        /// Host CPUs that back PCPU, one guest CPU each. Must share none with `cpu_shared_set`.
+        /// Host CPUs that back PCPU, one guest CPU each. Must not overlap with `cpu_shared_set`.
         pub cpu_dedicated_set: Option<CpuSet> = None, example: "\"4-7\"";
-        /// Seconds for which inventories, traits and aggregates read from Placement are trusted; 0: for ever.
+        /// Seconds for which inventories, traits and aggregates that were read from Placement are cached; 0: without
+        /// limit.
         resource_provider_association_refresh: u64 = 300, kind: Integer(0, WEEK), effect: Live;
-        /// How many aggregates one request for sharing providers names at most.
+        /// The maximum number of aggregates in one request for sharing providers.
         pub sharing_providers_max_uuids_per_request: usize = 200, kind: Integer(1, 10_000), effect: Live;
         /// Whether the root provider carries the trait OWNER_NOVA, as Nova's own compute nodes do.
         pub owner_nova: bool = true, effect: Live;
-        /// The directory whose files `*.yaml` add inventories and traits of one's own (`CUSTOM_…`) to providers: Nova's
-        /// provider.yaml, schema 1.x. They are read at start and at SIGHUP; what leaves them leaves Placement.
+        /// The directory with files `*.yaml` that add custom inventories and traits (`CUSTOM_…`) to providers: Nova's
+        /// provider.yaml, schema 1.x. The files are read at start and at SIGHUP. What is removed from them is removed
+        /// from Placement.
         pub provider_config_location: PathBuf = "/etc/berth/provider_config".into(), effect: Live;
     }
 }
 
 impl ComputeSection {
-    /// How long what was read from Placement is trusted; `None`: for ever.
+    /// How long data from Placement is cached; `None`: without limit.
     #[must_use]
     pub fn resource_provider_association_refresh(&self) -> Option<Duration> {
         let seconds = self.resource_provider_association_refresh;
@@ -345,6 +350,6 @@ impl ComputeSection {
     }
 }
 
-/// `[model]`: where resources stand in the provider tree, as the driver contract's own type.
+/// `[model]`: the resource model, as the driver contract's own type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ModelSection(pub ResourceModel);

@@ -1,4 +1,4 @@
-//! One value of a file or of the environment, checked against the row of its option.
+//! Checks one value of a file or of the environment against the row of its option.
 
 use berth_model::nearest_name as nearest;
 use berth_options::{Json, OptionRow, ValueError, ValueFault};
@@ -8,13 +8,13 @@ use super::pattern;
 use super::problem::ConfigProblem;
 use super::table::{self, NOT_YET, OPTIONS, RENAMED, SECTIONS};
 
-/// A value as somebody wrote it.
+/// A value as it is written.
 #[derive(Debug, Clone)]
 pub(super) struct WrittenValue {
     pub value: Json,
-    /// Where it stands.
+    /// Its place: file, line and column.
     pub at: String,
-    /// Where the elements of a list stand, if each has a place of its own.
+    /// The places of the elements of a list, if each has its own.
     pub elements_at: Vec<String>,
 }
 
@@ -25,11 +25,11 @@ pub(super) struct Setting {
     pub section: String,
     pub row: &'static OptionRow,
     pub value: Json,
-    /// Where it stands.
+    /// Its place: file, line and column.
     pub at: String,
 }
 
-/// Looks the key up and checks the value.
+/// Looks up the key and checks the value.
 pub(super) fn admit(
     section: &str,
     key: &str,
@@ -48,7 +48,7 @@ pub(super) fn admit(
     }
 }
 
-/// A value that its option does not take: told where it stands, or where the element of it that is wrong stands.
+/// The problem of an invalid value, at the value's place or at the place of the wrong element.
 pub(super) fn wrong_value(
     section: &str,
     key: &str,
@@ -77,7 +77,7 @@ pub(super) fn name(section: &str, key: &str) -> String {
     }
 }
 
-/// A key that is not in the table.
+/// The problem of an unknown key.
 pub(super) fn unknown_key(section: &str, key: &str, at: &str) -> ConfigProblem {
     let problem = |wrong: String, right: String, code| ConfigProblem {
         at: at.to_owned(),
@@ -127,7 +127,7 @@ fn standing(section: &str) -> String {
     }
 }
 
-/// A section that is not in the table.
+/// The problem of an unknown section.
 pub(super) fn unknown_section(section: &str, at: &str) -> ConfigProblem {
     let problem = |wrong: &str, right: String, code| ConfigProblem {
         at: at.to_owned(),

@@ -1,4 +1,4 @@
-//! Which files a configuration is read from, and their texts. [`load`](super::load) reads the options in them.
+//! Finds and reads the configuration files. [`load`](super::load) parses them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -12,30 +12,30 @@ use super::file::ConfigDocument;
 use super::problem::ConfigProblem;
 use crate::regular_file;
 
-/// The configuration file read when none is named.
+/// The default configuration file.
 pub const FILE: &str = "/etc/berth/berth.toml";
-/// The directory whose `*.toml` are read after it, in the order of their names.
+/// The default directory with further files `*.toml`, in the order of their names.
 pub const DIRECTORY: &str = "/etc/berth/berth.d";
-/// More than any configuration needs; a larger file is a mistake.
+/// Larger than any configuration: a larger file is a mistake.
 const LARGEST_FILE: u64 = 1 << 20;
 
-/// Where to read from.
+/// The sources of a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// `--config`: this file instead of the usual one; it must exist, and the usual directory is left alone.
+    /// `--config`: this file instead of the default one; it must exist, and the default directory is not read.
     pub file: Option<PathBuf>,
     /// `--config-dir`: the `*.toml` of this directory; it must exist.
     pub directory: Option<PathBuf>,
-    /// `--machine`: the fake driver with this file, whatever else is configured.
+    /// `--machine`: the fake driver with this file, independent of the configuration.
     pub machine: Option<PathBuf>,
-    /// `--state-dir`: state and admin socket in this folder, whatever else is configured.
+    /// `--state-dir`: state and admin socket in this folder, independent of the configuration.
     pub state_dir: Option<PathBuf>,
     /// The environment; variables that do not begin with `BERTH_` are ignored.
     pub environment: Vec<(OsString, OsString)>,
 }
 
 impl Sources {
-    /// The usual files and this process's environment.
+    /// The default files and this process's environment.
     #[must_use]
     pub fn of_process(file: Option<PathBuf>, directory: Option<PathBuf>) -> Self {
         let ours = |name: &OsString| name.as_encoded_bytes().starts_with(b"BERTH_");
@@ -48,7 +48,7 @@ impl Sources {
         }
     }
 
-    /// That none of the usual files is there, in words.
+    /// Describes that none of the default files exists.
     #[must_use]
     pub fn without_files(&self) -> String {
         let directory = self.directory.as_deref().unwrap_or(Path::new(DIRECTORY));
@@ -64,9 +64,9 @@ impl Sources {
 pub(super) struct SourceFiles {
     /// The files that could be read, in order.
     pub(super) documents: Vec<ConfigDocument>,
-    /// Those of them that everybody may read.
+    /// The files that everybody may read.
     pub(super) open_to_all: BTreeSet<String>,
-    /// Those that could not be read.
+    /// The problems of the files that could not be read.
     pub(super) unreadable: Vec<ConfigProblem>,
 }
 

@@ -1,4 +1,4 @@
-//! Every option berth reads: the one list from which checks, the reference page and the sample file come.
+//! The table of all options, from which checks, the reference page and the sample file are generated.
 //!
 //! The options themselves are declared in the crates that read them ([`berth_options::options!`]).
 
@@ -15,7 +15,7 @@ use super::authtoken::AuthtokenOptions;
 use super::pattern;
 use super::sections as own;
 
-/// The groups of options, in the order of the reference. Those of one section need not stand together.
+/// The groups of options, in the order of the reference. The groups of one section need not be adjacent.
 fn groups() -> Vec<RowGroup> {
     let mut groups = vec![
         RowGroup::of::<own::Config>(),
@@ -59,7 +59,7 @@ fn groups() -> Vec<RowGroup> {
     groups
 }
 
-/// A section with the options of a client.
+/// A section with the options of an API client.
 #[derive(Clone, Copy)]
 struct ClientSection {
     section: &'static str,
@@ -75,26 +75,26 @@ const CLIENTS: [ClientSection; 4] = [
         section: "placement",
         service_type: || Json::from("placement"),
         endpoint: "\"http://127.0.0.1:8778\"",
-        help: "Placement as a client sees it: keystoneauth's options by their own names.",
+        help: "The connection to Placement. The options have keystoneauth's names.",
     },
     ClientSection {
         section: "cyborg",
         service_type: || Json::from("accelerator"),
         endpoint: "\"http://127.0.0.1:6666\"",
-        help: "The accelerator service as a client sees it: Cyborg or Berth's own. `berth up` serves one, which needs no entry here.",
+        help: "The connection to the accelerator service: Cyborg or Berth's own. `berth up` includes one, which needs no entry here.",
     },
     ClientSection {
         section: "conductor",
         service_type: || Json::from("conductor"),
         endpoint: "\"http://127.0.0.1:8780\"",
-        help: "The service that keeps hosts' states for the scheduler, as a client sees it: Berth's own, beside its conductor. Without an \
-         entry `berth agent` tells nobody; `berth up` has one, which needs no entry here.",
+        help: "The connection to the hosts service of Berth's conductor, which stores the host states for the scheduler. Without an entry \
+         `berth agent` does not report its state. `berth up` includes one, which needs no entry here.",
     },
     ClientSection {
         section: "glance",
         service_type: || Json::from("image"),
         endpoint: "\"http://127.0.0.1:9292\"",
-        help: "The image service as a client sees it; images at a path or an HTTP URL need none, and `berth up` has one built in.",
+        help: "The connection to the image service. Images at a path or an HTTP URL need none, and `berth up` includes one.",
     },
 ];
 
@@ -133,7 +133,7 @@ pub static SECTIONS: LazyLock<Vec<(&'static str, &'static str)>> = LazyLock::new
     sections
 });
 
-/// Every option.
+/// All options, in the order of the reference.
 pub static OPTIONS: LazyLock<Vec<OptionRow>> = LazyLock::new(|| {
     let mut rows = Vec::new();
     for group in groups() {
@@ -146,7 +146,7 @@ pub static OPTIONS: LazyLock<Vec<OptionRow>> = LazyLock::new(|| {
     rows
 });
 
-/// The row of `key` in `section`, where `mdev_nvidia-35` and the like stand for `mdev_TYPE`.
+/// The row of `key` in `section`; a section such as `mdev_nvidia-35` has the rows of `mdev_TYPE`.
 #[must_use]
 pub fn find(section: &str, key: &str) -> Option<&'static OptionRow> {
     let pattern = pattern_of(section);
@@ -155,7 +155,7 @@ pub fn find(section: &str, key: &str) -> Option<&'static OptionRow> {
         .find(|row| row.section == pattern && row.key == key)
 }
 
-/// The section as the table names it.
+/// The section's name in the table, such as `mdev_TYPE`.
 pub(super) fn pattern_of(section: &str) -> &str {
     pattern::of(section).map_or(section, |(pattern, _)| pattern.section)
 }
@@ -169,7 +169,7 @@ pub(super) fn is_section(section: &str) -> bool {
             .any(|(name, _)| *name == pattern_of(section))
 }
 
-/// Options of OpenStack that a later version reads; an empty key means the whole section.
+/// Options of OpenStack that are planned for a later version; an empty key means the whole section.
 pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("", "resume_guests_state_on_host_boot"),
     ("", "sync_power_state_interval"),
@@ -190,19 +190,19 @@ pub(super) const NOT_YET: &[(&str, &str)] = &[
     ("libvirt", "pmem_namespaces"),
 ];
 
-/// Names that OpenStack gave up or that stand elsewhere here, with what to write.
+/// Options that OpenStack removed or that have another name here, with what to write instead.
 pub(super) const RENAMED: &[(&str, &str, &str)] = &[
     (
         "DEFAULT",
         "",
-        "the options of [DEFAULT] stand at the top level, before the first section",
+        "the options of [DEFAULT] are at the top level, before the first section",
     ),
     ("agent", "socket", "write admin_socket"),
     ("pci", "passthrough_whitelist", "write device_spec"),
     (
         "image_cache",
         "subdirectory_name",
-        "base images stand in _base below instances_path",
+        "base images are in _base below instances_path",
     ),
     (
         "",

@@ -11,25 +11,25 @@ use super::sections::Config;
 use super::setting::{self, Setting};
 use crate::table;
 
-/// The origin of values nobody set.
+/// The origin of values that are not set.
 pub(crate) const DEFAULT_ORIGIN: &str = "default";
 
 /// A configuration that passed every check.
 #[derive(Debug, Clone)]
 pub struct LoadedConfig {
     pub config: Config,
-    /// The same, option by option, each with where it comes from.
+    /// All options with their values and origins.
     pub effective: Vec<Effective>,
-    /// What is lawful but probably not meant.
+    /// Valid settings that are probably mistakes.
     pub warnings: Vec<ConfigProblem>,
-    /// The files it was read from, in order.
+    /// The files that were read, in order.
     pub files: Vec<String>,
 }
 
-/// One option as it is in force. Its debug form masks secrets.
+/// One effective option. Its debug form masks secrets.
 #[derive(Clone)]
 pub struct Effective {
-    /// `section.key`.
+    /// The option as `section.key`.
     pub name: String,
     /// Its row in the table.
     pub row: &'static OptionRow,
@@ -51,13 +51,13 @@ impl Effective {
         }
     }
 
-    /// Whether somebody set it.
+    /// Whether the option is set.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.origin != DEFAULT_ORIGIN
     }
 
-    /// The value as JSON; `***` for a secret, null where nothing holds.
+    /// The value as JSON; `***` for a secret, null without a value.
     #[must_use]
     pub fn shown(&self) -> Json {
         match &self.value {
@@ -67,7 +67,7 @@ impl Effective {
         }
     }
 
-    /// The origin for a person: what a value that is worked out comes from.
+    /// The origin for people, with the source of derived values.
     #[must_use]
     pub fn explained_origin(&self) -> String {
         match (self.row.derived, &self.value) {
@@ -87,14 +87,14 @@ impl fmt::Debug for Effective {
 pub type Public = BTreeMap<String, Json>;
 
 impl LoadedConfig {
-    /// Whether somebody set the option, by `section.key`.
+    /// Whether the option `section.key` is set.
     #[must_use]
     pub fn is_set(&self, name: &str) -> bool {
         let mut all = self.effective.iter();
         all.any(|each| each.name == name && each.is_set())
     }
 
-    /// Where the option was set, by `section.key`: a place in a file, a variable, or `default`.
+    /// The origin of the option `section.key`: a place in a file, a variable, or `default`.
     #[must_use]
     pub fn origin(&self, name: &str) -> String {
         let mut all = self.effective.iter();
@@ -102,7 +102,7 @@ impl LoadedConfig {
         option.map_or_else(|| DEFAULT_ORIGIN.to_owned(), |each| each.origin.clone())
     }
 
-    /// What may be shown of it.
+    /// All values, with secrets masked.
     #[must_use]
     pub fn public(&self) -> Public {
         self.effective
@@ -115,9 +115,9 @@ impl LoadedConfig {
 /// One option that differs between two configurations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptionChange {
-    /// `section.key`.
+    /// The option as `section.key`.
     pub name: String,
-    /// The running value, null where nothing holds.
+    /// The running value, null without a value.
     pub running: Json,
     /// The value in the files.
     pub file: Json,
@@ -125,7 +125,8 @@ pub struct OptionChange {
     pub effect: OptionEffect,
 }
 
-/// What differs, by option name. Secrets are compared by whether they are set: their values are not known here.
+/// The differences, by option name. Secrets are compared only by whether they are set, because their values are not
+/// known here.
 #[must_use]
 pub fn changes(running: &Public, file: &Public) -> Vec<OptionChange> {
     let names: std::collections::BTreeSet<&String> = running.keys().chain(file.keys()).collect();
@@ -142,7 +143,7 @@ pub fn changes(running: &Public, file: &Public) -> Vec<OptionChange> {
         .collect()
 }
 
-/// What a running service has in force after it read `file` again: what needs a restart is as it was.
+/// The values of a running service after it has reloaded `file`: options that need a restart keep their value.
 #[must_use]
 pub fn after_reload(running: &Public, file: &Public) -> Public {
     let mut shown = file.clone();
@@ -154,7 +155,7 @@ pub fn after_reload(running: &Public, file: &Public) -> Public {
     shown
 }
 
-/// An option this version does not know (the running agent is another one) needs a restart.
+/// An option that this version does not know (from an agent of another version) needs a restart.
 fn effect_of(name: &str) -> OptionEffect {
     let (section, key) = name.rsplit_once('.').unwrap_or(("", name));
     table::find(section, key).map_or(OptionEffect::Restart, |row| row.effect)

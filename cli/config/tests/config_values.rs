@@ -262,7 +262,7 @@ fn what_is_only_doubtful_is_a_warning() {
         warnings("[mdev_a]\nmax_instances = 1", &[])
             .contains("berth.toml:2:17: mdev_a.max_instances: the type \"a\" is not")
     );
-    assert!(warnings("[placement]\ninsecure = true", &[]).contains("any certificate is believed"));
+    assert!(warnings("[placement]\ninsecure = true", &[]).contains("any certificate is accepted"));
     let clear = "[placement]\nauth_type = \"v3token\"\ntoken = \"t\"\nauth_url = \"http://keystone:5000/v3\"";
     assert!(warnings(clear, &[]).contains("clear text"));
 }

@@ -57,7 +57,7 @@ impl Failure {
 
     /// Adds a hint: what the reader can do, best as a command.
     #[must_use]
-    pub fn mend(mut self, hint: impl Into<String>) -> Self {
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
@@ -119,13 +119,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_without_a_mend_of_its_own_has_that_of_its_kind() {
+    fn a_failure_without_a_hint_of_its_own_has_that_of_its_kind() {
         let away = Failure::new(ErrorCode::Unavailable, "Placement did not answer");
         assert!(
             away.explain()
                 .contains("hint: see that the service named runs")
         );
-        let own = away.mend("wait");
+        let own = away.hint("wait");
         assert!(own.explain().ends_with("hint: wait\n"));
         let driver = Failure::new(ErrorCode::Driver, "the machine file cannot be used");
         assert!(
@@ -143,7 +143,7 @@ mod tests {
 
         let inner = io::Error::new(io::ErrorKind::StorageFull, "no space left");
         let failure = Failure::caused(ErrorCode::State, "cannot start", &Outer(inner))
-            .mend("df -h /var/lib/berth");
+            .hint("df -h /var/lib/berth");
         assert_eq!(
             failure.explain(),
             "[BERTH-E0304] cannot start\n  caused by: the lock file is not writable\n  caused by: no space left\n  \

@@ -58,7 +58,7 @@ fn configured(arguments: &ControllerArguments, mut config: Config) -> Result<Con
         let url = Secret::from(url.as_str());
         if !matches!(database::location(&url)?, Location::Server(_)) {
             let what = "--database: a file holds only one service's tables, and this command runs all services";
-            return Err(Failure::new(ErrorCode::Usage, what).mend(
+            return Err(Failure::new(ErrorCode::Usage, what).hint(
                 "give the URL of a server (postgresql://, mysql://), or omit it: each service then has its own file below state_path",
             ));
         }
@@ -77,7 +77,7 @@ async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure
     let address = config.controller_listen().ok_or_else(|| {
         let what = "the controller has no address to listen on";
         Failure::new(ErrorCode::Missing, what)
-            .mend("set [api] listen, or give --listen 127.0.0.1:8770")
+            .hint("set [api] listen, or give --listen 127.0.0.1:8770")
     })?;
     let stop = CancellationToken::new();
     let url = config.placement_database();

@@ -1,4 +1,7 @@
-//! `berth provider tree`: prints the provider tree of this host as Placement has it.
+//! `berth provider tree`: reads the provider trees of this host from Placement and prints them.
+//!
+//! The driver may report several nodes for one host, and each node has its own tree. Without options, the trees are drawn
+//! with lines; with a format, columns or traits, they are a list with one row for each provider and resource class.
 
 use std::io::Write;
 
@@ -43,6 +46,8 @@ pub fn run(
     let config = context.load()?.config;
     let placement = placement_for_commands(&config)?;
     let trees = context.block_on(async {
+        // The command only reads. If a node's provider has another name than the node, observing fails: the command
+        // neither renames the provider nor shows a tree that may belong to another host.
         let mut host =
             HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Look).await?;
         let mut trees = Vec::new();
@@ -73,22 +78,24 @@ pub fn run(
         "traits",
     ];
     let mut listing = Listing::new(&columns[..if *traits { 8 } else { 7 }]);
+    let is_drawn = format.format == FormatKind::Table && format.columns.is_empty() && !traits;
     for (tree, usages) in &trees {
-        if format.format == FormatKind::Table && format.columns.is_empty() && !traits {
+        if is_drawn {
             write!(out, "{}", picture(tree, usages))?;
             continue;
         }
         for provider in tree.all() {
-            rows(&mut listing, tree, provider, usages);
+            add_rows(&mut listing, tree, provider, usages);
         }
     }
-    if format.format != FormatKind::Table || !format.columns.is_empty() || *traits {
+    if !is_drawn {
         listing.print(format, out)?;
     }
     Ok(ExitCode::Done)
 }
 
-fn rows(listing: &mut Listing, tree: &ProviderTree, provider: &Provider, usages: &Usages) {
+/// Adds a row for each inventory of a provider; one row without amounts if it has none.
+fn add_rows(listing: &mut Listing, tree: &ProviderTree, provider: &Provider, usages: &Usages) {
     let parent = provider.parent().and_then(|parent| tree.get(parent));
     let parent = parent.map_or(Value::Null, |parent| json!(parent.name.as_str()));
     let traits: Vec<&str> = provider
@@ -140,6 +147,7 @@ pub fn picture(tree: &ProviderTree, usages: &Usages) -> String {
     text
 }
 
+/// Draws a provider and, below it, its children. `first` precedes its own line, `rest` the lines of its children.
 fn draw(
     text: &mut String,
     tree: &ProviderTree,

@@ -39,7 +39,7 @@ pub fn run(
         ErrorCode::Unavailable,
         format!("not everything was compared: {}", unknown.join("; ")),
     )
-    .mend("`berth agent status` shows what does not answer; repair it and repeat"))
+    .hint("`berth agent status` shows what does not answer; repair it and repeat"))
 }
 
 async fn talk(

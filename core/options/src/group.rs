@@ -1,4 +1,4 @@
-//! Options that are declared together: the rows of a struct, and its values.
+//! Groups of options: the rows of a struct, and its values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,16 +7,16 @@ use serde_json::{Map, Value};
 
 use crate::OptionRow;
 
-/// A struct of options of one section; [`options!`](crate::options) implements it.
+/// A struct with options of one section; [`options!`](crate::options) implements it.
 pub trait OptionGroup: Default {
     const SECTION: &'static str;
-    /// What the section is about; the text of the reference. Of several groups of a section, the first one's.
+    /// The section's text in the reference. If a section has several groups, the text of the first one is used.
     const HELP: &'static str;
     const ROWS: &'static [OptionRow];
 
-    /// Replaces what these values of the section set. They have passed the checks of their rows.
+    /// Sets the options that these values of the section contain. The values have passed the checks of their rows.
     ///
-    /// Errors: The key whose value is not what its row says.
+    /// Errors: The key whose value does not fit its row.
     fn with(self, values: &Map<String, Value>) -> Result<Self, &'static str>;
 
     /// Every option with its value.
@@ -28,11 +28,11 @@ pub trait OptionGroup: Default {
 pub struct OptionValue {
     pub row: &'static OptionRow,
     pub value: Value,
-    /// The number of an option that is a decimal number, which JSON may not be able to say (NaN).
+    /// The value of a decimal number, because JSON cannot express all of them (NaN).
     pub decimal: Option<f64>,
 }
 
-/// A group without its type.
+/// The rows of a group, without its type.
 #[derive(Debug, Clone, Copy)]
 pub struct RowGroup {
     pub section: &'static str,
@@ -51,11 +51,11 @@ impl RowGroup {
     }
 }
 
-/// The values that are set, by section and key; each has passed the check of its row.
+/// The options that are set, by section and key. Each value has passed the check of its row.
 #[derive(Clone, Default)]
 pub struct CheckedValues(BTreeMap<String, Map<String, Value>>);
 
-/// Names alone: a value may be a secret.
+/// Shows only names: a value may be a secret.
 impl fmt::Debug for CheckedValues {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let keys = self
@@ -66,7 +66,7 @@ impl fmt::Debug for CheckedValues {
     }
 }
 
-/// A value that its row accepts and its struct does not: row and type of the option do not agree.
+/// A value that fits its row but not its struct: row and type of the option disagree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("[{section}] {key}: the value does not fit its option")]
 pub struct OptionMisfit {
@@ -80,12 +80,12 @@ impl CheckedValues {
         section.insert(key.to_owned(), value);
     }
 
-    /// The options of a group.
+    /// Reads the options of a group.
     pub fn read<T: OptionGroup>(&self) -> Result<T, OptionMisfit> {
         self.read_onto(T::SECTION, T::default())
     }
 
-    /// The same, from another section and on other defaults.
+    /// Reads the options of a group from another section, with other defaults.
     pub fn read_onto<T: OptionGroup>(&self, section: &str, defaults: T) -> Result<T, OptionMisfit> {
         let Some(values) = self.0.get(section) else {
             return Ok(defaults);
@@ -99,7 +99,7 @@ impl CheckedValues {
 
 /// Declares options: a struct, its defaults, and an [`OptionGroup`]. See the [crate's documentation](crate).
 ///
-/// Fields in `beside { ... }` are not options: they have these defaults until somebody sets them.
+/// Fields in `beside { ... }` are not options: they keep their defaults until they are assigned.
 #[macro_export]
 macro_rules! options {
     (

@@ -1,4 +1,4 @@
-//! What values an option takes: their check, their text from the environment, their name in the reference.
+//! Kinds of option values: their check, their parsing from the environment, and their name in the reference.
 
 use berth_model::nearest_name;
 use serde_json::{Number, Value};
@@ -37,16 +37,16 @@ pub struct ValueError {
     /// What would be right.
     pub right: String,
     pub fault: ValueFault,
-    /// Index of the list element that is wrong, if it is one.
+    /// Index of the wrong list element, if the value is a list.
     pub element: Option<usize>,
 }
 
 /// What is wrong with a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueFault {
-    /// It is of another type.
+    /// The value has the wrong type.
     Type,
-    /// Its type is right, but it is not accepted.
+    /// The type is right, but the value is not accepted.
     Value,
 }
 
@@ -120,7 +120,7 @@ impl OptionKind {
                 Ok(number) => Value::from(number),
                 Err(_) => Value::from(text),
             },
-            // One text may hold a whole list, commas and all.
+            // One text may contain a whole list with commas.
             Self::Tables(_) => Value::from(vec![trimmed]),
             Self::Choices(_) | Self::Texts(_) => {
                 let words = trimmed.split(',').map(str::trim);
@@ -130,7 +130,7 @@ impl OptionKind {
         })
     }
 
-    /// Checks a value and returns the form that is kept: whole numbers become decimal ones where those are wanted.
+    /// Checks a value and returns its normal form: whole numbers become decimal ones for kinds of decimal numbers.
     pub fn check(self, value: &Value) -> Result<Value, ValueError> {
         match (self, value) {
             (Self::Flag, Value::Bool(_)) => Ok(value.clone()),
@@ -199,7 +199,7 @@ impl OptionKind {
             };
             self.check_text(text).map_err(at)?;
             if seen.contains(&text.as_str()) {
-                let wrong = format!("{text:?} stands in the list twice");
+                let wrong = format!("{text:?} is in the list twice");
                 return Err(at(ValueError::new(
                     ValueFault::Value,
                     wrong,
@@ -216,7 +216,7 @@ impl OptionKind {
         let refuse =
             |wrong: String, right: String| Err(ValueError::new(ValueFault::Value, wrong, right));
         if text.trim().is_empty() {
-            return refuse("an empty text is no value".to_owned(), self.write());
+            return refuse("the text is empty".to_owned(), self.write());
         }
         if text.contains(|letter: char| letter.is_control()) {
             return refuse("the text has control characters".to_owned(), self.write());
@@ -250,7 +250,7 @@ impl OptionKind {
         ValueError::new(ValueFault::Value, wrong, self.write())
     }
 
-    /// A refused value as it may be shown: the value of a secret never is.
+    /// Describes a refused value for an error text; never shows the value of a secret.
     fn described(self, value: &Value) -> String {
         let is_whole = |number: &Number| number.is_i64() || number.is_u64();
         match value {
@@ -270,7 +270,7 @@ impl OptionKind {
         }
     }
 
-    /// A default in the form that a checked value has.
+    /// Converts a default to the normal form of a checked value.
     pub(crate) fn default_form(self, value: Value) -> Value {
         #[expect(
             clippy::cast_possible_truncation,

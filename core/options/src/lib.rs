@@ -8,9 +8,9 @@
 //!     /// How long things take. (This is the section's text in the reference.)
 //!     #[derive(Debug, Clone)]
 //!     pub struct PaceOptions in "pace" {
-//!         /// Seconds between two looks. (This is the option's text in the reference.)
+//!         /// Seconds between two checks. (This is the option's text in the reference.)
 //!         pub interval: Duration = seconds(60), kind: Integer(1, 3600), effect: Live;
-//!         /// Who is greeted.
+//!         /// The name to greet.
 //!         pub greeting: Option<String> = None, example: "\"Hello\"";
 //!     }
 //! }
@@ -19,10 +19,11 @@
 //! assert_eq!(PaceOptions::ROWS[0].default_value(), Some(60.into()));
 //! ```
 //!
-//! [`options!`] makes of that the struct, its `Default`, and an [`OptionGroup`]: rows for checks and the reference, and the function that
-//! reads checked values. What follows a default overrides a field of the [`OptionRow`]. The type says the [`OptionKind`] unless `kind`
-//! does: `bool`, numbers, texts, paths, addresses, `Option` and `Vec` of them; [`choices!`] for words, [`text_type!`] for other types that
-//! are written as texts. `berth-config` lists the groups, reads files and environment, and reports what is wrong.
+//! [`options!`] declares the struct and implements `Default` and [`OptionGroup`] for it: the rows for checks and the reference, and the
+//! function that reads checked values. After a default, `field: value` overrides a field of the [`OptionRow`]. The [`OptionKind`] follows
+//! from the type unless `kind` sets it. Types are `bool`, numbers, texts, paths, addresses, `Option` and `Vec` of them, [`choices!`] for
+//! words, and [`text_type!`] for other types that are written as texts. `berth-config` lists the groups, reads files and environment, and
+//! reports problems.
 
 mod group;
 mod kind;

@@ -1,4 +1,4 @@
-//! One option: its name, kind, default and texts.
+//! One row of the option table: an option's name, kind, default and texts.
 
 use serde_json::Value;
 
@@ -7,20 +7,20 @@ use crate::{OptionKind, OptionType};
 /// One option: name, kind, default, what it does, and when a change takes effect.
 #[derive(Debug, Clone, Copy)]
 pub struct OptionRow {
-    /// The section, empty at the top level; `mdev_TYPE` and `scheduler_plugin_NAME` stand for every section of that form.
+    /// The section, empty at the top level; `mdev_TYPE` and `scheduler_plugin_NAME` mean every section of that pattern.
     pub section: &'static str,
     pub key: &'static str,
-    /// What values it takes.
+    /// The kind of its values.
     pub kind: OptionKind,
-    /// Writes the default; null if nothing holds.
+    /// Writes the default; null without a default.
     pub default: fn() -> Value,
-    /// Where the value comes from if it is not set and there is no fixed default; empty: from nowhere.
+    /// Describes the default if it is not fixed; empty without a default.
     pub derived: &'static str,
     /// When a changed value takes effect.
     pub effect: OptionEffect,
-    /// What it does, units included; the text of the reference.
+    /// The text in the reference: what the option does, units included.
     pub help: &'static str,
-    /// A value for the commented sample file, as TOML, where the default cannot serve as one.
+    /// An example value for the sample file, as TOML, if the default cannot be used as one.
     pub example: &'static str,
 }
 
@@ -64,7 +64,7 @@ impl OptionRow {
         }
     }
 
-    /// The fixed default, as a file would have it.
+    /// The fixed default in its form in a file.
     #[must_use]
     pub fn default_value(&self) -> Option<Value> {
         match self.kind.default_form((self.default)()) {
@@ -84,7 +84,7 @@ pub enum OptionEffect {
 }
 
 impl OptionEffect {
-    /// As `config diff` says it.
+    /// The label in `config diff`.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {

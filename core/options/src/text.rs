@@ -1,11 +1,11 @@
-//! Forms of texts and lists: how each is checked, and what the reference and an error say of it. A form that one crate knows is declared
-//! there.
+//! Kinds of texts and lists: their checks, and their descriptions in the reference and in errors. A kind that only one
+//! crate needs is declared there.
 
 use serde_json::Value;
 
 use crate::OptionKind::{self, Tables, Text, Texts};
 
-/// A form of texts.
+/// A kind of texts.
 #[derive(Debug, Clone, Copy)]
 pub struct TextKind {
     /// Its name in the reference.
@@ -22,7 +22,7 @@ pub struct TextKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrongText {
     pub wrong: String,
-    /// What would be right, where that is not what the format says.
+    /// What would be right, if that differs from the kind's own description.
     pub right: Option<String>,
 }
 
@@ -33,7 +33,7 @@ impl From<String> for WrongText {
 }
 
 impl TextKind {
-    /// A form of texts that may be shown.
+    /// A kind of texts that are not secret.
     #[must_use]
     pub const fn new(
         documented: &'static str,
@@ -49,7 +49,7 @@ impl TextKind {
     }
 }
 
-/// A form of lists whose elements are tables, or JSON texts of tables.
+/// A kind of lists whose elements are tables, or JSON texts of tables.
 #[derive(Debug, Clone, Copy)]
 pub struct TablesKind {
     /// What would be right, as the end of a sentence.
@@ -60,7 +60,7 @@ pub struct TablesKind {
 /// Why a list is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrongElement {
-    /// The index of the element that is wrong, if it is one.
+    /// The index of the wrong element, if one element is wrong.
     pub element: Option<usize>,
     pub wrong: String,
 }
@@ -72,10 +72,10 @@ const fn any(_: &str) -> Result<(), WrongText> {
     Ok(())
 }
 
-/// Any text but an empty one.
+/// Any text that is not empty.
 pub const TEXT: OptionKind = Text(&TextKind::new("text", "write a text in quotes", any));
 
-/// A list of them.
+/// A list of texts.
 pub const TEXTS: OptionKind = Texts(&TextKind::new(
     "list of texts",
     "write texts such as [\"one\", \"other\"]",
@@ -92,7 +92,7 @@ pub const SECRET: OptionKind = Text(&TextKind {
     )
 });
 
-/// A list of tables as they are written.
+/// A list of tables.
 pub const TABLES: OptionKind = Tables(&TablesKind {
     write: "write tables such as [{ key = \"value\" }]",
     check: |_| Ok(()),
@@ -104,7 +104,7 @@ pub const HOST_NAME: OptionKind = Text(&TextKind::new(
     "write letters, digits, '.', '-' and '_', at most 255",
     |text| match is_host_name(text) {
         true => Ok(()),
-        false => Err(format!("{text:?} is no host name").into()),
+        false => Err(format!("{text:?} is not a host name").into()),
     },
 ));
 
@@ -119,7 +119,7 @@ pub const IP_ADDRESS: OptionKind = Text(&TextKind::new(
     "write an address such as \"192.0.2.17\" or \"2001:db8::17\"",
     |text| match text.parse::<std::net::IpAddr>() {
         Ok(_) => Ok(()),
-        Err(_) => Err(format!("{text:?} is no IP address").into()),
+        Err(_) => Err(format!("{text:?} is not an IP address").into()),
     },
 ));
 
@@ -137,7 +137,7 @@ pub const PATH: OptionKind = Text(&TextKind::new(
     check_path,
 ));
 
-/// A list of them.
+/// A list of absolute paths.
 pub const PATHS: OptionKind = Texts(&TextKind::new(
     "list of absolute paths",
     "write paths such as [\"/srv/images\"]",
@@ -161,10 +161,11 @@ pub const URL: OptionKind = Text(&TextKind::new(
     |text| check_url(text, &["http", "https"]),
 ));
 
-/// Checks scheme and host, and that a path can be appended. What may be a secret (user, password, query) is not repeated.
+/// Checks scheme and host, and that a path can be appended. Errors do not repeat user, password and query, which may be
+/// secret.
 pub fn check_url(text: &str, schemes: &[&str]) -> Result<(), WrongText> {
     let Some((scheme, rest)) = text.split_once("://") else {
-        return Err("this is no URL".to_owned().into());
+        return Err("this is not a URL".to_owned().into());
     };
     if !schemes.contains(&scheme) {
         return Err(format!("the scheme {scheme:?} is not accepted here").into());
@@ -186,7 +187,7 @@ pub fn check_url(text: &str, schemes: &[&str]) -> Result<(), WrongText> {
 
 fn address(text: &str, write: &'static str) -> Result<std::net::SocketAddr, WrongText> {
     text.parse().map_err(|_| WrongText {
-        wrong: format!("{text:?} is no address and port"),
+        wrong: format!("{text:?} is not an address and port"),
         right: Some(write.to_owned()),
     })
 }
@@ -200,7 +201,7 @@ pub const LISTEN: OptionKind = Text(&TextKind::new("address:port", WRITE_LISTEN,
     address(text, WRITE_LISTEN).map(drop)
 }));
 
-/// The same, or `none`.
+/// Address and port to listen on, or `none`.
 pub const LISTEN_OR_NONE: OptionKind = Text(&TextKind::new(
     "address:port, or `none`",
     WRITE_LISTEN_OR_NONE,
@@ -231,7 +232,7 @@ pub const NAMES: OptionKind = Texts(&TextKind::new(
         let allowed = |letter: u8| letter.is_ascii_alphanumeric() || b"_-.:".contains(&letter);
         match text.len() <= 64 && text.bytes().all(allowed) {
             true => Ok(()),
-            false => Err(format!("{text:?} is no such name").into()),
+            false => Err(format!("{text:?} is not a valid name").into()),
         }
     },
 ));
@@ -242,6 +243,6 @@ pub const PCI_ADDRESSES: OptionKind = Texts(&TextKind::new(
     "write addresses such as [\"0000:84:00.0\"]",
     |text| match text.parse::<berth_model::PciAddress>() {
         Ok(_) => Ok(()),
-        Err(_) => Err(format!("{text:?} is no PCI address").into()),
+        Err(_) => Err(format!("{text:?} is not a PCI address").into()),
     },
 ));

@@ -1,4 +1,4 @@
-//! Types that the value of an option can have.
+//! The types of option values.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -10,26 +10,26 @@ use serde_json::Value;
 use crate::OptionKind;
 use crate::text::{IP_ADDRESS, LISTEN, PATH, PATHS, PCI_ADDRESSES, TABLES, TEXT, TEXTS};
 
-/// A type that the value of an option can have.
+/// A type of option values.
 pub trait OptionType: Sized {
-    /// What values an option of this type takes, if it does not say it itself.
+    /// The kind of options of this type, unless the option declares another one.
     const KIND: OptionKind;
 
-    /// The value that a checked one stands for; `None` if it is of another kind.
+    /// Converts a checked value; `None` if it has another kind.
     fn read(value: &Value) -> Option<Self>;
 
-    /// As a file has it; null if nothing holds.
+    /// The value's form in a file; null without a value.
     fn write(&self) -> Value;
 
-    /// The number of a decimal number.
+    /// The value as a decimal number, if it is one.
     fn decimal(&self) -> Option<f64> {
         None
     }
 }
 
-/// A type that the elements of a list can have.
+/// A type of list elements.
 pub trait ListItem: Sized {
-    /// What lists of this type are taken.
+    /// The kind of lists of this type.
     const LIST: OptionKind;
 
     fn read_item(value: &Value) -> Option<Self>;
@@ -65,8 +65,8 @@ impl<T: OptionType> OptionType for Option<T> {
     }
 }
 
-/// Options of a type that is written as a text, by its `FromStr` and `Display`: `text_type!(TYPE, KIND)`, or
-/// `text_type!(TYPE, KIND, LIST)` if lists have it, too.
+/// Implements option types that are written as texts, by their `FromStr` and `Display`: `text_type!(TYPE, KIND)`, or
+/// `text_type!(TYPE, KIND, LIST)` for types that lists have, too.
 #[macro_export]
 macro_rules! text_type {
     ($type:ty, $kind:expr) => {
@@ -128,7 +128,7 @@ impl ListItem for PathBuf {
     }
 }
 
-/// An element as it is written.
+/// A list element in its written form.
 impl ListItem for Value {
     const LIST: OptionKind = TABLES;
 
@@ -223,7 +223,8 @@ pub fn texts<const N: usize>(texts: [&str; N]) -> Vec<String> {
     texts.map(str::to_owned).to_vec()
 }
 
-/// An enum whose variants are the words that an option takes: `choices! { pub enum Scrub { Always = "always", Never = "never" } }`.
+/// Declares an enum whose variants are the accepted words: `choices! { pub enum Scrub { Always = "always", Never =
+/// "never" } }`.
 #[macro_export]
 macro_rules! choices {
     (
@@ -239,7 +240,7 @@ macro_rules! choices {
             /// The words, in the order of the variants.
             $vis const WORDS: &'static [&'static str] = &[$($word),+];
 
-            /// As it is written.
+            /// The word of the variant.
             #[must_use]
             $vis const fn as_str(&self) -> &'static str {
                 match self {

@@ -1,5 +1,8 @@
-//! Connections that are slow or idle are closed if others need the place; if all are busy, a new one waits. Each test
-//! waits for an effect of the server, however long it takes.
+//! Tests of [`ServeLimits`]: the server closes connections that exceed a time limit, and idle ones if new connections need
+//! their slots. If all slots are busy, a new connection waits.
+//!
+//! A limit of 50 ms is the one under test, a limit of one hour never expires. The tests wait for what the server does
+//! without time limits of their own, so a slow machine does not fail them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,35 +22,45 @@ const SHORT: Duration = Duration::from_millis(50);
 /// Longer than any test.
 const LONG: Duration = Duration::from_hours(1);
 
+/// The limits of a test that changes none.
 fn limits() -> ServeLimits {
     ServeLimits {
+        // The number of slots for connections.
         connections: 8,
+        // How long a connection is idle before a new one may replace it.
         idle: Duration::ZERO,
+        // How long the head of a request may take; an idle connection is closed after this time, too.
         head: LONG,
+        // How long the body of a request may take, and a peer that does not read its response.
         body: LONG,
+        // How long requests in progress may continue after the stop.
         grace: SHORT,
     }
 }
 
+/// A running server. Its routes: `/` answers at once, `/once` after a signal, `/never` never, `/long` with 64 MiB,
+/// `/unread` without reading the body.
 struct Served {
     address: std::net::SocketAddr,
-    /// Notified when `/once` is requested.
-    begun: Arc<Notify>,
-    /// Lets one answer of `/once` be given.
-    tell: Arc<Notify>,
+    /// Notified when a request for `/once` arrives.
+    once_requested: Arc<Notify>,
+    /// Each notification lets the server answer one request for `/once`.
+    answer_once: Arc<Notify>,
+    /// Stops the server.
     stop: oneshot::Sender<()>,
+    /// The task of the server.
     ended: JoinHandle<()>,
 }
 
 impl Served {
     async fn with(limits: ServeLimits) -> Self {
-        let tell = Arc::new(Notify::new());
-        let begun = Arc::new(Notify::new());
+        let answer_once = Arc::new(Notify::new());
+        let once_requested = Arc::new(Notify::new());
         let once = {
-            let (begun, told) = (Arc::clone(&begun), Arc::clone(&tell));
+            let (requested, answer) = (Arc::clone(&once_requested), Arc::clone(&answer_once));
             async move || {
-                begun.notify_one();
-                told.notified().await;
+                requested.notify_one();
+                answer.notified().await;
             }
         };
         let router = Router::new()
@@ -66,8 +79,8 @@ impl Served {
         });
         Self {
             address,
-            begun,
-            tell,
+            once_requested,
+            answer_once,
             stop,
             ended,
         }
@@ -80,7 +93,7 @@ impl Served {
     }
 }
 
-/// All that comes until the server closes.
+/// Reads until the server closes the connection.
 async fn to_the_close(mut stream: TcpStream) -> String {
     let mut all = Vec::new();
     // A reset is a close, too.
@@ -88,6 +101,7 @@ async fn to_the_close(mut stream: TcpStream) -> String {
     String::from_utf8_lossy(&all).into_owned()
 }
 
+/// Sends a request for `/` and reads the complete answer.
 async fn answered(stream: &mut TcpStream) {
     stream.write_all(ASK).await.expect("it is served");
     let mut answer = String::new();
@@ -100,14 +114,14 @@ async fn answered(stream: &mut TcpStream) {
 }
 
 #[tokio::test]
-async fn a_connection_that_says_nothing_is_closed() {
+async fn a_connection_without_a_request_is_closed() {
     let head = SHORT;
     let served = Served::with(ServeLimits { head, ..limits() }).await;
     to_the_close(served.connect().await).await;
 }
 
 #[tokio::test]
-async fn a_head_that_comes_drop_by_drop_is_not_waited_for() {
+async fn a_head_that_arrives_too_slowly_closes_the_connection() {
     let head = SHORT;
     let served = Served::with(ServeLimits { head, ..limits() }).await;
     let (mut from, mut to) = served.connect().await.into_split();
@@ -131,7 +145,7 @@ async fn a_connection_that_stays_idle_after_an_answer_is_closed() {
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_refused_and_the_connection_closed() {
+async fn a_body_that_does_not_arrive_is_refused_and_the_connection_closed() {
     let body = SHORT;
     let served = Served::with(ServeLimits { body, ..limits() }).await;
     let mut stream = served.connect().await;
@@ -142,7 +156,7 @@ async fn a_body_that_does_not_come_is_refused_and_the_connection_closed() {
 }
 
 #[tokio::test]
-async fn a_body_that_comes_drop_by_drop_is_not_waited_for() {
+async fn a_body_that_arrives_too_slowly_is_refused() {
     let body = SHORT;
     let served = Served::with(ServeLimits { body, ..limits() }).await;
     let (from, mut to) = served.connect().await.into_split();
@@ -162,7 +176,7 @@ async fn a_body_that_comes_drop_by_drop_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_peer_that_does_not_take_its_answer_is_not_waited_for() {
+async fn a_peer_that_does_not_read_its_response_loses_its_slot() {
     let connections = 1;
     let body = SHORT;
     let served = Served::with(ServeLimits {
@@ -174,7 +188,7 @@ async fn a_peer_that_does_not_take_its_answer_is_not_waited_for() {
     let mut deaf = served.connect().await;
     let head = b"GET /long HTTP/1.1\r\nhost: here\r\n\r\n";
     deaf.write_all(head).await.unwrap();
-    // Its answer has begun: it keeps the only place, which another one gets in the end.
+    // Its response has begun, so it occupies the only slot. After the limit, another connection gets the slot.
     let mut some = [0; 12];
     deaf.read_exact(&mut some).await.unwrap();
     assert_eq!(&some, b"HTTP/1.1 200");
@@ -183,7 +197,7 @@ async fn a_peer_that_does_not_take_its_answer_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_connection_too_many_waits_while_the_others_are_answered() {
+async fn a_new_connection_waits_while_all_slots_are_busy() {
     let connections = 2;
     let served = Served::with(ServeLimits {
         connections,
@@ -195,7 +209,7 @@ async fn a_connection_too_many_waits_while_the_others_are_answered() {
     for _ in 0..connections {
         let mut stream = served.connect().await;
         stream.write_all(once).await.unwrap();
-        served.begun.notified().await;
+        served.once_requested.notified().await;
         busy.push(stream);
     }
     let mut third = served.connect().await;
@@ -203,14 +217,14 @@ async fn a_connection_too_many_waits_while_the_others_are_answered() {
     let mut ends = busy.into_iter().map(to_the_close);
     let (first, second) = (ends.next().unwrap(), ends.next().unwrap());
     tokio::pin!(first, second);
-    served.tell.notify_one();
+    served.answer_once.notify_one();
     let whole = tokio::select! { end = &mut first => end, end = &mut second => end };
     assert!(whole.starts_with("HTTP/1.1 200"), "{whole}");
     waiting.await.unwrap();
 }
 
 #[tokio::test]
-async fn idle_connections_give_way_to_one_that_asks_the_longest_first() {
+async fn a_new_request_closes_the_connection_that_was_idle_longest() {
     let served = Served::with(limits()).await;
     let mut used = served.connect().await;
     answered(&mut used).await;
@@ -220,14 +234,14 @@ async fn idle_connections_give_way_to_one_that_asks_the_longest_first() {
     }
     let mut asking = served.connect().await;
     answered(&mut asking).await;
-    // The first of them have made room.
+    // The server has closed the oldest ones to get slots.
     assert_eq!(to_the_close(used).await, "");
     assert_eq!(to_the_close(idle.swap_remove(0)).await, "");
     answered(idle.last_mut().unwrap()).await;
 }
 
 #[tokio::test]
-async fn one_that_was_just_opened_is_left_alone() {
+async fn a_connection_that_is_not_idle_long_enough_is_not_closed() {
     let idle = LONG;
     let served = Served::with(ServeLimits { idle, ..limits() }).await;
     let mut open = Vec::new();
@@ -244,25 +258,25 @@ async fn one_that_was_just_opened_is_left_alone() {
 }
 
 #[tokio::test]
-async fn one_that_is_being_answered_gives_way_to_nobody() {
+async fn a_connection_with_a_request_in_progress_is_not_closed_for_others() {
     let served = Served::with(limits()).await;
     let mut busy = served.connect().await;
     let once = b"GET /once HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n";
     busy.write_all(once).await.unwrap();
-    served.begun.notified().await;
+    served.once_requested.notified().await;
     let mut others = Vec::new();
     for _ in 0..4 * limits().connections {
         let mut another = served.connect().await;
         answered(&mut another).await;
         others.push(another);
     }
-    served.tell.notify_one();
+    served.answer_once.notify_one();
     let whole = to_the_close(busy).await;
     assert!(whole.starts_with("HTTP/1.1 200"), "{whole}");
 }
 
 #[tokio::test]
-async fn a_stop_closes_idle_connections_and_cuts_off_what_does_not_end() {
+async fn a_stop_closes_idle_connections_and_aborts_requests_after_the_grace_time() {
     let served = Served::with(limits()).await;
     let mut idle = served.connect().await;
     answered(&mut idle).await;
@@ -276,7 +290,7 @@ async fn a_stop_closes_idle_connections_and_cuts_off_what_does_not_end() {
 }
 
 #[tokio::test]
-async fn an_answer_before_the_body_was_read_says_that_the_connection_ends() {
+async fn a_response_before_the_body_was_read_has_connection_close() {
     let served = Served::with(limits()).await;
     let mut client = served.connect().await;
     let whole = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 3\r\n\r\nabc";

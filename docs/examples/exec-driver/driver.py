@@ -69,7 +69,7 @@ def read_json(path):
     except FileNotFoundError:
         return None
     except (ValueError, RecursionError) as error:
-        raise Unreadable(path, f"it is no JSON: {error}", True) from error
+        raise Unreadable(path, f"it is not valid JSON: {error}", True) from error
     except OSError as error:
         raise Unreadable(path, str(error), False) from error
 

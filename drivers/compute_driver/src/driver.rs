@@ -1,4 +1,4 @@
-//! [`Driver`] as a [`VirtDriver`]: each call goes to the driver that it holds.
+//! Implements [`VirtDriver`] for [`Driver`]: each call goes to the driver inside.
 
 use std::collections::BTreeMap;
 

@@ -8,7 +8,7 @@ use berth_options::OptionMisfit;
 pub enum DriverError {
     #[error("[fake] machine is not set: compute_driver = \"fake\" needs a machine file")]
     NoMachine,
-    /// What its options name cannot be used.
+    /// The options name something that cannot be used.
     #[error("{what}")]
     Unusable {
         what: &'static str,
@@ -16,15 +16,15 @@ pub enum DriverError {
     },
     #[error("compute_driver is {0}, but this berth was built without it")]
     NotBuilt(String),
-    /// Type and row of an option do not agree.
+    /// Type and row of an option disagree.
     #[error(transparent)]
     Misfit(#[from] OptionMisfit),
 }
 
 impl DriverError {
-    /// What the reader can do, if the driver knows.
+    /// A hint for the reader, if there is one.
     #[must_use]
-    pub fn mend(&self) -> Option<String> {
+    pub fn hint(&self) -> Option<String> {
         match self {
             Self::NoMachine => {
                 Some("set [fake] machine = \"FILE\", or give --machine FILE".to_owned())

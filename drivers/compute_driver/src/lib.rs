@@ -1,7 +1,8 @@
-//! The virt drivers that `compute_driver` can name: [`ComputeDriver`] is the option, [`Driver`] the driver, [`GROUPS`] their options.
+//! The virt drivers that `compute_driver` can name: [`ComputeDriver`] is the option, [`Driver`] the driver, [`GROUPS`]
+//! their options.
 //!
-//! A new driver is one line of `drivers!` and the function that opens it. The function gets what all drivers are told of the
-//! configuration ([`DriverSetup`]) and reads the driver's own options from it.
+//! A new driver is one line of `drivers!` and the function that opens it. The function gets the common options of all
+//! drivers ([`DriverSetup`]) and reads the driver's own options from it.
 
 mod driver;
 mod error;
@@ -24,12 +25,13 @@ pub use berth_libvirt::{CpuMode, LibvirtSection, MdevTypeOptions, MdevTypes, Vir
 pub use error::DriverError;
 pub use setup::DriverSetup;
 
-/// The file below `state_path` with the guests that were made on the machine of a fake driver.
+/// The file below `state_path` with the guests of a fake driver's machine.
 const FAKE_GUESTS: &str = "fake-guests";
-/// The directory below `state_path` that is an out-of-tree driver's own.
+/// The directory below `state_path` for an out-of-tree driver.
 const EXEC_STATE: &str = "exec-driver";
 
-/// Declares the option, the drivers and their options, and the macro `on_driver!` that runs an expression on the driver at hand.
+/// Declares the option, the drivers and their options, and the macro `on_driver!` that runs an expression on the
+/// current driver.
 macro_rules! drivers {
     ($d:tt $($(#[$built:meta])* $word:literal => $variant:ident($driver:ty), $open:ident $(, $options:ty)?;)+) => {
         /// `compute_driver`.
@@ -101,7 +103,8 @@ macro_rules! drivers {
     };
 }
 
-// A new driver is one line here: its name in `compute_driver`, its type, the function that opens it, and its options, if it has any.
+// A new driver is one line here: its name in `compute_driver`, its type, the function that opens it, and its options,
+// if it has any.
 drivers! {$
     #[cfg(feature = "libvirt")]
     "libvirt" => Libvirt(berth_libvirt::LibvirtDriver), open_libvirt, LibvirtSection;
@@ -121,7 +124,7 @@ text_type!(
 fn program_of(text: &str, program: &str) -> Result<PathBuf, WrongText> {
     match program.starts_with('/') {
         true => Ok(program.into()),
-        false => Err(format!("{text:?} names no program by an absolute path").into()),
+        false => Err(format!("{text:?} is not the absolute path of a program").into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What drivers are told of the configuration.
+//! The options that all drivers get.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,10 @@ use berth_options::CheckedValues;
 use berth_sysfs::AllowList;
 use berth_virt::{CpuSet, ResourceModel};
 
-/// What all drivers are told; a driver's own options are in `values`.
+/// The common options of all drivers; a driver's own options are in `values`.
 #[derive(Debug, Clone)]
 pub struct DriverSetup<'a> {
-    /// The options that are set. Each driver reads its own section.
+    /// All options that are set. Each driver reads its own section.
     pub values: &'a CheckedValues,
     /// `host`: the node's name, if configured.
     pub host: Option<NodeName>,

@@ -67,7 +67,7 @@ fn read(text: &str) -> Result<Machine, Vec<Problem>> {
         Err(error) => {
             let span = error.span().unwrap_or(0..0);
             let first = error.message().lines().next().unwrap_or("no TOML");
-            reading.wrong(&span, "", format!("this is no TOML: {first}"));
+            reading.wrong(&span, "", format!("this is not valid TOML: {first}"));
             return Err(reading.problems.into_sorted());
         }
     };

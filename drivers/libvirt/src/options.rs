@@ -27,16 +27,16 @@ options! {
         connection_uri: Option<String> = None,
             kind: LIBVIRT_URI, derived: "`qemu:///system`", example: "\"qemu:///system\"";
         /// How guests run: `kvm`, or `qemu` for emulation without hardware support. The `COMPUTE_*` traits are those of
-        /// such guests; a host that cannot run them has none that libvirt tells.
+        /// such guests. If libvirt reports that the host cannot run them, there are no such traits.
         pub virt_type: VirtType = VirtType::Kvm;
         /// The processor that guests see.
         cpu_mode: Option<CpuMode> = None, derived: "`host-model` with KVM, else `none`", example: "\"host-model\"";
-        /// The named processor model of `cpu_mode = "custom"`; the first is taken.
+        /// The named processor model of `cpu_mode = "custom"`; only the first is used.
         pub cpu_models: Vec<String> = Vec::new(), kind: NAMES;
-        /// How guests' disks are cached: past the host's page cache (`file=none`), which the file system must be able to,
-        /// or through it (`file=writeback`).
+        /// How guests' disks are cached: not in the host's page cache (`file=none`, which the file system must
+        /// support), or in it (`file=writeback`).
         disk_cachemodes: Vec<DiskCache> = vec![DiskCache::Bypassed];
-        /// The emulator that guests run in; unset: the one libvirt picks.
+        /// The emulator of guests; unset: libvirt chooses one.
         pub emulator: Option<PathBuf> = None, example: "\"/usr/bin/qemu-system-x86_64\"";
     }
 }
@@ -114,7 +114,7 @@ const LIBVIRT_URI: OptionKind = OptionKind::Text(&TextKind::new(
     "write a URI such as \"qemu:///system\"",
     |text| match is_libvirt_uri(text) {
         true => Ok(()),
-        false => Err(format!("{text:?} is no local libvirt connection URI").into()),
+        false => Err(format!("{text:?} is not a local libvirt connection URI").into()),
     },
 ));
 

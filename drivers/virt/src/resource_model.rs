@@ -40,12 +40,12 @@ choices! {
 }
 
 options! {
-    /// How this host is modelled in Placement. Changing a word here means a reshape at the next start.
+    /// How this host is modelled in Placement. A changed value causes a reshape at the next start.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ResourceModel in "model" {
-        /// Where VGPU stands: `root` (one flat inventory) or `per-gpu` (a child provider for each physical GPU).
+        /// The provider of VGPU: `root` (one flat inventory) or `per-gpu` (a child provider for each physical GPU).
         pub vgpu: VgpuModel = VgpuModel::PerGpu;
-        /// Where CPUs and memory stand: `flat` (root) or `cells` (a child provider for each NUMA cell).
+        /// The provider of CPUs and memory: `flat` (root) or `cells` (a child provider for each NUMA cell).
         pub numa: NumaModel = NumaModel::Flat;
         /// What the CPUs of `cpu_dedicated_set` are reported as: `vcpu` (Nova before Train) or `pcpu`.
         pub pcpu: PcpuModel = PcpuModel::Pcpu;

@@ -123,7 +123,7 @@ pub(crate) fn sql_fault(error: &SqlError, database: &'static str) -> Fault {
     }
     tracing::error!(
         error = error as &dyn std::error::Error,
-        mend = error.hint(),
+        hint = error.hint(),
         "{database}"
     );
     match error {

@@ -27,6 +27,7 @@ pub use options::PluginOptions;
 use options::EnabledRoles;
 use program::PluginProgram;
 
+/// The enabled plugins. Empty by default.
 #[derive(Default)]
 pub struct Plugins {
     programs: Vec<Arc<PluginProgram>>,
@@ -35,8 +36,8 @@ pub struct Plugins {
 impl Plugins {
     /// Reads the manifest of each enabled plugin.
     ///
-    /// Errors: a plugin prints no valid manifest, or its manifest contradicts its options. A superuser also refuses a
-    /// program that other users can change.
+    /// Errors: a plugin prints no valid manifest, or its manifest contradicts its options. If this process runs as root, a
+    /// program that other users can change is refused, too.
     pub async fn open(
         plugins: impl IntoIterator<Item = PluginOptions>,
         options: &SchedulerOptions,
@@ -55,25 +56,30 @@ impl Plugins {
         Ok(Self { programs })
     }
 
-    /// The enabled plugins that other users can change, so that the superuser would not run them; for
-    /// warnings to other users.
+    /// One error for each enabled plugin that other users can change. Only a process that runs as root refuses these
+    /// plugins ([`Plugins::open`]). Other processes log the errors as warnings.
     pub fn untrusted(
         plugins: impl IntoIterator<Item = PluginOptions>,
         options: &SchedulerOptions,
     ) -> Vec<PluginError> {
-        let enabled = plugins
-            .into_iter()
-            .filter(|it| EnabledRoles::from_options(&options.filter_scheduler, &it.name).is_some());
-        enabled.filter_map(|it| it.check_trusted().err()).collect()
+        let enabled = plugins.into_iter().filter(|plugin| {
+            EnabledRoles::from_options(&options.filter_scheduler, &plugin.name).is_some()
+        });
+        enabled
+            .filter_map(|plugin| plugin.check_trusted().err())
+            .collect()
     }
 
-    /// The plugins' filters and weighers, for [`Scheduler::with_own`](berth_scheduler::select::Scheduler::with_own).
-    /// Call it once: each call leaks memory.
+    /// The plugins' filters and weighers, for
+    /// [`Scheduler::with_custom_plugins`](berth_scheduler::select::Scheduler::with_custom_plugins).
+    ///
+    /// Call this once, at the start. Filters and weighers must be `'static`, so each call allocates them and never frees
+    /// them.
     #[must_use]
-    pub fn own(&self) -> CustomPlugins {
+    pub fn custom_plugins(&self) -> CustomPlugins {
         let programs = self.programs.iter();
-        programs.fold(CustomPlugins::new(), |own, one| {
-            own.with_plugin(&one.plugin)
+        programs.fold(CustomPlugins::new(), |custom, program| {
+            custom.with_plugin(&program.plugin)
         })
     }
 
@@ -130,7 +136,8 @@ impl Plugins {
             });
         }
         let mut outcomes = BTreeMap::new();
-        // A panicked task has no outcome, as if the plugin was not run.
+        // A plugin whose task panicked has no outcome. Its filter then passes or rejects all hosts, as `on_failure` says, and
+        // its weigher gives all hosts the same weight.
         while let Some(ended) = asked.join_next().await {
             if let Ok((program, answer)) = ended {
                 let plugin = &program.plugin;

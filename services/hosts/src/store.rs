@@ -151,7 +151,7 @@ pub(crate) fn fault(error: &HostTableError) -> Fault {
         HostTableError::Sql(sql) => {
             tracing::error!(
                 error = sql as &dyn std::error::Error,
-                mend = sql.hint(),
+                hint = sql.hint(),
                 "database"
             );
             format!("The database failed: {sql}; {}.", sql.hint())

@@ -17,19 +17,19 @@ use http::header::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 options! {
-    /// Which web sites' scripts may ask the built-in Placement: oslo.middleware's options by their own names.
+    /// The web sites whose scripts may call the built-in Placement. The options have oslo.middleware's names.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct CorsOptions in "cors" {
-        /// Sites whose scripts may ask, each as a browser names it; `*` for all. Empty: none.
+        /// Origins whose scripts may call the service, as browsers send them; `*` for all. Empty: none.
         pub allowed_origin: Vec<String> = Vec::new(), kind: ORIGINS, example: "[\"https://dashboard.example.org\"]";
         /// Methods that may be used.
         pub allow_methods: Vec<String> = texts(["GET", "PUT", "POST", "DELETE", "PATCH"]),
             kind: Choices(&["GET", "PUT", "POST", "DELETE", "PATCH", "HEAD", "OPTIONS"]);
-        /// Request headers that may be sent beside the simple ones.
+        /// Request headers that are allowed in addition to the simple ones.
         pub allow_headers: Vec<String> = texts(["X-Auth-Token", "OpenStack-API-Version", "X-Roles"]), kind: NAMES;
-        /// Answer headers that a script may read beside the simple ones.
+        /// Response headers that a script may read in addition to the simple ones.
         pub expose_headers: Vec<String> = texts(["X-Openstack-Request-Id", "OpenStack-API-Version"]), kind: NAMES;
-        /// Seconds for which a browser may remember what it was told.
+        /// Seconds for which a browser may cache the answer to a preflight request.
         pub max_age: u32 = 3600, kind: Integer(0, 86_400);
     }
 }

@@ -212,7 +212,7 @@ impl OpenApiService<'_> {
         if done.is_empty() {
             let key = operation.response_key;
             let schema = key.map(|key| json!({"type": "object", "required": [key]}));
-            let response = response("It is done, or is told.", schema);
+            let response = response("The action is done, or its result is returned.", schema);
             let statuses = operation.statuses.iter().map(u16::to_string);
             done.extend(statuses.map(|status| (status, response.clone())));
         }

@@ -19,7 +19,7 @@ use crate::router::Placement;
 use crate::store;
 use crate::store::providers::{self, ProviderError, ProviderRow};
 
-/// The error codes that Placement defines.
+/// All operations of the API, for the router.
 pub(crate) fn operations() -> OperationSet<Placement> {
     let resources = [
         root::operations(),
@@ -36,7 +36,7 @@ pub(crate) fn operations() -> OperationSet<Placement> {
     resources.into_iter().flatten().collect()
 }
 
-/// Placement's error codes.
+/// The error codes that Placement defines for the field `code` of an error.
 pub(crate) mod codes {
     pub(crate) const INVENTORY_INUSE: &str = "placement.inventory.inuse";
     pub(crate) const CONCURRENT_UPDATE: &str = "placement.concurrent_update";
@@ -54,7 +54,7 @@ pub(crate) mod codes {
 pub(crate) const GENERATION_CHANGED: &str = "Resource provider's generation already changed. \
      Please update the generation and try again.";
 
-/// `last-modified` and `cache-control`, from the version that has them.
+/// Adds the headers `last-modified` and `cache-control`, if the request's microversion has them.
 pub(crate) fn modified(
     answer: ApiResponse,
     call: &ApiRequest,
@@ -72,13 +72,14 @@ pub(crate) async fn read(store: &SqlStore) -> Result<Transaction, Fault> {
     store.read().await.map_err(database)
 }
 
-/// Converts a database error to a response.
+/// The response to a database error of a read. Writes use [`write_error`].
 pub(crate) fn database(error: SqlError) -> Fault {
     store::fault(&error)
 }
 
-/// Converts a write that kept conflicting to a 409, which clients know how to handle.
-pub(crate) fn outrun(error: &SqlError) -> Fault {
+/// The response to a database error of a write. Conflicts with other writers are retried first. If these retries are
+/// exhausted, the response is a 409 with the code for a concurrent update, which clients retry.
+pub(crate) fn write_error(error: &SqlError) -> Fault {
     match error {
         SqlError::Conflict(_) => concurrent_update(),
         other => store::fault(other),
@@ -92,7 +93,7 @@ fn concurrent_update() -> Fault {
     .with_code(codes::CONCURRENT_UPDATE)
 }
 
-/// The provider in the path.
+/// The provider that the request's path names; 404 if it does not exist.
 pub(crate) async fn provider_of_path(
     tx: &mut Transaction,
     uuid: &str,
@@ -105,11 +106,12 @@ pub(crate) async fn provider_of_path(
     })
 }
 
-/// Converts a provider error without a route-specific message.
+/// The response to a provider error for which the operation has no message of its own.
 pub(crate) fn provider_fault(error: ProviderError) -> Fault {
     match error {
         ProviderError::NotFound(_) => Fault::not_found(error.to_string()),
-        ProviderError::Sql(error) => outrun(&error),
+        ProviderError::Sql(error) => write_error(&error),
+        // Another writer moved the provider to another tree during this write.
         ProviderError::Moved => concurrent_update(),
         other => Fault::bad_request(other.to_string()),
     }

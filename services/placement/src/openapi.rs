@@ -80,7 +80,7 @@ fn add_links(schemas: &mut Value) {
     for name in ["ProviderBody", "ResourceClassBody", "ApiVersion"] {
         schemas[name]["properties"]["links"] = json!({
             "type": "array", "items": link,
-            "description": "Where it and what belongs to it is found.",
+            "description": "The URLs of the provider and of its sub-resources.",
         });
     }
 }

@@ -46,7 +46,7 @@ pub(crate) fn fault(error: &SqlError) -> Fault {
     }
     tracing::error!(
         error = error as &dyn std::error::Error,
-        mend = error.hint(),
+        hint = error.hint(),
         "database"
     );
     let message = format!("The database failed: {error}; {}.", error.hint());

@@ -1,7 +1,7 @@
 //! Filters and weighers that are not built in.
 //!
-//! They implement the same traits as the built-in ones, are enabled by name in the same options, and stand in the same records and
-//! explanations. A filter lets pass or rejects; why, it says with [`Reason::Plugin`](crate::Reason::Plugin) or any other reason.
+//! They implement the same traits as the built-in ones, are enabled by name in the same options, and appear in the same records and
+//! explanations. A filter accepts or rejects a host; the reason is [`Reason::Plugin`](crate::Reason::Plugin) or any other one.
 //!
 //! ```
 //! use berth_scheduler::custom_plugins::CustomPlugins;
@@ -9,7 +9,7 @@
 //! use berth_scheduler::weighers::{Multiplier, Weigher, WeigherPlan};
 //! use berth_scheduler::{ConsideredHost, Filter, SchedulerOptions, FilterPlan, Reason, RequestSpec, Runs};
 //!
-//! /// Rejects hosts whose name ends otherwise than the flavor's extra spec `site:suffix` says.
+//! /// Rejects hosts whose name does not end with the flavor's extra spec `site:suffix`.
 //! struct SuffixFilter;
 //!
 //! impl Filter for SuffixFilter {
@@ -27,7 +27,7 @@
 //!         };
 //!         FilterPlan::each(move |host: &mut ConsideredHost| match host.state.host.ends_with(suffix.as_str()) {
 //!             true => Ok(()),
-//!             false => Err(Reason::plugin(self.name(), Some("wrong_suffix"), "its name ends otherwise")),
+//!             false => Err(Reason::plugin(self.name(), Some("wrong_suffix"), "its name has another suffix")),
 //!         })
 //!     }
 //! }
@@ -57,7 +57,7 @@
 //! options.filter_scheduler.enabled_filters = vec!["ComputeFilter".into(), "SuffixFilter".into()];
 //! options.filter_scheduler.weight_classes = vec!["RAMWeigher".into(), "ShortNameWeigher".into()];
 //! let own = CustomPlugins::new().with_filter(&SuffixFilter).with_weigher(&ShortNameWeigher);
-//! let scheduler = Scheduler::with_own(options, &own)?;
+//! let scheduler = Scheduler::with_custom_plugins(options, &own)?;
 //! assert_eq!(scheduler.filters().collect::<Vec<_>>(), ["ComputeFilter", "SuffixFilter"]);
 //! # Ok::<(), berth_scheduler::select::SchedulerError>(())
 //! ```

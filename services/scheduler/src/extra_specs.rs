@@ -5,11 +5,11 @@
 //! | `=`, `>=` | the value is a number and at least the operand |
 //! | `==`, `!=`, `<=` | both are numbers, and compare so |
 //! | `s==`, `s!=`, `s<`, `s<=`, `s>`, `s>=` | both as texts compare so, by code points |
-//! | `<in>` | the operand stands in the value |
-//! | `<all-in>` | every word stands in the value |
+//! | `<in>` | the value contains the operand |
+//! | `<all-in>` | the value contains every word |
 //! | `<or> A <or> B` | the value is one of them |
 //!
-//! The operator is a word of its own, and the next word alone is the operand (but for the last two). A text that begins with no
+//! The operator is a separate word, and only the next word is the operand, except for the last two operators. A text that begins with no
 //! operator is itself the value that is demanded, blanks and all: `>=24` is no operator. Read once for a request by the filters of
 //! capabilities and of aggregates.
 
@@ -61,7 +61,7 @@ pub enum UnreadableRequirement {
     #[error("`{0}` is no number")]
     NoNumber(String),
     /// `<or>` without an operand.
-    #[error("nothing stands after `<or>`")]
+    #[error("nothing follows `<or>`")]
     NoAlternative,
 }
 
@@ -219,7 +219,7 @@ mod tests {
             (">= 5", "abc", "`abc` is no number"),
             (">= abc", "5", "`abc` is no number"),
             ("== 0x1f", "5", "`0x1f` is no number"),
-            ("<or>", "5", "nothing stands after `<or>`"),
+            ("<or>", "5", "nothing follows `<or>`"),
         ] {
             let read = Requirement::new(requirement);
             let error = read

@@ -81,7 +81,7 @@ impl Runs {
 
 /// One filter, by Nova's name.
 pub trait Filter: Send + Sync {
-    /// As in `enabled_filters`.
+    /// The name of the filter in `enabled_filters`.
     fn name(&self) -> &str;
 
     fn runs(&self) -> Runs;

@@ -15,7 +15,7 @@ pub struct Network {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkError {
     /// The part before the slash.
-    #[error("`{0}` is no IP address")]
+    #[error("`{0}` is not an IP address")]
     NoAddress(String),
     /// The part after the slash.
     #[error("`{0}` is no prefix length, netmask or hostmask of an address as `{1}` is")]

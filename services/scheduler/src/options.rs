@@ -78,9 +78,9 @@ options! {
     #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
     #[serde(default)]
     pub struct DefaultOptions in "" {
-        /// The availability zone of hosts that no host aggregate gives one.
+        /// The availability zone of hosts that are in no host aggregate with an availability zone.
         pub default_availability_zone: String = "nova".into();
-        /// Seconds for which a host counts as up whose agent says nothing: the scheduler gives it no guests after that.
+        /// Seconds without a heartbeat after which a host counts as down. The scheduler selects it for no guests then.
         pub service_down_time: f64 = 60.0, kind: Integer(1, WEEK);
     }
     beside {
@@ -90,38 +90,39 @@ options! {
 }
 
 options! {
-    /// How the scheduler built in asks Placement, and how often a guest is tried.
+    /// How the built-in scheduler queries Placement, and how often a guest's build is tried.
     #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
     #[serde(default)]
     pub struct SchedulerGroupOptions in "scheduler" {
-        /// Hosts, or devices of one, on which a guest's build is tried before its request fails.
+        /// The number of hosts, or of devices of one host, on which a guest's build is tried before its request fails.
         pub max_attempts: usize = 3, kind: Integer(1, 1000);
-        /// Allocation candidates that Placement is asked for at most.
+        /// The maximum number of allocation candidates that are requested from Placement.
         pub max_placement_results: usize = 1000, kind: Integer(1, 1_000_000);
-        /// Whether a project whose id an aggregate names (`filter_tenant_id`) has only hosts of such aggregates.
+        /// Whether a project whose id is in an aggregate (`filter_tenant_id`) is limited to hosts of such aggregates.
         pub limit_tenants_to_placement_aggregate: bool = false;
-        /// Whether a project that no aggregate names has no host at all.
+        /// Whether a project whose id is in no aggregate gets no host at all.
         pub placement_aggregate_required_for_tenants: bool = false;
-        /// Whether aggregates with `trait:NAME=required` are only for guests that ask for that trait.
+        /// Whether aggregates with `trait:NAME=required` are only for guests that request that trait.
         pub enable_isolated_aggregate_filtering: bool = false;
-        /// Whether Placement is asked for what an image's properties need (`COMPUTE_...` traits).
+        /// Whether hosts must have the traits that an image's properties need (`COMPUTE_...` traits).
         pub image_metadata_prefilter: bool = false;
-        /// Whether Placement is asked for hosts that can read the image's disk format.
+        /// Whether hosts must have the trait for the image's disk format.
         pub query_placement_for_image_type_support: bool = false;
-        /// Whether Placement is asked for hosts in the aggregates of a routed network's segments. It does nothing yet, with
-        /// a warning at start: no request tells its networks.
+        /// Whether hosts must be in the aggregates of a routed network's segments. It has no effect yet, with a warning
+        /// at start, because requests do not contain their networks.
         pub query_placement_for_routed_network_aggregates: bool = false;
     }
 }
 
 options! {
-    /// Filters and weighers of the scheduler built in.
+    /// Filters and weighers of the built-in scheduler.
     #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
     #[serde(default)]
     pub struct FilterSchedulerOptions in "filter_scheduler" {
         /// The filters that may be enabled; `nova.scheduler.filters.all_filters` are all of them.
         pub available_filters: Vec<String> = texts(["nova.scheduler.filters.all_filters"]);
-        /// The filters that are asked, in this order; one that is not among `available_filters` is refused at start.
+        /// The filters that are applied, in this order. A filter that is not in `available_filters` is refused at
+        /// start.
         pub enabled_filters: Vec<String> = texts([
             "AvailabilityZoneFilter",
             "ComputeFilter",
@@ -130,82 +131,83 @@ options! {
             "ServerGroupAntiAffinityFilter",
             "ServerGroupAffinityFilter",
         ]);
-        /// The weighers that are asked; `nova.scheduler.weights.all_weighers` are all of them.
+        /// The weighers that are applied; `nova.scheduler.weights.all_weighers` are all of them.
         pub weight_classes: Vec<String> = texts(["nova.scheduler.weights.all_weighers"]);
-        /// Of so many of the best hosts one is taken by chance; below 1 counts as 1, with a warning at start.
+        /// One of this number of best hosts is chosen at random. Values below 1 count as 1, with a warning at start.
         pub host_subset_size: i64 = 1, kind: Integer(-1_000_000, 1_000_000);
-        /// Whether chance decides between the best hosts of one weight.
+        /// Whether a host is chosen at random if several best hosts have the same weight.
         pub shuffle_best_same_weighed_hosts: bool = false;
-        /// Berth's own: how many candidates of a host are tried before the host is given up; 0: all, 1: as Nova.
+        /// Berth's own option: how many candidates of a host are tried before the next host; 0: all, 1: as in Nova.
         pub candidates_per_host: usize = 0, kind: Integer(0, 1_000_000);
-        /// Berth's own: how weights are brought to one scale: as Nova does, between the list's least and most always, in
-        /// units of their own, or as shares of each host's capacity.
+        /// Berth's own option: how weights are normalized: as in Nova, always between minimum and maximum of the list,
+        /// in fixed units, or as shares of each host's capacity.
         pub weight_normalization: Normalization = Normalization::Upstream;
         /// The number of guests at which a host is full (`NumInstancesFilter`).
         pub max_instances_per_host: i64 = 50, kind: Integer(1, 1_000_000);
-        /// The number of builds, moves and snapshots at a time at which a host is full (`IoOpsFilter`).
+        /// The number of concurrent builds, moves and snapshots at which a host is full (`IoOpsFilter`).
         pub max_io_ops_per_host: i64 = 8, kind: Integer(0, 1_000_000);
-        /// Images by id that are only for `isolated_hosts` (`IsolatedHostsFilter`).
+        /// Ids of images that are only for `isolated_hosts` (`IsolatedHostsFilter`).
         pub isolated_images: Vec<String> = Vec::new();
         /// Hosts for `isolated_images`.
         pub isolated_hosts: Vec<String> = Vec::new();
-        /// Whether `isolated_hosts` take nothing else.
+        /// Whether `isolated_hosts` accept no other images.
         pub restrict_isolated_hosts_to_isolated_images: bool = true;
-        /// Keys of aggregates that begin otherwise are no image properties (`AggregateImagePropertiesIsolation`); unset:
-        /// all are.
+        /// Only keys of aggregates with this prefix are image properties (`AggregateImagePropertiesIsolation`); unset:
+        /// all keys are.
         pub aggregate_image_properties_isolation_namespace: Option<String> = None, example: "\"image\"";
-        /// What stands between that namespace and the property.
+        /// The separator between that namespace and the property.
         pub aggregate_image_properties_isolation_separator: String = ".".into();
-        /// The architecture of images that name none (`ImagePropertiesFilter`); an unknown one is refused at start.
+        /// The architecture of images without one (`ImagePropertiesFilter`). An unknown value is refused at start.
         pub image_properties_default_architecture: Option<String> = None, example: "\"x86_64\"";
-        /// Berth's own: whether an image's `hw_maxphysaddr_bits` is compared with what a host's processors have. Nova means
-        /// to.
+        /// Berth's own option: whether an image's `hw_maxphysaddr_bits` is compared with the value of a host's
+        /// processors. Nova's code intends this comparison but does not do it.
         pub compare_image_maxphysaddr_bits: bool = true;
-        /// Whether the PCI devices that flavors ask for are in Placement (`[pci] report_in_placement` of all hosts).
-        /// Without it a flavor that asks for devices by a `[pci] alias` is refused.
+        /// Whether the PCI devices that flavors request are in Placement (`[pci] report_in_placement` of all hosts). If
+        /// not, a flavor that requests devices by a `[pci] alias` is refused.
         pub pci_in_placement: bool = false;
-        /// Of the memory that is free; below 0, hosts are filled one after another.
+        /// Multiplier of the free memory; below 0, hosts are filled one after another.
         pub ram_weight_multiplier: f64 = 1.0, kind: Number(-MOST, MOST);
-        /// Of the CPUs that are free.
+        /// Multiplier of the free CPUs.
         pub cpu_weight_multiplier: f64 = 1.0, kind: Number(-MOST, MOST);
-        /// Of the disk that is free.
+        /// Multiplier of the free disk.
         pub disk_weight_multiplier: f64 = 1.0, kind: Number(-MOST, MOST);
-        /// Of builds, moves and snapshots under way.
+        /// Multiplier of running builds, moves and snapshots.
         pub io_ops_weight_multiplier: f64 = -1.0, kind: Number(-MOST, MOST);
-        /// Of the number of guests.
+        /// Multiplier of the number of guests.
         pub num_instances_weight_multiplier: f64 = 0.0, kind: Number(-MOST, MOST);
-        /// Of the hypervisor's version.
+        /// Multiplier of the hypervisor's version.
         pub hypervisor_version_weight_multiplier: f64 = 1.0, kind: Number(-MOST, MOST);
-        /// Of keeping guests without devices off hosts with devices.
+        /// Multiplier of the preference for hosts without devices for guests without devices.
         pub pci_weight_multiplier: f64 = 1.0, kind: Number(0.0, MOST);
-        /// Of members of the guest's soft-affinity group.
+        /// Multiplier of the number of members of the guest's soft-affinity group.
         pub soft_affinity_weight_multiplier: f64 = 1.0, kind: Number(0.0, MOST);
-        /// Against members of the guest's soft-anti-affinity group.
+        /// Multiplier of the avoidance of members of the guest's soft-anti-affinity group.
         pub soft_anti_affinity_weight_multiplier: f64 = 1.0, kind: Number(0.0, MOST);
-        /// Against builds that failed in a row.
+        /// Multiplier of the avoidance of hosts with consecutive failed builds.
         pub build_failure_weight_multiplier: f64 = 1_000_000.0, kind: Number(-MOST, MOST);
-        /// Of staying in the cell, when a guest is moved. No guest is yet: another number has a warning at start.
+        /// Multiplier of the preference for the same cell when a guest is moved. Moves do not exist yet: another value
+        /// causes a warning at start.
         pub cross_cell_move_weight_multiplier: f64 = 1_000_000.0, kind: Number(-MOST, MOST);
-        /// Of guests that were booted with the same image properties.
+        /// Multiplier of the number of guests with the same image properties.
         pub image_props_weight_multiplier: f64 = 0.0, kind: Number(-MOST, MOST);
-        /// `PROPERTY=WEIGHT`; where there is one, properties that are not named count nothing.
+        /// `PROPERTY=WEIGHT`. If set, other properties have no weight.
         pub image_props_weight_setting: Vec<String> = Vec::new(),
             example: "[\"os_distro=1\", \"hw_machine_type=0\"]";
     }
 }
 
 options! {
-    /// What hosts measure of themselves, as a weight.
+    /// Metrics of hosts as a weight.
     #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
     #[serde(default)]
     pub struct MetricsOptions in "metrics" {
-        /// Of all metrics together (`MetricsWeigher`).
+        /// Multiplier of all metrics together (`MetricsWeigher`).
         pub weight_multiplier: f64 = 1.0, kind: Number(-MOST, MOST);
-        /// `METRIC=RATIO`: the metrics of `compute_monitors` that are weighed.
+        /// `METRIC=RATIO`: the weights of the metrics of `compute_monitors`.
         pub weight_setting: Vec<String> = Vec::new(), example: "[\"cpu.percent=-1\"]";
-        /// Whether a host that does not measure one of them is out.
+        /// Whether a host without one of these metrics is excluded.
         pub required: bool = true;
-        /// The weight of such a host where it is not.
+        /// The weight of a host without one of these metrics if `required` is false.
         pub weight_of_unavailable: f64 = -10_000.0, kind: Number(-MOST, MOST);
     }
 }
@@ -215,9 +217,10 @@ options! {
     #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
     #[serde(default)]
     pub struct ComputeGroupOptions in "compute" {
-        /// Whether a guest's NUMA cells go first to those cells of a host that have guests already.
+        /// Whether a guest's NUMA cells are placed on host cells with guests first.
         pub packing_host_numa_cells_allocation_strategy: bool = false;
-        /// Builds that may fail in a row on a host before the scheduler prefers every other one; 0: they are not counted.
+        /// Number of consecutive failed builds on a host after which the scheduler prefers every other host; 0:
+        /// failures are not counted.
         pub consecutive_build_service_disable_threshold: i64 = 10, kind: Integer(0, 1_000_000);
     }
 }
@@ -227,20 +230,20 @@ options! {
     #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
     #[serde(default)]
     pub struct PciOptions in "pci" {
-        /// Where the conductor is: the names by which flavors ask for these devices (`pci_passthrough:alias`), as Nova's
-        /// entries: `name`, `vendor_id` and `product_id` or `resource_class`, `device_type`, `numa_policy`, `traits`,
-        /// `live_migratable`. It needs `[filter_scheduler] pci_in_placement`. An entry is written `[[pci.alias]]`, or in
-        /// the list: `[{ name = "a100", vendor_id = "10de", product_id = "20b7" }]`.
+        /// On the conductor's host: the names by which flavors request these devices (`pci_passthrough:alias`), as
+        /// Nova's entries: `name`, `vendor_id` and `product_id` or `resource_class`, `device_type`, `numa_policy`,
+        /// `traits`, `live_migratable`. It needs `[filter_scheduler] pci_in_placement`. An entry is written
+        /// `[[pci.alias]]`, or in the list: `[{ name = "a100", vendor_id = "10de", product_id = "20b7" }]`.
         pub alias: Vec<PciAlias> = Vec::new();
     }
 }
 
 options! {
-    /// What is done otherwise than it should be.
+    /// Workarounds for known problems.
     #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
     #[serde(default)]
     pub struct WorkaroundsOptions in "workarounds" {
-        /// Whether dedicated CPUs are asked for as PCPU only, and not as VCPU of hosts that tell no PCPU.
+        /// Whether dedicated CPUs are requested only as PCPU, and not also as VCPU of hosts that report no PCPU.
         pub disable_fallback_pcpu_query: bool = false;
     }
 }

@@ -43,7 +43,7 @@ pub enum QueryError {
     #[error("it is made of {0} lists, texts and numbers, and should be of at most {PARTS}")]
     TooManyParts(usize),
     /// It is not JSON.
-    #[error("it is no JSON: {0}")]
+    #[error("it is not valid JSON: {0}")]
     NoJson(String),
     /// It is not a list.
     #[error("it should be a list of an operator and its arguments")]
@@ -286,7 +286,7 @@ impl Variable {
             let next = found.get(field);
             found = next.ok_or_else(|| Unanswerable::NoFields(Arc::clone(&self.name)))?;
         }
-        Ok((!found.is_null()).then(|| found.whole()))
+        Ok((!found.is_null()).then(|| found.into_plain()))
     }
 }
 

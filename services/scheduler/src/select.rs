@@ -67,16 +67,13 @@ pub struct Scheduler {
     keeps_record: bool,
 }
 
-/// Invalid options.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchedulerError {
     /// Values that are out of bounds, all of them.
     #[error("{}", sentences(.0))]
     Options(Vec<OptionError>),
-    /// See [`ChainError`].
     #[error(transparent)]
     Filters(#[from] ChainError),
-    /// See [`WeighersError`].
     #[error(transparent)]
     Weighers(#[from] WeighersError),
 }
@@ -91,11 +88,11 @@ impl Scheduler {
     ///
     /// Errors: an unknown filter or weigher, or an option out of range.
     pub fn new(options: SchedulerOptions) -> Result<Self, SchedulerError> {
-        Self::with_own(options, &CustomPlugins::new())
+        Self::with_custom_plugins(options, &CustomPlugins::new())
     }
 
     /// By these options, which may also name filters and weighers that are not built in.
-    pub fn with_own(
+    pub fn with_custom_plugins(
         options: SchedulerOptions,
         own: &CustomPlugins,
     ) -> Result<Self, SchedulerError> {
@@ -103,8 +100,8 @@ impl Scheduler {
         if !errors.is_empty() {
             return Err(SchedulerError::Options(errors));
         }
-        let chain = Chain::with_own(&options, own)?;
-        let weighers = Weighers::with_own(&options, own)?;
+        let chain = Chain::with_custom_plugins(&options, own)?;
+        let weighers = Weighers::with_custom_plugins(&options, own)?;
         let ineffective = ineffective_options::warnings(&options, chain.names(), weighers.names());
         let warnings = warnings.iter().map(ToString::to_string);
         Ok(Self {
@@ -116,7 +113,8 @@ impl Scheduler {
         })
     }
 
-    /// With so many threads at most for one request, and not as many as the machine has processors. The answers are the same.
+    /// Limits the number of threads for one request; by default it is the number of processors. The result does not
+    /// depend on it.
     #[must_use]
     pub fn with_threads(self, threads: NonZero<usize>) -> Self {
         let chain = self.chain.with_threads(threads);

@@ -55,7 +55,8 @@ pub trait Weigher: Send + Sync {
         Bounds::default()
     }
 
-    /// Reads what it needs, once for all hosts. A raw weight that is no number counts as 0, one beyond [`LARGEST`] as that.
+    /// Reads its input, once for all hosts. A raw weight that is not a number counts as 0, and one beyond [`LARGEST`]
+    /// as [`LARGEST`].
     fn plan<'a>(
         &'a self,
         request: &'a RequestSpec,
@@ -80,11 +81,11 @@ enum Raw<'a> {
     Each(EachRaw<'a>),
 }
 
-/// A host does not tell a metric that it is to be weighed by.
+/// A host does not report a metric that it must be weighed by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("[metrics] required: the host does not tell the metric {metric}")]
 pub struct MetricMissing {
-    /// As in `weight_setting`.
+    /// The name of the metric in `weight_setting`.
     pub metric: String,
 }
 

@@ -1,6 +1,25 @@
-//! The processes that are killed: one `berth up` of a machine with two nodes, or a `berth controller` and the `berth
-//! agent` of each node. The agents log in at the controller's one listener, and the controller calls them over TLS. In
-//! either case the services have separate addresses for the client, which sends no token there.
+//! [`Stand`]: the `berth` processes that the kill tests run and kill, in one of two topologies.
+//!
+//! [`Stand::single_process`] is one `berth up` for a machine with two nodes:
+//!
+//! ```text
+//! client (test) --- HTTP, no token ---> compute, placement, accelerator API \
+//!                                       both nodes                           > berth up
+//! ```
+//!
+//! [`Stand::controller_and_agents`] is one process with the services, and one for each node:
+//!
+//! ```text
+//! client (test) --- HTTP, no token ---> compute, placement, accelerator API \
+//!                                       one address for all APIs, tokens     > berth controller
+//!                                           ^                     |         /
+//!                             HTTP, password|                     |TLS with client certificates
+//!                                           |                     v
+//!                                         berth agent 0, berth agent 1
+//! ```
+//!
+//! In both, the client reaches each service at an address of its own that checks no token. Every process has its own
+//! [`BerthHome`] (configuration and state), and all hypervisors are the fake driver.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,9 +37,10 @@ use crate::authority::Authority;
 /// The SHA-256 of 512 zeros.
 const CHECKSUM: &str = "076a27c79e5ace2a3d47f9dd2e83e4ff6ea8872b3c2218f66c92b89b55f36560";
 
-/// One of them, with a home of its own.
+/// A `berth` process, running or not, with its home directory.
 pub(super) struct Process {
     home: BerthHome,
+    /// The subcommand and its arguments.
     words: Vec<String>,
     running: Option<RunningBerth>,
     has_an_agent: bool,
@@ -44,9 +64,10 @@ impl Process {
         self.running = Some(self.home.start(words).expect("it starts"));
     }
 
-    /// A command's answer as JSON; where a process that it needs is on its way back, it is asked again.
+    /// Runs a `berth` command with the configuration of this process, and returns its JSON output. Repeats it while a
+    /// process that it needs is restarting.
     pub(super) fn listed(&mut self, words: &[&str]) -> Value {
-        /// What it needs is away.
+        /// The exit code of a command that cannot reach its service.
         const UNAVAILABLE: i32 = 69;
         let config = self.home.config_file().display().to_string();
         let words = [&["--config", &config], words, &["-f", "json"]].concat();
@@ -58,15 +79,16 @@ impl Process {
         serde_json::from_str(&outcome.stdout).expect("JSON")
     }
 
-    /// The guests in the fake driver's book.
+    /// The UUIDs of the guests in the fake driver's file.
     fn guests(&self) -> Vec<String> {
         let guests = self.home.fake_guests().into_iter();
         guests.map(|guest| text(&guest["spec"]["uuid"])).collect()
     }
 }
 
+/// All processes of one topology, and the URLs of its services for the client.
 pub(super) struct Stand {
-    /// What they are, for reports.
+    /// The topology, for reports.
     pub(super) what: &'static str,
     pub(super) compute: String,
     pub(super) placement: String,
@@ -75,7 +97,8 @@ pub(super) struct Stand {
 }
 
 impl Stand {
-    pub(super) fn machine() -> Self {
+    /// Starts one `berth up` with both nodes.
+    pub(super) fn single_process() -> Self {
         let addresses = Addresses::new();
         let mut home = BerthHome::new().expect("a home");
         let images = images(&home);
@@ -85,8 +108,10 @@ impl Stand {
         addresses.stand("berth up", vec![Process::of(home, &["up"])])
     }
 
-    /// One of the services, and one of each node.
-    pub(super) fn apart() -> Self {
+    /// Starts a `berth controller`, and a `berth agent` for each node.
+    ///
+    /// The controller starts first, because the agents' configuration contains the password that it generates.
+    pub(super) fn controller_and_agents() -> Self {
         let addresses = Addresses::new();
         let mut home = BerthHome::new().expect("a home");
         let images = images(&home);
@@ -117,18 +142,18 @@ impl Stand {
         let mut processes = vec![controller];
         for (node, agent) in agents.iter().enumerate() {
             let mut home = BerthHome::new().expect("a home");
-            let door = format!(
+            let listener = format!(
                 "listen = \"{agent}\"\ntls_cert = \"{}\"\ntls_key = \"{}\"\nclient_ca = \"{ca}\"\n",
                 file(&server.certificate),
                 file(&server.key),
             );
-            let mut text = host(&door);
+            let mut text = host(&listener);
             for section in ["placement", "cyborg", "conductor", "glance"] {
                 text += &format!("[{section}]\n{login}");
             }
             text += &format!("[image_cache]\nimage_directories = [\"{images}\"]\n");
             prepare(&home, &text);
-            // For the commands that ask the conductor.
+            // `guest list` and `reconcile` ask the conductor.
             home.set_env("BERTH__CONDUCTOR_SERVICE__LISTEN", &conductor);
             write_machine(&home, node..node + 1);
             processes.push(Process::of(home, &["agent"]));
@@ -136,8 +161,11 @@ impl Stand {
         addresses.stand("controller, two agents", processes)
     }
 
-    /// SIGKILL of one of them, drawn where there are several, and its next start at once.
-    pub(super) fn strike(&mut self, seeded: &mut SeededRng) {
+    /// Kills one process with SIGKILL and restarts it at once. `seeded` selects the process if there are several.
+    ///
+    /// # Panics
+    /// A process has exited by itself since its last start.
+    pub(super) fn kill_and_restart_one(&mut self, seeded: &mut SeededRng) {
         let drawn = match self.processes.len() {
             1 => 0,
             several => seeded.below(several),
@@ -157,25 +185,30 @@ impl Stand {
         process.begin();
     }
 
-    /// The processes with guests.
+    /// The processes that run an agent, and so have guests.
     pub(super) fn with_an_agent(&mut self) -> impl Iterator<Item = &mut Process> {
-        self.processes.iter_mut().filter(|it| it.has_an_agent)
+        self.processes
+            .iter_mut()
+            .filter(|process| process.has_an_agent)
     }
 
-    /// The guests in the fake driver's books.
+    /// The UUIDs of the guests of all nodes.
     pub(super) fn guests(&self) -> Vec<String> {
         self.processes.iter().flat_map(Process::guests).collect()
     }
 
     /// The output of all processes so far.
     pub(super) fn log(&self) -> String {
-        let running = self.processes.iter().filter_map(|it| it.running.as_ref());
+        let running = self
+            .processes
+            .iter()
+            .filter_map(|process| process.running.as_ref());
         let logs: Vec<String> = running.map(RunningBerth::stderr).collect();
         logs.join("\n")
     }
 }
 
-/// Where the services are for the client.
+/// The addresses (`127.0.0.1:PORT`) at which the client reaches the services.
 struct Addresses {
     compute: String,
     placement: String,
@@ -191,7 +224,7 @@ impl Addresses {
         }
     }
 
-    /// The home of the process that has the services.
+    /// Writes the configuration of the process that has the services: `text`, and the sections of the services.
     fn configure(&self, home: &mut BerthHome, text: &str) {
         let (placement, compute) = (&self.placement, &self.compute);
         let services = format!(
@@ -199,11 +232,11 @@ impl Addresses {
              [compute_service]\nlisten = \"{compute}\"\nimages_file = \"@HOME@/images.toml\"\n"
         );
         prepare(home, &services);
-        // A home has these for any port.
+        // [`BerthHome`] sets this variable, which overrides the file. Set it again with the address above.
         home.set_env("BERTH__ACCELERATOR_SERVICE__LISTEN", &self.accelerators);
     }
 
-    /// All that does not run yet begins.
+    /// Starts the processes that are not running yet.
     fn stand(self, what: &'static str, mut processes: Vec<Process>) -> Stand {
         let rest = processes.iter_mut().filter(|it| it.running.is_none());
         rest.for_each(Process::begin);
@@ -221,12 +254,13 @@ fn address() -> String {
     format!("127.0.0.1:{}", free_port().expect("a port"))
 }
 
+/// Writes the configuration and creates the folder for instances.
 fn prepare(home: &BerthHome, text: &str) {
     home.configure(text).expect("a configuration");
     fs::create_dir(home.path("instances")).expect("a folder");
 }
 
-/// A host of the fake driver, and more of its section `agent`.
+/// The configuration of a host with the fake driver. It ends inside the section `[agent]`, to which `agent` adds lines.
 fn host(agent: &str) -> String {
     format!(
         "compute_driver = \"fake\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
@@ -234,7 +268,8 @@ fn host(agent: &str) -> String {
     )
 }
 
-/// How the first user logs in.
+/// The options with which an agent logs in as the first user. The controller has written the password to
+/// `clouds.yaml` below its state directory; `base` is the URL of its listener.
 fn login(base: &str, state: &Path) -> String {
     let clouds = fs::read_to_string(state.join("clouds.yaml")).expect("it was written");
     let password = clouds
@@ -248,7 +283,8 @@ fn login(base: &str, state: &Path) -> String {
     )
 }
 
-/// One image, and the folder that guests may name images of.
+/// Creates the folder `images` with one image, and the list `images.toml` that the compute service reads. Returns the
+/// folder, for the option `image_directories`: an agent accepts image paths in these folders only.
 fn images(home: &BerthHome) -> String {
     let folder = home.path("images");
     fs::create_dir(&folder).expect("a folder");
@@ -262,6 +298,7 @@ fn images(home: &BerthHome) -> String {
     folder.display().to_string()
 }
 
+/// Writes `machine.toml`, which describes these nodes and their devices to the fake driver.
 fn write_machine(home: &BerthHome, nodes: Range<usize>) {
     let mut machine = "[model]\nvgpu = \"per-gpu\"\nnuma = \"flat\"\npcpu = \"vcpu\"\n".to_owned();
     for node in nodes {

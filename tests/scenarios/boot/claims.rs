@@ -8,7 +8,7 @@ use super::{guest, request};
 
 /// A guest that its agent accepted before it became unreachable.
 async fn standing_still(stage: &BootStage) -> Conductor {
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     stage.agent.is(AgentBehaviour::Slow);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
@@ -92,16 +92,16 @@ async fn a_guest_with_a_deleted_claim_and_no_room_left_releases_its_devices_befo
 #[tokio::test]
 async fn a_claim_that_takes_effect_after_it_was_given_up_is_released() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     conductor.reconcile_guest(guest(1)).await;
-    let history = stage.crossings.history();
+    let history = stage.effects.history();
     let claim = |what: &String| what.starts_with("placement PUT /allocations");
     let at = history.iter().position(claim).expect("a claim") + 1;
 
     let point = EffectSide { at, after: false };
-    stage.crossings.begin(Some((point, BootFault::Error)));
+    stage.effects.begin(Some((point, BootFault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
     stage.wait_until_stuck(&conductor, guest(2)).await;
@@ -126,11 +126,11 @@ async fn a_claim_that_takes_effect_after_it_was_given_up_is_released() {
 
 /// The effect by which a guest like the n-th is claimed.
 async fn crossing_of_a_claim(stage: &BootStage) -> usize {
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     conductor.reconcile_guest(guest(1)).await;
-    let history = stage.crossings.history();
+    let history = stage.effects.history();
     let claim = |what: &String| what.starts_with("placement PUT /allocations");
     history.iter().position(claim).expect("a claim") + 1
 }
@@ -139,7 +139,7 @@ async fn crossing_of_a_claim(stage: &BootStage) -> usize {
 async fn unheard(stage: &BootStage, n: u32) -> (Conductor, ConsumerAllocations) {
     let at = crossing_of_a_claim(stage).await;
     let point = EffectSide { at, after: false };
-    stage.crossings.begin(Some((point, BootFault::Error)));
+    stage.effects.begin(Some((point, BootFault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(n, "gpu")).await.unwrap();
     stage.wait_until_stuck(&conductor, guest(n)).await;
@@ -188,14 +188,14 @@ async fn a_claim_that_takes_effect_during_the_next_search_does_not_fail_it() {
     let placement = stage.placement();
     placement.put_allocations(guest(9), &theirs).await.unwrap();
     let candidates = "placement GET /allocation_candidates";
-    let so_far = stage.crossings.history();
+    let so_far = stage.effects.history();
     let so_far = so_far
         .iter()
         .filter(|it| it.starts_with(candidates))
         .count();
     let late = placement.clone();
     stage
-        .crossings
+        .effects
         .before_nth(so_far + 1, candidates, async move {
             late.put_allocations(guest(2), &asked).await.unwrap();
         });
@@ -213,7 +213,7 @@ async fn a_claim_of_an_earlier_attempt_is_released_when_the_next_one_finds_it() 
     let (conductor, asked) = unheard(&stage, 2).await;
     stage.agent.is(AgentBehaviour::CannotBuildOne);
     let late = stage.placement();
-    stage.crossings.before_nth(3, CLAIM, async move {
+    stage.effects.before_nth(3, CLAIM, async move {
         late.put_allocations(guest(2), &asked).await.unwrap();
     });
     let end = conductor.reconcile_guest(guest(2)).await;
@@ -225,15 +225,15 @@ async fn a_claim_of_an_earlier_attempt_is_released_when_the_next_one_finds_it() 
 #[tokio::test]
 async fn a_claim_that_was_moved_before_a_bind_is_released_and_repeated() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     conductor.reconcile_guest(guest(1)).await;
-    let history = stage.crossings.history();
+    let history = stage.effects.history();
     let arqs = |what: &String| what.starts_with("accelerator POST");
     let at = history.iter().position(arqs).expect("requests are made") + 1;
     let point = EffectSide { at, after: false };
-    stage.crossings.begin(Some((point, BootFault::Error)));
+    stage.effects.begin(Some((point, BootFault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
     stage.wait_until_stuck(&conductor, guest(2)).await;
@@ -254,22 +254,22 @@ async fn a_claim_that_was_moved_before_a_bind_is_released_and_repeated() {
 async fn a_release_after_the_claim_of_the_next_attempt_repeats_that_claim() {
     let stage = BootStage::new().await;
     let release = |what: &String| what.starts_with("placement DELETE /allocations");
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     stage.agent.is(AgentBehaviour::CannotBuildOne);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     conductor.reconcile_guest(guest(1)).await;
-    let history = stage.crossings.history();
+    let history = stage.effects.history();
     let at = history.iter().position(release).expect("a release") + 1;
     let point = EffectSide { at, after: false };
-    stage.crossings.begin(Some((point, BootFault::Error)));
+    stage.effects.begin(Some((point, BootFault::Error)));
     stage.agent.is(AgentBehaviour::CannotBuildOne);
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
     stage.wait_until_stuck(&conductor, guest(2)).await;
     let end = conductor.reconcile_guest(guest(2)).await;
     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
-    let history = stage.crossings.history();
+    let history = stage.effects.history();
     assert_eq!(history.iter().filter(|it| release(it)).count(), 2);
     let before = held(&stage, guest(2)).await;
     stage.forget_allocations(guest(2)).await;
@@ -289,11 +289,11 @@ async fn a_repeated_late_claim_of_a_deleted_guest_is_released() {
         ..held(&stage, guest(1)).await
     };
     stage.forget_allocations(guest(1)).await;
-    let crossings = stage.crossings.clone();
-    let history = crossings.history();
+    let effects = stage.effects.clone();
+    let history = effects.history();
     let claims = history.iter().filter(|what| what.starts_with(CLAIM));
-    let (next, refused) = (claims.count() + 1, crossings.clone());
-    crossings.before_nth(next, CLAIM, async move { refused.refuse_last() });
+    let (next, refused) = (claims.count() + 1, effects.clone());
+    effects.before_nth(next, CLAIM, async move { refused.refuse_last() });
     let end = conductor.reconcile_guest(guest(1)).await;
     assert!(matches!(end, GuestRunOutcome::Blocked { .. }), "{end:?}");
     conductor.delete(guest(1)).await.unwrap();

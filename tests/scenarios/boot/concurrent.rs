@@ -14,7 +14,7 @@ use super::{guest, request};
 #[tokio::test]
 async fn guests_whose_hosts_are_searched_one_at_a_time_do_not_conflict() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let options = ConductorOptions {
         scheduler_workers: 1,
         ..impatient()
@@ -40,7 +40,7 @@ async fn guests_whose_hosts_are_searched_one_at_a_time_do_not_conflict() {
 #[tokio::test]
 async fn a_stopping_conductor_does_not_wait_for_a_guest_that_cannot_be_deleted() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let options = ConductorOptions {
         delete_timeout: Duration::from_hours(24),
         ..impatient()
@@ -53,7 +53,7 @@ async fn a_stopping_conductor_does_not_wait_for_a_guest_that_cannot_be_deleted()
     conductor.delete(guest(1)).await.unwrap();
     poll_until("the agent is asked to delete the guest", async || {
         let asked = stage.agent.is_deleting(guest(1));
-        asked.then_some(()).ok_or(stage.crossings.history())
+        asked.then_some(()).ok_or(stage.effects.history())
     })
     .await;
     let stopped = timeout(Duration::from_hours(1), conductor.stop()).await;
@@ -74,22 +74,22 @@ async fn a_stopping_conductor_does_not_wait_for_a_guest_that_cannot_be_deleted()
 #[tokio::test]
 async fn a_host_disabled_between_a_recorded_claim_and_the_next_start_accepts_no_guest() {
     let stage = BootStage::new().await;
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     conductor.create(&request(1, "gpu")).await.unwrap();
     conductor.reconcile_guest(guest(1)).await;
     let claim = |what: &String| what.starts_with("placement PUT /allocations");
-    let at = stage.crossings.history().iter().position(claim);
+    let at = stage.effects.history().iter().position(claim);
     let at = at.expect("a claim") + 1;
 
     stage
-        .crossings
+        .effects
         .begin(Some((EffectSide { at, after: false }, BootFault::Kill)));
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
     tokio::select! {
         end = conductor.reconcile_guest(guest(2)) => panic!("{end:?}"),
-        () = stage.crossings.dies() => {}
+        () = stage.effects.dies() => {}
     }
     let status = Some(ServiceStatus::Disabled {
         reason: Some("its fans are loud".to_owned()),
@@ -100,7 +100,7 @@ async fn a_host_disabled_between_a_recorded_claim_and_the_next_start_accepts_no_
     };
     stage.hosts.update_service(NODE, update).await.unwrap();
 
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     let GuestRunOutcome::Failed { reason } = conductor.reconcile_guest(guest(2)).await else {
         panic!("the host is disabled");

@@ -6,7 +6,7 @@ use berth_tests::boot::{
 };
 use berth_tests::sample::one_of;
 
-/// Of so many sides of crossings one is struck: odd, so that it is now the one before an effect, now the one after.
+/// The sweep tests every n-th side of the effects. The number is odd, so that sides before and after effects alternate.
 const ONE_OF: usize = one_of(5);
 
 /// How often a client repeats what fails: an injected error strikes once.
@@ -75,7 +75,7 @@ impl BootScenario {
         let deletes = self == Self::BootAndDelete;
         // A client repeats what was not answered; what it saw deleted it does not ask for again.
         let known = conductor.show(guest(number)).await.is_ok();
-        if known || !deletes || !stage.crossings.history().contains(&"gone".to_owned()) {
+        if known || !deletes || !stage.effects.history().contains(&"gone".to_owned()) {
             let mut tries = 0..TRIES;
             while let Err(error) = conductor.create(&self.request(stage, number)).await {
                 if matches!(error, ConductorError::Deleting { .. }) {
@@ -111,10 +111,10 @@ impl BootScenario {
         number: u32,
         fault: Option<(EffectSide, BootFault)>,
     ) -> bool {
-        stage.crossings.begin(fault);
+        stage.effects.begin(fault);
         tokio::select! {
             biased;
-            () = stage.crossings.dies() => true,
+            () = stage.effects.dies() => true,
             () = self.run(stage, number) => false,
         }
     }
@@ -136,14 +136,14 @@ async fn arrives(conductor: &Conductor, number: u32) {
 
 /// Takes the guest away, whatever came of it, so that the next case finds the stage clean.
 async fn clear(stage: &BootStage, number: u32) {
-    stage.crossings.begin(None);
+    stage.effects.begin(None);
     let conductor = stage.conductor();
     conductor.delete(guest(number)).await.ok();
     arrives(&conductor, number).await;
 }
 
-fn points(crossings: usize) -> impl Iterator<Item = EffectSide> {
-    (1..=crossings).flat_map(|at| [false, true].map(|after| EffectSide { at, after }))
+fn points(effects: usize) -> impl Iterator<Item = EffectSide> {
+    (1..=effects).flat_map(|at| [false, true].map(|after| EffectSide { at, after }))
 }
 
 /// Runs every scenario with the fault at every effect; returns the number of cases.
@@ -153,10 +153,10 @@ async fn sweep(stage: &BootStage, journeys: &[BootScenario], fault: BootFault) -
         journey.scene(stage, true).await;
         journey.set(stage);
         assert!(!journey.until_killed(stage, number, None).await);
-        let crossings = stage.crossings.history().len();
+        let effects = stage.effects.history().len();
         journey.check(stage, number).await;
         clear(stage, number).await;
-        for point in points(crossings).step_by(ONE_OF) {
+        for point in points(effects).step_by(ONE_OF) {
             number += 1;
             journey.set(stage);
             let killed = journey
@@ -198,10 +198,10 @@ async fn a_kill_in_the_recovery_from_a_kill_is_no_worse() {
     for journey in [BootScenario::BootAndDelete, BootScenario::BootOnTheNext] {
         journey.set(&stage);
         assert!(!journey.until_killed(&stage, number, None).await);
-        let crossings = stage.crossings.history().len();
+        let effects = stage.effects.history().len();
         clear(&stage, number).await;
-        // Some crossings, and every third of the recovery from a kill there: all of them take minutes.
-        for first in points(crossings).step_by(17) {
+        // Some effects, and every third of the recovery from a kill there: all of them take minutes.
+        for first in points(effects).step_by(17) {
             for second in points(1000).step_by(3 * ONE_OF) {
                 number += 1;
                 journey.set(&stage);
@@ -225,7 +225,7 @@ async fn a_kill_in_the_recovery_from_a_kill_is_no_worse() {
 #[tokio::test]
 async fn a_conductor_that_forgets_its_intents_is_caught() {
     let stage = BootStage::new().await;
-    stage.crossings.forget_intents();
+    stage.effects.forget_intents();
     let judged = tokio::spawn(async move {
         sweep(
             &stage,
@@ -240,7 +240,7 @@ async fn a_conductor_that_forgets_its_intents_is_caught() {
 #[tokio::test]
 async fn a_conductor_that_leaves_its_guests_in_their_groups_is_caught() {
     let stage = BootStage::new().await;
-    stage.crossings.keep_members();
+    stage.effects.keep_members();
     assert!(
         !BootScenario::BootAndDelete
             .until_killed(&stage, 1, None)

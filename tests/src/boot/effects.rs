@@ -51,7 +51,7 @@ struct ConcurrentEvent {
 #[derive(Default)]
 struct ConductorEffectState {
     history: Vec<String>,
-    /// Which life this is: what an earlier one left running acts no more.
+    /// The number of the current process run. Tasks that an earlier run left have no further effects.
     life: usize,
     fault: Option<(EffectSide, BootFault)>,
     dead: bool,
@@ -62,7 +62,8 @@ struct ConductorEffectState {
     keeps_members: bool,
 }
 
-/// The crossings of one life of a conductor.
+/// The effects of a conductor. Clones share the state; the one of [`present`](Self::present) belongs to the current
+/// process run of the conductor.
 #[derive(Clone, Default)]
 pub struct ConductorEffects {
     state: Arc<Mutex<ConductorEffectState>>,
@@ -75,7 +76,7 @@ impl ConductorEffects {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a life, with a fault in it perhaps.
+    /// Begins a process run of the conductor, with at most one fault. The numbers of the effects start again at 1.
     pub fn begin(&self, fault: Option<(EffectSide, BootFault)>) {
         let mut state = self.state();
         state.life += 1;
@@ -95,14 +96,14 @@ impl ConductorEffects {
         self.state().meanwhile = Some(ConcurrentEvent { nth, what, happens });
     }
 
-    /// What crosses before the other side does not arrive there: to be said by what happens before it.
+    /// Makes the latest effect fail before it is performed. Called by the code that [`before_nth`](Self::before_nth) runs.
     pub fn refuse_last(&self) {
         let mut state = self.state();
         let at = state.history.len();
         state.fault = Some((EffectSide { at, after: false }, BootFault::Error));
     }
 
-    /// Those of the present life.
+    /// The effects of the current process run.
     #[must_use]
     pub fn present(&self) -> Self {
         let life = self.state().life;
@@ -112,7 +113,7 @@ impl ConductorEffects {
         }
     }
 
-    /// What this life crossed so far.
+    /// The effects of the current process run so far, in order.
     #[must_use]
     pub fn history(&self) -> Vec<String> {
         self.state().history.clone()
@@ -136,7 +137,7 @@ impl ConductorEffects {
         self.state().keeps_members
     }
 
-    /// Until the conductor is killed.
+    /// Waits until the fault kills the conductor.
     pub async fn dies(&self) {
         loop {
             let died = self.died.notified();
@@ -147,19 +148,19 @@ impl ConductorEffects {
         }
     }
 
-    /// The same service behind these crossings.
+    /// Wraps a service, so that each request to it is an effect.
     #[must_use]
     pub fn before(&self, name: &'static str, http: HttpService) -> HttpService {
-        let crossings = self.clone();
+        let effects = self.clone();
         HttpService::new(service_fn(move |request: Request<Bytes>| {
-            let (crossings, http) = (crossings.clone(), http.clone());
+            let (effects, http) = (effects.clone(), http.clone());
             async move {
                 let route = request
                     .extensions()
                     .get::<RouteTemplate>()
                     .map_or("?", |it| it.0);
                 let what = format!("{name} {} {route}", request.method());
-                crossings.cross(what, http.send(request)).await
+                effects.cross(what, http.send(request)).await
             }
         }))
     }

@@ -48,12 +48,12 @@ impl<T> FaultAnswer for Result<T, RecordError> {
 
 pub(super) struct FaultyCloudHosts {
     hosts: Hosts,
-    crossings: ConductorEffects,
+    effects: ConductorEffects,
 }
 
 impl FaultyCloudHosts {
-    pub(super) fn new(hosts: Hosts, crossings: ConductorEffects) -> Self {
-        Self { hosts, crossings }
+    pub(super) fn new(hosts: Hosts, effects: ConductorEffects) -> Self {
+        Self { hosts, effects }
     }
 
     fn cross<'a, T: 'a, E: 'a>(
@@ -64,7 +64,7 @@ impl FaultyCloudHosts {
     where
         Result<T, E>: FaultAnswer + Send,
     {
-        Box::pin(self.crossings.cross(format!("hosts {what}"), effect))
+        Box::pin(self.effects.cross(format!("hosts {what}"), effect))
     }
 }
 
@@ -128,7 +128,7 @@ impl CloudHosts for FaultyCloudHosts {
         &'a self,
         placed: &'a PlacedMember,
     ) -> CloudHostsFuture<'a, bool, ServerGroupError> {
-        if self.crossings.keeps_members() {
+        if self.effects.keeps_members() {
             return Box::pin(async { Ok(false) });
         }
         let effect = CloudHosts::remove_stale_member(&self.hosts, placed);
@@ -136,7 +136,7 @@ impl CloudHosts for FaultyCloudHosts {
     }
 
     fn remove_member(&self, member: GroupMember) -> CloudHostsFuture<'_, (), ServerGroupError> {
-        if self.crossings.keeps_members() {
+        if self.effects.keeps_members() {
             return Box::pin(async { Ok(()) });
         }
         self.cross(

@@ -25,12 +25,12 @@ impl<T> FaultAnswer for Result<T, JournalError> {
 
 pub(super) struct FaultyBootJournal {
     journal: Arc<SqlBootJournal>,
-    crossings: ConductorEffects,
+    effects: ConductorEffects,
 }
 
 impl FaultyBootJournal {
-    pub(super) fn new(journal: Arc<SqlBootJournal>, crossings: ConductorEffects) -> Self {
-        Self { journal, crossings }
+    pub(super) fn new(journal: Arc<SqlBootJournal>, effects: ConductorEffects) -> Self {
+        Self { journal, effects }
     }
 
     fn cross<'a, T: Send + 'a>(
@@ -38,7 +38,7 @@ impl FaultyBootJournal {
         what: String,
         effect: JournalFuture<'a, T>,
     ) -> JournalFuture<'a, T> {
-        Box::pin(self.crossings.cross(format!("journal {what}"), effect))
+        Box::pin(self.effects.cross(format!("journal {what}"), effect))
     }
 }
 
@@ -100,7 +100,7 @@ impl BootJournal for FaultyBootJournal {
         step: BootStep,
         record: &'a BootStepRecord,
     ) -> JournalFuture<'a, ()> {
-        if record.state == StepState::Begun && self.crossings.forgets_intents() {
+        if record.state == StepState::Begun && self.effects.forgets_intents() {
             return Box::pin(async { Ok(()) });
         }
         let what = format!("note {step} {}", record.state);

@@ -21,7 +21,7 @@ impl BootStage {
         assert!(
             wrong.is_empty(),
             "{wrong:#?}\nafter {:#?}",
-            self.crossings.history()
+            self.effects.history()
         );
     }
 

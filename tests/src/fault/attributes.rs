@@ -1,4 +1,15 @@
-//! Fault injection for sysfs: the attribute writes of a device tree.
+//! [`GatedAttributes`]: fault injection for sysfs. It wraps the object that writes attributes, such as
+//! `/sys/bus/pci/devices/*/driver_override`, and can make each write fail.
+//!
+//! - An *effect* is one write, numbered in the order of the run.
+//! - The *gate* decides for each effect, before and after it, whether to inject a fault. The [`FaultStage`] belongs to one
+//!   node: it has the node's gate and clock, and executes the gate's decisions.
+//! - An *injection point* names one decision as text, `effect:<n>:<before|after>:<fault>`. For example,
+//!   `effect:2:after:input_output` lets the second write happen and then reports an I/O error.
+//!
+//! ```text
+//! caller -> GatedAttributes -> FaultStage (asks the gate) -> wrapped AttributeWrites -> kernel
+//! ```
 
 use std::io;
 use std::path::PathBuf;
@@ -11,14 +22,14 @@ use berth_sysfs::{AttributeError, AttributeWrites, WriteFuture};
 use super::FaultStage;
 use super::stage::{AbandonedEffect, EffectAction};
 
-/// A writer of attributes that passes a stage's gate.
+/// An attribute writer whose writes pass through the gate of a stage.
 pub struct GatedAttributes {
     inner: Arc<dyn AttributeWrites>,
     stage: FaultStage,
 }
 
 impl GatedAttributes {
-    /// The attributes behind the stage's gate.
+    /// Wraps a writer; its writes are effects of this stage.
     #[must_use]
     pub fn around(inner: Arc<dyn AttributeWrites>, stage: &FaultStage) -> Self {
         Self {
@@ -31,17 +42,18 @@ impl GatedAttributes {
 impl AttributeWrites for GatedAttributes {
     fn write<'a>(&'a self, name: &'a str, content: &'a str) -> WriteFuture<'a> {
         Box::pin(async move {
-            let crossing = Effect::write(Boundary::Sysfs, "write", name);
-            let act = AttributeWriteCall {
+            let effect = Effect::write(Boundary::Sysfs, "write", name);
+            let call = AttributeWriteCall {
                 attributes: Arc::clone(&self.inner),
                 name: name.to_owned(),
                 content: content.to_owned(),
             };
-            self.stage.cross(&crossing, &act).await
+            self.stage.cross(&effect, &call).await
         })
     }
 }
 
+/// One write, in the form in which the stage performs it or replaces its result.
 struct AttributeWriteCall {
     attributes: Arc<dyn AttributeWrites>,
     name: String,
@@ -49,6 +61,7 @@ struct AttributeWriteCall {
 }
 
 impl AttributeWriteCall {
+    /// The error of a kernel that refuses the write.
     fn failed(&self) -> AttributeError {
         AttributeError::Refused {
             path: PathBuf::from(&self.name),
@@ -74,7 +87,9 @@ impl EffectAction for AttributeWriteCall {
         }
     }
 
-    fn instead(&self, fault: Fault) -> Self::Value {
+    /// The fault prevented the write: a timeout or a refusal. The limit appears in the error text only; nothing waits
+    /// for a minute.
+    fn result_if_prevented(&self, fault: Fault) -> Self::Value {
         Err(match fault {
             Fault::Late => AttributeError::TimedOut {
                 path: PathBuf::from(&self.name),
@@ -85,12 +100,13 @@ impl EffectAction for AttributeWriteCall {
         })
     }
 
-    /// The kernel executed the write but reported an error.
-    fn spoilt(&self, _: Self::Value, _: Fault) -> Self::Value {
+    /// The fault came after the write: the kernel executed it but reported an error.
+    fn result_if_spoiled(&self, _: Self::Value, _: Fault) -> Self::Value {
         Err(self.failed())
     }
 
-    fn later(&self) -> AbandonedEffect {
+    /// The write without its caller, for a fault that delays it until after the caller's timeout.
+    fn detached(&self) -> AbandonedEffect {
         let (attributes, name, content) = (
             Arc::clone(&self.attributes),
             self.name.clone(),
@@ -120,7 +136,9 @@ mod tests {
         }
     }
 
-    async fn written(point: &str) -> (usize, usize) {
+    /// Makes two writes with a fault at this point. Returns how many reached the wrapped writer, and how many failed for
+    /// the caller.
+    async fn write_twice(point: &str) -> (usize, usize) {
         let gate = PointGate::at([point.parse().expect("a point")]);
         let stage = FaultStage::new(Arc::new(gate));
         let kept = Arc::new(StoredAttributes::default());
@@ -138,8 +156,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_write_fails_before_or_after_its_effect() {
-        assert_eq!(written("effect:1:before:input_output").await, (1, 1));
-        assert_eq!(written("effect:2:after:input_output").await, (2, 1));
-        assert_eq!(written("effect:3:before:input_output").await, (2, 0));
+        assert_eq!(write_twice("effect:1:before:input_output").await, (1, 1));
+        assert_eq!(write_twice("effect:2:after:input_output").await, (2, 1));
+        // There is no third write: the fault is never injected.
+        assert_eq!(write_twice("effect:3:before:input_output").await, (2, 0));
     }
 }

@@ -196,7 +196,7 @@ impl<D: VirtDriver> EffectAction for ObserveCall<'_, D> {
         }
     }
 
-    fn instead(&self, fault: Fault) -> Self::Value {
+    fn result_if_prevented(&self, fault: Fault) -> Self::Value {
         Err(match fault {
             Fault::Late => ObserveError::TimedOut {
                 target: "test".to_owned(),
@@ -207,7 +207,7 @@ impl<D: VirtDriver> EffectAction for ObserveCall<'_, D> {
         })
     }
 
-    fn spoilt(&self, seen: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_spoiled(&self, seen: Self::Value, fault: Fault) -> Self::Value {
         match fault {
             Fault::Stale => {
                 let before = self
@@ -221,7 +221,7 @@ impl<D: VirtDriver> EffectAction for ObserveCall<'_, D> {
         }
     }
 
-    fn later(&self) -> AbandonedEffect {
+    fn detached(&self) -> AbandonedEffect {
         // Looking later changes nothing.
         Box::pin(std::future::ready(()))
     }

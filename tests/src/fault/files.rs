@@ -90,11 +90,11 @@ impl EffectAction for FileReadCall<'_> {
         }
     }
 
-    fn instead(&self, fault: Fault) -> Self::Value {
+    fn result_if_prevented(&self, fault: Fault) -> Self::Value {
         Err(failed(self.files, self.name, fault))
     }
 
-    fn spoilt(&self, read: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_spoiled(&self, read: Self::Value, fault: Fault) -> Self::Value {
         let content = read?;
         Ok(content.map(|mut content| match fault {
             Fault::Truncated => {
@@ -105,7 +105,7 @@ impl EffectAction for FileReadCall<'_> {
         }))
     }
 
-    fn later(&self) -> AbandonedEffect {
+    fn detached(&self) -> AbandonedEffect {
         Box::pin(std::future::ready(()))
     }
 }
@@ -141,16 +141,16 @@ impl EffectAction for FileWriteCall {
         }
     }
 
-    fn instead(&self, fault: Fault) -> Self::Value {
+    fn result_if_prevented(&self, fault: Fault) -> Self::Value {
         Err(failed(self.files.as_ref(), &self.name, fault))
     }
 
     /// A failed atomic write leaves the old content, or the new one in spite of the error: here the new one.
-    fn spoilt(&self, _: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_spoiled(&self, _: Self::Value, fault: Fault) -> Self::Value {
         Err(failed(self.files.as_ref(), &self.name, fault))
     }
 
-    fn later(&self) -> AbandonedEffect {
+    fn detached(&self) -> AbandonedEffect {
         let (files, name, change) = (
             Arc::clone(&self.files),
             self.name.clone(),

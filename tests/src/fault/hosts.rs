@@ -61,15 +61,15 @@ where
         }
     }
 
-    fn instead(&self, fault: Fault) -> Self::Value {
+    fn result_if_prevented(&self, fault: Fault) -> Self::Value {
         Err((self.instead)(fault))
     }
 
-    fn spoilt(&self, _: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_spoiled(&self, _: Self::Value, fault: Fault) -> Self::Value {
         Err((self.instead)(fault))
     }
 
-    fn later(&self) -> AbandonedEffect {
+    fn detached(&self) -> AbandonedEffect {
         let call = (self.call)(self.hosts.clone());
         Box::pin(async move {
             let _ = busy(call).await;

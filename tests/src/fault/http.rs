@@ -157,7 +157,7 @@ impl EffectAction for Exchange {
         }
     }
 
-    fn instead(&self, fault: Fault) -> HttpResult {
+    fn result_if_prevented(&self, fault: Fault) -> HttpResult {
         if fault == Fault::TokenExpired && !self.is_login() {
             let token = self.token();
             self.memory().expired.insert(token);
@@ -175,7 +175,7 @@ impl EffectAction for Exchange {
         })
     }
 
-    fn spoilt(&self, answer: HttpResult, fault: Fault) -> HttpResult {
+    fn result_if_spoiled(&self, answer: HttpResult, fault: Fault) -> HttpResult {
         let answer = answer?;
         match fault {
             Fault::Stale => {
@@ -201,7 +201,7 @@ impl EffectAction for Exchange {
         self.http.queue.filter(|_| is_queued)
     }
 
-    fn later(&self) -> AbandonedEffect {
+    fn detached(&self) -> AbandonedEffect {
         let (http, request) = (self.http.inner.clone(), self.request.clone());
         // The caller no longer waits for the answer.
         Box::pin(async move { drop(http.send(request).await) })

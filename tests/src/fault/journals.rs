@@ -42,18 +42,18 @@ where
         }
     }
 
-    fn instead(&self, fault: Fault) -> Self::Value {
+    fn result_if_prevented(&self, fault: Fault) -> Self::Value {
         Err(damaged(match fault {
             Fault::DiskFull => "database or disk is full",
             _ => "the disk reports an input/output error",
         }))
     }
 
-    fn spoilt(&self, _: Self::Value, _: Fault) -> Self::Value {
+    fn result_if_spoiled(&self, _: Self::Value, _: Fault) -> Self::Value {
         Err(damaged("the disk reports an input/output error"))
     }
 
-    fn later(&self) -> AbandonedEffect {
+    fn detached(&self) -> AbandonedEffect {
         Box::pin(ready(()))
     }
 }

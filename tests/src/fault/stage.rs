@@ -47,19 +47,20 @@ pub(super) type AbandonedEffect = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) trait EffectAction: Sync {
     type Value: Send;
 
+    /// Calls the wrapped object.
     fn perform(&self) -> impl Future<Output = Self::Value> + Send;
 
-    /// Sums its result up in stable words.
+    /// The result in words that are equal in each run, for traces.
     fn outcome(&self, value: &Self::Value) -> EffectOutcome;
 
-    /// What the caller gets where the fault keeps the effect from happening.
-    fn instead(&self, fault: Fault) -> Self::Value;
+    /// The result that the caller gets if the fault prevents the effect.
+    fn result_if_prevented(&self, fault: Fault) -> Self::Value;
 
-    /// What the caller gets of the result.
-    fn spoilt(&self, value: Self::Value, fault: Fault) -> Self::Value;
+    /// The result that the caller gets if the fault follows the effect. `value` is the result of the effect.
+    fn result_if_spoiled(&self, value: Self::Value, fault: Fault) -> Self::Value;
 
-    /// The effect on its own, to be executed after its caller gave up.
-    fn later(&self) -> AbandonedEffect;
+    /// The effect without its caller, to be executed after the caller's timeout.
+    fn detached(&self) -> AbandonedEffect;
 
     /// The delay until an abandoned effect is executed; none: just before the next one at its boundary.
     fn queue(&self) -> Option<Duration> {
@@ -159,7 +160,7 @@ impl FaultStage {
             match fault {
                 Fault::Kill | Fault::PowerCut => self.die().await,
                 Fault::Hang => match self.hang(crossing.boundary).await {
-                    HangEnd::GaveUp => return act.instead(Fault::Late),
+                    HangEnd::GaveUp => return act.result_if_prevented(Fault::Late),
                     HangEnd::GoesOn => {}
                 },
                 Fault::ClockForward => self.0.clock.jump(HOUR).await,
@@ -167,9 +168,9 @@ impl FaultStage {
                 Fault::Twice => drop(self.done(act.perform()).await),
                 Fault::Late => {
                     self.owe(crossing.boundary, act);
-                    return act.instead(fault);
+                    return act.result_if_prevented(fault);
                 }
-                other => return act.instead(other),
+                other => return act.result_if_prevented(other),
             }
         }
         let value = self.done(act.perform()).await;
@@ -177,10 +178,10 @@ impl FaultStage {
             GateDecision::Proceed => value,
             GateDecision::Fault(Fault::Kill | Fault::PowerCut) => self.die().await,
             GateDecision::Fault(Fault::Hang) => match self.hang(crossing.boundary).await {
-                HangEnd::GaveUp => act.instead(Fault::Late),
+                HangEnd::GaveUp => act.result_if_prevented(Fault::Late),
                 HangEnd::GoesOn => value,
             },
-            GateDecision::Fault(fault) => act.spoilt(value, fault),
+            GateDecision::Fault(fault) => act.result_if_spoiled(value, fault),
         }
     }
 
@@ -209,7 +210,7 @@ impl FaultStage {
     }
 
     fn owe(&self, seam: Boundary, act: &impl EffectAction) {
-        let effect = act.later();
+        let effect = act.detached();
         match act.queue() {
             // The request is in another process, which a kill of the caller does not stop.
             Some(queue) => {

@@ -1,5 +1,7 @@
-//! RabbitMQ, which connects Cyborg's processes: a node with its own name and port mapper, on loopback and in a
-//! directory of its own.
+//! [`RabbitMq`]: starts a private RabbitMQ broker, which Cyborg's processes need to call each other.
+//!
+//! The broker listens on loopback only, and keeps its files in a temporary directory. It has its own node name and its
+//! own Erlang port mapper (`epmd`), so that several tests, and a RabbitMQ of the machine, do not interfere.
 
 use std::fs;
 use std::net::TcpStream;
@@ -11,23 +13,25 @@ use crate::port::free_port;
 use crate::process::{Process, Program};
 use crate::scratch::Scratch;
 
-/// It takes eight seconds on two busy cores; this is for a machine much slower.
+/// How long the broker may take to start. It takes eight seconds on two busy cores; a minute is for much slower machines.
 const READY_LIMIT: Duration = Duration::from_secs(60);
-/// Erlang's options: nothing listens beyond loopback, no port mapper that outlives us, and no spinning of idle schedulers.
+/// Options of Erlang's virtual machine: listen on loopback only, do not start a port mapper, which would outlive the
+/// test, and use one scheduler thread that does not spin when idle.
 const ERLANG: &str =
     "-kernel inet_dist_use_interface {127,0,0,1} -start_epmd false +S 1 +sbwt none";
 
-/// A private RabbitMQ; it ends with the value.
+/// A running broker. Dropping it stops the broker and removes its files.
 #[derive(Debug)]
 pub struct RabbitMq {
     port: u16,
     _broker: Process,
     _port_mapper: Process,
-    /// Last: the broker ends before its files go.
+    /// The last field, because fields are dropped in order: the broker stops before its files are removed.
     _scratch: Scratch,
 }
 
 impl RabbitMq {
+    /// Starts a broker and waits until it accepts connections.
     pub fn start() -> Result<Self, PeerError> {
         let system = installed()?.join("rabbitmq/system/usr/lib");
         let scratch = Scratch::new().map_err(PeerError::files("make a directory for RabbitMQ"))?;
@@ -46,7 +50,7 @@ impl RabbitMq {
         let file = |name: &str| scratch.join(name);
         let mut broker = Program::new(server.join("sbin/rabbitmq-server"))
             .env("PATH", path)
-            // Its cookie is kept here.
+            // Erlang stores its authentication cookie here.
             .env("HOME", scratch.path())
             .env("ERL_EPMD_ADDRESS", "127.0.0.1")
             .env("ERL_EPMD_PORT", mapper)
@@ -61,10 +65,10 @@ impl RabbitMq {
             .env("RABBITMQ_LOG_BASE", scratch.path())
             .env("RABBITMQ_PID_FILE", file("pid"))
             .env("RABBITMQ_ENABLED_PLUGINS_FILE", file("plugins"))
-            // Its extension is added.
+            // RabbitMQ adds `.conf`.
             .env("RABBITMQ_CONFIG_FILE", file("rabbitmq"))
             .env("RABBITMQ_CONF_ENV_FILE", file("environment"))
-            // The script becomes the broker rather than its parent, so that the kernel's signal reaches it.
+            // With this, the script replaces itself by the broker (`exec`), so that signals reach the broker.
             .env("RUNNING_UNDER_SYSTEMD", "true")
             .env("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", ERLANG)
             .start(&file("log"))?;
@@ -79,14 +83,14 @@ impl RabbitMq {
         })
     }
 
-    /// Its URL as oslo.messaging takes it.
+    /// The URL of the broker for oslo.messaging (`transport_url`).
     #[must_use]
     pub fn url(&self) -> String {
         format!("rabbit://guest:guest@127.0.0.1:{}/", self.port)
     }
 }
 
-/// The only folder with this prefix; a version follows it.
+/// The folder whose name is this prefix and a version; exactly one is installed.
 fn only(folder: &Path, prefix: &str) -> Result<PathBuf, PeerError> {
     let entries = fs::read_dir(folder).map_err(PeerError::files("read RabbitMQ's folder"))?;
     let named = |path: &PathBuf| {

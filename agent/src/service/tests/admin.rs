@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::service::error::{ExitReason, ServiceError};
 use crate::service::tests::bench::Bench;
 use crate::service::tests::driver::host;
-use crate::service::tests::placement::Weather;
+use crate::service::tests::placement::PlacementBehaviour;
 use crate::service::{Agent, run};
 
 fn options(bench: &Bench) -> AdminOptions {
@@ -239,7 +239,7 @@ async fn a_second_agent_is_refused_and_a_killed_ones_socket_is_not_in_the_way() 
 #[tokio::test]
 async fn health_is_503_while_placement_is_away_and_a_tick_says_why() {
     let bench = Bench::with(host(&["a"]));
-    bench.placement.set(Weather::Refused);
+    bench.placement.set(PlacementBehaviour::Refused);
     let mut agent = bench.agent();
     let options = options(&bench);
     agent.admin = Some(options.clone());
@@ -258,7 +258,7 @@ async fn health_is_503_while_placement_is_away_and_a_tick_says_why() {
             disabled.disabled.is_some() && !disabled.tick.unwrap().is_well(),
             "it is stored and not yet reported"
         );
-        bench.placement.set(Weather::Fine);
+        bench.placement.set(PlacementBehaviour::Fine);
         assert!(client.tick().await.unwrap().is_well());
         assert!(bench.placement.has_trait("a", "COMPUTE_STATUS_DISABLED"));
     })

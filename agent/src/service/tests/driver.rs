@@ -1,4 +1,4 @@
-//! A scripted driver.
+//! [`ScriptedDriver`]: a hypervisor driver whose observations and events a test controls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -13,12 +13,12 @@ use berth_virt::{
 use futures_util::{StreamExt, stream};
 use tokio::sync::{broadcast, watch};
 
-/// Duration of an observation.
-pub(super) const LOOK: Duration = Duration::from_millis(1);
+/// How long an observation takes.
+pub(super) const OBSERVATION_TIME: Duration = Duration::from_millis(1);
 
-/// Result of the next observation.
+/// The result of the following observations.
 #[derive(Debug, Clone)]
-pub(super) enum Sight {
+pub(super) enum ScriptedObservation {
     View(HostView),
     Away,
     Misconfigured,
@@ -28,7 +28,7 @@ pub(super) enum Sight {
 }
 
 pub(super) struct ScriptedDriver {
-    sight: Mutex<Sight>,
+    observation: Mutex<ScriptedObservation>,
     /// `None` after the events have ended.
     events: Mutex<Option<broadcast::Sender<HostEvent>>>,
     observed: AtomicUsize,
@@ -39,19 +39,19 @@ pub(super) struct ScriptedDriver {
 impl ScriptedDriver {
     pub(super) fn showing(view: HostView) -> Self {
         Self {
-            sight: Mutex::new(Sight::View(view)),
+            observation: Mutex::new(ScriptedObservation::View(view)),
             events: Mutex::new(Some(broadcast::channel(256).0)),
             observed: AtomicUsize::new(0),
             open: watch::channel(true).0,
         }
     }
 
-    pub(super) fn show(&self, sight: Sight) {
-        *self.sight.lock().unwrap() = sight;
+    pub(super) fn show(&self, observation: ScriptedObservation) {
+        *self.observation.lock().unwrap() = observation;
     }
 
     pub(super) fn change(&self, change: impl FnOnce(&mut HostView)) {
-        if let Sight::View(view) = &mut *self.sight.lock().unwrap() {
+        if let ScriptedObservation::View(view) = &mut *self.observation.lock().unwrap() {
             change(view);
         }
     }
@@ -100,22 +100,22 @@ impl VirtDriver for ScriptedDriver {
     async fn observe(&self) -> Result<HostView, ObserveError> {
         self.observed.fetch_add(1, Ordering::SeqCst);
         // An observation takes time, so that a loop without a pause is detected.
-        tokio::time::sleep(LOOK).await;
-        let sight = self.sight.lock().unwrap().clone();
+        tokio::time::sleep(OBSERVATION_TIME).await;
+        let observation = self.observation.lock().unwrap().clone();
         self.open.subscribe().wait_for(|open| *open).await.unwrap();
         let target = "test:///default".to_owned();
-        match sight {
-            Sight::View(view) => Ok(view),
-            Sight::Away => Err(ObserveError::Unreachable {
+        match observation {
+            ScriptedObservation::View(view) => Ok(view),
+            ScriptedObservation::Away => Err(ObserveError::Unreachable {
                 target,
                 reason: "connection refused".to_owned(),
             }),
-            Sight::Misconfigured => Err(ObserveError::Configuration {
+            ScriptedObservation::Misconfigured => Err(ObserveError::Configuration {
                 option: "[compute] cpu_shared_set".to_owned(),
                 reason: "CPU 99 does not exist".to_owned(),
             }),
-            Sight::Hang => std::future::pending().await,
-            Sight::Panic => panic!("planted"),
+            ScriptedObservation::Hang => std::future::pending().await,
+            ScriptedObservation::Panic => panic!("planted"),
         }
     }
 

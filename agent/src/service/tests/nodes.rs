@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::service::error::ServiceError;
 use crate::service::tests::bench::{Bench, stage, usual, without_timer};
-use crate::service::tests::driver::{Sight, host, node};
-use crate::service::tests::placement::Weather;
+use crate::service::tests::driver::{ScriptedObservation, host, node};
+use crate::service::tests::placement::PlacementBehaviour;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -86,9 +86,9 @@ async fn a_node_that_comes_with_somebody_elses_name_is_left_alone_and_the_others
 async fn a_slow_node_holds_no_other_up_and_gets_one_more_pass_with_the_newest_view() {
     stage(&["a", "b"], without_timer, async |bench, _| {
         let slow = bench.placement.uuid("a").unwrap();
-        bench
-            .placement
-            .set(Weather::Held(format!("PUT /resource_providers/{slow}")));
+        bench.placement.set(PlacementBehaviour::Held(format!(
+            "PUT /resource_providers/{slow}"
+        )));
         for memory in [20_000, 21_000, 22_000] {
             bench.driver.set_memory(memory);
             bench.driver.event();
@@ -104,7 +104,7 @@ async fn a_slow_node_holds_no_other_up_and_gets_one_more_pass_with_the_newest_vi
                 "a waits"
             );
         }
-        bench.placement.set(Weather::Fine);
+        bench.placement.set(PlacementBehaviour::Fine);
         sleep(Duration::from_secs(10)).await;
         assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 22_000);
         let writes = bench.placement.requests();
@@ -122,7 +122,7 @@ async fn a_slow_node_holds_no_other_up_and_gets_one_more_pass_with_the_newest_vi
 
 /// Starts the agent once on these nodes and returns its result.
 async fn start_on(bench: &Bench, nodes: &[&str]) -> Result<(), ServiceError> {
-    bench.driver.show(Sight::View(host(nodes)));
+    bench.driver.show(ScriptedObservation::View(host(nodes)));
     bench.run_to_end(bench.once(MINUTE)).await
 }
 

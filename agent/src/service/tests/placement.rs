@@ -13,12 +13,12 @@ use tokio::sync::watch;
 use crate::metrics::Metrics;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Weather {
+pub(super) enum PlacementBehaviour {
     Fine,
     Refused,
     /// Requests whose method and path contain this text get this status.
     Status(&'static str, StatusCode),
-    /// Requests whose method and path contain this text wait for [`Weather::Fine`], and are then performed.
+    /// Requests whose method and path contain this text wait for [`PlacementBehaviour::Fine`], and are then performed.
     Held(String),
     /// Every response takes this long.
     Slow(Duration),
@@ -42,19 +42,19 @@ struct World {
 #[derive(Clone)]
 pub(super) struct FakePlacement {
     world: Arc<Mutex<World>>,
-    weather: Arc<watch::Sender<Weather>>,
+    behaviour: Arc<watch::Sender<PlacementBehaviour>>,
 }
 
 impl FakePlacement {
     pub(super) fn empty() -> Self {
         Self {
             world: Arc::default(),
-            weather: Arc::new(watch::channel(Weather::Fine).0),
+            behaviour: Arc::new(watch::channel(PlacementBehaviour::Fine).0),
         }
     }
 
-    pub(super) fn set(&self, weather: Weather) {
-        self.weather.send_replace(weather);
+    pub(super) fn set(&self, behaviour: PlacementBehaviour) {
+        self.behaviour.send_replace(behaviour);
     }
 
     pub(super) fn client(&self, metrics: &Metrics, timeout: Duration) -> PlacementClient {
@@ -148,19 +148,21 @@ impl FakePlacement {
             request.uri().path_and_query().unwrap()
         );
         self.world.lock().unwrap().requests.push(line.clone());
-        let now = self.weather.borrow().clone();
+        let now = self.behaviour.borrow().clone();
         match now {
-            Weather::Refused => {
+            PlacementBehaviour::Refused => {
                 return Err(TransportError::Refused {
                     peer: "placement:8778".to_owned(),
                 });
             }
-            Weather::Status(text, status) if line.contains(text) => return Ok(refusal(status)),
-            Weather::Held(text) if line.contains(&text) => {
-                let fine = |weather: &Weather| *weather == Weather::Fine;
-                self.weather.subscribe().wait_for(fine).await.unwrap();
+            PlacementBehaviour::Status(text, status) if line.contains(text) => {
+                return Ok(refusal(status));
             }
-            Weather::Slow(time) => tokio::time::sleep(time).await,
+            PlacementBehaviour::Held(text) if line.contains(&text) => {
+                let fine = |behaviour: &PlacementBehaviour| *behaviour == PlacementBehaviour::Fine;
+                self.behaviour.subscribe().wait_for(fine).await.unwrap();
+            }
+            PlacementBehaviour::Slow(time) => tokio::time::sleep(time).await,
             _ => {}
         }
         Ok(self.world.lock().unwrap().answer(&request))

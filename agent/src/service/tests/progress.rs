@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::service::tests::bench::{Bench, stage, usual};
-use crate::service::tests::driver::{Sight, host};
-use crate::service::tests::placement::Weather;
+use crate::service::tests::driver::{ScriptedObservation, host};
+use crate::service::tests::placement::PlacementBehaviour;
 
 const MINUTE: Duration = Duration::from_mins(1);
 /// The file of the node's UUID.
@@ -24,7 +24,7 @@ async fn the_watchdog_is_petted_while_there_is_progress_and_only_then() {
         let heard = bench.notifications_within(MINUTE * 10).await;
         let pets = heard.iter().filter(|line| *line == "WATCHDOG=1").count();
         assert!((19..=21).contains(&pets), "twice a minute: {pets}");
-        bench.driver.show(Sight::Hang);
+        bench.driver.show(ScriptedObservation::Hang);
         bench.notifications_within(MINUTE * 20).await;
         assert_eq!(running.codes(), ["no-progress"]);
         let heard = bench.notifications_within(MINUTE * 10).await;
@@ -41,11 +41,13 @@ async fn a_request_that_may_take_an_hour_is_no_hang() {
     let (ended, ()) = bench
         .run(agent, async |running| {
             running.started().await;
-            bench.placement.set(Weather::Held("PUT ".to_owned()));
+            bench
+                .placement
+                .set(PlacementBehaviour::Held("PUT ".to_owned()));
             bench.driver.set_memory(20_000);
             sleep(MINUTE * 50).await;
             assert!(!running.codes().contains(&"no-progress"));
-            bench.placement.set(Weather::Fine);
+            bench.placement.set(PlacementBehaviour::Fine);
             running.tick().await;
             assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 20_000);
         })
@@ -68,7 +70,9 @@ async fn a_pass_of_many_slow_requests_goes_on() {
         .collect();
     let bench = Bench::with(view);
     // Each request may take a minute; three for each GPU exceed the time limit of one request.
-    bench.placement.set(Weather::Slow(Duration::from_secs(50)));
+    bench
+        .placement
+        .set(PlacementBehaviour::Slow(Duration::from_secs(50)));
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
             let heard = bench.notifications_within(MINUTE * 30).await;

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::service::LiveOptions;
 use crate::service::tests::bench::Bench;
 use crate::service::tests::driver::host;
-use crate::service::tests::placement::Weather;
+use crate::service::tests::placement::PlacementBehaviour;
 use crate::triggers::Interval;
 
 #[tokio::test(start_paused = true)]
@@ -68,7 +68,7 @@ async fn a_good_configuration_is_in_force_at_once_and_a_bad_one_changes_nothing(
 #[tokio::test(start_paused = true)]
 async fn a_reload_during_the_start_does_not_say_ready() {
     let bench = Bench::with(host(&["a"]));
-    bench.placement.set(Weather::Refused);
+    bench.placement.set(PlacementBehaviour::Refused);
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
             sleep(Duration::from_mins(1)).await;

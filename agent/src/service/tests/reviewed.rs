@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use crate::service::error::ExitReason;
 use crate::service::tests::bench::Bench;
 use crate::service::tests::driver::host;
-use crate::service::tests::placement::Weather;
+use crate::service::tests::placement::PlacementBehaviour;
 
 fn of_a(plan: ReviewedPlan) -> ReviewedPlans {
     ReviewedPlans::from([(NodeName::new("a").unwrap(), plan)])
@@ -59,7 +59,9 @@ async fn a_reviewed_reshape_that_was_begun_is_retried_to_its_end() {
     let mut agent = bench.agent();
     agent.reviewed = Some(of_a(reviewed(&bench).await));
     let away = StatusCode::SERVICE_UNAVAILABLE;
-    bench.placement.set(Weather::Status("/reshaper", away));
+    bench
+        .placement
+        .set(PlacementBehaviour::Status("/reshaper", away));
     let (ended, ()) = bench
         .run(agent, async |running| {
             sleep(Duration::from_mins(5)).await;
@@ -67,7 +69,7 @@ async fn a_reviewed_reshape_that_was_begun_is_retried_to_its_end() {
                 bench.placement.has("a_pci_0000_84_00_0"),
                 "its execution started"
             );
-            bench.placement.set(Weather::Fine);
+            bench.placement.set(PlacementBehaviour::Fine);
             running.started().await;
         })
         .await;

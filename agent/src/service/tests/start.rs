@@ -10,15 +10,17 @@ use tokio::time::sleep;
 
 use crate::service::error::ExitReason;
 use crate::service::tests::bench::Bench;
-use crate::service::tests::driver::{Sight, host};
-use crate::service::tests::placement::Weather;
+use crate::service::tests::driver::{ScriptedObservation, host};
+use crate::service::tests::placement::PlacementBehaviour;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
 #[tokio::test(start_paused = true)]
 async fn ready_is_said_after_the_first_inventory_landed_and_not_before() {
     let bench = Bench::with(host(&["gpu-01"]));
-    bench.placement.set(Weather::Held("PUT ".to_owned()));
+    bench
+        .placement
+        .set(PlacementBehaviour::Held("PUT ".to_owned()));
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
             while !bench
@@ -40,7 +42,7 @@ async fn ready_is_said_after_the_first_inventory_landed_and_not_before() {
                 "{messages:?}"
             );
             assert!(!messages.contains(&"READY=1".to_owned()), "{messages:?}");
-            bench.placement.set(Weather::Fine);
+            bench.placement.set(PlacementBehaviour::Fine);
             running.started().await;
             let messages = bench.messages();
             assert_eq!(
@@ -62,7 +64,7 @@ async fn ready_is_said_after_the_first_inventory_landed_and_not_before() {
 async fn placement_away_at_the_start_is_waited_for_and_said_once() {
     let nodes = ["a", "b", "c"];
     let bench = Bench::with(host(&nodes));
-    bench.placement.set(Weather::Refused);
+    bench.placement.set(PlacementBehaviour::Refused);
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
             let messages = bench.notifications_within(Duration::from_mins(30)).await;
@@ -91,7 +93,7 @@ async fn placement_away_at_the_start_is_waited_for_and_said_once() {
             // The backoff is capped: thirty minutes are about sixty attempts for each node, not thousands.
             let requests = bench.placement.requests().len();
             assert!((60..600).contains(&requests), "{requests}");
-            bench.placement.set(Weather::Fine);
+            bench.placement.set(PlacementBehaviour::Fine);
             running.started().await;
             assert!(running.codes().is_empty());
             assert!(nodes.iter().all(|node| bench.placement.has(node)));
@@ -104,7 +106,7 @@ async fn placement_away_at_the_start_is_waited_for_and_said_once() {
 #[tokio::test(start_paused = true)]
 async fn the_hypervisor_away_at_the_start_is_waited_for() {
     let bench = Bench::with(host(&["a"]));
-    bench.driver.show(Sight::Away);
+    bench.driver.show(ScriptedObservation::Away);
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
             sleep(Duration::from_mins(5)).await;
@@ -116,7 +118,7 @@ async fn the_hypervisor_away_at_the_start_is_waited_for() {
                     .any(|line| line.contains("test:///default does not answer"))
             );
             assert!(bench.placement.requests().is_empty());
-            bench.driver.show(Sight::View(host(&["a"])));
+            bench.driver.show(ScriptedObservation::View(host(&["a"])));
             running.started().await;
         })
         .await;
@@ -131,7 +133,7 @@ async fn a_hypervisor_without_a_node_is_not_ready() {
             sleep(Duration::from_mins(5)).await;
             assert_eq!(running.codes(), ["no-node"]);
             assert!(!bench.notifications().contains(&"READY=1".to_owned()));
-            bench.driver.show(Sight::View(host(&["a"])));
+            bench.driver.show(ScriptedObservation::View(host(&["a"])));
             running.started().await;
             assert!(running.codes().is_empty());
         })
@@ -143,35 +145,35 @@ async fn a_hypervisor_without_a_node_is_not_ready() {
 async fn what_waiting_cannot_mend_ends_the_start_with_its_reason() {
     let cases = [
         (
-            Weather::Status("GET ", StatusCode::FORBIDDEN),
+            PlacementBehaviour::Status("GET ", StatusCode::FORBIDDEN),
             ExitReason::Configuration,
             "role add",
         ),
         (
-            Weather::Status("GET ", StatusCode::UNAUTHORIZED),
+            PlacementBehaviour::Status("GET ", StatusCode::UNAUTHORIZED),
             ExitReason::Configuration,
             "auth options",
         ),
         (
-            Weather::Status("PUT ", StatusCode::BAD_REQUEST),
+            PlacementBehaviour::Status("PUT ", StatusCode::BAD_REQUEST),
             ExitReason::DependencyGone,
             "400",
         ),
     ];
-    for (weather, reason, words) in cases {
+    for (behaviour, reason, words) in cases {
         let bench = Bench::with(host(&["a"]));
-        bench.placement.set(weather.clone());
+        bench.placement.set(behaviour.clone());
         let error = bench.run_to_end(bench.agent()).await.unwrap_err();
-        assert_eq!(error.reason(), reason, "{weather:?}: {error:?}");
+        assert_eq!(error.reason(), reason, "{behaviour:?}: {error:?}");
         let messages = bench.messages().join("\n");
-        assert!(messages.contains(words), "{weather:?}: {messages}");
+        assert!(messages.contains(words), "{behaviour:?}: {messages}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_misconfigured_host_ends_the_start() {
     let bench = Bench::with(host(&["a"]));
-    bench.driver.show(Sight::Misconfigured);
+    bench.driver.show(ScriptedObservation::Misconfigured);
     let error = bench.run_to_end(bench.agent()).await.unwrap_err();
     assert_eq!(error.reason(), ExitReason::Configuration);
     assert!(
@@ -202,7 +204,7 @@ async fn a_lost_identity_ends_the_start_and_names_the_mend() {
 async fn a_renamed_host_is_refused_or_accepted() {
     let bench = Bench::with(host(&["old"]));
     bench.run_to_end(bench.once(MINUTE)).await.unwrap();
-    bench.driver.show(Sight::View(host(&["new"])));
+    bench.driver.show(ScriptedObservation::View(host(&["new"])));
     let error = bench.run_to_end(bench.agent()).await.unwrap_err();
     assert_eq!(error.reason(), ExitReason::Configuration);
     let mut agent = bench.once(MINUTE);
@@ -216,7 +218,7 @@ async fn a_rename_to_a_name_that_another_has_renames_nothing() {
     let bench = Bench::with(host(&["old"]));
     bench.run_to_end(bench.once(MINUTE)).await.unwrap();
     bench.placement.plant("new");
-    bench.driver.show(Sight::View(host(&["new"])));
+    bench.driver.show(ScriptedObservation::View(host(&["new"])));
     let mut agent = bench.once(MINUTE);
     agent.live.tracker.rename = Rename::Accept;
     let before = bench.placement.requests().len();
@@ -232,11 +234,11 @@ async fn a_rename_to_a_name_that_another_has_renames_nothing() {
 #[tokio::test(start_paused = true)]
 async fn nodes_that_wait_do_not_hurry_a_hypervisor_that_is_away() {
     let bench = Bench::with(host(&["a"]));
-    bench.placement.set(Weather::Refused);
+    bench.placement.set(PlacementBehaviour::Refused);
     let (ended, ()) = bench
         .run(bench.agent(), async |_| {
             sleep(MINUTE * 10).await;
-            bench.driver.show(Sight::Away);
+            bench.driver.show(ScriptedObservation::Away);
             let observed = bench.driver.observed();
             sleep(MINUTE * 10).await;
             let more = bench.driver.observed() - observed;
@@ -261,7 +263,9 @@ async fn a_start_reshapes_and_a_refused_reshape_ends_it() {
         });
         bench.messages();
         if let Some(status) = answer {
-            bench.placement.set(Weather::Status("/reshaper", status));
+            bench
+                .placement
+                .set(PlacementBehaviour::Status("/reshaper", status));
         }
         let ended = bench.run_to_end(bench.once(MINUTE)).await;
         let text = bench.metrics.render();
@@ -309,7 +313,9 @@ async fn a_refused_reshape_leaves_a_child_that_somebody_else_made_and_marked() {
     let child = "a_pci_0000_84_00_0";
     bench.placement.plant_child("a", child, "CUSTOM_THEIRS");
     let forbidden = StatusCode::FORBIDDEN;
-    bench.placement.set(Weather::Status("/reshaper", forbidden));
+    bench
+        .placement
+        .set(PlacementBehaviour::Status("/reshaper", forbidden));
     let error = bench.run_to_end(bench.once(MINUTE)).await.unwrap_err();
     assert_eq!(error.reason(), ExitReason::ReshapeFailed);
     assert!(bench.placement.has_trait(child, "CUSTOM_THEIRS"));
@@ -330,17 +336,25 @@ async fn once_is_a_start_and_a_tick() {
 async fn once_says_what_it_waited_for_in_vain() {
     let cases = [
         (
-            Weather::Refused,
-            Sight::View(host(&["a"])),
+            PlacementBehaviour::Refused,
+            ScriptedObservation::View(host(&["a"])),
             "refuses connections",
         ),
-        (Weather::Fine, Sight::Away, "does not answer"),
-        (Weather::Fine, Sight::Hang, "did not answer"),
+        (
+            PlacementBehaviour::Fine,
+            ScriptedObservation::Away,
+            "does not answer",
+        ),
+        (
+            PlacementBehaviour::Fine,
+            ScriptedObservation::Hang,
+            "did not answer",
+        ),
     ];
-    for (weather, sight, words) in cases {
+    for (behaviour, observation, words) in cases {
         let bench = Bench::with(host(&["a"]));
-        bench.placement.set(weather);
-        bench.driver.show(sight);
+        bench.placement.set(behaviour);
+        bench.driver.show(observation);
         let error = bench
             .run_to_end(bench.once(Duration::from_secs(20)))
             .await
@@ -354,7 +368,7 @@ async fn once_says_what_it_waited_for_in_vain() {
 #[tokio::test(start_paused = true)]
 async fn a_panic_ends_the_service_as_a_bug() {
     let bench = Bench::with(host(&["a"]));
-    bench.driver.show(Sight::Panic);
+    bench.driver.show(ScriptedObservation::Panic);
     let error = bench.run_to_end(bench.agent()).await.unwrap_err();
     assert_eq!(error.reason(), ExitReason::Bug);
     assert!(error.to_string().contains("planted"), "{error}");

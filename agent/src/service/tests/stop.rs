@@ -7,8 +7,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::service::error::ExitReason;
 use crate::service::tests::bench::Bench;
-use crate::service::tests::driver::{Sight, host};
-use crate::service::tests::placement::Weather;
+use crate::service::tests::driver::{ScriptedObservation, host};
+use crate::service::tests::placement::PlacementBehaviour;
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_finishes_the_flush_under_way() {
@@ -18,7 +18,7 @@ async fn a_stop_finishes_the_flush_under_way() {
             running.started().await;
             bench
                 .placement
-                .set(Weather::Held("/inventories".to_owned()));
+                .set(PlacementBehaviour::Held("/inventories".to_owned()));
             bench.driver.set_memory(20_000);
             bench.driver.event();
             sleep(Duration::from_secs(2)).await;
@@ -27,7 +27,7 @@ async fn a_stop_finishes_the_flush_under_way() {
             assert_eq!(running.state().phase, Phase::Stopping);
             assert!(bench.notifications().contains(&"STOPPING=1".to_owned()));
             assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 16_384);
-            bench.placement.set(Weather::Fine);
+            bench.placement.set(PlacementBehaviour::Fine);
         })
         .await;
     ended.unwrap();
@@ -48,7 +48,7 @@ async fn a_stop_waits_no_longer_than_it_may() {
             running.started().await;
             bench
                 .placement
-                .set(Weather::Held("/inventories".to_owned()));
+                .set(PlacementBehaviour::Held("/inventories".to_owned()));
             bench.driver.set_memory(20_000);
             bench.driver.event();
             sleep(Duration::from_secs(2)).await;
@@ -62,7 +62,9 @@ async fn a_stop_waits_no_longer_than_it_may() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_is_not_outlasted_by_a_placement_that_accepts_and_is_silent() {
     let bench = Bench::with(host(&["a"]));
-    bench.placement.set(Weather::Held("GET ".to_owned()));
+    bench
+        .placement
+        .set(PlacementBehaviour::Held("GET ".to_owned()));
     let given = Duration::from_secs(3);
     let (ended, heard) = bench
         .run(bench.once(given), async |_| {
@@ -80,7 +82,7 @@ async fn a_stop_does_not_wait_for_a_look_at_the_hypervisor() {
     let (ended, asked) = bench
         .run(bench.agent(), async |running| {
             running.started().await;
-            bench.driver.show(Sight::Hang);
+            bench.driver.show(ScriptedObservation::Hang);
             sleep(Duration::from_mins(2)).await;
             Instant::now()
         })
@@ -92,7 +94,7 @@ async fn a_stop_does_not_wait_for_a_look_at_the_hypervisor() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_during_the_start_ends_well() {
     let bench = Bench::with(host(&["a"]));
-    bench.placement.set(Weather::Refused);
+    bench.placement.set(PlacementBehaviour::Refused);
     let (ended, ()) = bench
         .run(bench.agent(), async |_| sleep(Duration::from_mins(3)).await)
         .await;

@@ -1,4 +1,8 @@
-//! Tests of passes after the start.
+//! Tests of the agent's main loop after its start: what timer, events, requests and failures cause.
+//!
+//! [`stage`] starts an agent on a [`Bench`] with the named nodes, and runs the test's script concurrently with it. The
+//! driver is a [`ScriptedDriver`], which returns a [`ScriptedObservation`]; Placement is a fake in memory, whose failures
+//! are [`PlacementBehaviour`]s. The clock is paused, so minutes pass at once. The timer's interval is one minute.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -21,8 +25,8 @@ use crate::service::Agent;
 use crate::service::error::ExitReason;
 use crate::service::guests::DeviceService;
 use crate::service::tests::bench::{Bench, stage, usual, without_timer};
-use crate::service::tests::driver::{LOOK, ScriptedDriver, Sight, host};
-use crate::service::tests::placement::Weather;
+use crate::service::tests::driver::{OBSERVATION_TIME, ScriptedDriver, ScriptedObservation, host};
+use crate::service::tests::placement::PlacementBehaviour;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -41,11 +45,11 @@ async fn a_steady_tick_sends_nothing() {
     .await;
 }
 
-/// Providers that the accelerator service has reported as missing.
+/// The device conditions of an accelerator service that reports these providers as missing from Placement.
 #[derive(Default)]
-struct Said(Mutex<MissingProviders>);
+struct ReportedMissingProviders(Mutex<MissingProviders>);
 
-impl DeviceConditions for Said {
+impl DeviceConditions for ReportedMissingProviders {
     fn begin_observation(&self) -> ObservationId {
         ObservationId::default()
     }
@@ -70,9 +74,9 @@ impl DeviceConditions for Said {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_placement_was_seen_without_is_made_again_however_long_the_cache_lives() {
-    let said = Arc::<Said>::default();
-    let devices = Arc::clone(&said) as Arc<dyn DeviceConditions>;
+async fn a_provider_that_the_accelerator_service_misses_is_created_again_although_it_is_cached() {
+    let reported = Arc::<ReportedMissingProviders>::default();
+    let devices = Arc::clone(&reported) as Arc<dyn DeviceConditions>;
     let prepare = |agent: &mut Agent<_>| {
         agent.live.tracker.association_refresh = None;
         agent.devices = Some(DeviceService {
@@ -87,11 +91,11 @@ async fn a_provider_that_placement_was_seen_without_is_made_again_however_long_t
         running.tick().await;
         assert!(!bench.placement.has("a"), "the cache still has it");
         let missing = BTreeMap::from([(NodeName::new("a").unwrap(), BTreeSet::from([lost]))]);
-        *said.0.lock().unwrap() = missing.clone();
+        *reported.0.lock().unwrap() = missing.clone();
         running.tick().await;
         assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 16_384);
         // The service has not checked again: one read, no change.
-        *said.0.lock().unwrap() = missing;
+        *reported.0.lock().unwrap() = missing;
         let outcome = running.tick().await;
         assert_eq!(outcome.nodes[0].1.result, PassResult::InSync);
     })
@@ -125,7 +129,7 @@ async fn a_burst_of_events_gives_one_pass_and_an_event_during_it_one_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guest_that_cannot_be_read_is_named_until_it_can_be() {
+async fn an_unreadable_guest_is_a_finding_until_it_can_be_read() {
     stage(&["a"], usual, async |bench, running| {
         let odd = UnreadableGuest {
             name: "instance-7".to_owned(),
@@ -141,8 +145,8 @@ async fn a_guest_that_cannot_be_read_is_named_until_it_can_be() {
         assert_eq!(bench.placement.inventory("a", "MEMORY_MB", "total"), 20_000);
         assert_eq!(running.codes(), ["unreadable-guests"]);
         let sentence = running.state().summary(Instant::now());
-        for word in ["in sync", "instance-7", "a guest is not XML"] {
-            assert!(sentence.contains(word), "{sentence}");
+        for text in ["in sync", "instance-7", "a guest is not XML"] {
+            assert!(sentence.contains(text), "{sentence}");
         }
         bench.driver.change(|view| {
             view.nodes
@@ -156,7 +160,7 @@ async fn a_guest_that_cannot_be_read_is_named_until_it_can_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changed_is_reported_and_the_plan_is_kept_for_readers() {
+async fn a_change_is_reported_and_the_state_shows_the_last_plan() {
     stage(&["a"], usual, async |bench, running| {
         bench.driver.set_memory(20_000);
         let outcome = running.tick().await;
@@ -184,10 +188,10 @@ async fn what_changed_is_reported_and_the_plan_is_kept_for_readers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn placement_away_later_leaves_the_service_ready_and_shows_one_finding() {
+async fn an_unreachable_placement_after_the_start_is_one_finding_and_the_service_stays_ready() {
     stage(&["a", "b", "c"], usual, async |bench, running| {
         bench.messages();
-        bench.placement.set(Weather::Refused);
+        bench.placement.set(PlacementBehaviour::Refused);
         bench.driver.set_memory(20_000);
         sleep(MINUTE * 10).await;
         assert_eq!(running.codes(), ["placement-away"]);
@@ -210,7 +214,7 @@ async fn placement_away_later_leaves_the_service_ready_and_shows_one_finding() {
                 .iter()
                 .any(|line| line.starts_with("STATUS=Placement does not answer: "))
         );
-        bench.placement.set(Weather::Fine);
+        bench.placement.set(PlacementBehaviour::Fine);
         running.healed().await;
         assert!(running.codes().is_empty());
         assert_eq!(bench.placement.inventory("c", "MEMORY_MB", "total"), 20_000);
@@ -225,11 +229,11 @@ async fn placement_away_later_leaves_the_service_ready_and_shows_one_finding() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_role_taken_away_later_is_named_and_tried_again() {
+async fn a_missing_role_after_the_start_is_a_finding_and_the_update_is_retried() {
     stage(&["a"], usual, async |bench, running| {
         bench
             .placement
-            .set(Weather::Status("PUT ", StatusCode::FORBIDDEN));
+            .set(PlacementBehaviour::Status("PUT ", StatusCode::FORBIDDEN));
         bench.driver.set_memory(20_000);
         sleep(MINUTE * 5).await;
         assert_eq!(running.codes(), ["placement-refuses"]);
@@ -240,7 +244,7 @@ async fn a_role_taken_away_later_is_named_and_tried_again() {
                 .contains("berth_plan_state{state=\"update\"} 1")
         );
         assert!(running.state().summary(Instant::now()).contains("role add"));
-        bench.placement.set(Weather::Fine);
+        bench.placement.set(PlacementBehaviour::Fine);
         running.healed().await;
         assert!(running.codes().is_empty());
     })
@@ -248,17 +252,20 @@ async fn a_role_taken_away_later_is_named_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_hypervisor_away_later_leaves_everything_as_it_is() {
+async fn an_unreachable_hypervisor_after_the_start_changes_nothing_in_placement() {
     stage(&["a"], usual, async |bench, running| {
-        for sight in [Sight::Away, Sight::Misconfigured] {
-            bench.driver.show(sight);
+        for observation in [
+            ScriptedObservation::Away,
+            ScriptedObservation::Misconfigured,
+        ] {
+            bench.driver.show(observation);
             sleep(MINUTE * 10).await;
             assert_eq!(running.codes(), ["hypervisor-away"]);
             assert_eq!(running.state().phase, Phase::Running);
             assert!(running.tick().await.unobserved.is_some());
         }
         assert_eq!(bench.placement.inventory("a", "VCPU", "total"), 8);
-        bench.driver.show(Sight::View(host(&["a"])));
+        bench.driver.show(ScriptedObservation::View(host(&["a"])));
         assert!(running.tick().await.unobserved.is_none());
         assert!(running.codes().is_empty());
     })
@@ -303,9 +310,9 @@ async fn a_needed_reshape_ends_the_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_does_not_wait_for_the_pause_after_a_failure() {
+async fn a_requested_tick_does_not_wait_for_the_delay_after_failures() {
     stage(&["a"], without_timer, async |bench, running| {
-        bench.placement.set(Weather::Refused);
+        bench.placement.set(PlacementBehaviour::Refused);
         bench.driver.set_memory(20_000);
         bench.driver.event();
         running
@@ -313,19 +320,23 @@ async fn a_request_does_not_wait_for_the_pause_after_a_failure() {
                 state.nodes.values().any(|node| node.failures >= 5)
             })
             .await;
-        bench.placement.set(Weather::Fine);
+        bench.placement.set(PlacementBehaviour::Fine);
         let before = Instant::now();
         assert_eq!(running.tick().await.nodes[0].1.result, PassResult::Updated);
-        assert!(before.elapsed() <= LOOK * 2, "{:?}", before.elapsed());
+        assert!(
+            before.elapsed() <= OBSERVATION_TIME * 2,
+            "{:?}",
+            before.elapsed()
+        );
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_is_said_and_changes_nothing() {
+async fn a_full_disk_is_a_finding_and_changes_nothing() {
     stage(
         &["a"],
-        |agent| agent.files = Arc::new(Full(Arc::clone(&agent.files))),
+        |agent| agent.files = Arc::new(FullDisk(Arc::clone(&agent.files))),
         async |bench, running| {
             let error = running.try_disable("new GPU").await.unwrap_err();
             assert!(
@@ -342,9 +353,9 @@ async fn a_full_disk_is_said_and_changes_nothing() {
 }
 
 /// State files on a disk with space for the node's UUID only.
-struct Full(Arc<dyn StateFiles>);
+struct FullDisk(Arc<dyn StateFiles>);
 
-impl StateFiles for Full {
+impl StateFiles for FullDisk {
     fn path(&self, name: &str) -> String {
         self.0.path(name)
     }
@@ -364,7 +375,7 @@ impl StateFiles for Full {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ended_stream_of_events_is_said_and_the_timer_goes_on() {
+async fn an_ended_event_stream_is_a_finding_and_the_timer_continues() {
     stage(&["a"], usual, async |bench, running| {
         bench.driver.end_events();
         let observed = bench.driver.observed();
@@ -407,18 +418,19 @@ async fn disabling_is_reported_at_once_and_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn what_the_cloud_says_disables_the_host_beside_its_own_operator_and_survives_a_restart() {
+async fn a_host_disabled_in_the_cloud_stays_disabled_after_a_restart_and_when_its_operator_enables_it()
+ {
     const DISABLED: &str = "COMPUTE_STATUS_DISABLED";
     let bench = Bench::with(host(&["a"]));
     // A journal is opened by another thread, and the paused clock does not wait for it.
-    let told = bench.host_state().await;
+    let host_state = bench.host_state().await;
     tokio::time::pause();
-    let tells = |mut agent: Agent<ScriptedDriver>| {
-        agent.host_state = Some(told.clone());
+    let with_host_state = |mut agent: Agent<ScriptedDriver>| {
+        agent.host_state = Some(host_state.clone());
         agent
     };
     let (ended, ()) = bench
-        .run(tells(bench.agent()), async |running| {
+        .run(with_host_state(bench.agent()), async |running| {
             running.started().await;
             running.set_disabled_in_cloud(Some("moved")).await;
             assert!(bench.placement.has_trait("a", DISABLED));
@@ -435,7 +447,7 @@ async fn what_the_cloud_says_disables_the_host_beside_its_own_operator_and_survi
         .await;
     ended.unwrap();
     let (ended, ()) = bench
-        .run(tells(bench.agent()), async |running| {
+        .run(with_host_state(bench.agent()), async |running| {
             running.started().await;
             let known = running.state().disabled_in_cloud.clone().unwrap();
             assert_eq!(known.reason, "moved");

@@ -1,23 +1,22 @@
-//! `clouds.yaml`: where OpenStack's clients find the one listener, and how they log in.
+//! `clouds.yaml`: the address of the front listener and the login for OpenStack's clients.
 
 use std::fmt::Write as _;
 
 use berth_client::Secret;
 
-/// The line with the password; nothing else in the file begins so.
+/// The start of the line with the password; no other line starts with it.
 const PASSWORD: &str = "      password: \"";
 
-/// Who logs in, as far as it is known.
+/// The login in `clouds.yaml`, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CloudLogin {
-    /// The user that was made here.
     Made {
-        /// Its name, and that of its project.
+        /// Name of the user and of its project.
         name: String,
-        /// Its password: letters, digits, `-` and `_`.
+        /// The password: letters, digits, `-` and `_`.
         password: Secret,
     },
-    /// One of the users of an operator's file.
+    /// A user of the operator's file.
     OfFile(String),
 }
 
@@ -26,7 +25,7 @@ pub(super) fn text(base: &str, region: &str, login: &CloudLogin) -> String {
         "# Written by berth at each start: openstack --os-cloud berth, with OS_CLIENT_CONFIG_FILE naming this file.\n",
     );
     if let CloudLogin::OfFile(file) = login {
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         let _ = writeln!(
             text,
             "# There is no password in it: the users are those of {file}.\n\
@@ -52,7 +51,7 @@ pub(super) fn text(base: &str, region: &str, login: &CloudLogin) -> String {
     text
 }
 
-/// The password that an earlier start wrote; none where the file is not one of this kind.
+/// The password that an earlier start wrote; `None` if the file was not written by Berth.
 pub(super) fn password(text: &str) -> Option<Secret> {
     let line = text.lines().find_map(|line| line.strip_prefix(PASSWORD))?;
     let password = line.strip_suffix('"')?;

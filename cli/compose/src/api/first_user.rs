@@ -17,27 +17,25 @@ use super::clouds::{self, CloudLogin};
 use crate::identity_service::users_failure;
 use crate::state_file;
 
-/// Its name, and that of its project.
+/// Name of the user and of its project.
 const NAME: &str = "admin";
 
-/// The file of users below `state_path`.
 const USERS: &str = "identity.toml";
 
-/// Where its users are, and who logs in.
+/// The first user: its file, and its login.
 #[derive(Debug)]
 pub(super) struct FirstUser {
-    /// The file of users.
     pub(super) users_file: PathBuf,
-    /// For `clouds.yaml`.
+    /// The login for `clouds.yaml`.
     pub(super) login: CloudLogin,
 }
 
 impl FirstUser {
-    /// The user that an earlier start made, or a new one. `clouds`: where `clouds.yaml` is; it is not written here. Hashes a
-    /// password: not for a thread that others wait for.
+    /// Loads the user of an earlier start, or creates a new one. `clouds` is the path of `clouds.yaml`, which is not
+    /// written here. It hashes a password, so it must not run on a thread that others wait for.
     ///
-    /// Errors: A file cannot be read or written, the system gives no random bytes, or somebody put users of his own
-    /// beside this one and its password is lost.
+    /// Errors: A file cannot be read or written, the system gives no random bytes, or the password is lost and the file
+    /// has users that Berth did not create.
     pub(super) fn of(state: &Path, clouds: &Path) -> Result<Self, Failure> {
         let users_file = state.join(USERS);
         let known = read(clouds)?.as_deref().and_then(clouds::password);
@@ -67,7 +65,7 @@ impl FirstUser {
     }
 }
 
-/// The users in the file; none where there is no file, or nobody in it.
+/// The users in the file; `None` without a file or without users.
 fn standing(file: &Path) -> Result<Option<Arc<Users>>, Failure> {
     match UsersFile::open(file) {
         Ok(users) => Ok(Some(users.cached())),
@@ -76,13 +74,12 @@ fn standing(file: &Path) -> Result<Option<Arc<Users>>, Failure> {
         {
             Ok(None)
         }
-        // Nobody's users are lost with it.
+        // A file without users can be replaced.
         Err(UsersFileError::Empty { .. }) => Ok(None),
         Err(error) => Err(users_failure(&error)),
     }
 }
 
-/// Whether it is the user's password.
 fn is_of(users: &Users, password: &Secret) -> bool {
     let mut named = users.users().filter(|user| user.name == NAME);
     named.any(|user| user.password_hash.verify(password.reveal()))
@@ -90,17 +87,17 @@ fn is_of(users: &Users, password: &Secret) -> bool {
 
 fn not_replaced(file: &Path) -> Failure {
     let what = format!(
-        "the password of {NAME} is lost, and {} has users that berth did not make",
+        "the password of {NAME} is lost, and {} has users that berth did not create",
         file.display()
     );
-    Failure::new(ErrorCode::BadValue, what).mend(
+    Failure::new(ErrorCode::BadValue, what).hint(
         "name that file in [identity_service] users_file, with a hash of `berth identity hash-password` for the user",
     )
 }
 
 fn read(file: &Path) -> Result<Option<String>, Failure> {
     match std::fs::read(file) {
-        // What is no text is none of this program's.
+        // Berth did not write a file that is not UTF-8.
         Ok(bytes) => Ok(String::from_utf8(bytes).ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => {
@@ -111,11 +108,11 @@ fn read(file: &Path) -> Result<Option<String>, Failure> {
 }
 
 fn no_password(error: PasswordError) -> Failure {
-    let what = "a password for the first user cannot be made";
+    let what = "cannot create a password for the first user";
     Failure::caused(ErrorCode::Unavailable, what, &error)
 }
 
-/// The role `service` in a project of its own is for agents of other hosts.
+/// The content of the file of users. The role `service` in a separate project is for agents of other hosts.
 fn text(hash: &str) -> String {
     format!(
         "# Made by berth, which reads the password of this user in clouds.yaml beside it. For users of your own write\n\

@@ -16,22 +16,22 @@ use super::listener::{MountedServices, OpenApi};
 use crate::images::ServerImages;
 use crate::services::MountedApis;
 
-/// The listener, and how Placement is behind it.
+/// The front listener, with the options for Placement behind it.
 pub struct FrontListener {
     pub open: OpenApi,
     placement: PlacementOptions,
     image: Option<Router>,
 }
 
-/// The one listener while it is served.
+/// The front listener while it is served.
 pub struct ServedListener {
     tasks: JoinSet<()>,
     store: SqlStore,
 }
 
 impl FrontListener {
-    /// Of a listener that is open. Placement and, where images are of a list, the image service are below paths of it, for callers
-    /// with its tokens.
+    /// Creates it from an open listener. Placement is mounted below a path, and so is the image service if images come
+    /// from a list.
     pub fn new(open: OpenApi, options: &PlacementOptions, images: &ServerImages) -> Self {
         let placement = PlacementOptions {
             tokens: open.tokens(),
@@ -73,9 +73,9 @@ impl FrontListener {
 }
 
 impl ServedListener {
-    /// Waits for its end, and closes the database of tokens.
+    /// Waits until the listener ends, and closes the database of tokens.
     pub async fn ended(mut self) {
-        // A panic in it has been told already.
+        // A panic in it has been reported already.
         while self.tasks.join_next().await.is_some() {}
         self.store.close().await;
     }

@@ -27,8 +27,8 @@ use crate::images::ServerImages;
 use crate::listener::API;
 use crate::state_file;
 
-/// The services: below which path each is, and what of that stands in the catalog. The image service is there unless another one
-/// is asked for images.
+/// The services: type, path, and the path in the catalog. The image service is served unless an external one is
+/// configured.
 const SERVICES: [(&str, &str); 5] = [
     ("identity", "/v3"),
     ("compute", "/v2.1"),
@@ -44,34 +44,34 @@ pub struct OpenApi {
     listener: TcpListener,
     identity: Identity,
     store: SqlStore,
-    /// Links name it where an operator said where callers find the listener.
+    /// The URL in links, if the operator configured one.
     public_endpoint: Option<String>,
-    /// Where callers find it, without a slash at its end.
+    /// The URL for callers, without a slash at its end.
     pub base: String,
     /// The `clouds.yaml` that was written for it.
     pub clouds: PathBuf,
 }
 
-/// What is served behind it beside the Identity service, each with this listener's tokens.
+/// The routers that are mounted next to the Identity service. Each validates this listener's tokens.
 pub struct MountedServices {
     pub placement: Router,
     pub accelerator: Router,
     pub compute: Router,
-    /// The image service, where images are of a list.
+    /// The image service, if images come from a list.
     pub image: Option<Router>,
 }
 
 impl OpenApi {
     /// Opens address, users and database, and writes `clouds.yaml`.
     ///
-    /// Errors: Another process has one of them, a file cannot be used, or nothing says where callers find the listener.
+    /// Errors: Another process uses one of them, a file cannot be used, or the URL for callers is unknown.
     pub async fn open(
         address: SocketAddr,
         loaded: &LoadedConfig,
         images: &ServerImages,
     ) -> Result<Self, Failure> {
         let config = &loaded.config;
-        // Nobody is believed without a token of the Identity service.
+        // All callers need a token of the Identity service.
         let listener = API.listen_on(address, AuthStrategy::Keystone).await?;
         let address = listener.local_addr().unwrap_or(address);
         let base = base(config, address)?;
@@ -84,7 +84,7 @@ impl OpenApi {
             .iter()
             .filter(|(service, _)| *service != IMAGE || images.list().is_some());
         let here = services.map(|(service, path)| (*service, format!("{base}/{service}{path}")));
-        // Where agents of other hosts tell the scheduler their state.
+        // Agents of other hosts report their host states here.
         let conductor = ("conductor", format!("{base}/compute"));
         let here: Vec<_> = here.chain([conductor]).collect();
         let own = &config.identity_service;
@@ -104,7 +104,7 @@ impl OpenApi {
         })
     }
 
-    /// Who believes tokens behind it.
+    /// Validates the tokens of this listener.
     pub fn tokens(&self) -> Arc<dyn ValidateToken> {
         Arc::new(OwnTokens {
             identity: self.identity.clone(),
@@ -112,7 +112,7 @@ impl OpenApi {
         })
     }
 
-    /// Serves all of it until `stop`; the database, to be closed last.
+    /// Serves everything until `stop`. Returns the database, which must be closed last.
     pub fn serve(
         self,
         config: &Config,
@@ -168,11 +168,11 @@ fn path_of(service: &str) -> Result<Prefix, Failure> {
         .map_err(|error| Failure::caused(ErrorCode::Bug, "a path of the listener", &error))
 }
 
-/// The users of an operator's file, where there is one; else the first user.
+/// The users of the operator's file, if it exists; else the first user.
 async fn people(loaded: &LoadedConfig, clouds: &Path) -> Result<FirstUser, Failure> {
     let file = &loaded.config.identity_service.users_file;
     let is_named = loaded.is_set("identity_service.users_file");
-    // One that cannot be looked at is not taken for one that is not there.
+    // A file that cannot be checked does not count as missing.
     if is_named || !matches!(file.try_exists(), Ok(false)) {
         return Ok(FirstUser {
             users_file: file.clone(),
@@ -184,23 +184,23 @@ async fn people(loaded: &LoadedConfig, clouds: &Path) -> Result<FirstUser, Failu
     made.map_err(|error| Failure::caused(ErrorCode::Bug, "the first user", &error))?
 }
 
-/// Where callers find the listener.
+/// The URL of the listener for callers.
 ///
-/// Errors: It listens on every address of the host, and nothing says which of them callers are to ask.
+/// Errors: It listens on every address of the host, and `public_endpoint` is not set.
 fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
     match &config.api.public_endpoint {
         Some(url) => Ok(url.trim_end_matches('/').to_owned()),
         None if address.ip().is_unspecified() => {
             let what = format!(
-                "{address} is every address of the host: the catalog cannot say which callers are to ask"
+                "{address} is every address of the host: the catalog cannot name one for callers"
             );
-            Err(Failure::new(ErrorCode::Missing, what).mend("set [api] public_endpoint"))
+            Err(Failure::new(ErrorCode::Missing, what).hint("set [api] public_endpoint"))
         }
         None => Ok(format!("http://{address}")),
     }
 }
 
-/// The Identity service of this process, as the services beside it ask it.
+/// The Identity service of this process, for the other services in it.
 struct OwnTokens {
     identity: Identity,
     url: String,
@@ -216,7 +216,7 @@ impl ValidateToken for OwnTokens {
     }
 }
 
-/// Which services there are, for people and for whoever looks whether anybody is there.
+/// Lists the services, for people and for health checks.
 fn index(services: &[&str], base: &str) -> Json<Value> {
     let services = services.iter();
     let services =
@@ -224,7 +224,7 @@ fn index(services: &[&str], base: &str) -> Json<Value> {
     Json(json!({ "services": services.collect::<Vec<_>>() }))
 }
 
-/// Where a request came to, as its headers say.
+/// The URL that a request was sent to, from its headers.
 fn base_of(headers: &HeaderMap) -> String {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let scheme = text("x-forwarded-proto").unwrap_or("http");

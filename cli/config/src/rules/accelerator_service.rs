@@ -1,4 +1,4 @@
-//! What the accelerator service needs before it may be heard outside its host.
+//! Rules for `[accelerator_service]` when it is reachable from other hosts.
 
 use berth_output::ErrorCode;
 
@@ -6,13 +6,13 @@ use super::Judge;
 use crate::sections::{AuthStrategy, HOST_PART};
 
 impl Judge<'_> {
-    /// A service that believes its callers is for this host alone; events to agents go with a certificate.
+    /// A service without authentication may listen on loopback only; events to agents need a certificate.
     pub(super) fn accelerator_service(&mut self) {
         self.believed_callers();
         self.events_to_agents();
     }
 
-    /// An address with a place for the host's name is that of each host's agent, by its `[agent] listen`.
+    /// An address with a placeholder for the host's name is the `[agent] listen` of each host's agent.
     fn events_to_agents(&mut self) {
         let (events, certificate) = (
             "accelerator_service.external_events_endpoint",
@@ -35,15 +35,15 @@ impl Judge<'_> {
         if !host.contains(HOST_PART) || rest.contains(['{', '}']) {
             self.refuse(
                 events,
-                format!("{HOST_PART} stands once, where the host's name is, in the https:// address of its agent"),
+                format!("{HOST_PART} must replace the host's name once in the https:// address of its agent"),
                 format!("write \"https://{HOST_PART}:9178/v2.1\" with the port of [agent] listen, or one address for all hosts"),
                 ErrorCode::BadValue,
             );
         } else if self.config.agent_client.certfile.is_none() {
             self.refuse(
                 events,
-                "agents ask for a certificate, and there is none to show",
-                "set certfile, and keyfile where the key is not in it, in [agent_client]",
+                "agents require a client certificate, and none is set",
+                "set certfile, and keyfile if the key is not in it, in [agent_client]",
                 ErrorCode::Missing,
             );
         }
@@ -70,7 +70,7 @@ impl Judge<'_> {
             if let (Some(address), AuthStrategy::Noauth2) = (believed, strategy) {
                 self.refuse(
                     &key,
-                    format!("{address} is not on the loopback interface, and callers are believed (noauth2)"),
+                    format!("{address} is not on the loopback interface, and callers are not authenticated (noauth2)"),
                     format!("write 127.0.0.1 or [::1], or auth_strategy = \"keystone\" in [{section}]"),
                     ErrorCode::BadValue,
                 );

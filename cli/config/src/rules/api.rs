@@ -1,11 +1,11 @@
-//! What the one listener needs before it may be heard outside its host.
+//! Rules for `[api]` when the front listener is reachable from other hosts.
 
 use berth_output::ErrorCode;
 
 use super::Judge;
 
 impl Judge<'_> {
-    /// An address that stands for all of the host's is none that callers could ask.
+    /// Callers cannot use an address such as 0.0.0.0.
     pub(super) fn api(&mut self) {
         let (listen, public) = ("api.listen", "api.public_endpoint");
         let Some(address) = self.config.api_listen() else {
@@ -17,14 +17,14 @@ impl Judge<'_> {
         if address.ip().is_unspecified() && self.config.api.public_endpoint.is_none() {
             self.refuse(
                 listen,
-                format!("{address} is every address of the host, so the catalog cannot say which callers are to ask"),
+                format!("{address} is every address of the host, so the catalog cannot name one for callers"),
                 "write public_endpoint = \"https://cloud.example.org\" in [api]",
                 ErrorCode::Missing,
             );
         } else if !address.ip().is_loopback() {
             self.warn(
                 listen,
-                format!("passwords travel to {address} without TLS"),
+                format!("passwords are sent to {address} without TLS"),
                 "write 127.0.0.1 or [::1], and put a proxy with TLS before it",
             );
         }

@@ -1,4 +1,4 @@
-//! The client sections: a login that is whole, and certificates that are checked.
+//! Rules for the client sections: the login is complete, and certificates are checked.
 
 use berth_client::AuthOptions;
 use berth_output::ErrorCode;
@@ -20,7 +20,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The client's own check, each problem at the option it names or, where that is not set, at `auth_type`.
+    /// The client's own check. Each problem is reported at its option or, if that is not set, at `auth_type`.
     fn login(&mut self, section: &str, options: &AuthOptions) {
         if options.auth_type.is_none() {
             return self.without_login(section);
@@ -50,7 +50,7 @@ impl Judge<'_> {
             });
         }
         if let Some(url) = options.auth_url.as_deref().filter(|url| in_clear(url)) {
-            let wrong = format!("{url} is not encrypted, so the secret travels in clear text");
+            let wrong = format!("{url} is not encrypted, so the secret is sent in clear text");
             self.warn(&format!("{section}.auth_url"), wrong, "write https://");
         }
     }
@@ -84,13 +84,13 @@ impl Judge<'_> {
         if options.insecure && options.cafile.is_some() {
             self.warn(
                 &name,
-                "any certificate is believed although cafile is set",
+                "any certificate is accepted although cafile is set",
                 "write insecure = false",
             );
         } else if options.insecure {
             self.warn(
                 &name,
-                "any certificate is believed",
+                "any certificate is accepted",
                 "write insecure = false and name a cafile",
             );
         }

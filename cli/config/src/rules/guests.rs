@@ -1,4 +1,4 @@
-//! What guests and their devices need of each other's options.
+//! Rules for guests, devices and the agent's listeners.
 
 use berth_compute_driver::{ComputeDriver, CpuMode};
 use berth_output::ErrorCode;
@@ -15,7 +15,7 @@ impl Judge<'_> {
         self.agents_elsewhere();
     }
 
-    /// A listener needs its three files, and they need it.
+    /// `[agent] listen` needs its three files, and the files need it.
     fn agent_over_tls(&mut self) {
         let listen = "agent.listen";
         let files = ["tls_cert", "tls_key", "client_ca"];
@@ -31,7 +31,7 @@ impl Judge<'_> {
         match (self.is_set(listen), set.first()) {
             (true, _) if !missing.is_empty() => self.refuse(
                 listen,
-                format!("without {} nobody can be let in", missing.join(" and ")),
+                format!("without {} no client can connect", missing.join(" and ")),
                 "write tls_cert, tls_key and client_ca in [agent]",
                 ErrorCode::Missing,
             ),
@@ -44,7 +44,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Agents of other hosts let in who shows a certificate.
+    /// Agents of other hosts require a client certificate.
     fn agents_elsewhere(&mut self) {
         let (agents, certfile, keyfile) = (
             "conductor_service.agents",
@@ -58,12 +58,12 @@ impl Judge<'_> {
         let (has_certificate, has_key) = (own.certfile.is_some(), own.keyfile.is_some());
         if has_key && !has_certificate {
             let right = "write certfile in [agent_client], or remove it";
-            let wrong = "there is no certfile beside it";
+            let wrong = "certfile is not set";
             self.refuse(keyfile, wrong, right, ErrorCode::Contradiction);
         } else if !has_certificate && !self.config.conductor_service.agents.is_empty() {
             self.refuse(
                 agents,
-                "agents of other hosts ask for a certificate, and there is none to show",
+                "agents of other hosts require a client certificate, and none is set",
                 "write certfile and keyfile in [agent_client]",
                 ErrorCode::Missing,
             );
@@ -72,20 +72,21 @@ impl Judge<'_> {
         for agent in self.config.conductor_service.agents.clone() {
             let node = agent.split('=').next().unwrap_or_default().to_owned();
             if !nodes.insert(node.clone()) {
-                let wrong = format!("node {node} is there twice");
+                let wrong = format!("node {node} is listed twice");
                 let right = "a node has one agent: remove one of the two";
                 self.refuse(agents, wrong, right, ErrorCode::Contradiction);
             }
         }
     }
 
-    /// A device has one owner, and one that Placement is told of is known by more than its interface's name.
+    /// A device has one owner. A device that is reported to Placement must not be identified by its interface's name
+    /// alone.
     fn device_owners(&mut self) {
         let (pci, accelerators) = ("pci.device_spec", "accelerators.device_spec");
         if self.is_broken(&[pci, accelerators]) {
             return;
         }
-        // What cannot be read has been refused.
+        // Invalid lists are reported already.
         let Ok(of_compute) = AllowList::read(&self.config.pci.device_spec) else {
             return;
         };
@@ -95,15 +96,15 @@ impl Judge<'_> {
         if let Some((address, entry, other)) = of_service.same_address(&of_compute) {
             self.refuse(
                 accelerators,
-                format!("entry {entry} means {address}, which entry {other} of [pci] device_spec means too"),
+                format!("entry {entry} matches {address}, which entry {other} of [pci] device_spec matches too"),
                 "a device has one owner: take it out of one of the lists",
                 ErrorCode::Contradiction,
             );
         } else if let Some((entry, other)) = of_service.same_devices(&of_compute) {
             self.refuse(
                 accelerators,
-                format!("entry {entry} and entry {other} of [pci] device_spec mean the same devices"),
-                "a device has one owner: take it out of one of the lists, or say in each which it means",
+                format!("entry {entry} and entry {other} of [pci] device_spec match the same devices"),
+                "a device has one owner: take it out of one of the lists, or make each more specific",
                 ErrorCode::Contradiction,
             );
         }
@@ -115,7 +116,7 @@ impl Judge<'_> {
             if let Some(entry) = list.entry_with_devname().filter(|_| reported) {
                 self.refuse(
                     name,
-                    format!("entry {entry} names a network interface, and Placement is told of these devices"),
+                    format!("entry {entry} names a network interface, and these devices are reported to Placement"),
                     "name the device by its address, or by vendor_id and product_id",
                     ErrorCode::Contradiction,
                 );
@@ -139,13 +140,13 @@ impl Judge<'_> {
             ),
             (false, 1..) => self.refuse(
                 models,
-                "cpu_mode is not custom, so no model is taken by its name",
+                "cpu_mode is not custom, so no named model is used",
                 "write cpu_mode = \"custom\" in [libvirt], or remove it",
                 ErrorCode::Contradiction,
             ),
             (true, 2..) => self.warn(
                 models,
-                "only the first model is taken",
+                "only the first model is used",
                 "name the one that guests are to see",
             ),
             (true, 1) | (false, 0) => {}
@@ -157,7 +158,7 @@ impl Judge<'_> {
         if self.config.libvirt.cache_modes() > 1 && !self.is_broken(&[name]) {
             self.refuse(
                 name,
-                "a kind of disk is cached in one way",
+                "only one cache mode per kind of disk is supported",
                 "write file=none or file=writeback",
                 ErrorCode::Contradiction,
             );

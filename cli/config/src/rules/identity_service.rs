@@ -1,11 +1,11 @@
-//! What the built-in Identity service needs before it may be heard outside its host.
+//! Rules for `[identity_service]` when it is reachable from other hosts.
 
 use berth_output::ErrorCode;
 
 use super::Judge;
 
 impl Judge<'_> {
-    /// An address that stands for all of the host's is none that callers could ask.
+    /// Callers cannot use an address such as 0.0.0.0.
     pub(super) fn identity_service(&mut self) {
         let (listen, public) = (
             "identity_service.listen",
@@ -19,14 +19,14 @@ impl Judge<'_> {
         if address.ip().is_unspecified() && service.public_endpoint.is_none() {
             self.refuse(
                 listen,
-                format!("{address} is every address of the host, so the catalog cannot say which callers are to ask"),
+                format!("{address} is every address of the host, so the catalog cannot name one for callers"),
                 "write public_endpoint = \"https://cloud.example.org/identity\" in [identity_service]",
                 ErrorCode::Missing,
             );
         } else if !address.ip().is_loopback() {
             self.warn(
                 listen,
-                format!("passwords travel to {address} without TLS"),
+                format!("passwords are sent to {address} without TLS"),
                 "write 127.0.0.1 or [::1], and put a proxy with TLS before it",
             );
         }

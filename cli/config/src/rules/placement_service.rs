@@ -1,4 +1,4 @@
-//! What the built-in Placement needs before it may be heard outside its host, and before it may remember.
+//! Rules for `[placement_service]`: access from other hosts, and the snapshot in memory.
 
 use berth_output::ErrorCode;
 use berth_placement::CandidatesFrom;
@@ -13,7 +13,7 @@ impl Judge<'_> {
         self.snapshot_of_the_only_writer();
     }
 
-    /// A service that believes its callers is for this host alone.
+    /// A service without authentication may listen on loopback only.
     fn believed_on_loopback_only(&mut self) {
         let (listen, strategy) = (
             "placement_service.listen",
@@ -28,7 +28,7 @@ impl Judge<'_> {
             self.refuse(
                 listen,
                 format!(
-                    "{address} is not on the loopback interface, and callers are believed (noauth2)"
+                    "{address} is not on the loopback interface, and callers are not authenticated (noauth2)"
                 ),
                 "write 127.0.0.1 or [::1], or auth_strategy = \"keystone\" in [placement_service]",
                 ErrorCode::BadValue,
@@ -36,7 +36,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A URL that a file holds is looked at when the service starts.
+    /// A URL in a file is checked when the service starts.
     fn snapshot_of_the_only_writer(&mut self) {
         let (from, connection) = (
             "placement_service.allocation_candidates_from",
@@ -59,6 +59,6 @@ impl Judge<'_> {
     }
 }
 
-/// What is told where a database has other writers.
+/// The error for a snapshot on a database with other writers.
 pub const SNAPSHOT_BESIDE_OTHERS: &str = "\"snapshot\" is for SQLite: a database on a server may have other \
-     writers, of whom no snapshot in memory would know";
+     writers, whose changes the snapshot would miss";

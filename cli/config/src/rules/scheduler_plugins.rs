@@ -1,10 +1,10 @@
-//! Plugins of the scheduler have a program, and are enabled.
+//! Rules for scheduler plugins: each has a program and is enabled.
 
 use berth_output::ErrorCode;
 
 use super::Judge;
 
-/// The options of one, by which its section is found.
+/// The options of a plugin, to find its section.
 const OPTIONS: [&str; 4] = ["program", "time_budget", "on_failure", "weight_multiplier"];
 
 impl Judge<'_> {
@@ -20,7 +20,7 @@ impl Judge<'_> {
                     "write program = \"/PATH/OF/THE/PROGRAM\" in [scheduler_plugin_{plugin}]"
                 );
                 let mut problem =
-                    self.problem(&program, "it has no program", right, ErrorCode::Missing);
+                    self.problem(&program, "program is not set", right, ErrorCode::Missing);
                 if let Some(first) = &first {
                     problem.at = self.problem(first, "", "", ErrorCode::Missing).at;
                 }

@@ -1,5 +1,5 @@
-//! What two sections must not both name: an address to listen on, a database in a file. No more than warnings: an agent alone, which is
-//! reloaded by these rules too, has none of the services.
+//! Conflicts between two sections: the same address to listen on, or the same database file. They are only warnings,
+//! because these rules also apply to a reload of an agent without the services.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ impl Judge<'_> {
         self.databases();
     }
 
-    /// Those of one process; `[identity_service] listen` is another's.
+    /// The listeners of one process; `[identity_service] listen` belongs to another process.
     fn listeners(&mut self) {
         let config = self.config;
         let listeners = [
@@ -38,14 +38,14 @@ impl Judge<'_> {
             |one, other| excludes(*one, *other),
             |address, other| {
                 (
-                    format!("{address} is taken by {other}"),
+                    format!("{address} is used by {other}"),
                     "a process with both does not start; write another port",
                 )
             },
         );
     }
 
-    /// A database on a server may be the one of all. A URL that a file holds is looked at when the service starts.
+    /// One database on a server may be used by all services. A URL in a file is checked when the service starts.
     fn databases(&mut self) {
         let config = self.config;
         let databases = [
@@ -74,7 +74,7 @@ impl Judge<'_> {
         );
     }
 
-    /// Warns at the later one of two that exclude each other, or at the one that somebody set.
+    /// Warns at the later one of two conflicting options, or at the one that is set.
     fn no_two<T>(
         &mut self,
         all: &[(&str, T)],
@@ -97,9 +97,9 @@ impl Judge<'_> {
     }
 }
 
-/// Whether the second of the two cannot be listened on once the first is.
+/// Whether a listener on the second address fails if one is open on the first.
 fn excludes(one: SocketAddr, other: SocketAddr) -> bool {
-    // All of IPv6 are all of IPv4 as well.
+    // The IPv6 wildcard also covers IPv4.
     let covers =
         |all: IpAddr, one: IpAddr| all.is_unspecified() && (all.is_ipv6() || one.is_ipv4());
     let (mine, theirs) = (one.ip(), other.ip());
@@ -129,25 +129,25 @@ mod tests {
             (
                 "[api]\nlisten = \"127.0.0.1:8778\"\n",
                 Some(
-                    "berth.toml:2:10: api.listen: 127.0.0.1:8778 is taken by placement_service.listen",
+                    "berth.toml:2:10: api.listen: 127.0.0.1:8778 is used by placement_service.listen",
                 ),
             ),
             (
                 "[api]\nlisten = \"127.0.0.1:9000\"\n[placement_service]\nlisten = \"127.0.0.1:9000\"\n",
                 Some(
-                    "berth.toml:4:10: placement_service.listen: 127.0.0.1:9000 is taken by api.listen",
+                    "berth.toml:4:10: placement_service.listen: 127.0.0.1:9000 is used by api.listen",
                 ),
             ),
             (
                 "[compute_service]\nlisten = \"127.0.0.1:6666\"\n",
                 Some(
-                    "berth.toml:2:10: compute_service.listen: 127.0.0.1:6666 is taken by accelerator_service.listen",
+                    "berth.toml:2:10: compute_service.listen: 127.0.0.1:6666 is used by accelerator_service.listen",
                 ),
             ),
             (
                 "[conductor_service]\nlisten = \"127.0.0.1:9000\"\n[agent]\nmetrics_listen = \"127.0.0.1:9000\"\n",
                 Some(
-                    "berth.toml:4:18: agent.metrics_listen: 127.0.0.1:9000 is taken by conductor_service.listen",
+                    "berth.toml:4:18: agent.metrics_listen: 127.0.0.1:9000 is used by conductor_service.listen",
                 ),
             ),
             ("[api]\nlisten = \"[::1]:8778\"\n", None),

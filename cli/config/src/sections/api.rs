@@ -1,4 +1,4 @@
-//! `[api]`: the one listener, and when it is there without being asked for.
+//! `[api]`: the front listener, and when it is enabled by default.
 
 use std::fmt;
 use std::net::{AddrParseError, Ipv4Addr, SocketAddr};
@@ -9,27 +9,27 @@ use berth_options::{options, text_type};
 
 use super::{AuthStrategy, Config, Secret};
 
-/// Where it is unless something else is said.
+/// The default address of the front listener.
 const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8770);
 
 options! {
-    /// The one listener of `berth up` and `berth controller`: identity, compute, placement and accelerator behind one
+    /// The front listener of `berth up` and `berth controller`: identity, compute, placement and accelerator at one
     /// address.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ApiSection in "api" {
         /// Address and port where all APIs are served to callers with a token of the Identity service in this process:
-        /// `/identity`, `/compute`, `/placement`, `/accelerator`, and `/image` where `[glance]` names no image service. The
-        /// services' own addresses stay beside it. It speaks HTTP: for callers of other hosts put a proxy with TLS before
-        /// it. `none`: it is not there.
+        /// `/identity`, `/compute`, `/placement`, `/accelerator`, and `/image` if `[glance]` names no image service.
+        /// The services keep their own addresses as well. The listener speaks HTTP: use a proxy with TLS for callers of
+        /// other hosts. `none`: no such listener.
         pub(super) listen: Option<ApiListen> = None,
-            derived: "`127.0.0.1:8770`; in `berth up` `none` where a service asks a Keystone (`auth_strategy`)", example: "\"127.0.0.1:8770\"";
-        /// Where callers find it: what the catalog and `clouds.yaml` say.
+            derived: "`127.0.0.1:8770`; in `berth up` `none` if a service uses Keystone (`auth_strategy`)", example: "\"127.0.0.1:8770\"";
+        /// The URL of the listener for callers, as in the catalog and in `clouds.yaml`.
         pub public_endpoint: Option<String> = None,
-            kind: URL, derived: "the address that is listened on", example: "\"https://cloud.example.org\"";
+            kind: URL, derived: "the address of `listen`", example: "\"https://cloud.example.org\"";
     }
 }
 
-/// `[api] listen`, as it is written.
+/// `[api] listen` in its written form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ApiListen {
     None,
@@ -59,8 +59,8 @@ impl fmt::Display for ApiListen {
 text_type!(ApiListen, LISTEN_OR_NONE);
 
 impl Config {
-    /// Where `berth up` has its one listener; none: it has none. Without a word in the configuration it is there where all services
-    /// believe their callers: whoever has a Keystone is not given a second one.
+    /// The address of the front listener of `berth up`; `None`: it has none. By default it is enabled if no service
+    /// uses Keystone, because the cloud has an Identity service otherwise.
     #[must_use]
     pub fn api_listen(&self) -> Option<SocketAddr> {
         match self.api.listen {
@@ -78,7 +78,7 @@ impl Config {
         }
     }
 
-    /// The same of `berth controller`, which is nothing without it.
+    /// The address for `berth controller`, which always has a front listener.
     #[must_use]
     pub fn controller_listen(&self) -> Option<SocketAddr> {
         match self.api.listen {

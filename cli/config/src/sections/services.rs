@@ -1,4 +1,4 @@
-//! The services that `berth up` has in it, and who asks agents.
+//! Options of the built-in services, and of the clients of agents.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -25,74 +25,77 @@ const fn loopback(port: u16) -> SocketAddr {
 }
 
 options! {
-    /// The Placement service built in (`berth up`, `berth placement serve`).
+    /// The built-in Placement service (`berth up`, `berth placement serve`).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct PlacementService in "placement_service" {
-        /// The database; the variable BERTH_DATABASE_URL sets it too.
+        /// The database; the variable BERTH_DATABASE_URL also sets it.
         pub(super) connection: Option<Secret> = None,
             kind: DATABASE, derived: "`sqlite:` and `placement.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/placement.sqlite\"";
-        /// What the transactions that write see of others, where the database is on a server: Berth is right at both.
+        /// The isolation level of write transactions if the database is on a server. Berth is correct at both.
         pub isolation_level: Isolation = Isolation::RepeatableRead;
         /// Address and port of the API.
         pub listen: SocketAddr = loopback(8778);
-        /// Who believes tokens: `noauth2` takes the token's own word and listens on loopback only, `keystone` asks by
-        /// `[keystone_authtoken]`. Placement's option of this name, from its `[api]`.
+        /// How tokens are validated: `noauth2` trusts the token as it is and listens on loopback only, `keystone`
+        /// validates it by `[keystone_authtoken]`. Placement's option of this name, from its `[api]`.
         pub auth_strategy: AuthStrategy = AuthStrategy::Noauth2;
-        /// Who may do what, where it is other than the default: a YAML file in the language of oslo.policy, as Placement's
+        /// Rules that replace the default policy: a YAML file in the language of oslo.policy, like Placement's
         /// policy.yaml; read at start.
         pub policy_file: Option<PathBuf> = None, example: "\"/etc/berth/placement-policy.yaml\"";
-        /// Whether only the newer default rules count. With false the role `admin` alone passes every default, a reshape
-        /// included: Placement's option of this name, from its `[oslo_policy]`.
+        /// Whether only the newer default rules apply. With false the role `admin` alone passes every default rule,
+        /// also for a reshape. Placement's option of this name, from its `[oslo_policy]`.
         pub enforce_new_defaults: bool = true;
-        /// What stands before every path of the API, in links too; where a proxy takes it away, requests are answered
-        /// without it as well.
+        /// Prefix of every path of the API, also in links. Requests without the prefix are answered as well, for
+        /// proxies that remove it.
         pub path_prefix: Prefix = Prefix::default(), example: "\"/placement\"";
-        /// The project of consumers that were made without one, before microversion 1.8: Placement's option of this name.
+        /// The project of consumers that were created without one, before microversion 1.8. Placement's option of this
+        /// name.
         pub incomplete_consumer_project_id: String = NIL_UUID.into();
-        /// The user of consumers that were made without one: Placement's option of this name.
+        /// The user of consumers that were created without one. Placement's option of this name.
         pub incomplete_consumer_user_id: String = NIL_UUID.into();
-        /// Whether allocation candidates come in another order each time, and another choice of them where there are more
-        /// than the limit: Placement's option of this name.
+        /// Whether allocation candidates are returned in random order; if there are more than the limit, the selection
+        /// is random, too. Placement's option of this name.
         pub randomize_allocation_candidates: bool = false;
-        /// How many allocation candidates are made for one request at most, whatever its limit says: Placement's option of
-        /// this name.
+        /// The maximum number of allocation candidates that are generated for one request, independent of its limit.
+        /// Placement's option of this name.
         pub max_allocation_candidates: usize = 100_000, kind: Integer(1, 1_000_000);
-        /// Where allocation candidates are searched: in a `snapshot` of all providers in memory, which is true while no
-        /// other process writes to the database, or by `sql`, which reads the providers that could serve the request.
-        /// `auto` is `snapshot` on SQLite, `sql` on PostgreSQL and MariaDB. Both find the same.
+        /// Where allocation candidates are searched: in a `snapshot` of all providers in memory, which is correct as
+        /// long as no other process writes to the database, or by `sql`, which reads the providers that could serve the
+        /// request. `auto` is `snapshot` on SQLite and `sql` on PostgreSQL and MariaDB. Both return the same
+        /// candidates.
         pub allocation_candidates_from: CandidatesFrom = CandidatesFrom::Auto;
     }
 }
 
-/// Where a host's name goes in `[accelerator_service] external_events_endpoint`.
+/// The placeholder for a host's name in `[accelerator_service] external_events_endpoint`.
 pub const HOST_PART: &str = "{host}";
 
 options! {
-    /// The accelerator service built in (`berth up`, `berth accelerator serve`).
+    /// The built-in accelerator service (`berth up`, `berth accelerator serve`).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct AcceleratorService in "accelerator_service" {
-        /// The database, not Placement's. Several processes may serve the API on one of a server.
+        /// The database; not the one of Placement. On a database server, several processes may serve the API from it.
         pub(super) connection: Option<Secret> = None,
             kind: DATABASE, derived: "`sqlite:` and `accelerator.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/accelerator.sqlite\"";
         /// Address and port of the API.
         pub listen: SocketAddr = loopback(6666);
-        /// Who believes tokens: `noauth2` takes the token's own word and listens on loopback only, `keystone` asks by
-        /// `[keystone_authtoken]` and wants a service token for binds.
+        /// How tokens are validated: `noauth2` trusts the token as it is and listens on loopback only, `keystone`
+        /// validates it by `[keystone_authtoken]` and requires a service token for binds.
         pub auth_strategy: AuthStrategy = AuthStrategy::Noauth2;
-        /// Who may do what, where it is other than the default: a YAML file in the language of oslo.policy, as Cyborg's
+        /// Rules that replace the default policy: a YAML file in the language of oslo.policy, like Cyborg's
         /// policy.yaml; read at start.
         pub policy_file: Option<PathBuf> = None, example: "\"/etc/berth/accelerator-policy.yaml\"";
-        /// The compute API that is told of binds (POST /os-server-external-events): Nova's, or that of the only agent. With
-        /// `{host}` in the place of the host's name (`https://{host}:9178/v2.1`), each host's agent by its `[agent]
-        /// listen`, with the certificate of `[agent_client]`. Unset: nobody is told; `berth up` tells the agents that it
-        /// knows (`[conductor_service] agents`, and its own).
+        /// The compute API that receives external events for binds (POST /os-server-external-events): Nova's, or the
+        /// one of the only agent. With `{host}` for the host's name (`https://{host}:9178/v2.1`), the agent of each
+        /// host gets the events of that host at its `[agent] listen`, with the certificate of `[agent_client]`. Unset:
+        /// no events are sent; `berth up` sends them to its own agent and to those of `[conductor_service] agents`.
         pub external_events_endpoint: Option<String> = None, kind: URL, example: "\"http://127.0.0.1:8774/v2.1\"";
-        /// Seconds for which a request stays bound for a guest that its host says it does not have; then it is deleted.
+        /// Seconds for which a request stays bound to a guest that its host reports as unknown. The request is deleted
+        /// after that.
         pub orphan_request_grace: Duration = seconds(3600), kind: Integer(60, WEEK);
-        /// Seconds after which a request that holds nothing (never bound, unbound, or its bind failed) is deleted; 0:
+        /// Seconds after which a request without a device (never bound, unbound, or with a failed bind) is deleted; 0:
         /// never.
         pub unbound_request_grace: Duration = seconds(3600), kind: Integer(0, WEEK);
-        /// Seconds a bind waits for its devices to be programmed; after that it has failed.
+        /// Seconds for which a bind waits until its devices are programmed; the bind fails after that.
         pub bind_timeout: Duration = seconds(60), kind: Integer(1, 86_400);
     }
 }
@@ -101,42 +104,42 @@ choices! {
     /// `auth_strategy`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum AuthStrategy {
-        /// The token's own word is taken.
+        /// Tokens are trusted as they are.
         Noauth2 = "noauth2",
-        /// Keystone is asked (`[keystone_authtoken]`).
+        /// Keystone validates tokens (`[keystone_authtoken]`).
         Keystone = "keystone",
     }
 }
 
 options! {
-    /// The conductor built in (`berth up`).
+    /// The built-in conductor (`berth up`).
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ConductorService in "conductor_service" {
-        /// The database of what the scheduler knows of compute hosts: their states, services, host aggregates and server
-        /// groups. Conductors of one cloud share it.
+        /// The database of the scheduler's data about compute hosts: states, services, host aggregates and server
+        /// groups. The conductors of one cloud share it.
         pub(super) connection: Option<Secret> = None,
             kind: DATABASE, derived: "`sqlite:` and `hosts.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/hosts.sqlite\"";
-        /// A loopback address for the API beside the socket `conductor.sock` in the folder of `[agent] admin_socket`:
-        /// whoever reaches it is believed, every user of this host. Unset: the socket alone, for root and `[agent]
-        /// admin_group`.
+        /// A loopback address for the API, in addition to the socket `conductor.sock` in the folder of `[agent]
+        /// admin_socket`. Every user of this host may use it without authentication. Unset: only the socket, for root
+        /// and `[agent] admin_group`.
         pub listen: Option<SocketAddr> = None, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:8774\"";
-        /// Seconds for which a boot that cannot go on now is tried again before it is taken back: a service is away, or the
-        /// devices that it is given are still being cleaned after their last guest.
+        /// Seconds for which a blocked boot is retried before it is rolled back. A boot is blocked while a service is
+        /// not reachable, or while its devices are still being cleaned.
         pub retry_timeout: Duration = seconds(120), kind: Integer(0, 86_400);
-        /// How many guests the scheduler looks for a host for at once; the others wait. Guests that are looked for together
-        /// are offered the same devices, and all but one look again.
+        /// The number of guests for which the scheduler searches a host concurrently; the others wait. Concurrent
+        /// searches may select the same devices; all but one of them search again.
         pub scheduler_workers: usize = 4, kind: Integer(1, 64), example: "1";
-        /// Seconds for which the headroom on the page of metrics is left as it is. A read of an older one asks Placement
-        /// and the filters once for each of the last 32 flavors; 0: it is never made.
+        /// Seconds for which the headroom metrics are cached. A read of older metrics queries Placement and the filters
+        /// once for each of the last 32 flavors; 0: no headroom metrics.
         headroom_interval: Duration = seconds(60), kind: Integer(0, 86_400);
-        /// The agents of other hosts, each by its node and its `[agent] listen`, asked with the certificate of
-        /// `[agent_client]`. Nodes that are not named are this host's.
+        /// The agents of other hosts, each by its node and its `[agent] listen`. They are called with the certificate
+        /// of `[agent_client]`. All other nodes belong to this host.
         pub agents: Vec<String> = Vec::new(), kind: AGENTS, example: "[\"compute2=https://192.0.2.11:9178\"]";
     }
 }
 
 impl ConductorService {
-    /// How old a headroom may be; none: none is made.
+    /// The maximum age of the headroom metrics; `None`: no such metrics.
     #[must_use]
     pub fn headroom_interval(&self) -> Option<Duration> {
         (!self.headroom_interval.is_zero()).then_some(self.headroom_interval)
@@ -144,42 +147,42 @@ impl ConductorService {
 }
 
 options! {
-    /// The compute API built in (`berth up`, `berth compute serve`), and what the scheduler takes from agents of other
-    /// hosts.
+    /// The built-in compute API (`berth up`, `berth compute serve`), and the listener for the reports of agents of
+    /// other hosts.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct ComputeService in "compute_service" {
-        /// The database of the compute API: flavors, key pairs, and what of servers nobody else keeps.
+        /// The database of the compute API: flavors, key pairs, and the servers' names, owners and metadata.
         pub(super) connection: Option<Secret> = None,
             kind: DATABASE, derived: "`sqlite:` and `compute.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/compute.sqlite\"";
-        /// Address and port of the compute API (`/v2.1`), where agents of other hosts tell the scheduler their host's
-        /// state, too (`[conductor] endpoint_override` there). Unset: `berth up` serves no compute API, and this host's
-        /// agent alone tells it.
+        /// Address and port of the compute API (`/v2.1`). Agents of other hosts also report their host state to it
+        /// (`[conductor] endpoint_override` there). Unset: `berth up` serves no compute API, and only this host's agent
+        /// reports its state.
         pub listen: Option<SocketAddr> = None, example: "\"127.0.0.1:8774\"";
-        /// The images that servers are made of, where `[glance]` names no image service, and that the image service built
-        /// in shows: a TOML file with an `[[image]]` for each (`name`, `disk_format`, `file`, or `path` or `url` with
-        /// `checksum`, and where wanted `id`, `size`, `min_ram` in MiB, `min_disk` in GiB, `tags`, `properties`,
-        /// `os_hidden`). It is read at the start.
+        /// The images for servers if `[glance]` names no image service; the built-in image service shows them, too. A
+        /// TOML file with an `[[image]]` for each (`name`, `disk_format`, `file`, or `path` or `url` with `checksum`,
+        /// and optionally `id`, `size`, `min_ram` in MiB, `min_disk` in GiB, `tags`, `properties`, `os_hidden`). It is
+        /// read at the start.
         pub images_file: Option<PathBuf> = None, example: "\"/etc/berth/images.toml\"";
-        /// What a server is plugged into that asks for networks `auto`: `network:NAME` of a libvirt network or
-        /// `bridge:NAME` of a Linux bridge, on whichever host it is. Unset: it has no interface.
+        /// The network of servers that are created with networks `auto`: `network:NAME` of a libvirt network or
+        /// `bridge:NAME` of a Linux bridge, on every host. Unset: such servers have no interface.
         pub auto_network: Option<String> = None, example: "\"network:default\"";
-        /// Who believes tokens: `noauth2` takes the token's own word and listens on loopback only, `keystone` asks by
-        /// `[keystone_authtoken]`; an agent's account needs the role `service`.
+        /// How tokens are validated: `noauth2` trusts the token as it is and listens on loopback only, `keystone`
+        /// validates it by `[keystone_authtoken]`. An agent's account needs the role `service`.
         pub auth_strategy: AuthStrategy = AuthStrategy::Noauth2;
-        /// Who may do what, where it is other than the default: a YAML file in the language of oslo.policy, as Nova's
-        /// policy.yaml; read at start.
+        /// Rules that replace the default policy: a YAML file in the language of oslo.policy, like Nova's policy.yaml;
+        /// read at start.
         pub policy_file: Option<PathBuf> = None, example: "\"/etc/berth/compute-policy.yaml\"";
     }
 }
 
 impl ComputeService {
-    /// Another database than the configuration's.
+    /// Replaces the database of the configuration.
     pub fn set_connection(&mut self, url: Secret) {
         self.connection = Some(url);
     }
 
-    /// What a guest is plugged into that asks for networks `auto`; none: nothing, or a text that names neither (`config check`
-    /// refuses that).
+    /// The network of servers with networks `auto`; `None` without one, or if the text is invalid (`config check`
+    /// reports that).
     #[must_use]
     pub fn auto_network(&self) -> Option<NetworkSource> {
         network_source(self.auto_network.as_deref()?)
@@ -187,22 +190,23 @@ impl ComputeService {
 }
 
 options! {
-    /// Whether a project may have more servers of the compute API built in. Without an entry each may.
+    /// Limits the servers that a project may create in the built-in compute API. Without an entry there is no limit.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct QuotaSection in "quota" {
-        /// A program that is asked before servers are made: it reads project, user, count and flavor as JSON and answers
-        /// yes, or no with a sentence (the guide's page on servers has the form). As root, one that others can change is
-        /// not run.
+        /// A program that is called before servers are created. It reads project, user, count and flavor as JSON and
+        /// answers yes, or no with a sentence (the guide's page on servers describes the format). If Berth runs as
+        /// root, a program that other users can change is not run.
         hook: Option<PathBuf> = None, example: "\"/usr/libexec/berth/quota\"";
-        /// Seconds that it may take for one request; then it is ended with all that it started, and was not heard.
+        /// Seconds that the program may run for one request. After that it is killed with its child processes, and
+        /// counts as failed.
         time_budget: Duration = seconds(2), kind: Seconds(0.1, 60.0);
-        /// What becomes of a request that it was not heard about: `refuse` answers 503.
+        /// What happens to a request if the program fails: `refuse` answers 503.
         on_failure: OnQuotaFailure = OnQuotaFailure::Refuse;
     }
 }
 
 impl QuotaSection {
-    /// The program that is asked before servers are made; none: nobody is.
+    /// The program that limits new servers; `None` without one.
     pub(crate) fn options(&self) -> Option<QuotaOptions> {
         Some(QuotaOptions {
             program: self.hook.clone()?,
@@ -213,37 +217,39 @@ impl QuotaSection {
 }
 
 options! {
-    /// One program of one's own that filters hosts, weighs them, or both; the section is named after it, as
-    /// `[scheduler_plugin_rack_power]`, and it is enabled by that name in `enabled_filters` and `weight_classes`.
+    /// A custom scheduler plugin: a program that filters hosts, weighs them, or both. The section is named after the
+    /// plugin, for example `[scheduler_plugin_rack_power]`; the plugin is enabled by that name in `enabled_filters` and
+    /// `weight_classes`.
     #[derive(Debug, Clone, PartialEq)]
     pub(crate) struct SchedulerPlugin in "scheduler_plugin_NAME" {
-        /// The program. Asked with `--manifest` it says what it is; for each guest it reads the request and its hosts as
-        /// JSON and answers with its verdicts and weights (the guide's page on plugins has both forms).
+        /// The program. With `--manifest` it prints its description. For each guest it reads the request and its hosts
+        /// as JSON and answers with verdicts and weights (the guide's page on plugins describes both formats).
         pub(crate) program: Option<PathBuf> = None, example: "\"/usr/libexec/berth/rack_power\"";
-        /// Seconds that it may take for one guest; then it is ended with all that it started, and was not heard.
+        /// Seconds that the program may run for one guest. After that it is killed with its child processes, and counts
+        /// as failed.
         pub(crate) time_budget: Duration = seconds(2), kind: Seconds(0.1, 60.0);
-        /// What becomes of hosts where it was not heard: each of them passes, or none.
+        /// What happens to hosts if the plugin fails: all of them pass, or none.
         pub(crate) on_failure: Option<OnFailure> = None,
-            derived: "`reject` for one that is enabled as a filter, `pass` for one that is enabled as a weigher alone", example: "\"pass\"";
-        /// Of its weights; aggregates override it by the key `NAME_weight_multiplier`.
+            derived: "`reject` for a plugin that is enabled as a filter, `pass` for one that is enabled only as a weigher", example: "\"pass\"";
+        /// Multiplier of the plugin's weights. Aggregates override it by the key `NAME_weight_multiplier`.
         pub(crate) weight_multiplier: f64 = 1.0, kind: Number(-1e12, 1e12);
     }
 }
 
 options! {
-    /// What was attested of hosts, for flavors that ask for trust.
+    /// Attestations of hosts, for flavors that require trusted hosts.
     #[derive(Debug, Clone, PartialEq)]
     pub struct TrustedComputingSection in "trusted_computing" {
-        /// Where the conductor is: a JSON file of what was attested of the nodes, as OpenAttestation answers
-        /// (`TrustedFilter`). It is read for each guest whose flavor asks for `trust:trusted_host`; unset, no node is
+        /// On the conductor's host: a JSON file with the attestations of the nodes, in the format of OpenAttestation
+        /// (`TrustedFilter`). It is read for each guest whose flavor has `trust:trusted_host`. Unset: no node is
         /// trusted.
         pub attestation_file: Option<PathBuf> = None, example: "\"/var/lib/attestation/hosts.json\"";
-        /// Seconds for which an attestation holds after its `vtime`.
+        /// Seconds for which an attestation is valid after its `vtime`.
         pub attestation_auth_timeout: Duration = seconds(60), kind: Integer(1, WEEK);
     }
 }
 
-/// What `network:NAME` or `bridge:NAME` names; none where a text is neither.
+/// Parses `network:NAME` or `bridge:NAME`; `None` for other texts.
 fn network_source(text: &str) -> Option<NetworkSource> {
     let (kind, name) = text.split_once(':')?;
     let name = name.to_owned();
@@ -256,37 +262,39 @@ fn network_source(text: &str) -> Option<NetworkSource> {
 }
 
 options! {
-    /// The Identity service built in (`berth up`, `berth controller`, `berth identity serve`): a minimal Keystone v3, for
-    /// one machine and small clouds.
+    /// The built-in Identity service (`berth up`, `berth controller`, `berth identity serve`): a minimal Keystone v3,
+    /// for one machine and small clouds.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct IdentityService in "identity_service" {
-        /// The database of tokens. Several processes may serve the API on one of a server, each with the same users.
+        /// The database of tokens. On a database server, several processes may serve the API from it, each with the
+        /// same users.
         pub(super) connection: Option<Secret> = None,
             kind: DATABASE, derived: "`sqlite:` and `identity.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/identity.sqlite\"";
-        /// Address and port of the API. It speaks HTTP: for callers of other hosts put a proxy with TLS before it.
+        /// Address and port of the API. It speaks HTTP: use a proxy with TLS for callers of other hosts.
         pub listen: SocketAddr = loopback(5000);
-        /// The file of users, projects, roles and who has which where; read again when it has changed. Only its owner may
-        /// write to it. Where nobody named one and this is not there, `berth up` and `berth controller` make
-        /// `identity.toml` below `state_path`, with one user.
+        /// The file of users, projects, roles and role assignments. It is read again when it changes. Only its owner
+        /// may write to it. If this option is not set and the file does not exist, `berth up` and `berth controller`
+        /// create `identity.toml` below `state_path`, with one user.
         pub users_file: PathBuf = "/etc/berth/identity.toml".into();
-        /// Where callers find the service, without `/v3`: what the catalog and links say. Keystone's option of this name,
-        /// from its `[DEFAULT]`.
+        /// The URL of the service for callers, without `/v3`, as in the catalog and in links. Keystone's option of this
+        /// name, from its `[DEFAULT]`.
         pub public_endpoint: Option<String> = None,
-            kind: URL, derived: "the address that is listened on", example: "\"https://cloud.example.org/identity\"";
-        /// What stands before every path of the API; where a proxy takes it away, requests are answered without it as well.
+            kind: URL, derived: "the address of `listen`", example: "\"https://cloud.example.org/identity\"";
+        /// Prefix of every path of the API. Requests without the prefix are answered as well, for proxies that remove
+        /// it.
         pub path_prefix: Prefix = Prefix::default(), example: "\"/identity\"";
-        /// Seconds for which a token is good: Keystone's `expiration`, from its `[token]`.
+        /// Seconds for which a token is valid: Keystone's `expiration`, from its `[token]`.
         pub token_expiration: Duration = seconds(3600), kind: Integer(60, 604_800);
         /// The region of every endpoint in the catalog.
         pub region: String = "RegionOne".into();
-        /// The other services and where they are: `TYPE=URL` for all callers, `TYPE:public=URL`, `TYPE:internal=URL` or
-        /// `TYPE:admin=URL` for some. The Identity service itself is in the catalog without an entry.
+        /// The endpoints of the other services: `TYPE=URL` for all interfaces, `TYPE:public=URL`, `TYPE:internal=URL`
+        /// or `TYPE:admin=URL` for one. The Identity service itself is in the catalog without an entry.
         pub catalog: Vec<String> = Vec::new(),
             kind: ENDPOINTS, example: "[\"placement=http://127.0.0.1:8778\", \"accelerator=http://127.0.0.1:6666/v2\"]";
     }
 }
 
-/// One entry of `[identity_service] catalog`, in its parts: type, interface where one is named, and URL.
+/// Splits an entry of `[identity_service] catalog` into type, optional interface, and URL.
 #[must_use]
 pub fn catalog_entry(text: &str) -> Option<(&str, Option<EndpointInterface>, &str)> {
     let (service, url) = text.split_once('=')?;
@@ -300,7 +308,7 @@ pub fn catalog_entry(text: &str) -> Option<(&str, Option<EndpointInterface>, &st
 }
 
 options! {
-    /// How agents of other hosts are asked: by the conductor (`[conductor_service] agents`), and by commands with
+    /// How agents of other hosts are called: by the conductor (`[conductor_service] agents`), and by commands with
     /// `--agent`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct AgentClient in "agent_client" {
@@ -308,12 +316,12 @@ options! {
         pub cafile: Option<PathBuf> = None, example: "\"/etc/berth/tls/nodes.pem\"";
         /// PEM file with the certificate that is shown to agents; their `client_ca` must have signed it.
         pub certfile: Option<PathBuf> = None, example: "\"/etc/berth/tls/conductor.pem\"";
-        /// PEM file with the key of `certfile`, without a password; unset: it is looked for in `certfile`.
+        /// PEM file with the key of `certfile`, without a password; unset: the key is in `certfile`.
         pub keyfile: Option<PathBuf> = None, example: "\"/etc/berth/tls/conductor.key\"";
     }
 }
 
-/// A database of this process alone or on a server, as a URL; which may hold a password.
+/// A database URL: a SQLite file of this process, or a server. It may contain a password.
 const DATABASE: OptionKind = OptionKind::Text(&TextKind {
     is_secret: true,
     ..TextKind::new(
@@ -323,14 +331,14 @@ const DATABASE: OptionKind = OptionKind::Text(&TextKind {
         |text| match text.parse::<Location>() {
             Ok(Location::Server(_)) => Ok(()),
             _ if is_database(text) => Ok(()),
-            // It does not repeat what may be a password.
+            // The error does not repeat the text, which may contain a password.
             Err(error @ OpenError::Url(_)) => Err(error.to_string().into()),
-            _ => Err("this is no database URL".to_owned().into()),
+            _ => Err("this is not a database URL".to_owned().into()),
         },
     )
 });
 
-/// A file of this machine, or one that holds the URL.
+/// A SQLite file of this machine, or a file with the URL.
 fn is_database(text: &str) -> bool {
     if let Some(file) = text.strip_prefix("file:") {
         let path = file.strip_prefix("//").unwrap_or(file);
@@ -349,13 +357,13 @@ const AGENTS: OptionKind = OptionKind::Texts(&TextKind::new(
     check_agent,
 ));
 
-/// A node's name and the root of its agent's API.
+/// The name of a node and the root URL of its agent's API.
 fn check_agent(text: &str) -> Result<(), WrongText> {
     let Some((node, url)) = text.split_once('=') else {
         return Err(format!("{text:?} names no node before a =").into());
     };
     if node.is_empty() || !is_host_name(node) {
-        return Err(format!("{node:?} is no node's name").into());
+        return Err(format!("{node:?} is not a node's name").into());
     }
     check_url(url, &["https"])?;
     match url.trim_start_matches("https://").contains('/') {
@@ -364,7 +372,7 @@ fn check_agent(text: &str) -> Result<(), WrongText> {
     }
 }
 
-/// A list of services and where they are: `TYPE=URL` or `TYPE:INTERFACE=URL`.
+/// A list of endpoints: `TYPE=URL` or `TYPE:INTERFACE=URL`.
 const ENDPOINTS: OptionKind = OptionKind::Texts(&TextKind::new(
     "list of TYPE=URL or TYPE:INTERFACE=URL",
     "write services such as [\"placement=http://127.0.0.1:8778\", \"compute:public=https://cloud.example.org/v2.1\"]",

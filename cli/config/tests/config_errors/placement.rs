@@ -10,7 +10,7 @@ pub(super) const CASES: &[Case] = super::cases! {
     "[placement]\npassword = \"hunter2\"" => ["berth.toml:2:12: placement.password: set, but auth_type is not; write auth_type = \"password\" in [placement] [BERTH-E0107]"];
     "[placement]\npassword = 1234" => ["berth.toml:2:12: placement.password: a text is wanted, not a whole number; write the secret in quotes, on one line [BERTH-E0104]"];
     "[placement]\npassword = [\"hunter2\"]" => ["berth.toml:2:12: placement.password: a text is wanted, not a list; write the secret in quotes, on one line [BERTH-E0104]"];
-    "[placement]\nauth_url = \"keystone:5000\"" => ["berth.toml:2:12: placement.auth_url: this is no URL; write a URL that begins with http:// or https:// [BERTH-E0105]"];
+    "[placement]\nauth_url = \"keystone:5000\"" => ["berth.toml:2:12: placement.auth_url: this is not a URL; write a URL that begins with http:// or https:// [BERTH-E0105]"];
     "[placement]\nendpoint_override = \"http://user:hunter2@h/\"" => ["berth.toml:2:21: placement.endpoint_override: user and password do not belong in this URL; write a URL that begins with http:// or https:// [BERTH-E0105]"];
     "[placement]\nendpoint_override = \"http://h/?token=hunter2\"" => ["berth.toml:2:21: placement.endpoint_override: paths are appended to this URL, so it can have no query (?); write a URL that begins with http:// or https:// [BERTH-E0105]"];
     "[placement]\nauth_url = \"http://h/v3#hunter2\"" => ["berth.toml:2:12: placement.auth_url: paths are appended to this URL, so it can have no fragment (#); write a URL that begins with http:// or https:// [BERTH-E0105]"];

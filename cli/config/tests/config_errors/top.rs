@@ -13,7 +13,7 @@ pub(super) const CASES: &[Case] = super::cases! {
     "[[gardening]]\nhoe = 1" => ["berth.toml:1:3: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, conductor, glance, image_cache, api, placement_service, cors, accelerator_service, conductor_service, compute_service, quota, scheduler, filter_scheduler, scheduler_plugin_NAME, trusted_computing, metrics, workarounds, agent_client, identity_service, keystone_authtoken, agent, fake [BERTH-E0102]"];
     "compute = 5" => ["berth.toml:1:1: compute: this is a section, not an option; write [compute] and the options below [BERTH-E0104]"];
     "[host]\nname = \"a\"" => ["berth.toml:1:1: host: a text is wanted, not a table; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0104]"];
-    "[DEFAULT]\nhost = \"a\"" => ["berth.toml:1:2: DEFAULT: berth does not have this section; the options of [DEFAULT] stand at the top level, before the first section [BERTH-E0102]"];
+    "[DEFAULT]\nhost = \"a\"" => ["berth.toml:1:2: DEFAULT: berth does not have this section; the options of [DEFAULT] are at the top level, before the first section [BERTH-E0102]"];
     "[metrics]\nweight = 1" => ["berth.toml:2:1: metrics.weight: unknown option; see the options in [metrics] in the reference [BERTH-E0102]"];
     "vif_plugging_timeout = 300" => ["berth.toml:1:1: vif_plugging_timeout: this version of berth does not read this option; remove it [BERTH-E0103]"];
     "vcpu_pin_set = \"0-3\"" => ["berth.toml:1:1: vcpu_pin_set: berth does not have this option; write cpu_shared_set in [compute] [BERTH-E0102]"];
@@ -23,17 +23,17 @@ pub(super) const CASES: &[Case] = super::cases! {
     "[scheduler_plugin_]\nprogram = \"/a\"" => ["berth.toml:1:2: scheduler_plugin_: this names no plugin of the scheduler; write the plugin's name after scheduler_plugin_: letters, digits and '_', the first a letter, 64 at most [BERTH-E0102]"];
     "[scheduler_plugin_rack-power]\nprogram = \"/a\"" => ["berth.toml:1:2: scheduler_plugin_rack-power: this names no plugin of the scheduler; write the plugin's name after scheduler_plugin_: letters, digits and '_', the first a letter, 64 at most [BERTH-E0102]"];
     "[scheduler_plugin_NAME]\nprogram = \"/a\"" => ["berth.toml:1:2: scheduler_plugin_NAME: this names no plugin of the scheduler; write the plugin's name after scheduler_plugin_: letters, digits and '_', the first a letter, 64 at most [BERTH-E0102]"];
-    "[filter_scheduler]\nenabled_filters = [\"a\"]\n[scheduler_plugin_a]\non_failure = \"pass\"" => ["berth.toml:4:14: scheduler_plugin_a.program: it has no program; write program = \"/PATH/OF/THE/PROGRAM\" in [scheduler_plugin_a] [BERTH-E0107]"];
+    "[filter_scheduler]\nenabled_filters = [\"a\"]\n[scheduler_plugin_a]\non_failure = \"pass\"" => ["berth.toml:4:14: scheduler_plugin_a.program: program is not set; write program = \"/PATH/OF/THE/PROGRAM\" in [scheduler_plugin_a] [BERTH-E0107]"];
     "[scheduler_plugin_a]\nprogram = \"a\"\non_failure = \"maybe\"\ntime_budget = 0" => [
         "berth.toml:2:11: scheduler_plugin_a.program: \"a\" is not absolute; write a path that begins with / [BERTH-E0105]",
         "berth.toml:3:14: scheduler_plugin_a.on_failure: \"maybe\" is not one of the words accepted; write one of pass, reject [BERTH-E0105]",
         "berth.toml:4:15: scheduler_plugin_a.time_budget: 0 is out of range; write a number of seconds from 0.1 to 60 [BERTH-E0105]"
     ];
     "host = 5" => ["berth.toml:1:8: host: a text is wanted, not the number 5; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0104]"];
-    "host = \"\"" => ["berth.toml:1:8: host: an empty text is no value; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0105]"];
-    "host = \"a b\"" => ["berth.toml:1:8: host: \"a b\" is no host name; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0105]"];
+    "host = \"\"" => ["berth.toml:1:8: host: the text is empty; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0105]"];
+    "host = \"a b\"" => ["berth.toml:1:8: host: \"a b\" is not a host name; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0105]"];
     "host = 2026-01-01" => ["berth.toml:1:8: host: no option takes a date or time; write a text in quotes [BERTH-E0104]"];
-    "my_ip = \"gpu-01\"" => ["berth.toml:1:9: my_ip: \"gpu-01\" is no IP address; write an address such as \"192.0.2.17\" or \"2001:db8::17\" [BERTH-E0105]"];
+    "my_ip = \"gpu-01\"" => ["berth.toml:1:9: my_ip: \"gpu-01\" is not an IP address; write an address such as \"192.0.2.17\" or \"2001:db8::17\" [BERTH-E0105]"];
     "report_interval = 0" => ["berth.toml:1:19: report_interval: 0 is out of range; write a whole number from 1 to 3600 [BERTH-E0105]"];
     "compute_monitors = [\"cpu\"]" => ["berth.toml:1:21: compute_monitors: \"cpu\" is not one of the words accepted; write a list of: cpu.virt_driver [BERTH-E0105]"];
     "[conductor]\nendpoint_override = \"http://h:8780\"" => ["berth.toml:2:21: conductor.endpoint_override: set, but auth_type is not; write auth_type = \"none\" in [conductor] [BERTH-E0107]"];
@@ -41,7 +41,7 @@ pub(super) const CASES: &[Case] = super::cases! {
     "state_path = \"/var\\u0000/lib\"" => ["berth.toml:1:14: state_path: the text has control characters; write a path that begins with / [BERTH-E0105]"];
     "compute_driver = \"libvrit\"" => ["berth.toml:1:18: compute_driver: \"libvrit\" is not one of the words accepted; did you mean \"libvirt\"? write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
     "compute_driver = \"vmwareapi\"" => ["berth.toml:1:18: compute_driver: \"vmwareapi\" is not one of the words accepted; write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
-    "compute_driver = \"exec:driver\"" => ["berth.toml:1:18: compute_driver: \"exec:driver\" names no program by an absolute path; write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
+    "compute_driver = \"exec:driver\"" => ["berth.toml:1:18: compute_driver: \"exec:driver\" is not the absolute path of a program; write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
     "compute_driver = \"exec\"" => ["berth.toml:1:18: compute_driver: \"exec\" is not one of the words accepted; write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
     "compute_driver = \"fake\"" => ["berth.toml:1:18: compute_driver: the fake driver needs a machine; write machine = \"/path/to/machine.toml\" in [fake] [BERTH-E0107]"];
     "update_resources_interval = -2" => ["berth.toml:1:29: update_resources_interval: -2 is out of range; write a whole number from -1 to 604800 [BERTH-E0105]"];

@@ -40,7 +40,7 @@ pub(super) async fn adopt(
     if config.cyborg.auth_type.is_none() {
         let what = "[cyborg] names no account for requests to Cyborg";
         return Err(Failure::new(ErrorCode::Missing, what)
-            .mend("point [cyborg] to Berth's accelerator service, with endpoint_override if the catalog names Cyborg"));
+            .hint("point [cyborg] to Berth's accelerator service, with endpoint_override if the catalog names Cyborg"));
     }
     let source = service_of(&AuthOptions {
         endpoint_override: Some(asked.from.clone()),

@@ -135,7 +135,7 @@ pub(super) fn service(config: &Config) -> Result<AcceleratorClient, Failure> {
 pub(super) fn service_of(options: &AuthOptions) -> Result<AcceleratorClient, Failure> {
     AcceleratorClient::from_options(options, None).map_err(|error| {
         let what = "access to the accelerator service is not configured";
-        Failure::caused(ErrorCode::Missing, what, &error).mend("see [cyborg] in the reference")
+        Failure::caused(ErrorCode::Missing, what, &error).hint("see [cyborg] in the reference")
     })
 }
 

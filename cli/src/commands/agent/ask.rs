@@ -97,7 +97,7 @@ fn ticked(told: &TickBody, format: &ListFormat, out: &mut dyn Write) -> Result<(
             ErrorCode::Unavailable,
             format!("the hypervisor could not be observed: {reason}"),
         )
-        .mend("berth doctor"));
+        .hint("berth doctor"));
     }
     let mut listing = Listing::new(&["node", "at", "took_seconds", "result", "text"]);
     for node in &told.nodes {

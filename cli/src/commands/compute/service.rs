@@ -25,18 +25,18 @@ pub(super) async fn serve(
     let accelerators = accelerators_over_network(config)?.ok_or_else(|| {
         let what = "access to the accelerator service is not configured";
         Failure::new(ErrorCode::Missing, what)
-            .mend("set auth_type and the other options of [cyborg]; berth accelerator serve runs such a service")
+            .hint("set auth_type and the other options of [cyborg]; berth accelerator serve runs such a service")
     })?;
     let agents = agents_elsewhere(config)?;
     let images = ServerImages::of(config).await?;
     let compute = OpenCompute::open(&with_database(config, database), &images).await?;
     let mut hosts = OpenHosts::open(config).await?;
-    let Some(door) = hosts.take_door() else {
+    let Some(listener) = hosts.take_listener() else {
         let what = "the compute API has no address to listen on";
         return Err(Failure::new(ErrorCode::Missing, what)
-            .mend("set [compute_service] listen, or give --listen 127.0.0.1:8774"));
+            .hint("set [compute_service] listen, or give --listen 127.0.0.1:8774"));
     };
-    let address = address_of(&door.0, config);
+    let address = address_of(&listener.0, config);
     let boots = SqlBootJournal::open(&config.state_path)
         .await
         .map_err(|error| unusable_journal(&error))?;
@@ -53,7 +53,7 @@ pub(super) async fn serve(
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let both = (conductor.clone(), known);
-    let compute = compute.begin(config, both, Some(door), &mut tasks, &stop)?;
+    let compute = compute.begin(config, both, Some(listener), &mut tasks, &stop)?;
     let stopped = stop.clone().cancelled_owned();
     tasks.spawn(async move { conductor.run(stopped).await });
     writeln!(out, "Compute at http://{address}/v2.1")?;

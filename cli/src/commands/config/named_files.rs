@@ -149,7 +149,12 @@ mod tests {
                 "3:14",
                 "node[0].memory_mib",
             ),
-            (machine, "node = 7 7".to_owned(), "1:8", "this is no TOML"),
+            (
+                machine,
+                "node = 7 7".to_owned(),
+                "1:8",
+                "this is not valid TOML",
+            ),
             (images, format!("{image}colour = 1\n"), "5:1", "colour"),
             (
                 images,

@@ -93,7 +93,7 @@ impl From<RunningError> for Failure {
             RunningError::Away { .. } => ErrorCode::AgentAway,
             RunningError::Answer { .. } | RunningError::Refused { .. } => ErrorCode::AgentAnswer,
         };
-        Failure::from_error(code, &error).mend("systemctl status berth-agent")
+        Failure::from_error(code, &error).hint("systemctl status berth-agent")
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) async fn judge(loaded: &LoadedConfig) -> SchedulingFindings {
             return refused(vec![error], doubtful);
         }
     };
-    match Scheduler::with_own(options, &plugins.own()) {
+    match Scheduler::with_custom_plugins(options, &plugins.custom_plugins()) {
         Ok(scheduler) => {
             let warnings = scheduler.warnings().iter().map(ToString::to_string);
             let warnings = problems(loaded, &warnings.collect::<Vec<_>>());

@@ -113,7 +113,12 @@ mod tests {
             (user.as_str(), 0o600, None, ""),
             (&user, 0o666, Some(at_option.clone()), "chmod 0600"),
             ("", 0o600, Some(at_option), "has no user"),
-            ("[[user", 0o600, Some(in_file("1:7")), "this is no TOML"),
+            (
+                "[[user",
+                0o600,
+                Some(in_file("1:7")),
+                "this is not valid TOML",
+            ),
             (
                 "[[user]]\nname = \"a\"\npassword_hash = \"hunter2\"\n",
                 0o600,

@@ -88,7 +88,7 @@ fn not_on_host(meant: &str) -> Failure {
         ErrorCode::Refused,
         format!("guest {meant} is not on this host, or not yet"),
     )
-    .mend(format!("berth guest show {meant}"))
+    .hint(format!("berth guest show {meant}"))
 }
 
 pub(super) async fn delete(
@@ -136,7 +136,7 @@ fn nobody_to_delete(meant: &str, at_agent: bool) -> Failure {
     if at_agent {
         return failure;
     }
-    failure.mend("a guest that no conductor created is deleted with --at-agent; berth guest list shows all guests")
+    failure.hint("a guest that no conductor created is deleted with --at-agent; berth guest list shows all guests")
 }
 
 async fn until_gone(
@@ -163,7 +163,7 @@ async fn until_gone(
             let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
             let what = format!("guest {uuid} is not deleted within {timeout:?}{reason}");
             return Err(Failure::new(ErrorCode::Unavailable, what)
-                .mend(format!("the deletion continues: berth guest show {uuid}")));
+                .hint(format!("the deletion continues: berth guest show {uuid}")));
         }
         sleep(POLL).await;
     }

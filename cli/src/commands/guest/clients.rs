@@ -83,7 +83,7 @@ impl GuestClients {
                 let uuids: Vec<_> = found.iter().map(ToString::to_string).collect();
                 let what = format!("{} guests are called {meant:?}", found.len());
                 Err(Failure::new(ErrorCode::Refused, what)
-                    .mend(format!("name one by its UUID: {}", uuids.join(", "))))
+                    .hint(format!("name one by its UUID: {}", uuids.join(", "))))
             }
             (None, _) => {
                 // If neither could be asked, the name cannot be resolved.
@@ -97,7 +97,7 @@ impl GuestClients {
 /// The failure for an unknown guest.
 pub(super) fn unknown(meant: &str) -> Failure {
     Failure::new(ErrorCode::Refused, format!("unknown guest {meant}"))
-        .mend("berth guest list shows all guests")
+        .hint("berth guest list shows all guests")
 }
 
 /// Maps the error of a call to a failure.
@@ -106,30 +106,30 @@ pub(super) fn failed(error: &GuestApiError) -> Failure {
         GuestApiError::Call(
             ServiceCallError::Transport { request, .. } | ServiceCallError::AnswerLost { request, .. },
         ) if request.service == "agent" => {
-            Failure::caused(ErrorCode::AgentAway, "cannot reach the agent", error).mend(
+            Failure::caused(ErrorCode::AgentAway, "cannot reach the agent", error).hint(
                 "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket, or --agent its [agent] listen?",
             )
         }
         GuestApiError::Call(_) => {
-            Failure::caused(ErrorCode::Unavailable, "cannot reach the conductor", error).mend(
+            Failure::caused(ErrorCode::Unavailable, "cannot reach the conductor", error).hint(
                 "it runs in berth up: is that running, with this --state-dir, and may you use its socket, conductor.sock next to \
                  [agent] admin_socket (usermod -aG berth USER)?",
             )
         }
         GuestApiError::Malformed { .. } => Failure::from_error(ErrorCode::AgentAnswer, error),
         _ if error.refusal().is_some_and(|it| it.code == UNREADABLE) => {
-            Failure::from_error(ErrorCode::State, error).mend(
+            Failure::from_error(ErrorCode::State, error).hint(
                 "a running guest is not affected; a pending delete is done once the file is repaired",
             )
         }
         // The message already names the file and the fix.
         _ if error.refusal().is_some_and(|it| it.code == JOURNAL) => {
             Failure::from_error(ErrorCode::State, error)
-                .mend("nothing was changed; free space in the state folder (df -h), then repeat")
+                .hint("nothing was changed; free space in the state folder (df -h), then repeat")
         }
         _ if error.disposition() == Disposition::Retry => {
             Failure::from_error(ErrorCode::Unavailable, error)
-                .mend("the log of berth says more; repeat it later")
+                .hint("the log of berth says more; repeat it later")
         }
         GuestApiError::NotFound(_)
         | GuestApiError::Conflict(_)

@@ -206,7 +206,7 @@ impl CreateArguments {
             if line.contains("PRIVATE KEY") {
                 let what = format!("--ssh-key: {} is a private key", path.display());
                 return Err(
-                    Failure::new(ErrorCode::Usage, what).mend("name the .pub file next to it")
+                    Failure::new(ErrorCode::Usage, what).hint("name the .pub file next to it")
                 );
             }
             let name = path.file_stem().unwrap_or_default();
@@ -241,7 +241,7 @@ pub(super) async fn run(
             "the request for the guest is invalid",
             &error,
         )
-        .mend("berth guest create --help lists the options")
+        .hint("berth guest create --help lists the options")
     })?;
     if arguments.dry_run {
         writeln!(out, "{} would be created", body.name)?;
@@ -294,7 +294,7 @@ async fn wait(
                     "guest {} ({}) failed to boot: {fault}",
                     guest.name, guest.uuid
                 );
-                return Err(Failure::new(ErrorCode::Refused, what).mend(format!(
+                return Err(Failure::new(ErrorCode::Refused, what).hint(format!(
                     "berth guest show {0}; berth guest delete {0}",
                     guest.uuid
                 )));
@@ -305,7 +305,7 @@ async fn wait(
             let (uuid, progress) = (guest.uuid, progress(&guest));
             let what = format!("guest {uuid} has not booted within {timeout:?}: {progress}");
             return Err(Failure::new(ErrorCode::Unavailable, what)
-                .mend(format!("the boot continues: berth guest show {uuid}")));
+                .hint(format!("the boot continues: berth guest show {uuid}")));
         }
         sleep(POLL).await;
         let reported = clients.conductor.guest(guest.uuid.into()).await;
@@ -333,7 +333,7 @@ async fn at_agent(
 ) -> Result<(), Failure> {
     let body = text("--spec", file)?;
     let parsed: serde_json::Value = serde_json::from_slice(&body).map_err(|error| {
-        let what = format!("--spec: {} is no JSON", file.display());
+        let what = format!("--spec: {} is not valid JSON", file.display());
         Failure::caused(ErrorCode::Usage, what, &error)
     })?;
     if arguments.dry_run {

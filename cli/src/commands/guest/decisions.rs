@@ -20,7 +20,7 @@ pub(crate) async fn decisions_of(
     let decisions = decisions.map_err(|error| failed(&error))?;
     if decisions.is_empty() {
         let what = format!("no scheduling decision is recorded for guest {guest}");
-        return Err(Failure::new(ErrorCode::Refused, what).mend(
+        return Err(Failure::new(ErrorCode::Refused, what).hint(
             "it may have been created elsewhere or too long ago; berth guest list shows all guests",
         ));
     }

@@ -62,7 +62,7 @@ pub(super) fn image(image: &str, known: &OfImage) -> Result<ImageBody, Failure> 
         None => {
             let what = format!("--image: the name {image:?} does not show the format");
             return Err(Failure::new(ErrorCode::Usage, what)
-                .mend("add --image-format qcow2, or --image-format raw"));
+                .hint("add --image-format qcow2, or --image-format raw"));
         }
     };
     let (location, checksum) = if let Ok(uuid) = Uuid::parse_str(image) {
@@ -73,7 +73,7 @@ pub(super) fn image(image: &str, known: &OfImage) -> Result<ImageBody, Failure> 
                 ErrorCode::Usage,
                 "--image: a download needs a checksum, because it could be modified in transit",
             )
-            .mend("add --image-checksum sha256:HEX, as published with the image"));
+            .hint("add --image-checksum sha256:HEX, as published with the image"));
         }
         (ImageLocation::Url(image.to_owned()), checksum)
     } else {
@@ -107,7 +107,7 @@ fn of_file(path: &Path) -> Result<String, Failure> {
     let unreadable = |error: std::io::Error| {
         let what = format!("--image: {} cannot be read", path.display());
         Failure::caused(ErrorCode::File, what, &error)
-            .mend("name a file on this host, an http(s) URL, or the UUID of an image in the image service")
+            .hint("name a file on this host, an http(s) URL, or the UUID of an image in the image service")
     };
     let found = std::fs::metadata(path).map_err(unreadable)?;
     if !found.is_file() {

@@ -26,7 +26,7 @@ fn refused(error: PasswordError) -> Failure {
         PasswordError::Empty | PasswordError::TooLong => ErrorCode::Refused,
         PasswordError::System => ErrorCode::Unavailable,
     };
-    Failure::new(code, error.to_string()).mend("give a password of 1 to 4096 bytes")
+    Failure::new(code, error.to_string()).hint("give a password of 1 to 4096 bytes")
 }
 
 fn unreadable(error: &io::Error) -> Failure {
@@ -46,7 +46,7 @@ fn typed(terminal: &Term) -> Result<String, Failure> {
     }
     Err(
         Failure::new(ErrorCode::Refused, "the two passwords are not the same")
-            .mend("run the command again"),
+            .hint("run the command again"),
     )
 }
 
@@ -61,7 +61,7 @@ fn piped(input: impl BufRead) -> Result<String, Failure> {
     if line.contains('\n') {
         let what = "the input has more than one line";
         return Err(
-            Failure::new(ErrorCode::Refused, what).mend("write the password alone, on one line")
+            Failure::new(ErrorCode::Refused, what).hint("write the password alone, on one line")
         );
     }
     Ok(line.to_owned())

@@ -63,7 +63,7 @@ fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
                 "{address} is every address of the host: the catalog cannot name one for callers"
             );
             Err(Failure::new(ErrorCode::Missing, what)
-                .mend("set [identity_service] public_endpoint"))
+                .hint("set [identity_service] public_endpoint"))
         }
         None => Ok(format!("http://{address}{}", own.path_prefix)),
     }

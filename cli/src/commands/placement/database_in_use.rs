@@ -31,7 +31,7 @@ pub(super) fn refuse_if_open_elsewhere(url: &Secret) -> Result<(), Failure> {
         path.display(),
         holders.join(", ")
     );
-    Err(Failure::new(ErrorCode::Held, what).mend("stop the service, then repeat"))
+    Err(Failure::new(ErrorCode::Held, what).hint("stop the service, then repeat"))
 }
 
 /// Refuses a database on a server if a service has a session on it; offline work of other hosts is allowed
@@ -73,7 +73,7 @@ async fn refuse_sessions(
         "the database is in use by {}; this command needs a database that no service uses",
         sessions.join(", ")
     );
-    Err(Failure::new(ErrorCode::Held, what).mend("stop the service, then repeat"))
+    Err(Failure::new(ErrorCode::Held, what).hint("stop the service, then repeat"))
 }
 
 /// Processes that have the file open, as `NAME (pid N)`, without this process.

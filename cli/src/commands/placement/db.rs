@@ -135,7 +135,7 @@ async fn check(url: &Secret, format: &ListFormat, out: &mut dyn Write) -> Result
     let (store, named) = database::look_at_any(url).await?;
     let store = store.ok_or_else(|| {
         let what = format!("{named} does not exist, or has no tables");
-        Failure::new(ErrorCode::Refused, what).mend("berth placement db sync creates it")
+        Failure::new(ErrorCode::Refused, what).hint("berth placement db sync creates it")
     })?;
     let found = compare(&store).await;
     store.close().await;
@@ -160,7 +160,7 @@ async fn check(url: &Secret, format: &ListFormat, out: &mut dyn Write) -> Result
         0 => Ok(()),
         count => {
             let what = format!("{named} differs from schema revision {HEAD}: {count} differences");
-            Err(Failure::new(ErrorCode::Refused, what).mend(hint))
+            Err(Failure::new(ErrorCode::Refused, what).hint(hint))
         }
     }
 }

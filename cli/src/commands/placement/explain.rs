@@ -45,7 +45,7 @@ pub(super) async fn explain(
 ) -> Result<(), Failure> {
     let query = CandidatesQuery::read(&asked.query).map_err(|error| {
         Failure::caused(ErrorCode::BadValue, "the query is invalid", &error)
-            .mend("berth placement explain --help shows an example")
+            .hint("berth placement explain --help shows an example")
     })?;
     let (placement, store) = match &asked.database {
         Some(url) => {
@@ -63,7 +63,7 @@ pub(super) async fn explain(
         PlacementError::Refused(refusal) if refusal.status == StatusCode::BAD_REQUEST => {
             let what = format!("Placement refuses the query: {}", refusal.message.trim());
             Failure::new(ErrorCode::BadValue, what)
-                .mend("berth placement explain --help shows an example")
+                .hint("berth placement explain --help shows an example")
         }
         error => {
             let code = placement_error_code(&error);

@@ -18,7 +18,7 @@ pub(super) fn connection(file: &Path) -> Result<Secret, Failure> {
     })?;
     let wrong = |what: &str| {
         let what = format!("{named}: [placement_database] connection {what}");
-        Failure::new(ErrorCode::BadValue, what).mend("name the database with --database URL")
+        Failure::new(ErrorCode::BadValue, what).hint("name the database with --database URL")
     };
     let url = last_connection(&text).ok_or_else(|| wrong("is not set"))?;
     if url.contains('$') {

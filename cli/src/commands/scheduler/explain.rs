@@ -135,7 +135,7 @@ fn with_plugins(
         let plugins = plugins.map_err(|error| refused(&error))?;
         let (request, hosts) = case.question();
         let answers = plugins.ask(request, hosts).await;
-        Ok((case.with_plugin_answers(answers), plugins.own()))
+        Ok((case.with_plugin_answers(answers), plugins.custom_plugins()))
     })?
 }
 
@@ -192,8 +192,8 @@ pub(super) fn read(path: &Path) -> Result<String, Failure> {
         let what = format!("{} cannot be read", path.display());
         let failure = Failure::caused(ErrorCode::File, what, &error);
         match error.kind() {
-            io::ErrorKind::FileTooLarge => failure.mend("at most 1 GiB is read"),
-            io::ErrorKind::InvalidData => failure.mend("write it in UTF-8"),
+            io::ErrorKind::FileTooLarge => failure.hint("at most 1 GiB is read"),
+            io::ErrorKind::InvalidData => failure.hint("write it in UTF-8"),
             _ => failure,
         }
     })
@@ -206,7 +206,7 @@ fn failure(path: &Path, error: &DryRunError) -> Failure {
             Failure::caused(ErrorCode::Refused, what, error)
         }
         DryRunError::WhichCase { .. } => {
-            Failure::caused(ErrorCode::Usage, what, error).mend("choose one of them with --case ID")
+            Failure::caused(ErrorCode::Usage, what, error).hint("choose one of them with --case ID")
         }
         DryRunError::WhatIf(_) | DryRunError::CaseAlone { .. } => {
             Failure::caused(ErrorCode::Usage, what, error)

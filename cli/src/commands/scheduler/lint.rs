@@ -32,7 +32,7 @@ pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure
     let catalogue = Catalogue::read(&document).map_err(|error| {
         let what = format!("{} cannot be checked", asked.file.display());
         Failure::caused(ErrorCode::BadValue, what, &error)
-            .mend("docs/guide/howto/why-no-host.md shows such a file")
+            .hint("docs/guide/howto/why-no-host.md shows such a file")
     })?;
     let findings = lint(&catalogue);
     if asked.format.is_for_people() {
@@ -53,7 +53,7 @@ pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure
                 json!(one.place.name),
                 json!(one.place.key),
                 json!(one.text),
-                json!(one.mend),
+                json!(one.hint),
             ]);
         }
         listing.print(&asked.format, out)?;
@@ -72,7 +72,7 @@ fn document(path: &Path, text: &str) -> Result<Value, Failure> {
     if text.trim().is_empty() {
         let what = format!("{} is empty", path.display());
         return Err(Failure::new(ErrorCode::Syntax, what)
-            .mend("docs/guide/howto/why-no-host.md shows such a file"));
+            .hint("docs/guide/howto/why-no-host.md shows such a file"));
     }
     let what = |kind: &str| format!("{} is no {kind}", path.display());
     let is_bracketed = text.trim_start().starts_with('[');
@@ -132,7 +132,7 @@ mod tests {
         let failure = document(Path::new("f.toml"), &long).unwrap_err();
         let reported = failure.explain();
         assert!(
-            reported.contains("f.toml is no TOML: in line 2, column 100014 "),
+            reported.contains("f.toml is not valid TOML: in line 2, column 100014 "),
             "{}",
             reported.len()
         );

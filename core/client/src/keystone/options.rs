@@ -1,4 +1,4 @@
-//! keystoneauth's options, by their names.
+//! keystoneauth's options, with their names.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ pub enum AuthType {
 }
 
 impl AuthType {
-    /// Every name that [`AuthType::from_str`] takes.
+    /// All names that [`AuthType::from_str`] accepts.
     pub const NAMES: [&'static str; 8] = [
         "password",
         "v3password",
@@ -40,7 +40,6 @@ impl AuthType {
     ];
 }
 
-/// An unknown `auth_type`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an auth_type; known are {}", AuthType::NAMES.join(", "))]
 pub struct AuthTypeError {
@@ -81,11 +80,8 @@ text_type!(AuthType, OptionKind::Choice(&AuthType::NAMES));
 /// The interface of an endpoint (`valid_interfaces`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ServiceInterface {
-    /// `internal`.
     Internal,
-    /// `public`.
     Public,
-    /// `admin`.
     Admin,
 }
 
@@ -124,7 +120,7 @@ pub struct InterfaceError {
 impl FromStr for ServiceInterface {
     type Err = InterfaceError;
 
-    /// Takes `internal` as well as the older `internalURL`.
+    /// Accepts `internal` as well as the older `internalURL`.
     fn from_str(text: &str) -> Result<Self, InterfaceError> {
         match text.strip_suffix("URL").unwrap_or(text) {
             "internal" => Ok(Self::Internal),
@@ -138,8 +134,8 @@ impl FromStr for ServiceInterface {
 }
 
 options! {
-    /// One client section of the configuration (`[placement]`, `[cyborg]`): keystoneauth's options by their names. There is
-    /// no `min_version` and `max_version`, because every call pins its microversion.
+    /// One client section of the configuration (`[placement]`, `[cyborg]`), with keystoneauth's options. `min_version`
+    /// and `max_version` do not exist, because every call has a fixed microversion.
     #[derive(Debug, Clone)]
     pub struct AuthOptions in "" {
         /// How to log in: `password`, `v3applicationcredential`, `v3token`, `admin_token` (a fixed token) or `none`.
@@ -148,7 +144,7 @@ options! {
         pub auth_url: Option<String> = None, kind: URL, example: "\"https://keystone.example.org:5000/v3\"";
         /// User name.
         pub username: Option<String> = None, example: "\"berth\"";
-        /// User id, in place of name and domain.
+        /// User id, instead of name and domain.
         pub user_id: Option<String> = None;
         /// Password.
         pub password: Option<Secret> = None;
@@ -164,9 +160,9 @@ options! {
         pub project_domain_name: Option<String> = None, example: "\"Default\"";
         /// Domain of the project, by id.
         pub project_domain_id: Option<String> = None;
-        /// Stands in for a domain that is not given.
+        /// Domain that is used if no user or project domain is given.
         pub default_domain_name: Option<String> = None;
-        /// Stands in for a domain that is not given, by id.
+        /// Id of the domain that is used if no user or project domain is given.
         pub default_domain_id: Option<String> = None;
         /// `all` for a system scoped token.
         pub system_scope: Option<String> = None, kind: Choice(&["all"]), example: "\"all\"";
@@ -178,17 +174,17 @@ options! {
         pub application_credential_secret: Option<Secret> = None;
         /// Token, for `v3token` and `admin_token`.
         pub token: Option<Secret> = None;
-        /// The service's endpoint, in place of the one in the catalog.
+        /// The service's endpoint, instead of the one in the catalog.
         pub endpoint_override: Option<String> = None, kind: URL;
-        /// The same, by the name that `admin_token` and `none` have for it.
+        /// The same as `endpoint_override`, under its name for `admin_token` and `none`.
         pub endpoint: Option<String> = None, kind: URL;
-        /// Region to look in, in the catalog.
+        /// Region of the endpoint in the catalog.
         pub region_name: Option<String> = None, example: "\"RegionOne\"";
         /// Service type in the catalog.
         pub service_type: String = String::new();
         /// Service name in the catalog.
         pub service_name: Option<String> = None;
-        /// Interfaces to look for in the catalog, best first.
+        /// Interfaces of the endpoint in the catalog, in order of preference.
         pub valid_interfaces: Vec<ServiceInterface> = vec![ServiceInterface::Internal, ServiceInterface::Public];
         /// PEM file of the authorities that may sign the server.
         pub cafile: Option<PathBuf> = None, example: "\"/etc/ssl/certs/ca-certificates.crt\"";
@@ -196,17 +192,17 @@ options! {
         pub certfile: Option<PathBuf> = None, example: "\"/etc/berth/client.pem\"";
         /// PEM file of the client certificate's key.
         pub keyfile: Option<PathBuf> = None, example: "\"/etc/berth/client.key\"";
-        /// Whether any server certificate is believed.
+        /// Whether any server certificate is accepted.
         pub insecure: bool = false;
-        /// Seconds one request may take; a reshape may take ten times as long.
+        /// Seconds that one request may take. A reshape may take ten times as long.
         pub timeout: Option<Duration> = None, kind: Seconds(0.1, 3600.0), derived: "60", example: "60.0";
-        /// How often a failed connection is tried again.
+        /// How often a failed connection is retried.
         pub connect_retries: u32 = 0, kind: Integer(0, 100);
-        /// Seconds before a failed connection is tried again; unset: doubling from 0.5 up to 60.
+        /// Seconds before a failed connection is retried; unset: doubling from 0.5 up to 60.
         pub connect_retry_delay: Option<Duration> = None, kind: Seconds(0.0, 600.0), example: "0.5";
-        /// How often a 503 is tried again.
+        /// How often a request is retried after status 503.
         pub status_code_retries: u32 = 0, kind: Integer(0, 100);
-        /// Seconds before a 503 is tried again; unset: doubling from 0.5 up to 60.
+        /// Seconds before a request is retried after status 503; unset: doubling from 0.5 up to 60.
         pub status_code_retry_delay: Option<Duration> = None, kind: Seconds(0.0, 600.0), example: "0.5";
     }
     beside {
@@ -237,7 +233,7 @@ impl AuthOptions {
         }
     }
 
-    /// How often requests are to be repeated.
+    /// How often requests are retried.
     #[must_use]
     pub fn retry(&self) -> RetryPolicy {
         let delay = |fixed: Option<Duration>| fixed.map_or(Delay::Exponential, Delay::Fixed);

@@ -1,4 +1,7 @@
-//! Traits, resource classes and aggregates.
+//! Placement's calls for traits, resource classes and aggregates.
+//!
+//! Each call has a route template with placeholders (`/traits/{name}`), which metrics and traces use, and the actual path.
+//! [`pins`] has the microversion of each call.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +14,7 @@ use super::{PlacementClient, PlacementError, WithGeneration, pins, read, write};
 
 const TRAITS_OF: &str = "/resource_providers/{uuid}/traits";
 const AGGREGATES_OF: &str = "/resource_providers/{uuid}/aggregates";
-/// How many bytes of names one GET /traits carries; common front ends take 8 kB of request line.
+/// The maximum size in bytes of the names in one `GET /traits`. Common proxies limit the request line to 8 kB.
 const NAMES_PER_REQUEST: usize = 4096;
 
 impl PlacementClient {
@@ -101,7 +104,7 @@ impl PlacementClient {
         .await
     }
 
-    /// Those of these traits that Placement knows. Sends no request for an empty list, and several for a very long one.
+    /// The traits of this list that exist in Placement. Sends no request for an empty list, and several for a very long one.
     pub async fn known_traits(
         &self,
         wanted: &BTreeSet<Trait>,
@@ -143,7 +146,7 @@ impl PlacementClient {
         .await
     }
 
-    /// Every class that Placement knows.
+    /// All resource classes that exist in Placement.
     pub async fn resource_classes(&self) -> Result<BTreeSet<ResourceClass>, PlacementError> {
         let call = read(
             "/resource_classes",
@@ -159,7 +162,7 @@ impl PlacementClient {
     }
 }
 
-/// Names joined by commas, as many as a request line carries.
+/// Joins the names by commas, in texts of at most [`NAMES_PER_REQUEST`] bytes.
 fn batches(traits: &BTreeSet<Trait>) -> Vec<String> {
     let mut batches: Vec<String> = Vec::new();
     for name in traits {
@@ -179,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_asked_for_in_request_lines_of_bearable_length() {
+    fn long_lists_of_names_are_split_into_batches_of_limited_size() {
         let traits: BTreeSet<_> = (0..100)
             .map(|n| Trait::new(&format!("CUSTOM_{n:0>200}")).unwrap())
             .collect();

@@ -90,7 +90,7 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
         (
             "[[node]]",
             "[[node]",
-            "m.toml:4:8: this is no TOML: unclosed array table, expected `]`",
+            "m.toml:4:8: this is not valid TOML: unclosed array table, expected `]`",
         ),
         (
             "name = \"n1\"",
@@ -282,7 +282,7 @@ fn a_text_without_a_machine_is_refused() {
         ),
         (
             "\u{feff}= 1",
-            "m.toml:1:2: this is no TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`",
+            "m.toml:1:2: this is not valid TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`",
         ),
     ] {
         let found = said(text);

@@ -1,4 +1,7 @@
-//! Reads a guest's document, and checks that the host has the devices that it names.
+//! Parses the libvirt domain XML of a guest, and checks the devices that it names against the host's sysfs.
+//!
+//! [`guest`] converts the XML to a [`GuestOnHost`]. [`missing`] finds a device that the host does not have.
+//! [`group_members`] finds the devices that share an IOMMU group with a guest's devices.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +16,7 @@ use crate::guest::pci_address;
 use crate::guest_metadata::GuestMetadata;
 use crate::xml::{self, Reader, XmlError};
 
-/// Reads a guest's document.
+/// Parses a domain XML. `state` is the guest's power state, which the XML does not contain.
 pub(super) fn guest(
     name: String,
     text: &str,
@@ -34,7 +37,7 @@ fn read(name: &str, text: &str, state: GuestState) -> Result<GuestOnHost, XmlErr
         .flat_map(|devices| devices.children())
         .filter(|device| device.has_tag_name("hostdev") || device.has_tag_name("interface"))
         .filter_map(|device| held_device(&reader, device).transpose());
-    // Documents of other owners may contain unknown elements.
+    // Only read the hardware of Berth's own guests: the XML of other guests may contain elements unknown to Berth.
     let hardware = mark.as_ref().and_then(|_| hardware::read(&reader, domain));
     Ok(GuestOnHost {
         name: name.to_owned(),
@@ -103,22 +106,23 @@ pub(super) fn missing(
     Ok(None)
 }
 
-/// The members of the devices' IOMMU groups, which no other guest may have.
+/// The PCI functions that share an IOMMU group with one of these devices, without the device itself. No other guest may
+/// have them. Empty without `sysfs`.
 pub(super) fn group_members(
     devices: impl Iterator<Item = HostDeviceId>,
     sysfs: Option<&Sysfs>,
 ) -> Result<BTreeSet<HostDeviceId>, GuestError> {
-    let mut fellows = BTreeSet::new();
+    let mut members = BTreeSet::new();
     let Some(sysfs) = sysfs else {
-        return Ok(fellows);
+        return Ok(members);
     };
     for device in devices {
         if let HostDeviceId::Function(address) = device {
             let found = sysfs.other_group_members(address).map_err(unreadable)?;
-            fellows.extend(found.into_iter().map(HostDeviceId::Function));
+            members.extend(found.into_iter().map(HostDeviceId::Function));
         }
     }
-    Ok(fellows)
+    Ok(members)
 }
 
 fn unreadable(error: SysfsError) -> GuestError {

@@ -1,4 +1,13 @@
-//! The tags of an entry: settings of the matched devices.
+//! [`DeviceTags`]: the tags of one `device_spec` entry. An entry matches PCI devices, and its tags are settings of these
+//! devices. The options `[pci] device_spec` and `[accelerators] device_spec` have the same syntax. For example:
+//!
+//! ```toml
+//! [[pci.device_spec]]
+//! address = "0000:81:00.*"         # matches devices
+//! resource_class = "CUSTOM_A100"   # the tags
+//! traits = "nvlink,hw_gpu_x"       # CUSTOM_NVLINK and HW_GPU_X
+//! managed = "yes"
+//! ```
 
 use std::collections::BTreeSet;
 
@@ -31,7 +40,7 @@ pub struct DeviceTags {
 }
 
 impl DeviceTags {
-    /// Parses all keys except `others`.
+    /// Parses the tags of an entry. `others` are the keys that match devices; they are skipped.
     pub(super) fn read(table: &Map<String, Value>, others: &[&str]) -> Result<Self, Flaw> {
         let mut tags = Self::default();
         for (key, value) in table {
@@ -67,6 +76,7 @@ fn text<'a>(key: &str, value: &'a Value) -> Result<&'a str, Flaw> {
         .ok_or_else(|| Flaw::new(key, "a text in quotes is expected"))
 }
 
+/// `true` or `false`, or one of the texts that oslo accepts as a boolean.
 fn truth(key: &str, value: &Value) -> Result<bool, Flaw> {
     let word = match value {
         Value::Bool(word) => return Ok(*word),
@@ -93,18 +103,19 @@ fn count(key: &str, value: &Value) -> Result<u32, Flaw> {
         .ok_or_else(|| Flaw::new(key, "a number from 1 to 65535 is expected"))
 }
 
-/// Normalises a name like Nova: upper case, other characters replaced by `_`, with `CUSTOM_` unless it
-/// is a standard name.
-fn normal(written: &str) -> String {
-    let known = written
+/// Normalises a name like Nova: converts it to upper case, and replaces characters other than letters and digits by `_`.
+/// The callers add `CUSTOM_` to names that are not standard.
+fn normalized(written: &str) -> String {
+    written
         .chars()
         .map(|c| c.to_ascii_uppercase())
-        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
-    known.collect()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .collect()
 }
 
+/// A resource class; with `CUSTOM_` if the name is not a valid class without it.
 fn class(key: &str, written: &str) -> Result<ResourceClass, Flaw> {
-    let name = normal(written);
+    let name = normalized(written);
     if written.is_empty() {
         return Err(Flaw::new(key, "it is empty"));
     }
@@ -113,7 +124,7 @@ fn class(key: &str, written: &str) -> Result<ResourceClass, Flaw> {
         .map_err(|error| Flaw::new(key, error))
 }
 
-/// A text with commas, or a list.
+/// Traits, from a text with commas or from a list.
 fn traits(key: &str, value: &Value) -> Result<BTreeSet<Trait>, Flaw> {
     let written: Vec<&str> = match value {
         Value::Array(list) => list
@@ -125,7 +136,7 @@ fn traits(key: &str, value: &Value) -> Result<BTreeSet<Trait>, Flaw> {
     let named = written.into_iter().filter(|name| !name.is_empty());
     named
         .map(|written| {
-            let name = normal(written);
+            let name = normalized(written);
             // Placement knows the standard names; anything with their prefixes is treated as one.
             let standard = ["CUSTOM_", "HW_", "COMPUTE_", "MISC_", "STORAGE_", "OWNER_"]
                 .iter()

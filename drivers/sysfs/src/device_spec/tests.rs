@@ -208,7 +208,7 @@ fn an_entry_that_could_mean_the_hosts_own_devices_by_mistake_is_refused() {
             "empty",
         ),
         (json!({"devname": ""}), "devname", "empty"),
-        (json!("not json"), "", "no JSON"),
+        (json!("not json"), "", "it is not JSON"),
         (json!("7"), "", "a table"),
         (json!(7), "", "a table"),
     ] {

@@ -1,4 +1,6 @@
-//! /v2/device_profiles: create, list, show and delete device profiles.
+//! `/v2/device_profiles`: creates, lists, shows and deletes device profiles.
+//!
+//! In the paths with `{uuid}`, the last segment may be the UUID or the name of a profile ([`ProfileKey`]).
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
@@ -30,7 +32,7 @@ pub(super) fn operations() -> Vec<AcceleratorOperation> {
     ]
 }
 
-/// The longest sentence about a profile, in characters.
+/// The maximum length of a profile's `description`, in characters.
 const LONGEST_DESCRIPTION: usize = 4096;
 
 pub(crate) fn fault(error: ProfileError) -> Fault {
@@ -51,8 +53,8 @@ fn body(call: &ApiRequest, profile: ProfileRow) -> DeviceProfileBody {
     }
 }
 
-/// The parts of a list between commas.
-fn listed(text: &str) -> Vec<String> {
+/// Splits a list with commas; sorted, without empty and duplicate entries.
+fn split_list(text: &str) -> Vec<String> {
     let mut parts: Vec<String> = text
         .split(',')
         .map(|part| part.trim().to_owned())
@@ -68,7 +70,7 @@ async fn list(
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call)?;
-    let names = call.query.last("name").map(listed);
+    let names = call.query.last("name").map(split_list);
     let mut tx = read(&accelerator.tables).await?;
     let found = device_profiles::list(&mut tx, names.as_deref())
         .await
@@ -85,14 +87,14 @@ async fn create(
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call)?;
-    let mut wanted: Vec<CreateDeviceProfile> = call.typed()?;
-    let (Some(wanted), true) = (wanted.pop(), wanted.is_empty()) else {
+    let mut requested: Vec<CreateDeviceProfile> = call.typed()?;
+    let (Some(requested), true) = (requested.pop(), requested.is_empty()) else {
         return Err(Fault::bad_request(
             "Only one device profile allowed per POST request for now.",
         ));
     };
-    let uuid = wanted.uuid;
-    let description = wanted.description.clone();
+    let uuid = requested.uuid;
+    let description = requested.description.clone();
     if description
         .as_ref()
         .is_some_and(|text| text.chars().count() > LONGEST_DESCRIPTION)
@@ -101,7 +103,7 @@ async fn create(
             "A description has at most {LONGEST_DESCRIPTION} characters."
         )));
     }
-    let (name, groups) = wanted
+    let (name, groups) = requested
         .into_profile()
         .map_err(|error| Fault::bad_request(error.to_string()))?;
     let create = CreateProfile {
@@ -150,7 +152,7 @@ async fn delete_several(
 ) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call)?;
     let value = call.query.last("value").unwrap_or_default();
-    let keys: Vec<ProfileKey> = listed(value)
+    let keys: Vec<ProfileKey> = split_list(value)
         .iter()
         .map(|text| ProfileKey::of(text))
         .collect();

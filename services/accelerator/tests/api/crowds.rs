@@ -1,4 +1,4 @@
-//! Many at once: each handle is one request's, and each bind has all of its own or none.
+//! Concurrent binds: no attach handle is given to two requests, and a bind gets handles for all its requests or fails.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,9 @@ use tokio::task::JoinSet;
 
 use super::service::{HOST, RP, Service, card, guest, options};
 
-async fn crowd(handles: usize, binders: usize, each: usize) {
+/// Runs `binds` concurrent binds, each for another guest, on a card with `handles` attach handles. Each bind has `each`
+/// requests, and so needs `each` handles.
+async fn bind_concurrently(handles: usize, binds: usize, each: usize) {
     let folder = tempfile::tempdir().unwrap();
     let location = Location::SqliteFile(folder.path().join("accelerator.sqlite"));
     let fast = SqlOptions {
@@ -19,53 +21,60 @@ async fn crowd(handles: usize, binders: usize, each: usize) {
     let service = Service::over(store, options()).await;
     service.report(HOST, json!([card(0, RP, handles)])).await;
     service.profile("dp", each).await;
-    let mut binds = JoinSet::new();
-    for n in 0..binders {
+    let mut running = JoinSet::new();
+    for n in 0..binds {
         let uuids = service.requests("dp").await;
         let service = service.clone();
-        binds.spawn(async move { (n, service.bind(&uuids, &guest(n)).await) });
+        running.spawn(async move { (n, service.bind(&uuids, &guest(n)).await) });
     }
-    let mut done = 0;
+    let mut bound = 0;
     let mut held = BTreeSet::new();
-    for (n, reply) in binds.join_all().await {
+    for (n, reply) in running.join_all().await {
         let requests = service.of_guest(&guest(n)).await;
         let state = match reply.status.as_u16() {
             202 => "Bound",
             409 => "BindFailed",
             other => panic!("{other}: {reply:?}"),
         };
-        assert_eq!(requests.states(), vec![state; each], "all or none");
+        assert_eq!(
+            requests.states(),
+            vec![state; each],
+            "a bind succeeds or fails for all its requests"
+        );
         if state == "Bound" {
-            done += 1;
+            bound += 1;
             for arq in requests.body["arqs"].as_array().unwrap() {
-                let place = (
+                let handle = (
                     arq["attach_handle_uuid"].to_string(),
                     arq["attach_handle_info"].to_string(),
                 );
-                assert!(held.insert(place), "a handle of two: {arq}");
+                assert!(
+                    held.insert(handle),
+                    "another request has this handle, too: {arq}"
+                );
             }
         }
     }
     assert_eq!(
-        done,
-        binders.min(handles / each),
-        "no handle is free while a request lacks one"
+        bound,
+        binds.min(handles / each),
+        "a bind fails only if fewer than {each} handles are free"
     );
-    assert_eq!(held.len(), done * each);
+    assert_eq!(held.len(), bound * each);
     service.store.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sixteen_at_once_get_sixteen_different_handles() {
-    crowd(16, 16, 1).await;
+async fn sixteen_concurrent_binds_get_sixteen_different_handles() {
+    bind_concurrently(16, 16, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_sixty_four_at_once_sixteen_get_one_and_the_others_none() {
-    crowd(16, 64, 1).await;
+async fn of_sixty_four_concurrent_binds_sixteen_succeed_and_the_others_fail() {
+    bind_concurrently(16, 64, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn binds_of_three_at_once_are_whole_or_failed() {
-    crowd(16, 24, 3).await;
+async fn concurrent_binds_of_three_requests_get_three_handles_or_none() {
+    bind_concurrently(16, 24, 3).await;
 }

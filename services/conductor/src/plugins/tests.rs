@@ -124,7 +124,7 @@ async fn scheduled(plugin: PluginOptions, mut request: RequestSpec) -> (Vec<Stri
     let options = options(NAME, NAME);
     let plugins = Plugins::open([plugin], &options).await.unwrap();
     request.plugin_answers = plugins.ask(&request, &hosts()).await;
-    let scheduler = Scheduler::with_own(options, &plugins.own()).unwrap();
+    let scheduler = Scheduler::with_custom_plugins(options, &plugins.custom_plugins()).unwrap();
     let (sorted, turnout) = scheduler.sort(&request, hosts(), 0);
     let best = sorted.best_first().map(|it| it.state.host.clone());
     let out = turnout.rejected.named();
@@ -371,7 +371,7 @@ async fn a_plugin_is_what_its_options_say_or_is_not_opened() {
     let opened = Plugins::open([nowhere()], &options(&[], &[]))
         .await
         .unwrap();
-    assert!(Scheduler::with_own(options(NAME, &[]), &opened.own()).is_err());
+    assert!(Scheduler::with_custom_plugins(options(NAME, &[]), &opened.custom_plugins()).is_err());
 }
 
 #[tokio::test]

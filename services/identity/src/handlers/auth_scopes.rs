@@ -14,19 +14,19 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
     vec![
         IdentityOperation::get("/v3/auth/catalog", catalog)
             .id("showCatalog")
-            .summary("Where the services are")
+            .summary("Show the service catalog")
             .responds("catalog"),
         IdentityOperation::get("/v3/auth/projects", projects)
             .id("listOwnProjects")
-            .summary("Projects that the caller may ask for")
+            .summary("List projects that the caller can scope to")
             .responds("projects"),
         IdentityOperation::get("/v3/auth/domains", domains)
             .id("listOwnDomains")
-            .summary("Domains that the caller may ask for")
+            .summary("List domains that the caller can scope to")
             .responds("domains"),
         IdentityOperation::get("/v3/auth/system", system)
             .id("listOwnSystems")
-            .summary("Whether the caller may ask for the system")
+            .summary("Show whether the caller can scope to the system")
             .responds("system"),
     ]
 }

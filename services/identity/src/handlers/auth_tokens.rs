@@ -21,19 +21,19 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
     vec![
         IdentityOperation::get("/v3/auth/tokens", show)
             .id("showToken")
-            .summary("What the token X-Subject-Token is")
+            .summary("Validate the token in X-Subject-Token")
             .query(&["nocatalog"])
             .responds("token"),
         IdentityOperation::post("/v3/auth/tokens", create)
             .id("createToken")
-            .summary("Issues a token for a password or another token")
+            .summary("Issue a token for a password or another token")
             .query(&["nocatalog"])
             .body(auth_schema)
             .statuses(&[201])
             .responds("token"),
         IdentityOperation::delete("/v3/auth/tokens", revoke)
             .id("revokeToken")
-            .summary("Revokes the token X-Subject-Token")
+            .summary("Revoke the token in X-Subject-Token")
             .statuses(&[204]),
     ]
 }

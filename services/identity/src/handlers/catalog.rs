@@ -16,7 +16,7 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
     vec![
         IdentityOperation::get("/v3/services", services)
             .id("listServices")
-            .summary("The services of the catalog")
+            .summary("List the services of the catalog")
             .query(&["name", "type"])
             .responds("services"),
         refused("/v3/services"),
@@ -27,7 +27,7 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
         refused("/v3/services/{id}"),
         IdentityOperation::get("/v3/endpoints", endpoints)
             .id("listEndpoints")
-            .summary("The endpoints of the catalog")
+            .summary("List the endpoints of the catalog")
             .query(&["interface", "service_id", "region_id"])
             .responds("endpoints"),
         refused("/v3/endpoints"),

@@ -16,11 +16,11 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
     vec![
         IdentityOperation::get("/v3/projects/{id}/users/{user}/roles", of_project)
             .id("listRolesInProject")
-            .summary("The roles that a user was given in a project")
+            .summary("List a user's roles in a project")
             .responds("roles"),
         IdentityOperation::get("/v3/projects/{id}/users/{user}/roles/{role}", in_project)
             .id("checkRoleInProject")
-            .summary("Whether a user was given a role in a project")
+            .summary("Check a user's role in a project")
             .statuses(&[204]),
         IdentityOperation::refused(
             "/v3/projects/{id}/users/{user}/roles/{role}",
@@ -28,11 +28,11 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
         ),
         IdentityOperation::get("/v3/domains/{id}/users/{user}/roles", of_domain)
             .id("listRolesInDomain")
-            .summary("The roles that a user was given in a domain")
+            .summary("List a user's roles in a domain")
             .responds("roles"),
         IdentityOperation::get("/v3/domains/{id}/users/{user}/roles/{role}", in_domain)
             .id("checkRoleInDomain")
-            .summary("Whether a user was given a role in a domain")
+            .summary("Check a user's role in a domain")
             .statuses(&[204]),
         IdentityOperation::refused(
             "/v3/domains/{id}/users/{user}/roles/{role}",
@@ -40,11 +40,11 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
         ),
         IdentityOperation::get("/v3/system/users/{user}/roles", of_system)
             .id("listRolesInSystem")
-            .summary("The roles that a user was given in the cloud itself")
+            .summary("List a user's roles in the system")
             .responds("roles"),
         IdentityOperation::get("/v3/system/users/{user}/roles/{role}", in_system)
             .id("checkRoleInSystem")
-            .summary("Whether a user was given a role in the cloud itself")
+            .summary("Check a user's role in the system")
             .statuses(&[204]),
         IdentityOperation::refused(
             "/v3/system/users/{user}/roles/{role}",

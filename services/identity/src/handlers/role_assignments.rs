@@ -15,7 +15,7 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
     vec![
         IdentityOperation::get("/v3/role_assignments", list)
             .id("listRoleAssignments")
-            .summary("Who has which role where")
+            .summary("List role assignments")
             .query(&[
                 "user.id",
                 "role.id",

@@ -25,15 +25,15 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
         refused("/v3/users/{id}"),
         IdentityOperation::get("/v3/users/{id}/projects", projects)
             .id("listProjectsOfUser")
-            .summary("A user's projects")
+            .summary("List a user's projects")
             .responds("projects"),
         IdentityOperation::get("/v3/users/{id}/groups", groups)
             .id("listGroupsOfUser")
-            .summary("None: there are no groups")
+            .summary("Always empty, because groups are not supported")
             .responds("groups"),
         IdentityOperation::get("/v3/groups", all_groups)
             .id("listGroups")
-            .summary("None: there are no groups")
+            .summary("Always empty, because groups are not supported")
             .query(&["name"])
             .responds("groups"),
         refused("/v3/groups"),

@@ -13,16 +13,16 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
     vec![
         IdentityOperation::get("/", list)
             .id("listVersions")
-            .summary("The versions that are spoken")
+            .summary("List API versions")
             .statuses(&[300])
             .responds("versions"),
         IdentityOperation::get("/v3", show)
             .id("showVersion")
-            .summary("The one version")
+            .summary("Show the API version")
             .responds("version"),
         IdentityOperation::get("/v3/", show)
             .id("showVersionRoot")
-            .summary("The one version")
+            .summary("Show the API version")
             .responds("version"),
     ]
 }

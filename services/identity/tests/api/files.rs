@@ -25,7 +25,11 @@ fn everything_that_is_wrong_is_named_with_its_line_its_key_and_what_would_be_rig
         ))
     };
     let cases: [(String, &str, &str); 27] = [
-        ("[[user".to_owned(), "identity.toml:1:", "this is no TOML"),
+        (
+            "[[user".to_owned(),
+            "identity.toml:1:",
+            "this is not valid TOML",
+        ),
         ("usr = []".to_owned(), "1:1: usr", "did you mean \"user\"?"),
         (
             "user = 7".to_owned(),

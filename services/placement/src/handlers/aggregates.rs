@@ -20,9 +20,9 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
             ))
             .since_by_handler(microversions::AGGREGATES)
             .id("showAggregates")
-            .summary("The aggregates of a provider.")
+            .summary("Lists the aggregates of a provider.")
             .older("The generation from 1.19.")
-            .returns::<wire::ProviderAggregates>(200, "What is there."),
+            .returns::<wire::ProviderAggregates>(200, "The current state."),
         PlacementOperation::put("/resource_providers/{uuid}/aggregates", set)
             .rule(admin_or_service(
                 "placement:resource_providers:aggregates:update",
@@ -32,7 +32,7 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
             .summary("Replaces the aggregates of a provider.")
             .older("Before 1.19 the body is the list alone, without a generation.")
             .body(|| schemas::AGGREGATES.to_json_schema())
-            .returns::<wire::ProviderAggregates>(200, "It is done; what is there now."),
+            .returns::<wire::ProviderAggregates>(200, "The state after the change."),
     ]
 }
 

@@ -18,10 +18,10 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
             .rule(admin_or_service("placement:allocation_candidates:list"))
             .since(microversions::CANDIDATES)
             .id("listCandidates")
-            .summary("Lists the claims that would be possible now.")
+            .summary("Lists the claims that are possible now.")
             .older("Before 1.12 the allocations of a request are a list; `mappings` from 1.34.")
             .query_parameters(query::candidates)
-            .returns::<wire::AllocationCandidates>(200, "What is there."),
+            .returns::<wire::AllocationCandidates>(200, "The current state."),
     ]
 }
 

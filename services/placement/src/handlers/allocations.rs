@@ -11,7 +11,7 @@ use berth_store::SqlTimestamp;
 use berth_wire::placement as wire;
 use serde::Serialize;
 
-use super::{codes, database, modified, outrun, provider_fault, read};
+use super::{codes, database, modified, provider_fault, read, write_error};
 use crate::microversions::RANGE;
 use crate::policies::admin_or_service;
 use crate::router::{Placement, PlacementOperation};
@@ -27,12 +27,12 @@ pub(crate) use body::{ConsumerBody, consumers};
 
 pub(super) fn operations() -> Vec<PlacementOperation> {
     vec![
-        PlacementOperation::get("/resource_providers/{uuid}/allocations", of_provider).rule(admin_or_service("placement:resource_providers:allocations:list")).id("listProviderAllocations").summary("What each consumer holds of a provider.").older("Consumers' generations from 1.28.").returns::<wire::AllocationsOfProvider>(200, "What is there."),
-        PlacementOperation::post("/allocations", post).rule(admin_or_service("placement:allocations:manage")).since(microversions::POST_ALLOCATIONS).id("replaceAllocations").summary("Replaces all that several consumers hold, in one step.").older("`consumer_generation` from 1.28, `mappings` from 1.34, `consumer_type` from 1.38.").body(|| schemas::post_allocations(RANGE.max).to_json_schema()).returns_nothing(204, "It is done."),
-        PlacementOperation::get("/allocations/{consumer_uuid}", show).rule(admin_or_service("placement:allocations:list")).id("showAllocations").summary("What a consumer holds. One that nobody knows holds nothing.").older("Project and user from 1.12, the generation from 1.28, the type from 1.38.").returns::<wire::AllocationsOfConsumer>(200, "What is there."),
-        PlacementOperation::put("/allocations/{consumer_uuid}", put).rule(admin_or_service("placement:allocations:update")).id("setAllocations").summary("Replaces all that a consumer holds; with nothing, it gives all back.").older("Before 1.12 the allocations are a list, before 1.28 there must be one; project and user from 1.8, \
-                 `consumer_generation` from 1.28, `mappings` from 1.34, `consumer_type` from 1.38.").body(|| schemas::put_allocations(RANGE.max).to_json_schema()).returns_nothing(204, "It is done."),
-        PlacementOperation::delete("/allocations/{consumer_uuid}", delete).rule(admin_or_service("placement:allocations:delete")).id("deleteAllocations").summary("A consumer gives back all that it holds.").returns_nothing(204, "It is done."),
+        PlacementOperation::get("/resource_providers/{uuid}/allocations", of_provider).rule(admin_or_service("placement:resource_providers:allocations:list")).id("listProviderAllocations").summary("Lists the allocations on a provider by consumer.").older("Consumers' generations from 1.28.").returns::<wire::AllocationsOfProvider>(200, "The current state."),
+        PlacementOperation::post("/allocations", post).rule(admin_or_service("placement:allocations:manage")).since(microversions::POST_ALLOCATIONS).id("replaceAllocations").summary("Replaces the allocations of several consumers in one transaction.").older("`consumer_generation` from 1.28, `mappings` from 1.34, `consumer_type` from 1.38.").body(|| schemas::post_allocations(RANGE.max).to_json_schema()).returns_nothing(204, "The action is done."),
+        PlacementOperation::get("/allocations/{consumer_uuid}", show).rule(admin_or_service("placement:allocations:list")).id("showAllocations").summary("Lists a consumer's allocations. The list of an unknown consumer is empty.").older("Project and user from 1.12, the generation from 1.28, the type from 1.38.").returns::<wire::AllocationsOfConsumer>(200, "The current state."),
+        PlacementOperation::put("/allocations/{consumer_uuid}", put).rule(admin_or_service("placement:allocations:update")).id("setAllocations").summary("Replaces the allocations of a consumer; an empty body releases all of them.").older("Before 1.12 the allocations are a list, before 1.28 there must be one; project and user from 1.8, \
+                 `consumer_generation` from 1.28, `mappings` from 1.34, `consumer_type` from 1.38.").body(|| schemas::put_allocations(RANGE.max).to_json_schema()).returns_nothing(204, "The action is done."),
+        PlacementOperation::delete("/allocations/{consumer_uuid}", delete).rule(admin_or_service("placement:allocations:delete")).id("deleteAllocations").summary("Releases all allocations of a consumer.").returns_nothing(204, "The action is done."),
     ]
 }
 
@@ -206,7 +206,7 @@ fn claim_fault(error: &ReplaceError) -> Fault {
 pub(crate) fn replace_fault(error: &ReplaceError) -> Fault {
     match error {
         ReplaceError::Together(error) => replace_fault(error),
-        ReplaceError::Sql(error) => outrun(error),
+        ReplaceError::Sql(error) => write_error(error),
         ReplaceError::ConsumerGeneration { .. } | ReplaceError::ProviderGeneration { .. } => {
             Fault::conflict(error.to_string()).with_code(codes::CONCURRENT_UPDATE)
         }
@@ -244,7 +244,7 @@ async fn delete(
         .await
         .map_err(|error| match error {
             ReleaseError::NotFound(_) => Fault::not_found(error.to_string()),
-            ReleaseError::Sql(error) => outrun(&error),
+            ReleaseError::Sql(error) => write_error(&error),
         })?;
     Ok(ApiResponse::no_content())
 }

@@ -28,8 +28,8 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
                 "placement:resource_providers:inventories:list",
             ))
             .id("listInventories")
-            .summary("All inventories of a provider.")
-            .returns::<wire::ProviderInventories>(200, "What is there."),
+            .summary("Lists the inventories of a provider.")
+            .returns::<wire::ProviderInventories>(200, "The current state."),
         PlacementOperation::post("/resource_providers/{uuid}/inventories", create)
             .rule(admin_or_service(
                 "placement:resource_providers:inventories:create",
@@ -37,20 +37,20 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
             .id("createInventory")
             .summary("Adds one inventory.")
             .body(|| schemas::NEW_INVENTORY.to_json_schema())
-            .returns_shape(201, "It is made.", one_inventory),
+            .returns_shape(201, "The object is created.", one_inventory),
         PlacementOperation::put("/resource_providers/{uuid}/inventories", set)
             .rule(UPDATE)
             .id("setInventories")
             .summary("Replaces all inventories of a provider.")
             .older("`reserved` may equal `total` from 1.26.")
             .body(|| schemas::INVENTORIES.to_json_schema())
-            .returns::<wire::ProviderInventories>(200, "It is done; what is there now."),
+            .returns::<wire::ProviderInventories>(200, "The state after the change."),
         PlacementOperation::delete("/resource_providers/{uuid}/inventories", delete_all)
             .rule(DELETE)
             .since_by_handler(microversions::DELETE_INVENTORIES)
             .id("deleteInventories")
             .summary("Deletes all inventories of a provider.")
-            .returns_nothing(204, "It is done."),
+            .returns_nothing(204, "The action is done."),
         PlacementOperation::get(
             "/resource_providers/{uuid}/inventories/{resource_class}",
             show,
@@ -60,7 +60,7 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
         ))
         .id("showInventory")
         .summary("One inventory.")
-        .returns_shape(200, "What is there.", one_inventory),
+        .returns_shape(200, "The current state.", one_inventory),
         PlacementOperation::put(
             "/resource_providers/{uuid}/inventories/{resource_class}",
             update,
@@ -69,15 +69,15 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
         .id("updateInventory")
         .summary("Changes one inventory.")
         .body(|| schemas::INVENTORY.to_json_schema())
-        .returns_shape(200, "It is done; what is there now.", one_inventory),
+        .returns_shape(200, "The state after the change.", one_inventory),
         PlacementOperation::delete(
             "/resource_providers/{uuid}/inventories/{resource_class}",
             delete,
         )
         .rule(DELETE)
         .id("deleteInventory")
-        .summary("Deletes one inventory that nobody uses.")
-        .returns_nothing(204, "It is done."),
+        .summary("Deletes one inventory without allocations.")
+        .returns_nothing(204, "The action is done."),
     ]
 }
 

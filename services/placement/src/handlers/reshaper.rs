@@ -20,10 +20,10 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
             .rule(service("placement:reshaper:reshape"))
             .since(microversions::RESHAPER)
             .id("reshape")
-            .summary("Replaces inventories and allocations in one step, all or nothing.")
+            .summary("Replaces inventories and allocations in one transaction, all or nothing.")
             .older("`mappings` from 1.34, `consumer_type` from 1.38.")
             .body(|| schemas::reshape(RANGE.max).to_json_schema())
-            .returns_nothing(204, "It is done."),
+            .returns_nothing(204, "The action is done."),
     ]
 }
 

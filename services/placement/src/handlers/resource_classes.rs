@@ -22,34 +22,34 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
             .since(microversions::RESOURCE_CLASSES)
             .id("listResourceClasses")
             .summary("Lists resource classes.")
-            .returns::<wire::ResourceClassList>(200, "What is there."),
+            .returns::<wire::ResourceClassList>(200, "The current state."),
         PlacementOperation::post("/resource_classes", create)
             .rule(admin_or_service("placement:resource_classes:create"))
             .since(microversions::RESOURCE_CLASSES)
             .id("createResourceClass")
-            .summary("Makes a resource class.")
+            .summary("Creates a resource class.")
             .body(|| schemas::RESOURCE_CLASS.to_json_schema())
-            .returns_nothing(201, "It is made."),
+            .returns_nothing(201, "The object is created."),
         PlacementOperation::get("/resource_classes/{name}", show)
             .rule(admin_or_service("placement:resource_classes:show"))
             .since(microversions::RESOURCE_CLASSES)
             .id("showResourceClass")
             .summary("Shows a resource class.")
-            .returns::<wire::ResourceClassBody>(200, "What is there."),
+            .returns::<wire::ResourceClassBody>(200, "The current state."),
         PlacementOperation::put("/resource_classes/{name}", update)
             .rule(admin_or_service("placement:resource_classes:update"))
             .since(microversions::RESOURCE_CLASSES)
             .id("ensureResourceClass")
-            .summary("Makes a resource class unless it is there.")
+            .summary("Creates a resource class unless it exists.")
             .older("Before 1.7 it takes a body with another name for the class, and answers 200.")
-            .returns_nothing(201, "It is made.")
-            .returns_nothing(204, "It was there."),
+            .returns_nothing(201, "The object is created.")
+            .returns_nothing(204, "The object already existed."),
         PlacementOperation::delete("/resource_classes/{name}", delete)
             .rule(admin_or_service("placement:resource_classes:delete"))
             .since(microversions::RESOURCE_CLASSES)
             .id("deleteResourceClass")
-            .summary("Deletes an own resource class that no inventory has.")
-            .returns_nothing(204, "It is done."),
+            .summary("Deletes a custom resource class that no inventory uses.")
+            .returns_nothing(204, "The action is done."),
     ]
 }
 

@@ -13,8 +13,8 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
     vec![
         PlacementOperation::get("/", show)
             .id("versions")
-            .summary("Which microversions are spoken. No token is needed.")
-            .returns::<wire::VersionDocument>(200, "What is there."),
+            .summary("Lists the supported microversions. No token is needed.")
+            .returns::<wire::VersionDocument>(200, "The current state."),
     ]
 }
 

@@ -26,8 +26,8 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
             .rule(admin_or_service("placement:resource_providers:traits:list"))
             .since(microversions::TRAITS)
             .id("showTraits")
-            .summary("The traits of a provider.")
-            .returns::<wire::ProviderTraits>(200, "What is there."),
+            .summary("Lists the traits of a provider.")
+            .returns::<wire::ProviderTraits>(200, "The current state."),
         PlacementOperation::put("/resource_providers/{uuid}/traits", set_of_provider)
             .rule(admin_or_service(
                 "placement:resource_providers:traits:update",
@@ -36,41 +36,41 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
             .id("setTraits")
             .summary("Replaces the traits of a provider.")
             .body(|| schemas::PROVIDER_TRAITS.to_json_schema())
-            .returns::<wire::ProviderTraits>(200, "It is done; what is there now."),
+            .returns::<wire::ProviderTraits>(200, "The state after the change."),
         PlacementOperation::delete("/resource_providers/{uuid}/traits", delete_of_provider)
             .rule(admin_or_service(
                 "placement:resource_providers:traits:delete",
             ))
             .since(microversions::TRAITS)
             .id("deleteTraits")
-            .summary("Takes all traits from a provider.")
-            .returns_nothing(204, "It is done."),
+            .summary("Removes all traits from a provider.")
+            .returns_nothing(204, "The action is done."),
         PlacementOperation::get("/traits", list)
             .rule(admin_or_service("placement:traits:list"))
             .since(microversions::TRAITS)
             .id("listTraits")
             .summary("Lists traits.")
             .query_parameters(|| query::keys_of(&schemas::LIST_TRAITS))
-            .returns::<wire::TraitList>(200, "What is there."),
+            .returns::<wire::TraitList>(200, "The current state."),
         PlacementOperation::get("/traits/{name}", show)
             .rule(admin_or_service("placement:traits:show"))
             .since(microversions::TRAITS)
             .id("showTrait")
-            .summary("Whether a trait is there.")
-            .returns_nothing(204, "It is there."),
+            .summary("Checks whether a trait exists.")
+            .returns_nothing(204, "The object exists."),
         PlacementOperation::put("/traits/{name}", update)
             .rule(admin_or_service("placement:traits:update"))
             .since(microversions::TRAITS)
             .id("ensureTrait")
-            .summary("Makes a trait unless it is there.")
-            .returns_nothing(201, "It is made.")
-            .returns_nothing(204, "It was there."),
+            .summary("Creates a trait unless it exists.")
+            .returns_nothing(201, "The object is created.")
+            .returns_nothing(204, "The object already existed."),
         PlacementOperation::delete("/traits/{name}", delete)
             .rule(admin_or_service("placement:traits:delete"))
             .since(microversions::TRAITS)
             .id("deleteTrait")
-            .summary("Deletes an own trait that no provider has.")
-            .returns_nothing(204, "It is done."),
+            .summary("Deletes a custom trait that no provider has.")
+            .returns_nothing(204, "The action is done."),
     ]
 }
 

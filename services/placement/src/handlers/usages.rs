@@ -20,18 +20,18 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
         PlacementOperation::get("/resource_providers/{uuid}/usages", of_provider)
             .rule(admin_or_service("placement:resource_providers:usages"))
             .id("showProviderUsages")
-            .summary("How much of a provider is used.")
-            .returns::<wire::ProviderUsages>(200, "What is there."),
+            .summary("Shows the usage of a provider.")
+            .returns::<wire::ProviderUsages>(200, "The current state."),
         PlacementOperation::get("/usages", total)
             .rule(admin_or_project_reader_or_service("placement:usages"))
             .since(microversions::TOTAL_USAGES)
             .id("showUsages")
-            .summary("How much a project, or one of its users, uses.")
-            .older("Before 1.38 the amounts by class alone, not by type of consumer.")
+            .summary("Shows the usage of a project or of one of its users.")
+            .older("Before 1.38 amounts by class only, not by consumer type.")
             .query_parameters(|| query::keys_of(&schemas::total_usages(RANGE.max)))
             .returns_shape(
                 200,
-                "Amounts by class, and the number of consumers, by type of consumer.",
+                "Amounts by class and the number of consumers, for each consumer type.",
                 usages_shape,
             ),
     ]

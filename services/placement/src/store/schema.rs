@@ -119,7 +119,7 @@ pub enum PlacementSchemaError {
         /// Their names, in order.
         tables: Vec<&'static str>,
     },
-    #[error("the schema cannot be read or made")]
+    #[error("the schema cannot be read or created")]
     Sql(#[from] SqlError),
 }
 

@@ -10,7 +10,7 @@ use berth_scheduler::options::SchedulerOptions;
 use berth_scheduler_objects::from_json::FieldError;
 use berth_scheduler_objects::text::shortened;
 
-/// What is known of a value.
+/// The known keys of a value.
 #[derive(Clone, Copy)]
 enum KeyShape {
     /// A text, a number, or an object whose keys the user chooses; its reader checks it.
@@ -19,7 +19,7 @@ enum KeyShape {
     Object(&'static [(&'static str, KeyShape)]),
     /// A list of such, or an object of them by names of the user's.
     Each(&'static KeyShape),
-    /// `group.option`
+    /// An object with keys of the form `group.option`.
     OptionsByName,
 }
 
@@ -206,17 +206,17 @@ static OPTIONS: LazyLock<Vec<String>> = LazyLock::new(|| {
     all.map(|(name, _)| name).collect()
 });
 
-/// Whether a file has no other keys than it may have; its cases are looked at one by one.
+/// Checks the keys of a file, except those of its cases.
 pub(super) fn file(file: &Value) -> Result<(), FieldError> {
     looked_at(FILE, file, "")
 }
 
-/// Whether a case has no other keys than it may have.
+/// Checks the keys of a case.
 pub(super) fn case(case: &Value) -> Result<(), FieldError> {
     looked_at(CASE, case, "")
 }
 
-/// What is of another kind than it should be is left for its reader, which tells of it.
+/// A value of the wrong kind is ignored here, because its reader reports it.
 fn looked_at(shape: KeyShape, value: &Value, path: &str) -> Result<(), FieldError> {
     match (shape, value) {
         (Object(keys), Value::Object(object)) => {
@@ -253,7 +253,7 @@ fn under(path: &str, key: &str) -> String {
 
 fn unknown(path: String, key: &str, keys: &[(&'static str, KeyShape)]) -> FieldError {
     let names = || keys.iter().map(|(name, _)| *name);
-    // What is cut short is farther than letters that are wrong.
+    // An abbreviation has a larger edit distance than a misspelling.
     let begins = || names().find(|name| key.len() > 3 && name.starts_with(key));
     let wrong = match nearest_name(key, names()).or_else(begins) {
         Some(near) => format!("there is no such key; is {near} meant?"),

@@ -1,4 +1,4 @@
-//! One case.
+//! One case of a file.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use berth_scheduler_objects::from_json::{
 use berth_scheduler_objects::host_state::ConsideredHost;
 use berth_scheduler_objects::request::RequestSpec;
 
-/// A case, with what every kind has.
+/// A case, with the parts that every kind has.
 pub(super) struct ReplayCase<'a> {
     #[cfg_attr(
         not(feature = "replay"),
@@ -22,7 +22,7 @@ pub(super) struct ReplayCase<'a> {
     )]
     pub(super) id: &'a str,
     pub(super) options: SchedulerOptions,
-    /// All of it, for what only some kinds have.
+    /// The complete case, for the parts that only some kinds have.
     pub(super) field: CaseField<'a>,
 }
 
@@ -42,7 +42,7 @@ impl<'a> ReplayCase<'a> {
         })
     }
 
-    /// The hosts, in their order, none of them looked at yet.
+    /// The hosts in their order, not yet checked.
     pub(super) fn hosts(&self) -> Result<Vec<ConsideredHost>, FieldError> {
         let hosts = self.field.needed("hosts")?.items()?;
         let considered = hosts.iter().enumerate().map(|(place, field)| {
@@ -71,14 +71,14 @@ pub(super) fn scheduler(
     options: SchedulerOptions,
     own: &CustomPlugins,
 ) -> Result<Scheduler, FieldError> {
-    let scheduler = Scheduler::with_own(options, own);
+    let scheduler = Scheduler::with_custom_plugins(options, own);
     scheduler.map_err(|error| FieldError {
         path: "config".to_owned(),
         wrong: error.to_string(),
     })
 }
 
-/// Options from `{"group.option": value}`. Nova has more of them than the scheduler reads; those are left aside, as they are in
+/// Options from `{"group.option": value}`. Options of Nova that the scheduler does not read are ignored, as in
 /// nova.conf.
 fn options(
     flat: &Map<String, Value>,
@@ -107,7 +107,7 @@ fn options(
     Ok(options)
 }
 
-/// The first option that cannot be read, before a sentence about it.
+/// The first option that cannot be read, for an error text.
 fn unreadable(flat: &Map<String, Value>) -> String {
     let is_bad = |(name, value): &(&String, &Value)| {
         let (group, option) = name.split_once('.').unwrap_or_default();

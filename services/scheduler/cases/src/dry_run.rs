@@ -28,7 +28,7 @@ use berth_scheduler_objects::request::RequestSpec;
 /// A case that cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum DryRunError {
-    /// It is not as it should be.
+    /// The case is invalid.
     #[error(transparent)]
     Case(#[from] ReplayError),
     /// The file has several cases.
@@ -36,12 +36,7 @@ pub enum DryRunError {
     WhichCase { there: Vec<String> },
     /// The file has no such case.
     #[error("the file has no case {id}; it has {}", listed(there))]
-    NoCase {
-        /// The requested ID.
-        id: String,
-        /// The existing IDs.
-        there: Vec<String>,
-    },
+    NoCase { id: String, there: Vec<String> },
     /// Nova's API would refuse the request.
     #[error("the request would be refused: {0}")]
     Refused(String),
@@ -51,19 +46,16 @@ pub enum DryRunError {
     /// The case has no such host.
     #[error("there is no host {host}; there are {}{}", listed(there), meant(.near.as_deref()))]
     NoHost {
-        /// The requested host.
         host: String,
         /// The first twenty hosts.
         there: Vec<String>,
-        /// Which may be meant.
         near: Option<String>,
     },
     /// The file is a single case with another ID.
     #[error("the file is a case alone{}, and not the case {id}", named(own.as_deref()))]
     CaseAlone {
-        /// The requested ID.
         id: String,
-        /// What it calls itself.
+        /// The name that the file gives itself.
         own: Option<String>,
     },
 }
@@ -89,8 +81,8 @@ pub struct CaseDryRun {
 }
 
 impl DryRunCase {
-    /// Reads a case: a file of them as `replay` reads it, of kind `pipeline` or `schedule`, or a case alone. `id` names the case where
-    /// there are several.
+    /// Reads a case: a file of cases of kind `pipeline` or `schedule`, as for `replay`, or a single case. `id` selects
+    /// the case of a file with several.
     pub fn read(text: &str, id: Option<&str>, what_if: &WhatIf) -> Result<Self, DryRunError> {
         let text = large_numbers::brought_in(without_mark(text));
         let value: Value = serde_json::from_str(&text).map_err(ReplayError::NotJson)?;
@@ -464,7 +456,7 @@ mod tests {
                     extra_specs: pair("hw:cpu_polcy", "dedicated"),
                     ..WhatIf::default()
                 },
-                "hw:cpu_polcy: no extra spec has this name, so nobody reads it; is hw:cpu_policy meant?",
+                "hw:cpu_polcy: no extra spec has this name, so it is never read; is hw:cpu_policy meant?",
             ),
             (
                 WhatIf {
@@ -477,7 +469,7 @@ mod tests {
             let said = selected(&case(), &what_if).expect_err(sentence);
             assert!(said.ends_with(sentence), "{said}");
         }
-        // What a plugin reads is its own affair, but for a name that is nearly another.
+        // A plugin may read any name, so only a name that is similar to a known one is refused.
         let with_plugin = |name: &str| {
             let mut case = case();
             case["config"]["filter_scheduler.enabled_filters"] = json!(["rack_power"]);

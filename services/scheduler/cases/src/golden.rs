@@ -16,10 +16,10 @@ use super::{CaseKind, ReplayError, allowed_keys, head, large_numbers, without_ma
 use berth_scheduler_objects::from_json::CaseField;
 use berth_scheduler_objects::from_json::CaseRequestError;
 
-/// Answers each case of `input` with a line of JSON, `{"id": ..., "result": {...}}`. A request that Nova's API would refuse is
-/// answered with `request_error`.
+/// Answers each case of `input` with a line of JSON, `{"id": ..., "result": {...}}`. A request that Nova's API would
+/// refuse is answered with `request_error`.
 ///
-/// Errors: The file cannot be read, or something in it is not as it should be; cases before it are answered.
+/// Errors: The file cannot be read, or a case is invalid; earlier cases are answered.
 pub fn replay(mut input: impl Read, mut out: impl Write) -> Result<(), ReplayError> {
     let mut text = String::new();
     input.read_to_string(&mut text).map_err(ReplayError::Read)?;

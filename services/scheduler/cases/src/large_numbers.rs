@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A number beyond 64 bits, and where it stands.
+/// A number beyond 64 bits, with its position in the text.
 struct Beyond {
     from: usize,
     to: usize,
@@ -34,8 +34,8 @@ pub(super) fn brought_in(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// For each its place: the last number of 64 bits for the greatest of those above, the one before it for the next; so at the other
-/// end.
+/// Replaces each large number: the largest one by the last number of 64 bits, the next one by the number before it, and
+/// so on; likewise at the other end.
 fn places(values: BTreeSet<i128>) -> BTreeMap<i128, i128> {
     let above = values.iter().rev().copied().take_while(|it| *it > 0);
     let below = values.iter().copied().take_while(|it| *it < 0);
@@ -50,7 +50,7 @@ fn find(json: &str) -> Vec<Beyond> {
     while at < bytes.len() {
         let from = at;
         match bytes[at] {
-            // What it escapes is no end of a text.
+            // An escaped quote does not end a text.
             b'\\' => at += 1 + usize::from(bytes.get(at + 1).is_some_and(u8::is_ascii)),
             b'"' => {
                 is_in_text = !is_in_text;
@@ -76,7 +76,7 @@ fn find(json: &str) -> Vec<Beyond> {
     found
 }
 
-/// What a number, a name or a uuid is made of.
+/// Whether the byte is part of a number, a name or a UUID.
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.' | b'_' | 0x80..)
 }

@@ -34,11 +34,11 @@ pub const SCHEMA: &str = "sched-golden/1";
 /// A file that cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// It could not be read.
+    /// The file could not be read.
     #[error("the cases cannot be read: {0}")]
     Read(#[source] io::Error),
-    /// It is no JSON.
-    #[error("the cases are no JSON: {0}")]
+    /// The file is not JSON.
+    #[error("the cases are not valid JSON: {0}")]
     NotJson(#[source] serde_json::Error),
     /// Something outside of the cases is wrong.
     #[error("{0}")]
@@ -46,7 +46,7 @@ pub enum ReplayError {
     /// A case is wrong.
     #[error("case {id}: {error}")]
     Case {
-        /// Its `id`, or its place in the file where it has none.
+        /// Its `id`, or its index in the file if it has none.
         id: String,
         error: FieldError,
     },
@@ -55,7 +55,7 @@ pub enum ReplayError {
     Write(#[source] io::Error),
 }
 
-/// What a file asks.
+/// The kind of a file's cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CaseKind {
     Filter,
@@ -104,7 +104,7 @@ pub fn scene(case: &Value) -> Result<(Vec<ConsideredHost>, RequestSpec), ReplayE
     })
 }
 
-/// Without the mark of the order of bytes, which some editors write before a text.
+/// The text without a byte order mark, which some editors write.
 pub(crate) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }

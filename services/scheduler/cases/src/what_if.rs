@@ -30,55 +30,39 @@ pub enum WhatIfError {
     /// The filter is not enabled.
     #[error("{name} is not among the enabled filters, which are {}{}", listed(enabled), meant(*.near))]
     NotEnabled {
-        /// As it was named.
         name: String,
         enabled: Vec<String>,
-        /// Which may be meant.
         near: Option<&'static str>,
     },
-    /// There is no such option.
+    /// The option does not exist.
     #[error("there is no option {name}{}", meant(.near.as_deref()))]
-    NoOption {
-        /// As it was named.
-        name: String,
-        /// Which may be meant.
-        near: Option<String>,
-    },
-    /// There is no such host to leave out.
+    NoOption { name: String, near: Option<String> },
+    /// The host to leave out does not exist.
     #[error("there is no host {name} to leave out; there are {}{}", listed(there), meant(.near.as_deref()))]
     NoHost {
-        /// As it was named.
         name: String,
         /// The first twenty hosts.
         there: Vec<String>,
-        /// Which may be meant.
         near: Option<String>,
     },
     /// No filter reads such a hint.
     #[error("no filter reads a hint {name}; there are {}{}", Hints::known().collect::<Vec<_>>().join(", "), meant(*.near))]
     NoHint {
-        /// As it was named.
         name: String,
-        /// Which may be meant.
         near: Option<&'static str>,
     },
     /// No filter or plugin reads such an extra spec.
     #[error("{name}: {wrong}{}", meant(.near.as_deref()))]
     NoExtraSpec {
-        /// As it was named.
         name: String,
-        /// What is wrong with it.
         wrong: String,
-        /// Which may be meant.
         near: Option<String>,
     },
     /// The option cannot have the value.
     #[error("{name}: should be {should_be}, and is {value:?}")]
     Value {
         name: String,
-        /// What would be right.
         should_be: &'static str,
-        /// As it was written.
         value: String,
     },
 }
@@ -112,7 +96,7 @@ impl WhatIf {
                 });
             }
         }
-        // What a plugin reads is not known here.
+        // The extra specs that a plugin reads are not known here.
         let enabled = &options.filter_scheduler.enabled_filters;
         let has_plugins = enabled
             .iter()
@@ -132,7 +116,7 @@ impl WhatIf {
             Some(found) => Err(WhatIfError::NoExtraSpec {
                 name: found.place.key.unwrap_or_default(),
                 wrong: found.text,
-                near: found.mend,
+                near: found.hint,
             }),
         }
     }
@@ -180,7 +164,7 @@ impl WhatIf {
         let enabled = &mut options.filter_scheduler.enabled_filters;
         for name in &self.without_filters {
             let known = |it: &str| berth_scheduler::filters::named(it).map(|it| it.name());
-            // A plugin has no other name than this one.
+            // A plugin has only this name.
             let class = |it: &str| known(it).map_or_else(|| it.to_owned(), str::to_owned);
             let meant = class(name);
             if !enabled.iter().any(|it| class(it) == meant) {
@@ -213,7 +197,7 @@ fn put(case: &mut Value, path: &[&str], key: &str, value: Value) {
     }
 }
 
-/// The value of an option, by what its default is.
+/// Parses the value of an option by the type of its default.
 fn value(name: &str, text: &str) -> Result<Value, WhatIfError> {
     let all = SchedulerOptions::by_name();
     let Some((_, default)) = all.iter().find(|(it, _)| it == name) else {

@@ -293,7 +293,7 @@ fn where_no_host_is_left_the_smallest_ways_out_are_told() {
     let got = explained(&scheduler, &asked, &these, 1, "");
     let text = got.to_string();
     let expected = "\
-What stands in the way (every filter, asked about each of 4 hosts):
+What rejects hosts (every filter, applied to each of 4 hosts):
   ComputeFilter             rejects       1, and 0 alone
   ComputeCapabilitiesFilter rejects       2, and 1 alone
   RamFilter                 rejects       3, and 2 alone

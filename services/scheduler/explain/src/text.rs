@@ -127,7 +127,7 @@ impl Display for WhyNone {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoCandidates => "Placement has no candidate",
-            Self::NoHosts => "there is no host to look at",
+            Self::NoHosts => "there is no host to check",
             Self::NoneAtDestination => "no host is what the request is for",
             Self::AllRejected => "every host was rejected",
             Self::NoneClaimed => "Placement granted no claim",
@@ -254,7 +254,7 @@ impl Display for Diagnosis {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "What stands in the way (every filter, asked about {}):",
+            "What rejects hosts (every filter, applied to {}):",
             match self.hosts {
                 1 => "the only host".to_owned(),
                 hosts => format!("each of {hosts} hosts"),
@@ -284,7 +284,7 @@ impl Display for Diagnosis {
             None => Ok(()),
             Some(nearest) => write!(
                 f,
-                "\nNo three filters stand in the way alone. Nearest: {nearest}"
+                "\nLeaving out three filters is not enough. Nearest: {nearest}"
             ),
         }
     }

@@ -101,7 +101,7 @@ impl HostVerdicts {
         if !self.at_destination {
             write!(f, " It is not what the request is for.")?;
         } else if !self.is_filtered {
-            write!(f, " It is forced, so no filter is asked.")?;
+            write!(f, " It is forced, so no filter is applied.")?;
         }
         let width = self.filters.iter().map(|one| one.filter.len()).max();
         let width = width.unwrap_or(0);
@@ -109,7 +109,7 @@ impl HostVerdicts {
             let says = match (&one.rejects, one.looks) {
                 (Some(told), _) => told.text.as_str(),
                 (None, true) => "passes",
-                (None, false) => "passes: the request asks for nothing that it looks at",
+                (None, false) => "passes: the request contains nothing that it checks",
             };
             write!(f, "\n  {:width$}  {says}", one.filter)?;
         }
@@ -146,7 +146,7 @@ mod tests {
 h1 is out.
   ComputeFilter  its service is disabled
   RamFilter      it has 0 MiB of memory in all, and 512 are asked for
-  JsonFilter     passes: the request asks for nothing that it looks at
+  JsonFilter     passes: the request contains nothing that it checks
   CoreFilter     passes
 Allocation candidates: 2, of which filters leave 2";
         assert_eq!(got.to_string(), expected);
@@ -161,7 +161,7 @@ Allocation candidates: 2, of which filters leave 2";
             (
                 json!({"force_hosts": ["h1"]}),
                 true,
-                "h1 passes. It is forced, so no filter is asked.",
+                "h1 passes. It is forced, so no filter is applied.",
             ),
         ] {
             let got = told(asked);

@@ -100,7 +100,7 @@ pub(super) fn lint(
     }
 }
 
-/// Whether it overrides a plugin's multiplier.
+/// Whether the key overrides a plugin's multiplier.
 fn is_of_plugin(key: &str, catalogue: &Catalogue) -> bool {
     let name = key.strip_suffix("_weight_multiplier");
     let mut weighers = catalogue.plugins.iter().filter(|it| it.kind.is_weigher());
@@ -141,10 +141,10 @@ fn unknown(place: &LintSubject, key: &str) -> LintFinding {
     let multipliers = weighers::ALL.iter().map(|one| one.multiplier().key());
     let names = KEYS.iter().map(|(name, ..)| *name).chain(multipliers);
     if let Some(near) = nearest_name(key, names) {
-        let text = "nobody reads a key of this name";
+        let text = "no key of this name is ever read";
         return place
             .finds(LintSeverity::Error, LintCode::UnknownName, text)
-            .mend(near);
+            .hint(near);
     }
     let property = ImageProperties::names().find(|it| *it == key);
     let text = match property {
@@ -161,7 +161,7 @@ fn unread(place: &LintSubject, is_read: bool, by: &str) -> Option<LintFinding> {
     (!is_read).then(|| place.finds(LintSeverity::Warning, LintCode::Unread, text()))
 }
 
-/// A value that keeps all aggregates of a host from overriding the option.
+/// A value because of which no aggregate overrides the option on its hosts.
 fn void(place: &LintSubject, value: &str, values: MetadataValues) -> Option<LintFinding> {
     let wanted = match values {
         MetadataValues::Any => return None,
@@ -181,7 +181,7 @@ fn void(place: &LintSubject, value: &str, values: MetadataValues) -> Option<Lint
         return Some(
             place
                 .finds(LintSeverity::Error, LintCode::VoidOverride, text)
-                .mend(wanted),
+                .hint(wanted),
         );
     }
     if float(value).is_none_or(f64::is_finite) {
@@ -194,9 +194,9 @@ fn void(place: &LintSubject, value: &str, values: MetadataValues) -> Option<Lint
         ),
         _ => (
             LintCode::BadValue,
-            format!("`{value}` is read as a number, and no host can be told from another by it"),
+            format!("`{value}` is read as a number, and makes no difference between hosts"),
         ),
     };
     let found = place.finds(LintSeverity::Warning, code, text);
-    Some(found.mend("a finite number"))
+    Some(found.hint("a finite number"))
 }

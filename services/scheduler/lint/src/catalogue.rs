@@ -16,7 +16,6 @@ use berth_scheduler_objects::text::shortened;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalogue {
     pub flavors: Vec<FlavorEntry>,
-    /// Host aggregates.
     pub aggregates: Vec<AggregateEntry>,
     /// Whether the file has a list of aggregates.
     pub knows_aggregates: bool,
@@ -24,7 +23,7 @@ pub struct Catalogue {
     pub device_profiles: Vec<DeviceProfileEntry>,
     pub images: Vec<ImageEntry>,
     pub server_groups: Vec<ServerGroupEntry>,
-    /// The scheduler's options; they say which names are read.
+    /// The scheduler's options; they decide which names are read.
     pub options: SchedulerOptions,
     /// The manifests of the scheduler's plugins.
     pub plugins: Vec<PluginManifest>,
@@ -111,7 +110,7 @@ pub enum CatalogueError {
     },
     #[error("{}: {}", shortened(path), shortened(wrong))]
     Field {
-        /// `flavors[2]`
+        /// The place of the entry, for example `flavors[2]`.
         path: String,
         wrong: String,
     },

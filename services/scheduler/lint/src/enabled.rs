@@ -1,4 +1,4 @@
-//! What the scheduler's options enable, for the rules of flavors, aggregates and server groups.
+//! The features that the scheduler's options enable, for the rules about flavors, aggregates and server groups.
 
 use std::collections::BTreeSet;
 

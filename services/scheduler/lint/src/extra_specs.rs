@@ -104,7 +104,7 @@ impl CheckedExtraSpec<'_> {
                 wrong.value, wrong.plugin
             );
             let found = self.find(LintSeverity::Error, LintCode::BadValue, text);
-            findings.push(found.mend(wrong.wanted));
+            findings.push(found.hint(wrong.wanted));
         }
         is_read
     }
@@ -119,7 +119,7 @@ impl CheckedExtraSpec<'_> {
         }
         if self.enabled.has_filter(OF_AGGREGATES) {
             if known.is_none() {
-                let mend = format!("aggregate_instance_extra_specs:{}", self.key);
+                let hint = format!("aggregate_instance_extra_specs:{}", self.key);
                 let also = match Attribute::named(self.key) {
                     Some(_) => "reads it, and so does ComputeCapabilitiesFilter",
                     None => {
@@ -129,7 +129,7 @@ impl CheckedExtraSpec<'_> {
                 let text = format!("it has no scope: {OF_AGGREGATES} {also}");
                 findings.push(
                     self.find(LintSeverity::Warning, LintCode::Unscoped, text)
-                        .mend(mend),
+                        .hint(hint),
                 );
             }
             findings.extend(self.never_met(self.key));
@@ -209,7 +209,7 @@ impl CheckedExtraSpec<'_> {
         let text = format!("the value is `{}`", self.value);
         Some(
             self.find(LintSeverity::Error, LintCode::BadValue, text)
-                .mend(wanted),
+                .hint(wanted),
         )
     }
 
@@ -258,7 +258,7 @@ impl CheckedExtraSpec<'_> {
         let found = self.find(LintSeverity::Error, LintCode::BadValue, text);
         Some(match error {
             PciAliasError::NoSuchAlias { .. } => {
-                found.mend("an alias of [pci] alias, or a device profile (accel:device_profile)")
+                found.hint("an alias of [pci] alias, or a device profile (accel:device_profile)")
             }
             _ => found,
         })
@@ -275,11 +275,11 @@ impl CheckedExtraSpec<'_> {
         let near_scope = nearest_name(scope, SCOPES).filter(|_| !is_scope);
         let near_scope = near_scope.map(|near| format!("{near}{}", &self.key[scope.len()..]));
         let near = near.map(str::to_owned).or(near_scope);
-        let text = "no extra spec has this name, so nobody reads it";
+        let text = "no extra spec has this name, so it is never read";
         match near {
             Some(near) => self
                 .find(LintSeverity::Error, LintCode::UnknownName, text)
-                .mend(near),
+                .hint(near),
             None if is_scope => self.find(LintSeverity::Warning, LintCode::UnknownName, text),
             None => self.find(
                 LintSeverity::Note,
@@ -291,7 +291,7 @@ impl CheckedExtraSpec<'_> {
 
     fn resource(&self, class: &str) -> Option<LintFinding> {
         if let Err(error) = ResourceClass::new(class) {
-            let text = format!("the resource class is none: {error}");
+            let text = format!("this is not a resource class: {error}");
             let near = nearest_name(class, ResourceClass::STANDARD);
             let near = near.map(|near| self.key.replace(class, near));
             let found = self.find(LintSeverity::Error, LintCode::UnknownName, text);
@@ -308,14 +308,14 @@ impl CheckedExtraSpec<'_> {
             "it asks for {units} units of one provider, and each provider of {class} has one, so no host has them"
         );
         let found = self.find(LintSeverity::Error, LintCode::OneUnitDevices, text);
-        Some(found.mend(format!(
+        Some(found.hint(format!(
             "{units} groups, as resources1:{class}=1 and resources2:{class}=1, and group_policy=none"
         )))
     }
 
     fn wanted_trait(&self, name: &str) -> Option<LintFinding> {
         if let Err(error) = Trait::new(name) {
-            let text = format!("the trait is none: {error}");
+            let text = format!("this is not a trait: {error}");
             return Some(self.find(LintSeverity::Error, LintCode::UnknownName, text));
         }
         self.wrong_value(AllowedValues::OneOf(&["required", "forbidden"]))

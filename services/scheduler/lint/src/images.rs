@@ -14,7 +14,7 @@ pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<LintFinding>) {
         if let Err(error) = ImageProperties::new(one) {
             let text = format!("each request with it is refused: the value is `{value}`");
             let found = place.finds(LintSeverity::Error, LintCode::BadValue, text);
-            findings.push(found.mend(error.should_be));
+            findings.push(found.hint(error.should_be));
         }
         let is_known = ImageProperties::names().any(|it| it == name)
             || name == "vmware_adaptertype"
@@ -30,7 +30,7 @@ pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<LintFinding>) {
         match near {
             Some(near) => {
                 let found = place.finds(LintSeverity::Error, LintCode::UnknownName, text);
-                findings.push(found.mend(near));
+                findings.push(found.hint(near));
             }
             None if is_ours => {
                 findings.push(place.finds(LintSeverity::Warning, LintCode::UnknownName, text));

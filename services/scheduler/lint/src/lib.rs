@@ -34,8 +34,8 @@ pub struct LintFinding {
     /// What is wrong, without the subject.
     pub text: String,
     /// What would be right, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mend: Option<String>,
+    #[serde(rename = "mend", default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 /// How bad a finding is, the worst first.
@@ -138,7 +138,7 @@ fn few_candidates(catalogue: &Catalogue) -> Option<LintFinding> {
     );
     (limit < hosts).then(|| {
         let found = place.finds(LintSeverity::Note, LintCode::BadValue, text);
-        found.mend(format!("{hosts} at least"))
+        found.hint(format!("{hosts} at least"))
     })
 }
 
@@ -159,7 +159,7 @@ pub fn misspelt(
     extra_specs::lint(&flavor, &Catalogue::default(), &enabled, &mut findings);
     findings.into_iter().find(|it| {
         it.code == LintCode::UnknownName
-            && (it.severity == LintSeverity::Error || it.mend.is_some())
+            && (it.severity == LintSeverity::Error || it.hint.is_some())
     })
 }
 
@@ -183,15 +183,15 @@ impl LintSubject {
             code,
             place: self.clone(),
             text: text.into(),
-            mend: None,
+            hint: None,
         }
     }
 }
 
 impl LintFinding {
-    fn mend(self, mend: impl Into<String>) -> Self {
+    fn hint(self, hint: impl Into<String>) -> Self {
         Self {
-            mend: Some(mend.into()),
+            hint: Some(hint.into()),
             ..self
         }
     }
@@ -199,7 +199,7 @@ impl LintFinding {
     /// Adds a similar name.
     fn near(self, name: Option<&str>) -> Self {
         match name {
-            Some(name) => self.mend(name),
+            Some(name) => self.hint(name),
             None => self,
         }
     }
@@ -209,9 +209,9 @@ impl LintFinding {
 impl Display for LintFinding {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}: {}", self.severity, self.place, self.text)?;
-        match &self.mend {
+        match &self.hint {
             None => Ok(()),
-            Some(mend) => write!(f, "; right would be: {mend}"),
+            Some(hint) => write!(f, "; right would be: {hint}"),
         }
     }
 }

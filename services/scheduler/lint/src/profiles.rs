@@ -54,7 +54,7 @@ pub(super) fn lint(profile: &DeviceProfileEntry, findings: &mut Vec<LintFinding>
         {
             let text = "it asks for no resource, so for no device";
             let found = place("").finds(LintSeverity::Error, LintCode::BadValue, text);
-            findings.push(found.mend("resources:CLASS with 1"));
+            findings.push(found.hint("resources:CLASS with 1"));
         }
     }
 }
@@ -75,5 +75,5 @@ fn entry(place: &LintSubject, key: &str, value: &str) -> Option<LintFinding> {
         "it asks for {units} units of one provider, and each provider of {name} has one, so no host has them"
     );
     let found = place.finds(LintSeverity::Error, LintCode::OneUnitDevices, text);
-    Some(found.mend(format!("{units} groups with {key}=1 each")))
+    Some(found.hint(format!("{units} groups with {key}=1 each")))
 }

@@ -20,26 +20,27 @@ pub(super) fn lint(place: &LintSubject, text: &str, findings: &mut Vec<LintFindi
         return;
     }
     let Some(operand) = rest.first() else {
-        let text = format!("nothing stands behind `{first}`, so no host is right");
+        let text = format!("nothing follows `{first}`, so no host matches");
         findings.push(find(LintSeverity::Error, LintCode::BadOperand, text));
         return;
     };
     if is(&NUMBERS) && float(operand).is_none() {
-        let sentence =
-            format!("`{first}` compares numbers, and `{operand}` is none, so no host is right");
+        let sentence = format!(
+            "`{first}` compares numbers, and `{operand}` is not a number, so no host matches"
+        );
         let found = find(LintSeverity::Error, LintCode::BadOperand, sentence);
         findings.push(match *first {
-            "==" | "!=" => found.mend(format!("s{first} {operand}")),
+            "==" | "!=" => found.hint(format!("s{first} {operand}")),
             _ => found,
         });
     }
     let one_word = !matches!(*first, "<all-in>" | "<or>");
     if one_word && rest.len() > 1 {
-        let sentence = format!("only `{operand}` is read of what stands behind `{first}`");
+        let sentence = format!("only `{operand}` is read of what follows `{first}`");
         let found = find(LintSeverity::Warning, LintCode::IdleWords, sentence);
         findings.push(match *first {
-            "<in>" => found.mend(format!("<all-in> {}", rest.join(" "))),
-            _ => found.mend(format!("{first} {operand}")),
+            "<in>" => found.hint(format!("<all-in> {}", rest.join(" "))),
+            _ => found.hint(format!("{first} {operand}")),
         });
     }
 }
@@ -55,20 +56,20 @@ fn no_operator(place: &LintSubject, text: &str, first: &str) -> Option<LintFindi
             "`{operator}` and `{operand}` have no blank between them, so the whole text is what the value should be"
         );
         let found = place.finds(LintSeverity::Error, LintCode::GluedOperator, sentence);
-        return Some(found.mend(format!("{operator} {operand}")));
+        return Some(found.hint(format!("{operator} {operand}")));
     }
     let operator = ["<", ">"].into_iter().find(|it| first.starts_with(it))?;
     let operand = text.get(1..).unwrap_or_default().trim();
     let sentence =
         format!("`{operator}` is no operator, so the whole text is what the value should be");
     let found = place.finds(LintSeverity::Error, LintCode::NoSuchOperator, sentence);
-    let mend = match float(operand) {
+    let hint = match float(operand) {
         Some(_) => format!("{operator}= {operand}"),
         None => format!("s{operator} {operand}"),
     };
     Some(if operand.is_empty() {
         found
     } else {
-        found.mend(mend)
+        found.hint(hint)
     })
 }

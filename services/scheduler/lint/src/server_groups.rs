@@ -18,7 +18,7 @@ pub(super) fn lint(
         let text = format!("no filter or weigher sees to `{policy}`");
         let found = place.finds(LintSeverity::Error, LintCode::BadValue, text);
         let wanted = format!("one of {}", names.join(", "));
-        findings.push(found.mend(nearest_name(policy, names).map_or(wanted, str::to_owned)));
+        findings.push(found.hint(nearest_name(policy, names).map_or(wanted, str::to_owned)));
         return;
     };
     if !enabled.has_filter(enforcer) && !enabled.has_weigher(enforcer) {

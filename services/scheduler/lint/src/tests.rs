@@ -24,7 +24,7 @@ fn of_spec(key: &str, value: &str) -> Vec<String> {
 
 #[test]
 fn extra_specs_are_known_and_have_values_that_someone_can_read() {
-    let unknown = "no extra spec has this name, so nobody reads it";
+    let unknown = "no extra spec has this name, so it is never read";
     for (key, value, expected) in [
         ("hw:cpu_policy", "dedicated", ""),
         (
@@ -86,7 +86,7 @@ fn extra_specs_are_known_and_have_values_that_someone_can_read() {
         (
             "resources:VPCU",
             "2",
-            "error: flavor f, resources:VPCU: the resource class is none: ",
+            "error: flavor f, resources:VPCU: this is not a resource class: ",
         ),
         (
             "resources:VCPU",
@@ -102,7 +102,7 @@ fn extra_specs_are_known_and_have_values_that_someone_can_read() {
         (
             "trait:hw_x",
             "required",
-            "error: flavor f, trait:hw_x: the trait is none: ",
+            "error: flavor f, trait:hw_x: this is not a trait: ",
         ),
         (
             "pci_passthrough:alias",
@@ -162,12 +162,12 @@ fn demands_have_operators_and_operands_that_can_be_compared() {
         ("> 8", format!("error `>` is no operator, {whole}; right would be: >= 8")),
         ("<8", format!("error `<` is no operator, {whole}; right would be: <= 8")),
         ("> x", format!("error `>` is no operator, {whole}; right would be: s> x")),
-        (">=", "error nothing stands behind `>=`, so no host is right".to_owned()),
-        ("<or>", "error nothing stands behind `<or>`, so no host is right".to_owned()),
-        (">= eight", "error `>=` compares numbers, and `eight` is none, so no host is right".to_owned()),
-        ("== x", "error `==` compares numbers, and `x` is none, so no host is right; right would be: s== x".to_owned()),
-        (">= 8 9", "warning only `8` is read of what stands behind `>=`; right would be: >= 8".to_owned()),
-        ("<in> a b", "warning only `a` is read of what stands behind `<in>`; right would be: <all-in> a b".to_owned()),
+        (">=", "error nothing follows `>=`, so no host matches".to_owned()),
+        ("<or>", "error nothing follows `<or>`, so no host matches".to_owned()),
+        (">= eight", "error `>=` compares numbers, and `eight` is not a number, so no host matches".to_owned()),
+        ("== x", "error `==` compares numbers, and `x` is not a number, so no host matches; right would be: s== x".to_owned()),
+        (">= 8 9", "warning only `8` is read of what follows `>=`; right would be: >= 8".to_owned()),
+        ("<in> a b", "warning only `a` is read of what follows `<in>`; right would be: <all-in> a b".to_owned()),
     ] {
         for key in ["capabilities:vcpus_total", "aggregate_instance_extra_specs:k"] {
             let got = of_spec(key, value).join("\n");
@@ -217,7 +217,7 @@ fn keys_of_aggregates_are_somebodys_and_their_numbers_are_numbers() {
         (
             "cpu_alocation_ratio",
             "4.0",
-            "error: aggregate a, cpu_alocation_ratio: nobody reads a key of this name; right would be: cpu_allocation_ratio",
+            "error: aggregate a, cpu_alocation_ratio: no key of this name is ever read; right would be: cpu_allocation_ratio",
         ),
         (
             "cpu_allocation_ratio",
@@ -453,7 +453,7 @@ fn what_plugins_say_of_themselves_is_gone_by() {
             json!({"rack:pwoer_w": "300"}),
             json!({}),
             "rack",
-            "error: flavor f, rack:pwoer_w: no extra spec has this name, so nobody reads it; right would be: rack:power_w",
+            "error: flavor f, rack:pwoer_w: no extra spec has this name, so it is never read; right would be: rack:power_w",
         ),
         (
             json!({}),

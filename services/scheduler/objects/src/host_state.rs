@@ -68,7 +68,7 @@ pub struct HostState {
     pub ram_allocation_ratio: f64,
     pub cpu_allocation_ratio: f64,
     pub disk_allocation_ratio: f64,
-    /// For example `QEMU`.
+    /// The hypervisor type, for example `QEMU`.
     pub hypervisor_type: String,
     /// `8000000` is 8.0.0; `None` if not reported.
     pub hypervisor_version: Option<i64>,

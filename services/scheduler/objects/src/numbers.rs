@@ -52,7 +52,7 @@ fn whole(text: &str) -> Option<Result<i64, i64>> {
     is_whole.then(|| text.parse().map_err(|_| nearest()))
 }
 
-/// `float(number)`.
+/// The number as a float, as Python's `float` converts it.
 #[must_use]
 #[allow(
     clippy::cast_precision_loss,
@@ -82,13 +82,13 @@ pub fn float_text(number: f64) -> String {
     }
 }
 
-/// `text.strip()`
+/// The text without surrounding blanks, as Python's `strip` removes them.
 #[must_use]
 pub fn strip(text: &str) -> &str {
     text.trim_matches(is_blank)
 }
 
-/// `text.split()`
+/// The words of a text, as Python's `split` separates them.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_blank).filter(|word| !word.is_empty())
 }

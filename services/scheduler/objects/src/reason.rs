@@ -84,7 +84,7 @@ pub enum Reason {
         free: i64,
     },
     /// The host does not report a capability that the flavor requires.
-    #[error("it tells of no capability {capability}, which should be `{requirement}`")]
+    #[error("it reports no capability {capability}, which should be `{requirement}`")]
     CapabilityMissing {
         /// The path in the extra spec.
         capability: String,
@@ -160,13 +160,13 @@ pub enum Reason {
         allowed: BTreeSet<String>,
     },
     /// The host is reserved for isolated images.
-    #[error("it is for isolated images, and {} is none", image.as_deref().unwrap_or("a guest without image"))]
+    #[error("it is for isolated images, and {} is not one of them", image.as_deref().unwrap_or("a guest without image"))]
     HostIsolated {
         /// The image's id; `None` if the guest has no image.
         image: Option<String>,
     },
     /// The image may only use isolated hosts.
-    #[error("the image {image} is for isolated hosts, and this is none")]
+    #[error("the image {image} is for isolated hosts, and this host is not one of them")]
     ImageIsolated { image: String },
     /// The host is in another zone.
     #[error(
@@ -194,9 +194,9 @@ pub enum Reason {
         "its hypervisor is of version {hypervisor_version}, and the image asks for `{requested_version}`"
     )]
     HypervisorVersion {
-        /// `8.2.1`
+        /// The version of the host, for example `8.2.1`.
         hypervisor_version: String,
-        /// `img_hv_requested_version`
+        /// The value of the image property `img_hv_requested_version`.
         requested_version: String,
     },
     /// The physical addresses of the host's CPUs are too narrow for the image.
@@ -231,7 +231,7 @@ pub enum Reason {
     },
     /// The host has none of the instances with which the new one must share a host.
     #[error(
-        "it has none of the instances {}, beside which this one shall be",
+        "it has none of the instances {}, with which this one must share its host",
         shortened(&list(&**same_host))
     )]
     NotSameHost {
@@ -325,7 +325,7 @@ pub enum Reason {
     NotTrusted {
         /// The node's level; `unknown` if it was never attested.
         trust_level: String,
-        /// `trust:trusted_host`
+        /// The value of the extra spec `trust:trusted_host`.
         requested: String,
     },
     /// The attestation of the node's trust level has expired.

@@ -29,20 +29,18 @@ pub use source::FlavorAndImage;
 pub struct RequestSpec {
     /// The instance that is placed next.
     pub instance_uuid: String,
-    /// What it is given.
+    /// The flavor of the server.
     pub flavor: RequestFlavor,
-    /// What it is booted from; none where it is booted from a volume without one.
+    /// The image to boot from; `None` for a volume without image properties.
     pub image: Option<RequestImage>,
-    /// Scheduler hints.
     pub hints: Hints,
-    /// The server group it is in.
+    /// The server group of the instance.
     pub group: Option<ServerGroup>,
     pub project_id: Option<String>,
-    /// The requested zone.
     pub availability_zone: Option<String>,
     /// Devices, by alias or of ports.
     pub pci_requests: Vec<PciRequest>,
-    /// The cells that it is to have, derived from flavor and image; none: it has none.
+    /// The requested NUMA cells, derived from flavor and image; `None` without a NUMA topology.
     pub numa_topology: Option<InstanceNumaTopology>,
     /// Networks of its ports, which its memory and CPUs should be near to.
     pub network_metadata: Option<NetworkMetadata>,
@@ -97,7 +95,7 @@ impl Default for RequestFlavor {
     }
 }
 
-/// A server group, as it is when the request is made.
+/// A server group at the time of the request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerGroup {
     /// `affinity`, `anti-affinity`, `soft-affinity`, `soft-anti-affinity`.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// So many letters of a text stand in a sentence.
+/// The maximum number of characters of a text within a sentence.
 pub const LETTERS: usize = 512;
 
 /// A value whose every text is [`printable`].
@@ -42,7 +42,7 @@ fn make_printable(value: &mut Value) -> bool {
     }
 }
 
-/// The beginning of a long text, and how long it is in all, [`printable`].
+/// The start of a long text with its total length, [`printable`].
 pub fn shortened(text: &str) -> Cow<'_, str> {
     match beginning(text) {
         Cow::Borrowed(text) => printable(text),
@@ -50,7 +50,7 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The beginning of a long text, and how long it is in all; a text of at most [`LETTERS`] as it is.
+/// The start of a long text with its total length; a text of at most [`LETTERS`] is unchanged.
 pub fn beginning(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(LETTERS) {
         None => Cow::Borrowed(text),
@@ -58,7 +58,7 @@ pub fn beginning(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether it is one of the words by which OpenStack tells yes and no.
+/// Whether the text is one of OpenStack's boolean words.
 pub fn is_flag(text: &str) -> bool {
     let flags = [
         "true", "false", "yes", "no", "on", "off", "1", "0", "t", "f", "y", "n",

@@ -9,7 +9,7 @@ pub struct VersionPredicate(Vec<(VersionOperator, ComparedVersion)>);
 /// What is no predicate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
-    /// There is no operator, or no version, or more than those.
+    /// The text has no operator or no version, or more than these.
     #[error("`{0}` is no comparison with a version")]
     NoComparison(String),
     /// The version cannot be read.
@@ -42,7 +42,7 @@ const OPERATORS: [(&str, VersionOperator); 6] = [
 struct ComparedVersion {
     epoch: u64,
     release: Vec<u64>,
-    /// Where it is among versions of its release: a candidate is before the plain one, an update after it.
+    /// The order among versions of the same release: a candidate is less than the release, an update is greater.
     place: Ordering,
 }
 
@@ -141,7 +141,7 @@ impl ComparedVersion {
         })
     }
 
-    /// How a plain version stands to this one.
+    /// Compares this version with a plain version.
     fn cmp_plain(&self, version: &[u64]) -> Ordering {
         let length = self.release.len().max(version.len());
         let at = |parts: &[u64], place: usize| parts.get(place).copied().unwrap_or(0);
@@ -157,7 +157,7 @@ fn number(text: &str) -> Option<u64> {
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// What stands after the release: `rc1`, `.post2`, `.dev3`.
+/// The part after the release: `rc1`, `.post2`, `.dev3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Suffix {
     None,
@@ -192,7 +192,7 @@ impl Suffix {
     }
 }
 
-/// Whether one of the words stands here with its number, and what stands after it.
+/// Whether the text starts with one of the words and its number; also returns the rest.
 fn tagged<'a>(text: &'a str, words: &[&str]) -> (bool, &'a str) {
     let separator = |it: char| matches!(it, '.' | '-' | '_');
     let bare = text.strip_prefix(separator).unwrap_or(text);

@@ -55,7 +55,7 @@ fn options() -> SchedulerOptions {
 fn filtered(plugin: &Plugin, request: &RequestSpec) -> (Vec<String>, Vec<String>) {
     let options = options();
     let own = CustomPlugins::new().with_plugin(plugin);
-    let chain = Chain::with_own(&options, &own).expect("it is there");
+    let chain = Chain::with_custom_plugins(&options, &own).expect("it is there");
     let (mut hosts, mut out) = (hosts(), Vec::new());
     chain.filter(
         &mut hosts,
@@ -141,7 +141,7 @@ fn hosts_are_in_the_order_of_the_plugins_weights() {
     );
     let outcome = PluginOutcome::Answered(answer.expect("an answer"));
     let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Both, OnFailure::Pass));
-    let scheduler = Scheduler::with_own(options(), &own).expect("it is there");
+    let scheduler = Scheduler::with_custom_plugins(options(), &own).expect("it is there");
     let (sorted, turnout) = scheduler.sort(&heard(outcome), hosts(), 0);
     let names: Vec<&str> = sorted
         .best_first()
@@ -172,7 +172,7 @@ fn an_aggregate_overrides_a_plugins_multiplier() {
     let mut options = options();
     options.filter_scheduler.enabled_filters.clear();
     let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Weigher, OnFailure::Pass));
-    let scheduler = Scheduler::with_own(options, &own).expect("it is there");
+    let scheduler = Scheduler::with_custom_plugins(options, &own).expect("it is there");
     let request = heard(PluginOutcome::Answered(answer.expect("an answer")));
     let (sorted, _) = scheduler.sort(&request, hosts, 0);
     assert_eq!(sorted.weights(), [0.0, -1.0]);
@@ -183,7 +183,7 @@ fn an_explanation_says_that_a_plugin_was_not_heard() {
     let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Filter, OnFailure::Pass));
     let mut options = options();
     options.filter_scheduler.weight_classes.clear();
-    let scheduler = Scheduler::with_own(options, &own).expect("it is there");
+    let scheduler = Scheduler::with_custom_plugins(options, &own).expect("it is there");
     let ask = SelectionRequest {
         request: heard(PluginOutcome::failed("it hung", OnFailure::Pass)),
         instance_uuids: vec!["i".to_owned()],
@@ -208,7 +208,7 @@ fn options_name_a_plugin_by_what_it_is() {
         options.filter_scheduler.enabled_filters = vec![filter.to_owned()];
         options.filter_scheduler.weight_classes = vec![weigher.to_owned()];
         let own = CustomPlugins::new().with_plugin(&plugin(kind, OnFailure::Pass));
-        Scheduler::with_own(options, &own)
+        Scheduler::with_custom_plugins(options, &own)
             .err()
             .map_or_else(String::new, |it| it.to_string())
     };
@@ -510,7 +510,7 @@ fn schedules(text: &[u8], kind: PluginKind) {
         return;
     };
     let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Both, OnFailure::Reject));
-    let scheduler = Scheduler::with_own(options(), &own).expect("it is there");
+    let scheduler = Scheduler::with_custom_plugins(options(), &own).expect("it is there");
     let (sorted, _) = scheduler.sort(&heard(PluginOutcome::Answered(answer)), hosts(), 0);
     assert!(sorted.weights().iter().all(|weight| weight.is_finite()));
 }

@@ -31,7 +31,7 @@ pub enum ChainError {
         own.iter().map(|one| format!(", {one}")).collect::<String>()
     )]
     Unknown {
-        /// `enabled_filters` or `available_filters`
+        /// The option with the unknown name: `enabled_filters` or `available_filters`.
         option: &'static str,
         name: String,
         /// The names of custom filters.
@@ -93,11 +93,14 @@ pub enum InstancePosition {
 impl Chain {
     /// The filters that the options enable.
     pub fn new(options: &SchedulerOptions) -> Result<Self, ChainError> {
-        Self::with_own(options, &CustomPlugins::new())
+        Self::with_custom_plugins(options, &CustomPlugins::new())
     }
 
     /// Like [`Chain::new`]; options may also name custom filters.
-    pub fn with_own(options: &SchedulerOptions, own: &CustomPlugins) -> Result<Self, ChainError> {
+    pub fn with_custom_plugins(
+        options: &SchedulerOptions,
+        own: &CustomPlugins,
+    ) -> Result<Self, ChainError> {
         let options = &options.filter_scheduler;
         let available = available(&options.available_filters, own)?;
         let filters = options.enabled_filters.iter().map(|name| {

@@ -1,8 +1,26 @@
-//! `ComputeCapabilitiesFilter`: the host's capabilities are as the flavor's extra specs demand.
+//! `ComputeCapabilitiesFilter`: rejects hosts whose attributes do not match the flavor's extra specs.
 //!
-//! `capabilities:A:B` leads from the attribute `A` of the host, or what `stats` has of that name, into `B`. A key without a scope
-//! counts where hosts have such an attribute, or this host such a stat. `hw:maxphysaddr_bits` is the least that
-//! `capabilities:cpu_info:maxphysaddr:bits` may be.
+//! For example, the extra spec `capabilities:cpu_info:features = "<in> aes"` is checked as follows:
+//!
+//! ```text
+//! path         cpu_info -> features            the key without its scope, split at ":"
+//! host         cpu_info = {"model": "Nehalem", "features": ["aes", "mmx"]}
+//! host value   ['aes', 'mmx']                  as text, in Python's form
+//! requirement  <in> aes                        the text contains "aes"
+//! verdict      pass
+//! ```
+//!
+//! The first part of a path is an attribute of the host state. If there is no such attribute, or it is null, it is a key
+//! of the host's `stats`. A host without a value at the path is rejected.
+//!
+//! The scope, which is the text before the first `:` of the key, decides which extra specs this filter checks:
+//!
+//! | key | checked |
+//! |---|---|
+//! | `capabilities:PATH` | for each host |
+//! | `NAME`, without a scope | if hosts have an attribute `NAME`, or this host has a stat `NAME`; other hosts pass |
+//! | `hw:maxphysaddr_bits` | as `capabilities:cpu_info:maxphysaddr:bits = ">= VALUE"`, which overrides an extra spec with this key |
+//! | any other scope | never |
 
 use super::{Filter, FilterPlan, Runs};
 use crate::extra_specs::{Requirement, UnreadableRequirement};
@@ -23,54 +41,66 @@ impl Filter for ComputeCapabilitiesFilter {
     }
 
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
-        let mut demands: Vec<CapabilityRequirement> = Vec::new();
+        let mut requirements: Vec<CapabilityRequirement> = Vec::new();
         let bits = request.flavor.extra_specs.get("hw:maxphysaddr_bits");
-        demands.extend(
-            bits.map(|bits| {
-                CapabilityRequirement::new(BITS, &format!(">= {bits}"), Counts::Always)
-            }),
-        );
+        requirements.extend(bits.map(|bits| {
+            CapabilityRequirement::new(BITS, &format!(">= {bits}"), Applicability::Always)
+        }));
         for (key, text) in &request.flavor.extra_specs {
             match key.split_once(':') {
                 Some(("capabilities", path)) if bits.is_none() || path != BITS => {
-                    demands.push(CapabilityRequirement::new(path, text, Counts::Always));
+                    requirements.push(CapabilityRequirement::new(
+                        path,
+                        text,
+                        Applicability::Always,
+                    ));
                 }
                 Some(_) => {}
-                None => demands.push(CapabilityRequirement::new(key, text, Counts::WhereKnown)),
+                None => requirements.push(CapabilityRequirement::new(
+                    key,
+                    text,
+                    Applicability::IfKnown,
+                )),
             }
         }
-        if demands.is_empty() {
+        if requirements.is_empty() {
             return FilterPlan::PassAll;
         }
         FilterPlan::each(move |host: &mut ConsideredHost| {
-            demands.iter().try_for_each(|demand| demand.check(host))
+            requirements
+                .iter()
+                .try_for_each(|requirement| requirement.check(host))
         })
     }
 }
 
+/// The path that `hw:maxphysaddr_bits` checks.
 const BITS: &str = "cpu_info:maxphysaddr:bits";
 
 /// The requirement of one extra spec.
 struct CapabilityRequirement {
+    /// The complete path, for reasons.
     path: String,
+    /// The attribute that the first part names; `None` if it can only be a stat.
     attribute: Option<Attribute>,
-    /// The first part of the path, and the rest.
+    /// The first part of the path.
     first: String,
+    /// The other parts of the path.
     fields: Vec<String>,
     requirement: Requirement,
-    counts: Counts,
+    applies: Applicability,
 }
 
-/// The hosts for which a requirement counts.
+/// The hosts to which a requirement applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Counts {
+enum Applicability {
     Always,
-    /// Hosts that have an attribute or stat of the name.
-    WhereKnown,
+    /// Hosts that have an attribute or a stat with the first part of the path.
+    IfKnown,
 }
 
 impl CapabilityRequirement {
-    fn new(path: &str, text: &str, counts: Counts) -> Self {
+    fn new(path: &str, text: &str, applies: Applicability) -> Self {
         let mut parts = path.split(':');
         let first = parts.next().unwrap_or_default();
         Self {
@@ -79,19 +109,20 @@ impl CapabilityRequirement {
             first: first.to_owned(),
             fields: parts.map(str::to_owned).collect(),
             requirement: Requirement::new(text),
-            counts,
+            applies,
         }
     }
 
     fn check(&self, host: &ConsideredHost) -> Result<(), Reason> {
         let is_known =
             || self.attribute.is_some() || host.state.stats.contains_key(self.first.as_str());
-        if self.counts == Counts::WhereKnown && !is_known() {
+        if self.applies == Applicability::IfKnown && !is_known() {
             return Ok(());
         }
-        let found = self.find(host).map(AttributeValue::whole);
+        // A path may end at all of `stats` or `limits`, whose text is compared, too.
+        let found = self.find(host).map(AttributeValue::into_plain);
         let value = found.as_ref().and_then(AttributeValue::value);
-        let Some(value) = value.filter(|it| *it != CapabilityRef::Null) else {
+        let Some(value) = value.filter(|value| *value != CapabilityRef::Null) else {
             return Err(Reason::CapabilityMissing {
                 capability: self.path.clone(),
                 requirement: self.requirement.text().to_owned(),
@@ -104,10 +135,11 @@ impl CapabilityRequirement {
         }
     }
 
+    /// The host's value at the path; `None` if it has none.
     fn find<'a>(&self, host: &'a ConsideredHost) -> Option<AttributeValue<'a>> {
-        let attribute = self.attribute.map(|it| it.of(host));
+        let attribute = self.attribute.map(|attribute| attribute.of(host));
         let stat = || host.state.stats.get(self.first.as_str());
-        let mut found = match attribute.filter(|it| !it.is_null()) {
+        let mut found = match attribute.filter(|value| !value.is_null()) {
             Some(found) => found,
             None => AttributeValue::Value(stat()?.view()),
         };
@@ -141,7 +173,7 @@ impl CapabilityRequirement {
     }
 }
 
-/// Descends into a field; text on the path is parsed as JSON.
+/// The value of one field. If `found` is text, it is parsed as JSON first.
 fn step<'a>(found: AttributeValue<'a>, field: &str) -> Option<AttributeValue<'a>> {
     let parsed = |text: &str| serde_json::from_str(text).ok().map(AttributeValue::made);
     let found = match found {
@@ -154,7 +186,7 @@ fn step<'a>(found: AttributeValue<'a>, field: &str) -> Option<AttributeValue<'a>
         AttributeValue::Service(_) => return None,
         other => other,
     };
-    found.get(field).filter(|it| !it.is_null())
+    found.get(field).filter(|value| !value.is_null())
 }
 
 #[cfg(test)]
@@ -164,8 +196,9 @@ mod tests {
     use crate::filters::testing::verdicts;
     use crate::options::SchedulerOptions;
 
+    /// Each case has the verdicts for the three hosts; an empty text means that the host passes.
     #[test]
-    fn capabilities_are_as_the_flavor_demands() {
+    fn hosts_with_other_capabilities_than_the_flavor_requires_are_rejected() {
         let cpu_info = json!({"model": "Nehalem", "features": ["aes", "mmx"], "n": null,
             "maxphysaddr": {"bits": 46}});
         let hosts = json!([

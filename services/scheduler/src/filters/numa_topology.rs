@@ -58,7 +58,7 @@ fn has_threads(host: &HostState) -> bool {
     cells(host).is_none_or(NumaTopology::has_threads)
 }
 
-/// A topology without cells is none.
+/// A topology without cells counts as missing.
 fn cells(host: &HostState) -> Option<&NumaTopology> {
     host.numa.as_ref().filter(|numa| !numa.cells.is_empty())
 }

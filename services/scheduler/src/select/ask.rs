@@ -9,7 +9,7 @@ pub struct SelectionRequest {
     pub request: RequestSpec,
     /// The instances, in their order.
     pub instance_uuids: Vec<String>,
-    /// Whether there are to be hosts for the case that a build fails.
+    /// Whether alternate hosts are selected, which are used if a build fails.
     pub alternates: Alternates,
     /// Whether hosts are claimed.
     pub claims: ClaimPolicy,
@@ -30,6 +30,6 @@ pub enum Alternates {
 pub enum ClaimPolicy {
     /// By one of the host's candidates.
     Needed,
-    /// The instance has its allocations already: it is rebuilt where it is.
+    /// The instance keeps its allocations: it is rebuilt on its host.
     Kept,
 }

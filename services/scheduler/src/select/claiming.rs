@@ -19,7 +19,7 @@ use berth_model::SeededRng;
 #[must_use]
 #[derive(Debug)]
 pub enum SelectionStep<'a> {
-    /// The caller claims and tells how it went.
+    /// The caller must make the claim and report its result.
     Claim(PendingClaim<'a>),
     Selected(SelectionResult),
     NoValidHost(NoValidHost),
@@ -63,7 +63,7 @@ pub(super) struct SelectionRun<'a> {
 /// A host that was selected.
 pub(super) struct SelectedHost {
     pub(super) selection: Selection,
-    /// What it is with this instance on it.
+    /// The host state with this instance.
     pub(super) after: Arc<HostState>,
 }
 
@@ -128,7 +128,7 @@ fn unread_hints(scheduler: &Scheduler, request: &RequestSpec) -> Vec<String> {
 }
 
 impl<'a> SelectionRun<'a> {
-    /// Hosts are sorted for the next instance, if there is one.
+    /// Sorts the hosts for the next instance, if there is one.
     fn turn(self: Box<Self>) -> SelectionStep<'a> {
         if self.chosen.len() >= self.ask.instance_uuids.len() {
             return SelectionStep::Selected(self.selected());
@@ -290,7 +290,7 @@ impl<'a> PendingClaim<'a> {
         }
     }
 
-    /// Whether it is the first one of its host: its candidates may be put into another order.
+    /// Whether it is the first candidate of its host: then the host's candidates may be reordered.
     #[must_use]
     pub fn is_first_of_host(&self) -> bool {
         self.refused == 0

@@ -64,7 +64,6 @@ pub struct UnplacedRequest {
     pub request: RequestSpec,
     /// All hosts at its destination, with what the instances before it took.
     pub hosts: Vec<ConsideredHost>,
-    /// Whether filters run.
     pub is_filtered: bool,
 }
 
@@ -79,12 +78,12 @@ pub enum NoHost {
     GivenUp,
 }
 
-/// Whether a sentence tells which hosts it is about.
+/// Whether a sentence contains the names of hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HostNames {
-    /// With one of each filter's, and why it was rejected.
+    /// One host of each filter, with its reason.
     Told,
-    /// How many there are, and no more.
+    /// Only the number of hosts.
     Counted,
 }
 
@@ -131,7 +130,7 @@ impl NoValidHost {
                 let many = turn.claims();
                 return write!(f, ": none of {many} claims was granted by Placement");
             }
-            NoHost::NoneLeft if hosts == 0 => return write!(f, ": there is no host to look at"),
+            NoHost::NoneLeft if hosts == 0 => return write!(f, ": there is no host to check"),
             NoHost::NoneLeft => write!(f, ": of {hosts} hosts")?,
         }
         match names {

@@ -36,7 +36,7 @@ impl PlacementStage {
         }
     }
 
-    /// There are no candidates. Without any one of the demands in `causes` there would be some.
+    /// Placement returned no candidates. Without any single one of the constraints in `causes` it would return some.
     #[must_use]
     pub fn empty(query: &str, causes: impl IntoIterator<Item = String>, why: &str) -> Self {
         let causes = causes.into_iter().take(DEMANDS);

@@ -1,5 +1,5 @@
 //! The record of a request: hosts, filter counts, rejections, score cards, claims. It is filled during sorting and
-//! claiming and contains no text; `explain` makes an explanation of it.
+//! claiming and contains no text; `explain` converts it into an explanation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use crate::plugin::FailedPlugin;
 use crate::reason::Reason;
 use crate::weighers::ScoreCard;
 
-/// So many of the best hosts have their score cards kept.
+/// The number of best hosts whose score cards are recorded.
 pub(super) const CARDS: usize = 10;
 
-/// Of so many instances of a request the score cards are kept: making them takes longer than sorting the hosts again does.
+/// The number of instances of a request whose score cards are recorded: creating them takes longer than sorting the
+/// hosts again.
 pub(super) const INSTANCES: usize = 3;
 
 /// The maximum number of recorded claims of an instance; further claims are only counted.
@@ -42,10 +43,9 @@ pub struct RequestSummary {
     /// Root and ephemeral disk in GiB.
     pub disk_gb: i64,
     pub project_id: Option<String>,
-    /// The requested zone.
     pub availability_zone: Option<String>,
     pub instances: usize,
-    /// Chance's, see [`SelectionRequest::seed`](super::SelectionRequest::seed).
+    /// The seed of random choices, see [`SelectionRequest::seed`](super::SelectionRequest::seed).
     pub seed: u64,
     /// Whether options leave something to chance.
     pub by_chance: bool,
@@ -90,14 +90,14 @@ pub struct Turnout {
 /// Hosts that the request leaves out by name.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LeftOut {
-    /// How many there are.
+    /// The number of hosts.
     pub hosts: usize,
     /// The first of them; five at most.
     pub named: Vec<String>,
 }
 
 impl LeftOut {
-    /// So many are named.
+    /// The number of hosts that are listed by name.
     const NAMED: usize = 5;
 
     pub(super) fn count(&mut self, host: &str) {
@@ -107,7 +107,7 @@ impl LeftOut {
         }
     }
 
-    /// Whether there is none.
+    /// Whether no host was rejected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.hosts == 0

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::host_state::HostState;
 use crate::reason::Reason;
 
-/// So many hosts that are out by one filter for one kind of reason are named.
+/// The number of rejected hosts of one filter and one reason code that are listed by name.
 pub const NAMED: usize = 5;
 
 /// Rejected hosts, by filter and reason.

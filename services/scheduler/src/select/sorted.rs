@@ -17,9 +17,8 @@ use berth_model::SeededRng;
 pub struct SortedHosts {
     hosts: Vec<ConsideredHost>,
     ranking: HostRanking,
-    /// Places of `hosts`.
+    /// Indices of `hosts` in their order.
     order: Vec<usize>,
-    /// Rejected hosts.
     out: Vec<ConsideredHost>,
     is_filtered: bool,
 }

@@ -35,7 +35,7 @@ fn ask(asked: &Value, many: usize) -> SelectionRequest {
     }
 }
 
-/// Runs to the end; tells each claim as `INSTANCE HOST CANDIDATE`.
+/// Runs to the end; returns each claim as `INSTANCE HOST CANDIDATE`.
 fn run(
     mut step: SelectionStep<'_>,
     mut is_granted: impl FnMut(&str) -> bool,
@@ -293,7 +293,7 @@ fn nobody_is_asked_where_nobody_is() {
     let (claims, ended) = run(scheduler.select(ask(&json!({}), 1), Vec::new()), |_| true);
     assert!(claims.is_empty());
     let why = ended.expect_err("no host").to_string();
-    assert_eq!(why, "no valid host was found: there is no host to look at");
+    assert_eq!(why, "no valid host was found: there is no host to check");
 }
 
 #[test]

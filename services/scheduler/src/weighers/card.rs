@@ -1,4 +1,4 @@
-//! The score card of a host: why it is where it is in the order.
+//! The score card of a host, which explains its place in the order.
 
 use serde::Serialize;
 
@@ -21,6 +21,6 @@ pub struct Score {
     pub norm: f64,
     /// The option's value, or the override of the host's aggregates.
     pub multiplier: f64,
-    /// What it adds to the weight: `norm` times `multiplier`.
+    /// Its contribution to the weight: `norm` times `multiplier`.
     pub score: f64,
 }

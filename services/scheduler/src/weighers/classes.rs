@@ -13,7 +13,7 @@ pub struct Weighers {
     pub(super) range: Range,
 }
 
-/// `weight_classes` are not all to be had.
+/// `weight_classes` contains an unknown weigher.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "[filter_scheduler] weight_classes: there is no weigher {name}; there are {ALL_WEIGHERS} for all that are built in, and {}",
@@ -22,7 +22,7 @@ pub struct Weighers {
 pub struct WeighersError {
     /// As it was written.
     pub name: String,
-    /// Custom weighers.
+    /// Names of the custom weighers.
     pub own: Vec<&'static str>,
 }
 
@@ -33,11 +33,11 @@ impl Weighers {
     /// The weighers that the options name, by Nova's class path or class name. A weigher that is named twice counts
     /// twice.
     pub fn new(options: &SchedulerOptions) -> Result<Self, WeighersError> {
-        Self::with_own(options, &CustomPlugins::new())
+        Self::with_custom_plugins(options, &CustomPlugins::new())
     }
 
     /// As [`Weighers::new`], where options may also name weighers that are not built in.
-    pub fn with_own(
+    pub fn with_custom_plugins(
         options: &SchedulerOptions,
         own: &CustomPlugins,
     ) -> Result<Self, WeighersError> {

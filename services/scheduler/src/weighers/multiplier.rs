@@ -17,7 +17,6 @@ pub struct Multiplier {
 #[derive(Debug, Clone, Copy)]
 enum MultiplierSource {
     Option(fn(&SchedulerOptions) -> f64),
-    /// A fixed value.
     Fixed(f64),
 }
 

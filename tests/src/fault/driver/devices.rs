@@ -92,7 +92,7 @@ impl<D: VirtDriver> EffectAction for DeviceActionCall<'_, D> {
         }
     }
 
-    fn instead(&self, fault: Fault) -> DeviceActionResult {
+    fn result_if_prevented(&self, fault: Fault) -> DeviceActionResult {
         Err(match fault {
             Fault::Late => DeviceError::TimedOut {
                 device: self.device.host_device(),
@@ -103,7 +103,7 @@ impl<D: VirtDriver> EffectAction for DeviceActionCall<'_, D> {
         })
     }
 
-    fn spoilt(&self, done: DeviceActionResult, fault: Fault) -> DeviceActionResult {
+    fn result_if_spoiled(&self, done: DeviceActionResult, fault: Fault) -> DeviceActionResult {
         match fault {
             // A look answers the same as the one before.
             Fault::Stale => done,
@@ -111,7 +111,7 @@ impl<D: VirtDriver> EffectAction for DeviceActionCall<'_, D> {
         }
     }
 
-    fn later(&self) -> AbandonedEffect {
+    fn detached(&self) -> AbandonedEffect {
         let (driver, doing, device) = (Arc::clone(self.driver), self.doing, self.device.clone());
         // The caller no longer waits for the result.
         Box::pin(async move {
@@ -140,19 +140,19 @@ impl<D: VirtDriver> EffectAction for PreparedDevicesCall<'_, D> {
         }
     }
 
-    fn instead(&self, _: Fault) -> Self::Value {
+    fn result_if_prevented(&self, _: Fault) -> Self::Value {
         let reason = "input/output error".to_owned();
         Err(DeviceError::Unseen { reason })
     }
 
-    fn spoilt(&self, told: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_spoiled(&self, told: Self::Value, fault: Fault) -> Self::Value {
         match fault {
             Fault::Stale => told,
-            other => self.instead(other),
+            other => self.result_if_prevented(other),
         }
     }
 
-    fn later(&self) -> AbandonedEffect {
+    fn detached(&self) -> AbandonedEffect {
         Box::pin(ready(()))
     }
 }

@@ -88,15 +88,15 @@ impl<D: VirtDriver> EffectAction for GuestChangeCall<'_, D> {
         }
     }
 
-    fn instead(&self, fault: Fault) -> Self::Value {
+    fn result_if_prevented(&self, fault: Fault) -> Self::Value {
         Err(instead(self.change.call(), fault))
     }
 
-    fn spoilt(&self, _: Self::Value, _: Fault) -> Self::Value {
+    fn result_if_spoiled(&self, _: Self::Value, _: Fault) -> Self::Value {
         Err(away("the connection was lost"))
     }
 
-    fn later(&self) -> AbandonedEffect {
+    fn detached(&self) -> AbandonedEffect {
         let (driver, change) = (Arc::clone(self.driver), self.change.clone());
         // The caller no longer waits for the result.
         Box::pin(async move { drop(change.make(driver.as_ref()).await) })
@@ -125,18 +125,18 @@ impl<D: VirtDriver> EffectAction for Listing<'_, D> {
         }
     }
 
-    fn instead(&self, fault: Fault) -> Self::Value {
+    fn result_if_prevented(&self, fault: Fault) -> Self::Value {
         Err(instead("guests", fault))
     }
 
-    fn spoilt(&self, listed: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_spoiled(&self, listed: Self::Value, fault: Fault) -> Self::Value {
         match fault {
             Fault::Stale => self.before.clone().map_or(listed, Ok),
             _ => Err(away("the connection was lost")),
         }
     }
 
-    fn later(&self) -> AbandonedEffect {
+    fn detached(&self) -> AbandonedEffect {
         Box::pin(ready(()))
     }
 }

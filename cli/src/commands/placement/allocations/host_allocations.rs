@@ -123,7 +123,7 @@ impl HostAllocations {
                 let what = format!(
                     "node {name} must be reshaped first: its guests' allocations are on providers that this version does not use"
                 );
-                return Err(Failure::new(ErrorCode::Refused, what).mend(
+                return Err(Failure::new(ErrorCode::Refused, what).hint(
                     "start its agent, or run berth placement migrate-compute-inventory, then repeat",
                 ));
             }
@@ -132,7 +132,7 @@ impl HostAllocations {
             let Some(tree) = known.cloned() else {
                 let what = format!("Placement does not know node {name}");
                 return Err(Failure::new(ErrorCode::Refused, what)
-                    .mend("start its agent, which reports the node, then repeat"));
+                    .hint("start its agent, which reports the node, then repeat"));
             };
             let mut held = tracker
                 .report()

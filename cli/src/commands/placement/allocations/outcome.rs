@@ -76,7 +76,7 @@ pub(super) fn not_done(outcomes: &RepairOutcomes, what: &str) -> Result<(), Fail
         ErrorCode::Refused,
         format!("not everything was {what}: {first}{more}"),
     )
-    .mend(
+    .hint(
         "run it again; allocations of other consumers may use the space: berth placement audit shows them, and --delete --consumer UUID \
          deletes one; a disabled device has no space until it is enabled",
     ))

@@ -28,7 +28,7 @@ pub(super) async fn copy_all(
     let (old, named) = database::look_at_any(from).await?;
     let old = old.ok_or_else(|| {
         let what = format!("{named} does not exist, or has no tables");
-        Failure::new(ErrorCode::Refused, what).mend("name the database that the service uses")
+        Failure::new(ErrorCode::Refused, what).hint("name the database that the service uses")
     })?;
     let copied = async {
         refuse_other_sessions(&old).await?;
@@ -91,7 +91,7 @@ async fn tables(
 fn not_copied(named: &str, new_named: &str, error: &CopyError) -> Failure {
     let failure = |code, hint: &str| {
         let what = format!("{named} is not copied to {new_named}");
-        Failure::caused(code, what, error).mend(hint)
+        Failure::caused(code, what, error).hint(hint)
     };
     match error {
         CopyError::From(error) => not_placement(named, error),

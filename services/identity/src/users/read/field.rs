@@ -40,13 +40,13 @@ impl<'a> UsersTable<'a> {
     }
 
     /// Refuses keys that are not known, with the nearest that is.
-    pub(super) fn only(&self, known: &[&str], reading: &mut UsersParser<'_>) {
+    pub(super) fn only(&self, known: &[&str], parser: &mut UsersParser<'_>) {
         for key in self.values.keys() {
             let name = key.get_ref().as_ref();
             if !known.contains(&name) {
                 let shown: String = name.chars().take(80).collect();
                 let text = format!("this key is not known; {}", did_you_mean(name, known));
-                reading.wrong(&key.span(), &self.path(&shown), text);
+                parser.wrong(&key.span(), &self.path(&shown), text);
             }
         }
     }
@@ -62,32 +62,32 @@ impl<'a> UsersTable<'a> {
         &self,
         name: &str,
         right: &str,
-        reading: &mut UsersParser<'_>,
+        parser: &mut UsersParser<'_>,
     ) -> Option<UsersField<'a>> {
         let field = self.field(name);
         if field.is_none() {
             let text = format!("{name:?} is missing: {right}");
-            reading.wrong(&self.span, &self.key, text);
+            parser.wrong(&self.span, &self.key, text);
         }
         field
     }
 
     /// The tables of a list (`[[user]]`); empty if missing.
-    pub(super) fn tables(&self, name: &str, reading: &mut UsersParser<'_>) -> Vec<UsersTable<'a>> {
-        let list = self.field(name).map(|field| field.list(reading));
+    pub(super) fn tables(&self, name: &str, parser: &mut UsersParser<'_>) -> Vec<UsersTable<'a>> {
+        let list = self.field(name).map(|field| field.list(parser));
         list.unwrap_or_default()
             .iter()
-            .filter_map(|item| item.table(reading))
+            .filter_map(|item| item.table(parser))
             .collect()
     }
 }
 
 impl<'a> UsersField<'a> {
-    pub(super) fn wrong(&self, text: impl Into<String>, reading: &mut UsersParser<'_>) {
-        reading.wrong(&self.value.span(), &self.key, text);
+    pub(super) fn wrong(&self, text: impl Into<String>, parser: &mut UsersParser<'_>) {
+        parser.wrong(&self.value.span(), &self.key, text);
     }
 
-    fn other_kind(&self, right: &str, reading: &mut UsersParser<'_>) {
+    fn other_kind(&self, right: &str, parser: &mut UsersParser<'_>) {
         let here = match self.value.get_ref() {
             DeValue::String(_) => "a text",
             DeValue::Integer(_) => "a whole number",
@@ -99,21 +99,21 @@ impl<'a> UsersField<'a> {
         };
         self.wrong(
             format!("{here} stands here; {right} would be right"),
-            reading,
+            parser,
         );
     }
 
-    pub(super) fn text(&self, reading: &mut UsersParser<'_>) -> Option<&'a str> {
+    pub(super) fn text(&self, parser: &mut UsersParser<'_>) -> Option<&'a str> {
         let text = self.value.get_ref().as_str();
         if text.is_none() {
-            self.other_kind("a text in quotes", reading);
+            self.other_kind("a text in quotes", parser);
         }
         text
     }
 
     /// A name of 1 to `longest` characters without control characters and without blanks at its ends.
-    pub(super) fn name(&self, longest: usize, reading: &mut UsersParser<'_>) -> Option<&'a str> {
-        let text = self.text(reading)?;
+    pub(super) fn name(&self, longest: usize, parser: &mut UsersParser<'_>) -> Option<&'a str> {
+        let text = self.text(parser)?;
         let fits = (1..=longest).contains(&text.chars().count());
         if fits && !text.contains(char::is_control) && text.trim() == text {
             return Some(text);
@@ -121,21 +121,21 @@ impl<'a> UsersField<'a> {
         let right = format!(
             "a name has 1 to {longest} characters, no control character, and no blank at an end"
         );
-        self.wrong(right, reading);
+        self.wrong(right, parser);
         None
     }
 
-    pub(super) fn flag(&self, reading: &mut UsersParser<'_>) -> Option<bool> {
+    pub(super) fn flag(&self, parser: &mut UsersParser<'_>) -> Option<bool> {
         let flag = self.value.get_ref().as_bool();
         if flag.is_none() {
-            self.other_kind("true or false", reading);
+            self.other_kind("true or false", parser);
         }
         flag
     }
 
-    pub(super) fn list(&self, reading: &mut UsersParser<'_>) -> Vec<UsersField<'a>> {
+    pub(super) fn list(&self, parser: &mut UsersParser<'_>) -> Vec<UsersField<'a>> {
         let Some(items) = self.value.get_ref().as_array() else {
-            self.other_kind("a list", reading);
+            self.other_kind("a list", parser);
             return Vec::new();
         };
         let item = |(n, value)| UsersField {
@@ -145,9 +145,9 @@ impl<'a> UsersField<'a> {
         items.iter().enumerate().map(item).collect()
     }
 
-    fn table(&self, reading: &mut UsersParser<'_>) -> Option<UsersTable<'a>> {
+    fn table(&self, parser: &mut UsersParser<'_>) -> Option<UsersTable<'a>> {
         let Some(values) = self.value.get_ref().as_table() else {
-            self.other_kind("a table", reading);
+            self.other_kind("a table", parser);
             return None;
         };
         Some(UsersTable {

@@ -28,8 +28,9 @@ const ROLES: [(&str, &[&str]); 5] = [
 const LONGEST_PROJECT: usize = 64;
 const LONGEST_USER: usize = 255;
 
-/// The entries read so far.
-pub(super) struct People {
+/// The entries that were read so far. The sections are read in dependency order: domains, projects, roles, users, role
+/// assignments.
+pub(super) struct UsersBuilder {
     domains: BTreeMap<String, Domain>,
     projects: BTreeMap<String, Project>,
     users: BTreeMap<String, User>,
@@ -37,38 +38,38 @@ pub(super) struct People {
     assignments: Vec<Assignment>,
 }
 
-impl People {
-    pub(super) fn read(top: &UsersTable<'_>, reading: &mut UsersParser<'_>) -> Self {
+impl UsersBuilder {
+    pub(super) fn read(top: &UsersTable<'_>, parser: &mut UsersParser<'_>) -> Self {
         let known = ["domain", "project", "role", "user", "role_assignment"];
-        top.only(&known, reading);
-        let mut people = Self {
+        top.only(&known, parser);
+        let mut builder = Self {
             domains: BTreeMap::new(),
             projects: BTreeMap::new(),
             users: BTreeMap::new(),
             roles: ROLES.into_iter().map(built_in).collect(),
             assignments: Vec::new(),
         };
-        for table in top.tables("domain", reading) {
-            people.domain(&table, reading);
+        for table in top.tables("domain", parser) {
+            builder.domain(&table, parser);
         }
         let (default_id, default_name) = DEFAULT_DOMAIN;
         let named = |domain: &Domain| domain.name == default_name;
-        if !people.domains.contains_key(default_id) && !people.domains.values().any(named) {
-            people
+        if !builder.domains.contains_key(default_id) && !builder.domains.values().any(named) {
+            builder
                 .domains
                 .insert(default_id.to_owned(), default_domain());
         }
-        for table in top.tables("project", reading) {
-            people.project(&table, reading);
+        for table in top.tables("project", parser) {
+            builder.project(&table, parser);
         }
-        people.roles(&top.tables("role", reading), reading);
-        for table in top.tables("user", reading) {
-            people.user(&table, reading);
+        builder.roles(&top.tables("role", parser), parser);
+        for table in top.tables("user", parser) {
+            builder.user(&table, parser);
         }
-        for table in top.tables("role_assignment", reading) {
-            people.assignment(&table, reading);
+        for table in top.tables("role_assignment", parser) {
+            builder.assignment(&table, parser);
         }
-        people
+        builder
     }
 
     pub(super) fn into_users(mut self) -> Users {
@@ -85,13 +86,13 @@ impl People {
         }
     }
 
-    fn domain(&mut self, table: &UsersTable<'_>, reading: &mut UsersParser<'_>) {
-        table.only(&["name", "id", "description", "enabled"], reading);
+    fn domain(&mut self, table: &UsersTable<'_>, parser: &mut UsersParser<'_>) {
+        table.only(&["name", "id", "description", "enabled"], parser);
         let right = "the domain's name";
-        let Some(field) = table.need("name", right, reading) else {
+        let Some(field) = table.need("name", right, parser) else {
             return;
         };
-        let Some(name) = field.name(LONGEST_PROJECT, reading) else {
+        let Some(name) = field.name(LONGEST_PROJECT, parser) else {
             return;
         };
         let (default_id, default_name) = DEFAULT_DOMAIN;
@@ -99,52 +100,52 @@ impl People {
             true => default_id.to_owned(),
             false => derived("domain", &[name]),
         };
-        let id = id(table, "domain id", reading).unwrap_or_else(from_name);
-        reading.once("domain name", name.to_owned(), table);
+        let id = id(table, "domain id", parser).unwrap_or_else(from_name);
+        parser.check_unique("domain name", name.to_owned(), table);
         let domain = Domain {
             id: id.clone(),
             name: name.to_owned(),
-            description: optional_text(table, "description", reading).unwrap_or_default(),
-            enabled: enabled(table, reading),
+            description: optional_text(table, "description", parser).unwrap_or_default(),
+            enabled: enabled(table, parser),
         };
         self.domains.insert(id, domain);
     }
 
-    fn project(&mut self, table: &UsersTable<'_>, reading: &mut UsersParser<'_>) {
-        table.only(&["name", "domain", "id", "description", "enabled"], reading);
-        let field = table.need("name", "the project's name", reading);
-        let name = field.and_then(|field| field.name(LONGEST_PROJECT, reading));
-        let domain_id = self.domain_of(table, "domain", reading);
+    fn project(&mut self, table: &UsersTable<'_>, parser: &mut UsersParser<'_>) {
+        table.only(&["name", "domain", "id", "description", "enabled"], parser);
+        let field = table.need("name", "the project's name", parser);
+        let name = field.and_then(|field| field.name(LONGEST_PROJECT, parser));
+        let domain_id = self.domain_of(table, "domain", parser);
         let (Some(name), Some(domain_id)) = (name, domain_id) else {
             return;
         };
-        let id = id(table, "project id", reading)
+        let id = id(table, "project id", parser)
             .unwrap_or_else(|| derived("project", &[&domain_id, name]));
-        reading.once("project name", format!("{domain_id}\0{name}"), table);
+        parser.check_unique("project name", format!("{domain_id}\0{name}"), table);
         let project = Project {
             id: id.clone(),
             name: name.to_owned(),
             domain_id,
-            description: optional_text(table, "description", reading).unwrap_or_default(),
-            enabled: enabled(table, reading),
+            description: optional_text(table, "description", parser).unwrap_or_default(),
+            enabled: enabled(table, parser),
         };
         self.projects.insert(id, project);
     }
 
     /// Roles may imply roles that are defined later in the file.
-    fn roles(&mut self, tables: &[UsersTable<'_>], reading: &mut UsersParser<'_>) {
+    fn roles(&mut self, tables: &[UsersTable<'_>], parser: &mut UsersParser<'_>) {
         let mut implying = Vec::new();
         for table in tables {
-            table.only(&["name", "id", "description", "implies"], reading);
-            let field = table.need("name", "the role's name", reading);
-            let Some(name) = field.and_then(|field| field.name(LONGEST_USER, reading)) else {
+            table.only(&["name", "id", "description", "implies"], parser);
+            let field = table.need("name", "the role's name", parser);
+            let Some(name) = field.and_then(|field| field.name(LONGEST_USER, parser)) else {
                 continue;
             };
-            reading.once("role name", name.to_owned(), table);
+            parser.check_unique("role name", name.to_owned(), table);
             let role = RoleEntry {
-                id: id(table, "role id", reading).unwrap_or_else(|| derived("role", &[name])),
+                id: id(table, "role id", parser).unwrap_or_else(|| derived("role", &[name])),
                 name: name.to_owned(),
-                description: optional_text(table, "description", reading),
+                description: optional_text(table, "description", parser),
                 implies: Vec::new(),
             };
             self.roles.insert(name.to_owned(), role);
@@ -153,14 +154,14 @@ impl People {
             }
         }
         for (name, field) in implying {
-            let implied = self.role_names(&field, reading);
+            let implied = self.role_names(&field, parser);
             if let Some(role) = self.roles.get_mut(name) {
                 role.implies = implied;
             }
         }
     }
 
-    fn user(&mut self, table: &UsersTable<'_>, reading: &mut UsersParser<'_>) {
+    fn user(&mut self, table: &UsersTable<'_>, parser: &mut UsersParser<'_>) {
         let known = [
             "name",
             "domain",
@@ -172,37 +173,37 @@ impl People {
             "default_project",
             "default_project_domain",
         ];
-        table.only(&known, reading);
-        let field = table.need("name", "the user's name", reading);
-        let name = field.and_then(|field| field.name(LONGEST_USER, reading));
+        table.only(&known, parser);
+        let field = table.need("name", "the user's name", parser);
+        let name = field.and_then(|field| field.name(LONGEST_USER, parser));
         let right = "what `berth identity hash-password` prints";
         let hash = table
-            .need("password_hash", right, reading)
-            .and_then(|field| password_hash(&field, reading));
-        let domain_id = self.domain_of(table, "domain", reading);
+            .need("password_hash", right, parser)
+            .and_then(|field| password_hash(&field, parser));
+        let domain_id = self.domain_of(table, "domain", parser);
         let default_project_id = table
             .field("default_project")
-            .and_then(|field| self.project_of(&field, table, "default_project_domain", reading));
+            .and_then(|field| self.project_of(&field, table, "default_project_domain", parser));
         let (Some(name), Some(hash), Some(domain_id)) = (name, hash, domain_id) else {
             return;
         };
         let id =
-            id(table, "user id", reading).unwrap_or_else(|| derived("user", &[&domain_id, name]));
-        reading.once("user name", format!("{domain_id}\0{name}"), table);
+            id(table, "user id", parser).unwrap_or_else(|| derived("user", &[&domain_id, name]));
+        parser.check_unique("user name", format!("{domain_id}\0{name}"), table);
         let user = User {
             id: id.clone(),
             name: name.to_owned(),
             domain_id,
             password_hash: hash,
-            email: optional_text(table, "email", reading),
-            description: optional_text(table, "description", reading),
-            enabled: enabled(table, reading),
+            email: optional_text(table, "email", parser),
+            description: optional_text(table, "description", parser),
+            enabled: enabled(table, parser),
             default_project_id,
         };
         self.users.insert(id, user);
     }
 
-    fn assignment(&mut self, table: &UsersTable<'_>, reading: &mut UsersParser<'_>) {
+    fn assignment(&mut self, table: &UsersTable<'_>, parser: &mut UsersParser<'_>) {
         let known = [
             "user",
             "user_domain",
@@ -212,20 +213,20 @@ impl People {
             "system",
             "roles",
         ];
-        table.only(&known, reading);
+        table.only(&known, parser);
         let user = table
-            .need("user", "the name of a user of this file", reading)
-            .and_then(|field| self.user_of(&field, table, reading));
+            .need("user", "the name of a user of this file", parser)
+            .and_then(|field| self.user_of(&field, table, parser));
         let roles = table
-            .need("roles", "a list such as [\"member\"]", reading)
-            .map(|field| (self.role_names(&field, reading), field.key));
-        let target = self.target(table, reading);
+            .need("roles", "a list such as [\"member\"]", parser)
+            .map(|field| (self.role_names(&field, parser), field.key));
+        let target = self.target(table, parser);
         let (Some(user_id), Some((roles, key)), Some(target)) = (user, roles, target) else {
             return;
         };
         if roles.is_empty() {
             let right = "a list of one role at least would be right, such as [\"member\"]";
-            reading.wrong(&table.span, &key, right);
+            parser.wrong(&table.span, &key, right);
         }
         self.assignments
             .extend(roles.into_iter().map(|role| Assignment {
@@ -238,27 +239,27 @@ impl People {
     fn target(
         &self,
         table: &UsersTable<'_>,
-        reading: &mut UsersParser<'_>,
+        parser: &mut UsersParser<'_>,
     ) -> Option<AssignmentTarget> {
         let field = |name| table.field(name);
         match (field("project"), field("domain"), field("system")) {
             (Some(project), None, None) => self
-                .project_of(&project, table, "project_domain", reading)
+                .project_of(&project, table, "project_domain", parser)
                 .map(AssignmentTarget::Project),
             (None, Some(_), None) => self
-                .domain_of(table, "domain", reading)
+                .domain_of(table, "domain", parser)
                 .map(AssignmentTarget::Domain),
             (None, None, Some(system)) => {
-                if system.text(reading)? == "all" {
+                if system.text(parser)? == "all" {
                     return Some(AssignmentTarget::System);
                 }
-                system.wrong("\"all\" is the only system there is", reading);
+                system.wrong("\"all\" is the only system there is", parser);
                 None
             }
             _ => {
                 let text =
                     "one of project, domain and system = \"all\" says where the roles are had";
-                reading.wrong(&table.span, &table.key, text);
+                parser.wrong(&table.span, &table.key, text);
                 None
             }
         }
@@ -269,7 +270,7 @@ impl People {
         &self,
         table: &UsersTable<'_>,
         key: &str,
-        reading: &mut UsersParser<'_>,
+        parser: &mut UsersParser<'_>,
     ) -> Option<String> {
         let Some(field) = table.field(key) else {
             let is_default =
@@ -280,13 +281,13 @@ impl People {
                 .find(is_default)
                 .map(|it| it.id.clone());
         };
-        let name = field.text(reading)?;
+        let name = field.text(parser)?;
         let found = self.domains.values().find(|domain| domain.name == name);
         if found.is_none() {
             let names: Vec<&str> = self.domains.values().map(|it| it.name.as_str()).collect();
             field.wrong(
                 format!("there is no such domain; {}", did_you_mean(name, &names)),
-                reading,
+                parser,
             );
         }
         found.map(|domain| domain.id.clone())
@@ -297,10 +298,10 @@ impl People {
         field: &UsersField<'_>,
         table: &UsersTable<'_>,
         domain_key: &str,
-        reading: &mut UsersParser<'_>,
+        parser: &mut UsersParser<'_>,
     ) -> Option<String> {
-        let domain_id = self.domain_of(table, domain_key, reading)?;
-        let name = field.text(reading)?;
+        let domain_id = self.domain_of(table, domain_key, parser)?;
+        let name = field.text(parser)?;
         let of_domain = || {
             self.projects
                 .values()
@@ -314,7 +315,7 @@ impl People {
                 format!(
                     "this domain has no such project; {right} ({domain_key} names another domain)"
                 ),
-                reading,
+                parser,
             );
         }
         found.map(|project| project.id.clone())
@@ -324,10 +325,10 @@ impl People {
         &self,
         field: &UsersField<'_>,
         table: &UsersTable<'_>,
-        reading: &mut UsersParser<'_>,
+        parser: &mut UsersParser<'_>,
     ) -> Option<String> {
-        let domain_id = self.domain_of(table, "user_domain", reading)?;
-        let name = field.text(reading)?;
+        let domain_id = self.domain_of(table, "user_domain", parser)?;
+        let name = field.text(parser)?;
         let of_domain = || self.users.values().filter(|it| it.domain_id == domain_id);
         let found = of_domain().find(|user| user.name == name);
         if found.is_none() {
@@ -335,16 +336,16 @@ impl People {
             let right = did_you_mean(name, &names);
             field.wrong(
                 format!("this domain has no such user; {right} (user_domain names another domain)"),
-                reading,
+                parser,
             );
         }
         found.map(|user| user.id.clone())
     }
 
-    fn role_names(&self, field: &UsersField<'_>, reading: &mut UsersParser<'_>) -> Vec<String> {
+    fn role_names(&self, field: &UsersField<'_>, parser: &mut UsersParser<'_>) -> Vec<String> {
         let mut names = Vec::new();
-        for item in field.list(reading) {
-            let Some(name) = item.text(reading) else {
+        for item in field.list(parser) {
+            let Some(name) = item.text(parser) else {
                 continue;
             };
             if self.roles.contains_key(name) {
@@ -355,18 +356,18 @@ impl People {
             let right = did_you_mean(name, &known);
             item.wrong(
                 format!("there is no such role; {right} A [[role]] makes another"),
-                reading,
+                parser,
             );
         }
         names
     }
 }
 
-fn password_hash(field: &UsersField<'_>, reading: &mut UsersParser<'_>) -> Option<PasswordHash> {
-    match field.text(reading)?.parse() {
+fn password_hash(field: &UsersField<'_>, parser: &mut UsersParser<'_>) -> Option<PasswordHash> {
+    match field.text(parser)?.parse() {
         Ok(hash) => Some(hash),
         Err(error) => {
-            field.wrong(error.to_string(), reading);
+            field.wrong(error.to_string(), parser);
             None
         }
     }

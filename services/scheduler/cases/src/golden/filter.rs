@@ -60,7 +60,7 @@ fn in_order(asked: &[ConsideredHost], mut verdicts: Vec<FilteredHost>) -> Vec<Fi
     verdicts
 }
 
-/// By Nova's names; null where no filter set any.
+/// The limits by Nova's names; null if no filter set any.
 pub(super) fn limits(limits: &SchedulerLimits) -> Value {
     let mut object = serde_json::Map::new();
     let numbers = [

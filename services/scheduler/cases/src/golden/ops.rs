@@ -1,4 +1,4 @@
-//! Kind `ops`: whether a value is as an extra spec demands.
+//! Kind `ops`: whether a value satisfies the requirement of an extra spec.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use berth_scheduler::extra_specs::Requirement;
 use berth_scheduler_objects::from_json::CaseRequestError;
 use berth_scheduler_objects::host_state::Capability;
 
-/// `match`, or `error` where both cannot be compared.
+/// `match`, or `error` if the two cannot be compared.
 pub(super) fn answer(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
     let field = case.field.needed("value")?;
     let value = Capability::deserialize(field.value());

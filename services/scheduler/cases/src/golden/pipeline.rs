@@ -7,7 +7,7 @@ use crate::case::ReplayCase;
 use berth_scheduler_objects::from_json::CaseRequestError;
 use berth_scheduler_objects::host_state::ConsideredHost;
 
-/// `per_filter` (name, hosts before, hosts after), `filtered`, `order` and `weights`; the last two where a host is left.
+/// `per_filter` (name, hosts before, hosts after), `filtered`, `order` and `weights`; the last two if a host is left.
 pub(super) fn answer(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
     let scheduler = case.scheduler()?;
     let (sorted, turnout) = scheduler.sort(&case.request()?, case.hosts()?, 0);

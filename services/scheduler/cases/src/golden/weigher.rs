@@ -1,5 +1,5 @@
-//! Kinds `weigher` and `normalize`: one weigher's weights, and raw weights brought to one scale. Both with Nova's arithmetic, for
-//! which a multiplier may be infinite, so that answers can be compared with its own.
+//! Kinds `weigher` and `normalize`: one weigher's weights, and the normalization of raw weights. Both use Nova's
+//! arithmetic, in which a multiplier may be infinite, so that answers can be compared with Nova's.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use berth_scheduler::weighers::{Bounds, HostRanking, Score, Weighers, normalize}
 use berth_scheduler_objects::from_json::CaseField;
 use berth_scheduler_objects::from_json::CaseRequestError;
 
-/// `raw`, `norm`, `multiplier` and `score` by host; `weighed` false for a host that is alone; `error` where a host cannot be
+/// `raw`, `norm`, `multiplier` and `score` by host; `weighed` is false for a single host; `error` if a host cannot be
 /// weighed.
 pub(super) fn answer(
     subject: &CaseField<'_>,
@@ -46,7 +46,7 @@ pub(super) fn answer(
     }))
 }
 
-/// `out`
+/// Answers a `normalize` case with `out`: the normalized weight of each host.
 pub(super) fn normalized(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
     let raw: Vec<f64> = case.field.needed("in")?.list(CaseField::float)?;
     let bounds = Bounds {

@@ -10,9 +10,9 @@ use crate::text::shortened;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{wrong}", before(path))]
 pub struct FieldError {
-    /// `hosts[1].free_ram_mb`
+    /// The place of the field, for example `hosts[1].free_ram_mb`.
     pub path: String,
-    /// What it should be, and what it is.
+    /// The error: the expected value and the actual one.
     pub wrong: String,
 }
 
@@ -24,7 +24,7 @@ fn before(path: &str) -> String {
     }
 }
 
-/// A value, and where it is.
+/// A JSON value with its path.
 #[derive(Debug, Clone)]
 pub struct CaseField<'a> {
     path: String,

@@ -14,10 +14,10 @@ use crate::host_state::{
 };
 use crate::request::ImageProperties;
 
-/// Where a host is that does not tell.
+/// The address of a host that does not report one.
 const DOCUMENTATION_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-/// The host at this place of the list: without a name it is `hPLACE`.
+/// Reads the host at this index of the list. A host without a name is called `hINDEX`.
 pub fn host_state(field: &CaseField<'_>, place: usize) -> FieldResult<HostState> {
     let host = field.or("host", format!("h{place}"), CaseField::string)?;
     let int = |key| field.or(key, 0, CaseField::int);

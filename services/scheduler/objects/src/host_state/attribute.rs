@@ -46,11 +46,8 @@ pub enum AttributeValue<'a> {
     Made(Box<Capability>),
     /// A text that is JSON.
     CpuInfo(&'a CpuInfo),
-    /// `stats`
     Stats(&'a BTreeMap<String, Capability>),
-    /// `limits`
     Limits(&'a SchedulerLimits),
-    /// `service`
     Service(&'a HostState),
     /// Something that has neither fields nor a text.
     Opaque(Opaque),
@@ -116,9 +113,10 @@ impl<'a> AttributeValue<'a> {
         }
     }
 
-    /// Converts an opaque value to a real one, if possible.
+    /// Converts `stats` and `limits` to the dict that Nova has there, so that the whole attribute can be compared. Other
+    /// values are unchanged.
     #[must_use]
-    pub fn whole(self) -> Self {
+    pub fn into_plain(self) -> Self {
         let dict = |entries: Vec<(String, Capability)>| {
             AttributeValue::made(Capability::Dict(Dict::new(entries)))
         };

@@ -17,7 +17,6 @@ use crate::numbers::{as_float, float, float_text};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Capability {
     Null,
-    /// `True` or `False`.
     Bool(bool),
     Int(i64),
     Float(f64),
@@ -58,7 +57,6 @@ impl PartialEq for Dict {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CapabilityRef<'a> {
     Null,
-    /// `True` or `False`.
     Bool(bool),
     Int(i64),
     Float(f64),
@@ -171,7 +169,7 @@ impl Capability {
 pub struct Incomparable;
 
 impl<'a> CapabilityRef<'a> {
-    /// `str(value)`
+    /// The text of the value, as Python's `str` returns it.
     #[must_use]
     pub fn text(self) -> Cow<'a, str> {
         match self {
@@ -234,7 +232,7 @@ impl<'a> CapabilityRef<'a> {
         }
     }
 
-    /// `bool(value)`
+    /// Whether the value is true, as in Python's `bool`.
     #[must_use]
     pub fn is_truthy(self) -> bool {
         match self {
@@ -248,7 +246,7 @@ impl<'a> CapabilityRef<'a> {
         }
     }
 
-    /// `value == other`
+    /// Whether two values are equal, as in Python.
     #[must_use]
     pub fn equals(self, other: CapabilityRef<'_>) -> bool {
         match (self, other) {
@@ -303,7 +301,7 @@ impl<'a> CapabilityRef<'a> {
     }
 }
 
-/// `repr(text)`
+/// The text in quotes, as Python's `repr` returns it.
 fn quoted(text: &str) -> String {
     let mark = match text.contains('\'') && !text.contains('"') {
         true => '"',

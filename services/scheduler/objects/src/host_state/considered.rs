@@ -97,7 +97,7 @@ pub struct SchedulerLimits {
     pub numa: Option<NumaLimits>,
 }
 
-/// See [`SchedulerLimits::numa`].
+/// Allocation ratios of CPUs and memory for each NUMA cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NumaLimits {
     pub cpu_allocation_ratio: f64,

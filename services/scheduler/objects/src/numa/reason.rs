@@ -11,7 +11,7 @@ use crate::pci::PciReason;
 #[serde(tag = "constraint", rename_all = "snake_case")]
 pub enum NumaReason {
     /// The host reports no cells.
-    #[error("it tells of no NUMA cells")]
+    #[error("it reports no NUMA cells")]
     NoTopology,
     /// No allocation candidate is left.
     #[error("it has no allocation candidate left")]

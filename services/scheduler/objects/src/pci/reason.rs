@@ -7,7 +7,7 @@ use serde::Serialize;
 #[serde(tag = "constraint", rename_all = "snake_case")]
 pub enum PciReason {
     /// The host reports no PCI devices.
-    #[error("it tells of no PCI devices")]
+    #[error("it reports no PCI devices")]
     NoPools,
     /// Filters have removed all allocation candidates.
     #[error("it has no allocation candidate left")]

@@ -57,7 +57,7 @@ pub struct PluginManifest {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExtraSpec {
-    /// `rack:power_w`
+    /// The name of the extra spec, for example `rack:power_w`.
     pub name: String,
     /// The type of its values.
     #[serde(rename = "type")]
@@ -74,7 +74,6 @@ pub struct ExtraSpec {
 #[serde(rename_all = "snake_case")]
 pub enum ExtraSpecType {
     String,
-    /// A 64-bit integer.
     Integer,
     Number,
     /// `true`, `false` and OpenStack's other boolean words.

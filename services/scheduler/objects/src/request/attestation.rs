@@ -36,7 +36,7 @@ pub struct Attestation {
 pub struct AttestationExpiry {
     /// Seconds since it was made.
     pub age_s: f64,
-    /// For so many it holds.
+    /// The validity of an attestation, in seconds.
     pub holds_s: f64,
 }
 

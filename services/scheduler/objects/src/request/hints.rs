@@ -77,13 +77,13 @@ impl Hints {
         self.0.contains_key(name)
     }
 
-    /// All texts of a hint; none where it is not given.
+    /// All values of a hint; empty if it is not set.
     #[must_use]
     pub fn all(&self, name: &str) -> &[String] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }
 
-    /// The one text of a hint; none where there is another number of them.
+    /// The value of a hint; `None` unless it has exactly one.
     #[must_use]
     pub fn one(&self, name: &str) -> Option<&str> {
         match self.all(name) {

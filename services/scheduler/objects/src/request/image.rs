@@ -15,7 +15,6 @@ use property::{KINDS, LEGACY};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestImage {
     pub id: Option<String>,
-    /// `qcow2`, `raw`, ...
     pub disk_format: Option<String>,
     /// Properties of guests that are booted from the image.
     pub properties: ImageProperties,

@@ -1,7 +1,7 @@
-//! The NUMA topology of an instance: the cells that its flavor and its image ask for.
+//! The NUMA topology of an instance: the cells that its flavor and its image request.
 //!
-//! It is derived once, when the request is made ([`InstanceNumaTopology::derive`]); what cannot be derived is refused there, with
-//! the extra spec or the image property by name. `numa` then looks for host cells to put the cells on.
+//! It is derived once, when the request is created ([`InstanceNumaTopology::derive`]). An invalid topology is refused
+//! there, with the name of the extra spec or the image property. `numa` then searches host cells for the cells.
 
 mod cpus;
 mod derive;
@@ -27,7 +27,6 @@ pub struct InstanceNumaTopology {
     pub cpu_policy: Option<CpuAllocationPolicy>,
     /// `hw:cpu_thread_policy`; `None` is the same as `prefer`.
     pub cpu_thread_policy: Option<CpuThreadPolicy>,
-    /// `hw:emulator_threads_policy`.
     pub emulator_threads_policy: Option<EmulatorThreadsPolicy>,
     /// `hw:mem_page_size`; none where the smallest pages will do.
     pub pagesize: Option<PageSize>,
@@ -57,11 +56,11 @@ pub enum CpuAllocationPolicy {
 /// How thread siblings of dedicated CPUs are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CpuThreadPolicy {
-    /// Threads of one core are taken together where they are free.
+    /// Threads of one core are used together if possible.
     Prefer,
     /// No other instance is on the core.
     Isolate,
-    /// Threads of one core are taken together, or the host is not taken.
+    /// Threads of one core are used together; hosts on which this is impossible are rejected.
     Require,
 }
 
@@ -131,7 +130,7 @@ impl InstanceNumaTopology {
     }
 }
 
-/// As Nova has it: what holds for all cells stands in each of them.
+/// In Nova's form, in which each cell repeats the values that apply to all cells.
 impl Serialize for InstanceNumaTopology {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let cells: Vec<_> = (0..self.cells.len())

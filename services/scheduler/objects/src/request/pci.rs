@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 pub use alias::{PCI_ALIAS_SPEC, PciAlias, PciAliasError};
 
-/// So many devices of one kind.
+/// A number of devices of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PciRequest {
     /// How many; of less than 1 no host has any.
@@ -29,7 +29,7 @@ pub enum PciRequestOrigin {
     Port,
 }
 
-/// `hw:pci_numa_affinity_policy`.
+/// The NUMA affinity of devices (`hw:pci_numa_affinity_policy`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NumaAffinityPolicy {
     /// In the same cell.

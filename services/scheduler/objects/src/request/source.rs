@@ -1,5 +1,5 @@
-//! Where a wish stands: in the flavor as `hw:NAME`, in the image as `hw_NAME`. Read here by NUMA cells, and by the question to
-//! Placement.
+//! The source of a setting: `hw:NAME` in the flavor, or `hw_NAME` in the image. It is read for NUMA cells and for the
+//! query to Placement.
 
 use super::{RequestFlavor, RequestImage};
 

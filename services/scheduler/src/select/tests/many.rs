@@ -1,4 +1,4 @@
-//! So many hosts that each may be looked at a few times, but not once for each other.
+//! A request with thousands of hosts: each may be checked a few times, but not once for each other host.
 
 use super::*;
 

@@ -5,14 +5,14 @@ use super::{Column, HostRanking, HostValues, best};
 /// Sums differ if their difference exceeds this share of the largest term.
 const ROUNDING: f64 = 1e-13;
 
-/// Beyond this a score is not taken from a weight: too little is left of the other scores in it.
+/// Beyond this weight a score is not subtracted: the precision of the other scores in the weight is too low.
 const LARGE: f64 = 1e15;
 
 /// The weights of hosts, and the best of them.
 struct WeighedHost {
     weights: Vec<f64>,
     best: usize,
-    /// The largest weight without its sign; none where one is no number, or so large that no score is taken from it.
+    /// The largest absolute weight; `None` if one is not a number, or too large to subtract scores.
     largest: Option<f64>,
 }
 
@@ -26,10 +26,11 @@ struct Rest {
 }
 
 impl HostRanking {
-    /// Weighers without which another host would be the best, and the place of that host.
+    /// Weighers without which another host would be the best, with the index of that host.
     ///
-    /// Each weigher's scores are taken from the weights of the hosts that may be the best without them. What is alike but for
-    /// rounding counts as alike, and of those the first is the best, as in the order of hosts.
+    /// The scores of each weigher are subtracted from the weights of the hosts that may be the best without them.
+    /// Weights that differ only by rounding count as equal; the first of such hosts is the best, as in the order of
+    /// hosts.
     #[must_use]
     pub fn pivotal(&self) -> Vec<(&'static str, usize)> {
         self.pivotal_of(WeighedHost::new)
@@ -50,7 +51,7 @@ impl HostRanking {
             }
             let other = match column.taken_from(&weighed, &mut rests) {
                 true => first_of_the_most(&rests),
-                // What is too large cannot be taken away again.
+                // A value that is too large cannot be subtracted.
                 false => best(&self.weights_without(at)),
             };
             pivotal.extend(
@@ -73,7 +74,7 @@ impl HostRanking {
 }
 
 impl WeighedHost {
-    /// `None` without hosts.
+    /// Finds the best host of these weights; `None` without hosts.
     fn new(weights: Vec<f64>) -> Option<Self> {
         let largest = weights.iter().map(|it| it.abs());
         // Not f64::max, which ignores NaN.
@@ -161,7 +162,7 @@ impl HostRanking {
         })
     }
 
-    /// So many hosts are looked at, and so many would be without the bound.
+    /// The number of hosts that are checked, and the number without the bound.
     pub(super) fn looked_at(&self) -> (usize, usize) {
         let Some(weighed) = WeighedHost::new(self.weights()) else {
             return (0, 0);

@@ -1,6 +1,6 @@
 //! One number for each host of a list.
 
-/// Numbers by place; where all are one, it stands once.
+/// A number for each host; stored once if all are equal.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum HostValues {
     Same(f64),

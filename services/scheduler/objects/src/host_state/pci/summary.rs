@@ -11,7 +11,6 @@ pub struct PciSummary {
     pub numa_node: Option<i64>,
     /// How many are free.
     pub count: i64,
-    /// The tag `dev_type`.
     pub dev_type: PciDevType,
     /// Whether the tag `remote_managed` is true.
     pub is_remote_managed: bool,
@@ -65,13 +64,10 @@ impl PciId {
 /// The device type, by Nova's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PciDevType {
-    /// `type-PCI`
+    /// `type-PCI`: a device without virtual functions.
     Standard,
-    /// `type-PF`
     PhysicalFunction,
-    /// `type-VF`
     VirtualFunction,
-    /// `vdpa`
     Vdpa,
     /// Another type, or none.
     Other,

@@ -13,7 +13,7 @@ use crate::request::{
     PciRequestOrigin, RequestSpec,
 };
 
-/// `SplitMix64`.
+/// A random number generator (SplitMix64) with a fixed seed.
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -29,7 +29,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// Below `end`.
+    /// A random number below `end`.
     fn below(&mut self, end: u16) -> u16 {
         u16::try_from(self.next() % u64::from(end)).expect("it is below")
     }

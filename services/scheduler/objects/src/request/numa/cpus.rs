@@ -29,7 +29,7 @@ pub(super) fn thread_policy(source: FlavorAndImage<'_>) -> CpuResult<Option<CpuT
     }
 }
 
-/// `hw:emulator_threads_policy`
+/// Reads `hw:emulator_threads_policy`.
 pub(super) fn emulator_threads(
     source: FlavorAndImage<'_>,
 ) -> CpuResult<Option<EmulatorThreadsPolicy>> {
@@ -41,7 +41,7 @@ pub(super) fn emulator_threads(
     )
 }
 
-/// `hw:cpu_dedicated_mask`
+/// Reads the CPUs of `hw:cpu_dedicated_mask`.
 pub(super) fn dedicated(source: FlavorAndImage<'_>, vcpus: u16) -> CpuResult<Option<CpuBitSet>> {
     let name = "hw:cpu_dedicated_mask";
     let Some(mask) = source.spec(name) else {
@@ -55,7 +55,7 @@ pub(super) fn dedicated(source: FlavorAndImage<'_>, vcpus: u16) -> CpuResult<Opt
     }
 }
 
-/// `hw:cpu_realtime` with `hw:cpu_realtime_mask`, where the image's comes first.
+/// Reads `hw:cpu_realtime` and `hw:cpu_realtime_mask`; the image's mask has priority.
 pub(super) fn realtime(
     source: FlavorAndImage<'_>,
     vcpus: u16,

@@ -160,7 +160,7 @@ fn by_trait(
     }
 }
 
-/// Where the thread policy comes from.
+/// The name of the extra spec or property that sets the thread policy.
 fn name_of_threads(source: FlavorAndImage<'_>) -> &'static str {
     match source.both("cpu_thread_policy") {
         (Some(_), _) => "hw:cpu_thread_policy",
@@ -169,7 +169,7 @@ fn name_of_threads(source: FlavorAndImage<'_>) -> &'static str {
     }
 }
 
-/// `resources:CLASS`, or `resourcesN:CLASS`.
+/// Whether the key is `resources:CLASS` or `resourcesN:CLASS`.
 fn is_of_group(key: &str, kind: &str, name: &str) -> bool {
     let parts = key.strip_prefix(kind).and_then(|it| it.split_once(':'));
     parts.is_some_and(|(number, rest)| {
@@ -178,7 +178,7 @@ fn is_of_group(key: &str, kind: &str, name: &str) -> bool {
     })
 }
 
-/// `hw:numa_nodes`
+/// Reads the number of NUMA cells from `hw:numa_nodes`.
 fn nodes(source: FlavorAndImage<'_>) -> TopologyResult<Option<i64>> {
     let (name, text) = match source.both("numa_nodes") {
         (None, None) => return Ok(None),
@@ -196,7 +196,7 @@ fn nodes(source: FlavorAndImage<'_>) -> TopologyResult<Option<i64>> {
     }
 }
 
-/// A topology has CPUs, and so many at most as have numbers.
+/// The number of CPUs; it must be positive and fit the CPU numbers.
 pub(super) fn vcpus(flavor: &RequestFlavor) -> TopologyResult<u16> {
     let vcpus = flavor.vcpus;
     let count = u16::try_from(vcpus).ok().filter(|count| *count > 0);
@@ -268,7 +268,7 @@ fn even(flavor: &RequestFlavor, nodes: i64, vcpus: u16) -> TopologyResult<Vec<(C
         vcpus: flavor.vcpus,
         memory_mb: flavor.memory_mb,
     };
-    // No cells without CPUs: there are CPUs, and a number that goes into them evenly is no larger than theirs.
+    // `vcpus` is positive, so a divisor of it is not larger than a `u16`.
     let parts = u16::try_from(nodes)
         .ok()
         .filter(|parts| vcpus.is_multiple_of(*parts));

@@ -3,7 +3,6 @@
 /// What is wrong with the flavor, or between the flavor and the image: nothing a host could be right for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NumaRequestError {
-    /// An unknown value.
     #[error("{name}: should be {}, and is {value:?}", words.join(" or "))]
     Unknown {
         /// The extra spec or the image property.
@@ -72,7 +71,7 @@ pub enum NumaRequestError {
     /// CPUs are in no cell.
     #[error("hw:numa_cpus.N: CPUs {cpus} are in no cell")]
     CpusUnassigned {
-        /// `2-3,5`
+        /// The CPUs as a list, for example `2-3,5`.
         cpus: String,
     },
     /// The cells have not the flavor's memory.
@@ -84,7 +83,6 @@ pub enum NumaRequestError {
         /// The extra spec or the image property.
         name: &'static str,
     },
-    /// `hw:cpu_dedicated_mask` without `mixed`.
     #[error("hw:cpu_dedicated_mask: needs hw:cpu_policy to be mixed")]
     MaskNeedsMixed,
     /// `mixed` without a mask, or with two.
@@ -121,10 +119,9 @@ pub enum NumaRequestError {
     /// A trait and a policy for the same.
     #[error("trait:HW_CPU_HYPERTHREADING: cannot be said together with hw:cpu_thread_policy")]
     TraitAndThreadPolicy,
-    /// `hw:locked_memory` without pages.
     #[error("hw:locked_memory: needs hw:mem_page_size")]
     LockedMemoryNeedsPageSize,
-    /// A topology can have so many CPUs.
+    /// The number of CPUs is out of range.
     #[error(
         "vcpus: should be from 1 to {} where NUMA cells are asked for, and is {vcpus}",
         u16::MAX

@@ -13,7 +13,7 @@ pub enum PageSize {
     Large,
     /// Any, the largest first.
     Any,
-    /// Of so many KiB, 1 at least.
+    /// Pages of this size in KiB, at least 1.
     Kib(i64),
 }
 
@@ -68,7 +68,7 @@ fn read(name: &str, text: &str) -> Result<PageSize, NumaRequestError> {
     }
 }
 
-/// A size with its unit: `2MB`, `1GiB`, `16777216b` (bits). `None` if it is no whole number of KiB.
+/// Parses a size with its unit: `2MB`, `1GiB`, `16777216b` (bits). `None` unless it is a whole number of KiB.
 fn in_kib(text: &str) -> Option<i64> {
     let letters = text.find(|letter: char| letter.is_ascii_alphabetic())?;
     let (number, unit) = text.split_at(letters);
@@ -95,7 +95,7 @@ fn in_kib(text: &str) -> Option<i64> {
     is_whole.then_some(kib as i64)
 }
 
-/// Memory that is never swapped out must be of pages of its own.
+/// Locked memory requires an explicit page size.
 pub(super) fn locked_memory(source: FlavorAndImage<'_>) -> Result<(), NumaRequestError> {
     let (flavor, image) = source.both("locked_memory");
     let (is_locked, of_image) = (flavor.map(numbers::is_true), image.map(numbers::is_true));

@@ -11,7 +11,7 @@ pub struct CpuCounts {
     pub dedicated: i64,
     /// CPUs that it shares, where some are dedicated and some are shared.
     pub shared: Option<i64>,
-    /// Whether all of its own CPUs are dedicated.
+    /// Whether all CPUs of the cell are dedicated.
     pub is_whole: bool,
     /// How thread siblings are used.
     pub threads: Option<CpuThreadPolicy>,

@@ -5,7 +5,7 @@ use crate::numbers;
 use crate::request::source::FlavorAndImage;
 
 impl<'a> FlavorAndImage<'a> {
-    /// Both values of `NAME`, each one of these words.
+    /// Parses the values of `NAME` in flavor and image; each must be one of these words.
     pub(super) fn both_of<T: Copy>(
         self,
         name: &str,
@@ -72,7 +72,7 @@ fn count_up<'a>(name: &str, get: impl Fn(&str) -> Option<&'a str>) -> Vec<Indexe
 /// No instance has more cells by name.
 const MAX_CELLS: usize = 128;
 
-/// One of these words, or nothing.
+/// Parses one of these words; `None` without a value.
 pub(super) fn one_of<T: Copy>(
     name: String,
     value: Option<&str>,

@@ -20,7 +20,6 @@ const MOST_DEVICES: i64 = 1000;
 #[serde(deny_unknown_fields)]
 pub struct PciAlias {
     pub name: String,
-    /// `pci`, if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capability_type: Option<String>,
     /// The devices' vendor: four hexadecimal digits.
@@ -49,10 +48,10 @@ pub struct PciAlias {
 /// An invalid alias, or a flavor with an invalid alias request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PciAliasError {
-    /// It is no table of an alias.
+    /// The value is not a table of an alias.
     #[error("it is no alias: {0}")]
     NoAlias(String),
-    /// A field is not what it may be.
+    /// A field has an invalid value.
     #[error("{field}: should be {wanted}, and is {}", shortened(value))]
     Field {
         field: &'static str,
@@ -80,7 +79,7 @@ pub enum PciAliasError {
         /// The configured aliases, as text.
         known: String,
     },
-    /// Devices are taken by allocations, and are in none.
+    /// The alias requires allocations in Placement, and the request has none.
     #[error(
         "flavor.extra_specs.{PCI_ALIAS_SPEC}: devices are asked for by their providers in Placement alone: set [filter_scheduler] \
          pci_in_placement = true where the conductor is, and [pci] report_in_placement = true on all hosts, or write a device profile \
@@ -127,7 +126,7 @@ impl PciAlias {
         Ok(alias)
     }
 
-    /// Whether each field is what it may be.
+    /// Checks the value of each field.
     pub fn check(&self) -> Result<(), PciAliasError> {
         let is_name = |text: &str| {
             (1..=256).contains(&text.len()) && !text.contains([',', ':']) && text.trim() == text
@@ -180,7 +179,7 @@ impl PciAlias {
 }
 
 impl PciRequest {
-    /// What a flavor asks for by aliases; `id` names the n-th request.
+    /// The devices that a flavor requests by aliases; `id` creates the id of the n-th request.
     pub fn of_flavor(
         flavor: &RequestFlavor,
         image: Option<&RequestImage>,
@@ -210,7 +209,7 @@ impl PciRequest {
     }
 }
 
-/// `NAME:COUNT,NAME:COUNT`.
+/// Parses `NAME:COUNT,NAME:COUNT`.
 fn counts(text: &str) -> Result<Vec<(&str, i64)>, PciAliasError> {
     let wrong = || PciAliasError::NoList(text.to_owned());
     let part = |part: &'_ str| -> Option<i64> {

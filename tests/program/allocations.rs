@@ -269,7 +269,10 @@ fn a_node_before_its_reshape_or_first_report_is_not_audited() {
     for command in [AUDIT, HEAL] {
         let refused = host.run(&command);
         assert_eq!(refused.code, 1, "{}", refused.stdout);
-        for words in ["node heal-4 is to be reshaped", "migrate-compute-inventory"] {
+        for words in [
+            "node heal-4 must be reshaped first",
+            "migrate-compute-inventory",
+        ] {
             assert!(refused.stderr.contains(words), "{}", refused.stderr);
         }
     }

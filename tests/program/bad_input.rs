@@ -160,7 +160,7 @@ fn truncated_answers_of_placement_are_retried_at_the_start() {
         let mut node = Hypervisor::new("pcpu", name, &way(&proxy.url()));
         let manager = node.managed();
         let mut agent = node.start(&["agent"]);
-        let tried = || proxy.trace().len() >= 3 && manager.status().contains("tried again");
+        let tried = || proxy.trace().len() >= 3 && manager.status().contains("keeps retrying");
         agent.wait_until(PATIENCE, tried).expect("it tries again");
         assert!(!manager.was_told("READY=1"));
         proxy.heal();

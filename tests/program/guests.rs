@@ -346,10 +346,10 @@ fn an_unreadable_guest_in_a_journal_is_reported_until_it_is_readable() {
             host.node.ask("/healthz").is_some_and(|answer| {
                 let text = answer.text();
                 answer.status == 503
-                    && ["state-files", file, "what cannot be read"]
+                    && ["state-files", file, "unreadable record"]
                         .iter()
                         .all(|word| text.contains(word))
-            }) && manager.status().contains("what cannot be read")
+            }) && manager.status().contains("unreadable record")
         };
         host.up.wait_until(PATIENCE, told).expect("it is reported");
         if file == "conductor.db" {

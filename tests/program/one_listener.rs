@@ -296,7 +296,7 @@ fn a_controller_boots_a_server_on_the_host_of_an_agent_in_another_process() {
         "{listed:?}"
     );
     assert!(
-        listed.stderr.contains("admin_socket does not say"),
+        listed.stderr.contains("admin_socket does not answer"),
         "{listed:?}"
     );
     operator.done("server delete far fetched --wait");

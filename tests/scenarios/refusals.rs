@@ -188,7 +188,7 @@ async fn a_reshape_that_is_only_answered_as_done_is_detected_and_leaves_no_child
         panic!("{rest:?}");
     };
     assert_eq!(exit, Exit::ReshapeFailed);
-    assert!(reason.contains("its tree is as it was"), "{reason}");
+    assert!(reason.contains("its tree is unchanged"), "{reason}");
     assert_eq!(upgrading.rows().await.difference(&before), "");
 }
 

@@ -103,7 +103,7 @@ impl ImageWriter<'_> {
             && known != of
         {
             return Err(self.error(format!(
-                "the source announces {of} bytes, but the image service {known}"
+                "the source announces {of} bytes, but the image service reports {known}"
             )));
         }
         self.of = of.or(self.of);

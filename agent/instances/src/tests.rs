@@ -56,7 +56,7 @@ async fn each_mishap_undoes_the_guest_and_leaves_its_requests_unbound_and_there(
         (SimulatedFailure::PrepareFails(2), "no such function"),
         (SimulatedFailure::DefineFails, "refused virDomainDefineXML"),
         (SimulatedFailure::StartFails, "refused virDomainCreate"),
-        (SimulatedFailure::HeldByForeigner(2), "belongs to guest"),
+        (SimulatedFailure::HeldByForeigner(2), "is in use by guest"),
         (SimulatedFailure::NeverBound(2), "arq_binding_timeout"),
         (SimulatedFailure::ServiceAway, "did not answer"),
     ] {

@@ -98,7 +98,7 @@ async fn one_that_writes_without_end_is_ended() {
         assert!(
             error
                 .to_string()
-                .ends_with("wrote more than 100000 bytes and was ended")
+                .ends_with("wrote more than 100000 bytes and was killed")
         );
     }
 }

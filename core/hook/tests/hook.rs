@@ -103,7 +103,7 @@ async fn at_its_deadline_all_that_it_started_ends() {
         hook.deadline = deadline;
         let error = hook.ask([("A", "")]).await.unwrap_err();
         assert!(matches!(error, HookError::Late { .. }), "{error}");
-        let late = format!("did not end within {}s", deadline.as_secs());
+        let late = format!("timed out after {}s", deadline.as_secs());
         assert!(error.reason().contains(&late), "{error}");
         if let Some(pid) = number(&started) {
             return is_gone(pid).await;

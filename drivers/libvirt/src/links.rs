@@ -89,7 +89,7 @@ mod tests {
         }
         let said = |name| no_bridge(folder.path(), name).unwrap_or_default();
         assert_eq!(said("br0"), "");
-        assert!(said("eth0").contains("no bridge"));
+        assert!(said("eth0").contains("is not a bridge"));
         assert!(said("br1").contains("no such bridge"));
         assert_eq!(no_bridge(&folder.path().join("away"), "br0"), None);
     }

@@ -1,7 +1,10 @@
 //! The default access policy, with OpenStack's rule names.
 //!
 //! Operations declare their rules with the functions of this file. The policy also contains the rules that the defaults
-//! refer to, so that an operator's file can replace or reference them. Only these once had another default (role `admin`), which "deprecated" refers to.
+//! refer to, so that an operator's file can replace or reference them. Only these had another default in the past (role
+//! `admin`), which "deprecated" refers to.
+
+use std::collections::BTreeSet;
 
 use berth_http::policy::{Policy, PolicyRule, RuleDefault};
 
@@ -23,9 +26,9 @@ pub(crate) const fn service(name: &'static str) -> RuleDefault {
     RuleDefault { name, default }
 }
 
-/// The names of the rules that handlers check.
+/// The names of the rules that operations check, each once.
 #[must_use]
-pub fn rules() -> Vec<&'static str> {
+pub fn rules() -> BTreeSet<&'static str> {
     operations().rules().map(|rule| rule.name).collect()
 }
 

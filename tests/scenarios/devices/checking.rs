@@ -65,7 +65,7 @@ async fn a_device_that_the_health_hook_rejects_is_not_assigned_until_it_is_healt
     std::fs::write(&verdict, "XID 79: fell off the bus\nand more\n").unwrap();
     until(&mut stage, 0, "1 1", true).await;
     until(&mut stage, 1, "1 0", false).await;
-    let why = "its vendor's check says that it is not well: XID 79: fell off the bus";
+    let why = "its vendor's check reports a problem: XID 79: fell off the bus";
     assert_eq!(shown(&stage, 0).await, (json!("unfit"), json!(why)));
     stage.wait_until_binds(0, guest(1), "BindFailed").await;
     assert_eq!(stage.binds(1, guest(2)).await.1, "Bound");
@@ -120,7 +120,7 @@ async fn a_hanging_check_blocks_nothing_and_counts_as_unhealthy() {
     until(&mut stage, 1, "1 0", false).await;
     let (_, reason) = shown(&stage, 0).await;
     assert!(
-        reason.as_str().unwrap().contains("did not end within 2s"),
+        reason.as_str().unwrap().contains("timed out after 2s"),
         "{reason}"
     );
     stop.cancel();

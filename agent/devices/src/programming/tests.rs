@@ -78,7 +78,7 @@ async fn a_failing_hanging_or_missing_hook_does_not_program() {
         ..script(folder.path(), "sleep 1000 & wait")
     };
     let refused = run(&never, &program).await.unwrap_err();
-    assert!(refused.contains("did not end within"), "{refused}");
+    assert!(refused.contains("timed out after"), "{refused}");
     let absent = Hook {
         program: folder.path().join("absent"),
         ..never

@@ -102,7 +102,7 @@ async fn each_bad_download_is_refused_and_leaves_nothing() {
         (
             "round",
             Page::Redirect("/round".to_owned()),
-            "one redirect too many",
+            "too many redirects",
         ),
     ] {
         let url = bench.page(&name.replace(' ', "-"), page);
@@ -403,7 +403,10 @@ async fn the_image_services_record_must_match_the_request() {
             serde_json::json!({"os_hash_value": "00".repeat(32)}),
             "it is another image",
         ),
-        (serde_json::json!({"size": 17}), "said to have 17 bytes"),
+        (
+            serde_json::json!({"size": 17}),
+            "the image service reports 17",
+        ),
         (
             serde_json::json!({"id": Uuid::new_v4()}),
             "it is another image's",

@@ -326,7 +326,7 @@ async fn what_cannot_be_listened_on_is_a_question_of_configuration() {
         ),
         (socket(file.clone()), "not a socket"),
         (socket(file.join("below/agent.sock")), "cannot be created"),
-        (socket(bench.file(&"x".repeat(200))), "cannot be made"),
+        (socket(bench.file(&"x".repeat(200))), "cannot be created"),
     ];
     for (options, words) in cases {
         let mut agent = bench.agent();

@@ -105,11 +105,11 @@ mod tests {
             ),
             (
                 "[placement_database]\nconnection = sqlite:///placement.db\n",
-                "whole path",
+                "absolute path",
             ),
             (
                 "[placement_database]\nconnection = sqlite://\n",
-                "whole path",
+                "absolute path",
             ),
         ] {
             let error = of(text).unwrap_err();

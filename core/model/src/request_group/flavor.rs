@@ -185,10 +185,9 @@ impl FlavorParser<'_> {
 
     fn resource(&mut self, suffix: &str, name: &str, amount: &str) -> Result<(), String> {
         let class = ResourceClass::new(name).map_err(|error| error.to_string())?;
-        let amount: u32 = amount
-            .trim()
-            .parse()
-            .map_err(|_| format!("{amount:?} is no amount: a whole number from 0 on is"))?;
+        let amount: u32 = amount.trim().parse().map_err(|_| {
+            format!("{amount:?} is not an amount; expected a whole number, 0 or more")
+        })?;
         if suffix.is_empty() {
             self.given.insert(class.clone());
         }

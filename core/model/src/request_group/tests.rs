@@ -206,9 +206,9 @@ fn what_nova_skips_is_told_by_its_key() {
         ("group_policy=bad", "neither none nor isolate"),
         ("trait:CUSTOM_A=maybe", "neither required nor forbidden"),
         ("trait:custom=required", "is not a trait"),
-        ("resources:GPU=1", "no standard class"),
-        ("resources:VGPU=one", "no amount"),
-        ("resources:VGPU=-1", "no amount"),
+        ("resources:GPU=1", "not a standard class"),
+        ("resources:VGPU=one", "is not an amount"),
+        ("resources:VGPU=-1", "is not an amount"),
         ("resources1.5:VGPU=1", "cannot name a request group"),
     ] {
         let flavor = flavor((1, 1, 0, 0, 0), spec);

@@ -111,7 +111,7 @@ mod tests {
             (r#"{"key": "k", "value": "v"}"#, "deployable_id"),
             (
                 r#"{"deployable_id": "x", "key": "k", "value": "v"}"#,
-                "no number",
+                "is not a number",
             ),
             (
                 r#"{"attribute": {"deployable_id": 7, "key": "k"}}"#,

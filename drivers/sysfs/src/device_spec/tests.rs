@@ -195,8 +195,8 @@ fn an_entry_that_could_mean_the_hosts_own_devices_by_mistake_is_refused() {
             "are known",
         ),
         (json!({"vendor_id": 8086}), "vendor_id", "in quotes"),
-        (json!({"vendor_id": "80866"}), "vendor_id", "no id"),
-        (json!({"vendor_id": "+808"}), "vendor_id", "no id"),
+        (json!({"vendor_id": "80866"}), "vendor_id", "is not an id"),
+        (json!({"vendor_id": "+808"}), "vendor_id", "is not an id"),
         (
             json!({"vendor_id": "8086", "managed": "maybe"}),
             "managed",

@@ -208,14 +208,14 @@ fn a_topology_that_cannot_be_is_refused_by_field() {
         (
             plain().with_pages(MemoryPages::Huge { size_kib: 4 << 20 }),
             "topology.memory_mib",
-            "whole number",
+            "must be a multiple",
         ),
         (
             parted(vec![cell("0-1", 1023, 0), cell("2-3", 1025, 1)])
                 .unwrap()
                 .with_pages(MemoryPages::Huge { size_kib: 2048 }),
             "topology.memory_mib",
-            "whole number",
+            "must be a multiple",
         ),
     ] {
         let (at, text) = refused(made);

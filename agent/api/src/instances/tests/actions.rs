@@ -189,10 +189,13 @@ async fn an_action_that_makes_no_sense_is_refused_with_its_field() {
     let bench = Bench::with(with_disks()).await;
     let kernel = json!({"kernel": "/etc/shadow"});
     for (action, sentence) in [
-        (json!({"action": "rescue"}), "one of the two is expected"),
+        (
+            json!({"action": "rescue"}),
+            "needs either an image or a kernel",
+        ),
         (
             json!({"action": "rescue", "image": named('b'), "kernel": {"kernel": "/images/vmlinuz"}}),
-            "one of the two is expected",
+            "needs either an image or a kernel",
         ),
         (
             json!({"action": "rescue", "kernel": kernel}),

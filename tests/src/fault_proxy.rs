@@ -131,7 +131,7 @@ impl FaultProxy {
         self.shared.state().trace.clear();
     }
 
-    /// How many requests had this method (`*`: any) and path template, as in [`Rule::on`].
+    /// How many requests had this method (`*`: any) and path template, as in [`ProxyRule::on`].
     #[must_use]
     pub fn count(&self, method: &str, template: &str) -> usize {
         let state = self.shared.state();

@@ -96,7 +96,7 @@ pub struct Gpu {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineGuest {
     pub uuid: ConsumerUuid,
-    /// The hypervisor's view of the guest. `also` is empty here; it comes from [`Guest::migration`].
+    /// The hypervisor's view of the guest. `also` is empty here; it comes from `MachineGuest::migration`.
     pub seen: GuestView,
     /// Disk allocated in Placement, in GiB.
     pub disk_gib: u64,

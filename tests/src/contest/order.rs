@@ -59,7 +59,7 @@ pub struct WriteOrder {
     pub writes: Vec<usize>,
 }
 
-/// Finds the places of a history without a [`Call::Release`].
+/// Finds the places of a history without a `Release` call.
 pub fn place(
     history: &ContestHistory,
     testimony: &ProviderChangeLog,

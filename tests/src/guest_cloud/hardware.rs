@@ -75,7 +75,7 @@ pub enum CardHardware {
     TwoCells,
 }
 
-/// The card of [`Host::TwoCells`] that is on its first cell.
+/// The card of the `TwoCells` host that is on its first cell.
 pub const ON_CELL_0: u8 = 1;
 
 impl CardHardware {

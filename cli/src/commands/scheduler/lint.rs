@@ -74,7 +74,7 @@ fn document(path: &Path, text: &str) -> Result<Value, Failure> {
         return Err(Failure::new(ErrorCode::Syntax, what)
             .hint("docs/guide/howto/why-no-host.md shows such a file"));
     }
-    let what = |kind: &str| format!("{} is no {kind}", path.display());
+    let what = |kind: &str| format!("{} is not valid {kind}", path.display());
     let is_bracketed = text.trim_start().starts_with('[');
     if is_bracketed && let Ok(document) = toml::from_str(text) {
         return Ok(document);

@@ -298,9 +298,11 @@ impl<'s, 'w> Assignments<'s, 'w> {
         asked: &mut [bool],
     ) -> bool {
         for &local in &self.options[part] {
-            if std::mem::replace(&mut asked[local], true) || !self.has_room(part, local) {
+            // A provider without room for this part may have room for a part that is moved.
+            if asked[local] || !self.has_room(part, local) {
                 continue;
             }
+            asked[local] = true;
             if held[local].len() < seats[local] {
                 held[local].push(part);
                 return true;

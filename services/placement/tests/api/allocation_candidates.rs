@@ -236,6 +236,23 @@ async fn an_answer_has_no_more_candidates_than_the_service_allows() {
     }
 }
 
+/// The search leaves out a choice early if a later group finds no provider. It left out too much where a provider that is
+/// full for one group has room for another.
+#[tokio::test]
+async fn a_provider_that_is_full_for_one_group_is_still_tried_for_another() {
+    let service = Service::start().await;
+    service.provider(HOST, None).await;
+    let inventories = json!({"DISK_GB": {"total": 5}, "VCPU": {"total": 10}});
+    service.inventories(HOST, inventories).await;
+    service.provider(GPU_0, Some(HOST)).await;
+    let inventories = json!({"DISK_GB": {"total": 2}, "VCPU": {"total": 6}});
+    service.inventories(GPU_0, inventories).await;
+    let query =
+        "resources=DISK_GB:2&resources1=DISK_GB:2,VCPU:2&resources2=VCPU:2&group_policy=isolate";
+    let found = candidates(&service, query).await;
+    assert_eq!(found.allocation_requests.len(), 3, "{found:?}");
+}
+
 const CLASSES: [&str; 3] = ["VCPU", "VGPU", "DISK_GB"];
 
 /// A small world: for each provider its parent among the earlier ones, what it has, whether it shares, its aggregate.

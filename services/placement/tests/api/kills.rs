@@ -77,7 +77,7 @@ fn spawn(path: &Path) -> Child {
         ])
         .env(FILE, path)
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::inherit())
         .spawn()
         .unwrap()
 }

@@ -40,8 +40,7 @@ impl<D: VirtDriver> DeviceManager<D> {
 
     /// Collects the state of all devices.
     pub fn facts(&self) -> DeviceSnapshot {
-        let unclean = self.unclean().into_iter().map(|unclean| unclean.name);
-        let unclean = unclean.collect();
+        let unclean = self.unclean_names();
         let table = self.table();
         let mut facts = DeviceSnapshot {
             unclean,

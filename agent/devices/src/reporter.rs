@@ -153,6 +153,11 @@ impl<D: VirtDriver> DeviceManager<D> {
         }
     }
 
+    pub(super) fn unclean_names(&self) -> BTreeSet<String> {
+        let unclean = self.unclean().into_iter();
+        unclean.map(|handle| handle.name).collect()
+    }
+
     /// Handles that the accelerator service wants cleaned and that are not quarantined. Whole functions come first, so
     /// that many mediated devices of one card do not delay another card.
     pub(super) fn unclean(&self) -> Vec<UncleanHandle> {

@@ -7,7 +7,6 @@
 //! A device is reset only while no guest uses it and none can claim it. It is reported as clean only after the reset was verified
 //! and stored, so a kill in between leaves it unclean.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use berth_agent_journal::{
@@ -95,11 +94,7 @@ impl<D: VirtDriver> DeviceManager<D> {
     /// Devices whose reset the previous process did not finish. Only healthy ones that the accelerator service does not
     /// list as unclean.
     pub(super) fn interrupted_resets(&self) -> Vec<(String, WantedDevice)> {
-        let unclean: BTreeSet<String> = self
-            .unclean()
-            .into_iter()
-            .map(|handle| handle.name)
-            .collect();
+        let unclean = self.unclean_names();
         let table = self.table();
         let devices = table
             .observed
@@ -200,11 +195,7 @@ impl<D: VirtDriver> DeviceManager<D> {
     }
 
     fn free_mdevs(&self) -> Vec<OfferedHandle> {
-        let unclean: BTreeSet<String> = self
-            .unclean()
-            .into_iter()
-            .map(|handle| handle.name)
-            .collect();
+        let unclean = self.unclean_names();
         let table = self.table();
         let mut free = Vec::new();
         for (node, observation) in &table.observed {

@@ -52,13 +52,16 @@ fn run(program: &Path, arguments: &[&str], logs: &Scratch) -> Output {
 
 #[track_caller]
 fn assert_only_the_first_failed(ran: &Output, first: &str, passed: &str) {
-    let (said, errors) = (
+    let (output, errors) = (
         String::from_utf8_lossy(&ran.stdout),
         String::from_utf8_lossy(&ran.stderr),
     );
-    assert!(!ran.status.success(), "{said}\n{errors}");
-    assert!(said.contains("2 tests, 1 failed"), "{said}\n{errors}");
-    assert!(said.contains(&format!("test {passed} ... ok")), "{said}");
+    assert!(!ran.status.success(), "{output}\n{errors}");
+    assert!(output.contains("2 tests, 1 failed"), "{output}\n{errors}");
+    assert!(
+        output.contains(&format!("test {passed} ... ok")),
+        "{output}"
+    );
     let sentence = format!("{first}: it ran for more than 1 s and was ended; ");
     assert!(errors.contains(&sentence), "{errors}");
 }

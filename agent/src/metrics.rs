@@ -160,7 +160,7 @@ impl Metrics {
     }
 
     /// Counts a report to the scheduler.
-    pub fn told_host(&self, request: HostStateRequest, result: HostStateResult) {
+    pub fn count_host_report(&self, request: HostStateRequest, result: HostStateResult) {
         self.host_states(request, result).increment(1);
     }
 

@@ -316,14 +316,14 @@ pub async fn run<D: VirtDriver>(
         .map(|service| service.guests.subscribe_blocked());
     let guest_task = guests.map(|service| service.begin(event_loop.started()));
     let device_task = devices.filter(|_| serves).map(DeviceService::begin);
-    let (untold, report_errors) = watch::channel(None);
+    let (failure_sender, report_errors) = watch::channel(None);
     let host_state = agent_host_state.map(|service| {
         let deps = ReporterDeps {
             driver,
             states: state.clone(),
             requests: asked.clone(),
             metrics: metrics.clone(),
-            failure: untold,
+            failure: failure_sender,
         };
         BackgroundTask::report_host_state(HostStateReporter::new(deps, service))
     });

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_is_one_reason_among_others_and_is_taken_back() {
+    fn a_retry_is_one_reason_among_others_and_is_withdrawn() {
         let now = Instant::now();
         let mut triggers = quiet(now);
         triggers.retry_at(Some(now + MINUTE));

@@ -32,7 +32,7 @@ use context::Context;
 /// The whole program: reads the process's arguments, runs the subcommand, gives the exit code.
 #[must_use]
 pub fn main() -> std::process::ExitCode {
-    panic::set_hook(Box::new(|panic| tell(&bug(panic))));
+    panic::set_hook(Box::new(|panic| print_error(&bug(panic))));
     guarded(|| {
         run(
             std::env::args_os(),
@@ -59,7 +59,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>, out: &mut dyn Write) -
     match outcome {
         Ok(code) => code,
         Err(failure) => {
-            tell(&failure.explain());
+            print_error(&failure.explain());
             failure.exit()
         }
     }
@@ -103,7 +103,7 @@ fn not_parsed(error: &clap::Error) -> ExitCode {
     }
 }
 
-fn tell(text: &str) {
+fn print_error(text: &str) {
     // If this cannot be written, no output is left for an error.
     let mut err = EscapingWriter::new(io::stderr().lock(), |byte| matches!(byte, b'\n' | b'\t'));
     let _ = write!(err, "berth: {text}");

@@ -45,15 +45,18 @@ fn commands_that_change_a_node_are_refused_with_73_while_an_agent_runs() {
     let agent = SocketLock::take(&folder.path().join("agent.sock")).unwrap();
     for arguments in ACTING {
         let ended = berth(folder.path(), arguments);
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(73), "{arguments:?}: {said}");
-        assert!(said.contains("agent.sock.lock"), "{arguments:?}: {said}");
+        let output = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(73), "{arguments:?}: {output}");
+        assert!(
+            output.contains("agent.sock.lock"),
+            "{arguments:?}: {output}"
+        );
     }
     assert!(!folder.path().join("compute_id").exists());
     drop(agent);
     let upgraded = berth(folder.path(), ACTING[2]);
-    let said = String::from_utf8_lossy(&upgraded.stderr);
-    assert_eq!(upgraded.status.code(), Some(0), "{said}");
+    let output = String::from_utf8_lossy(&upgraded.stderr);
+    assert_eq!(upgraded.status.code(), Some(0), "{output}");
 }
 
 #[test]
@@ -62,9 +65,9 @@ fn a_lock_that_cannot_be_created_is_74_and_names_the_file() {
     let state = folder.path().join("file/state");
     fs::write(folder.path().join("file"), "").unwrap();
     let ended = berth(&state, ACTING[0]);
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(74), "{said}");
-    assert!(said.contains("state/agent.sock.lock"), "{said}");
+    let output = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(74), "{output}");
+    assert!(output.contains("state/agent.sock.lock"), "{output}");
 }
 
 #[test]
@@ -72,7 +75,7 @@ fn read_only_commands_create_no_state_folder() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");
     let ended = berth(&state, &["reshape", "plan"]);
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(69), "{said}");
-    assert!(!state.exists(), "{said}");
+    let output = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(69), "{output}");
+    assert!(!state.exists(), "{output}");
 }

@@ -86,16 +86,16 @@ fn a_refused_configuration_ends_with_78_and_every_error_on_standard_error() {
     for subcommand in ["check", "show", "diff"] {
         let output = berth(&["config", subcommand, "--config", &path]);
         assert_eq!(code(&output), 78);
-        let said = err(&output);
+        let printed = err(&output);
         assert!(
-            said.starts_with("berth: [BERTH-E0102] the configuration is refused, 2 errors:\n"),
-            "{said}"
+            printed.starts_with("berth: [BERTH-E0102] the configuration is refused, 2 errors:\n"),
+            "{printed}"
         );
         assert!(
-            said.contains("berth.toml:1:1: hots:")
-                && said.contains("berth.toml:3:18: compute.cpu_shared_set:")
+            printed.contains("berth.toml:1:1: hots:")
+                && printed.contains("berth.toml:3:18: compute.cpu_shared_set:")
         );
-        assert!(said.contains("hint: "));
+        assert!(printed.contains("hint: "));
         assert_eq!(out(&output), "");
     }
 }
@@ -118,16 +118,21 @@ fn a_check_without_any_file_reports_that_the_defaults_are_used() {
         &["config", "check", "--config-dir", folder],
         &[("BERTH__LIBVIRT__VIRT_TYPE", "qemu")],
     );
-    let said = out(&output);
+    let printed = out(&output);
     let there = std::path::Path::new(berth_config::FILE).exists();
     let expected = format!(
         "there is no configuration file: neither {} nor a *.toml in {folder} is there",
         berth_config::FILE
     );
-    assert_eq!(said.contains(&expected), !there, "{said}{}", err(&output));
+    assert_eq!(
+        printed.contains(&expected),
+        !there,
+        "{printed}{}",
+        err(&output)
+    );
     assert!(
-        said.contains("the configuration is good: 1 options set"),
-        "{said}"
+        printed.contains("the configuration is good: 1 options set"),
+        "{printed}"
     );
 }
 
@@ -416,11 +421,11 @@ fn a_dry_run_runs_plugins_only_on_request() {
     let with = |more: &[&str]| berth(&[&explain[..], more].concat());
     let asked = with(&["--plugins"]);
     assert_eq!(code(&asked), 0, "{}", err(&asked));
-    let said = out(&asked);
-    assert!(said.starts_with("b was selected"), "{said}");
+    let output = out(&asked);
+    assert!(output.starts_with("b was selected"), "{output}");
     assert!(
-        said.contains("c: rack_power rejects it: its power_w is 'lots'"),
-        "{said}"
+        output.contains("c: rack_power rejects it: its power_w is 'lots'"),
+        "{output}"
     );
     // As for built-in ones, what if it were not there?
     let without = with(&["--plugins", "--without-filter", "rack_power"]);

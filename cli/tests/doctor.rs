@@ -350,7 +350,7 @@ const FAULTS: &[Fault] = &[
 ];
 
 #[test]
-fn each_planted_fault_is_one_finding_with_evidence_and_mend() {
+fn each_planted_fault_is_one_finding_with_evidence_and_remedy() {
     for (index, (code, status, plant)) in FAULTS.iter().enumerate() {
         let mut tree = Tree::good();
         plant(&mut tree);

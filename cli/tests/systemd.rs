@@ -43,7 +43,7 @@ fn analyze(arguments: &[&str], unit: &Path) -> Output {
         .expect("systemd-analyze is in the package systemd: apt-get install systemd")
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
@@ -52,21 +52,21 @@ fn systemd_has_nothing_to_say_about_the_unit() {
     let (_directory, unit) = copy_of(&unit_text());
     let output = analyze(&["verify"], &unit);
     // It ends with 0 even when it ignores keys it does not know, so silence is what counts.
-    assert_eq!(said(&output), "");
+    assert_eq!(output_text(&output), "");
     assert!(output.status.success());
 }
 
 #[test]
 fn a_key_systemd_does_not_know_would_be_noticed() {
     let (_directory, unit) = copy_of(&unit_text().replace("UMask=", "Umaks="));
-    assert!(said(&analyze(&["verify"], &unit)).contains("Umaks"));
+    assert!(output_text(&analyze(&["verify"], &unit)).contains("Umaks"));
 }
 
 #[test]
 fn the_sandbox_scores_at_most_four() {
     let (_directory, unit) = copy_of(&unit_text());
     let output = analyze(&["security", "--offline=true", "--threshold=40"], &unit);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
 /// The controller touches no device and asks no hypervisor.
@@ -74,9 +74,9 @@ fn the_sandbox_scores_at_most_four() {
 fn the_controllers_sandbox_scores_at_most_two() {
     let text = fs::read_to_string(shipped("berth-controller.service")).unwrap();
     let (_directory, unit) = copy_of(&text);
-    assert_eq!(said(&analyze(&["verify"], &unit)), "");
+    assert_eq!(output_text(&analyze(&["verify"], &unit)), "");
     let output = analyze(&["security", "--offline=true", "--threshold=20"], &unit);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn values(key: &str) -> Vec<String> {
 }
 
 #[test]
-fn only_codes_that_a_restart_cannot_mend_prevent_it() {
+fn only_codes_that_a_restart_cannot_repair_prevent_it() {
     let codes = [
         ExitCode::Usage,
         ExitCode::ReshapeFailed,
@@ -184,7 +184,7 @@ fn systemd_reads_the_users_and_the_directories() {
         .arg(shipped("berth.sysusers"))
         .output()
         .unwrap();
-    assert!(sysusers.status.success(), "{}", said(&sysusers));
+    assert!(sysusers.status.success(), "{}", output_text(&sysusers));
     let root = tempfile::tempdir().unwrap();
     fs::create_dir(root.path().join("etc")).unwrap();
     fs::write(root.path().join("etc/group"), "root:x:0:\nberth:x:990:\n").unwrap();
@@ -199,6 +199,6 @@ fn systemd_reads_the_users_and_the_directories() {
         .arg(shipped("berth.tmpfiles"))
         .output()
         .unwrap();
-    assert!(tmpfiles.status.success(), "{}", said(&tmpfiles));
+    assert!(tmpfiles.status.success(), "{}", output_text(&tmpfiles));
     assert!(root.path().join("var/lib/berth").is_dir());
 }

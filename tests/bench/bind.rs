@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::meter::{Meter, MeterSpan, ms};
 use crate::placement::PATIENCE;
 use crate::table::{Figure, Goal, Row, Section};
-use crate::{Outcome, say};
+use crate::{Outcome, log};
 
 const HOST: &str = "bench";
 /// How many handles the device has: as many as Cyborg's fake one.
@@ -36,7 +36,7 @@ const ROUNDS: usize = 6;
 
 /// Measures it on both.
 pub(crate) fn measure() -> Outcome<Section> {
-    say("binds of accelerator requests");
+    log("binds of accelerator requests");
     let receiver = receiver()?;
     let settings = CyborgSettings {
         host: HOST,
@@ -86,7 +86,7 @@ pub(crate) fn measure() -> Outcome<Section> {
     }
     for others in OTHERS {
         let (peer, ours) = (peer.alone(others)?, ours.alone(others)?);
-        rows.extend(beside(others, &peer, &ours));
+        rows.extend(rows_with_others(others, &peer, &ours));
     }
     let (ours, _serving, _home) = built_in(&cyborg, &receiver, ours.token)?;
     ours.warm()?;
@@ -115,7 +115,7 @@ pub(crate) fn measure() -> Outcome<Section> {
     })
 }
 
-fn beside(others: u32, peer: &SingleRequestCost, ours: &SingleRequestCost) -> Vec<Row> {
+fn rows_with_others(others: u32, peer: &SingleRequestCost, ours: &SingleRequestCost) -> Vec<Row> {
     // The goal for many requests is the important one: only Cyborg's time grows with the table.
     let goal = Goal::PartOfPeer(if others == 0 { 20.0 } else { 100.0 });
     let with = format!("{others} other requests");

@@ -19,7 +19,7 @@ use crate::agent::{self, RunningAgent};
 use crate::meter::{Meter, MeterSpan, ms};
 use crate::placement::PATIENCE;
 use crate::table::{Figure, Row, Section};
-use crate::{Outcome, say};
+use crate::{Outcome, log};
 
 /// How many servers there are when the last of a batch runs.
 const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
@@ -33,7 +33,7 @@ const NODES: usize = 50;
 /// Devices of each node.
 const DEVICES: usize = 2;
 /// How often the number of running guests is read from a page of metrics; the figure includes these reads.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a batch may take.
 const LONG: Duration = Duration::from_secs(1200);
 
@@ -51,7 +51,7 @@ const STAGES: [(&str, &str); 4] = [
 
 /// Measures it. `BENCH_SERVERS=10,100` makes a shorter run.
 pub(crate) fn measure() -> Outcome<Section> {
-    say("complete boots");
+    log("complete boots");
     let cloud = BootCloud::start()?;
     let mut rows = Vec::new();
     let devices = cloud.batch("gpu", BATCH.min(NODES * DEVICES))?;
@@ -59,7 +59,7 @@ pub(crate) fn measure() -> Outcome<Section> {
     cloud.empty()?;
     let mut there = 0;
     for size in sizes()? {
-        say(&format!("boots: {size} servers"));
+        log(&format!("boots: {size} servers"));
         let measured = size.min(BATCH);
         while there + measured < size {
             there += cloud
@@ -301,13 +301,13 @@ fn good(answer: &HttpAnswer) -> Outcome<()> {
     }
 }
 
-fn until(limit: Duration, what: &str, mut look: impl FnMut() -> Outcome<bool>) -> Outcome<()> {
+fn until(limit: Duration, what: &str, mut poll: impl FnMut() -> Outcome<bool>) -> Outcome<()> {
     let begun = Instant::now();
-    while !look()? {
+    while !poll()? {
         if begun.elapsed() > limit {
             return Err(format!("not in time: {what}").into());
         }
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::meter::{MeterSpan, ms};
 use crate::placement::{Api, Placement};
 use crate::table::{Figure, Goal, Row, Section};
-use crate::{Outcome, say};
+use crate::{Outcome, log};
 
 /// How many hosts are asked for at once.
 const HOSTS: u32 = 1000;
@@ -50,7 +50,7 @@ const LONG: Duration = Duration::from_secs(10);
 
 /// Measures it on both.
 pub(crate) fn measure() -> Outcome<Section> {
-    say("GET /allocation_candidates");
+    log("GET /allocation_candidates");
     let placement = Placement::built_in()?;
     fill(&placement.api())?;
     let ours = ask(&placement, 20)?;

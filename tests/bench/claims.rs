@@ -13,7 +13,7 @@ use crate::meter::{Meter, ms};
 use crate::placement::{Api, Placement};
 use crate::statements::StatementLog;
 use crate::table::{Figure, Goal, Row, Section};
-use crate::{Outcome, say};
+use crate::{Outcome, log};
 
 const HOST: &str = "00000000-0000-4000-8000-00000000c1a1";
 /// Claims of one round: one writer's, and those of all sixteen.
@@ -32,7 +32,7 @@ pub(crate) fn measure() -> Outcome<Vec<Section>> {
     ] {
         let mut of_one = None;
         for (writers, claims) in CLAIMS {
-            say(&format!(
+            log(&format!(
                 "PUT /allocations on {}, {writers} writers",
                 kind.name()
             ));
@@ -290,7 +290,7 @@ fn allocations(resources: Value, generation: Value) -> Value {
 
 /// On PostgreSQL, of both.
 fn statements() -> Outcome<Vec<Row>> {
-    say("statements of a claim and of a reshaped consumer");
+    log("statements of a claim and of a reshaped consumer");
     let server: Arc<Postgres> = Postgres::shared()?;
     let logged = StatementLog::begin(&server)?;
     let kept = ClaimDatabase::new(ClaimServiceKind::Postgres)?;
@@ -351,7 +351,7 @@ const TIMES: u32 = 100;
 
 /// The other requests of an agent, on SQLite.
 fn others() -> Outcome<Section> {
-    say("PUT inventories, GET in_tree");
+    log("PUT inventories, GET in_tree");
     let (ours, peer) = (Placement::built_in()?, Placement::real()?);
     let mut all = Vec::new();
     for service in [&ours, &peer] {

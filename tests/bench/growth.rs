@@ -10,7 +10,7 @@ use crate::meter::{Meter, MeterSpan, ms};
 use crate::placement::Placement;
 use crate::statements::StatementLog;
 use crate::table::{Figure, Row, Section};
-use crate::{Outcome, say};
+use crate::{Outcome, log};
 
 /// How many providers there are.
 const SIZES: [u32; 4] = [100, 1_000, 10_000, 100_000];
@@ -73,7 +73,7 @@ pub(crate) fn measure() -> Outcome<Section> {
     let server = Postgres::shared()?;
     let mut rows = Vec::new();
     for size in chosen_sizes()? {
-        say(&format!("GET /allocation_candidates, {size} providers"));
+        log(&format!("GET /allocation_candidates, {size} providers"));
         let kept = GrowthDatabase::Sqlite(tempfile::tempdir()?);
         cloud::fill(&kept.url(), size)?;
         rows.extend(growth_rows(size, "SQLite", &costs(&kept)?));

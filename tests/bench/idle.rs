@@ -12,7 +12,7 @@ use crate::meter::ms;
 use crate::nova::{NovaPeer, NovaService};
 use crate::placement::Placement;
 use crate::table::{Figure, Goal, Row, Section};
-use crate::{Outcome, host, say};
+use crate::{Outcome, host, log};
 
 /// Longer than threads of the blocking pool (10 s) and kept connections wait for work.
 const IDLE: Duration = Duration::from_secs(12);
@@ -20,7 +20,7 @@ const IDLE: Duration = Duration::from_secs(12);
 const STARTS: usize = 5;
 
 pub(crate) fn measure(nova: Option<&NovaPeer>) -> Outcome<Section> {
-    say("idle");
+    log("idle");
     let placement = Placement::real()?;
     let nova = nova.map(|peer| peer.service(&placement)).transpose()?;
     let url = placement.api().url;
@@ -57,7 +57,7 @@ pub(crate) fn measure(nova: Option<&NovaPeer>) -> Outcome<Section> {
             &url,
             nova.as_ref(),
         )?),
-        Err(error) => say(&format!("libvirtd is left out: {error}")),
+        Err(error) => log(&format!("libvirtd is left out: {error}")),
     }
     rows.extend(starts(&placement, nova.as_ref())?);
     rows.push(Row {

@@ -30,12 +30,12 @@ impl Machine {
             .nth(1)
             .and_then(|kib| kib.parse::<u64>().ok());
         Ok(Self {
-            date: said("date", &["-u", "+%F"])?,
-            commit: said("git", &["describe", "--always", "--dirty", "--abbrev=12"])?,
+            date: output_of("date", &["-u", "+%F"])?,
+            commit: output_of("git", &["describe", "--always", "--dirty", "--abbrev=12"])?,
             cpu: cpu.map_or("unknown", |(_, model)| model).to_owned(),
             cores: std::thread::available_parallelism()?.get(),
             memory_gib: total.unwrap_or_default() >> 20,
-            kernel: said("uname", &["-sr"])?,
+            kernel: output_of("uname", &["-sr"])?,
             load_before: load(),
         })
     }
@@ -61,7 +61,7 @@ fn load() -> String {
     text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-fn said(program: &str, args: &[&str]) -> Outcome<String> {
+fn output_of(program: &str, args: &[&str]) -> Outcome<String> {
     let output = Command::new(program).args(args).output()?;
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }

@@ -57,11 +57,11 @@ const PARTS: [&str; 10] = [
 fn main() -> ExitCode {
     match measure() {
         Ok(file) => {
-            say(&format!("written to {}", file.display()));
+            log(&format!("written to {}", file.display()));
             ExitCode::SUCCESS
         }
         Err(error) => {
-            say(&error.to_string());
+            log(&error.to_string());
             ExitCode::FAILURE
         }
     }
@@ -71,7 +71,7 @@ fn measure() -> Outcome<PathBuf> {
     let machine = Machine::here()?;
     let nova = NovaPeer::installed();
     if let Err(reason) = &nova {
-        say(&format!("nova-compute is left out: {reason}"));
+        log(&format!("nova-compute is left out: {reason}"));
     }
     let nova = nova.ok();
     let parts = chosen_parts()?;
@@ -150,6 +150,6 @@ fn print(text: &str) {
 
 /// What the run is at, for those who wait.
 #[expect(clippy::print_stderr, reason = "standard output is the table's")]
-fn say(text: &str) {
+fn log(text: &str) {
     eprintln!("bench: {text}");
 }

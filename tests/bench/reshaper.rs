@@ -10,11 +10,11 @@ use crate::agent::{self, RunningAgent};
 use crate::meter::MeterSpan;
 use crate::placement::{Api, Placement};
 use crate::table::{Figure, Goal, Row, Section};
-use crate::{Outcome, host, say};
+use crate::{Outcome, host, log};
 
 /// Measures it with this many consumers, on both.
 pub(crate) fn measure(guests: u32) -> Outcome<Section> {
-    say(&format!("POST /reshaper, {guests} consumers"));
+    log(&format!("POST /reshaper, {guests} consumers"));
     let ours = reshape(&Placement::built_in()?, guests)?;
     let peer = reshape(&Placement::real()?, guests)?;
     let row = |what: &str, of: fn(&MeterSpan) -> Figure| Row {

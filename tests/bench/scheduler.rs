@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::nova::NovaPeer;
 use crate::table::{Figure, Goal, Row, Section};
-use crate::{Outcome, say};
+use crate::{Outcome, log};
 
 /// Nova's filters by default.
 const DEFAULT: [&str; 5] = [
@@ -49,7 +49,7 @@ const NOVA_HOSTS: usize = 10_000;
 const PART: f64 = 500.0;
 
 /// What telling may take of a request: so many times what it takes without.
-const TOLD: f64 = 1.2;
+const RECORDED: f64 = 1.2;
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 struct SchedulerRun {
@@ -85,9 +85,9 @@ impl SchedulerRun {
 }
 
 pub(crate) fn measure(nova: Option<&NovaPeer>) -> Outcome<[Section; 2]> {
-    let (mut rows, mut told) = (Vec::new(), Vec::new());
+    let (mut rows, mut recorded) = (Vec::new(), Vec::new());
     for (hosts, instances) in SIZES {
-        say(&format!("the scheduler, {hosts} hosts"));
+        log(&format!("the scheduler, {hosts} hosts"));
         let folder = Scratch::new()?;
         let file = folder.join("workload.json");
         fs::write(&file, workload::workload(hosts).to_string())?;
@@ -119,7 +119,7 @@ pub(crate) fn measure(nova: Option<&NovaPeer>) -> Outcome<[Section; 2]> {
             // The goal applies to the rich request; the plain one is shown for comparison.
             let goal = (request == "rich").then_some(Goal::PartOfPeer(PART));
             rows.extend(compared(&with, hosts, instances, peer, ours.ran, goal));
-            told.extend(explained(&with, ours));
+            recorded.extend(explained(&with, ours));
         }
     }
     Ok([
@@ -134,7 +134,7 @@ pub(crate) fn measure(nova: Option<&NovaPeer>) -> Outcome<[Section; 2]> {
         Section {
             title: "Explanations",
             note: "CPU time of a request for one instance. The peer is our own scheduler without a record of how hosts fared.",
-            rows: told,
+            rows: recorded,
         },
     ])
 }
@@ -174,13 +174,13 @@ fn compared(
 
 /// What it takes to say why.
 fn explained(with: &str, ours: BerthScheduler) -> Vec<Row> {
-    let row = |what: &str, bare: f64, told: f64, goal| Row {
+    let row = |what: &str, bare: f64, recorded: f64, goal| Row {
         what: format!("{with}: {what}"),
         peer: Some(Figure::Ms(bare)),
-        ours: Figure::Ms(told),
+        ours: Figure::Ms(recorded),
         goal,
     };
-    let goal = Some(Goal::TimesPeer(TOLD));
+    let goal = Some(Goal::TimesPeer(RECORDED));
     let (bare, none) = (ours.bare_ms, ours.none_ms);
     vec![
         row("a record is kept", bare, ours.ran.first_ms, goal),

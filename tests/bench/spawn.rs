@@ -20,7 +20,7 @@ use crate::agent::{self, RunningAgent};
 use crate::meter::{Meter, MeterSpan, ms};
 use crate::placement::{PATIENCE, Placement};
 use crate::table::{Figure, Row, Section};
-use crate::{Outcome, say};
+use crate::{Outcome, log};
 
 const NODE: &str = "bench";
 /// How many devices the host has.
@@ -28,10 +28,10 @@ const DEVICES: usize = 8;
 /// How many guests come and go, one after the other.
 const GUESTS: usize = 40;
 /// How often it is looked whether a guest is there, or gone: the looking is part of the agent's figure.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 pub(crate) fn measure() -> Outcome<Section> {
-    say("spawns");
+    log("spawns");
     let placement = Placement::built_in()?;
     let accelerators = Accelerators::start()?;
     let mut home = agent::home(&format!(
@@ -57,7 +57,7 @@ pub(crate) fn measure() -> Outcome<Section> {
                 true => vec![accelerators.bound(guest, &providers[n % providers.len()])?],
                 false => Vec::new(),
             };
-            let (spawned, destroyed) = host.life(guest, &arqs)?;
+            let (spawned, destroyed) = host.run_lifecycle(guest, &arqs)?;
             if n > 0 {
                 add(&mut spawn, spawned);
                 add(&mut destroy, destroyed);
@@ -135,7 +135,7 @@ impl Host {
     }
 
     /// One guest's life: what its start and its end took.
-    fn life(&self, guest: Uuid, arqs: &[Uuid]) -> Outcome<(MeterSpan, MeterSpan)> {
+    fn run_lifecycle(&self, guest: Uuid, arqs: &[Uuid]) -> Outcome<(MeterSpan, MeterSpan)> {
         let build: GuestBuild = serde_json::from_value(json!({
             "uuid": guest, "name": format!("vm-{guest}"), "project_id": "p", "node": NODE,
             "flavor": {"name": "small", "vcpus": 1, "ram_mb": 256, "disk_gb": 0},
@@ -146,11 +146,11 @@ impl Host {
         self.runtime.block_on(async {
             self.client.build(&build).await?;
             loop {
-                let told = self.client.guest(uuid).await?.ok_or("the guest is gone")?;
-                match told.status.as_str() {
+                let shown = self.client.guest(uuid).await?.ok_or("the guest is gone")?;
+                match shown.status.as_str() {
                     "active" => return Ok::<_, Box<dyn std::error::Error>>(()),
-                    "error" => return Err(format!("{told:?}").into()),
-                    _ => tokio::time::sleep(LOOK).await,
+                    "error" => return Err(format!("{shown:?}").into()),
+                    _ => tokio::time::sleep(POLL_INTERVAL).await,
                 }
             }
         })?;
@@ -159,7 +159,7 @@ impl Host {
         self.runtime.block_on(async {
             self.client.delete(uuid).await?;
             while self.client.guest(uuid).await?.is_some() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
             Ok::<_, Box<dyn std::error::Error>>(())
         })?;
@@ -212,8 +212,8 @@ impl Accelerators {
     fn providers(&self) -> Outcome<Vec<String>> {
         let begun = Instant::now();
         loop {
-            let told = self.ask(Method::GET, "/deployables", None)?.json();
-            let all = told["deployables"].as_array().into_iter().flatten();
+            let answer = self.ask(Method::GET, "/deployables", None)?.json();
+            let all = answer["deployables"].as_array().into_iter().flatten();
             let all: Vec<_> = all
                 .filter_map(|it| Some(it["rp_uuid"].as_str()?.to_owned()))
                 .collect();
@@ -224,7 +224,7 @@ impl Accelerators {
                 return Ok(all);
             }
             if begun.elapsed() > PATIENCE {
-                return Err(format!("the devices are not reported: {told}").into());
+                return Err(format!("the devices are not reported: {answer}").into());
             }
             thread::sleep(Duration::from_millis(50));
         }

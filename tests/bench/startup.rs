@@ -14,7 +14,7 @@ use crate::meter::{Meter, MeterSpan, ms};
 use crate::nova::{NovaPass, NovaPeer, NovaRun};
 use crate::placement::{Api, Placement};
 use crate::table::{Figure, Goal, Row, Section};
-use crate::{Outcome, host, say};
+use crate::{Outcome, host, log};
 
 /// How many ticks are averaged: CPU time of a process is counted in hundredths of a second at worst.
 const TICKS: u32 = 200;
@@ -55,20 +55,20 @@ pub(crate) struct BuiltInRun {
 impl Startup {
     /// Seeds, starts, ticks, with this many guests.
     pub(crate) fn measure(guests: u32, nova: Option<&NovaPeer>) -> Outcome<Self> {
-        say(&format!("{guests} consumers: the built-in Placement"));
+        log(&format!("{guests} consumers: the built-in Placement"));
         let built_in = built_in_run(guests)?;
-        say(&format!(
+        log(&format!(
             "{guests} consumers: filling OpenStack's Placement"
         ));
         let mut placement = Placement::real()?;
         let mut home = agent::home_reporting_to(&placement.api().url)?;
         let root = seed(&mut home, &placement.api(), guests)?;
         placement.keep()?;
-        say(&format!("{guests} consumers: OpenStack's Placement"));
+        log(&format!("{guests} consumers: OpenStack's Placement"));
         let real = real_run(&mut home, &mut placement, guests, root)?;
         let nova = match nova {
             Some(peer) => {
-                say(&format!("{guests} consumers: nova-compute"));
+                log(&format!("{guests} consumers: nova-compute"));
                 placement.restore()?;
                 let run = peer.tracker(&placement, guests, root)?;
                 check(&placement.api(), guests, root)?;

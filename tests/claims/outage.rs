@@ -23,7 +23,7 @@ fn outlived(url: &str, kill: impl FnOnce(), start_again: impl FnOnce()) {
         Ok(ProviderChangeLog::begin(store).await?)
     });
     begun.expect("tables and triggers");
-    let services = Services::beside(url, 2, Isolation::default()).expect("they start");
+    let services = Services::on_existing(url, 2, Isolation::default()).expect("they start");
     let contest = Contest {
         number: 1,
         writers: 32,

@@ -70,7 +70,7 @@ fn overallocation_by_openstacks_own_placement_is_detected() {
 fn berth_next_to_openstacks_own_placement_never_overallocates() {
     let real = real();
     let url = real.database_url();
-    let ours = Services::beside(&url, 1, Isolation::default()).expect("it starts");
+    let ours = Services::on_existing(&url, 1, Isolation::default()).expect("it starts");
     let mut services = ours.urls();
     services.push(real.url());
     let runtime = runtime();

@@ -218,7 +218,7 @@ fn fuzz(program: &Path, target: &str, words: &str, runs: u64) {
         .args([&found, &corpus])
         .output()
         .expect("the fuzzer runs");
-    let said = String::from_utf8_lossy(&ran.stderr);
+    let printed = String::from_utf8_lossy(&ran.stderr);
     if !ran.status.success() {
         report_bad_input(&format!("fuzz, {target}\t0\t0\t0\t1"));
         let inputs = fs::read_dir(scratch.path()).expect("a directory").flatten();
@@ -226,16 +226,16 @@ fn fuzz(program: &Path, target: &str, words: &str, runs: u64) {
             let bytes = fs::read(input.path()).expect("the input");
             println!("{:?}: {}", input.file_name(), bytes.escape_ascii());
         }
-        panic!("{target}:\n{said}");
+        panic!("{target}:\n{printed}");
     }
     let stat = |name: &str| {
-        let line = said.lines().find_map(|line| line.strip_prefix(name));
+        let line = printed.lines().find_map(|line| line.strip_prefix(name));
         line.and_then(|text| text.trim().parse::<u64>().ok())
             .unwrap_or_default()
     };
     let tried = stat("stat::number_of_executed_units:");
     let peak = stat("stat::peak_rss_mb:") << 10;
-    assert!(tried >= runs, "{target}: {tried} of {runs}\n{said}");
+    assert!(tried >= runs, "{target}: {tried} of {runs}\n{printed}");
     report_bad_input(&format!("fuzz, {target}\t{tried}\t0\t{peak}\t0"));
 }
 

@@ -41,7 +41,7 @@ fn up(home: &mut BerthHome, libvirtd: &Libvirtd) -> RunningBerth {
         let _ = fs::remove_file(home.state_dir().join(format!("{service}.endpoint")));
     }
     let config = home.config_file().display().to_string();
-    home.run_within(libvirtd.beside());
+    home.run_within(libvirtd.run_in_scope());
     home.start(["--config", &config, "up"]).expect("it starts")
 }
 

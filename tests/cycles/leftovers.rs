@@ -13,7 +13,7 @@ use crate::cycles::host::{CARDS, Host, NODE};
 /// How long the remains of a guest may exist after it: requests, resets and the next observation of the host.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often is looked meanwhile.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// What the machine itself has more or less of from moment to moment.
 const MACHINES_OWN: [&str; 2] = ["MEMORY_MB", "DISK_GB"];
 
@@ -70,7 +70,7 @@ impl Host {
         loop {
             // To look everywhere is dear.
             while !self.is_calm() && began.elapsed() < PATIENCE {
-                sleep(LOOK);
+                sleep(POLL_INTERVAL);
             }
             let now = self.rows();
             let difference: Vec<String> = [(&now, &last, "left"), (&last, &now, "missing")]
@@ -81,21 +81,21 @@ impl Host {
                 })
                 .collect();
             if difference.is_empty() {
-                let said = self.berth(&["reconcile", "--dry-run"]);
-                if said.contains("nothing differs") {
+                let output = self.berth(&["reconcile", "--dry-run"]);
+                if output.contains("nothing differs") {
                     return Ok(now);
                 }
                 if began.elapsed() > PATIENCE {
-                    return Err(vec![said]);
+                    return Err(vec![output]);
                 }
             } else if began.elapsed() > PATIENCE {
                 return Err(difference);
             }
             if before.is_none() {
                 last = now;
-                sleep(LOOK * 20);
+                sleep(POLL_INTERVAL * 20);
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
     }
 

@@ -35,13 +35,13 @@ fn guests_are_created_and_deleted_through_kills_and_leave_nothing() {
     let cycles = number("BERTH_CYCLES").unwrap_or(6);
     let seed = number("BERTH_CYCLES_SEED").unwrap_or(1);
     let kills = number("BERTH_CYCLES_KILLS") != Some(0);
-    let dice = JitterRng::seeded(seed);
+    let rng = JitterRng::seeded(seed);
     let mut host = Host::start();
     let mut report = Report::new(seed);
     let before = host.settled(None).expect("a host at rest");
     let mut done = 0;
     while done < cycles {
-        let drawn = Round::draw(&dice, cycles - done, kills);
+        let drawn = Round::draw(&rng, cycles - done, kills);
         done += drawn.guests.len() as u64;
         let ran = drawn.run(&mut host);
         report.ran(&drawn, &ran);
@@ -51,14 +51,14 @@ fn guests_are_created_and_deleted_through_kills_and_leave_nothing() {
                 left.join("\n    ")
             ));
         }
-        report.looked(done, host.lives(), host.resident(), host.open_files());
+        report.add_sample(done, host.lives(), host.resident(), host.open_files());
         // What is left once is left for all rounds to come.
         if report.is_broken() {
             break;
         }
     }
     if !kills && done >= 2 * WARM_AFTER {
-        report.judge_life(WARM_AFTER);
+        report.judge_samples(WARM_AFTER);
     }
     report.publish();
     let log = if report.is_broken() {

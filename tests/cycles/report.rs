@@ -26,7 +26,7 @@ pub(crate) struct Report {
     seed: u64,
     kills: usize,
     ran: usize,
-    looks: Vec<ProcessSample>,
+    samples: Vec<ProcessSample>,
     violations: Vec<String>,
 }
 
@@ -42,7 +42,7 @@ impl Report {
             seed,
             kills: 0,
             ran: 0,
-            looks: Vec::new(),
+            samples: Vec::new(),
             violations: Vec::new(),
         }
     }
@@ -62,8 +62,14 @@ impl Report {
         }
     }
 
-    pub(crate) fn looked(&mut self, cycles: u64, life: usize, resident: u64, open_files: usize) {
-        self.looks.push(ProcessSample {
+    pub(crate) fn add_sample(
+        &mut self,
+        cycles: u64,
+        life: usize,
+        resident: u64,
+        open_files: usize,
+    ) {
+        self.samples.push(ProcessSample {
             cycles,
             life,
             resident,
@@ -81,7 +87,7 @@ impl Report {
 
     /// All violations, and the line that repeats the run.
     pub(crate) fn violations(&self) -> String {
-        let cycles = self.looks.last().map_or(0, |look| look.cycles);
+        let cycles = self.samples.last().map_or(0, |sample| sample.cycles);
         let seed = self.seed;
         format!(
             "{}\n  BERTH_CYCLES={cycles} BERTH_CYCLES_SEED={seed} cargo test -p berth-tests --test processes cycles::",
@@ -91,11 +97,11 @@ impl Report {
 
     /// Checks memory and open files of a single process after its warm-up: the last fifth of the samples against the
     /// first.
-    pub(crate) fn judge_life(&mut self, warm_after: u64) {
+    pub(crate) fn judge_samples(&mut self, warm_after: u64) {
         let warm: Vec<ProcessSample> = self
-            .looks
+            .samples
             .iter()
-            .filter(|look| look.cycles >= warm_after)
+            .filter(|sample| sample.cycles >= warm_after)
             .copied()
             .collect();
         let fifth = warm.len().div_ceil(5);
@@ -104,9 +110,9 @@ impl Report {
             (
                 "KiB of memory",
                 GROWTH,
-                (|look: &ProcessSample| look.resident) as fn(&ProcessSample) -> u64,
+                (|sample: &ProcessSample| sample.resident) as fn(&ProcessSample) -> u64,
             ),
-            ("open files", 4, |look| look.open_files as u64),
+            ("open files", 4, |sample| sample.open_files as u64),
         ] {
             let (first, last) = (median(early.iter().map(of)), median(late.iter().map(of)));
             if last > first + bound {
@@ -119,13 +125,13 @@ impl Report {
 
     /// The line that `make soak` reads: cycles, guests that ran, kills, lives, violations, memory first, median, last and most.
     pub(crate) fn publish(&self) {
-        let memory = || self.looks.iter().map(|look| look.resident);
+        let memory = || self.samples.iter().map(|sample| sample.resident);
         let line = format!(
             "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n",
-            self.looks.last().map_or(0, |look| look.cycles),
+            self.samples.last().map_or(0, |sample| sample.cycles),
             self.ran,
             self.kills,
-            self.looks.last().map_or(0, |look| look.life),
+            self.samples.last().map_or(0, |sample| sample.life),
             self.violations.len(),
             memory().next().unwrap_or(0),
             median(memory()),

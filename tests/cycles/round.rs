@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::cycles::host::{CARDS, Host, PARTS};
 
 /// How often a round polls its guests.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// No round takes this long, not even on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -65,21 +65,21 @@ pub(crate) struct RoundResult {
     pub(crate) violations: Vec<String>,
 }
 
-fn below(dice: &JitterRng, end: usize) -> usize {
+fn below(rng: &JitterRng, end: usize) -> usize {
     let end = u64::try_from(end).unwrap_or(u64::MAX);
-    usize::try_from(dice.next() % end).unwrap_or(0)
+    usize::try_from(rng.next() % end).unwrap_or(0)
 }
 
 impl Round {
     /// The next one, of so many guests at most.
-    pub(crate) fn draw(dice: &JitterRng, most: u64, kills: bool) -> Self {
+    pub(crate) fn draw(rng: &JitterRng, most: u64, kills: bool) -> Self {
         let (mut cards, mut parts) = (CARDS.len(), PARTS);
         let mut guests = Vec::new();
-        let wanted = 4 + below(dice, 5);
+        let wanted = 4 + below(rng, 5);
         for _ in 0..wanted.min(usize::try_from(most).unwrap_or(usize::MAX)) {
-            let profile = below(dice, PROFILES.len());
-            let (high, low) = (dice.next(), dice.next());
-            let early = (below(dice, 4) == 0).then(|| dice.fraction());
+            let profile = below(rng, PROFILES.len());
+            let (high, low) = (rng.next(), rng.next());
+            let early = (below(rng, 4) == 0).then(|| rng.fraction());
             let (_, of_cards, of_parts) = PROFILES[profile];
             if of_cards > cards || of_parts > parts {
                 continue;
@@ -92,10 +92,10 @@ impl Round {
                 early,
             });
         }
-        let kills = match below(dice, 4) {
+        let kills = match below(rng, 4) {
             _ if !kills => Vec::new(),
-            0 => vec![dice.fraction(), dice.fraction()],
-            1 | 2 => vec![dice.fraction()],
+            0 => vec![rng.fraction(), rng.fraction()],
+            1 | 2 => vec![rng.fraction()],
             _ => Vec::new(),
         };
         Self { guests, kills }
@@ -125,7 +125,7 @@ impl Round {
             }
             // What is not answered is asked again.
             let Some(shown) = host.guests() else {
-                sleep(LOOK);
+                sleep(POLL_INTERVAL);
                 continue;
             };
             for (n, guest) in self.guests.iter().enumerate() {
@@ -175,7 +175,7 @@ impl Round {
                     Some(_) => {}
                 }
             }
-            sleep(LOOK);
+            sleep(POLL_INTERVAL);
         }
         ran.took = began.elapsed();
         if ran.kills == 0 {

@@ -220,8 +220,8 @@ async fn hosts_that_end_their_programmings_at_once_end_the_bind(place: TestDatab
 }
 
 /// The events that a receiver got, one by one.
-fn tags(told: &[Value]) -> Vec<String> {
-    let events = told.iter().flat_map(|post| post["events"].as_array());
+fn tags(received: &[Value]) -> Vec<String> {
+    let events = received.iter().flat_map(|post| post["events"].as_array());
     let tags = events.flatten().map(|event| event["tag"].to_string());
     tags.collect()
 }
@@ -239,21 +239,21 @@ async fn a_request_that_two_services_wait_for_is_reported_once_and_by_the_surviv
         let uuids = services[n % 2].requests("dp").await;
         assert_eq!(services[n % 2].bind(&uuids, &guest(n)).await.status, 202);
     }
-    let told = receiver.told(GUESTS).await;
-    let once: BTreeSet<_> = tags(&told).into_iter().collect();
-    assert_eq!((once.len(), told.len()), (GUESTS, GUESTS));
+    let received = receiver.received(GUESTS).await;
+    let once: BTreeSet<_> = tags(&received).into_iter().collect();
+    assert_eq!((once.len(), received.len()), (GUESTS, GUESTS));
     for delivery in deliveries {
         delivery.end().await;
     }
     assert_eq!(services[0].outbox().await, []);
-    assert_eq!(tags(&receiver.told(GUESTS).await).len(), GUESTS);
+    assert_eq!(tags(&receiver.received(GUESTS).await).len(), GUESTS);
 
     // One has taken an event and goes while it sends it.
     let silent = Receiver::answering([SILENT]);
     let uuids = services[0].requests("dp").await;
     assert_eq!(services[0].bind(&uuids, &guest(99)).await.status, 202);
     let going = silent.deliver(&services[0]);
-    silent.told(1).await;
+    silent.received(1).await;
     let free = "SELECT COUNT(*) FROM events WHERE due_at <= created_at";
     assert_eq!(services[1].count(free).await, 0, "it is that one's");
     going.kill();
@@ -262,7 +262,7 @@ async fn a_request_that_two_services_wait_for_is_reported_once_and_by_the_surviv
     // As if its time had passed.
     let due = Statement::new("UPDATE events SET due_at = created_at");
     services[1].change(due).await;
-    assert_eq!(tags(&left.told(1).await), [format!("{:?}", uuids[0])]);
+    assert_eq!(tags(&left.received(1).await), [format!("{:?}", uuids[0])]);
     delivery.end().await;
     assert_eq!(services[0].outbox().await, []);
 }
@@ -275,18 +275,18 @@ async fn an_agent_hears_of_a_change_at_another_service(place: TestDatabase) {
     let device = services[0].devices().await.remove(0);
     let path = format!("/v2/devices/{device}/disable");
     let client = services[0].client();
-    let (told, _) = tokio::join!(
+    let (changes, _) = tokio::join!(
         client.host_changes(HOST, &mark, wait),
         services[1].post(&path, json!({}))
     );
-    let told = told.unwrap().changes;
-    assert_ne!(told, mark);
+    let changes = changes.unwrap().changes;
+    assert_ne!(changes, mark);
     // All services give the same answer, so that no agent switches between them.
     for service in &services {
         let path = format!("/internal/v1/hosts/{HOST}/changes");
         let agent = service.by("agent");
         let shown = agent.get(&path).await;
-        assert_eq!(shown.body["changes"], told);
+        assert_eq!(shown.body["changes"], changes);
     }
 }
 
@@ -338,19 +338,19 @@ async fn a_kill_leaves_a_guest_with_all_its_handles_or_with_none_and_another_ser
         // The next writer commits after the dead one's last transaction.
         service.profile(&format!("after-{round}"), 1).await;
         let states = service.get("/v2/accelerator_requests").await.states();
-        let told = service.outbox().await.len();
+        let events = service.outbox().await.len();
         let held = usize::try_from(service.held().await).unwrap();
-        let whole = states == vec!["Bound"; EACH] && (told, held) == (EACH, EACH);
-        let none = states.iter().all(|state| state == "Unbound") && (told, held) == (0, 0);
+        let whole = states == vec!["Bound"; EACH] && (events, held) == (EACH, EACH);
+        let none = states.iter().all(|state| state == "Unbound") && (events, held) == (0, 0);
         assert!(
             whole || none,
-            "round {round}: {states:?}, {told} events, {held} handles held"
+            "round {round}: {states:?}, {events} events, {held} handles held"
         );
         if whole {
             // The remaining service sends the event.
             let receiver = Receiver::answering([]);
             let delivery = receiver.deliver(&service);
-            assert_eq!(tags(&receiver.told(1).await).len(), EACH);
+            assert_eq!(tags(&receiver.received(1).await).len(), EACH);
             delivery.end().await;
             assert_eq!(service.patch(unbind(&uuids)).await.status, 202);
         }

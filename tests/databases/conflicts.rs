@@ -107,11 +107,11 @@ impl Work for LockTwoRowsMeeting {
     type Error = SqlError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-        let Self(cross, first, second) = self;
+        let Self(opposite, first, second) = self;
         let raise = || Statement::new("UPDATE things SET generation = generation + 1 WHERE id = ?");
         tx.execute(raise().bind(*first)).await?;
-        if cross.runs.fetch_add(1, Ordering::SeqCst) < 2 {
-            cross.both.wait().await;
+        if opposite.runs.fetch_add(1, Ordering::SeqCst) < 2 {
+            opposite.both.wait().await;
         }
         tx.execute(raise().bind(*second)).await?;
         Ok(())
@@ -122,19 +122,22 @@ async fn a_deadlock_runs_the_whole_of_one_again(place: TestDatabase) {
     let store = place.store().await;
     let first = store.write(&named("a")).await.unwrap();
     let second = store.write(&named("b")).await.unwrap();
-    let cross = Arc::new(LockTwoRows {
+    let opposite = Arc::new(LockTwoRows {
         first,
         second,
         both: Barrier::new(2),
         runs: AtomicU32::new(0),
     });
-    let one_way = LockTwoRowsMeeting(Arc::clone(&cross), cross.first, cross.second);
-    let other_way = LockTwoRowsMeeting(Arc::clone(&cross), cross.second, cross.first);
+    let one_way = LockTwoRowsMeeting(Arc::clone(&opposite), opposite.first, opposite.second);
+    let other_way = LockTwoRowsMeeting(Arc::clone(&opposite), opposite.second, opposite.first);
     let both = async { tokio::join!(store.write(&one_way), store.write(&other_way)) };
     let (one, other) = in_time(both).await;
     one.unwrap();
     other.unwrap();
-    assert!(cross.runs.load(Ordering::SeqCst) >= 3, "one was run again");
+    assert!(
+        opposite.runs.load(Ordering::SeqCst) >= 3,
+        "one was run again"
+    );
     let row = ask(
         &store,
         "SELECT MIN(generation), MAX(generation) FROM things",

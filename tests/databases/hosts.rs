@@ -9,7 +9,9 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::databases::hosts_on_postgres::server_groups::{create, make};
-use crate::databases::hosts_on_postgres::service::{Service, guest, node, state, told, told_with};
+use crate::databases::hosts_on_postgres::service::{
+    Service, guest, node, node_body, node_with, state,
+};
 use crate::databases::test_database::TestDatabase;
 
 on_servers! {
@@ -41,7 +43,7 @@ async fn sixteen_at_once_at_four_processes_land_apart_at_read_committed(place: T
 
 async fn contests(place: TestDatabase, isolation: Isolation) {
     let processes = processes(&place, 4, isolation).await;
-    for (count, told_none) in [(16, 0), (15, 1)] {
+    for (count, reported_none) in [(16, 0), (15, 1)] {
         let group = make(&processes[0].hosts, ServerGroupPolicy::AntiAffinity, None).await;
         let creates = (0..16).zip(processes.iter().cycle()).map(|(n, process)| {
             let hosts = process.hosts.clone();
@@ -53,7 +55,7 @@ async fn contests(place: TestDatabase, isolation: Isolation) {
         let apart: BTreeSet<&String> = landed.iter().flatten().collect();
         assert_eq!(
             (none, apart.len()),
-            (told_none, 16 - told_none),
+            (reported_none, 16 - reported_none),
             "{landed:?}"
         );
         processes[1].hosts.delete_group(group.uuid).await.unwrap();
@@ -64,14 +66,14 @@ async fn a_report_to_one_process_is_read_by_another_at_once(place: TestDatabase)
     let processes = processes(&place, 2, Isolation::ReadCommitted).await;
     let (one, other) = (&processes[0], &processes[1]);
     let aggregate = one.hosts.create_aggregate("a", [].into()).await.unwrap().id;
-    one.tell("host1", &[told(1)]).await;
+    one.report("host1", &[node_body(1)]).await;
     one.hosts
         .add_aggregate_host(aggregate, "host1")
         .await
         .unwrap();
     for round in 1..=5_i64 {
         let fields = json!({"num_io_ops": round});
-        let name = one.tell("host1", &[told_with(1, fields)]).await;
+        let name = one.report("host1", &[node_with(1, fields)]).await;
         let update = berth_hosts::AggregateUpdate {
             metadata: [("round".to_owned(), Some(round.to_string()))].into(),
             ..Default::default()
@@ -79,10 +81,10 @@ async fn a_report_to_one_process_is_read_by_another_at_once(place: TestDatabase)
         one.hosts.update_aggregate(aggregate, update).await.unwrap();
         let read = other.hosts.states(&[node(1)]).await.unwrap().remove(0);
         assert_eq!(read.num_io_ops, round);
-        let told = round.to_string();
+        let expected = round.to_string();
         assert_eq!(
             read.aggregates.raw("round").collect::<Vec<_>>(),
-            [told.as_str()]
+            [expected.as_str()]
         );
         assert_eq!(other.seen("host1", &name).await.status, 200);
     }
@@ -91,18 +93,18 @@ async fn a_report_to_one_process_is_read_by_another_at_once(place: TestDatabase)
 async fn of_two_hosts_that_tell_one_node_at_once_one_has_it(place: TestDatabase) {
     let processes = processes(&place, 2, Isolation::ReadCommitted).await;
     for n in 1..=5 {
-        let tells = (0..2).map(|at| {
+        let reports = (0..2).map(|at| {
             let service = processes[at].clone();
             async move {
                 let host = format!("host{n}-{at}");
                 service
-                    .tells(&host, state(&[told(n)]))
+                    .reports(&host, state(&[node_body(n)]))
                     .await
                     .status
                     .as_u16()
             }
         });
-        let mut answers = join_all(tells).await;
+        let mut answers = join_all(reports).await;
         answers.sort_unstable();
         assert_eq!(answers, [200, 409], "node {n}");
     }

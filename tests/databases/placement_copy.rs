@@ -50,9 +50,9 @@ async fn fill(store: &SqlStore) {
     }
 }
 
-async fn look(place: &TestDatabase) -> SqlStore {
-    let looked = SqlStore::open_read_only_at(&place.location(), &SqlOptions::default()).await;
-    looked.unwrap().unwrap()
+async fn open_read_only(place: &TestDatabase) -> SqlStore {
+    let opened = SqlStore::open_read_only_at(&place.location(), &SqlOptions::default()).await;
+    opened.unwrap().unwrap()
 }
 
 /// Each table with its rows and their digest.
@@ -84,7 +84,7 @@ async fn a_database_is_copied_between_all_kinds_and_back_with_all_its_rows() {
     ];
     let mut known = Vec::new();
     for to in way {
-        let (old, new) = (look(&from).await, open(&to).await);
+        let (old, new) = (open_read_only(&from).await, open(&to).await);
         let copied = copy_all(&old, &new).await.unwrap();
         old.close().await;
         assert_eq!(copied.len(), 12);
@@ -122,7 +122,7 @@ async fn a_copy_that_ends_after_any_table_is_not_served_and_restarts(place: Test
     };
     let bytes = || fs::read(folder.path().join("things.db")).unwrap();
     let before = bytes();
-    let old = look(&from).await;
+    let old = open_read_only(&from).await;
     for done in [0, 3, 7, 12] {
         let new = open(&place).await;
         let mut copy = copy(&old, &new).await.unwrap();

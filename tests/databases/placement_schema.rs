@@ -212,8 +212,8 @@ async fn rows_that_no_root_can_be_found_for_stop_the_upgrade_and_are_named(place
         version(&store).await.unwrap(),
         SchemaVersion::Known(Revision::Initial)
     );
-    let mended = "UPDATE resource_providers SET parent_provider_id = NULL WHERE id = 1";
-    store.write(&Execute(Statement::new(mended))).await.unwrap();
+    let repair = "UPDATE resource_providers SET parent_provider_id = NULL WHERE id = 1";
+    store.write(&Execute(Statement::new(repair))).await.unwrap();
     assert_eq!(sync_all(&store).await.unwrap().len(), 6);
     assert_whole(&store).await;
     store.close().await;
@@ -306,14 +306,14 @@ async fn an_operators_objects_on_consumers_survive_the_upgrade_on_sqlite() {
             .await;
         }
         sync_all(&store).await.unwrap();
-        let told: Vec<_> = compare(&store).await.unwrap();
-        let told: Vec<_> = told.iter().map(ToString::to_string).collect();
+        let differences: Vec<_> = compare(&store).await.unwrap();
+        let differences: Vec<_> = differences.iter().map(ToString::to_string).collect();
         let of_mine = [
             "column cost_centre of consumers is not Placement's",
             "index of_mine of consumers is not Placement's",
             "table notes is not Placement's",
         ];
-        assert_eq!(told, of_mine);
+        assert_eq!(differences, of_mine);
         for (question, expected) in [
             (
                 "SELECT COUNT(*) FROM consumers WHERE cost_centre = 'gpu lab'",
@@ -337,9 +337,12 @@ async fn an_operators_objects_on_consumers_survive_the_upgrade_on_sqlite() {
 async fn differences_from_the_revision_are_reported(place: TestDatabase) {
     let store = open(&place).await;
     let run = async |sql: &'static str| store.write(&Script(sql)).await.unwrap();
-    let told = async || {
-        let told = compare(&store).await.unwrap();
-        told.iter().map(ToString::to_string).collect::<Vec<_>>()
+    let differences = async || {
+        let differences = compare(&store).await.unwrap();
+        differences
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
     };
     run("CREATE TABLE things (id INTEGER)").await;
     for error in [
@@ -372,7 +375,7 @@ async fn differences_from_the_revision_are_reported(place: TestDatabase) {
         "table things is not Placement's",
         "index of_mine of users is not Placement's",
     ];
-    assert_eq!(told().await, others);
+    assert_eq!(differences().await, others);
     let error = sync_all(&store).await.unwrap_err();
     assert!(
         matches!(&error, PlacementSchemaError::NotAsRevision { differences, .. } if differences.len() == 1),
@@ -387,20 +390,23 @@ async fn differences_from_the_revision_are_reported(place: TestDatabase) {
     if store.dialect() != Dialect::Sqlite {
         run("ALTER TABLE users DROP COLUMN updated_at").await;
         run("ALTER TABLE projects ADD COLUMN colour VARCHAR(7)").await;
-        let told = told().await;
+        let differences = differences().await;
         for expected in [
             "column updated_at of users is missing",
             "column colour of projects is not Placement's",
         ] {
-            assert!(told.iter().any(|it| it == expected), "{told:?}");
+            assert!(
+                differences.iter().any(|it| it == expected),
+                "{differences:?}"
+            );
         }
         run("ALTER TABLE users ADD COLUMN updated_at VARCHAR(5) NOT NULL DEFAULT 'never'").await;
-        let told = compare(&store).await.unwrap();
+        let differences = compare(&store).await.unwrap();
         let is_other = |it: &Difference| {
             it.object == "column updated_at of users"
                 && it.to_string().contains("`VARCHAR(5) NOT NULL DEFAULT")
         };
-        assert!(told.iter().any(is_other), "{told:?}");
+        assert!(differences.iter().any(is_other), "{differences:?}");
     }
     run("UPDATE alembic_version SET version_num = '0123456789ab'").await;
     for error in [

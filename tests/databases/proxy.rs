@@ -11,7 +11,7 @@ use crate::databases::test_database::TestDatabase;
 
 pub(crate) struct Proxy {
     port: u16,
-    spoilt: Arc<LossyProxy>,
+    lossy: Arc<LossyProxy>,
 }
 
 /// What does not pass.
@@ -26,15 +26,15 @@ impl Proxy {
     pub(crate) async fn start(place: &TestDatabase) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (spoilt, behind) = (Arc::<LossyProxy>::default(), port_of(&place.url()));
-        let reported = Arc::clone(&spoilt);
+        let (lossy, behind) = (Arc::<LossyProxy>::default(), port_of(&place.url()));
+        let reported = Arc::clone(&lossy);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
                 tokio::spawn(pass(client, server, Arc::clone(&reported)));
             }
         });
-        Self { port, spoilt }
+        Self { port, lossy }
     }
 
     /// The same database through the proxy, which must be able to read what passes.
@@ -50,17 +50,17 @@ impl Proxy {
     }
 
     pub(crate) fn cut_at_commit(&self) {
-        self.spoilt.commits.store(u32::MAX, Ordering::SeqCst);
+        self.lossy.commits.store(u32::MAX, Ordering::SeqCst);
     }
 
     /// From now on nothing that is asked passes, and no connection ends. What was asked before is answered.
     pub(crate) fn fall_silent(&self) {
-        self.spoilt.all.store(true, Ordering::SeqCst);
+        self.lossy.all.store(true, Ordering::SeqCst);
     }
 
     /// The next, and no other.
     pub(crate) fn cut_at_one_commit(&self) {
-        self.spoilt.commits.store(1, Ordering::SeqCst);
+        self.lossy.commits.store(1, Ordering::SeqCst);
     }
 }
 
@@ -69,13 +69,13 @@ fn port_of(url: &str) -> u16 {
     before.rsplit_once(':').unwrap().1.parse().unwrap()
 }
 
-async fn pass(mut client: TcpStream, mut server: TcpStream, spoilt: Arc<LossyProxy>) {
+async fn pass(mut client: TcpStream, mut server: TcpStream, lossy: Arc<LossyProxy>) {
     let (mut asked, mut answered) = ([0; 65_536], [0; 65_536]);
     loop {
         tokio::select! {
             read = client.read(&mut asked) => {
                 let Ok(length @ 1..) = read else { return };
-                if spoilt.all.load(Ordering::SeqCst) {
+                if lossy.all.load(Ordering::SeqCst) {
                     std::future::pending::<()>().await;
                 }
                 if server.write_all(&asked[..length]).await.is_err() {
@@ -84,7 +84,7 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, spoilt: Arc<LossyPro
                 let is_commit = asked[..length].windows(6).any(|window| window == b"COMMIT");
                 let is_cut = is_commit && {
                     let one_less = |left: u32| left.checked_sub(1);
-                    let cut = spoilt.commits.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+                    let cut = lossy.commits.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
                     cut.is_ok()
                 };
                 if is_cut {

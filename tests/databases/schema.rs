@@ -51,15 +51,15 @@ async fn a_database_without_tables_is_none(place: TestDatabase) {
 async fn read_only_commands_change_nothing(place: TestDatabase) {
     let store = place.store().await;
     store.write(&named("a")).await.unwrap();
-    let looked = SqlStore::open_read_only_at(&place.location(), &SqlOptions::default()).await;
-    let looking = looked.unwrap().unwrap();
-    assert_eq!(count(&looking).await, 1);
-    let error = looking.write(&named("b")).await.unwrap_err();
+    let opened = SqlStore::open_read_only_at(&place.location(), &SqlOptions::default()).await;
+    let reader = opened.unwrap().unwrap();
+    assert_eq!(count(&reader).await, 1);
+    let error = reader.write(&named("b")).await.unwrap_err();
     assert!(
         matches!(error, SqlError::ReadOnly(_) | SqlError::NotWritable(_)),
         "{error:?}"
     );
-    let error = looking
+    let error = reader
         .write(&Script("CREATE TABLE more (id INTEGER)"))
         .await;
     assert!(error.is_err());

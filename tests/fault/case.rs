@@ -103,8 +103,8 @@ async fn run_in(
         CountFrom::WhenReady => SwitchedGate::off(recorded),
     });
     let turns = DeterministicScheduler::seeded(1);
-    let journey = turns.task_gate(armed.clone());
-    let stage = FaultStage::with_clock(Arc::new(journey.clone()), clock.clone());
+    let task_gate = turns.task_gate(armed.clone());
+    let stage = FaultStage::with_clock(Arc::new(task_gate.clone()), clock.clone());
     let files = Arc::new(MemoryFiles::default());
     for (name, content) in &situation.files {
         files.put(name, content);
@@ -134,7 +134,7 @@ async fn run_in(
         armed.switch_on();
     };
     let idle = || turns.state() != SchedulerState::Running;
-    let lives = || journey.run(unit.run(|| stage.killed(), &ready, &history));
+    let lives = || task_gate.run(unit.run(|| stage.killed(), &ready, &history));
     let mut resting = pin!(stage.run(idle, lives()));
     let rest = timeout(FAULT_PHASE, &mut resting).await;
     if rest.is_ok() {

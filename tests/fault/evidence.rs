@@ -181,24 +181,24 @@ fn exits(case: &Case) -> Vec<Exit> {
     };
     // If Placement finds a request malformed, there is a bug, except where it is injected.
     let malformed = GateDecision::Fault(Fault::BadRequest);
-    let told = case
+    let reported = case
         .trace
         .lines()
         .iter()
         .any(|line| line.event.decision() == malformed);
     let mut exits: Vec<Exit> = case.history.ends.iter().map(exit).collect();
-    exits.retain(|exit| !(told && *exit == Exit::Code(70)));
+    exits.retain(|exit| !(reported && *exit == Exit::Code(70)));
     exits
 }
 
 fn texts(case: &Case) -> Vec<OutputText> {
-    let said = case
+    let logged = case
         .history
         .ends
         .iter()
         .map(String::as_str)
         .chain(case.history.failures());
-    let said = said.map(|text| OutputText {
+    let logged = logged.map(|text| OutputText {
         source: "log".to_owned(),
         text: text.to_owned(),
     });
@@ -207,7 +207,7 @@ fn texts(case: &Case) -> Vec<OutputText> {
         source: name.clone(),
         text: text.clone(),
     });
-    said.chain(files).collect()
+    logged.chain(files).collect()
 }
 
 fn reported(case: &Case) -> AgentReport {

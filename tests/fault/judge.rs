@@ -25,10 +25,10 @@ pub(crate) fn clean(swept: &CleanRun) -> Vec<String> {
         ));
     }
     wrong.extend(audited(swept, clean));
-    let journey = situation.journey.as_str();
+    let scenario = situation.journey.as_str();
     wrong
         .iter()
-        .map(|line| format!("{journey}: {line}\n{}", clean.trace))
+        .map(|line| format!("{scenario}: {line}\n{}", clean.trace))
         .collect()
 }
 
@@ -130,9 +130,9 @@ pub(crate) fn explain(
     case: &Case,
     wrong: &[String],
 ) -> String {
-    let (journey, points_name) = (swept.situation.journey.as_str(), name(points));
+    let (scenario, points_name) = (swept.situation.journey.as_str(), name(points));
     let mut text = format!(
-        "BERTH_FAULT_AT={journey}:{points_name} cargo test -p berth-tests --test fault every_scenario -- --nocapture\n"
+        "BERTH_FAULT_AT={scenario}:{points_name} cargo test -p berth-tests --test fault every_scenario -- --nocapture\n"
     );
     let _ = writeln!(
         text,
@@ -143,7 +143,7 @@ pub(crate) fn explain(
     let regression = crate::regressions::line(&case.trace, points);
     let _ = writeln!(
         text,
-        "  add to tests/fault/regressions/{journey}.txt: {regression}"
+        "  add to tests/fault/regressions/{scenario}.txt: {regression}"
     );
     for line in wrong {
         let _ = writeln!(text, "  {}", line.replace('\n', "\n    "));

@@ -12,9 +12,9 @@ use crate::sweep::CleanRun;
 /// The seed of the order, as in the sweep.
 const SEED: &str = "1";
 
-fn lines(journey: FaultScenario) -> Vec<String> {
+fn lines(scenario: FaultScenario) -> Vec<String> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fault/regressions");
-    let file = folder.join(format!("{}.txt", journey.as_str()));
+    let file = folder.join(format!("{}.txt", scenario.as_str()));
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let lines = text.lines().map(str::trim);
     lines
@@ -25,12 +25,12 @@ fn lines(journey: FaultScenario) -> Vec<String> {
 
 /// The points of each line of a scenario.
 pub(crate) fn of(swept: &CleanRun) -> Vec<Vec<InjectionPoint>> {
-    let journey = swept.situation.journey;
+    let scenario = swept.situation.journey;
     let points = |line: String| {
         points(swept, &line)
-            .unwrap_or_else(|what| panic!("regressions/{}.txt: {line}: {what}", journey.as_str()))
+            .unwrap_or_else(|what| panic!("regressions/{}.txt: {line}: {what}", scenario.as_str()))
     };
-    lines(journey).into_iter().map(points).collect()
+    lines(scenario).into_iter().map(points).collect()
 }
 
 fn points(swept: &CleanRun, line: &str) -> Result<Vec<InjectionPoint>, String> {

@@ -95,9 +95,13 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    pub(crate) fn of(journey: FaultScenario, points: &[InjectionPoint], crossing: &Effect) -> Self {
+    pub(crate) fn of(
+        scenario: FaultScenario,
+        points: &[InjectionPoint],
+        crossing: &Effect,
+    ) -> Self {
         Self {
-            journey,
+            journey: scenario,
             fault: name(points),
             kind: kind(crossing).to_owned(),
         }
@@ -134,11 +138,11 @@ pub(crate) fn read() -> Rows {
         .collect();
     let is_fault = |fault: &String| faults.contains(fault) || fault == KILLED_AGAIN;
     let mut rows = Rows::new();
-    for (journey_name, by_fault) in table {
-        let journey = FaultScenario::ALL
+    for (scenario_name, by_fault) in table {
+        let scenario = FaultScenario::ALL
             .into_iter()
-            .find(|journey| journey.as_str() == journey_name);
-        let journey = journey.unwrap_or_else(|| panic!("rows.toml: no scenario {journey_name}"));
+            .find(|scenario| scenario.as_str() == scenario_name);
+        let scenario = scenario.unwrap_or_else(|| panic!("rows.toml: no scenario {scenario_name}"));
         for (fault, by_kind) in by_fault {
             assert!(is_fault(&fault), "rows.toml: no fault {fault}");
             for (kind, words) in by_kind {
@@ -146,7 +150,7 @@ pub(crate) fn read() -> Rows {
                     FaultOutcome::of(word).unwrap_or_else(|| panic!("rows.toml: no outcome {word}"))
                 });
                 let cell = Cell {
-                    journey,
+                    journey: scenario,
                     fault: fault.clone(),
                     kind,
                 };

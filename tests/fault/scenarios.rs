@@ -67,8 +67,8 @@ pub(crate) struct Situation {
 }
 
 impl Situation {
-    pub(crate) async fn of(journey: FaultScenario) -> Self {
-        match journey {
+    pub(crate) async fn of(scenario: FaultScenario) -> Self {
+        match scenario {
             FaultScenario::Tick => tick().await,
             FaultScenario::StartupReshape => startup_reshape().await,
             FaultScenario::Greenfield => greenfield().await,
@@ -117,9 +117,9 @@ async fn seeded(host: &Host) -> SeededNode {
 }
 
 impl SeededNode {
-    async fn situation(self, journey: FaultScenario, was: Host, is: Host) -> Situation {
+    async fn situation(self, scenario: FaultScenario, was: Host, is: Host) -> Situation {
         Situation {
-            journey,
+            journey: scenario,
             begins: CountFrom::AtStart,
             snapshot: Snapshot::take(self.cloud.store().unwrap()).await,
             files: self.files.content(),

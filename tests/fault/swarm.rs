@@ -79,8 +79,8 @@ fn run(cast: &SwarmCast, seed: u64) -> (Trace, PlacementRows) {
         for (n, (host, root)) in cast.hosts.iter().enumerate() {
             let recorded =
                 first.for_task(RandomFaults::of(seeded.next_u64()), &format!("node {n}"));
-            let journey = turns.task_gate(Arc::new(recorded) as Arc<dyn Gate>);
-            let stage = FaultStage::with_clock(Arc::new(journey.clone()), clock.clone());
+            let task_gate = turns.task_gate(Arc::new(recorded) as Arc<dyn Gate>);
+            let stage = FaultStage::with_clock(Arc::new(task_gate.clone()), clock.clone());
             let files = MemoryFiles::default();
             files.put(COMPUTE_ID, &root.to_string());
             let unit = Unit {
@@ -94,13 +94,13 @@ fn run(cast: &SwarmCast, seed: u64) -> (Trace, PlacementRows) {
                 files: Arc::new(GatedFiles::around(Arc::new(files), &stage)),
                 cloud: cloud.decorated(|http| GatedHttp::around(http, &stage)),
             };
-            acts.push((unit, stage, journey, Mutex::new(UnitHistory::default())));
+            acts.push((unit, stage, task_gate, Mutex::new(UnitHistory::default())));
         }
-        let runs = acts.iter().map(|(unit, stage, journey, history)| {
+        let runs = acts.iter().map(|(unit, stage, task_gate, history)| {
             let lives = unit.run(|| stage.killed(), &|| {}, history);
             stage.run(
                 || turns.state() != SchedulerState::Running,
-                journey.run(lives),
+                task_gate.run(lives),
             )
         });
         let all = pin!(join_all(runs));

@@ -23,15 +23,19 @@ fn parting(one: &Case, other: &Case) -> Option<String> {
     let (lines, others) = (one.trace.lines(), other.trace.lines());
     let parts = (0..lines.len().max(others.len())).find(|n| lines.get(*n) != others.get(*n));
     if let Some(n) = parts {
-        let told =
+        let shown =
             |line: Option<&_>| line.map_or_else(|| "the end".to_owned(), ToString::to_string);
-        return Some(format!("{} | {}", told(lines.get(n)), told(others.get(n))));
+        return Some(format!(
+            "{} | {}",
+            shown(lines.get(n)),
+            shown(others.get(n))
+        ));
     }
-    let told = |case: &Case| {
+    let summary = |case: &Case| {
         let (stood, history, files) = (&case.under_fault, &case.history, &case.files);
         without_uuids(&format!("{stood:?} {history:?} {files:?}"))
     };
-    let (ours, theirs) = (told(one), told(other));
+    let (ours, theirs) = (summary(one), summary(other));
     let rows = one.end.essence().difference(&other.end.essence());
     match (ours == theirs, rows.is_empty()) {
         (false, _) => Some(format!("{ours} | {theirs}")),
@@ -69,8 +73,8 @@ fn a_repeated_case_gives_the_same_trace() {
     on_all_processors(&sample, |(swept, point)| {
         let [one, other] = [(); 2].map(|()| run(&swept.situation, &[*point]));
         if let Some(parting) = parting(&one, &other) {
-            let journey = swept.situation.journey.as_str();
-            let text = format!("{journey}:{point}: {parting}");
+            let scenario = swept.situation.journey.as_str();
+            let text = format!("{scenario}:{point}: {parting}");
             different.lock().unwrap().push(text);
         }
     });

@@ -109,20 +109,24 @@ impl FaultVisibility {
     }
 }
 
-fn places(looks: &[UnitObservation], clean: &WatchedRun) -> BTreeSet<VisibilityChannel> {
+fn places(observations: &[UnitObservation], clean: &WatchedRun) -> BTreeSet<VisibilityChannel> {
     let usual = &clean.under_fault;
     let is_new = |place: &VisibilityChannel| {
-        looks.iter().any(|look| match place {
-            VisibilityChannel::Log => !look.log.is_subset(&all(usual, |look| &look.log)),
+        observations.iter().any(|observation| match place {
+            VisibilityChannel::Log => !observation
+                .log
+                .is_subset(&all(usual, |observation| &observation.log)),
             VisibilityChannel::Status => {
-                !look.status.is_empty() && usual.iter().all(|usual| usual.status != look.status)
+                !observation.status.is_empty()
+                    && usual.iter().all(|usual| usual.status != observation.status)
             }
-            VisibilityChannel::Health => {
-                !look.findings.is_subset(&all(usual, |look| &look.findings))
-            }
+            VisibilityChannel::Health => !observation
+                .findings
+                .is_subset(&all(usual, |observation| &observation.findings)),
             VisibilityChannel::Metric => {
-                let more =
-                    |usual: &UnitObservation| (0..2).any(|n| look.counted[n] > usual.counted[n]);
+                let more = |usual: &UnitObservation| {
+                    (0..2).any(|n| observation.counted[n] > usual.counted[n])
+                };
                 usual.iter().all(more)
             }
         })
@@ -131,10 +135,10 @@ fn places(looks: &[UnitObservation], clean: &WatchedRun) -> BTreeSet<VisibilityC
 }
 
 fn all<'a>(
-    looks: &'a [UnitObservation],
+    observations: &'a [UnitObservation],
     of: impl Fn(&'a UnitObservation) -> &'a BTreeSet<String>,
 ) -> BTreeSet<String> {
-    looks.iter().flat_map(of).cloned().collect()
+    observations.iter().flat_map(of).cloned().collect()
 }
 
 /// What is still seen when all is healed.
@@ -178,12 +182,12 @@ fn lasting(clean: &WatchedRun) -> BTreeSet<PersistentFault> {
     lasting
 }
 
-fn situation(journey: FaultScenario) -> Situation {
+fn situation(scenario: FaultScenario) -> Situation {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    runtime.block_on(Situation::of(journey))
+    runtime.block_on(Situation::of(scenario))
 }
 
 #[test]
@@ -191,8 +195,8 @@ fn a_persistent_fault_is_visible_in_log_status_health_and_metric_until_it_is_hea
     let words: Words = toml::from_str(include_str!("visibility.toml")).unwrap();
     let watched: Vec<_> = FaultScenario::ALL
         .into_iter()
-        .map(|journey| {
-            let situation = situation(journey);
+        .map(|scenario| {
+            let situation = situation(scenario);
             let clean = watch(&situation, None);
             (situation, clean)
         })
@@ -229,8 +233,8 @@ fn a_persistent_fault_is_visible_in_log_status_health_and_metric_until_it_is_hea
     let found = found.into_inner().unwrap();
     if std::env::var_os("BERTH_FAULT_TALLY").is_some() {
         let mut before = None;
-        for ((journey, fault, kind), (word, _)) in &found {
-            let table = format!("[{}.\"{fault}\"]", journey.as_str());
+        for ((scenario, fault, kind), (word, _)) in &found {
+            let table = format!("[{}.\"{fault}\"]", scenario.as_str());
             if before.as_ref() != Some(&table) {
                 println!("{table}");
                 before = Some(table);
@@ -240,10 +244,10 @@ fn a_persistent_fault_is_visible_in_log_status_health_and_metric_until_it_is_hea
     }
     let mut wrong = Vec::new();
     let mut written = 0;
-    for ((journey, fault, kind), (word, left)) in &found {
-        let cell = format!("[{}.\"{fault}\"] {kind}", journey.as_str());
+    for ((scenario, fault, kind), (word, left)) in &found {
+        let cell = format!("[{}.\"{fault}\"] {kind}", scenario.as_str());
         let expected = words
-            .get(journey.as_str())
+            .get(scenario.as_str())
             .and_then(|faults| faults.get(fault)?.get(*kind));
         written += usize::from(expected.is_some());
         if expected != Some(word) {
@@ -287,13 +291,13 @@ fn an_agent_that_omits_one_of_the_four_reports_is_caught() {
     let (seen, clean) = seen_by_all();
     for place in VisibilityChannel::ALL {
         let mut silent = seen.clone();
-        for look in &mut silent.under_fault {
+        for observation in &mut silent.under_fault {
             let usual = clean.settled.clone().unwrap();
             match place {
-                VisibilityChannel::Log => look.log.clear(),
-                VisibilityChannel::Status => look.status = usual.status,
-                VisibilityChannel::Health => look.findings = usual.findings,
-                VisibilityChannel::Metric => look.counted = usual.counted,
+                VisibilityChannel::Log => observation.log.clear(),
+                VisibilityChannel::Status => observation.status = usual.status,
+                VisibilityChannel::Health => observation.findings = usual.findings,
+                VisibilityChannel::Metric => observation.counted = usual.counted,
             }
         }
         let others = VisibilityChannel::ALL
@@ -310,7 +314,10 @@ fn an_agent_that_omits_one_of_the_four_reports_is_caught() {
 fn an_agent_that_keeps_complaining_or_never_settles_is_caught() {
     let (seen, clean) = seen_by_all();
     let mut complains = seen.clone();
-    let trouble = seen.under_fault.iter().find(|look| look.has_errors);
+    let trouble = seen
+        .under_fault
+        .iter()
+        .find(|observation| observation.has_errors);
     complains.settled = trouble.cloned();
     assert_eq!(left_over(&complains, &clean).len(), 2);
     assert_eq!(

@@ -34,7 +34,7 @@ use crate::rows::kind;
 use crate::scenarios::{CountFrom, Situation};
 
 /// How often the service is observed.
-const LOOK: Duration = Duration::from_secs(10);
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a fault persists: longer than a service takes to show it. A hang is distinguished from a slow peer after 15
 /// minutes.
 const LASTS: Duration = Duration::from_mins(4);
@@ -172,7 +172,7 @@ impl RunProgress {
 
 struct Manager {
     socket: UnixDatagram,
-    heard: RefCell<RunMessages>,
+    messages: RefCell<RunMessages>,
 }
 
 struct RunMessages {
@@ -190,18 +190,18 @@ enum WatchedProcessEnd {
 
 impl Manager {
     /// Takes all that was sent.
-    fn hear(&self) {
+    fn receive(&self) {
         let mut buffer = [0; 16 << 10];
-        let mut heard = self.heard.borrow_mut();
+        let mut messages = self.messages.borrow_mut();
         while let Ok(length) = self.socket.recv(&mut buffer) {
             for line in String::from_utf8_lossy(&buffer[..length]).lines() {
                 match line.split_once('=') {
-                    Some(("STATUS", status)) => status.clone_into(&mut heard.status),
+                    Some(("STATUS", status)) => status.clone_into(&mut messages.status),
                     Some(("READY", _)) => {
-                        heard.ready = true;
-                        heard.sign = Instant::now();
+                        messages.ready = true;
+                        messages.sign = Instant::now();
                     }
-                    Some(("WATCHDOG" | "EXTEND_TIMEOUT_USEC", _)) => heard.sign = Instant::now(),
+                    Some(("WATCHDOG" | "EXTEND_TIMEOUT_USEC", _)) => messages.sign = Instant::now(),
                     _ => {}
                 }
             }
@@ -209,20 +209,20 @@ impl Manager {
     }
 
     fn is_ready(&self) -> bool {
-        self.heard.borrow().ready
+        self.messages.borrow().ready
     }
 
     /// Whether it has been silent for longer than the unit allows.
     fn gives_up(&self) -> bool {
-        let heard = self.heard.borrow();
-        let patience = if heard.ready { WATCHDOG } else { START };
-        heard.sign.elapsed() > patience
+        let messages = self.messages.borrow();
+        let patience = if messages.ready { WATCHDOG } else { START };
+        messages.sign.elapsed() > patience
     }
 
     fn begin(&self) {
-        let mut heard = self.heard.borrow_mut();
-        (heard.ready, heard.sign) = (false, Instant::now());
-        heard.status.clear();
+        let mut messages = self.messages.borrow_mut();
+        (messages.ready, messages.sign) = (false, Instant::now());
+        messages.status.clear();
     }
 }
 
@@ -256,7 +256,7 @@ impl WatchedUnit {
         let folder = tempfile::tempdir().unwrap();
         let socket = UnixDatagram::bind(folder.path().join("notify")).unwrap();
         socket.set_nonblocking(true).unwrap();
-        let heard = RunMessages {
+        let messages = RunMessages {
             status: String::new(),
             ready: false,
             sign: Instant::now(),
@@ -273,7 +273,7 @@ impl WatchedUnit {
             },
             manager: Manager {
                 socket,
-                heard: RefCell::new(heard),
+                messages: RefCell::new(messages),
             },
             stage,
             times,
@@ -308,7 +308,7 @@ impl WatchedUnit {
         while watched.settled.is_none() && self.times.began.elapsed() < self.times.gives_up() {
             match self.process(situation, &mut watched).await {
                 WatchedProcessEnd::Exit(code, reason) if !self.is_healed() => {
-                    watched.under_fault.push(self.last_look(&reason));
+                    watched.under_fault.push(self.last_observation(&reason));
                     watched.ends.push((code, reason));
                     if matches!(code, 76 | 78) {
                         // The operator fixes the cause, and starts the unit again.
@@ -344,22 +344,24 @@ impl WatchedUnit {
     }
 
     /// What stays of a process that ended: its last words. The program prints the reason as its last line of log.
-    fn last_look(&self, reason: &str) -> UnitObservation {
-        self.manager.hear();
-        let mut look = UnitObservation {
+    fn last_observation(&self, reason: &str) -> UnitObservation {
+        self.manager.receive();
+        let mut observation = UnitObservation {
             log: self.log.take(),
             ..UnitObservation::default()
         };
-        look.log.insert(format!("the agent ended: {reason}"));
-        look.status.clone_from(&self.manager.heard.borrow().status);
-        look
+        observation.log.insert(format!("the agent ended: {reason}"));
+        observation
+            .status
+            .clone_from(&self.manager.messages.borrow().status);
+        observation
     }
 
     /// One process until it ends, is killed, or has settled after all was healed.
     async fn process(&self, situation: &Situation, watched: &mut WatchedRun) -> WatchedProcessEnd {
         self.manager.begin();
         let service = service::run(self.agent(), CancellationToken::new());
-        let mut service = pin!(self.heard_by_the_manager(situation, service));
+        let mut service = pin!(self.with_manager(situation, service));
         loop {
             tokio::select! {
                 biased;
@@ -367,14 +369,14 @@ impl WatchedUnit {
                     let error = ended.expect_err("it is not stopped");
                     return WatchedProcessEnd::Exit(code(error.reason()), sentence(&error));
                 }
-                () = sleep(LOOK) => {}
+                () = sleep(POLL_INTERVAL) => {}
             }
-            let look = self.look().await;
+            let observation = self.observe().await;
             if !self.is_healed() {
-                watched.under_fault.push(look);
+                watched.under_fault.push(observation);
                 self.heal_in_time();
-            } else if look.in_sync && !look.has_errors && look.log.is_empty() {
-                watched.settled = Some(look);
+            } else if observation.in_sync && !observation.has_errors && observation.log.is_empty() {
+                watched.settled = Some(observation);
                 return WatchedProcessEnd::AtRest;
             }
             if self.manager.gives_up() {
@@ -386,26 +388,22 @@ impl WatchedUnit {
         }
     }
 
-    async fn heard_by_the_manager<F: Future>(
-        &self,
-        situation: &Situation,
-        service: F,
-    ) -> F::Output {
+    async fn with_manager<F: Future>(&self, situation: &Situation, service: F) -> F::Output {
         let mut service = pin!(service);
-        let heard = poll_fn(|context| {
+        let messages = poll_fn(|context| {
             let polled = service.as_mut().poll(context);
-            self.manager.hear();
+            self.manager.receive();
             if self.manager.is_ready() && self.times.waits.replace(false) {
                 self.shown.show(&situation.is);
                 self.gate.switch_on();
             }
             polled
         });
-        heard.await
+        messages.await
     }
 
-    async fn look(&self) -> UnitObservation {
-        if self.manager.heard.borrow().status.is_empty() {
+    async fn observe(&self) -> UnitObservation {
+        if self.manager.messages.borrow().status.is_empty() {
             // It has not reached its loop: its socket exists, but does not answer.
             return UnitObservation {
                 log: self.log.take(),
@@ -424,7 +422,7 @@ impl WatchedUnit {
         };
         UnitObservation {
             log: self.log.take(),
-            status: self.manager.heard.borrow().status.clone(),
+            status: self.manager.messages.borrow().status.clone(),
             has_errors: findings.iter().any(|finding| finding.severity == "error"),
             findings: findings.into_iter().map(|finding| finding.code).collect(),
             counted: ["error", "warning"].map(|severity| {

@@ -35,7 +35,7 @@ const DEVICES: usize = 2;
 const WITHIN: usize = 1_500;
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 const IMAGE: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac896";
 
@@ -158,7 +158,7 @@ impl Machine {
                 "{phase}: not in time: {}",
                 self.stand.log()
             );
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -183,14 +183,14 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn until<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = poll() {
             return found;
         }
         assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 

@@ -95,7 +95,7 @@ impl Recovery {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KillCase {
     /// The scenario, by its index in the list of prepared ones.
-    pub(crate) journey: usize,
+    pub(crate) scenario: usize,
     pub(crate) kill: Kill,
     pub(crate) recovery: Recovery,
 }
@@ -105,15 +105,15 @@ pub(crate) struct KillCase {
 pub(crate) fn places(prepared: &[PreparedScenario]) -> Vec<(usize, Kill)> {
     let mut seen: BTreeMap<(&str, &str, KillSide), usize> = BTreeMap::new();
     let mut places = Vec::new();
-    for (journey, one) in prepared.iter().enumerate() {
+    for (scenario, one) in prepared.iter().enumerate() {
         for (request, route) in (1..).zip(&one.crossings) {
             for moment in [KillSide::Before, KillSide::After] {
-                let kind = (one.journey.as_str(), route.as_str(), moment);
+                let kind = (one.scenario.as_str(), route.as_str(), moment);
                 let times = seen.entry(kind).or_insert(0);
                 let is_read = route.starts_with("GET ");
                 let rank = *times + 3 * usize::from(is_read && moment == KillSide::After);
                 *times += 1;
-                places.push((rank, (journey, Kill { request, moment })));
+                places.push((rank, (scenario, Kill { request, moment })));
             }
         }
     }
@@ -124,10 +124,10 @@ pub(crate) fn places(prepared: &[PreparedScenario]) -> Vec<(usize, Kill)> {
 /// The seed's case; seeds count from 1.
 pub(crate) fn case(seed: u64, places: &[(usize, Kill)], prepared: &[PreparedScenario]) -> KillCase {
     let turn = usize::try_from(seed.saturating_sub(1)).unwrap_or(0) % places.len();
-    let (journey, kill) = places[turn];
-    let dice = JitterRng::seeded(seed);
-    let below = |limit: usize| (dice.next() % limit as u64) as usize;
-    let request = 1 + below(prepared[journey].crossings.len());
+    let (scenario, kill) = places[turn];
+    let rng = JitterRng::seeded(seed);
+    let below = |limit: usize| (rng.next() % limit as u64) as usize;
+    let request = 1 + below(prepared[scenario].crossings.len());
     let recovery = match below(8) {
         0 | 1 => {
             let moment = [KillSide::Before, KillSide::After][below(2)];
@@ -139,7 +139,7 @@ pub(crate) fn case(seed: u64, places: &[(usize, Kill)], prepared: &[PreparedScen
         _ => Recovery::Undisturbed,
     };
     KillCase {
-        journey,
+        scenario,
         kill,
         recovery,
     }

@@ -72,8 +72,8 @@ fn a_start_killed_anywhere_leaves_every_unit_on_its_provider() {
     let first = from.unwrap_or(1);
     let seeds = number("BERTH_KILLS").unwrap_or(50);
     let mut stands: Vec<Stand> = (0..THREADS).map(|_| Stand::new()).collect();
-    let prepared = on_stands(&mut stands, KillScenario::ALL.len(), |stand, journey| {
-        stand.prepare(KillScenario::ALL[journey])
+    let prepared = on_stands(&mut stands, KillScenario::ALL.len(), |stand, scenario| {
+        stand.prepare(KillScenario::ALL[scenario])
     });
     let places = places(&prepared);
     let report = Mutex::new(Report::default());
@@ -81,7 +81,7 @@ fn a_start_killed_anywhere_leaves_every_unit_on_its_provider() {
     on_stands(&mut stands, parts, |stand, part| {
         let seed = first + part as u64;
         let case = case(seed, &places, &prepared);
-        let struck = strike(stand, &prepared[case.journey], case);
+        let struck = strike(stand, &prepared[case.scenario], case);
         let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
         for crossing in struck.kills {
             report.killed(crossing, struck.violations.len());
@@ -118,7 +118,7 @@ fn strike(stand: &mut Stand, prepared: &PreparedScenario, case: KillCase) -> Cas
     stand.put(prepared);
     let starts = [Some(case.kill), case.recovery.kill()];
     for attempt in 0..3 {
-        let ended = stand.start(prepared.journey, |sword| match attempt {
+        let ended = stand.start(prepared.scenario, |sword| match attempt {
             0 => vec![case.kill.rule_among(&prepared.crossings, sword)],
             1 => case.recovery.rules(sword),
             _ => Vec::new(),
@@ -141,9 +141,9 @@ fn strike(stand: &mut Stand, prepared: &PreparedScenario, case: KillCase) -> Cas
                     _ => &ended.crossings,
                 };
                 let crossing = seen.get(kill.request - 1).map_or("?", String::as_str);
-                let journey = prepared.journey.as_str();
+                let scenario = prepared.scenario.as_str();
                 let moment = kill.moment;
-                struck.kills.push(format!("{journey} {crossing} {moment}"));
+                struck.kills.push(format!("{scenario} {crossing} {moment}"));
             }
             _ => {
                 let (code, log) = (ended.outcome.code, &ended.outcome.stderr);
@@ -166,8 +166,8 @@ fn strike(stand: &mut Stand, prepared: &PreparedScenario, case: KillCase) -> Cas
 #[test]
 fn lost_duplicated_and_left_over_units_and_files_are_detected() {
     let mut stand = Stand::new();
-    let journey = KillScenario::ALL[0];
-    let prepared = stand.prepare(journey);
+    let scenario = KillScenario::ALL[0];
+    let prepared = stand.prepare(scenario);
     let id = stand.compute_id();
     let check = |stand: &Stand| stand.violations(&prepared, id.as_deref());
     assert_eq!(check(&stand), Vec::<String>::new());

@@ -123,7 +123,7 @@ impl ReshapedHost {
 
     /// Checks the position of the virtual GPUs and of all consumers: as after the last acknowledged reshape, or after
     /// the unanswered one.
-    pub(crate) async fn look(&mut self, service: &str) -> Result<(), String> {
+    pub(crate) async fn check(&mut self, service: &str) -> Result<(), String> {
         let mut seen = Vec::new();
         for child in [false, true] {
             let path = format!("/resource_providers/{}", self.provider(child));

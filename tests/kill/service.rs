@@ -74,8 +74,8 @@ const MISFITS: [(&str, &str); 9] = [
 ];
 
 /// How often is looked whether the sessions of the dead are gone: two minutes, and a lock is waited for half of one.
-const LOOKS: u32 = 12_000;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+const CHECKS: u32 = 12_000;
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What came of the kills.
 #[derive(Debug, Default)]
@@ -113,7 +113,7 @@ impl KilledServices {
 
     /// One kill, and the start after it.
     fn strike(&mut self, seed: u64) -> Result<(), String> {
-        let dice = JitterRng::seeded(seed);
+        let rng = JitterRng::seeded(seed);
         let urls = self.services.urls();
         let contest = Contest {
             number: seed,
@@ -126,10 +126,10 @@ impl KilledServices {
         // Of several one may go on.
         let spared = match urls.len() {
             1 => urls.len(),
-            several => (dice.next() % (several as u64 + 1)) as usize,
+            several => (rng.next() % (several as u64 + 1)) as usize,
         };
         // By what has been asked and answered, not by time: a slow machine is struck as a quick one is.
-        let (moment, moments) = (1 + dice.next() % 90, field.moments());
+        let (moment, moments) = (1 + rng.next() % 90, field.moments());
         let over = AtomicBool::new(false);
         // The first of all kills comes when a reshape was done, so that of many some surely were.
         let waits = self.sums.kills == 0;
@@ -178,7 +178,7 @@ impl KilledServices {
         let history = self.runtime.block_on(field.finish(&urls));
         self.runtime.block_on(async {
             for host in &mut self.hosts {
-                host.look(&urls[0]).await?;
+                host.check(&urls[0]).await?;
             }
             Ok::<(), String>(())
         })?;
@@ -195,12 +195,12 @@ impl KilledServices {
             self.services.kill(which);
         }
         let waited = self.services.with_database(async |store| {
-            for _ in 0..LOOKS {
+            for _ in 0..CHECKS {
                 let left = store.other_sessions().await?.seen;
                 if left.is_empty() {
                     return Ok(Vec::new());
                 }
-                tokio::time::sleep(BETWEEN_LOOKS).await;
+                tokio::time::sleep(CHECK_INTERVAL).await;
             }
             Ok(store.other_sessions().await?.seen)
         });

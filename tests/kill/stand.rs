@@ -31,7 +31,7 @@ pub(crate) struct Stand {
 
 /// A scenario that can be started repeatedly, with its result without a kill.
 pub(crate) struct PreparedScenario {
-    pub(crate) journey: KillScenario,
+    pub(crate) scenario: KillScenario,
     /// The requests of an undisturbed start, by their routes.
     pub(crate) crossings: Vec<String>,
     statements: String,
@@ -96,12 +96,12 @@ impl Stand {
     }
 
     /// Creates a scenario's world, and runs it once without a kill.
-    pub(crate) fn prepare(&mut self, journey: KillScenario) -> PreparedScenario {
+    pub(crate) fn prepare(&mut self, scenario: KillScenario) -> PreparedScenario {
         self.placement.reset().expect("an empty Placement");
         self.clear_state();
-        self.seed(journey);
+        self.seed(scenario);
         let mut prepared = PreparedScenario {
-            journey,
+            scenario,
             crossings: Vec::new(),
             statements: statements(&self.placement),
             compute_id: self.compute_id(),
@@ -109,14 +109,14 @@ impl Stand {
             files: BTreeSet::new(),
         };
         self.put(&prepared);
-        let ended = self.start(journey, |_| Vec::new()).expect("it ends");
+        let ended = self.start(scenario, |_| Vec::new()).expect("it ends");
         assert_eq!(ended.outcome.code, 0, "{}", ended.outcome.stderr);
         prepared.crossings = ended.crossings;
         prepared.expected = lines(&self.placement);
         prepared.files = self.files();
-        let wrong = difference(&held(&prepared.expected), &journey.holdings());
-        assert_eq!(wrong, Vec::<String>::new(), "{journey:?}");
-        let again = self.start(journey, |_| Vec::new()).expect("it ends");
+        let wrong = difference(&held(&prepared.expected), &scenario.holdings());
+        assert_eq!(wrong, Vec::<String>::new(), "{scenario:?}");
+        let again = self.start(scenario, |_| Vec::new()).expect("it ends");
         let writes = again
             .crossings
             .iter()
@@ -125,14 +125,14 @@ impl Stand {
         prepared
     }
 
-    fn seed(&mut self, journey: KillScenario) {
+    fn seed(&mut self, scenario: KillScenario) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
         let runtime = runtime.expect("a runtime");
         let placement = Cloud::at(&self.placement.url()).placement();
         let neighbours = runtime.block_on(neighbours(&placement));
-        let Some(machine) = journey.machine_before() else {
+        let Some(machine) = scenario.machine_before() else {
             return;
         };
         self.show(&machine);
@@ -142,7 +142,7 @@ impl Stand {
         assert_eq!(ended.outcome.code, 0, "{}", ended.outcome.stderr);
         let root = self.compute_id().expect("a node that was reported");
         let root: ProviderUuid = root.parse().expect("a UUID");
-        let claims = journey.claims(root, &neighbours);
+        let claims = scenario.claims(root, &neighbours);
         runtime.block_on(async {
             join(&placement, root, neighbours.aggregate).await;
             let fpga = [("FPGA".parse().expect("a class"), 2)];
@@ -171,7 +171,7 @@ impl Stand {
             let file = self.home.state_dir().join(COMPUTE_ID);
             fs::write(file, format!("{root}\n")).expect("room on the disk");
         }
-        self.show(&prepared.journey.machine());
+        self.show(&prepared.scenario.machine());
     }
 
     fn show(&self, machine: &Machine) {
@@ -183,21 +183,21 @@ impl Stand {
     /// Starts `berth agent --once` with these rules on its way to Placement, until it ends by itself or by one of them.
     pub(crate) fn start(
         &mut self,
-        journey: KillScenario,
+        scenario: KillScenario,
         rules: impl FnOnce(KillRule) -> Vec<ProxyRule>,
     ) -> Result<StartEnd, String> {
         let victim = Victim::default();
         self.proxy.heal();
         self.proxy.forget();
         for rule in rules(KillRule(Arc::clone(&victim))) {
-            self.proxy.spoil(rule);
+            self.proxy.add_rule(rule);
         }
         let config = self.home.config_file().display().to_string();
         let arguments = ["--config", &config, "agent", "--once", "--deadline", "120s"];
         {
             // A rule that wants to kill waits until there is a process.
             let mut slot = locked(&victim);
-            let arguments = arguments.iter().chain(journey.arguments());
+            let arguments = arguments.iter().chain(scenario.arguments());
             let berth = self
                 .home
                 .start(arguments)

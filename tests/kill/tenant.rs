@@ -43,8 +43,8 @@ impl Tenant {
 
     /// The first six are one of each kind; where the others' units are is drawn.
     pub(crate) fn of_reshape(n: u32, consumers: u32, gpus: u8) -> Self {
-        let dice = JitterRng::seeded(u64::from(n) << 32 | u64::from(consumers));
-        let any = || (dice.next() % u64::from(gpus)) as u8;
+        let rng = JitterRng::seeded(u64::from(n) << 32 | u64::from(consumers));
+        let any = || (rng.next() % u64::from(gpus)) as u8;
         let (kind, gpus) = match n {
             0 => (TenantKind::Wide, vec![1]),
             1 => (TenantKind::Plain, vec![0, 1]),
@@ -54,7 +54,7 @@ impl Tenant {
             5 => (TenantKind::Migrating(MigrationSight::Unknown), vec![any()]),
             _ => (
                 TenantKind::Plain,
-                (0..1 + dice.next() % 3).map(|_| any()).collect(),
+                (0..1 + rng.next() % 3).map(|_| any()).collect(),
             ),
         };
         Self { n, kind, gpus }

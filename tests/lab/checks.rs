@@ -59,9 +59,9 @@ fn without_an_answer_a_check_does_not_pass() {
     let ran = shell(&format!(
         "PATH={path}:$PATH; . \"$HOST/node.sh\"; nothing_is_left"
     ));
-    let said = String::from_utf8_lossy(&ran.stdout);
-    let of = |word: &str| said.lines().filter(|line| line.contains(word)).count();
-    assert_eq!((of(" ok "), of(" FAILED ")), (0, 9), "{said}");
+    let output = String::from_utf8_lossy(&ran.stdout);
+    let of = |word: &str| output.lines().filter(|line| line.contains(word)).count();
+    assert_eq!((of(" ok "), of(" FAILED ")), (0, 9), "{output}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use service::{
-    HOST, NOBODY, RP, Service, ServiceCaller, bind_to, guest, profile, states, unbind, uuids,
+    HOST, RP, Service, ServiceCaller, UNKNOWN, bind_to, guest, profile, states, unbind, uuids,
 };
 
 #[test]
@@ -86,7 +86,7 @@ fn administrators_see_reported_devices_and_disable_them() {
         (format!("?hostname={HOST}"), 1),
         ("?type=GPU".to_owned(), 0),
         ("?type=FPGA&vendor=8086".to_owned(), 1),
-        (format!("?type=FPGA&hostname={NOBODY}"), 0),
+        (format!("?type=FPGA&hostname={UNKNOWN}"), 0),
     ] {
         let found = service.get(&format!("/devices{query}"));
         assert_eq!(
@@ -138,7 +138,7 @@ fn administrators_see_reported_devices_and_disable_them() {
     ] {
         let uuid = one["uuid"].as_str().unwrap_or_default();
         assert_eq!(&service.get(&format!("/{noun}/{uuid}")), one);
-        service.at("2.0", 404, &format!("/{noun}/{NOBODY}"));
+        service.at("2.0", 404, &format!("/{noun}/{UNKNOWN}"));
         service.expect(
             403,
             ServiceCaller::Tenant,
@@ -179,9 +179,9 @@ fn administrators_manage_profiles_all_can_read_them_and_used_ones_are_kept() {
         "dp-b",
         &json!([{"resources: CUSTOM_THING ": "1", "trait: CUSTOM_T ": "forbidden"}]),
     );
-    own[0]["uuid"] = json!(NOBODY);
+    own[0]["uuid"] = json!(UNKNOWN);
     let own = service.send(201, Method::POST, "/device_profiles", &own);
-    assert_eq!(own["uuid"], NOBODY);
+    assert_eq!(own["uuid"], UNKNOWN);
     assert_eq!(
         own["groups"],
         json!([{"resources:CUSTOM_THING": "1", "trait:CUSTOM_T": "forbidden"}])
@@ -275,7 +275,7 @@ fn a_guest_gets_its_devices_whole_keeps_them_and_gives_them_back() {
     let arqs = uuids(&made);
     let one = format!("/accelerator_requests/{}", arqs[0]);
     assert_eq!(service.get(&one)["uuid"], arqs[0]);
-    service.at("2.0", 404, &format!("/accelerator_requests/{NOBODY}"));
+    service.at("2.0", 404, &format!("/accelerator_requests/{UNKNOWN}"));
     service.at("2.0", 400, "/accelerator_requests?bind_state=x");
     let first = guest(1);
     let of_first = format!("/accelerator_requests?instance={first}");
@@ -338,9 +338,9 @@ fn a_guest_gets_its_devices_whole_keeps_them_and_gives_them_back() {
         let ends = arqs.iter().map(|arq| (arq.clone(), status.to_owned()));
         ends.collect::<BTreeSet<_>>()
     };
-    let told = service.told(&first, 3);
+    let received = service.received(&first, 3);
     assert_eq!(
-        (told.len(), BTreeSet::from_iter(told)),
+        (received.len(), BTreeSet::from_iter(received)),
         (3, completed(&arqs, "completed"))
     );
     let all = service.get("/accelerator_requests?bind_state=resolved");
@@ -357,8 +357,8 @@ fn a_guest_gets_its_devices_whole_keeps_them_and_gives_them_back() {
     // There is one handle left, and three are asked for.
     let second = guest(2);
     service.patch(409, &more, &bind_to(&second));
-    let told = service.told(&second, 3);
-    assert_eq!(BTreeSet::from_iter(told), completed(&more, "failed"));
+    let received = service.received(&second, 3);
+    assert_eq!(BTreeSet::from_iter(received), completed(&more, "failed"));
     service.patch(202, &arqs, &unbind());
     let unbound = service.get(&one);
     assert_eq!(

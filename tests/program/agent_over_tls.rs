@@ -112,12 +112,12 @@ fn files_that_cannot_be_used_are_named_by_the_check_and_end_the_start() {
         }
         for command in [&["config", "check"][..], &["agent"]] {
             let refused = node.run(command);
-            let said = format!("{}{}", refused.stdout, refused.stderr);
-            assert_eq!(refused.code, 78, "{command:?}: {said}");
-            assert!(said.contains(words), "{command:?}: {said}");
+            let output = format!("{}{}", refused.stdout, refused.stderr);
+            assert_eq!(refused.code, 78, "{command:?}: {output}");
+            assert!(output.contains(words), "{command:?}: {output}");
             assert!(
-                said.contains(&key.display().to_string()),
-                "{command:?}: {said}"
+                output.contains(&key.display().to_string()),
+                "{command:?}: {output}"
             );
         }
     }

@@ -78,8 +78,8 @@ fn commands_reach_another_hosts_agent_with_a_certificate_and_fail_clearly_withou
     ];
     let set_aside = ask(&set_aside, &with);
     assert_eq!(set_aside.code, 0, "{}", set_aside.stderr);
-    let said: Value = serde_json::from_str(&set_aside.stdout).expect("JSON");
-    assert_eq!(said["items"][0]["device"], name, "{said}");
+    let output: Value = serde_json::from_str(&set_aside.stdout).expect("JSON");
+    assert_eq!(output["items"][0]["device"], name, "{output}");
     let shown = ask(
         &["device", "show", name, "-f", "value", "-c", "state"],
         &with,
@@ -124,8 +124,8 @@ fn commands_reach_another_hosts_agent_with_a_certificate_and_fail_clearly_withou
     assert!(listed.stdout.contains(name));
 
     // A certificate of another authority is refused, and so is an agent with one.
-    let stranger = options(&url, &ours, &others.client());
-    let refused = ask(&["guest", "list"], &stranger);
+    let untrusted = options(&url, &ours, &others.client());
+    let refused = ask(&["guest", "list"], &untrusted);
     assert_eq!(refused.code, 69, "{}", refused.stderr);
     let unbelieved = options(&url, &others, &client);
     for command in ["guest", "device"] {

@@ -10,7 +10,7 @@ use crate::program::placement_api::Api;
 const SINGLE: &str = "f2e3fac2-308a-5bb4-a8d7-292d9a96eb01";
 const PAIR: &str = "23c45d1e-2f50-517b-bbd5-dea5b942589c";
 const TRIO: &str = "27a5843d-d7f4-5348-adb8-7420a0e6bea0";
-const NOBODY: &str = "00000000-0000-4000-8000-00000000dead";
+const UNKNOWN: &str = "00000000-0000-4000-8000-00000000dead";
 const STORAGE: &str = "00000000-0000-4000-8000-000000000d15";
 
 #[track_caller]
@@ -72,7 +72,7 @@ fn orphans_are_deleted_and_missing_allocations_healed_each_after_a_preview() {
         ],
     );
     api.claim(
-        NOBODY,
+        UNKNOWN,
         &[
             (&unused, "VGPU", 2),
             (&root, "VCPU", 4),
@@ -88,10 +88,10 @@ fn orphans_are_deleted_and_missing_allocations_healed_each_after_a_preview() {
         first
     };
     assert_eq!(of(SINGLE), None, "{found:?}");
-    let nobody = of(NOBODY).expect("a finding");
-    assert_eq!(nobody["amiss"], "unclear");
+    let unknown = of(UNKNOWN).expect("a finding");
+    assert_eq!(unknown["amiss"], "unclear");
     assert_eq!(
-        nobody["holds"],
+        unknown["holds"],
         json!({"heal-1": {"VCPU": 4}, "heal-1_pci_0000_c4_00_0": {"VGPU": 2}}),
         "what it holds elsewhere is not this host's"
     );
@@ -103,7 +103,7 @@ fn orphans_are_deleted_and_missing_allocations_healed_each_after_a_preview() {
     for words in [
         "heal-1_pci_0000_c4_00_0: 2 VGPU",
         "heal-allocations",
-        NOBODY,
+        UNKNOWN,
     ] {
         assert!(
             done(&reported).contains(words),
@@ -115,7 +115,7 @@ fn orphans_are_deleted_and_missing_allocations_healed_each_after_a_preview() {
     // As long as guests lack allocations, it may belong to one of them.
     let left = host.run(&[&AUDIT[..], &["--delete", "--settle", "0"]].concat());
     assert!(done(&left).contains("heal first"), "{}", left.stdout);
-    assert_eq!(api.held(NOBODY).len(), 3);
+    assert_eq!(api.held(UNKNOWN).len(), 3);
     let before = api.held(PAIR);
     let shown = host.run(&[&HEAL[..], &["--dry-run"]].concat());
     assert!(done(&shown).contains("heal-1_pci_0000_c5_00_0: 1 VGPU"));
@@ -143,7 +143,7 @@ fn orphans_are_deleted_and_missing_allocations_healed_each_after_a_preview() {
     let deleted = host.run(&delete);
     assert!(done(&deleted).contains("its allocations on other hosts are kept"));
     assert_eq!(
-        api.held(NOBODY),
+        api.held(UNKNOWN),
         [(format!("storage-{STORAGE}"), "DISK_GB".to_owned(), 10)]
     );
 
@@ -173,11 +173,11 @@ fn two_guests_that_each_hold_the_others_unit_are_healed_together() {
     ];
     let rest: Vec<_> = rest.into_iter().filter(|it| it.2 > 0).collect();
     assert!(!rest.is_empty());
-    api.claim(NOBODY, &rest);
+    api.claim(UNKNOWN, &rest);
     let healed = host.run(&HEAL);
     for guest in [SINGLE, PAIR] {
-        let said = format!("{guest}: healed");
-        assert!(done(&healed).contains(&said), "{}", healed.stdout);
+        let expected = format!("{guest}: healed");
+        assert!(done(&healed).contains(&expected), "{}", healed.stdout);
     }
     let unit = |bus: &str| (format!("heal-5_pci_0000_{bus}_00_0"), "VGPU".to_owned(), 1);
     assert!(api.held(SINGLE).contains(&unit("04")));
@@ -191,9 +191,9 @@ fn allocations_of_a_migration_are_reported_but_never_as_orphans() {
     let (mut host, root) = host(&api, "heal-2");
     let first = gpu(&api, &root, "44");
     let second = gpu(&api, &root, "45");
-    api.claim_for_migration(NOBODY, &[(&first, "VGPU", 2), (&second, "VGPU", 1)]);
+    api.claim_for_migration(UNKNOWN, &[(&first, "VGPU", 2), (&second, "VGPU", 1)]);
     let run = |host: &mut Hypervisor, more: &[&str]| {
-        let all = [&AUDIT[..], &["--consumer", NOBODY, "-f", "json"], more].concat();
+        let all = [&AUDIT[..], &["--consumer", UNKNOWN, "-f", "json"], more].concat();
         items(&host.run(&all))
     };
     let found = run(&mut host, &[]);
@@ -204,21 +204,21 @@ fn allocations_of_a_migration_are_reported_but_never_as_orphans() {
         "{found:?}"
     );
     done(&host.run(&[&AUDIT[..], &["--delete", "--settle", "0"]].concat()));
-    assert_eq!(api.held(NOBODY).len(), 2, "it was left");
+    assert_eq!(api.held(UNKNOWN).len(), 2, "it was left");
     let healed = host.run(&[&HEAL[..], &["-f", "json"]].concat());
     let healed = items(&healed);
     assert!(!healed.is_empty());
     assert!(healed.iter().all(|it| it["guest"] != "trio"), "{healed:?}");
     // Who names it has looked.
     run(&mut host, &["--delete", "--settle", "0"]);
-    assert_eq!(api.held(NOBODY), []);
+    assert_eq!(api.held(UNKNOWN), []);
 }
 
 #[test]
 fn a_database_is_audited_and_healed_where_no_service_has_it_open() {
     let mut api = Api::lease();
     let (mut host, root) = host(&api, "heal-3");
-    api.claim(NOBODY, &[(&root, "VCPU", 4)]);
+    api.claim(UNKNOWN, &[(&root, "VCPU", 4)]);
     let url = api.placement.database_url();
     api.placement.stop();
     let on = |words: &[&str]| -> Vec<String> {
@@ -232,11 +232,11 @@ fn a_database_is_audited_and_healed_where_no_service_has_it_open() {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         host.run(&words)
     };
-    assert!(done(&run(&mut host, &AUDIT)).contains(NOBODY));
+    assert!(done(&run(&mut host, &AUDIT)).contains(UNKNOWN));
     assert!(done(&run(&mut host, &HEAL)).contains(&format!("{SINGLE}: healed")));
     let delete = ["placement", "audit", "--delete", "--settle", "0"];
     let deleted = run(&mut host, &delete);
-    assert!(done(&deleted).contains(&format!("{NOBODY}: deleted")));
+    assert!(done(&deleted).contains(&format!("{UNKNOWN}: deleted")));
     let well = run(&mut host, &AUDIT);
     assert!(
         done(&well).starts_with("no problems with the "),
@@ -244,7 +244,7 @@ fn a_database_is_audited_and_healed_where_no_service_has_it_open() {
         well.stdout
     );
     api.placement.restart().expect("Placement opens it");
-    assert_eq!(api.held(NOBODY), []);
+    assert_eq!(api.held(UNKNOWN), []);
     let on_gpu = ("heal-3_pci_0000_04_00_0".to_owned(), "VGPU".to_owned(), 1);
     assert!(api.held(SINGLE).contains(&on_gpu));
 }

@@ -105,7 +105,7 @@ fn an_invalid_machine_file_is_78_and_names_file_and_key() {
 }
 
 #[test]
-fn a_damaged_state_file_is_named_with_its_mend() {
+fn a_damaged_state_file_is_named_with_its_remedy() {
     let api = Api::lease();
     let mut node = Hypervisor::new("pcpu", "damaged-1", &api.way());
     let file = node.home.state_dir().join("compute_id");
@@ -156,16 +156,16 @@ fn truncated_answers_of_placement_are_retried_at_the_start() {
         (ProxyFault::Truncate, "truncated-1"),
     ] {
         let proxy = FaultProxy::start(&api.placement.url()).expect("a proxy");
-        proxy.spoil(ProxyRule::new(fault));
+        proxy.add_rule(ProxyRule::new(fault));
         let mut node = Hypervisor::new("pcpu", name, &way(&proxy.url()));
         let manager = node.managed();
         let mut agent = node.start(&["agent"]);
         let tried = || proxy.trace().len() >= 3 && manager.status().contains("keeps retrying");
         agent.wait_until(PATIENCE, tried).expect("it tries again");
-        assert!(!manager.was_told("READY=1"));
+        assert!(!manager.has_received("READY=1"));
         proxy.heal();
         assert_eq!(node.run(&["agent", "tick"]).code, 0);
-        let ready = || manager.was_told("READY=1");
+        let ready = || manager.has_received("READY=1");
         agent.wait_until(PATIENCE, ready).expect("it is ready");
         no_panic(&agent.stderr());
     }
@@ -185,10 +185,10 @@ fn corrupt_answers_of_placement_do_not_end_a_running_agent() {
     ] {
         let well = || manager.status().starts_with("in sync");
         agent.wait_until(PATIENCE, well).expect("it is well");
-        proxy.spoil(ProxyRule::new(fault));
-        let said = || manager.status().contains(words);
+        proxy.add_rule(ProxyRule::new(fault));
+        let is_reported = || manager.status().contains(words);
         agent
-            .wait_until(PATIENCE, said)
+            .wait_until(PATIENCE, is_reported)
             .expect("it says what is wrong");
         proxy.heal();
         assert_eq!(node.run(&["agent", "tick"]).code, 0);
@@ -197,10 +197,12 @@ fn corrupt_answers_of_placement_do_not_end_a_running_agent() {
     no_panic(&agent.stderr());
     // A start that gets an endless answer reports it, and continues when it is over.
     agent.stop(PATIENCE).expect("it ends");
-    proxy.spoil(ProxyRule::new(ProxyFault::Endless));
+    proxy.add_rule(ProxyRule::new(ProxyFault::Endless));
     let mut agent = node.start(&["agent"]);
-    let said = || manager.status().contains("larger than");
-    agent.wait_until(PATIENCE, said).expect("it says why");
+    let is_reported = || manager.status().contains("larger than");
+    agent
+        .wait_until(PATIENCE, is_reported)
+        .expect("it says why");
     assert_eq!(manager.count("READY=1"), 1, "the unit stays activating");
     proxy.heal();
     let ready = || manager.count("READY=1") == 2;
@@ -242,7 +244,7 @@ impl ScriptedServer {
         }
     }
 
-    fn says(&self, status: &str, headers: &str, body: &str) {
+    fn respond(&self, status: &str, headers: &str, body: &str) {
         let length = body.len();
         let text = format!(
             "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n{headers}\r\n{body}"
@@ -282,7 +284,7 @@ fn malformed_answers_of_placement_are_survived_or_refused_with_a_message() {
         deep,
     ];
     for body in &bodies {
-        liar.says("200 OK", "", body);
+        liar.respond("200 OK", "", body);
         let once = node.run(&["agent", "--once", "--deadline", "1s"]);
         let of = body.get(..80).unwrap_or(body);
         expect(&once, &[69, 78], &["lacement"], of);
@@ -323,11 +325,11 @@ fn malformed_answers_of_placement_are_survived_or_refused_with_a_message() {
             ["BERTH-E0309", "said here", "endpoint_override"],
         ),
     ] {
-        liar.says(status, "", &document("placement.undefined_code"));
+        liar.respond(status, "", &document("placement.undefined_code"));
         for command in [&["agent", "--once"][..], &["agent"], &["provider", "tree"]] {
-            let mut says = vec!["Placement answers GET"];
-            says.extend(words);
-            expect(&node.run(command), &[code], &says, status);
+            let mut expected = vec!["Placement answers GET"];
+            expected.extend(words);
+            expect(&node.run(command), &[code], &expected, status);
         }
     }
     let old = document("placement.undefined_code");
@@ -335,7 +337,7 @@ fn malformed_answers_of_placement_are_survived_or_refused_with_a_message() {
         "\"title\"",
         "\"max_version\": \"1.10\", \"min_version\": \"1.0\", \"title\"",
     );
-    liar.says("406 Not Acceptable", "", &old);
+    liar.respond("406 Not Acceptable", "", &old);
     let words = ["BERTH-E0308", "1.0 to 1.10", "Rocky"];
     expect(&node.run(&["agent", "--once"]), &[78], &words, "too old");
     for (status, headers) in [
@@ -346,7 +348,7 @@ fn malformed_answers_of_placement_are_survived_or_refused_with_a_message() {
         ("600 Beyond", String::new()),
         ("not a number", String::new()),
     ] {
-        liar.says(status, &headers, "");
+        liar.respond(status, &headers, "");
         let before = liar.asked();
         let once = node.run(&["agent", "--once", "--deadline", "1s"]);
         expect(&once, &[69, 78], &["lacement"], status);
@@ -382,9 +384,9 @@ fn a_secret_of_the_configuration_is_never_printed_or_stored() {
     for way in ways {
         let mut node = Hypervisor::new("pcpu", "secret-1", &format!("{way}\n{listen}"));
         let manager = node.managed();
-        let mut said = String::new();
+        let mut log = String::new();
         for status in ["500 Oops", "503 Away", "200 OK"] {
-            liar.says(status, "", "{}");
+            liar.respond(status, "", "{}");
             for command in [
                 &[
                     "--log-level",
@@ -400,26 +402,32 @@ fn a_secret_of_the_configuration_is_never_printed_or_stored() {
                 &["doctor"],
             ] {
                 let outcome = node.run(command);
-                said.push_str(&outcome.stdout);
-                said.push_str(&outcome.stderr);
+                log.push_str(&outcome.stdout);
+                log.push_str(&outcome.stderr);
             }
         }
-        liar.says("500 Oops", "", echo);
+        liar.respond("500 Oops", "", echo);
         let mut agent = node.start(&["--log-level", "trace", "agent"]);
         let reported = || node.ask("/metrics").is_some() && !manager.status().is_empty();
         agent.wait_until(PATIENCE, reported).expect("it runs");
         for path in ["/metrics", "/healthz"] {
-            said.push_str(&node.ask(path).expect("an answer").text());
+            log.push_str(&node.ask(path).expect("an answer").text());
         }
         for command in [&["agent", "status"][..], &["config", "diff"]] {
-            said.push_str(&node.run(command).stdout);
+            log.push_str(&node.run(command).stdout);
         }
         let ended = agent.stop(PATIENCE).expect("it ends");
         for (name, content) in node.state_files() {
-            said.push_str(&name);
-            said.push_str(&String::from_utf8_lossy(&content));
+            log.push_str(&name);
+            log.push_str(&String::from_utf8_lossy(&content));
         }
-        let own = [said, ended.stdout, ended.stderr, manager.heard().join("\n")].concat();
+        let own = [
+            log,
+            ended.stdout,
+            ended.stderr,
+            manager.received().join("\n"),
+        ]
+        .concat();
         // The server repeats the secrets; the program masks its own ones, and cannot know the others.
         for secret in SECRETS.iter().filter(|secret| way.contains(**secret)) {
             assert!(!own.contains(secret), "{way}: {own}");

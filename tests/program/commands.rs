@@ -45,11 +45,14 @@ fn each_node_of_a_cluster_is_seen_by_each_command() {
     // After this change of one setting, the next start reshapes every node.
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
     assert_eq!(up.wait(PATIENCE).expect("it ends").code, 75);
-    let said = done(&mut node, &["up", "--once"]);
-    assert!(!said.contains("next:"), "no service is left to ask: {said}");
-    let look = ["placement", "migrate-compute-inventory", "--dry-run"];
-    let said = done(&mut node, &look);
-    assert_eq!(said.matches("nothing to do").count(), 3, "{said}");
+    let output = done(&mut node, &["up", "--once"]);
+    assert!(
+        !output.contains("next:"),
+        "no service is left to ask: {output}"
+    );
+    let dry_run = ["placement", "migrate-compute-inventory", "--dry-run"];
+    let output = done(&mut node, &dry_run);
+    assert_eq!(output.matches("nothing to do").count(), 3, "{output}");
 }
 
 #[test]
@@ -84,8 +87,8 @@ fn a_host_out_of_service_is_planned_as_one() {
     assert_eq!(enabled["items"][0]["disabled"], false, "{enabled}");
     assert!(!disabled());
     let columns = ["-f", "value", "-c", "node", "-c", "result"];
-    let looked = done(&mut node, &[&["agent", "tick"][..], &columns].concat());
-    assert!(looked.ends_with(" in_sync\n"), "{looked}");
+    let ticked = done(&mut node, &[&["agent", "tick"][..], &columns].concat());
+    assert!(ticked.ends_with(" in_sync\n"), "{ticked}");
     let again = ["agent", "disable", "--reason", "a fan", "--dry-run", "-f"];
     let foreseen = done(&mut node, &[&again[..], &["value"]].concat());
     assert!(

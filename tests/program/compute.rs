@@ -91,15 +91,15 @@ impl Operator {
             .into_iter()
             .chain(words.split(' '))
             .collect();
-        let said = self.0.run(&all).expect("the shell answers");
-        assert_eq!(said.code, 0, "{words}: {} {}", said.err, said.out);
-        said.out
+        let output = self.0.run(&all).expect("the shell answers");
+        assert_eq!(output.code, 0, "{words}: {} {}", output.err, output.out);
+        output.out
     }
 
     #[track_caller]
     pub(crate) fn json(&mut self, words: &str) -> Value {
-        let said = self.done(&format!("{words} -f json"));
-        serde_json::from_str(&said).expect("JSON")
+        let output = self.done(&format!("{words} -f json"));
+        serde_json::from_str(&output).expect("JSON")
     }
 
     /// Asks until a server is so.

@@ -17,7 +17,7 @@ fn openstacksdks_compute_proxy_does_all_that_its_functional_tests_do() {
         .args(["berth", IMAGE])
         .env("OS_CLIENT_CONFIG_FILE", cloud.state().join("clouds.yaml"))
         .env_remove("PYTHONPATH");
-    let said =
+    let printed =
         output(&mut command).unwrap_or_else(|error| panic!("{error}\n{}", cloud.host.up.stderr()));
-    assert!(said.ends_with("done\n"), "{said}");
+    assert!(printed.ends_with("done\n"), "{printed}");
 }

@@ -64,9 +64,9 @@ fn an_unused_device_is_reset_by_a_command_and_a_used_one_is_not() {
         (&PARTED.into(), &"reset".into())
     );
     assert_eq!(row["dry_run"], false, "{card}");
-    let said = row["said"].as_str().expect("a sentence");
-    assert!(said.starts_with("reset and verified: "), "{said}");
-    assert_eq!(said.split(", ").count(), 4, "{said}");
+    let sentence = row["said"].as_str().expect("a sentence");
+    assert!(sentence.starts_with("reset and verified: "), "{sentence}");
+    assert_eq!(sentence.split(", ").count(), 4, "{sentence}");
 
     for dry_run in [&["reset", HELD][..], &["reset", HELD, "--dry-run"]] {
         let why = node.refused_device(dry_run);

@@ -199,7 +199,7 @@ fn host_is_quiet(command: &str) {
 
 #[test]
 fn a_driver_without_a_program_is_a_configuration_error() {
-    for (driver, says) in [
+    for (driver, expected) in [
         ("/no/such/driver", "/no/such/driver"),
         ("/etc/hostname", "/etc/hostname"),
         ("relative/driver", "absolute path"),
@@ -207,6 +207,10 @@ fn a_driver_without_a_program_is_a_configuration_error() {
         let mut host = Host::new(driver);
         let ended = host.run(&["up"]);
         assert_eq!(ended.code, 78, "{driver}: {}", ended.stderr);
-        assert!(ended.stderr.contains(says), "{driver}: {}", ended.stderr);
+        assert!(
+            ended.stderr.contains(expected),
+            "{driver}: {}",
+            ended.stderr
+        );
     }
 }

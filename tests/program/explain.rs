@@ -46,7 +46,7 @@ fn inventory(api: &Api, provider: &str, generation: u32, inventories: &Value) {
 }
 
 #[track_caller]
-fn said(home: &mut BerthHome, query: &str, more: &[&str]) -> String {
+fn explanation(home: &mut BerthHome, query: &str, more: &[&str]) -> String {
     let arguments = [&["placement", "explain", query][..], more].concat();
     let config = home.config_file();
     let config = config.is_file().then(|| config.display().to_string());
@@ -117,10 +117,10 @@ fn an_empty_answer_is_explained_by_leaving_out_one_demand_at_a_time() {
              no trait CUSTOM_FAST.\n",
         ),
     ] {
-        let text = said(&mut home, query, &[]);
+        let text = explanation(&mut home, query, &[]);
         assert!(text.starts_with(expected), "{query}: {text}");
     }
-    let rows = said(
+    let rows = explanation(
         &mut home,
         "resources=VCPU:16&required=CUSTOM_FAST",
         &["-f", "json"],
@@ -188,7 +188,7 @@ fn a_database_without_a_service_can_be_queried_too() {
     service
         .stop(std::time::Duration::from_secs(60))
         .expect("it ends");
-    let text = said(&mut home, "resources=VCPU:1", &["--database", &database]);
+    let text = explanation(&mut home, "resources=VCPU:1", &["--database", &database]);
     assert!(
         text.starts_with("No candidate: no provider meets 1 VCPU, even by itself.\n"),
         "{text}"

@@ -62,21 +62,21 @@ impl EventNode {
 
     /// What an event of this guest is answered with.
     #[track_caller]
-    fn told(&self, token: Option<&str>, guest: &str, status: u16, code: u16) {
+    fn expect_code(&self, token: Option<&str>, guest: &str, status: u16, code: u16) {
         let answer = self.post(token, &bound(guest).to_string());
         assert_eq!(answer.status.as_u16(), status, "{}", answer.text());
-        let said = answer.json();
-        assert_eq!(said["events"][0]["code"], code, "{said}");
-        assert_eq!(said["events"][0]["server_uuid"], guest, "{said}");
+        let body = answer.json();
+        assert_eq!(body["events"][0]["code"], code, "{body}");
+        assert_eq!(body["events"][0]["server_uuid"], guest, "{body}");
     }
 
     #[track_caller]
     fn refused(&self, token: Option<&str>, body: &str, status: u16, name: &str) {
         let answer = self.post(token, body);
         assert_eq!(answer.status.as_u16(), status, "{}", answer.text());
-        let said = answer.json();
-        let message = said[name]["message"].as_str().unwrap_or_default();
-        assert!(!message.is_empty(), "{said}");
+        let document = answer.json();
+        let message = document[name]["message"].as_str().unwrap_or_default();
+        assert!(!message.is_empty(), "{document}");
     }
 }
 
@@ -100,10 +100,10 @@ const BAD: [&str; 7] = [
 fn without_keystone_local_callers_are_accepted_and_invalid_events_refused() {
     let api = Api::lease();
     let door = EventNode::open(Hypervisor::new("pcpu", "events-1", &api.way()));
-    door.told(None, KNOWN, 200, 200);
+    door.expect_code(None, KNOWN, 200, 200);
     // As Nova answers for a guest without a host: the real Cyborg takes a 404 for a failed bind.
-    door.told(None, UNKNOWN, 207, 422);
-    door.told(Some("anybody's"), KNOWN, 200, 200);
+    door.expect_code(None, UNKNOWN, 207, 422);
+    door.expect_code(Some("anybody's"), KNOWN, 200, 200);
     for body in BAD {
         door.refused(None, body, 400, "badRequest");
     }
@@ -132,11 +132,11 @@ fn with_keystone_only_a_service_token_is_accepted_and_no_token_is_logged() {
     let token = |who| keystone.token(who).expect("a token");
     let (tenant, elsewhere) = (keystone.tenant(), keystone.tenant_service());
     let (service, tenant) = (token(&berth), token(&tenant));
-    door.told(Some(&service), KNOWN, 200, 200);
-    door.told(Some(&service), UNKNOWN, 207, 422);
+    door.expect_code(Some(&service), KNOWN, 200, 200);
+    door.expect_code(Some(&service), UNKNOWN, 207, 422);
     // Nova's rule asks for the role, whatever the project.
     let elsewhere = token(&elsewhere);
-    door.told(Some(&elsewhere), KNOWN, 200, 200);
+    door.expect_code(Some(&elsewhere), KNOWN, 200, 200);
     let event = bound(KNOWN).to_string();
     door.refused(Some(&tenant), &event, 403, "forbidden");
     door.refused(None, &event, 401, "unauthorized");

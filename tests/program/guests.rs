@@ -168,8 +168,8 @@ impl Host {
                 == devices
         });
         assert_eq!(self.node.home.fake_guests(), Vec::<Value>::new());
-        let said = self.done(&["reconcile", "--dry-run"]);
-        assert!(said.contains("nothing differs"), "{said}");
+        let output = self.done(&["reconcile", "--dry-run"]);
+        assert!(output.contains("nothing differs"), "{output}");
     }
 }
 
@@ -264,8 +264,8 @@ fn more_guests_than_devices_are_refused_with_the_reason_and_a_profile_in_use_sta
     let create = ["guest", "create", "four", "--kernel", &absent];
     let refused = host.node.run(&[&create[..], &size].concat());
     assert_eq!(refused.code, 1, "{}", refused.stderr);
-    let said = format!("boot.kernel: file {absent} does not exist on this host");
-    assert!(refused.stderr.contains(&said), "{}", refused.stderr);
+    let expected = format!("boot.kernel: file {absent} does not exist on this host");
+    assert!(refused.stderr.contains(&expected), "{}", refused.stderr);
     let in_use = host.node.run(&["accelerator", "profile", "delete", "gpu"]);
     assert_eq!(in_use.code, 1, "{}", in_use.stderr);
     let guests = host.listed(&["guest", "list"]);
@@ -316,8 +316,8 @@ fn a_guest_with_lost_allocations_gets_them_back_with_its_device() {
     for class in ["PGPU", "VCPU", "MEMORY_MB"] {
         assert_eq!(of_class(&now, class), of_class(&before, class), "{class}");
     }
-    let said = host.done(&["reconcile", "--dry-run"]);
-    assert!(said.contains("nothing differs"), "{said}");
+    let output = host.done(&["reconcile", "--dry-run"]);
+    assert!(output.contains("nothing differs"), "{output}");
     assert_eq!(host.up.stop(PATIENCE).expect("it ends").code, 0);
 }
 
@@ -342,7 +342,7 @@ fn an_unreadable_guest_in_a_journal_is_reported_until_it_is_readable() {
         let journal = host.node.home.state_dir().join(file);
         write(&journal, "UPDATE guest SET course = '?' || course");
         host.up = host.node.start(&["up"]);
-        let told = || {
+        let is_reported = || {
             host.node.ask("/healthz").is_some_and(|answer| {
                 let text = answer.text();
                 answer.status == 503
@@ -351,7 +351,9 @@ fn an_unreadable_guest_in_a_journal_is_reported_until_it_is_readable() {
                         .all(|word| text.contains(word))
             }) && manager.status().contains("unreadable record")
         };
-        host.up.wait_until(PATIENCE, told).expect("it is reported");
+        host.up
+            .wait_until(PATIENCE, is_reported)
+            .expect("it is reported");
         if file == "conductor.db" {
             let listed = host.node.run(&["guest", "list", "-f", "value"]);
             assert!(listed.stdout.contains(file), "{listed:?}");
@@ -436,8 +438,8 @@ fn a_guest_gets_both_functions_of_a_xilinx_card_by_a_profile_of_one_gate_array()
         .iter()
         .map(|it| it["resources"]["FPGA"].as_u64().unwrap_or(0));
     assert_eq!(units.sum::<u64>(), 1, "{held:?}");
-    let said = host.done(&["reconcile", "--dry-run"]);
-    assert!(said.contains("nothing differs"), "{said}");
+    let output = host.done(&["reconcile", "--dry-run"]);
+    assert!(output.contains("nothing differs"), "{output}");
     // No guest gets half of a card.
     let kernel = host.kernel.clone();
     let size = ["--vcpus", "1", "--ram", "256", "--kernel", &kernel];

@@ -648,8 +648,8 @@ fn each_command_that_up_prints_works_when_it_is_pasted() {
         ])
         .expect("berth starts");
     wait_until_well(&mut up, &state.join("agent.sock"));
-    let said = up.stdout();
-    let (_, next) = said.split_once("next:\n").expect("it says what is next");
+    let output = up.stdout();
+    let (_, next) = output.split_once("next:\n").expect("it says what is next");
     let mut worked = 0;
     for line in next.lines().map(str::trim) {
         let needs_openstack = line.contains(" openstack ");
@@ -665,7 +665,7 @@ fn each_command_that_up_prints_works_when_it_is_pasted() {
         assert!(printed.contains("cpu-01"), "{line}: {printed}");
         worked += 1;
     }
-    assert!(worked >= 3, "{said}");
+    assert!(worked >= 3, "{output}");
     assert_eq!(up.stop(PATIENCE).expect("it ends").code, 0);
     assert!(!state.join("placement.endpoint").exists(), "it is no more");
 }
@@ -722,7 +722,7 @@ fn the_readmes_openstack_commands_work_as_written() {
             let log = cloud.state().join(format!("instances/{id}/console.log"));
             fs::write(log, "berth-guest: ready\n").expect("the guest's folder is there");
         }
-        let said = operator.done(words);
+        let output = operator.done(words);
         let verb: Vec<&str> = words.split(' ').take(3).collect();
         let (shows, becomes) = match verb.join(" ").as_str() {
             "hypervisor list" | "resource provider list" => ("readme-up", None),
@@ -738,7 +738,7 @@ fn the_readmes_openstack_commands_work_as_written() {
             "server delete web" => ("", None),
             _ => panic!("what is {command} to show?"),
         };
-        assert!(said.contains(shows), "{command}: {said}");
+        assert!(output.contains(shows), "{command}: {output}");
         // Who types is not that quick.
         if let Some(status) = becomes {
             operator.until("web", status);

@@ -36,9 +36,9 @@ fn hashed(password: &str) -> String {
     let mut stdin = berth.stdin.take().expect("a pipe");
     writeln!(stdin, "{password}").expect("it reads");
     drop(stdin);
-    let said = berth.wait_with_output().expect("it ends");
-    assert!(said.status.success());
-    String::from_utf8(said.stdout)
+    let output = berth.wait_with_output().expect("it ends");
+    assert!(output.status.success());
+    String::from_utf8(output.stdout)
         .expect("text")
         .trim()
         .to_owned()
@@ -197,13 +197,13 @@ fn a_token_outlives_a_kill_and_not_a_change_of_its_user() {
     write_users(&cloud.home, "[[user]]\nname = 7\n");
     let log = "the new users file is invalid";
     let url = cloud.placement_url.clone();
-    let look = || {
+    let request = || {
         HttpCall::get(format!("{url}/resource_providers"))
             .header("x-auth-token", &admin)
             .send()
     };
     let reported = || {
-        drop(look());
+        drop(request());
         cloud.identity.stderr().contains(log)
     };
     wait_until(reported);
@@ -220,7 +220,7 @@ fn a_token_outlives_a_kill_and_not_a_change_of_its_user() {
         &cloud.home,
         &without.replace("user = \"admin\"", "user = \"root\""),
     );
-    wait_until(|| look().is_ok_and(|answer| answer.status.as_u16() == 401));
+    wait_until(|| request().is_ok_and(|answer| answer.status.as_u16() == 401));
     let ended = cloud.identity.stop(PATIENCE).expect("it ends");
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     drop(cloud.placement);
@@ -329,9 +329,9 @@ fn openstacks_client_works_with_it_as_with_keystone() {
             .chain(words.split(' '))
             .chain(["-f", "json"])
             .collect();
-        let said = shell.run(&words).expect("the shell answers");
-        assert_eq!(said.code, 0, "{words:?}: {}", said.err);
-        said.json()
+        let output = shell.run(&words).expect("the shell answers");
+        assert_eq!(output.code, 0, "{words:?}: {}", output.err);
+        output.json()
     };
     let names = |list: &Value, column: &str| -> Vec<String> {
         let rows = list.as_array().expect("a list").iter();
@@ -417,9 +417,9 @@ fn openstacks_client_works_with_it_as_with_keystone() {
             .into_iter()
             .chain(words.split(' '))
             .collect();
-        let said = shell.run(&words).expect("the shell answers");
-        assert_eq!(said.code, 1, "{words:?}: {}", said.out);
-        assert!(said.err.contains(reason), "{words:?}: {}", said.err);
+        let output = shell.run(&words).expect("the shell answers");
+        assert_eq!(output.code, 1, "{words:?}: {}", output.out);
+        assert!(output.err.contains(reason), "{words:?}: {}", output.err);
     };
     refused("wrong", "token issue", "HTTP 401");
     refused("elsewhere", "token issue", "HTTP 401");

@@ -77,9 +77,15 @@ impl Host {
             ["image", "create"] => [&words[..], &["-f", "json"]].concat(),
             _ => words,
         };
-        let said = self.operator.run(&words).expect("the shell runs");
-        assert_eq!(said.code, 0, "{words:?}: {}\n{}", said.err, glance().log());
-        said.json()
+        let output = self.operator.run(&words).expect("the shell runs");
+        assert_eq!(
+            output.code,
+            0,
+            "{words:?}: {}\n{}",
+            output.err,
+            glance().log()
+        );
+        output.json()
     }
 
     /// Boots a guest of the project `tenant`, or none, and says why not.
@@ -129,9 +135,9 @@ impl Host {
 fn a_guest_boots_from_an_image_of_the_real_glance_as_it_was_uploaded() {
     let mut host = Host::start("glance-boot");
     let (image, bytes) = host.upload("public-image", "--public");
-    let said = host.boot("job", &image).expect("it boots");
+    let output = host.boot("job", &image).expect("it boots");
     let base = host.disks().into_iter().find(|it| it.contains(&image));
-    let base = base.unwrap_or_else(|| panic!("{:?}: {said}", host.disks()));
+    let base = base.unwrap_or_else(|| panic!("{:?}: {output}", host.disks()));
     let base = host
         .node
         .home
@@ -151,29 +157,29 @@ fn an_image_is_refused_with_the_reason_while_its_project_its_bytes_or_its_state_
     let before = host.disks();
 
     let (private, _) = host.upload("private-image", "--private");
-    let said = host.boot("private", &private).expect_err("it is refused");
-    assert!(said.contains("belongs to another project"), "{said}");
+    let output = host.boot("private", &private).expect_err("it is refused");
+    assert!(output.contains("belongs to another project"), "{output}");
 
     let (shared, _) = host.upload("shared-image", "--shared");
-    let said = host.boot("unshared", &shared).expect_err("it is refused");
-    assert!(said.contains("not shared with"), "{said}");
+    let output = host.boot("unshared", &shared).expect_err("it is refused");
+    assert!(output.contains("not shared with"), "{output}");
 
-    let (spoiled, _) = host.upload("spoiled-image", "--public");
-    let file = glance().file(&spoiled);
+    let (corrupt, _) = host.upload("spoiled-image", "--public");
+    let file = glance().file(&corrupt);
     let mut bytes = fs::read(&file).expect("the image in the store");
     *bytes.last_mut().expect("bytes") ^= 1;
     fs::write(&file, bytes).expect("the image is changed");
-    let said = host.boot("spoiled", &spoiled).expect_err("it is refused");
-    assert!(said.contains("sha512"), "{said}");
+    let output = host.boot("spoiled", &corrupt).expect_err("it is refused");
+    assert!(output.contains("sha512"), "{output}");
 
     let (asleep, _) = host.upload("inactive-image", "--public");
     host.openstack(&["image", "set", "--deactivate", &asleep]);
-    let said = host.boot("asleep", &asleep).expect_err("it is refused");
-    assert!(said.contains("deactivated"), "{said}");
+    let output = host.boot("asleep", &asleep).expect_err("it is refused");
+    assert!(output.contains("deactivated"), "{output}");
 
-    let nobody = "00000000-0000-4000-8000-000000000000";
-    let said = host.boot("nobody", nobody).expect_err("it is refused");
-    assert!(said.contains("has no such image"), "{said}");
+    let missing = "00000000-0000-4000-8000-000000000000";
+    let output = host.boot("nobody", missing).expect_err("it is refused");
+    assert!(output.contains("has no such image"), "{output}");
 
     assert_eq!(host.disks(), before, "what was refused leaves nothing");
     host.openstack(&["image", "add", "project", &shared, tenant]);

@@ -180,11 +180,11 @@ fn the_role_admin_alone_cannot_reshape_and_the_error_names_role_and_command() {
         76,
         &["role service", "openstack role add", "ReshapeFailed"],
     );
-    assert!(!manager.was_told("READY=1"), "{:?}", manager.heard());
+    assert!(!manager.has_received("READY=1"), "{:?}", manager.received());
     assert!(
         manager.status().contains("role service"),
         "{:?}",
-        manager.heard()
+        manager.received()
     );
     assert_eq!(region.tree(&root), ["wrong-role"], "half-made children");
     assert_eq!(held(), before);
@@ -249,10 +249,10 @@ fn an_unreachable_keystone_is_awaited_at_start() {
     agent
         .wait_until(PATIENCE, reported)
         .expect("it names the service that is down");
-    assert!(!manager.was_told("READY=1"));
+    assert!(!manager.has_received("READY=1"));
     assert!(
         manager
-            .heard()
+            .received()
             .iter()
             .any(|line| line.starts_with("EXTEND_TIMEOUT_USEC="))
     );
@@ -276,7 +276,7 @@ fn an_expired_token_is_renewed_and_the_agent_ticks_on() {
     let manager = node.managed();
     let mut agent = node.start(&["agent"]);
     agent
-        .wait_until(PATIENCE, || manager.was_told("READY=1"))
+        .wait_until(PATIENCE, || manager.has_received("READY=1"))
         .expect("it is ready");
     // The second token from here on replaces an expired one.
     keystone.forget();
@@ -316,12 +316,12 @@ fn a_revoked_token_costs_one_more_login_and_nothing_else() {
     let manager = node.managed();
     let mut agent = node.start(&["agent"]);
     agent
-        .wait_until(PATIENCE, || manager.was_told("READY=1"))
+        .wait_until(PATIENCE, || manager.has_received("READY=1"))
         .expect("it is ready");
     assert_eq!(keystone.count("POST", "/v3/auth/tokens"), 1);
     placement.forget();
     // What keystonemiddleware answers to a token that was revoked.
-    placement.spoil(
+    placement.add_rule(
         ProxyRule::new(ProxyFault::Answer(
             berth_tests::fault_proxy::ErrorAnswer::UNAUTHORIZED,
         ))

@@ -30,14 +30,14 @@ fn a_guest_runs_on_libvirt_with_its_card_through_kills_of_berth_and_its_delete_l
             assert_eq!(host.assert_runs_with_card(&name), whole);
             let now = host.virsh(&["domid", &name]);
             assert_eq!(now, life, "a guest that runs is left running");
-            let console = host.console(&uuid, |said| said.contains("berth-guest: ready"));
+            let console = host.console(&uuid, |output| output.contains("berth-guest: ready"));
             let sees =
                 |line: &&str| line.starts_with("berth-guest: pci") && line.contains(CARDS_IDS);
             assert!(console.lines().any(|line| sees(&line)), "{console}");
             // The guest's system gets the request, ends, and starts again with its devices.
             host.done(&["guest", "reboot", &uuid]);
-            let console = host.console(&uuid, |said| {
-                said.matches("berth-guest: ready").count() == 2
+            let console = host.console(&uuid, |output| {
+                output.matches("berth-guest: ready").count() == 2
             });
             assert!(console.contains("reboot: Power down"), "{console}");
             assert_eq!(console.lines().filter(sees).count(), 2, "{console}");

@@ -28,7 +28,7 @@ fn health(node: &Hypervisor) -> u16 {
 fn an_unreachable_placement_is_awaited_and_reported_at_start_and_later() {
     let api = Api::lease();
     let proxy = FaultProxy::start(&api.placement.url()).expect("a proxy");
-    proxy.spoil(ProxyRule::new(ProxyFault::DropBefore));
+    proxy.add_rule(ProxyRule::new(ProxyFault::DropBefore));
     let mut node = Hypervisor::new("pcpu", "away-1", &way(&proxy.url()));
     node.home.set_env("WATCHDOG_USEC", "400000");
     let manager = node.managed();
@@ -43,12 +43,12 @@ fn an_unreachable_placement_is_awaited_and_reported_at_start_and_later() {
         manager.status()
     );
     until(&mut agent, "it is not well", || health(&node) == 503);
-    assert!(!manager.was_told("READY=1"), "{:?}", manager.heard());
+    assert!(!manager.has_received("READY=1"), "{:?}", manager.received());
     let extended = |line: &String| line.starts_with("EXTEND_TIMEOUT_USEC=");
     assert!(
-        manager.heard().iter().any(extended),
+        manager.received().iter().any(extended),
         "{:?}",
-        manager.heard()
+        manager.received()
     );
     assert_eq!(
         node.metric("berth_plan_state{state=\"in_sync\"}"),
@@ -62,7 +62,9 @@ fn an_unreachable_placement_is_awaited_and_reported_at_start_and_later() {
     proxy.heal();
     // An operator who knows that it is back does not wait for the pause to end.
     assert_eq!(node.run(&["agent", "tick"]).code, 0);
-    until(&mut agent, "it is ready", || manager.was_told("READY=1"));
+    until(&mut agent, "it is ready", || {
+        manager.has_received("READY=1")
+    });
     let inventories = proxy.count("PUT", "/resource_providers/{uuid}/inventories");
     assert_eq!(inventories, 1, "the first inventory landed before");
     until(&mut agent, "it is well", || health(&node) == 200);
@@ -77,7 +79,7 @@ fn an_unreachable_placement_is_awaited_and_reported_at_start_and_later() {
     );
     assert_eq!(node.metric(errors), Some(0.0));
 
-    proxy.spoil(ProxyRule::new(ProxyFault::DropBefore));
+    proxy.add_rule(ProxyRule::new(ProxyFault::DropBefore));
     until(&mut agent, "it names the service that is down", || {
         manager.status().contains(away)
     });
@@ -106,7 +108,9 @@ fn a_hangup_loads_a_valid_configuration_and_keeps_the_old_one_if_it_is_invalid()
     let mut node = Hypervisor::new("pcpu", "reload-1", &api.way());
     let manager = node.managed();
     let mut agent = node.start(&["agent"]);
-    until(&mut agent, "it is ready", || manager.was_told("READY=1"));
+    until(&mut agent, "it is ready", || {
+        manager.has_received("READY=1")
+    });
     let root = node.root();
     let reserved = || {
         let rows = api.inventory(&root);
@@ -124,9 +128,9 @@ fn a_hangup_loads_a_valid_configuration_and_keeps_the_old_one_if_it_is_invalid()
         manager.count("READY=1") == 2
     });
     assert_eq!(manager.count("RELOADING=1"), 1);
-    let heard = manager.heard();
-    let reloading = heard.iter().position(|line| line == "RELOADING=1");
-    let next = heard.get(reloading.expect("it was reported") + 1);
+    let messages = manager.received();
+    let reloading = messages.iter().position(|line| line == "RELOADING=1");
+    let next = messages.get(reloading.expect("it was reported") + 1);
     assert!(next.is_some_and(|line| line.starts_with("MONOTONIC_USEC=")));
 
     node.configure(&api.way(), "reserved_host_memory_mb = \"all of it\"");
@@ -163,7 +167,7 @@ fn a_stop_during_a_reshape_lets_it_finish() {
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
     let proxy = FaultProxy::start(&api.placement.url()).expect("a proxy");
     let slow = ProxyFault::DelayBefore(Duration::from_secs(2));
-    proxy.spoil(ProxyRule::new(slow).on("POST", "/reshaper"));
+    proxy.add_rule(ProxyRule::new(slow).on("POST", "/reshaper"));
     node.configure(&way(&proxy.url()), "");
     let manager = node.managed();
     let mut agent = node.start(&["agent"]);
@@ -172,7 +176,7 @@ fn a_stop_during_a_reshape_lets_it_finish() {
     });
     agent.signal(Signal::SIGTERM);
     until(&mut agent, "the stop is reported at once", || {
-        manager.was_told("STOPPING=1")
+        manager.has_received("STOPPING=1")
     });
     let done = |proxy: &FaultProxy| {
         let trace = proxy.trace();
@@ -199,15 +203,17 @@ fn the_last_status_names_the_reason_of_the_end() {
     let mut node = Hypervisor::new("eight-gpu-flat", "last-words-1", &api.way());
     let manager = node.managed();
     let mut agent = node.start(&["agent"]);
-    until(&mut agent, "it is ready", || manager.was_told("READY=1"));
+    until(&mut agent, "it is ready", || {
+        manager.has_received("READY=1")
+    });
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
     assert_eq!(agent.wait(PATIENCE).expect("it ends").code, 75);
     assert!(
         manager.status().contains("must be reshaped"),
         "{:?}",
-        manager.heard()
+        manager.received()
     );
-    assert!(manager.was_told("STOPPING=1"));
+    assert!(manager.has_received("STOPPING=1"));
 }
 
 #[test]

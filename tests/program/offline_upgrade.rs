@@ -88,14 +88,14 @@ fn a_database_of_placement_is_upgraded_offline_and_returned() {
     let open = fs::File::open(&theirs).expect("the database");
     let pid = std::process::id();
     for more in [&[][..], &["--dry-run"]] {
-        let beside = node.run(&[&theirs_too[..], more].concat());
-        assert_eq!(beside.code, 73, "{}", beside.stdout);
+        let concurrent = node.run(&[&theirs_too[..], more].concat());
+        assert_eq!(concurrent.code, 73, "{}", concurrent.stdout);
         assert!(
-            beside.stderr.contains(&format!(
+            concurrent.stderr.contains(&format!(
                 "(pid {pid}); this command needs a database that no service uses"
             )),
             "{}",
-            beside.stderr
+            concurrent.stderr
         );
     }
     drop(open);
@@ -104,13 +104,13 @@ fn a_database_of_placement_is_upgraded_offline_and_returned() {
     hand_over(&theirs, &ours);
 
     let upgrade = ["placement", "migrate-compute-inventory"];
-    let look = ["placement", "migrate-compute-inventory", "--dry-run"];
+    let dry_run = ["placement", "migrate-compute-inventory", "--dry-run"];
     let by_its_own = node.run(&[&theirs_too[..], &["--dry-run"]].concat());
     assert!(done(&by_its_own).contains("offline-1: nothing to do"));
-    assert!(done(&node.run(&look)).contains("offline-1: nothing to do"));
+    assert!(done(&node.run(&dry_run)).contains("offline-1: nothing to do"));
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
     let bytes = fs::read(&ours).expect("a file");
-    let shown = node.run(&look);
+    let shown = node.run(&dry_run);
     assert!(
         done(&shown).contains("offline-1: would be reshaped"),
         "{}",
@@ -174,12 +174,16 @@ fn a_database_on_a_server_is_upgraded_offline_and_returned_to_placement() {
     let url = api.placement.database_url();
     let upgrade = ["placement", "migrate-compute-inventory", "--database", &url];
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");
-    let beside = node.run(&upgrade);
-    assert_eq!(beside.code, 73, "{}{}", beside.stdout, beside.stderr);
+    let concurrent = node.run(&upgrade);
+    assert_eq!(
+        concurrent.code, 73,
+        "{}{}",
+        concurrent.stdout, concurrent.stderr
+    );
     assert!(
-        beside.stderr.contains("is in use by user "),
+        concurrent.stderr.contains("is in use by user "),
         "{}",
-        beside.stderr
+        concurrent.stderr
     );
     api.placement.stop();
     let shown = node.run(&[&upgrade[..], &["--dry-run"]].concat());

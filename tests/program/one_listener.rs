@@ -80,8 +80,11 @@ fn without_an_images_file_the_error_explains_how_to_add_images() {
     let host = Host::start_with("front-bare", &environment);
     let mut operator = operator(&host.node.home.state_dir());
     assert_eq!(operator.json("image list"), json!([]));
-    let told = host.up.stdout();
-    assert!(told.contains("[compute_service] images_file"), "{told}");
+    let printed = host.up.stdout();
+    assert!(
+        printed.contains("[compute_service] images_file"),
+        "{printed}"
+    );
 }
 
 /// Every link of a document.
@@ -144,8 +147,8 @@ fn version_documents_name_the_url_that_the_client_used() {
         let refused = HttpCall::get(format!("{base}/placement/resource_providers")).send();
         let refused = refused.expect("it answers");
         assert_eq!(refused.status, 401);
-        let said = refused.header("www-authenticate");
-        assert!(said.contains("/identity/v3"), "{said}");
+        let message = refused.header("www-authenticate");
+        assert!(message.contains("/identity/v3"), "{message}");
         let nowhere = HttpCall::get(format!("{base}/resource_providers")).send();
         assert_eq!(nowhere.expect("it answers").status, 404);
     }

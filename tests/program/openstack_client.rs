@@ -16,7 +16,7 @@ use crate::program::accelerator_service::{home, serve};
 const RP: &str = "f9d7848a-7688-361f-8e4b-3e58185de5fe";
 const GUEST: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
 const IMAGE: &str = "9a17439a-85d0-4c53-a3d3-0f68a2eac896";
-const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
+const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
 
 const PROFILE: &[&str] = &["uuid", "name", "groups", "description"];
 const DEVICE: &[&str] = &["uuid", "type", "vendor", "hostname", "std_board_info"];
@@ -124,29 +124,29 @@ impl Operator {
         answer.json()
     }
 
-    fn says(&mut self, words: &[&str]) -> CommandOutput {
+    fn run(&mut self, words: &[&str]) -> CommandOutput {
         let all = [&["--os-cloud", "berth"], words].concat();
         self.shell.run(&all).expect("the shell answers")
     }
 
     #[track_caller]
     fn done(&mut self, words: &[&str]) {
-        let said = self.says(words);
-        assert_eq!(said.code, 0, "{words:?}: {}", said.err);
+        let output = self.run(words);
+        assert_eq!(output.code, 0, "{words:?}: {}", output.err);
     }
 
     #[track_caller]
     fn refused(&mut self, words: &[&str], reason: &str) {
-        let said = self.says(words);
-        assert_eq!(said.code, 1, "{words:?}: {}", said.out);
-        assert!(said.err.contains(reason), "{words:?}: {}", said.err);
+        let output = self.run(words);
+        assert_eq!(output.code, 1, "{words:?}: {}", output.out);
+        assert!(output.err.contains(reason), "{words:?}: {}", output.err);
     }
 
     #[track_caller]
     fn json(&mut self, words: &[&str]) -> Value {
-        let said = self.says(&[words, &["-f", "json"]].concat());
-        assert_eq!(said.code, 0, "{words:?}: {}", said.err);
-        said.json()
+        let output = self.run(&[words, &["-f", "json"]].concat());
+        assert_eq!(output.code, 0, "{words:?}: {}", output.err);
+        output.json()
     }
 
     /// The command writes these columns, and no others, of each document of the service's list.
@@ -164,11 +164,11 @@ impl Operator {
     /// The same of one document, as it is after the command.
     #[track_caller]
     fn shows(&mut self, words: &[&str], path: &str, columns: &[&[&str]]) -> Value {
-        let said = self.json(words);
+        let answer = self.json(words);
         let held = self.held(path);
         let held = held.get("device_profile").unwrap_or(&held);
-        assert_eq!(said, of(held, columns), "{words:?}");
-        said
+        assert_eq!(answer, of(held, columns), "{words:?}");
+        answer
     }
 }
 
@@ -218,7 +218,7 @@ fn profiles(operator: &mut Operator) {
     }
     let by_name = [&["--os-accelerator-api-version", "2.2"], &by_name[..]].concat();
     operator.shows(&by_name, &path, &[PROFILE, TIMES]);
-    operator.refused(&[&show[..], &[NOBODY]].concat(), "ound");
+    operator.refused(&[&show[..], &[UNKNOWN]].concat(), "ound");
 }
 
 fn devices(operator: &mut Operator) {
@@ -241,7 +241,7 @@ fn devices(operator: &mut Operator) {
         assert_eq!(shown["status"], status);
     }
     // The client ignores the answers to the other two.
-    operator.refused(&["accelerator", "device", "show", NOBODY], "not found");
+    operator.refused(&["accelerator", "device", "show", UNKNOWN], "not found");
 }
 
 fn deployables(operator: &mut Operator) -> String {
@@ -253,7 +253,7 @@ fn deployables(operator: &mut Operator) -> String {
     let show = ["accelerator", "deployable", "show"];
     let columns: [&[&str]; 2] = [&["uuid", "name"], TIMES];
     operator.shows(&[&show[..], &[&found[0]]].concat(), &path, &columns);
-    operator.refused(&[&show[..], &[NOBODY]].concat(), "not found");
+    operator.refused(&[&show[..], &[UNKNOWN]].concat(), "not found");
     found[0].clone()
 }
 
@@ -342,7 +342,7 @@ fn requests(operator: &mut Operator) {
     let other = uuid(&operator.json(&create));
     let mut second = bind.clone();
     second[3] = &other;
-    second[5] = NOBODY;
+    second[5] = UNKNOWN;
     operator.refused(&second, "409");
     let unbind = ["accelerator", "arq", "unbind", &arq];
     let unbound = operator.shows(&unbind, &path, &all);

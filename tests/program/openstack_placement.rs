@@ -204,7 +204,7 @@ struct Operator {
 }
 
 impl Operator {
-    fn says(&mut self, cloud: &str, version: &str, words: &[String]) -> CommandOutput {
+    fn run(&mut self, cloud: &str, version: &str, words: &[String]) -> CommandOutput {
         let mut all = vec!["--os-cloud", cloud];
         if version != "-" {
             all.extend(["--os-placement-api-version", version]);
@@ -231,8 +231,8 @@ fn with_uuids(word: &str) -> String {
 }
 
 /// What is the same in both: without the order of what has none, and without the uuids that each service chose.
-fn comparable(said: &str, chosen: &[String]) -> Value {
-    let mut text = said.to_owned();
+fn comparable(output: &str, chosen: &[String]) -> Value {
+    let mut text = output.to_owned();
     for (at, uuid) in chosen.iter().enumerate() {
         text = text.replace(uuid, &format!("CHOSEN{at}"));
     }
@@ -272,9 +272,9 @@ fn commands(operator: &mut Operator) -> BTreeSet<String> {
         .iter()
         .map(ToString::to_string)
         .collect();
-    let said = operator.says("ours", "-", &words);
-    assert_eq!(said.code, 0, "{}", said.err);
-    let listed = said.json();
+    let output = operator.run("ours", "-", &words);
+    assert_eq!(output.code, 0, "{}", output.err);
+    let listed = output.json();
     let groups = listed.as_array().into_iter().flatten();
     let names = groups.flat_map(|group| group["Commands"].as_array().cloned().unwrap_or_default());
     names
@@ -321,26 +321,28 @@ fn every_command_prints_the_same_as_with_openstacks_own_placement() {
             true => [&words[..], &["-f".to_owned(), "json".to_owned()]].concat(),
             false => words,
         };
-        let mut said = ["ours", "theirs"].map(|cloud| {
-            let said = operator.says(cloud, version, &words);
+        let mut outputs = ["ours", "theirs"].map(|cloud| {
+            let output = operator.run(cloud, version, &words);
             let known = chosen.entry(cloud).or_default();
             if text.starts_with("resource provider create") && !text.contains("--uuid") {
-                known.extend(said.json()["uuid"].as_str().map(str::to_owned));
+                known.extend(output.json()["uuid"].as_str().map(str::to_owned));
             }
             // What follows is the schema itself, in the words of a library.
-            let err = said
+            let err = output
                 .err
                 .split("  Failed validating")
                 .next()
                 .unwrap_or_default();
-            let [out, err] = [&said.out, err].map(|text| comparable(text, known));
-            (said.code, out, err)
+            let [out, err] = [&output.out, err].map(|text| comparable(text, known));
+            (output.code, out, err)
         });
         if outcome == "done" {
             // Where both do it, a warning of the client's is none of the service's.
-            said.iter_mut().for_each(|(_, _, err)| *err = Value::Null);
+            outputs
+                .iter_mut()
+                .for_each(|(_, _, err)| *err = Value::Null);
         }
-        let [ours, theirs] = said;
+        let [ours, theirs] = outputs;
         if ours != theirs || (ours.0 == 0) != (outcome == "done") {
             differences.push(format!(
                 "{line}\n    ours: {ours:?}\n    theirs: {theirs:?}"

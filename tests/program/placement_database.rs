@@ -72,27 +72,27 @@ fn a_database_of_an_older_release_is_upgraded_and_looking_at_it_changes_no_byte(
     let url = format!("sqlite:{}", file.display());
     let before = bytes_of_all(&folder);
     let version = ["db", "version", "--database", &url];
-    let said = berth(&mut home, &version);
+    let output = berth(&mut home, &version);
     let needs = format!("b5c396305c25; head is {HEAD}: berth placement db sync upgrades it\n");
-    assert_eq!(expect(&said, 0, &[]), needs);
-    let said = berth(&mut home, &[&version[..], &["-f", "json"]].concat());
+    assert_eq!(expect(&output, 0, &[]), needs);
+    let output = berth(&mut home, &[&version[..], &["-f", "json"]].concat());
     assert_eq!(
-        items(&expect(&said, 0, &[])),
+        items(&expect(&output, 0, &[])),
         json!([{"revision": "b5c396305c25", "head": HEAD, "is_head": false, "is_known": true}])
     );
     let refused = berth(&mut home, &["db", "check", "--database", &url]);
     expect(&refused, 78, &["b5c396305c25", "berth placement db sync"]);
     let sync = ["db", "sync", "--database", &url];
-    let look = [&sync[..], &["--dry-run"]].concat();
-    let said = berth(&mut home, &look);
+    let dry_run = [&sync[..], &["--dry-run"]].concat();
+    let output = berth(&mut home, &dry_run);
     assert_eq!(
-        expect(&said, 0, &[]),
+        expect(&output, 0, &[]),
         "would upgrade to revision 422ece571366: add consumer_types and consumers.consumer_type_id\n\
          would upgrade to revision a082b8bb98d0: drop five indexes that unique keys are already\n"
     );
     // OpenStack's service, while it answers.
     let open = fs::File::open(&file).expect("the database");
-    for arguments in [&sync[..], &look] {
+    for arguments in [&sync[..], &dry_run] {
         expect(
             &berth(&mut home, arguments),
             73,
@@ -104,8 +104,8 @@ fn a_database_of_an_older_release_is_upgraded_and_looking_at_it_changes_no_byte(
     let refused = berth(&mut home, &["serve", "--database", &url]);
     expect(&refused, 78, &["b5c396305c25", "berth placement db sync"]);
 
-    let said = berth(&mut home, &sync);
-    assert!(expect(&said, 0, &[]).starts_with("done: upgrade to revision 422ece571366"));
+    let output = berth(&mut home, &sync);
+    assert!(expect(&output, 0, &[]).starts_with("done: upgrade to revision 422ece571366"));
     assert_eq!(
         expect(&berth(&mut home, &version), 0, &[]),
         format!("{HEAD} (head)\n")
@@ -115,7 +115,7 @@ fn a_database_of_an_older_release_is_upgraded_and_looking_at_it_changes_no_byte(
         0,
         &[],
     );
-    for arguments in [&sync[..], &look] {
+    for arguments in [&sync[..], &dry_run] {
         assert_eq!(
             expect(&berth(&mut home, arguments), 0, &[]),
             "nothing to do\n"
@@ -135,13 +135,13 @@ fn a_missing_database_is_created_and_a_foreign_one_refused() {
     let missing = berth(&mut home, &["db", "version"]);
     assert!(expect(&missing, 0, &[]).starts_with("none; head is"));
     expect(&berth(&mut home, &["db", "check"]), 1, &["does not exist"]);
-    let said = berth(&mut home, &["db", "sync", "--dry-run"]);
+    let output = berth(&mut home, &["db", "sync", "--dry-run"]);
     let make = "make the tables, at revision a082b8bb98d0\n";
-    assert_eq!(expect(&said, 0, &[]), format!("would {make}"));
+    assert_eq!(expect(&output, 0, &[]), format!("would {make}"));
     let file = home.state_dir().join("placement.sqlite");
     assert!(!file.exists(), "a dry run made it");
-    let said = berth(&mut home, &["db", "sync"]);
-    assert_eq!(expect(&said, 0, &[]), format!("done: {make}"));
+    let output = berth(&mut home, &["db", "sync"]);
+    assert_eq!(expect(&output, 0, &[]), format!("done: {make}"));
     expect(
         &berth(&mut home, &["db", "check"]),
         0,
@@ -157,16 +157,16 @@ fn a_missing_database_is_created_and_a_foreign_one_refused() {
     let run = |sql: &str| placement.query(sql).expect("it is done");
     run("drop index allocations_consumer_id_idx; create table notes (id integer)");
     let check = ["db", "check", "--database", &url];
-    let said = berth(&mut home, &check);
-    let reported = expect(&said, 1, &["2 differences"]);
+    let output = berth(&mut home, &check);
+    let reported = expect(&output, 1, &["2 differences"]);
     assert_eq!(
         reported,
         "index allocations_consumer_id_idx of allocations is missing\ntable notes is not Placement's\n"
     );
-    let said = berth(&mut home, &[&check[..], &["-f", "json"]].concat());
+    let output = berth(&mut home, &[&check[..], &["-f", "json"]].concat());
     let missing = json!({"object": "index allocations_consumer_id_idx of allocations", "problem": "missing",
         "found": null, "expected": null});
-    assert_eq!(items(&expect(&said, 1, &[]))[0], missing);
+    assert_eq!(items(&expect(&output, 1, &[]))[0], missing);
     let sync = ["db", "sync", "--database", &url];
     expect(
         &berth(&mut home, &sync),
@@ -182,9 +182,9 @@ fn a_missing_database_is_created_and_a_foreign_one_refused() {
         1,
         &["consumers of allocations without a row are 1"],
     );
-    let said = berth(&mut home, &sync);
+    let output = berth(&mut home, &sync);
     assert_eq!(
-        expect(&said, 0, &[]),
+        expect(&output, 0, &[]),
         "table notes is not Placement's, and is kept\ndone: insert rows for 1 consumers that only have allocations\n"
     );
     let owner =
@@ -227,8 +227,8 @@ fn on_a_server(settings: PlacementSettings) {
         );
     }
     placement.stop();
-    let said = berth(&mut home, &["db", "sync"]);
-    assert_eq!(expect(&said, 0, &[]), "nothing to do\n");
+    let output = berth(&mut home, &["db", "sync"]);
+    assert_eq!(expect(&output, 0, &[]), "nothing to do\n");
 }
 
 #[test]
@@ -267,10 +267,10 @@ fn a_placement_copied_to_another_database_and_back_shows_the_same() {
     let middle_file = home.write("url", &middle.url()).expect("a file");
     let middle_url = format!("file:{}", middle_file.display());
     let there = ["db", "copy", "--from", &url, "--to", &middle_url];
-    let said = expect(&berth(&mut home, &there), 0, &[]);
+    let output = expect(&berth(&mut home, &there), 0, &[]);
     assert!(
-        said.contains("resource_providers: 1 rows on both sides, sha256 "),
-        "{said}"
+        output.contains("resource_providers: 1 rows on both sides, sha256 "),
+        "{output}"
     );
     assert!(
         fs::read(&file).expect("a file") == before,

@@ -273,7 +273,7 @@ fn the_rules_of_an_operator_decide_and_are_listed() {
 
 #[test]
 fn errors_that_prevent_serving_are_clear() {
-    for (lines, words, code, said) in [
+    for (lines, words, code, message) in [
         (
             "",
             &["--listen", "0.0.0.0:0"][..],
@@ -311,7 +311,7 @@ fn errors_that_prevent_serving_are_clear() {
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ");
-        for word in said {
+        for word in message {
             assert!(text.contains(word), "{word}: {text}");
         }
         if lines.starts_with("policy_file") {

@@ -114,13 +114,13 @@ fn rules_that_cannot_be_meant_are_refused_by_config_check_and_at_the_start() {
             let words_of = [&["--config", &config], &command[..]].concat();
             let refused = home.run(words_of).expect("it runs");
             assert_eq!(refused.code, 78, "{rules:?}: {}", refused.stderr);
-            let said = refused
+            let output = refused
                 .stderr
                 .split_whitespace()
                 .collect::<Vec<_>>()
                 .join(" ");
-            assert!(said.contains(words), "{rules:?}: {said}");
-            assert!(said.contains("policy_file"), "{said}");
+            assert!(output.contains(words), "{rules:?}: {output}");
+            assert!(output.contains("policy_file"), "{output}");
         }
     }
     home.write("policy.yaml", "").expect("a file");
@@ -184,7 +184,7 @@ fn rules_are_evaluated_as_by_oslo_policy() {
     let named = [("keepers", "role:keeper or role:member"), ("nobody", "!")];
     let mut runner = TestRunner::deterministic();
     let mut cases = Vec::new();
-    let mut said = Vec::new();
+    let mut decisions = Vec::new();
     for _ in 0..1000 {
         let drawn = (text(), whom()).new_tree(&mut runner).expect("a case");
         let (text, (caller, project)) = drawn.current();
@@ -193,7 +193,7 @@ fn rules_are_evaluated_as_by_oslo_policy() {
         let rules = named.map(|(name, text)| (name, parse(text).expect("a rule")));
         let defaults = rules.into_iter().chain([("asked", rule)]);
         let policy = Policy::new(defaults.collect::<Vec<(_, PolicyRule)>>());
-        said.push(policy.authorize(&caller, "asked", Some(&project)).is_ok());
+        decisions.push(policy.authorize(&caller, "asked", Some(&project)).is_ok());
         cases.push(json!({
             "rules": {"asked": text, (named[0].0): named[0].1, (named[1].0): named[1].1}, "rule": "asked",
             "creds": {"roles": caller.roles, "user_id": caller.user_id, "project_id": caller.project_id(),
@@ -215,8 +215,8 @@ fn rules_are_evaluated_as_by_oslo_policy() {
         .arg(&file);
     let answered = output(&mut python).expect("oslo.policy answers");
     let answered: Vec<Option<bool>> = serde_json::from_str(&answered).expect("JSON");
-    assert_eq!(answered.len(), said.len());
-    for ((case, theirs), ours) in cases.iter().zip(answered).zip(said) {
+    assert_eq!(answered.len(), decisions.len());
+    for ((case, theirs), ours) in cases.iter().zip(answered).zip(decisions) {
         assert_eq!(theirs, Some(ours), "{case}");
     }
 }

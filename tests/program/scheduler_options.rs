@@ -49,7 +49,7 @@ fn up_can_be_stopped_while_it_reads_a_plugins_manifest() {
 }
 
 #[test]
-fn a_plugin_that_others_can_change_is_refused_or_doubtful_with_its_mend() {
+fn a_plugin_that_others_can_change_is_refused_or_doubtful_with_its_remedy() {
     let mut home = home();
     let open = home.write("open.sh", "#!/bin/sh\nexit 1\n");
     let open = open.expect("a file");
@@ -64,14 +64,17 @@ fn a_plugin_that_others_can_change_is_refused_or_doubtful_with_its_mend() {
     let checked = checked.expect("it runs");
     // Other users than root run it, and it refuses.
     assert_eq!(checked.code, 78, "{}", checked.stderr);
-    let said: Vec<&str> = checked.stderr.split_whitespace().collect();
-    let said = said.join(" ");
-    assert!(said.contains("scheduler_plugin_open.program: /"), "{said}");
+    let output: Vec<&str> = checked.stderr.split_whitespace().collect();
+    let output = output.join(" ");
     assert!(
-        said.contains("(mode 0777), who can change what is run"),
-        "{said}"
+        output.contains("scheduler_plugin_open.program: /"),
+        "{output}"
     );
-    assert!(said.contains("chmod go-w /"), "{said}");
+    assert!(
+        output.contains("(mode 0777), who can change what is run"),
+        "{output}"
+    );
+    assert!(output.contains("chmod go-w /"), "{output}");
 }
 
 #[test]
@@ -104,10 +107,10 @@ fn config_check_finds_invalid_scheduler_options() {
         let checked = home.run(["--config", &config, "config", "check"]);
         let checked = checked.expect("it runs");
         assert_eq!(checked.code, 78, "{options}: {}", checked.stderr);
-        let said: Vec<&str> = checked.stderr.split_whitespace().collect();
-        let said = said.join(" ");
-        assert!(said.contains(words), "{options}: {said}");
-        assert!(said.contains("berth.toml:"), "{options}: {said}");
+        let output: Vec<&str> = checked.stderr.split_whitespace().collect();
+        let output = output.join(" ");
+        assert!(output.contains(words), "{options}: {output}");
+        assert!(output.contains("berth.toml:"), "{options}: {output}");
         // An offline check does not run plugins.
         let offline = home.run(["--config", &config, "config", "check", "--offline"]);
         assert_eq!(offline.expect("it runs").code, 0, "{options}");

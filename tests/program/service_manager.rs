@@ -19,7 +19,7 @@ pub(crate) struct ServiceManager {
 /// What was heard, and how many questions the reader came past.
 #[derive(Debug, Default)]
 struct Log {
-    heard: Mutex<(Vec<String>, usize)>,
+    received: Mutex<(Vec<String>, usize)>,
     asked: Condvar,
 }
 
@@ -32,14 +32,14 @@ impl ServiceManager {
         thread::spawn(move || {
             let mut buffer = [0; 8192];
             while let Ok(length) = socket.recv(&mut buffer) {
-                let said = &buffer[..length];
-                let mut heard = kept.heard.lock().unwrap_or_else(PoisonError::into_inner);
-                if said == ASKED {
-                    heard.1 += 1;
+                let datagram = &buffer[..length];
+                let mut received = kept.received.lock().unwrap_or_else(PoisonError::into_inner);
+                if datagram == ASKED {
+                    received.1 += 1;
                     kept.asked.notify_all();
                 } else {
-                    let text = String::from_utf8_lossy(said);
-                    heard.0.extend(text.lines().map(str::to_owned));
+                    let text = String::from_utf8_lossy(datagram);
+                    received.0.extend(text.lines().map(str::to_owned));
                 }
             }
         });
@@ -48,40 +48,50 @@ impl ServiceManager {
     }
 
     /// Everything that was said before this call: a datagram of our own comes behind all of it.
-    pub(crate) fn heard(&self) -> Vec<String> {
-        let heard = |log: &Log| log.heard.lock().unwrap_or_else(PoisonError::into_inner).1;
-        let before = heard(&self.log);
+    pub(crate) fn received(&self) -> Vec<String> {
+        let received = |log: &Log| {
+            log.received
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .1
+        };
+        let before = received(&self.log);
         let question = UnixDatagram::unbound().expect("a socket");
         question
             .send_to(ASKED, &self.path)
             .expect("the reader lives");
         let held = self
             .log
-            .heard
+            .received
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let (held, _) = self
             .log
             .asked
-            .wait_timeout_while(held, Duration::from_secs(60), |heard| heard.1 <= before)
+            .wait_timeout_while(held, Duration::from_secs(60), |received| {
+                received.1 <= before
+            })
             .unwrap_or_else(PoisonError::into_inner);
         held.0.clone()
     }
 
     /// How often exactly this was said.
     pub(crate) fn count(&self, line: &str) -> usize {
-        self.heard().iter().filter(|said| *said == line).count()
+        self.received()
+            .iter()
+            .filter(|received| *received == line)
+            .count()
     }
 
     /// Whether exactly this was said.
-    pub(crate) fn was_told(&self, line: &str) -> bool {
+    pub(crate) fn has_received(&self, line: &str) -> bool {
         self.count(line) > 0
     }
 
     /// The newest `STATUS=`.
     pub(crate) fn status(&self) -> String {
-        let heard = self.heard();
-        let last = heard
+        let received = self.received();
+        let last = received
             .iter()
             .rev()
             .find_map(|line| line.strip_prefix("STATUS="));

@@ -58,9 +58,9 @@ fn the_authoritys_file_admits_the_node_and_another_one_gives_a_clear_error() {
     let mut node = Hypervisor::new("pcpu", "tls-1", &way(&url));
     let _terminator = terminator(&node, &api.placement.url(), port);
 
-    let stranger = node.run(&["agent", "--once", "--deadline", "2s"]);
-    assert!([69, 78].contains(&stranger.code), "{}", stranger.stderr);
-    assert!(stranger.stderr.contains("cafile"), "{}", stranger.stderr);
+    let untrusted = node.run(&["agent", "--once", "--deadline", "2s"]);
+    assert!([69, 78].contains(&untrusted.code), "{}", untrusted.stderr);
+    assert!(untrusted.stderr.contains("cafile"), "{}", untrusted.stderr);
 
     let cafile = |path: &str| format!("{}\ncafile = \"{path}\"", way(&url));
     node.configure(&cafile("/nowhere/ca.pem"), "");

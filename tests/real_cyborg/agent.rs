@@ -104,9 +104,9 @@ impl Agent {
             options: DeviceOptions::default(),
         });
         let devices = devices.await.expect("memory");
-        let look = devices.begin_observation();
+        let observation = devices.begin_observation();
         let mut view = self.driver.observe().await.expect("the driver tells");
-        devices.overlay(look, &mut view);
+        devices.overlay(observation, &mut view);
         devices
             .send_reports()
             .await
@@ -116,7 +116,7 @@ impl Agent {
     }
 
     /// Cyborg's events about the guest come here.
-    pub(crate) fn hears_of(&self, cloud: &Cloud, guest: ConsumerUuid) {
+    pub(crate) fn deliver_events_of(&self, cloud: &Cloud, guest: ConsumerUuid) {
         let journal = Arc::new(self.journal.clone());
         let router = compute_api(journal, self.events.clone(), cloud.nova.sources());
         cloud.nova.deliver(guest, EventDelivery::Agent(router));

@@ -11,11 +11,11 @@ fn children(cloud: &Cloud) -> Vec<Value> {
     let all = all.chain([(fake_provider(), false)]);
     let all = all.flat_map(|(provider, with_generation)| {
         ["inventories", "traits", "aggregates"].map(|what| {
-            let mut said = of_provider(cloud, provider, what);
-            if let (false, Some(said)) = (with_generation, said.as_object_mut()) {
-                said.remove("resource_provider_generation");
+            let mut text = of_provider(cloud, provider, what);
+            if let (false, Some(text)) = (with_generation, text.as_object_mut()) {
+                text.remove("resource_provider_generation");
             }
-            said
+            text
         })
     });
     all.collect()

@@ -13,14 +13,14 @@ async fn a_guest_is_booted_from_a_profile_and_deleted_with_nothing_left() {
     let agent = Agent::new(cloud, cloud.accelerators()).await;
     let conductor = conductor(cloud, &agent, cloud.accelerators()).await;
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     let request = with_profile(guest, "only");
     conductor.create(&request).await.expect("it is taken");
     let end = conductor.reconcile_guest(guest).await;
     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     assert_eq!(agent.devices(guest).await, [address(ONLY)].into());
-    let told = cloud.nova.told(guest);
-    assert_eq!(told.len(), 1, "{told:?}");
+    let received = cloud.nova.received(guest);
+    assert_eq!(received.len(), 1, "{received:?}");
     let held = cloud.placement_client().allocations(guest).await;
     let held = held.expect("Placement answers").expect("allocations");
     let classes: Vec<_> = held

@@ -47,7 +47,7 @@ pub(crate) struct CardHost {
 }
 
 /// The cards are Cyborg's to report.
-const BESIDE: &str = "[pci]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
+const WITH_CYBORG: &str = "[pci]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
 const OWN: &str = "[accelerators]\ndevice_spec = [{ vendor_id = \"1234\", product_id = \"1111\" }]";
 
 impl CardHost {
@@ -94,8 +94,8 @@ impl CardHost {
         let mut service = self.home.start(arguments).expect("it starts");
         let url = tokio::task::block_in_place(|| {
             await_it(&mut service, |service| {
-                let said = service.stdout();
-                let url = said
+                let output = service.stdout();
+                let url = output
                     .lines()
                     .find_map(|it| it.strip_prefix("Accelerator at "));
                 url.map(str::to_owned)
@@ -111,7 +111,7 @@ impl CardHost {
         for (key, value) in environment {
             self.home.set_env(key, value);
         }
-        self.start_agent_with(BESIDE, "");
+        self.start_agent_with(WITH_CYBORG, "");
     }
 
     fn start_agent_with(&mut self, lists: &str, cyborg: &str) {
@@ -135,9 +135,9 @@ impl CardHost {
     /// What a command of `berth` on this host says.
     #[track_caller]
     pub(crate) fn berth(&mut self, arguments: &[&str]) -> String {
-        let said = self.outcome(arguments);
-        assert_eq!(said.code, 0, "{}", said.stderr);
-        said.stdout
+        let output = self.outcome(arguments);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        output.stdout
     }
 
     /// The same, however it ends.
@@ -147,13 +147,13 @@ impl CardHost {
         let arguments = ["--config", &config]
             .into_iter()
             .chain(arguments.iter().copied());
-        let said = tokio::task::block_in_place(|| self.home.run(arguments));
-        said.expect("it runs")
+        let output = tokio::task::block_in_place(|| self.home.run(arguments));
+        output.expect("it runs")
     }
 
     /// Waits for something of the agent's doing.
-    pub(crate) fn await_it<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> T {
-        tokio::task::block_in_place(|| await_it(&mut self.agent, |_| look()))
+    pub(crate) fn await_it<T>(&mut self, mut poll: impl FnMut() -> Option<T>) -> T {
+        tokio::task::block_in_place(|| await_it(&mut self.agent, |_| poll()))
     }
 }
 
@@ -171,7 +171,7 @@ impl Processes {
         let libvirtd = Libvirtd::start_with_cards().expect("libvirtd starts");
         let mut home = BerthHome::new().expect("a home");
         let events = free_port().expect("a port");
-        configure(&home, cloud, &libvirtd, node, events, BESIDE, "");
+        configure(&home, cloud, &libvirtd, node, events, WITH_CYBORG, "");
         fs::create_dir(home.path("instances")).expect("a folder");
         let agent = agent(&mut home, &libvirtd);
         Self {
@@ -263,8 +263,8 @@ impl CardHost {
 
     #[track_caller]
     pub(crate) fn virsh(&self, arguments: &[&str]) -> String {
-        let said = tokio::task::block_in_place(|| self.libvirtd.virsh(arguments));
-        said.expect("libvirtd answers")
+        let output = tokio::task::block_in_place(|| self.libvirtd.virsh(arguments));
+        output.expect("libvirtd answers")
     }
 }
 
@@ -280,7 +280,7 @@ pub(crate) fn active(host: &CardHost, end: &GuestRunOutcome) {
 /// `berth agent` where it sees the cards.
 fn agent(home: &mut BerthHome, libvirtd: &Libvirtd) -> RunningBerth {
     let config = home.config_file().display().to_string();
-    home.run_within(libvirtd.beside());
+    home.run_within(libvirtd.run_in_scope());
     let socket = home.path("agent.sock");
     let mut agent = home
         .start(["--config", &config, "agent"])
@@ -309,10 +309,10 @@ fn offers_accelerators(cloud: &Cloud, agent: &mut RunningBerth, root: ProviderUu
     });
 }
 
-fn await_it<T>(berth: &mut RunningBerth, mut look: impl FnMut(&RunningBerth) -> Option<T>) -> T {
+fn await_it<T>(berth: &mut RunningBerth, mut poll: impl FnMut(&RunningBerth) -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
-        if let Some(found) = look(berth) {
+        if let Some(found) = poll(berth) {
             return found;
         }
         let log = berth.stderr();
@@ -351,8 +351,8 @@ pub(crate) fn images() -> std::path::PathBuf {
     let script = checkout().join("packaging/scripts/guest-image.sh");
     let made = Command::new(script).arg(&images).output();
     let made = made.expect("the script runs");
-    let said = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{printed}");
     images
 }
 
@@ -376,9 +376,9 @@ async fn guests_run_on_libvirt_with_the_cards_that_cyborgs_pci_driver_found_and_
     let first = host.create().await;
     active(&host, &end(&host.conductor, first).await);
     let card = host.card_of(first);
-    let told = cloud.nova.told(first);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].events[0]["status"], "completed");
+    let received = cloud.nova.received(first);
+    assert_eq!(received.len(), 1, "{received:?}");
+    assert_eq!(received[0].events[0]["status"], "completed");
     let arqs = cloud.accelerators().arqs_of_instance(first).await;
     let arqs = arqs.expect("Cyborg answers");
     assert_eq!(arqs.len(), 1, "{arqs:?}");

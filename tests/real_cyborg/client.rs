@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::real_cyborg::cloud::{Cloud, options};
 
-const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
+const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
 
 /// The service built in, with a device and a profile such as Cyborg has them; its URL, with `/v2`.
 fn built_in() -> String {
@@ -51,8 +51,8 @@ fn built_in() -> String {
 }
 
 /// Of each value no more than its kind: the columns are to be the same, what stands in them is another cloud's.
-fn kinds(said: &Value) -> Value {
-    match said {
+fn kinds(json: &Value) -> Value {
+    match json {
         Value::Array(rows) => rows.first().map_or(json!([]), |row| json!([kinds(row)])),
         Value::Object(cells) => {
             let cells = cells.iter().map(|(name, value)| {
@@ -95,9 +95,9 @@ fn agree(ours: &Value, theirs: &Value) -> bool {
 }
 
 /// How a command was refused: the code, and what the client says before it quotes the service's own words.
-fn refusal(said: &CommandOutput) -> (i64, String) {
-    let words = said.err.split(" for url: ").next().unwrap_or_default();
-    (said.code, words.trim().to_owned())
+fn refusal(output: &CommandOutput) -> (i64, String) {
+    let words = output.err.split(" for url: ").next().unwrap_or_default();
+    (output.code, words.trim().to_owned())
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn openstacks_client_shows_the_same_of_cyborg_and_of_the_service_built_in() {
         &["accelerator", "arq", "list"],
     ];
     for words in listed {
-        let said = both(&[words, &["-f", "json"][..]].concat());
-        let [theirs, ours] = said.each_ref().map(|said| kinds(&said.json()));
-        let errors = said.each_ref().map(|said| said.err.as_str());
+        let outputs = both(&[words, &["-f", "json"][..]].concat());
+        let [theirs, ours] = outputs.each_ref().map(|outputs| kinds(&outputs.json()));
+        let errors = outputs.each_ref().map(|outputs| outputs.err.as_str());
         assert_ne!(theirs, Value::Null, "{words:?}: {errors:?}");
         assert!(
             agree(&ours, &theirs),
@@ -159,7 +159,7 @@ fn openstacks_client_shows_the_same_of_cyborg_and_of_the_service_built_in() {
     }
     let refused: &[&[&str]] = &[
         &["accelerator", "device", "profile", "show", "pci"],
-        &["accelerator", "device", "profile", "show", NOBODY],
+        &["accelerator", "device", "profile", "show", UNKNOWN],
         &[
             "accelerator",
             "device",
@@ -178,18 +178,22 @@ fn openstacks_client_shows_the_same_of_cyborg_and_of_the_service_built_in() {
             "--group",
             "resources:CUSTOM_PCI=1",
         ],
-        &["accelerator", "device", "profile", "delete", NOBODY],
-        &["accelerator", "device", "show", NOBODY],
-        &["accelerator", "deployable", "show", NOBODY],
-        &["accelerator", "device", "attribute", "show", NOBODY],
+        &["accelerator", "device", "profile", "delete", UNKNOWN],
+        &["accelerator", "device", "show", UNKNOWN],
+        &["accelerator", "deployable", "show", UNKNOWN],
+        &["accelerator", "device", "attribute", "show", UNKNOWN],
         &["accelerator", "arq", "create", "no-such-profile"],
-        &["accelerator", "arq", "show", NOBODY],
-        &["accelerator", "arq", "delete", NOBODY],
+        &["accelerator", "arq", "show", UNKNOWN],
+        &["accelerator", "arq", "delete", UNKNOWN],
     ];
     for words in refused {
-        let said = both(words);
-        let [theirs, ours] = said.each_ref().map(refusal);
-        assert_eq!(theirs.0, 1, "{words:?}: {}", said[0].out);
-        assert_eq!(ours, theirs, "{words:?}: {}\n{}", said[0].err, said[1].err);
+        let outputs = both(words);
+        let [theirs, ours] = outputs.each_ref().map(refusal);
+        assert_eq!(theirs.0, 1, "{words:?}: {}", outputs[0].out);
+        assert_eq!(
+            ours, theirs,
+            "{words:?}: {}\n{}",
+            outputs[0].err, outputs[1].err
+        );
     }
 }

@@ -284,8 +284,8 @@ impl Cloud {
         let client = self.accelerators();
         let mut phases = Vec::with_capacity(arqs.len());
         for arq in arqs {
-            let told = client.arq(*arq).await.expect("Cyborg answers");
-            phases.push(told.map(|told| told.arq.expect("a request").state.phase()));
+            let reported = client.arq(*arq).await.expect("Cyborg answers");
+            phases.push(reported.map(|reported| reported.arq.expect("a request").state.phase()));
         }
         phases
     }

@@ -61,13 +61,13 @@ pub(crate) async fn conductor_with(
         placement: cloud.placement_client(),
         accelerators,
         agents: Arc::new(SingleAgent(agent)),
-        scheduler: host_states::scheduler(told(cloud).await),
+        scheduler: host_states::scheduler(reported_hosts(cloud).await),
     };
     Conductor::open(parts, options)
 }
 
 /// Every host of the cloud's Placement, as its agent would tell it, for as long as the test runs.
-async fn told(cloud: &Cloud) -> Hosts {
+async fn reported_hosts(cloud: &Cloud) -> Hosts {
     let hosts = host_states::hosts_of(&host_states::store().await);
     let mut alive = JoinSet::new();
     let providers = tokio::task::block_in_place(|| cloud.cyborg.providers());
@@ -85,7 +85,7 @@ async fn told(cloud: &Cloud) -> Hosts {
             memory_mb: 65_536,
             local_gb: 1000,
         };
-        host_states::tell(&hosts, &host, &mut alive).await;
+        host_states::report(&hosts, &host, &mut alive).await;
     }
     alive.detach_all();
     hosts

@@ -17,7 +17,7 @@ async fn life(cloud: &Cloud, cut: Option<OutagePoint>) -> OutageGate {
     let accelerators = cloud.accelerators_through(|http| gate.before(http));
     let conductor = conductor(cloud, &agent, accelerators).await;
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     let request = with_profile(guest, "cut");
     conductor.create(&request).await.expect("it is taken");
     let ended = end(&conductor, guest).await;
@@ -43,7 +43,7 @@ async fn refusal(cloud: &Cloud, cut: Option<OutagePoint>) -> OutageGate {
     let accelerators = cloud.accelerators_through(|http| gate.before(http));
     let conductor = conductor(cloud, &agent, accelerators).await;
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     let request = with_profile(guest, "fake-too");
     conductor.create(&request).await.expect("it is taken");
     let ended = end(&conductor, guest).await;
@@ -58,8 +58,8 @@ async fn refusal(cloud: &Cloud, cut: Option<OutagePoint>) -> OutageGate {
 
 /// Asserts that Cyborg has no request of this profile, after orphaned requests were collected.
 async fn assert_no_requests(cloud: &Cloud, conductor: &Conductor, profile: &str) {
-    let looked = conductor.collect_orphaned_arqs().await;
-    looked.expect("Cyborg answers");
+    let collected = conductor.collect_orphaned_arqs().await;
+    collected.expect("Cyborg answers");
     let profile = DeviceProfileName::new(profile).expect("a name");
     let all = cloud.accelerators().arqs().await.expect("Cyborg answers");
     let left = all.iter().filter(|reported| {
@@ -101,7 +101,7 @@ async fn a_killed_cyborg_delays_a_boot_and_its_end() {
     let accelerators = cloud.accelerators_at(&format!("{}/v2", api.url()));
     let conductor = conductor(cloud, &agent, accelerators).await;
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     // Nothing listens yet.
     let request = with_profile(guest, "killed");
     conductor.create(&request).await.expect("it is taken");

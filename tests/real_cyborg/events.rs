@@ -18,16 +18,16 @@ async fn an_event_before_the_guests_request_is_replaced_by_a_query() {
     let cloud = Cloud::shared();
     let agent = Agent::new(cloud, cloud.accelerators()).await;
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     let arq = cloud.bound("pci", guest, provider(0)).await;
-    let told = cloud.nova.told(guest);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].events[0]["status"], "completed");
-    assert_eq!(told[0].events[0]["tag"], arq.to_string());
-    assert_eq!(told[0].microversion, "compute 2.82");
+    let received = cloud.nova.received(guest);
+    assert_eq!(received.len(), 1, "{received:?}");
+    assert_eq!(received[0].events[0]["status"], "completed");
+    assert_eq!(received[0].events[0]["tag"], arq.to_string());
+    assert_eq!(received[0].microversion, "compute 2.82");
     // The agent does not know the guest yet; Cyborg takes that for no failure.
-    assert_eq!(told[0].status, 207);
-    assert_eq!(told[0].answer["events"][0]["code"], 422);
+    assert_eq!(received[0].status, 207);
+    assert_eq!(received[0].answer["events"][0]["code"], 422);
     agent.asks_for(guest, &[arq]).await;
     agent.runs(guest).await;
     assert_eq!(agent.devices(guest).await, [address(0)].into());
@@ -41,7 +41,7 @@ async fn an_event_while_the_guest_waits_ends_the_wait() {
     let cloud = Cloud::shared();
     let agent = Agent::new(cloud, cloud.accelerators()).await;
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     let arqs = cloud.requests("pci").await;
     agent.asks_for(guest, &arqs).await;
     // Its first question is answered: not bound.
@@ -49,8 +49,12 @@ async fn an_event_while_the_guest_waits_ends_the_wait() {
     assert!(agent.devices(guest).await.is_empty());
     let bound = cloud.bind(&arqs, guest, provider(1)).await;
     bound.expect("Cyborg binds it");
-    let told = cloud.nova.told(guest);
-    assert_eq!((told.len(), told[0].status), (1, 200), "{told:?}");
+    let received = cloud.nova.received(guest);
+    assert_eq!(
+        (received.len(), received[0].status),
+        (1, 200),
+        "{received:?}"
+    );
     agent.runs(guest).await;
     assert_eq!(agent.devices(guest).await, [address(1)].into());
     agent.deletes(guest).await;
@@ -82,7 +86,7 @@ async fn a_missing_event_is_not_needed() {
             bound.expect("Cyborg binds it");
         }
         assert_eq!(cloud.phases(&arqs).await, [Some(ArqPhase::Bound)]);
-        assert_eq!(cloud.nova.told(guest).len(), 1);
+        assert_eq!(cloud.nova.received(guest).len(), 1);
         agent.runs(guest).await;
         assert_eq!(agent.devices(guest).await, [address(2)].into());
         agent.deletes(guest).await;
@@ -95,7 +99,7 @@ fn an_agent_accepts_events_about_binds_only_with_a_service_token() {
     let cloud = Cloud::shared();
     let event = json!({"events": [{"name": "accelerator-request-bound", "status": "completed",
         "server_uuid": new_guest().to_string(), "tag": new_guest().to_string()}]});
-    let told = |token: &str| {
+    let status_with = |token: &str| {
         let ask = HttpCall::post(format!("{}/os-server-external-events", cloud.nova.url()))
             .header("x-auth-token", token)
             .header("openstack-api-version", "compute 2.82");
@@ -103,7 +107,7 @@ fn an_agent_accepts_events_about_binds_only_with_a_service_token() {
     };
     let keystone = cloud.cyborg.keystone();
     let of = |who: Credentials| keystone.token(&who).expect("a token");
-    assert_eq!(told("none"), 401);
-    assert_eq!(told(&of(keystone.tenant())), 403);
-    assert_eq!(told(&of(keystone.berth())), 207);
+    assert_eq!(status_with("none"), 401);
+    assert_eq!(status_with(&of(keystone.tenant())), 403);
+    assert_eq!(status_with(&of(keystone.berth())), 207);
 }

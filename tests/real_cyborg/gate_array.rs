@@ -66,14 +66,14 @@ fn an_intel_fpga_found_by_cyborgs_driver_is_one_device_with_cyborgs_provider() {
         pci: PciInPlacement::NotReported,
         accelerator: &listed,
     };
-    let look =
+    let observed =
         Sysfs::at(sysfs.path()).observe_devices(lists, &mut LastObservation::default(), |_| false);
-    let offered = offered_devices(&node, lists, &look.expect("a tree").0);
+    let offered = offered_devices(&node, lists, &observed.expect("a tree").0);
     let [card] = &offered.devices[..] else {
         panic!("{offered:?}")
     };
-    let handle = |told: &serde_json::Value| {
-        let text = |key: &str| told[key].as_str().expect("a text").to_owned();
+    let handle = |info: &serde_json::Value| {
+        let text = |key: &str| info[key].as_str().expect("a text").to_owned();
         let (domain, bus) = (text("domain"), text("bus"));
         let address = format!("{domain}:{bus}:{}.{}", text("device"), text("function"));
         OfferedHandle::Function(address.parse().expect("an address"))

@@ -13,7 +13,7 @@ const ORPHAN: usize = 11;
 const HELD: usize = 12;
 
 /// The text and the remedy of what was found of a subject, once it has lasted. Other tests have leftovers of their own.
-fn told(found: &ReconcileReport, subject: &str) -> Vec<(&'static str, Remedy, String)> {
+fn findings_of(found: &ReconcileReport, subject: &str) -> Vec<(&'static str, Remedy, String)> {
     let of_it = found.findings.iter().map(|(finding, _)| finding);
     let of_it = of_it.filter(|finding| finding.subject() == subject);
     of_it
@@ -32,30 +32,30 @@ async fn a_request_that_cyborg_bound_here_for_an_unknown_guest_is_found_until_it
     let arq = cloud.bound("pci", guest, provider(HELD)).await;
     agent.asks_for(guest, &[arq]).await;
     agent.runs(guest).await;
-    let nobody = new_guest();
-    let orphan = cloud.bound("pci", nobody, provider(ORPHAN)).await;
+    let unknown = new_guest();
+    let orphan = cloud.bound("pci", unknown, provider(ORPHAN)).await;
     let reconciler = agent.reconciler(cloud).await;
-    let looked = reconciler
+    let report = reconciler
         .find_differences()
         .await
         .expect("the journal is read");
-    assert_eq!(looked.unknown, Vec::<String>::new());
-    assert_eq!(told(&looked, &arq.to_string()), []);
-    let found = told(&looked, &orphan.to_string());
+    assert_eq!(report.unknown, Vec::<String>::new());
+    assert_eq!(findings_of(&report, &arq.to_string()), []);
+    let found = findings_of(&report, &orphan.to_string());
     let [("request_orphan", Remedy::Reported, text)] = &found[..] else {
         panic!("{found:?}");
     };
     let delete = format!("berth accelerator request delete {orphan}");
-    let named = [address(ORPHAN).to_string(), nobody.to_string(), delete];
+    let named = [address(ORPHAN).to_string(), unknown.to_string(), delete];
     assert!(named.iter().all(|it| text.contains(it)), "{text}");
     // It is done as the sentence says.
     let deleted = cloud.accelerators().delete_arq(orphan).await;
     deleted.expect("Cyborg deletes it");
-    let looked = reconciler
+    let report = reconciler
         .find_differences()
         .await
         .expect("the journal is read");
-    assert_eq!(told(&looked, &orphan.to_string()), []);
+    assert_eq!(findings_of(&report, &orphan.to_string()), []);
     cloud.assert_free(ORPHAN).await;
 
     // The guest holds something of the host, and nothing of the provider that Cyborg made of its device.
@@ -72,11 +72,11 @@ async fn a_request_that_cyborg_bound_here_for_an_unknown_guest_is_found_until_it
         let of_device = of_device.as_object().expect("an object").clone();
         held.as_object_mut().expect("an object").extend(of_device);
         claim(cloud, &guest.to_string(), &held);
-        let looked = reconciler
+        let report = reconciler
             .find_differences()
             .await
             .expect("the journal is read");
-        let found = told(&looked, &guest.to_string());
+        let found = findings_of(&report, &guest.to_string());
         let codes: Vec<_> = found.iter().map(|(code, ..)| *code).collect();
         let expected: &[&str] = if differs {
             &["allocation_differs"]

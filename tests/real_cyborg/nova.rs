@@ -43,9 +43,9 @@ pub(crate) struct ReceivedEvent {
 #[derive(Default)]
 struct EventReceiver {
     mailboxes: HashMap<ConsumerUuid, EventDelivery>,
-    told: HashMap<ConsumerUuid, Vec<ReceivedEvent>>,
+    received: HashMap<ConsumerUuid, Vec<ReceivedEvent>>,
     /// An agent that knows no guest.
-    stranger: Option<Router>,
+    without_guests: Option<Router>,
     /// The URL of a compute API, without `/v2.1`, for guests without a mailbox: a user of the API cannot choose the
     /// UUID.
     compute: Option<String>,
@@ -67,7 +67,7 @@ impl Nova {
             url: format!("http://{address}/v2.1"),
             desk: Arc::default(),
         };
-        let router = Router::new().fallback(tell).with_state(nova.clone());
+        let router = Router::new().fallback(receive).with_state(nova.clone());
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(1)
@@ -91,9 +91,9 @@ impl Nova {
         let runtime = tokio::runtime::Runtime::new().expect("a runtime");
         let journal = runtime.block_on(SqlJournal::in_memory());
         let journal = Arc::new(journal.expect("memory"));
-        let stranger = compute_api(journal, ExternalEvents::default(), sources.clone());
+        let without_guests = compute_api(journal, ExternalEvents::default(), sources.clone());
         let mut desk = self.desk();
-        desk.stranger = Some(stranger);
+        desk.without_guests = Some(without_guests);
         desk.sources = Some(sources);
         // The journal's own tasks live on.
         std::mem::forget(runtime);
@@ -122,8 +122,12 @@ impl Nova {
     }
 
     /// Cyborg's events for a guest so far.
-    pub(crate) fn told(&self, guest: ConsumerUuid) -> Vec<ReceivedEvent> {
-        self.desk().told.get(&guest).cloned().unwrap_or_default()
+    pub(crate) fn received(&self, guest: ConsumerUuid) -> Vec<ReceivedEvent> {
+        self.desk()
+            .received
+            .get(&guest)
+            .cloned()
+            .unwrap_or_default()
     }
 
     fn desk(&self) -> MutexGuard<'_, EventReceiver> {
@@ -140,7 +144,7 @@ impl Drop for ComputeNotification {
     }
 }
 
-async fn tell(State(nova): State<Nova>, request: Request) -> Response {
+async fn receive(State(nova): State<Nova>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let body = body.collect().await.expect("a body").to_bytes();
     let events: Value = serde_json::from_slice(&body).unwrap_or_default();
@@ -149,10 +153,10 @@ async fn tell(State(nova): State<Nova>, request: Request) -> Response {
     let microversion = head.headers.get("openstack-api-version");
     let microversion = microversion.and_then(|value| value.to_str().ok());
     let microversion = microversion.unwrap_or_default().to_owned();
-    let (mailbox, stranger, compute) = {
+    let (mailbox, without_guests, compute) = {
         let desk = nova.desk();
         let mailbox = guest.and_then(|guest| desk.mailboxes.get(&guest).cloned());
-        (mailbox, desk.stranger.clone(), desk.compute.clone())
+        (mailbox, desk.without_guests.clone(), desk.compute.clone())
     };
     let request = Request::from_parts(head, Body::from(body));
     let of_compute = match (&mailbox, compute) {
@@ -168,8 +172,8 @@ async fn tell(State(nova): State<Nova>, request: Request) -> Response {
         }
         Some(EventDelivery::Agent(router)) => asked(router, request).await,
         Some(EventDelivery::At(url)) => forwarded(&url, &request, &events).await,
-        None => match (of_compute, stranger) {
-            (Some(told), _) => told,
+        None => match (of_compute, without_guests) {
+            (Some(from_compute), _) => from_compute,
             (None, Some(router)) => asked(router, request).await,
             (None, None) => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -179,13 +183,13 @@ async fn tell(State(nova): State<Nova>, request: Request) -> Response {
         },
     };
     if let Some(guest) = guest {
-        let told = ReceivedEvent {
+        let event = ReceivedEvent {
             events: events["events"].clone(),
             microversion,
             status: status.as_u16(),
             answer: serde_json::from_slice(&answer).unwrap_or_default(),
         };
-        nova.desk().told.entry(guest).or_default().push(told);
+        nova.desk().received.entry(guest).or_default().push(event);
     }
     (status, headers, answer).into_response()
 }

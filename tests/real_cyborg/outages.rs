@@ -23,7 +23,7 @@ async fn life(cloud: &Cloud, cut: Option<OutagePoint>) -> OutageGate {
     let accelerators = cloud.accelerators_through(|http| gate.before(http));
     let agent = Agent::new(cloud, accelerators).await;
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     let arq = cloud.bound("pci", guest, provider(6)).await;
     agent.asks_for(guest, &[arq]).await;
     let ended = end(&agent, guest).await;

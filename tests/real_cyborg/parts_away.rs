@@ -117,7 +117,7 @@ async fn asked(
     binding: &AcceleratorClient,
 ) -> (ConsumerUuid, Vec<ArqUuid>) {
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     let arqs = cloud.requests(profile).await;
     agent.asks_for(guest, &arqs).await;
     let binding_of = berth_model::Binding {
@@ -162,7 +162,7 @@ async fn without_cyborgs_conductor_a_guest_is_waited_for_until_the_time_is_up_an
         let client = detour.client(cloud, away);
         let conductor = conductor(cloud, &agent, client).await;
         let guest = new_guest();
-        agent.hears_of(cloud, guest);
+        agent.deliver_events_of(cloud, guest);
         let request = with_profile(guest, "adrift");
         conductor.create(&request).await.expect("it is taken");
         let reason = failed(&conductor, guest).await;
@@ -175,7 +175,7 @@ async fn without_cyborgs_conductor_a_guest_is_waited_for_until_the_time_is_up_an
     let client = detour.client(cloud, changes);
     let conductor = conductor(cloud, &agent, client).await;
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     let request = with_profile(guest, "adrift");
     conductor.create(&request).await.expect("it is taken");
     let held = conductor.reconcile_guest(guest).await;
@@ -223,7 +223,7 @@ async fn without_cyborgs_database_nothing_is_started_and_nothing_is_left_when_it
     };
     let conductor = conductor(cloud, &agent, detour.client(cloud, ALL)).await;
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     let request = with_profile(guest, "rowless");
     conductor.create(&request).await.expect("it is taken");
     let reason = failed(&conductor, guest).await;

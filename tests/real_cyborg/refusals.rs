@@ -14,7 +14,7 @@ async fn a_guest_with_an_unbindable_request_is_not_started() {
     let cloud = Cloud::shared();
     let agent = Agent::new(cloud, cloud.accelerators()).await;
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     // Two requests, one handle: Cyborg binds the one and leaves it bound.
     let arqs = cloud.requests("two").await;
     let refused = cloud.bind(&arqs, guest, provider(3)).await;
@@ -37,7 +37,7 @@ async fn a_guest_with_a_handle_of_the_fake_driver_is_not_started() {
     let cloud = Cloud::shared();
     let agent = Agent::new(cloud, cloud.accelerators()).await;
     let guest = new_guest();
-    agent.hears_of(cloud, guest);
+    agent.deliver_events_of(cloud, guest);
     let arq = cloud.bound("fake", guest, fake_provider()).await;
     agent.asks_for(guest, &[arq]).await;
     let reason = agent.refuses(guest).await;

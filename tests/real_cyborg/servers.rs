@@ -26,7 +26,7 @@ struct Compute {
     process: RunningBerth,
     operators: OpenStackShell,
     /// Cyborg's events come here.
-    _told: ComputeNotification,
+    _notification: ComputeNotification,
     url: String,
     _home: BerthHome,
 }
@@ -90,7 +90,7 @@ impl Compute {
         host.restart_agent(&environment);
         Self {
             operators: operators(keystone, &url),
-            _told: cloud.nova.deliver_to_compute(&format!("http://{listen}")),
+            _notification: cloud.nova.deliver_to_compute(&format!("http://{listen}")),
             process,
             url,
             _home: home,
@@ -98,7 +98,7 @@ impl Compute {
     }
 
     /// Tells what became of a bind, as a service.
-    fn tell(&self, cloud: &Cloud, events: &Value) -> HttpAnswer {
+    fn post_events(&self, cloud: &Cloud, events: &Value) -> HttpAnswer {
         let keystone = cloud.cyborg.keystone();
         let token = keystone.token(&keystone.berth()).expect("a token");
         let ask = HttpCall::post(format!("{}/os-server-external-events", self.url))
@@ -118,21 +118,21 @@ impl Compute {
 
     #[track_caller]
     fn done(&mut self, cloud: &str, words: &str) -> String {
-        let said = self.ask(cloud, words);
+        let text = self.ask(cloud, words);
         assert_eq!(
-            said.code,
+            text.code,
             0,
             "{words}: {}\n{}",
-            said.err,
+            text.err,
             self.process.stderr()
         );
-        said.out
+        text.out
     }
 
     #[track_caller]
     fn json(&mut self, cloud: &str, words: &str) -> Value {
-        let said = self.done(cloud, &format!("{words} -f json"));
-        serde_json::from_str(&said).expect("JSON")
+        let output = self.done(cloud, &format!("{words} -f json"));
+        serde_json::from_str(&output).expect("JSON")
     }
 
     /// Repeats a command as a user of a cloud until its output satisfies a condition.
@@ -140,13 +140,13 @@ impl Compute {
     fn until(&mut self, cloud: &str, words: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {
-            let said = self.json(cloud, words);
-            if is_so(&said) {
-                return said;
+            let answer = self.json(cloud, words);
+            if is_so(&answer) {
+                return answer;
             }
             assert!(
                 Instant::now() < end,
-                "{words}: {said}\n{}",
+                "{words}: {answer}\n{}",
                 self.process.stderr()
             );
             std::thread::sleep(Duration::from_millis(200));
@@ -273,8 +273,8 @@ async fn openstacks_client_boots_servers_with_cards_over_keystone_glance_placeme
         let shown = compute.until("admin", "server show web-3", |shown| {
             shown["status"] == "ERROR"
         });
-        let told = shown["fault"]["message"].as_str().unwrap_or_default();
-        assert!(told.starts_with("No valid host was found"), "{shown}");
+        let message = shown["fault"]["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with("No valid host was found"), "{shown}");
         compute.done("admin", "server delete web-3 --wait");
         (glance, compute, servers)
     });
@@ -292,16 +292,16 @@ async fn openstacks_client_boots_servers_with_cards_over_keystone_glance_placeme
         let arqs = cloud.accelerators().arqs_of_instance(*server).await;
         let arqs = arqs.expect("Cyborg answers");
         assert_eq!(arqs.len(), 1);
-        let told = cloud.nova.told(*server);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(told[0].microversion, "compute 2.82");
-        assert_eq!(told[0].events[0]["tag"], arqs[0].uuid.to_string());
+        let received = cloud.nova.received(*server);
+        assert_eq!(received.len(), 1, "{received:?}");
+        assert_eq!(received[0].microversion, "compute 2.82");
+        assert_eq!(received[0].events[0]["tag"], arqs[0].uuid.to_string());
         // A card is bound at once, before its host gets the server. Nova answers 422 then, too, and Cyborg does not
         // treat that as a failure.
-        assert_eq!(told[0].status, 207, "{told:?}");
-        assert_eq!(told[0].answer["events"][0]["code"], 422, "{told:?}");
+        assert_eq!(received[0].status, 207, "{received:?}");
+        assert_eq!(received[0].answer["events"][0]["code"], 422, "{received:?}");
         // The host has it now, and the same event reaches its agent.
-        let again = tokio::task::block_in_place(|| compute.tell(cloud, &told[0].events));
+        let again = tokio::task::block_in_place(|| compute.post_events(cloud, &received[0].events));
         assert_eq!(again.status, 200, "{}", again.text());
         assert_eq!(again.json()["events"][0]["code"], 200);
     }

@@ -60,8 +60,8 @@ fn claim(cloud: &Cloud, guest: ConsumerUuid) -> Value {
 async fn bound(cloud: &Cloud, guest: ConsumerUuid) -> Vec<(String, String)> {
     let arqs = cloud.accelerators().arqs_of_instance(guest).await;
     let arqs = arqs.expect("Cyborg answers");
-    let handle = |told: &berth_client::ReportedArq| {
-        let arq = told.arq.as_ref().expect("a request");
+    let handle = |reported: &berth_client::ReportedArq| {
+        let arq = reported.arq.as_ref().expect("a request");
         match &arq.state {
             ArqState::Bound(_, handle) => (arq.uuid.to_string(), handle.uuid.to_string()),
             other => panic!("{other:?}"),
@@ -97,8 +97,8 @@ async fn await_devices(accelerators: &AcceleratorClient, host: &CardHost) {
 async fn await_free(host: &mut CardHost) {
     let begun = Instant::now();
     loop {
-        let said = host.outcome(&["device", "list", "-f", "json"]);
-        let list: Value = serde_json::from_str(&said.stdout).expect("JSON");
+        let output = host.outcome(&["device", "list", "-f", "json"]);
+        let list: Value = serde_json::from_str(&output.stdout).expect("JSON");
         let cards = list["items"].as_array().expect("a list");
         if cards.len() == CARDS.len() && cards.iter().all(|card| card["state"] == "free") {
             return;
@@ -171,8 +171,8 @@ async fn a_host_of_cyborgs_is_taken_over_with_a_guest_and_no_provider_is_recreat
     assert_eq!(host.card_of(guest), card);
     // At the first look that knows the tree.
     let kept = "keeps the class that Cyborg's PCI driver gave it";
-    let said = tokio::task::block_in_place(|| host.agent.wait_for_log(PATIENCE, kept));
-    said.expect("it is reported");
+    let logged = tokio::task::block_in_place(|| host.agent.wait_for_log(PATIENCE, kept));
+    logged.expect("it is reported");
     let differs = host.berth(&["reconcile", "--dry-run"]);
     assert!(!differs.contains(&guest.to_string()), "{differs}");
     let shown = host.berth(&["device", "list"]);
@@ -189,20 +189,20 @@ async fn a_host_of_cyborgs_is_taken_over_with_a_guest_and_no_provider_is_recreat
     await_devices(&own, &host).await;
     let from = format!("{}/v2", cloud.cyborg.url());
     for _ in 0..2 {
-        let said = host.outcome(&["accelerator", "adopt", "--from", &from, "-f", "json"]);
+        let output = host.outcome(&["accelerator", "adopt", "--from", &from, "-f", "json"]);
         // Other tests' requests are bound on hosts that this service does not know.
-        assert!([0, 1].contains(&said.code), "{}", said.stderr);
-        let rows: Value = serde_json::from_str(&said.stdout).expect("JSON");
+        assert!([0, 1].contains(&output.code), "{}", output.stderr);
+        let rows: Value = serde_json::from_str(&output.stdout).expect("JSON");
         let rows = rows.to_string();
         for guest in [guest, second] {
             for (arq, handle) in bound(cloud, guest).await {
                 let taken = format!("\"uuid\":\"{arq}\"");
                 assert!(rows.contains(&taken), "{rows}");
                 let here = own.arqs_of_instance(guest).await.expect("it answers");
-                let [told] = &here[..] else {
+                let [reported] = &here[..] else {
                     panic!("{here:?}")
                 };
-                assert_eq!(told.uuid.to_string(), arq);
+                assert_eq!(reported.uuid.to_string(), arq);
                 let theirs = address_of(&cloud.accelerators(), guest).await;
                 assert_eq!(address_of(&own, guest).await, theirs, "{handle}");
             }

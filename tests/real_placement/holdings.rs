@@ -56,13 +56,13 @@ pub(crate) fn claims(
         })
         .collect();
     if claims.len() >= 10 {
-        claims.push(stranger(upgrade, version, root));
+        claims.push(foreign_claim(upgrade, version, root));
     }
     claims
 }
 
 /// Memory and CPUs as no guest has them.
-fn stranger(upgrade: Upgrade, version: Version, root: ProviderUuid) -> Claim {
+fn foreign_claim(upgrade: Upgrade, version: Version, root: ProviderUuid) -> Claim {
     let claim = Claim::of(upgrade.migration(u32::MAX))
         .migrating()
         .and(root, &ResourceClass::VCPU, 1)

@@ -65,8 +65,8 @@ impl OfflineHost {
         let outcome = self.run(more);
         let Outcome { stdout, stderr, .. } = &outcome;
         assert_eq!(outcome.code, 0, "{stdout}{stderr}");
-        let said = format!("node {}: {wanted}", self.upgrade.node());
-        assert!(stdout.contains(&said), "{said}: {stdout}");
+        let expected = format!("node {}: {wanted}", self.upgrade.node());
+        assert!(stdout.contains(&expected), "{expected}: {stdout}");
     }
 }
 

@@ -80,8 +80,8 @@ async fn set(cloud: &GuestCloud, host: &str, fails: BuildFailure, begins: bool) 
 /// Waits until the conductor has nothing more to do with a guest.
 async fn decided(cloud: &GuestCloud, n: u32) -> BootGoal {
     for _ in 0..3600 {
-        match cloud.course(guest(n)).await {
-            Some(course @ (BootGoal::Active | BootGoal::Failed { .. })) => return course,
+        match cloud.boot_goal(guest(n)).await {
+            Some(boot_goal @ (BootGoal::Active | BootGoal::Failed { .. })) => return boot_goal,
             _ => sleep(Duration::from_secs(1)).await,
         }
     }
@@ -179,21 +179,25 @@ fn where_every_host_fails_the_request_fails_with_the_reason_of_each_and_nothing_
             }
             let conductor = cloud.conductor().await;
             conductor.create(&request(1, "gpu")).await.unwrap();
-            let BootGoal::Failed { reason, told } = decided(cloud, 1).await else {
+            let BootGoal::Failed {
+                reason,
+                user_message,
+            } = decided(cloud, 1).await
+            else {
                 panic!("{fails:?}: it cannot be built");
             };
-            let told = told.unwrap();
+            let user_message = user_message.unwrap();
             for (attempt, host) in [(1, NODE), (2, SECOND)] {
                 let of_host = format!("attempt {attempt} on {host}: ");
                 let rest = reason.split_once(&of_host).map(|(_, rest)| rest);
                 let rest = rest.unwrap_or_else(|| panic!("{fails:?}: {reason}"));
                 let of_attempt = rest.split("; attempt").next().unwrap();
                 assert!(of_attempt.contains(why), "{fails:?}: {reason}");
-                assert!(!told.contains(host), "{fails:?}: {told}");
+                assert!(!user_message.contains(host), "{fails:?}: {user_message}");
             }
             assert!(
-                told.starts_with("Exceeded maximum number of retries"),
-                "{told}"
+                user_message.starts_with("Exceeded maximum number of retries"),
+                "{user_message}"
             );
             assert_eq!(held_of(cloud, 1).await, BTreeSet::new(), "{fails:?}");
             assert_eq!(bound_for(cloud, 1).await, Vec::<String>::new(), "{fails:?}");
@@ -223,7 +227,7 @@ fn a_guest_runs_on_the_second_host_if_the_first_agent_is_unreachable_after_the_c
         };
         assert_eq!(failed.node.as_deref(), Some(NODE));
         assert!(failed.reason.contains("refuses connections"), "{failed}");
-        assert_eq!(failed.told(), "the selected host did not answer");
+        assert_eq!(failed.user_message(), "the selected host did not answer");
         is_on_the_second_alone(cloud, 1).await;
         cloud.nodes[0].agent_is(AgentReachability::There);
         assert_eq!(cloud.rests(None).await, Vec::<String>::new());
@@ -262,14 +266,14 @@ fn a_server_with_a_failed_first_host_is_active_on_the_second_and_its_actions_sho
         let listed = cloud.asks("GET", route, &actions, None).await.unwrap().body;
         let request = listed["instanceActions"][0]["request_id"].as_str().unwrap();
         let path = format!("{actions}/{request}");
-        let told = cloud.asks("GET", route, &path, None).await.unwrap().body;
-        let events = told["instanceAction"]["events"].as_array().unwrap();
+        let reply = cloud.asks("GET", route, &path, None).await.unwrap().body;
+        let events = reply["instanceAction"]["events"].as_array().unwrap();
         let of: Vec<_> = events
             .iter()
             .map(|it| (it["host"].as_str(), it["result"].as_str()))
             .collect();
         let expected = [(Some(SECOND), Some("Success")), (Some(NODE), Some("Error"))];
-        assert_eq!(of, expected, "{told}");
+        assert_eq!(of, expected, "{reply}");
         let why = events[1]["traceback"].as_str().unwrap();
         assert!(why.contains("refused virDomainDefineXML"), "{why}");
         assert_eq!(cloud.nodes[0].guests().await, BTreeSet::new());
@@ -287,18 +291,18 @@ fn a_server_that_no_host_can_build_has_a_fault_and_operators_see_the_reason_of_e
         }
         cloud.ask_for_server("web").await.unwrap();
         let shown = server(cloud, "web", "ERROR").await;
-        let told = shown["fault"]["message"].as_str().unwrap();
+        let message = shown["fault"]["message"].as_str().unwrap();
         assert!(
-            told.starts_with("Exceeded maximum number of retries"),
-            "{told}"
+            message.starts_with("Exceeded maximum number of retries"),
+            "{message}"
         );
         let why = shown["fault"]["details"].as_str().unwrap();
         for host in [NODE, SECOND] {
             assert!(why.contains(&format!("on {host}: ")), "{why}");
-            assert!(!told.contains(host), "{told}");
+            assert!(!message.contains(host), "{message}");
         }
         for hypervisors in ["virDomain", "refused"] {
-            assert!(!told.contains(hypervisors), "{told}");
+            assert!(!message.contains(hypervisors), "{message}");
         }
         for node in cloud.nodes.iter() {
             assert_eq!(node.guests().await, BTreeSet::new());

@@ -177,7 +177,7 @@ async fn a_guest_gets_new_requests_if_they_were_deleted_while_its_conductor_was_
     let accelerators = stage.accelerators();
     let made = accelerators.arqs().await.unwrap().into_iter();
     let made: Vec<Arq> = made
-        .filter_map(|told| told.arq.ok())
+        .filter_map(|reported| reported.arq.ok())
         .filter(|arq| arq.state == ArqState::Initial)
         .collect();
     assert_eq!(made.len(), 2);
@@ -337,11 +337,11 @@ async fn an_image_that_cannot_be_used_is_not_tried_with_another_device() {
     ] {
         let stage = BootStage::new().await;
         stage.effects.begin(None);
-        let told = format!("{mood:?}");
+        let mood_text = format!("{mood:?}");
         stage.agent.is(mood);
         let (reason, made) = fails_with_image(&stage, location.clone()).await;
-        assert_eq!(made, attempts, "{told}: {reason}");
-        assert!(reason.ends_with(last), "{told}: {reason}");
+        assert_eq!(made, attempts, "{mood_text}: {reason}");
+        assert!(reason.ends_with(last), "{mood_text}: {reason}");
     }
 }
 
@@ -579,11 +579,11 @@ async fn a_running_guest_keeps_its_resources_after_its_agent_lost_its_journal() 
         let GuestRunOutcome::Blocked { reason } = end else {
             panic!("{mood:?}: {end:?}");
         };
-        for said in [
+        for expected in [
             "is on this host, and the journal does not know it",
             "its devices and claim are kept",
         ] {
-            assert!(reason.contains(said), "{mood:?}: {reason}");
+            assert!(reason.contains(expected), "{mood:?}: {reason}");
         }
         assert_eq!(stage.holders().await, held, "{mood:?}");
         // The journal is back from a backup.

@@ -91,14 +91,14 @@ async fn a_request_for_a_network_card_function_names_its_network() {
         })
     };
     let path = format!("/v2/accelerator_requests/{arq}");
-    let (_, told) = stage.ask("GET", &path, Value::Null).await;
-    assert_eq!(told["attach_handle_info"], at("physnet1"));
+    let (_, arq_body) = stage.ask("GET", &path, Value::Null).await;
+    assert_eq!(arq_body["attach_handle_info"], at("physnet1"));
 
     stage.show(vec![on("physnet2")]);
     stage.round().await;
     assert!(!stage.known().await[&address(0).to_string()].vanished);
-    let (_, told) = stage.ask("GET", &path, Value::Null).await;
-    assert_eq!(told["attach_handle_info"], at("physnet2"));
+    let (_, arq_body) = stage.ask("GET", &path, Value::Null).await;
+    assert_eq!(arq_body["attach_handle_info"], at("physnet2"));
 }
 
 #[tokio::test]
@@ -126,14 +126,14 @@ async fn a_device_that_vanishes_while_bound_stays_held_and_blocks_nothing() {
     stage.delete(&arq).await;
     stage.stirred().await;
     assert!(!stage.known().await.contains_key(&address(0).to_string()));
-    stage.look_anew();
+    stage.forget_tree();
     stage.round().await;
     let (amounts, traits) = stage.provider(0).await.expect("its provider");
     assert_eq!(amounts, "1 1", "the guest's allocation lives");
     assert!(traits.contains(VANISHED), "{traits:?}");
 
     placement.delete_allocations(guest(1)).await.unwrap();
-    stage.look_anew();
+    stage.forget_tree();
     stage.round().await;
     assert_eq!(stage.provider(0).await, None, "no consumer holds it");
     assert_eq!(stage.provider(1).await.expect("the other").0, "1 0");

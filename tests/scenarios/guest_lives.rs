@@ -41,7 +41,7 @@ async fn booted(cloud: &GuestCloud, n: u32, profile: &str) -> Vec<u8> {
     let conductor = cloud.conductor().await;
     conductor.create(&request(n, profile)).await.unwrap();
     until("a guest boots", async || {
-        cloud.course(guest(n)).await == Some(BootGoal::Active)
+        cloud.boot_goal(guest(n)).await == Some(BootGoal::Active)
     })
     .await;
     cloud.held_by(guest(n)).await
@@ -90,7 +90,7 @@ fn a_card_removed_during_its_reset_blocks_no_guest_and_is_free_when_it_returns()
         let deleted = cloud.conductor().await.delete(guest(1)).await;
         deleted.unwrap();
         until("the guest goes", async || {
-            cloud.course(guest(1)).await.is_none()
+            cloud.boot_goal(guest(1)).await.is_none()
         })
         .await;
         rests(cloud).await;

@@ -37,7 +37,7 @@ async fn start(upgrading: &UpgradeNode) -> NodeLife {
 }
 
 /// Provider, class and units of what is held.
-fn told(held: &[HeldUnits]) -> Vec<(&str, &str, u64)> {
+fn units_of(held: &[HeldUnits]) -> Vec<(&str, &str, u64)> {
     held.iter()
         .map(|held| (held.name.as_str(), held.class.as_str(), held.used))
         .collect()
@@ -60,7 +60,7 @@ async fn free(upgrading: &UpgradeNode, n: u32) {
 async fn an_orphans_units_are_held_and_the_rest_is_reshaped() {
     let upgrading = with_orphans(&[(ORPHAN, 2)]).await;
     let life = start(&upgrading).await;
-    assert_eq!(told(&life.started.held), [("gpu-01", "VGPU", 2)]);
+    assert_eq!(units_of(&life.started.held), [("gpu-01", "VGPU", 2)]);
     assert_eq!(
         reasons(&life),
         [(consumer(ORPHAN), 2, HomelessReason::NoGuest)]
@@ -84,7 +84,7 @@ async fn an_orphans_units_are_held_and_the_rest_is_reshaped() {
 async fn held_units_shrink_with_their_consumers_and_end_with_the_last() {
     let upgrading = with_orphans(&[(ORPHAN, 2), (ORPHAN + 1, 1)]).await;
     let mut life = start(&upgrading).await;
-    assert_eq!(told(&life.started.held), [("gpu-01", "VGPU", 3)]);
+    assert_eq!(units_of(&life.started.held), [("gpu-01", "VGPU", 3)]);
     for (freed, left) in [(ORPHAN, 1), (ORPHAN + 1, 0)] {
         free(&upgrading, freed).await;
         let ticked = life.tick(&upgrading.node).await.unwrap();
@@ -93,7 +93,7 @@ async fn held_units_shrink_with_their_consumers_and_end_with_the_last() {
         } else {
             &[]
         };
-        assert_eq!(told(&ticked.held), expected);
+        assert_eq!(units_of(&ticked.held), expected);
         let rows = upgrading.rows().await;
         let inventory = rows.providers["gpu-01"].inventories.get("VGPU");
         assert_eq!(inventory.cloned(), (left > 0).then(|| holding(left)));
@@ -124,7 +124,7 @@ async fn a_guest_on_a_gpu_no_longer_configured_keeps_its_units_on_the_root() {
     let claims = |root| (0..6).map(|n| guest_claim(n, root, 1)).collect();
     let upgrading = UpgradeNode::of(&flat(&two_gpus()), &host, claims).await;
     let life = start(&upgrading).await;
-    assert_eq!(told(&life.started.held), [("gpu-01", "VGPU", 3)]);
+    assert_eq!(units_of(&life.started.held), [("gpu-01", "VGPU", 3)]);
     for (_, amount, reason) in reasons(&life) {
         assert_eq!(amount, 1);
         assert!(
@@ -157,7 +157,7 @@ async fn a_returned_device_gets_its_held_units_back_at_the_next_start() {
 
     upgrading.node.driver.show(&two_gpus());
     let ticked = life.tick(&upgrading.node).await.unwrap();
-    assert_eq!(told(&ticked.held), [("gpu-01", "VGPU", 3)]);
+    assert_eq!(units_of(&ticked.held), [("gpu-01", "VGPU", 3)]);
     let life = start(&upgrading).await;
     assert_eq!(life.started.held, []);
     assert_eq!(life.started.reshapes.len(), 1);
@@ -172,7 +172,7 @@ async fn units_beyond_the_capacity_of_the_gpu_stay_held() {
     let upgrading = UpgradeNode::of(&flat(&roomy), &host, claims).await;
     let life = start(&upgrading).await;
     let gpu = host.gpu_provider(0);
-    assert_eq!(told(&life.started.held), [("gpu-01", "VGPU", 1)]);
+    assert_eq!(units_of(&life.started.held), [("gpu-01", "VGPU", 1)]);
     let no_room = HomelessReason::NoRoom {
         provider: gpu.clone(),
     };
@@ -204,7 +204,7 @@ async fn a_removed_gpu_in_use_stays_held_until_its_last_unit_is_released() {
 
     upgrading.node.driver.show(&host.clone().without_gpu(1));
     let ticked = life.tick(&upgrading.node).await.unwrap();
-    assert_eq!(told(&ticked.held), [(gpu.as_str(), "VGPU", 1)]);
+    assert_eq!(units_of(&ticked.held), [(gpu.as_str(), "VGPU", 1)]);
     let rows = upgrading.rows().await;
     assert_eq!(rows.providers[gpu.as_str()].inventories["VGPU"], holding(1));
     assert!(!claimable(&upgrading.cloud.placement(), uuid, &ResourceClass::VGPU).await);

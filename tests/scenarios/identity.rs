@@ -28,7 +28,7 @@ async fn refused(node: &Node, cloud: &Cloud) -> String {
 }
 
 #[track_caller]
-fn assert_says(text: &str, words: &[&str]) {
+fn assert_contains(text: &str, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "no {word:?} in: {text}");
     }
@@ -49,10 +49,15 @@ async fn a_lost_uuid_file_is_not_replaced_but_reported_with_the_uuid_to_restore(
 
     let (reinstalled, files) = node(&host);
     let reported = refused(&reinstalled, &cloud).await;
-    let mend = format!("echo {root} > ");
-    assert_says(
+    let remedy = format!("echo {root} > ");
+    assert_contains(
         &reported,
-        &["compute_id is missing", "gpu-01", &root.to_string(), &mend],
+        &[
+            "compute_id is missing",
+            "gpu-01",
+            &root.to_string(),
+            &remedy,
+        ],
     );
     assert!(files.content().is_empty());
 
@@ -71,7 +76,7 @@ async fn a_name_that_another_provider_has_is_refused_with_both_uuids() {
     files.put(COMPUTE_ID, &own.to_string());
     let reported = refused(&node, &cloud).await;
     let (own, other) = (own.to_string(), other.to_string());
-    assert_says(
+    assert_contains(
         &reported,
         &[&own, &other, "copied from another host", "write it into"],
     );
@@ -84,7 +89,7 @@ async fn an_invalid_uuid_or_that_of_a_child_is_refused() {
     let (node, files) = node(&host);
     node.start(&cloud).await.unwrap();
     let (root, gpu) = (node.root().await, host.gpu_provider(0));
-    for (content, said) in [
+    for (content, message) in [
         ("gpu-01", "which is not a UUID"),
         ("", "which is not a UUID"),
         (
@@ -93,7 +98,7 @@ async fn an_invalid_uuid_or_that_of_a_child_is_refused() {
         ),
     ] {
         files.put(COMPUTE_ID, content);
-        assert_says(&refused(&node, &cloud).await, &[said, "compute_id"]);
+        assert_contains(&refused(&node, &cloud).await, &[message, "compute_id"]);
     }
 }
 
@@ -122,7 +127,7 @@ const NEW_NAMES: [&str; 3] = [
 async fn a_renamed_host_is_refused_until_an_operator_accepts_it() {
     let (cloud, mut node) = renamed().await;
     let reported = refused(&node, &cloud).await;
-    assert_says(
+    assert_contains(
         &reported,
         &["as old-01", "now new-01", "--accept-risk rename-host"],
     );
@@ -233,7 +238,7 @@ async fn a_renamed_child_gets_its_own_name_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_children_for_one_device_are_named_with_the_mend() {
+async fn two_children_for_one_device_are_named_with_the_remedy() {
     let cloud = placement().await;
     let (node, _) = node(&Host::new("gpu-01").gpu(4));
     node.start(&cloud).await.unwrap();
@@ -247,8 +252,8 @@ async fn two_children_for_one_device_are_named_with_the_mend() {
     let Err(error) = node.start(&cloud).await else {
         panic!("it started");
     };
-    let mend = "openstack resource provider delete";
-    assert_says(&sentence(&error), &[name, &other.to_string(), mend]);
+    let remedy = "openstack resource provider delete";
+    assert_contains(&sentence(&error), &[name, &other.to_string(), remedy]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,13 +273,13 @@ async fn a_child_moved_to_another_tree_does_not_count_as_created() {
         life.tracker.forget();
         let error = life.tick(&node).await.unwrap_err();
         assert_eq!(error.disposition(), Disposition::Fatal);
-        assert_says(&sentence(&error), &there);
+        assert_contains(&sentence(&error), &there);
     }
     let Err(NodeError::Startup(error)) = node.start(&cloud).await else {
         panic!("it started");
     };
     assert_eq!(error.disposition(), Disposition::Fatal);
-    assert_says(&sentence(&error), &there);
+    assert_contains(&sentence(&error), &there);
     placement
         .place_provider_under(child, &name, root)
         .await

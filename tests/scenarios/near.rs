@@ -27,7 +27,7 @@ fn request(n: u32, vcpus: u32, profile: Option<&str>, affinity: Option<&str>) ->
 async fn booted(cloud: &GuestCloud, n: u32, request: BootRequest) -> Result<Vec<u8>, String> {
     cloud.conductor().await.create(&request).await.unwrap();
     for _ in 0..3600 {
-        match cloud.course(guest(n)).await {
+        match cloud.boot_goal(guest(n)).await {
             Some(BootGoal::Active) => return Ok(cloud.held_by(guest(n)).await),
             Some(BootGoal::Failed { reason, .. }) => return Err(reason),
             _ => sleep(Duration::from_secs(1)).await,

@@ -50,8 +50,8 @@ proptest! {
         let files = files("disabled.json", &content);
         let read = disabled::load(&files).now_or_never().expect("memory answers at once");
         if let Err(error) = read {
-            let said = sentence(&error);
-            prop_assert!(said.contains("disabled.json"), "{}", said);
+            let message = sentence(&error);
+            prop_assert!(message.contains("disabled.json"), "{}", message);
         }
     }
 
@@ -80,8 +80,8 @@ proptest! {
                 prop_assert_eq!(serde_json::from_str::<PlanFile>(&text).unwrap(), plan);
             }
             Err(failure) => {
-                let said = failure.explain();
-                prop_assert!(said.contains("plan.json"), "{}", said);
+                let message = failure.explain();
+                prop_assert!(message.contains("plan.json"), "{}", message);
             }
         }
     }
@@ -126,8 +126,8 @@ proptest! {
         match identified {
             Ok(identity) => prop_assert_eq!(Ok(identity.root), content.trim().parse()),
             Err(error) => {
-                let said = sentence(&error);
-                prop_assert!(said.contains(COMPUTE_ID), "{}", said);
+                let message = sentence(&error);
+                prop_assert!(message.contains(COMPUTE_ID), "{}", message);
             }
         }
     }
@@ -207,10 +207,10 @@ proptest! {
         token in "[ -~]{0,40}",
         document in prop_oneof![2 => token_document(), 1 => anything()],
     ) {
-        if let Err(said) = call_after(status, &token, &document) {
-            prop_assert!(said.contains("Keystone") || said.contains("catalog"), "{}", said);
-            prop_assert!(!said.contains("planted-secret"), "{}", said);
-            prop_assert!(said.len() < 4096, "{}", said.len());
+        if let Err(text) = call_after(status, &token, &document) {
+            prop_assert!(text.contains("Keystone") || text.contains("catalog"), "{}", text);
+            prop_assert!(!text.contains("planted-secret"), "{}", text);
+            prop_assert!(text.len() < 4096, "{}", text.len());
         }
     }
 }
@@ -227,6 +227,9 @@ fn keystones_usual_answer_is_understood_and_a_wrong_field_is_named() {
         call_after(201, "t", &document(json!("http://placement"))),
         Ok(())
     );
-    let said = call_after(201, "t", &document(json!(1))).unwrap_err();
-    assert!(said.contains("token.catalog[0].endpoints[0].url"), "{said}");
+    let message = call_after(201, "t", &document(json!(1))).unwrap_err();
+    assert!(
+        message.contains("token.catalog[0].endpoints[0].url"),
+        "{message}"
+    );
 }

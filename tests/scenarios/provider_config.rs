@@ -140,10 +140,10 @@ async fn an_entry_that_the_driver_contradicts_ends_the_pass_with_the_files_name(
         panic!("the driver reports the trait itself");
     };
     assert_eq!(error.disposition(), Disposition::Fatal);
-    let said = std::error::Error::source(&error).unwrap().to_string();
+    let message = std::error::Error::source(&error).unwrap().to_string();
     assert!(
-        said.contains("licences.yaml") && said.contains("CUSTOM_RACK_7"),
-        "{said}"
+        message.contains("licences.yaml") && message.contains("CUSTOM_RACK_7"),
+        "{message}"
     );
     assert_eq!(cloud.rows().await.difference(&before), "");
 }

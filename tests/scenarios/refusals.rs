@@ -138,12 +138,12 @@ async fn a_reshape_that_is_forbidden_names_the_role_and_leaves_no_children() {
         panic!("{rest:?}");
     };
     assert_eq!(exit, Exit::ReshapeFailed);
-    for said in [
+    for expected in [
         "ReshapeFailed",
         "POST /reshaper needs the role service",
         "openstack role add",
     ] {
-        assert!(reason.contains(said), "{reason}");
+        assert!(reason.contains(expected), "{reason}");
     }
     assert_eq!(upgrading.rows().await.difference(&before), "");
 
@@ -165,13 +165,13 @@ async fn a_forbidden_reshape_whose_children_may_not_be_deleted_either_names_both
     };
     assert_eq!(exit, Exit::ReshapeFailed);
     let children = [0, 1].map(|n| two_gpus().gpu_provider(n));
-    for said in [
+    for expected in [
         "POST /reshaper needs the role service",
         "openstack role add",
         children[0].as_str(),
         children[1].as_str(),
     ] {
-        assert!(reason.contains(said), "{reason}");
+        assert!(reason.contains(expected), "{reason}");
     }
     let (rest, _) = upgrading.run(&upgrading.cloud).await;
     assert_eq!(rest, UnitEnd::Settled { held: vec![] });

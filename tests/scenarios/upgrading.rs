@@ -115,12 +115,12 @@ pub(crate) async fn claimable(
     provider: ProviderUuid,
     class: &ResourceClass,
 ) -> bool {
-    let stranger: ConsumerUuid = consumer(0xffff);
+    let unknown: ConsumerUuid = consumer(0xffff);
     let wish = berth_model::ConsumerAllocations {
         project_id: "project".to_owned(),
         user_id: "project".to_owned(),
         generation: None,
         resources: [((provider, class.clone()), 1)].into(),
     };
-    placement.put_allocations(stranger, &wish).await.is_ok()
+    placement.put_allocations(unknown, &wish).await.is_ok()
 }

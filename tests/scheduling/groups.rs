@@ -204,9 +204,9 @@ async fn a_guest_without_a_host_leaves_the_group_after_its_conductor_lost_its_jo
 async fn a_guest_removed_as_stale_before_its_claim_is_placed_again() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 4)).await;
     let group = group(&fleet, ServerGroupPolicy::AntiAffinity).await;
-    let looks = fleet.conductor(SchedulerOptions::default()).await;
+    let collector = fleet.conductor(SchedulerOptions::default()).await;
     let placement = fleet.placement_with(async move || {
-        assert_eq!(looks.collect_stale_members().await, Ok(2));
+        assert_eq!(collector.collect_stale_members().await, Ok(2));
     });
     let slow = fleet
         .conductor_over(SchedulerOptions::default(), placement)

@@ -134,8 +134,9 @@ async fn an_unknown_zone_is_refused_without_the_zone_filter_too() {
     let conductor = fleet.conductor(options).await;
     let end = boot(&conductor, 1, &json!({"availability_zone": "moon"})).await;
     let expected = "there is no availability zone moon; there is nova";
-    let is_told = matches!(&end, GuestRunOutcome::Failed { reason } if reason.contains(expected));
-    assert!(is_told, "{end:?}");
+    let is_refused =
+        matches!(&end, GuestRunOutcome::Failed { reason } if reason.contains(expected));
+    assert!(is_refused, "{end:?}");
     let (result, text) = the_record(&conductor, guest(1)).await;
     assert_eq!(result, "failed", "{text}");
     assert!(text.contains(expected), "{text}");
@@ -148,7 +149,7 @@ async fn an_unknown_zone_is_refused_without_the_zone_filter_too() {
 async fn a_search_that_ends_at_its_claim_is_recorded_up_to_there() {
     let all = hosts(2, "cell1", 4);
     let fleet = Fleet::over(Cloud::in_process().await, &all).await;
-    let (beside, other) = (fleet.cloud().placement(), all[1].root());
+    let (concurrent, other) = (fleet.cloud().placement(), all[1].root());
     let placement = fleet.placement_with(async move || {
         let held = ConsumerAllocations {
             project_id: "p".to_owned(),
@@ -156,7 +157,7 @@ async fn a_search_that_ends_at_its_claim_is_recorded_up_to_there() {
             generation: None,
             resources: BTreeMap::from([((other, ResourceClass::VCPU), 2)]),
         };
-        let put = beside.put_allocations(guest(1), &held).await;
+        let put = concurrent.put_allocations(guest(1), &held).await;
         put.expect("an allocation");
     });
     let conductor = fleet

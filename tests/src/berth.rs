@@ -256,9 +256,9 @@ impl RunningBerth {
         let path = self.stdout.clone();
         let mut rest = None;
         self.wait_until(limit, || {
-            let said = read(&path);
+            let text = read(&path);
             // A line that is not whole yet may go on.
-            let mut lines = said
+            let mut lines = text
                 .split_inclusive('\n')
                 .filter_map(|line| line.strip_suffix('\n'));
             rest = lines.find_map(|line| line.strip_prefix(begin).map(str::to_owned));

@@ -99,7 +99,7 @@ impl BootStage {
         let journal = SqlBootJournal::in_memory().await.expect("memory");
         let hosts = host_states::hosts_of(&host_states::store().await);
         let mut alive = JoinSet::new();
-        host_states::tell(&hosts, &reported_host(), &mut alive).await;
+        host_states::report(&hosts, &reported_host(), &mut alive).await;
         let stage = Self {
             agent: BootAgent::new(cloud.placement(), accelerators(&service, None)),
             cloud,

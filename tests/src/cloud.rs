@@ -141,7 +141,7 @@ impl Cloud {
     #[must_use]
     pub fn placement(&self) -> PlacementClient {
         let options = AdapterOptions {
-            dice: Arc::new(JitterRng::seeded(1)),
+            rng: Arc::new(JitterRng::seeded(1)),
             ..AdapterOptions::default()
         };
         let auth = match &self.login {

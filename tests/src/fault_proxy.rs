@@ -111,7 +111,7 @@ impl FaultProxy {
     }
 
     /// Adds a rule. Of several that match a request the first added acts.
-    pub fn spoil(&self, rule: ProxyRule) {
+    pub fn add_rule(&self, rule: ProxyRule) {
         self.shared.state().rules.push(rule);
     }
 

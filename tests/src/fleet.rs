@@ -83,7 +83,7 @@ impl Fleet {
                 ..HostsOptions::default()
             };
             let hosts = Hosts::new(store.clone(), options);
-            host_states::tell(&hosts, &told(host), &mut alive).await;
+            host_states::report(&hosts, &reported_host(host), &mut alive).await;
         }
         Self {
             agent: BootAgent::new(cloud.placement(), accelerators(&service, None)),
@@ -279,7 +279,7 @@ async fn report(cloud: &Cloud, host: &FleetHost) {
 }
 
 /// What it would tell the scheduler.
-fn told(host: &FleetHost) -> ReportedHost {
+fn reported_host(host: &FleetHost) -> ReportedHost {
     ReportedHost {
         name: host.name.clone(),
         node: *host.root().as_uuid(),

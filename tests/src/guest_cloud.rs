@@ -69,7 +69,7 @@ pub const CARDS: u8 = 3;
 const PATIENCE: Duration = Duration::from_mins(30);
 /// The first pause between two looks meanwhile; each is twice as long as the one before.
 const SOON: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_secs(15);
+const POLL_INTERVAL: Duration = Duration::from_secs(15);
 
 /// All of it. Clones are one.
 #[derive(Clone)]
@@ -235,15 +235,15 @@ impl GuestCloud {
     /// # Panics
     /// It has not.
     pub async fn wait_until_gone(&self, n: u32) {
-        let mut course = self.course(guest(n)).await;
+        let mut goal = self.boot_goal(guest(n)).await;
         for _ in 0..3600 {
-            if course.is_none() {
+            if goal.is_none() {
                 return;
             }
             sleep(Duration::from_secs(1)).await;
-            course = self.course(guest(n)).await;
+            goal = self.boot_goal(guest(n)).await;
         }
-        panic!("guest {n} is not gone after an hour: {course:?}");
+        panic!("guest {n} is not gone after an hour: {goal:?}");
     }
 
     /// The n-th guest as its server group knows it.
@@ -263,7 +263,7 @@ impl GuestCloud {
         patience: Duration,
     ) -> Vec<String> {
         let began = Instant::now();
-        let mut look = SOON;
+        let mut interval = SOON;
         loop {
             let worlds = self.worlds(expected).await;
             let mut wrong: Vec<String> = berth_invariants::audit_at_rest(&worlds)
@@ -274,8 +274,8 @@ impl GuestCloud {
             if wrong.is_empty() || began.elapsed() > patience {
                 return wrong;
             }
-            sleep(look).await;
-            look = (look * 2).min(LOOK);
+            sleep(interval).await;
+            interval = (interval * 2).min(POLL_INTERVAL);
         }
     }
 }

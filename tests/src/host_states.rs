@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 /// How often a host says that it lives.
-const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+const SEEN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A host of one node of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,13 +49,13 @@ pub fn hosts_of(store: &SqlStore) -> Hosts {
 ///
 /// # Panics
 /// It is not taken.
-pub async fn tell(hosts: &Hosts, host: &ReportedHost, alive: &mut JoinSet<()>) {
+pub async fn report(hosts: &Hosts, host: &ReportedHost, alive: &mut JoinSet<()>) {
     let reported = hosts.store_state(&host.name, state(host)).await;
     let state = reported.expect("a state").state;
     let (hosts, name) = (hosts.clone(), host.name.clone());
     alive.spawn(async move {
         loop {
-            sleep(SIGN_OF_LIFE).await;
+            sleep(SEEN_INTERVAL).await;
             hosts
                 .record_heartbeat(&name, &state)
                 .await

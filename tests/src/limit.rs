@@ -24,8 +24,8 @@ impl Limit {
         std::thread::spawn(move || {
             let over = is_dropped.recv_timeout(time) == Err(RecvTimeoutError::Timeout);
             if over && let Ok(number) = i32::try_from(id) {
-                let said = format!("process {id} is ended: it ran for {time:?}\n");
-                let _ = std::io::stderr().write_all(said.as_bytes());
+                let line = format!("process {id} is ended: it ran for {time:?}\n");
+                let _ = std::io::stderr().write_all(line.as_bytes());
                 // It may have ended by itself just now.
                 let _ = kill(Pid::from_raw(number), Signal::SIGKILL);
             }

@@ -133,17 +133,17 @@ mod tests {
         *panic.downcast::<String>().expect("a sentence")
     }
 
-    fn assert_says_all(message: &str) {
+    fn assert_message(message: &str) {
         let end = "wait.rs:";
         assert!(message.contains(end), "{message}");
-        let said = ": waited 20ms for this: the guest is active; at the end: \"building\"";
-        assert!(message.ends_with(said), "{message}");
+        let expected = ": waited 20ms for this: the guest is active; at the end: \"building\"";
+        assert!(message.ends_with(expected), "{message}");
     }
 
     #[test]
     fn a_timed_out_wait_reports_the_expected_and_the_last_state() {
         let wait = || Wait::new("the guest is active", SHORT, Location::caller());
-        assert_says_all(&message_of(|| blocking(wait(), || Err("building"))));
+        assert_message(&message_of(|| blocking(wait(), || Err("building"))));
         // The clock of this test advances only in its sleeps.
         let clock = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -151,7 +151,7 @@ mod tests {
             .build();
         let clock = clock.expect("a runtime");
         let poll = async || Err::<(), _>("building");
-        assert_says_all(&message_of(|| clock.block_on(in_task(wait(), poll))));
+        assert_message(&message_of(|| clock.block_on(in_task(wait(), poll))));
     }
 
     #[test]

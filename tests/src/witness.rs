@@ -58,7 +58,7 @@ impl Witness {
         }
         let is_reshape = request.uri().path() == "/reshaper";
         let before = rows(store, is_reshape).await;
-        let mut write = said(&request);
+        let mut write = write_of(&request);
         let answer = placement.send(request).await?;
         let done = answer.status().is_success();
         write.answer = if done {
@@ -103,7 +103,7 @@ fn reshape(before: &PlacementRows, after: &PlacementRows) -> Option<Reshape> {
 }
 
 /// What a request says, as far as its body tells; the answer is still to come.
-fn said(request: &Request<Bytes>) -> PlacementWrite {
+fn write_of(request: &Request<Bytes>) -> PlacementWrite {
     let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let segments: Vec<&str> = request
         .uri()

@@ -146,12 +146,12 @@ mod tests {
 
     #[test]
     fn membership_is_the_user_databases() {
-        let nobody = User::from_name("nobody")
+        let unprivileged = User::from_name("nobody")
             .unwrap()
             .expect("every Linux has the user nobody");
-        let own = access(Some(nobody.gid.as_raw()));
-        assert!(own.is_member(nobody.uid.as_raw()));
-        assert!(!access(Some(4_000_000_000)).is_member(nobody.uid.as_raw()));
+        let own = access(Some(unprivileged.gid.as_raw()));
+        assert!(own.is_member(unprivileged.uid.as_raw()));
+        assert!(!access(Some(4_000_000_000)).is_member(unprivileged.uid.as_raw()));
         assert!(
             !own.is_member(4_000_000_000),
             "an unknown user is no member"

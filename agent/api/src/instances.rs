@@ -204,7 +204,7 @@ async fn action<D: VirtDriver, R: GuestResources>(
         return refusal(StatusCode::INTERNAL_SERVER_ERROR, "bug", message);
     };
     match acted {
-        Ok(GuestPowerOutcome::Done | GuestPowerOutcome::AlreadySo) => {
+        Ok(GuestPowerOutcome::Done | GuestPowerOutcome::Unchanged) => {
             accepted_guest(&guests, uuid).await
         }
         Ok(GuestPowerOutcome::NotThere) => refusal(

@@ -82,8 +82,8 @@ pub fn admin_page() -> String {
          | Code | Compares | Meaning |\n| --- | --- | --- |\n",
     );
     for kind in FindingKind::ALL {
-        let (code, between, says) = (kind.code(), kind.between(), kind.says());
-        let _ = writeln!(page, "| `{code}` | {between} | {says} |");
+        let (code, between, description) = (kind.code(), kind.between(), kind.description());
+        let _ = writeln!(page, "| `{code}` | {between} | {description} |");
     }
     page
 }

@@ -372,14 +372,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stranger_is_refused_on_every_route_even_on_those_that_are_none() {
+    async fn a_foreign_user_is_refused_on_every_route_even_on_those_that_are_none() {
         let routes = ROUTES
             .iter()
             .map(|(method, path, _)| (*method, *path))
             .chain([("GET", "/v1/nothing")]);
         for (method, path) in routes {
-            let stranger = send(Peer::of(65_533, 65_533), method, path).await;
-            assert_eq!(stranger.status(), StatusCode::FORBIDDEN, "{method} {path}");
+            let foreign_user = send(Peer::of(65_533, 65_533), method, path).await;
+            assert_eq!(
+                foreign_user.status(),
+                StatusCode::FORBIDDEN,
+                "{method} {path}"
+            );
             let root = send(Peer::of(0, 0), method, path).await;
             assert_ne!(root.status(), StatusCode::FORBIDDEN, "{method} {path}");
         }

@@ -42,13 +42,13 @@ impl<D: VirtDriver> DeviceManager<D> {
         let mut waits = Waits::default();
         loop {
             waits.update(service, self.change_tokens());
-            let heard = tokio::select! {
+            let polled = tokio::select! {
                 () = shutdown.cancelled() => return,
                 // A report was sent: poll with its change token.
                 () = self.inner.reported.notified() => continue,
-                heard = waits.next_outcome() => heard,
+                polled = waits.next_outcome() => polled,
             };
-            let pause = match heard {
+            let pause = match polled {
                 Ok(WaitOutcome::Change) => {
                     backoff.reset();
                     self.request_report();
@@ -121,9 +121,9 @@ impl<'a> Waits<'a> {
             return pending().await;
         }
         let waits = self.under_way.iter_mut();
-        let waits = waits.map(|(mark, wait)| wait.map(|heard| (mark.clone(), heard)));
-        let ((mark, heard), ..) = select_all(waits).await;
+        let waits = waits.map(|(mark, wait)| wait.map(|polled| (mark.clone(), polled)));
+        let ((mark, polled), ..) = select_all(waits).await;
         self.under_way.remove(&mark);
-        heard
+        polled
     }
 }

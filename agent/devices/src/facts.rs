@@ -23,12 +23,12 @@ impl<D: VirtDriver> DeviceManager<D> {
         let has_some = nodes
             .clone()
             .any(|observation| !observation.devices.is_empty());
-        let none_is_told = nodes.all(|observation| {
+        let none_reported = nodes.all(|observation| {
             report::reportable_devices(&observation.devices)
                 .next()
                 .is_none()
         });
-        let is_unreported = table.unsupported_since.is_some() || none_is_told;
+        let is_unreported = table.unsupported_since.is_some() || none_reported;
         self.inner.service.is_some() && has_some && table.reports.is_empty() && is_unreported
     }
 

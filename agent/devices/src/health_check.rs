@@ -176,13 +176,13 @@ impl<D: VirtDriver> DeviceManager<D> {
         if self.is_being_cleaned(asked) {
             return breath;
         }
-        let said = check.hook.ask(asked.about.clone()).await;
-        if said.is_err() && self.is_being_cleaned(asked) {
+        let result = check.hook.ask(asked.about.clone()).await;
+        if result.is_err() && self.is_being_cleaned(asked) {
             // A device does not answer during its reset.
             return breath;
         }
         let subject = format!("check {}", asked.address);
-        match self.record_verdict(&asked.address, said).await {
+        match self.record_verdict(&asked.address, result).await {
             Ok(()) => {
                 self.clear_message(&subject);
                 check.interval
@@ -206,10 +206,10 @@ impl<D: VirtDriver> DeviceManager<D> {
     async fn record_verdict(
         &self,
         address: &str,
-        said: Result<(), HookError>,
+        result: Result<(), HookError>,
     ) -> Result<(), JournalError> {
         let before = self.table().register.sick.get(address).cloned();
-        match (said, before) {
+        match (result, before) {
             (Ok(()), None) => return Ok(()),
             (Ok(()), Some(_)) => {
                 self.inner.register.record_healthy(address).await?;

@@ -27,7 +27,7 @@ use crate::report::{self, wanted_device};
 use crate::reset::DeviceResetError;
 
 /// Interval of queries for due programmings. An instance waits for them.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// The result of one attempt.
 enum ProgrammingAttempt {
@@ -76,7 +76,7 @@ impl<D: VirtDriver> DeviceManager<D> {
                 Ok(()) => {
                     backoff.reset();
                     self.clear_message("programming");
-                    LOOK
+                    POLL_INTERVAL
                 }
                 Err(text) => {
                     if self.is_new_message("programming", &text) {

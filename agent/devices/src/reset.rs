@@ -436,10 +436,10 @@ fn failed_outcome(error: &DeviceError, order: ResetRequest) -> CleaningOutcome {
 /// including this one.
 pub fn must_quarantine(error: &DeviceError, failures: u32) -> bool {
     // A vanished device is still unclean and is reset when it returns. Without driver support, no reset was attempted.
-    let says_nothing = error.quarantine() == Some(UnfitReason::Vanished)
+    let is_inconclusive = error.quarantine() == Some(UnfitReason::Vanished)
         || matches!(error, DeviceError::NotSupported { .. });
     match error.disposition() {
-        _ if says_nothing => false,
+        _ if is_inconclusive => false,
         Disposition::Fatal => true,
         // The device is in use or blocked, which is not the device's fault.
         Disposition::Refresh => false,

@@ -88,9 +88,9 @@ pub async fn done(register: &DeviceRegister, sql: &'static str) {
 pub async fn devices(meanwhile: &'static str) -> (DeviceRegister, DeviceManager<TestCard>) {
     let journal = SqlJournal::in_memory().await.unwrap();
     let register = journal.devices();
-    let spoilt = register.clone();
+    let corrupt = register.clone();
     let card = TestCard::resetting(move || {
-        let register = spoilt.clone();
+        let register = corrupt.clone();
         Box::pin(async move {
             done(&register, meanwhile).await;
             Ok(())
@@ -132,7 +132,7 @@ pub fn offered(handles: Vec<OfferedHandle>) -> OfferedDevice {
         numa_node: None,
         physical_network: None,
         class: ResourceClass::VGPU,
-        class_origin: berth_virt::ClassOrigin::Said,
+        class_origin: berth_virt::ClassOrigin::Configured,
         traits: BTreeSet::new(),
         handles,
         unit: berth_virt::DeviceUnit::Handle,

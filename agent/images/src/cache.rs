@@ -279,14 +279,14 @@ async fn inspect_file(
     most: u64,
 ) -> Result<Result<InspectedImage, ImageFlaw>, DiskError> {
     let path = fetched.path().to_owned();
-    let looked = spawn_blocking({
+    let inspected = spawn_blocking({
         let path = path.clone();
         move || {
             let file = ImageFile::new(atomic_file::open(&path)?)?;
             inspect(&file, format, most.min(LARGEST))
         }
     });
-    looked
+    inspected
         .await
         .map_err(|error| DiskError::io("reading", &path, std::io::Error::other(error)))
 }

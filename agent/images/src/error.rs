@@ -67,11 +67,11 @@ pub enum DiskError {
         #[source]
         source: io::Error,
     },
-    #[error("qemu-img {verb} failed ({status}): {said}")]
+    #[error("qemu-img {verb} failed ({status}): {output}")]
     QemuImg {
         verb: &'static str,
         status: String,
-        said: String,
+        output: String,
     },
     #[error("qemu-img {verb} timed out after {limit:?} and was killed")]
     TimedOut { verb: &'static str, limit: Duration },

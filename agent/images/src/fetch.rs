@@ -21,7 +21,7 @@ use crate::image_source::{Checksum, HashAlgorithm, ImageKey, ImageLocation, Imag
 use crate::progress::{ImageProgress, ImageStage};
 
 /// Bytes between two checks of the free space.
-const LOOK: u64 = 64 << 20;
+const CHECK_INTERVAL: u64 = 64 << 20;
 const PIECE: usize = 256 << 10;
 
 /// The configured sources of images.
@@ -85,7 +85,7 @@ struct ImageWriter<'a> {
     most: u64,
     done: u64,
     of: Option<u64>,
-    next_look: u64,
+    next_check: u64,
     progress: &'a dyn ImageProgress,
 }
 
@@ -140,8 +140,8 @@ impl ImageWriter<'_> {
         }
         .map_err(failed)?;
         self.done += piece.len() as u64;
-        if self.done >= self.next_look {
-            self.next_look = self.done + LOOK;
+        if self.done >= self.next_check {
+            self.next_check = self.done + CHECK_INTERVAL;
             atomic_file::ensure_room(self.folder(), 0)?;
         }
         self.progress
@@ -306,7 +306,7 @@ impl ImageSources {
             most,
             done: 0,
             of,
-            next_look: LOOK,
+            next_check: CHECK_INTERVAL,
             progress: &**progress,
         };
         writing.set_expected_size(of)?;
@@ -389,7 +389,7 @@ fn copy(
         most,
         done: 0,
         of: Some(length),
-        next_look: LOOK,
+        next_check: CHECK_INTERVAL,
         progress,
     };
     writing.set_expected_size(Some(length))?;

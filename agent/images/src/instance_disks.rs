@@ -157,7 +157,7 @@ impl Disks {
             Some(image) => Some(self.cache.get(image, self.max_image_bytes(plan)?).await?),
             None => None,
         };
-        let beside = match plan.rescue() {
+        let skipped = match plan.rescue() {
             Some(image) => {
                 let cached = self.cache.get(image, inspect::LARGEST).await?;
                 if let Some(root) = spec.disks.root() {
@@ -177,7 +177,7 @@ impl Disks {
             };
             self.disk(root, size).await?;
         }
-        let ephemeral = spec.disks.ephemeral().iter().skip(beside);
+        let ephemeral = spec.disks.ephemeral().iter().skip(skipped);
         for (disk, gib) in ephemeral.zip(plan.ephemeral_gib()) {
             self.disk(disk, gib * GIB).await?;
         }

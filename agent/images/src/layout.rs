@@ -67,7 +67,7 @@ impl InstancesPath {
             }),
             false => None,
         };
-        let (root, beside) = match plan.rescue() {
+        let (root, extra_root) = match plan.rescue() {
             Some(image) => {
                 let path = file("disk.rescue")?;
                 let base = Some(self.image(&image.key())?);
@@ -83,7 +83,7 @@ impl InstancesPath {
             Some(_) => Some(file("disk.config")?),
             None => None,
         };
-        let ephemeral = beside.map(Ok).into_iter().chain(ephemeral);
+        let ephemeral = extra_root.map(Ok).into_iter().chain(ephemeral);
         let ephemeral: Result<_, GuestSpecError> = ephemeral.collect();
         GuestDisks::new(root, ephemeral?, config_drive)
     }

@@ -149,11 +149,11 @@ impl DiskPlan {
         }
         let root = disks.root();
         let is_rescued = self.rescue.is_some();
-        let beside = usize::from(is_rescued && self.has_root());
+        let extra_root = usize::from(is_rescued && self.has_root());
         let planned = (
             self.has_root() || is_rescued,
             self.image.is_some() || is_rescued,
-            self.ephemeral_gib.len() + beside,
+            self.ephemeral_gib.len() + extra_root,
             self.config_drive.is_some(),
         );
         let found = (

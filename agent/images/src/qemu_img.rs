@@ -94,14 +94,14 @@ impl QemuImg {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said: Vec<_> = said.split_whitespace().collect();
-        let said = said.join(" ");
-        let said = said.chars().filter(|c| !c.is_control()).take(MESSAGE);
+        let text = String::from_utf8_lossy(&output.stderr);
+        let text: Vec<_> = text.split_whitespace().collect();
+        let text = text.join(" ");
+        let text = text.chars().filter(|c| !c.is_control()).take(MESSAGE);
         Err(DiskError::QemuImg {
             verb,
             status: output.status.to_string(),
-            said: said.collect(),
+            output: text.collect(),
         })
     }
 }

@@ -334,7 +334,7 @@ impl VirtDriver for BenchHost {
         _: ConsumerUuid,
         _: PowerAction,
     ) -> Result<GuestPowerOutcome, GuestError> {
-        Ok(GuestPowerOutcome::AlreadySo)
+        Ok(GuestPowerOutcome::Unchanged)
     }
 }
 
@@ -388,7 +388,7 @@ pub fn bench_of_devices() -> Bench {
         numa_node: Some(1),
         physical_network: None,
         class: ResourceClass::new("CUSTOM_NIC").unwrap(),
-        class_origin: berth_virt::ClassOrigin::Said,
+        class_origin: berth_virt::ClassOrigin::Configured,
         traits: BTreeSet::new(),
         handles: functions
             .iter()

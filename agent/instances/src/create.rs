@@ -104,7 +104,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         digest: &BuildDigest,
     ) -> Result<AcceptOutcome, BuildError> {
         let uuid = record.request.uuid();
-        if record.course == Goal::Destroy {
+        if record.goal == Goal::Destroy {
             return Err(GuestsError::Ending { uuid }.into());
         }
         if record.request.picked().build() != Some(digest) {
@@ -122,8 +122,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let conditions = building.conditions.as_ref();
         let conditions = conditions.map(|conditions| (conditions, conditions.begin_observation()));
         let mut view = self.inner.context.driver.observe().await?;
-        if let Some((conditions, look)) = conditions {
-            conditions.overlay(look, &mut view);
+        if let Some((conditions, observation)) = conditions {
+            conditions.overlay(observation, &mut view);
         }
         view.nodes
             .remove(node)

@@ -148,7 +148,7 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
                 Err(error) if self.must_quarantine(&name, &error) => {
                     tracing::warn!(guest = %guest.spec.uuid, device = %device.host_device(), %error, "reset of a device of a removed guest failed; device quarantined");
                     self.failures().remove(&name);
-                    released.spoilt.insert(name, error.to_string());
+                    released.quarantined.insert(name, error.to_string());
                 }
                 Err(error) => {
                     first.get_or_insert(ResourceError::from(error));

@@ -68,12 +68,12 @@ fn desired_power_after(action: PowerAction, now: DesiredPower) -> DesiredPower {
 
 /// Fails if an operation of the instance is in progress.
 pub(super) fn ensure_idle(record: &GuestRecord) -> Result<(), PowerError> {
-    let operation = match record.course {
+    let operation = match record.goal {
         Goal::Spawn if record.state(SpawnStep::Start) == Some(StepState::Done) => {
             return Ok(());
         }
         Goal::Spawn => {
-            let turning = record.life.turning.as_ref();
+            let turning = record.overrides.turning.as_ref();
             turning.map_or("spawn", |turning| turning.turn.as_str())
         }
         Goal::Undo { .. } => "undo",
@@ -107,8 +107,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let context = &self.inner.context;
         let (_guard, record) = self.lock_record(uuid).await?;
         ensure_idle(&record)?;
-        if record.life.has_acted(id) {
-            return Ok(GuestPowerOutcome::AlreadySo);
+        if record.overrides.has_acted(id) {
+            return Ok(GuestPowerOutcome::Unchanged);
         }
         let plan = match action {
             PowerAction::Start | PowerAction::HardReboot => {
@@ -116,9 +116,9 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
             _ => None,
         };
-        let life = InstanceOverrides {
+        let overrides = InstanceOverrides {
             suspending: false,
-            ..record.life.clone()
+            ..record.overrides.clone()
         };
         let wanted = desired_power_after(action, record.power);
         let start = |state, detail: &str| {
@@ -132,10 +132,13 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             let begun = start(StepState::Begun, record.ran_in());
             context
                 .journal
-                .record_overrides(uuid, &life, &begun)
+                .record_overrides(uuid, &overrides, &begun)
                 .await?;
-        } else if record.life.suspending {
-            context.journal.record_overrides(uuid, &life, &[]).await?;
+        } else if record.overrides.suspending {
+            context
+                .journal
+                .record_overrides(uuid, &overrides, &[])
+                .await?;
         }
         context.journal.set_power(uuid, wanted).await?;
         let acted = async {
@@ -162,7 +165,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     // The reboot counts as done: a retry must not stop the guest again.
                     context
                         .journal
-                        .record_overrides(uuid, &life.acted_by(id), &[])
+                        .record_overrides(uuid, &overrides.acted_by(id), &[])
                         .await?;
                 }
                 self.spawn_reconcile(uuid);
@@ -173,7 +176,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     let before = start(StepState::Done, record.ran_in());
                     context
                         .journal
-                        .record_overrides(uuid, &life, &before)
+                        .record_overrides(uuid, &overrides, &before)
                         .await?;
                 }
                 context.journal.set_power(uuid, record.power).await?;
@@ -183,18 +186,18 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         if wanted == DesiredPower::Running {
             // The guest runs in the current boot of the host.
             let done = start(StepState::Done, &context.boot_id);
-            let life = InstanceOverrides {
+            let overrides = InstanceOverrides {
                 ended: false,
-                ..life
+                ..overrides
             };
             context
                 .journal
-                .record_overrides(uuid, &life.acted_by(id), &done)
+                .record_overrides(uuid, &overrides.acted_by(id), &done)
                 .await?;
         } else if id.is_some() {
             context
                 .journal
-                .record_overrides(uuid, &life.acted_by(id), &[])
+                .record_overrides(uuid, &overrides.acted_by(id), &[])
                 .await?;
         }
         Ok(powered)
@@ -234,7 +237,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let spec = context.allow(&plan.spec).map_err(ResourceError::from)?;
         Ok(match context.spawn(&spec).await? {
             GuestSpawnOutcome::Spawned => GuestPowerOutcome::Done,
-            GuestSpawnOutcome::AlreadyThere => GuestPowerOutcome::AlreadySo,
+            GuestSpawnOutcome::AlreadyThere => GuestPowerOutcome::Unchanged,
         })
     }
 

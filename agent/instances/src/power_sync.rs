@@ -53,11 +53,11 @@ pub(super) fn plan_power_sync(
     boot_id: &str,
 ) -> PowerSyncAction {
     let is_ours_there = found.is_some_and(|found| is_ours(found, &record.request));
-    if matches!(record.course, Goal::Undo { .. }) && record.open().is_none() && is_ours_there {
+    if matches!(record.goal, Goal::Undo { .. }) && record.open().is_none() && is_ours_there {
         return PowerSyncAction::Remove;
     }
     let settled =
-        record.course == Goal::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done);
+        record.goal == Goal::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done);
     // Another guest with this UUID: a spawn would be refused, and blocking the instance would not help.
     let is_anothers = found.is_some() && !is_ours_there;
     if !settled || is_anothers {
@@ -68,8 +68,8 @@ pub(super) fn plan_power_sync(
         false => StartedIn::EarlierBoot,
     };
     match action_for(record.power, found.map(|found| found.state), started_in) {
-        PowerSyncAction::Stop if record.life.suspending => PowerSyncAction::Suspend,
-        look => look,
+        PowerSyncAction::Stop if record.overrides.suspending => PowerSyncAction::Suspend,
+        action => action,
     }
 }
 
@@ -142,9 +142,9 @@ mod tests {
             (Wanted::ShutOff, Some(Crashed), Stop, Stop),
         ];
         for (wanted, found, here, elsewhere) in rows {
-            let looks = [StartedIn::ThisBoot, StartedIn::EarlierBoot]
+            let actions = [StartedIn::ThisBoot, StartedIn::EarlierBoot]
                 .map(|started_in| action_for(wanted, found, started_in));
-            assert_eq!(looks, [here, elsewhere], "{wanted:?} {found:?}");
+            assert_eq!(actions, [here, elsewhere], "{wanted:?} {found:?}");
         }
     }
 
@@ -156,11 +156,11 @@ mod tests {
         };
         let record = GuestRecord {
             request: request(1, &[]),
-            course: Goal::Spawn,
+            goal: Goal::Spawn,
             power: DesiredPower::ShutOff,
             steps: [step(StepState::Done)].into(),
             devices: None,
-            life: InstanceOverrides::default(),
+            overrides: InstanceOverrides::default(),
         };
         let spec = record.request.spec();
         let found = GuestOnHost {
@@ -177,12 +177,12 @@ mod tests {
             stuck: None,
         };
         assert_eq!(plan_power_sync(&record, Some(&found), "boot-1"), Stop);
-        let life = InstanceOverrides {
+        let overrides = InstanceOverrides {
             suspending: true,
             ..InstanceOverrides::default()
         };
         let suspending = GuestRecord {
-            life,
+            overrides,
             ..record.clone()
         };
         assert_eq!(
@@ -194,12 +194,12 @@ mod tests {
             ..found.clone()
         };
         assert_eq!(plan_power_sync(&record, Some(&anothers), "boot-1"), InSync);
-        for (course, state) in [
+        for (goal, state) in [
             (Goal::Destroy, StepState::Done),
             (Goal::Spawn, StepState::Begun),
         ] {
             let on_its_way = GuestRecord {
-                course,
+                goal,
                 steps: [step(state)].into(),
                 ..record.clone()
             };
@@ -211,7 +211,7 @@ mod tests {
         ] {
             let reason = "no".to_owned();
             let undone = GuestRecord {
-                course: Goal::Undo {
+                goal: Goal::Undo {
                     reason,
                     blame: None,
                 },

@@ -120,10 +120,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             let Some(record) = context.journal.guest(uuid).await? else {
                 return Ok(ReconcileOutcome::Gone);
             };
-            match record.course.clone() {
+            match record.goal.clone() {
                 Goal::Spawn
                     if record.state(SpawnStep::Start) == Some(StepState::Done)
-                        && record.life.turning.is_none() =>
+                        && record.overrides.turning.is_none() =>
                 {
                     return Ok(ReconcileOutcome::Settled);
                 }

@@ -117,7 +117,7 @@ pub trait GuestResources: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
     /// Releases devices and disks: resets each device, verifies the reset, returns the device to its driver, and
-    /// removes the disks. A vanished device is skipped. A device whose reset failed for good is returned in `spoilt`
+    /// removes the disks. A vanished device is skipped. A device whose reset failed for good is returned in `quarantined`
     /// with the reason. The guest must be removed from the hypervisor before.
     ///
     /// Errors: a device or disk could not be released now. It stays allocated, and the release is retried.
@@ -187,28 +187,28 @@ pub(crate) fn no_disks() -> ResourceError {
 
 impl From<DeviceError> for ResourceError {
     fn from(error: DeviceError) -> Self {
-        let said = error.to_string();
+        let text = error.to_string();
         match error {
             DeviceError::NotSupported { .. } => Self::Refused {
                 what: "a device".to_owned(),
-                reason: said,
+                reason: text,
             },
-            DeviceError::Unseen { reason } => Self::Failed {
+            DeviceError::Unobservable { reason } => Self::Failed {
                 what: "a device".to_owned(),
                 reason,
             },
             DeviceError::NotAllowed { device, .. }
-            | DeviceError::HostsOwn { device, .. }
-            | DeviceError::NotWhole { device, .. }
+            | DeviceError::InUseByHost { device, .. }
+            | DeviceError::GroupNotViable { device, .. }
             | DeviceError::Missing { device, .. }
             | DeviceError::InUse { device, .. } => Self::Refused {
                 what: device.to_string(),
-                reason: said,
+                reason: text,
             },
             DeviceError::Unfinished { device, .. } | DeviceError::TimedOut { device, .. } => {
                 Self::Failed {
                     what: device.to_string(),
-                    reason: said,
+                    reason: text,
                 }
             }
             DeviceError::Quarantined { device, reason, .. } => Self::Quarantined {

@@ -122,7 +122,7 @@ impl SpawnState {
             mdevs: self.request.picked().mdevs(),
             disks: self.request.disks(),
             has_run_before: !self.last_boot_id.is_empty(),
-            recreate: self.overrides.anew(),
+            recreate: self.overrides.recreate_disks(),
         }
     }
 }
@@ -141,7 +141,11 @@ pub(super) struct RunningInstance;
 
 impl RequestedSpawn {
     pub(super) fn from_record(record: GuestRecord) -> Result<Self, GuestRequestError> {
-        let phase = record.life.turning.as_ref().map(|turning| &turning.stage);
+        let phase = record
+            .overrides
+            .turning
+            .as_ref()
+            .map(|turning| &turning.stage);
         let is_rebuilding = matches!(phase, Some(TransitionPhase::Rebuilding { .. }));
         Ok(Self {
             last_boot_id: record.ran_in().to_owned(),
@@ -149,7 +153,7 @@ impl RequestedSpawn {
             is_stale: is_rebuilding && record.state(SpawnStep::Define) != Some(StepState::Done),
             power: record.power,
             previous_devices: record.devices,
-            overrides: record.life,
+            overrides: record.overrides,
         })
     }
 

@@ -199,11 +199,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     }
                     Ok(_) => {}
                 }
-                let life = InstanceOverrides {
+                let overrides = InstanceOverrides {
                     suspending: false,
-                    ..record.life.clone()
+                    ..record.overrides.clone()
                 };
-                context.journal.record_overrides(uuid, &life, &[]).await?;
+                context
+                    .journal
+                    .record_overrides(uuid, &overrides, &[])
+                    .await?;
             }
             PowerSyncAction::Pause => {
                 let pause = PowerAction::Pause;
@@ -217,11 +220,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 tracing::info!(guest = %uuid, "guest shut itself down or was stopped by hand; it stays off until it is started");
                 // Write the reason first: once the desired state agrees with the hypervisor, no sync reaches this line
                 // again.
-                let life = InstanceOverrides {
+                let overrides = InstanceOverrides {
                     ended: true,
-                    ..record.life.clone()
+                    ..record.overrides.clone()
                 };
-                context.journal.record_overrides(uuid, &life, &[]).await?;
+                context
+                    .journal
+                    .record_overrides(uuid, &overrides, &[])
+                    .await?;
                 context
                     .journal
                     .set_power(uuid, DesiredPower::ShutOff)

@@ -215,7 +215,7 @@ async fn an_unreadable_guest_may_use_any_device_but_does_not_block_guests_withou
 }
 
 #[tokio::test]
-async fn a_guest_does_not_wait_for_ever_for_a_reset_that_does_not_come_back() {
+async fn a_guest_does_not_wait_forever_for_a_reset_that_does_not_come_back() {
     let harness = FaultHarness::new().await;
     harness.bind(1, &[1]);
     let device = "0000:01:00.0";
@@ -227,8 +227,8 @@ async fn a_guest_does_not_wait_for_ever_for_a_reset_that_does_not_come_back() {
         .unwrap();
     let guests = harness.guests();
     guests.create(&request(1, &[1])).await.unwrap();
-    let journey = guests.reconcile_instance(guest(1));
-    tokio::pin!(journey);
+    let reconcile = guests.reconcile_instance(guest(1));
+    tokio::pin!(reconcile);
     let waits = async {
         while !guests
             .show(guest(1))
@@ -239,13 +239,13 @@ async fn a_guest_does_not_wait_for_ever_for_a_reset_that_does_not_come_back() {
         }
     };
     tokio::select! {
-        end = &mut journey => panic!("{end:?}"),
+        end = &mut reconcile => panic!("{end:?}"),
         () = waits => {}
     }
     tokio::time::pause();
     tokio::time::advance(MAX_RESET_WAIT).await;
     tokio::time::resume();
-    let ReconcileOutcome::Undone { reason } = journey.await else {
+    let ReconcileOutcome::Undone { reason } = reconcile.await else {
         panic!("undone");
     };
     assert!(reason.contains(device), "{reason}");
@@ -387,7 +387,7 @@ async fn a_guest_deleted_while_it_waits_is_gone_at_once() {
 }
 
 #[tokio::test]
-async fn requests_that_are_bound_elsewhere_by_now_survive_the_delete_here() {
+async fn requests_that_are_now_bound_elsewhere_survive_the_delete_here() {
     let harness = FaultHarness::new().await;
     harness.bind(1, &[1]);
     harness.add_failure(SimulatedFailure::StartFails);

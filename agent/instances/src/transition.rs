@@ -95,10 +95,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             .map_err(PowerError::from)?;
         let record = record.ok_or(PowerError::NotFound { uuid })?;
         // A download may take long: fetch the image before taking the lock and changing the guest.
-        if let TransitionDecision::Begin(life, _) =
+        if let TransitionDecision::Begin(overrides, _) =
             decide_transition(&record, request, id, context.resources.as_ref())?
         {
-            let boot_source = life.rescue.as_ref().or(life.rebuilt.as_ref());
+            let boot_source = overrides.rescue.as_ref().or(overrides.rebuilt.as_ref());
             if let Some(boot_source) =
                 boot_source.filter(|_| *request != TransitionRequest::Unrescue)
             {
@@ -115,16 +115,19 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let (guard, record) = self.lock_record(uuid).await?;
         match decide_transition(&record, request, id, context.resources.as_ref())? {
             TransitionDecision::Already => return Ok(()),
-            TransitionDecision::InProgress if id.is_none() || record.life.has_acted(id) => {}
+            TransitionDecision::InProgress if id.is_none() || record.overrides.has_acted(id) => {}
             TransitionDecision::InProgress => {
-                let life = record.life.clone().acted_by(id);
-                let written = context.journal.record_overrides(uuid, &life, &[]).await;
+                let overrides = record.overrides.clone().acted_by(id);
+                let written = context
+                    .journal
+                    .record_overrides(uuid, &overrides, &[])
+                    .await;
                 written.map_err(PowerError::from)?;
             }
-            TransitionDecision::Begin(life, power) => {
-                let life = *life;
-                self.check_new_boot_source(&record, &life).await?;
-                self.begin(&record, &life, power).await?;
+            TransitionDecision::Begin(overrides, power) => {
+                let overrides = *overrides;
+                self.check_new_boot_source(&record, &overrides).await?;
+                self.begin(&record, &overrides, power).await?;
             }
         }
         let outcome = match self.run_to_goal(&guard, uuid).await {
@@ -148,12 +151,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     async fn check_new_boot_source(
         &self,
         record: &GuestRecord,
-        life: &InstanceOverrides,
+        overrides: &InstanceOverrides,
     ) -> Result<(), TransitionError> {
         let context = &self.inner.context;
         let devices = self.verify_bindings(record).await?;
         let then = GuestRecord {
-            life: life.clone(),
+            overrides: overrides.clone(),
             ..record.clone()
         };
         let request = then.present().map_err(PowerError::from)?;
@@ -166,7 +169,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             mdevs: request.picked().mdevs(),
             disks: request.disks(),
             has_run_before: !record.ran_in().is_empty(),
-            recreate: life.anew(),
+            recreate: overrides.recreate_disks(),
         };
         context.allow(&spec).map_err(ResourceError::from)?;
         context
@@ -179,7 +182,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     async fn begin(
         &self,
         record: &GuestRecord,
-        life: &InstanceOverrides,
+        overrides: &InstanceOverrides,
         power: DesiredPower,
     ) -> Result<(), TransitionError> {
         let (context, uuid) = (&self.inner.context, record.request.uuid());
@@ -198,7 +201,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             .set_power(uuid, power)
             .await
             .map_err(PowerError::from)?;
-        if let Err(error) = context.journal.record_overrides(uuid, life, &steps).await {
+        if let Err(error) = context
+            .journal
+            .record_overrides(uuid, overrides, &steps)
+            .await
+        {
             context
                 .journal
                 .set_power(uuid, record.power)
@@ -220,12 +227,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let context = &self.inner.context;
         let (_guard, record) = self.lock_record(uuid).await?;
         ensure_idle(&record)?;
-        if record.life.has_acted(id) {
-            return Ok(GuestPowerOutcome::AlreadySo);
+        if record.overrides.has_acted(id) {
+            return Ok(GuestPowerOutcome::Unchanged);
         }
         let suspending = |suspending| InstanceOverrides {
             suspending,
-            ..record.life.clone()
+            ..record.overrides.clone()
         };
         // Journal the suspend before the desired state: otherwise a kill in between would stop the guest and lose its
         // memory.
@@ -246,8 +253,11 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
             Ok(suspended) => Ok(suspended),
         };
-        let life = suspending(false).acted_by(id.filter(|_| suspended.is_ok()));
-        context.journal.record_overrides(uuid, &life, &[]).await?;
+        let overrides = suspending(false).acted_by(id.filter(|_| suspended.is_ok()));
+        context
+            .journal
+            .record_overrides(uuid, &overrides, &[])
+            .await?;
         Ok(suspended?)
     }
 

@@ -190,11 +190,11 @@ mod tests {
     fn record(number: u32) -> GuestRecord {
         GuestRecord {
             request: request(number, &[]),
-            course: Goal::Spawn,
+            goal: Goal::Spawn,
             power: DesiredPower::Running,
             steps: BTreeMap::new(),
             devices: None,
-            life: InstanceOverrides::default(),
+            overrides: InstanceOverrides::default(),
         }
     }
 

@@ -60,7 +60,7 @@ mod tests {
     const UUID: &str = "5c965fc9-a7cd-4d38-8ccb-d8821db50d03";
 
     #[test]
-    fn a_device_has_one_name_whoever_tells_of_it() {
+    fn a_device_has_one_name_in_all_sources() {
         let (address, uuid): (_, Uuid) = ("0000:84:00.1".parse().unwrap(), UUID.parse().unwrap());
         let mdev = OfferedHandle::Mdev {
             uuid,
@@ -75,13 +75,13 @@ mod tests {
         )
         .unwrap();
         for (kind, name) in [("MDEV", Some(UUID)), ("TEST_PCI", None), ("USB", None)] {
-            let told = name_of_handle(uuid, kind, &info);
-            assert_eq!(told.as_deref(), name, "{kind}");
+            let found = name_of_handle(uuid, kind, &info);
+            assert_eq!(found.as_deref(), name, "{kind}");
         }
         let info = serde_json::from_str(
             r#"{"domain": "0000", "bus": "84", "device": "00", "function": "1"}"#,
         );
-        let told = name_of_handle(uuid, "PCI", &info.unwrap());
-        assert_eq!(told.as_deref(), Some("0000:84:00.1"));
+        let found = name_of_handle(uuid, "PCI", &info.unwrap());
+        assert_eq!(found.as_deref(), Some("0000:84:00.1"));
     }
 }

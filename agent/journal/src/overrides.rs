@@ -69,13 +69,15 @@ pub enum TransitionPhase {
         grace_seconds: u16,
         discard: Vec<HostPath>,
         /// The disks that are removed.
-        anew: RecreateDisks,
+        #[serde(rename = "anew")]
+        recreate: RecreateDisks,
     },
     /// The steps of a spawn run with the new boot source. Nothing is removed in this phase.
     #[serde(rename = "making")]
     Rebuilding {
         /// The disks that are created again.
-        anew: RecreateDisks,
+        #[serde(rename = "anew")]
+        recreate: RecreateDisks,
     },
 }
 
@@ -137,11 +139,12 @@ impl InstanceOverrides {
 
     /// The disks that the current transition creates again.
     #[must_use]
-    pub fn anew(&self) -> RecreateDisks {
+    pub fn recreate_disks(&self) -> RecreateDisks {
         match self.turning.as_ref().map(|turning| &turning.stage) {
-            Some(TransitionPhase::Rebuilding { anew } | TransitionPhase::Stopping { anew, .. }) => {
-                *anew
-            }
+            Some(
+                TransitionPhase::Rebuilding { recreate }
+                | TransitionPhase::Stopping { recreate, .. },
+            ) => *recreate,
             None => RecreateDisks::None,
         }
     }

@@ -87,14 +87,14 @@ pub enum Goal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestRecord {
     pub request: GuestRequest,
-    pub course: Goal,
+    pub goal: Goal,
     /// Whether the guest should run.
     pub power: DesiredPower,
     pub steps: BTreeMap<SpawnStep, StepRecord>,
     /// The devices of its accelerator requests; `None` before they are bound.
     pub devices: Option<BoundDevices>,
     /// Differences from the request: rescue, rebuild, and other actions.
-    pub life: InstanceOverrides,
+    pub overrides: InstanceOverrides,
 }
 
 impl JournalRecord for GuestRecord {
@@ -119,11 +119,11 @@ impl JournalRecord for GuestRecord {
     ) -> Result<Self, String> {
         Ok(Self {
             request: row.json("request")?,
-            course: row.json("course")?,
+            goal: row.json("course")?,
             power: row.word("power")?,
             steps,
             devices: row.opt_json("devices")?,
-            life: row.opt_json("life")?.unwrap_or_default(),
+            overrides: row.opt_json("life")?.unwrap_or_default(),
         })
     }
 
@@ -136,12 +136,12 @@ impl GuestRecord {
     /// Whether the guest may use CPUs, pages and devices of the host. A guest whose spawn failed and was undone does not.
     #[must_use]
     pub fn may_hold(&self) -> bool {
-        !matches!(self.course, Goal::Undo { .. }) || self.open().is_some()
+        !matches!(self.goal, Goal::Undo { .. }) || self.open().is_some()
     }
 
     /// The request with the image of the last rebuild, without a rescue.
     pub fn own(&self) -> Result<GuestRequest, GuestRequestError> {
-        match &self.life.rebuilt {
+        match &self.overrides.rebuilt {
             Some(form) => form.given_to(&self.request),
             None => Ok(self.request.clone()),
         }
@@ -149,7 +149,7 @@ impl GuestRecord {
 
     /// The request with the image of the rescue or of the last rebuild, as the guest should be now.
     pub fn present(&self) -> Result<GuestRequest, GuestRequestError> {
-        match &self.life.rescue {
+        match &self.overrides.rescue {
             Some(form) => form.given_to(&self.request),
             None => self.own(),
         }
@@ -157,14 +157,18 @@ impl GuestRecord {
 
     /// The requests of the rebuilt guest and of the rescued guest, as far as they are valid.
     pub fn other_forms(&self) -> impl Iterator<Item = GuestRequest> {
-        let forms = self.life.rebuilt.iter().chain(&self.life.rescue);
+        let forms = self.overrides.rebuilt.iter().chain(&self.overrides.rescue);
         forms.filter_map(|form| form.given_to(&self.request).ok())
     }
 
     /// Whether a transition has begun and the guest must be stopped first.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
-        let stage = self.life.turning.as_ref().map(|turning| &turning.stage);
+        let stage = self
+            .overrides
+            .turning
+            .as_ref()
+            .map(|turning| &turning.stage);
         matches!(stage, Some(TransitionPhase::Stopping { .. }))
     }
 
@@ -192,9 +196,9 @@ impl GuestRecord {
     #[must_use]
     pub fn open(&self) -> Option<String> {
         let uuid = self.request.uuid();
-        match &self.course {
+        match &self.goal {
             Goal::Spawn if self.state(SpawnStep::Start) != Some(StepState::Done) => {
-                let turn = self.life.turning.as_ref();
+                let turn = self.overrides.turning.as_ref();
                 let what = turn.map_or("spawn", |turning| turning.turn.as_str());
                 Some(format!("{what} {uuid}"))
             }

@@ -8,5 +8,5 @@ pub struct ReleasedDevices {
     /// The devices whose reset was verified.
     pub clean: BTreeSet<String>,
     /// The devices that must be quarantined, each with the reason.
-    pub spoilt: BTreeMap<String, String>,
+    pub quarantined: BTreeMap<String, String>,
 }

@@ -62,14 +62,14 @@ fn turning() -> PendingTransition {
         stage: TransitionPhase::Stopping {
             grace_seconds: 3,
             discard: vec![HostPath::new("/instances/1/disk.rescue").unwrap()],
-            anew: RecreateDisks::Root,
+            recreate: RecreateDisks::Root,
         },
     }
 }
 
 fn op() -> impl Strategy<Value = Op> {
     let number = || 1..4_u32;
-    let course = prop_oneof![
+    let goal = prop_oneof![
         Just(Goal::Spawn),
         Just(Goal::Destroy),
         (
@@ -87,7 +87,7 @@ fn op() -> impl Strategy<Value = Op> {
     let state = proptest::sample::select(<StepState as strum::VariantArray>::VARIANTS.to_vec());
     let record = (state, "\\PC{0,20}").prop_map(|(state, detail)| StepRecord { state, detail });
     let own = || Some(BootSource::of(&request(1, &[1])));
-    let life = prop_oneof![
+    let overrides = prop_oneof![
         Just(InstanceOverrides::default()),
         Just(InstanceOverrides {
             rebuilt: own(),
@@ -105,10 +105,10 @@ fn op() -> impl Strategy<Value = Op> {
         .prop_map(|numbers| numbers.into_iter().collect());
     prop_oneof![
         4 => number().prop_map(Op::Accept),
-        2 => (number(), course).prop_map(|(n, course)| Op::SetGoal(n, course)),
+        2 => (number(), goal).prop_map(|(n, goal)| Op::SetGoal(n, goal)),
         1 => (number(), power).prop_map(|(n, power)| Op::SetPower(n, power)),
-        2 => (number(), life, step.clone(), record.clone())
-            .prop_map(|(n, life, step, record)| Op::RecordOverrides(n, Box::new(life), step, record)),
+        2 => (number(), overrides, step.clone(), record.clone())
+            .prop_map(|(n, overrides, step, record)| Op::RecordOverrides(n, Box::new(overrides), step, record)),
         4 => (number(), step, record).prop_map(|(n, step, record)| Op::RecordStep(n, step, record)),
         4 => (number(), devices).prop_map(|(n, devices)| Op::Claim(n, devices)),
         1 => number().prop_map(Op::DropDevices),
@@ -152,7 +152,7 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
         Op::Accept(n) => {
             let wanted = request(*n, &[*n]);
             let answer = journal.accept(&wanted).await.unwrap();
-            let known = model.0.get(&guest(*n)).map(|record| &record.course);
+            let known = model.0.get(&guest(*n)).map(|record| &record.goal);
             let expected = match known {
                 None => AcceptOutcome::New,
                 Some(Goal::Destroy) => AcceptOutcome::Deleting,
@@ -161,18 +161,18 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
             assert_eq!(answer, expected);
             model.0.entry(guest(*n)).or_insert_with(|| GuestRecord {
                 request: wanted,
-                course: Goal::Spawn,
+                goal: Goal::Spawn,
                 power: DesiredPower::Running,
                 steps: BTreeMap::new(),
                 devices: None,
-                life: InstanceOverrides::default(),
+                overrides: InstanceOverrides::default(),
             });
         }
-        Op::SetGoal(n, course) => {
+        Op::SetGoal(n, goal) => {
             let record = model.0.get_mut(&guest(*n));
-            unknown(journal.set_goal(guest(*n), course).await, record.is_some());
-            if let Some(record) = record.filter(|record| record.course != Goal::Destroy) {
-                record.course = course.clone();
+            unknown(journal.set_goal(guest(*n), goal).await, record.is_some());
+            if let Some(record) = record.filter(|record| record.goal != Goal::Destroy) {
+                record.goal = goal.clone();
             }
         }
         Op::SetPower(n, power) => {
@@ -182,23 +182,24 @@ async fn apply(journal: &SqlJournal, model: &mut Model, op: &Op) {
                 record.power = *power;
             }
         }
-        Op::RecordStep(n, step, said) => {
+        Op::RecordStep(n, step, detail) => {
             let known = model.0.contains_key(&guest(*n));
-            unknown(journal.record_step(guest(*n), *step, said).await, known);
+            unknown(journal.record_step(guest(*n), *step, detail).await, known);
             if known {
-                model.step(guest(*n), *step, said.clone());
+                model.step(guest(*n), *step, detail.clone());
             }
         }
-        Op::RecordOverrides(n, life, step, said) => {
-            let steps = [(*step, said.clone())];
+        Op::RecordOverrides(n, overrides, step, detail) => {
+            let steps = [(*step, detail.clone())];
             let known = model.0.contains_key(&guest(*n));
             unknown(
-                journal.record_overrides(guest(*n), life, &steps).await,
+                journal.record_overrides(guest(*n), overrides, &steps).await,
                 known,
             );
             if known {
-                model.0.get_mut(&guest(*n)).unwrap().life = InstanceOverrides::clone(life);
-                model.step(guest(*n), *step, said.clone());
+                model.0.get_mut(&guest(*n)).unwrap().overrides =
+                    InstanceOverrides::clone(overrides);
+                model.step(guest(*n), *step, detail.clone());
             }
         }
         Op::Claim(n, numbers) => {
@@ -273,7 +274,7 @@ proptest! {
 
     /// A process that ends in the middle of a call: the call is looked at a few times and dropped.
     #[test]
-    fn a_call_that_was_cut_off_is_there_wholly_or_not_at_all(looks in 0..12_u32) {
+    fn a_call_that_was_cut_off_is_there_wholly_or_not_at_all(polls in 0..12_u32) {
         let folder = tempfile::tempdir().unwrap();
         runtime().block_on(async {
             let journal = SqlJournal::open(folder.path()).await.unwrap();
@@ -284,7 +285,7 @@ proptest! {
                 let claimed = names(&devices);
                 let mut claim = journal.claim_devices(guest(1), &claimed, &devices);
                 let mut context = Context::from_waker(Waker::noop());
-                for _ in 0..looks {
+                for _ in 0..polls {
                     if !matches!(Future::poll(claim.as_mut(), &mut context), Poll::Pending) {
                         break;
                     }
@@ -320,9 +321,9 @@ async fn a_file_that_is_no_database_or_a_damaged_one_is_refused_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("guests.db");
     std::fs::write(&file, "these are no guests".repeat(400)).unwrap();
-    let (said, reason) = refused(folder.path()).await;
-    assert!(said.contains(&file.display().to_string()), "{said}");
-    assert!(said.contains("damaged"), "{said}");
+    let (message, reason) = refused(folder.path()).await;
+    assert!(message.contains(&file.display().to_string()), "{message}");
+    assert!(message.contains("damaged"), "{message}");
     assert!(is_damaged(&reason), "{reason}");
 
     std::fs::remove_file(&file).unwrap();
@@ -337,12 +338,12 @@ async fn a_file_that_is_no_database_or_a_damaged_one_is_refused_by_its_name() {
     assert!(pages > 8, "{pages} pages");
     bytes[4096 * 2..4096 * (pages - 2)].fill(0x5a);
     std::fs::write(&file, bytes).unwrap();
-    let (said, reason) = refused(folder.path()).await;
+    let (message, reason) = refused(folder.path()).await;
     assert!(
-        said.contains("guests.db") && said.contains("damaged"),
-        "{said}"
+        message.contains("guests.db") && message.contains("damaged"),
+        "{message}"
     );
-    assert!(!said.contains('\n'), "{said}");
+    assert!(!message.contains('\n'), "{message}");
     assert!(is_damaged(&reason), "{reason}");
 }
 
@@ -368,15 +369,15 @@ async fn another_database_and_a_later_journal_are_refused_and_not_written() {
         "CREATE TABLE resource_providers (id INTEGER)",
     )
     .await;
-    let (said, reason) = refused(folder.path()).await;
-    assert!(said.contains("resource_providers"), "{said}");
+    let (message, reason) = refused(folder.path()).await;
+    assert!(message.contains("resource_providers"), "{message}");
     assert!(is_damaged(&reason), "{reason}");
 
     let folder = tempfile::tempdir().unwrap();
     drop(SqlJournal::open(folder.path()).await.unwrap());
     script(folder.path(), "UPDATE guest_journal SET version = 7").await;
-    let (said, reason) = refused(folder.path()).await;
-    assert!(said.contains("version 7"), "{said}");
+    let (message, reason) = refused(folder.path()).await;
+    assert!(message.contains("version 7"), "{message}");
     assert!(matches!(reason, JournalError::Newer { .. }), "{reason}");
 }
 
@@ -419,10 +420,10 @@ async fn a_row_that_no_release_writes_is_refused_with_its_guest() {
         script(folder.path(), sql).await;
         let journal = SqlJournal::open(folder.path()).await.unwrap();
         let error = journal.guests().await.unwrap_err();
-        let said = error.to_string();
+        let message = error.to_string();
         assert!(
-            said.contains(what) && said.contains("11111111-2222"),
-            "{said}"
+            message.contains(what) && message.contains("11111111-2222"),
+            "{message}"
         );
         assert!(matches!(error, JournalError::Unreadable(_)), "{error}");
     }

@@ -81,10 +81,10 @@ fn instances(facts: &NodeFacts<'_>) -> BTreeMap<Uuid, NodeInstanceBody> {
 
 /// Whether an operation that keeps disks busy is running: build, rebuild or rescue.
 fn is_io_heavy(record: &GuestRecord) -> bool {
-    let is_built = record.course == Goal::Spawn
+    let is_built = record.goal == Goal::Spawn
         && record.ran_in().is_empty()
         && record.state(SpawnStep::Start) != Some(StepState::Done);
-    let turning = record.life.turning.as_ref();
+    let turning = record.overrides.turning.as_ref();
     is_built
         || turning
             .is_some_and(|it| matches!(it.turn, TransitionKind::Rebuild | TransitionKind::Rescue))

@@ -92,8 +92,8 @@ mod tests {
             ("cpu.user.percent", 47.0),
             ("cpu.user.time", 3e9),
         ];
-        let told = metrics.iter().map(|(name, value)| (name.as_str(), *value));
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        let actual = metrics.iter().map(|(name, value)| (name.as_str(), *value));
+        assert_eq!(actual.collect::<Vec<_>>(), expected);
     }
 
     #[test]

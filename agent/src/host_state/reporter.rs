@@ -196,11 +196,15 @@ impl<D: VirtDriver> HostStateReporter<D> {
                 Ok(HeartbeatOutcome::Unknown) => (HostStateResult::Unknown, None),
                 Err(source) => {
                     let failed = HostStateResult::Failed;
-                    self.deps.metrics.told_host(HostStateRequest::Seen, failed);
+                    self.deps
+                        .metrics
+                        .count_host_report(HostStateRequest::Seen, failed);
                     return Err(not_accepted(host, source));
                 }
             };
-            self.deps.metrics.told_host(HostStateRequest::Seen, result);
+            self.deps
+                .metrics
+                .count_host_report(HostStateRequest::Seen, result);
             if let Some(wanted) = wanted {
                 self.record_answer(at, wanted);
                 return Ok(());
@@ -220,7 +224,9 @@ impl<D: VirtDriver> HostStateReporter<D> {
             Ok(_) => HostStateResult::Taken,
             Err(_) => HostStateResult::Failed,
         };
-        self.deps.metrics.told_host(HostStateRequest::State, result);
+        self.deps
+            .metrics
+            .count_host_report(HostStateRequest::State, result);
         let wanted = answered.map_err(|source| not_accepted(host, source))?;
         tracing::debug!(%host, state = %wanted.state, "reported the state of this host to the scheduler");
         self.reported = Some(LastReport {

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_runs_beside_the_agent_is_on_its_page() {
+    async fn what_runs_in_the_agents_process_is_on_its_page() {
         let mut page = MetricsPage {
             own: Metrics::default(),
             embedded: None,

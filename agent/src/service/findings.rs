@@ -3,7 +3,7 @@
 
 use berth_agent_api::health::{
     AgentHealth, DEVICES_UNFIT, GUESTS_HELD, HELD_UNITS, IDENTITY, NODE_GONE, NOT_IN_SYNC,
-    PLACEMENT_AWAY, PLACEMENT_REFUSES, RESHAPE_FAILED, RESHAPE_NEEDED, SCHEDULER_NOT_TOLD,
+    PLACEMENT_AWAY, PLACEMENT_REFUSES, RESHAPE_FAILED, RESHAPE_NEEDED, SCHEDULER_NOT_INFORMED,
     STATE_FILES, UNREADABLE_GUESTS, Warnable,
 };
 use berth_agent_api::{FailureCause, NodeState};
@@ -171,8 +171,8 @@ pub(super) fn of_journal(
 /// Updates the finding about failed reports of the host state. The reporter logs the error.
 pub(super) fn of_scheduler(health: &mut AgentHealth, report_error: Option<String>, now: Instant) {
     match report_error {
-        Some(error) => health.set(SCHEDULER_NOT_TOLD.finding().with("error", error), now),
-        None => health.clear(&SCHEDULER_NOT_TOLD, ""),
+        Some(error) => health.set(SCHEDULER_NOT_INFORMED.finding().with("error", error), now),
+        None => health.clear(&SCHEDULER_NOT_INFORMED, ""),
     }
 }
 
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_journal_that_cannot_be_used_is_told_until_it_can() {
+    fn a_journal_that_cannot_be_used_is_reported_until_it_can() {
         let mut health = AgentHealth::default();
         let now = Instant::now();
         let why = "guests.db has an invalid row for guest x".to_owned();

@@ -250,7 +250,7 @@ fn guests<'a>(input: &AuditInput<'a>) -> BTreeMap<ConsumerUuid, AuditedGuest<'a>
         also.insert(*uuid);
         also.remove(&consumer);
         let is_under_way =
-            |record: &&GuestRecord| record.open().is_some() || record.course != Goal::Spawn;
+            |record: &&GuestRecord| record.open().is_some() || record.goal != Goal::Spawn;
         let guest = AuditedGuest {
             uuid: *uuid,
             name: &guest.name,

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_clouds_word_is_kept_beside_the_operators_and_each_alone_disables_the_host() {
+    async fn the_clouds_reason_is_kept_next_to_the_operators_and_each_alone_disables_the_host() {
         let (folder, files) = opened();
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_800_000_000);
         let odd = " moved\nSTATUS=all is well\u{202e} ";
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_says_something_else_is_named_with_its_mend() {
+    async fn a_file_that_says_something_else_is_named_with_its_remedy() {
         let (folder, files) = opened();
         for content in ["", "{", "{}", "[1]", "{\"reason\":1}", "\u{0}\u{0}"] {
             std::fs::write(folder.path().join(FILE), content).unwrap();

@@ -92,7 +92,7 @@ impl AgentHost {
     }
 
     /// Runs the agent against a Placement until `shutdown`. `hosts` gets this host's state for the scheduler; `None`:
-    /// it is not reported. `beside` are the journals of the other services in this process, each with the error while
+    /// it is not reported. `error_watches` are the journals of the other services in this process, each with the error while
     /// it cannot be used. `ready` receives the signal that the agent's first inventory is stored.
     pub async fn serve(
         self,
@@ -100,7 +100,7 @@ impl AgentHost {
         placement: PlacementClient,
         guests: &HostGuests,
         hosts: Option<HostsClient>,
-        beside: impl IntoIterator<Item = (&'static str, watch::Receiver<Option<String>>)>,
+        error_watches: impl IntoIterator<Item = (&'static str, watch::Receiver<Option<String>>)>,
         ready: impl FnOnce(watch::Receiver<bool>),
     ) -> Result<(), Failure> {
         let (loaded, arguments) = (run.loaded, run.arguments);
@@ -144,7 +144,7 @@ impl AgentHost {
         agent.trees = guests.trees();
         let host_state = hosts.map(|client| guests.host_state(config, client));
         agent.host_state = host_state.transpose()?;
-        agent.embedded_journals = beside.into_iter().collect();
+        agent.embedded_journals = error_watches.into_iter().collect();
         agent.guests = (!arguments.once).then(|| guests.guests());
         let events = match arguments.once {
             true => None,

@@ -209,12 +209,14 @@ impl AgentReceivers {
         let others = listed(config, |at| at.external_events(config))?;
         Ok(Self {
             here,
-            others: others.into_iter().filter_map(told).collect(),
+            others: others.into_iter().filter_map(with_receiver).collect(),
         })
     }
 }
 
-fn told((node, receiver): (NodeName, Option<ComputeClient>)) -> Option<(NodeName, ComputeClient)> {
+fn with_receiver(
+    (node, receiver): (NodeName, Option<ComputeClient>),
+) -> Option<(NodeName, ComputeClient)> {
     Some((node, receiver?))
 }
 

@@ -83,7 +83,7 @@ pub async fn open_existing(url: &Secret) -> Result<SqlStore, Failure> {
 }
 
 /// Opens an existing database read-only. Other processes may use it concurrently.
-pub async fn look(url: &Secret) -> Result<SqlStore, Failure> {
+pub async fn open_read_only(url: &Secret) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
     let options = SqlOptions {
         is_offline_work: true,
@@ -105,7 +105,7 @@ pub async fn look(url: &Secret) -> Result<SqlStore, Failure> {
 
 /// Opens a database read-only, with any schema. Returns it with its name for error texts; `None` if it does not exist,
 /// or has no tables on a server.
-pub async fn look_at_any(url: &Secret) -> Result<(Option<SqlStore>, String), Failure> {
+pub async fn open_any_read_only(url: &Secret) -> Result<(Option<SqlStore>, String), Failure> {
     let (location, named) = located(url)?;
     let store = SqlStore::open_read_only_at(&location, &SqlOptions::default()).await;
     let store = store.map_err(|error| not_opened(format!("cannot open {named}"), &error))?;
@@ -236,14 +236,14 @@ fn in_turn_options() -> SqlOptions {
 
 /// More attempts if others write, too: of 64 writers that need the same row, a few would still fail after ten attempts.
 fn options(location: &Location) -> SqlOptions {
-    const BESIDE_OTHERS: u32 = 40;
-    let usual = SqlOptions::default();
+    const SHARED_ATTEMPTS: u32 = 40;
+    let defaults = SqlOptions::default();
     SqlOptions {
         attempts: match location {
-            Location::Server(_) => BESIDE_OTHERS,
-            Location::SqliteFile(_) | Location::SqliteMemory => usual.attempts,
+            Location::Server(_) => SHARED_ATTEMPTS,
+            Location::SqliteFile(_) | Location::SqliteMemory => defaults.attempts,
         },
-        ..usual
+        ..defaults
     }
 }
 
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_database_for_two_sections_is_told_as_that() {
+    async fn one_database_for_two_sections_is_reported_as_that() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("one.sqlite");
         let url = Secret::from(format!("sqlite:{}", file.display()));
@@ -351,8 +351,9 @@ mod tests {
         let refused = open_compute(&url, folder.path()).await.unwrap_err();
         assert_eq!(refused.code(), ErrorCode::Held);
         let text = refused.explain();
-        let told = text.contains("one.sqlite") && text.contains("two sections name one database");
-        assert!(told && !text.contains("stop that process"), "{text}");
+        let is_named =
+            text.contains("one.sqlite") && text.contains("two sections name one database");
+        assert!(is_named && !text.contains("stop that process"), "{text}");
         store.close().await;
     }
 

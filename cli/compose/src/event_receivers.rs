@@ -63,7 +63,7 @@ impl AtHost {
         };
         Ok(Self {
             address: address.to_owned(),
-            http: HttpService::network(&transport).map_err(|error| untold(&error))?,
+            http: HttpService::network(&transport).map_err(|error| endpoint_failure(&error))?,
             options: AdapterOptions {
                 timeout: EVENTS_TIMEOUT,
                 ..AdapterOptions::default()
@@ -89,17 +89,18 @@ fn one(config: &Config, endpoint: &str) -> Result<ComputeClient, Failure> {
         timeout: Some(EVENTS_TIMEOUT),
         ..config.keystone_authtoken.account.clone()
     };
-    let http = HttpService::network(&account.transport()).map_err(|error| untold(&error))?;
+    let http =
+        HttpService::network(&account.transport()).map_err(|error| endpoint_failure(&error))?;
     let options = AdapterOptions::from(&account);
     let auth = match service.auth_strategy {
         AuthStrategy::Noauth2 => Auth::admin_token(endpoint, &Secret::from(EMBEDDED_TOKEN)),
         AuthStrategy::Keystone => Auth::from_options(&account, &http, system_clock(), &options),
     }
-    .map_err(|error| untold(&error))?;
+    .map_err(|error| endpoint_failure(&error))?;
     Ok(ComputeClient::new(http, auth, &options))
 }
 
-fn untold(error: &(dyn std::error::Error + 'static)) -> Failure {
+fn endpoint_failure(error: &(dyn std::error::Error + 'static)) -> Failure {
     let what = "cannot use [accelerator_service] external_events_endpoint";
     Failure::caused(ErrorCode::Missing, what, error)
 }

@@ -67,7 +67,7 @@ impl ServerImages {
 }
 
 /// Prints how to add images, if there are none.
-pub fn tell_images(images: &ServerImages, out: &mut dyn Write) -> io::Result<()> {
+pub fn report_images(images: &ServerImages, out: &mut dyn Write) -> io::Result<()> {
     match images.list() {
         Some(list) if list.images().next().is_none() => match list.file() {
             Some(file) => writeln!(out, "No images: add some to {}", file.display()),
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_conductor_is_told_where_an_image_is_and_all_that_is_said_of_it() {
+    fn the_conductor_gets_the_location_and_the_properties_of_an_image() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("a.raw");
         std::fs::write(&data, b"abc").unwrap();
@@ -154,16 +154,16 @@ mod tests {
         assert_eq!(here.location, ImageLocation::Glance(id));
         let sum_of_abc = here.checksum.unwrap();
         assert!(sum_of_abc.starts_with("sha512:ddaf35a1"), "{sum_of_abc}");
-        let told = Some(format!("sha256:{sum}"));
+        let expected = Some(format!("sha256:{sum}"));
         let (_, hosts) = of("b");
         assert_eq!(
             (hosts.location, &hosts.checksum),
-            (ImageLocation::Path("/b".to_owned()), &told)
+            (ImageLocation::Path("/b".to_owned()), &expected)
         );
         let (_, url) = of("c");
         assert_eq!(
             (url.location, &url.checksum),
-            (ImageLocation::Url("http://c".to_owned()), &told)
+            (ImageLocation::Url("http://c".to_owned()), &expected)
         );
         let keys: Vec<&String> = hosts.properties.keys().collect();
         assert_eq!(keys, ["hw_firmware_type", "os_distro"]);

@@ -69,7 +69,7 @@ impl KeystoneTokens {
         (Instant::now() < known.until).then(|| known.caller.clone())
     }
 
-    fn remember(&self, token: &str, caller: &Caller, life: Duration) {
+    fn remember(&self, token: &str, caller: &Caller, lifetime: Duration) {
         let now = Instant::now();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {
@@ -80,7 +80,7 @@ impl KeystoneTokens {
         }
         let entry = CachedToken {
             caller: caller.clone(),
-            until: now + life.min(self.cache_time),
+            until: now + lifetime.min(self.cache_time),
         };
         known.insert(token.to_owned(), entry);
     }
@@ -95,15 +95,15 @@ impl KeystoneTokens {
             .await
             .map_err(|error| TokenError::Unavailable(Box::new(error)))?
             .ok_or(TokenError::Refused)?;
-        let life = life(&validated).ok_or(TokenError::Refused)?;
+        let lifetime = lifetime(&validated).ok_or(TokenError::Refused)?;
         let caller = caller(validated);
-        self.remember(token, &caller, life);
+        self.remember(token, &caller, lifetime);
         Ok(caller)
     }
 }
 
 /// The remaining validity of the token; `None` if it has expired.
-fn life(token: &ValidatedToken) -> Option<Duration> {
+fn lifetime(token: &ValidatedToken) -> Option<Duration> {
     let end = parse_expiry(&token.expires_at).ok()?;
     end.duration_since(SystemTime::now()).ok()
 }

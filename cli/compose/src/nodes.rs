@@ -27,7 +27,7 @@ use crate::{Driver, open_driver};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
     /// Nothing is stored.
-    Look,
+    Observe,
     /// The UUID is stored before anything is sent.
     Act,
 }
@@ -67,7 +67,7 @@ impl HostNodes {
         let options = tracker_options(config, rename)?;
         let files = match intent {
             // A running agent may be writing there.
-            Intent::Look => StateDir::read_only(&config.state_path),
+            Intent::Observe => StateDir::read_only(&config.state_path),
             Intent::Act => StateDir::open(&config.state_path)
                 .map_err(|error| Failure::caused(ErrorCode::State, "the state folder", &error))?,
         };
@@ -82,7 +82,7 @@ impl HostNodes {
         for node in view.nodes.keys() {
             let from = UuidSource::of(&view, node);
             let identity = match intent {
-                Intent::Look => identify_read_only(node, &from, &files, placement).await,
+                Intent::Observe => identify_read_only(node, &from, &files, placement).await,
                 Intent::Act => identify(node, &from, &files, placement, rename).await,
             };
             let identity = identity.map_err(|error| {

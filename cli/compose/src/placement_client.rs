@@ -62,8 +62,8 @@ pub fn placement_for_commands(config: &Config) -> Result<PlacementClient, Failur
 
 /// The URL of `berth up`'s Placement: from its endpoint file, else from its configured address.
 fn endpoint_of_up(config: &Config) -> String {
-    let said = std::fs::read_to_string(config.state_path.join(ENDPOINT_FILE));
-    let url = said.ok().filter(|url| url.starts_with("http://"));
+    let recorded = std::fs::read_to_string(config.state_path.join(ENDPOINT_FILE));
+    let url = recorded.ok().filter(|url| url.starts_with("http://"));
     url.map_or_else(
         || format!("http://{}", config.placement_service.listen),
         |url| url.trim().to_owned(),

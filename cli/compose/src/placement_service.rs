@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use berth_config::{AuthStrategy, Config, SNAPSHOT_BESIDE_OTHERS, Secret};
+use berth_config::{AuthStrategy, Config, SNAPSHOT_NEEDS_SQLITE, Secret};
 use berth_http::{NoAuth2, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_placement::{CandidatesFrom, PlacementApiOptions};
@@ -24,7 +24,7 @@ pub fn placement_options(config: &Config, url: &Secret) -> Result<PlacementApiOp
     {
         let what = format!(
             "placement_service.allocation_candidates_from: {}",
-            SNAPSHOT_BESIDE_OTHERS
+            SNAPSHOT_NEEDS_SQLITE
         );
         return Err(Failure::new(ErrorCode::BadValue, what).hint("write \"auto\" or \"sql\""));
     }

@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_not_there_is_named_and_not_made() {
-        let said = write(Path::new("/none/clouds.yaml"), "x").unwrap_err();
-        assert!(said.explain().contains("/none/clouds.yaml"));
+        let error = write(Path::new("/none/clouds.yaml"), "x").unwrap_err();
+        assert!(error.explain().contains("/none/clouds.yaml"));
     }
 }

@@ -55,10 +55,10 @@ impl StateLock {
 
 fn held(folder: &Path, lock: &mut File) -> Failure {
     let folder = folder.display();
-    let mut said = String::new();
+    let mut content = String::new();
     // A new owner may not have written its pid yet.
-    let pid = lock.take(32).read_to_string(&mut said).ok();
-    let pid = pid.and_then(|_| said.trim().parse::<u32>().ok());
+    let pid = lock.take(32).read_to_string(&mut content).ok();
+    let pid = pid.and_then(|_| content.trim().parse::<u32>().ok());
     let (who, stop) = match pid {
         Some(pid) => (format!(" (pid {pid})"), format!("stop it (kill {pid})")),
         None => (String::new(), "stop it".to_owned()),
@@ -78,10 +78,10 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("state");
         let first = StateLock::take(&folder).unwrap();
-        let said = StateLock::take(&folder).unwrap_err().explain();
+        let error = StateLock::take(&folder).unwrap_err().explain();
         let pid = std::process::id().to_string();
         let named = folder.display().to_string();
-        assert!(said.contains(&named) && said.contains(&pid), "{said}");
+        assert!(error.contains(&named) && error.contains(&pid), "{error}");
         drop(first);
         let again = StateLock::take(&folder).unwrap();
         let text = std::fs::read_to_string(folder.join(LOCK)).unwrap();
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_cannot_be_made_is_named() {
-        let said = StateLock::take(Path::new("/proc/none/state")).unwrap_err();
-        assert!(said.explain().contains("/proc/none/state"), "{said:?}");
+        let error = StateLock::take(Path::new("/proc/none/state")).unwrap_err();
+        assert!(error.explain().contains("/proc/none/state"), "{error:?}");
     }
 }

@@ -32,10 +32,10 @@ pub(super) fn read(document: &ConfigDocument) -> (Vec<Setting>, Vec<ConfigProble
         settings: Vec::new(),
         problems: Vec::new(),
         unknown: 0,
-        first_untold: None,
+        first_unreported: None,
     };
     reading.top_level(root.get_ref());
-    reading.count_untold();
+    reading.count_unreported();
     (reading.settings, reading.problems)
 }
 
@@ -71,7 +71,7 @@ fn place(document: &ConfigDocument, lines: &[usize], offset: usize) -> String {
 
 /// The number of unknown options that are reported one by one; further ones are only counted. Each reported one is
 /// compared with every known option.
-const UNKNOWN_TOLD: usize = 20;
+const UNKNOWN_REPORTED: usize = 20;
 
 struct FileReader<'a> {
     document: &'a ConfigDocument,
@@ -79,7 +79,7 @@ struct FileReader<'a> {
     settings: Vec<Setting>,
     problems: Vec<ConfigProblem>,
     unknown: usize,
-    first_untold: Option<String>,
+    first_unreported: Option<String>,
 }
 
 impl FileReader<'_> {
@@ -116,12 +116,15 @@ impl FileReader<'_> {
     }
 
     /// Reports the further unknown options as one problem.
-    fn count_untold(&mut self) {
-        if let Some(at) = self.first_untold.take() {
+    fn count_unreported(&mut self) {
+        if let Some(at) = self.first_unreported.take() {
             self.problems.push(ConfigProblem {
                 at,
                 key: String::new(),
-                wrong: format!("{} further unknown options", self.unknown - UNKNOWN_TOLD),
+                wrong: format!(
+                    "{} further unknown options",
+                    self.unknown - UNKNOWN_REPORTED
+                ),
                 right: "correct the first ones to see the others".to_owned(),
                 code: ErrorCode::UnknownKey,
             });
@@ -144,11 +147,11 @@ impl FileReader<'_> {
         let key_at = self.place(key.span().start);
         if table::find(section, name).is_none() {
             self.unknown += 1;
-            if self.unknown <= UNKNOWN_TOLD {
+            if self.unknown <= UNKNOWN_REPORTED {
                 self.problems
                     .push(setting::unknown_key(section, name, &key_at));
-            } else if self.first_untold.is_none() {
-                self.first_untold = Some(key_at);
+            } else if self.first_unreported.is_none() {
+                self.first_unreported = Some(key_at);
             }
             return;
         }

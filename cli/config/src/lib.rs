@@ -30,7 +30,7 @@ pub use berth_options::{OptionEffect, OptionKind, OptionRow};
 pub use file::ConfigDocument;
 pub use load::{load, resolve};
 pub use problem::{ConfigProblem, ConfigRefusal};
-pub use rules::SNAPSHOT_BESIDE_OTHERS;
+pub use rules::SNAPSHOT_NEEDS_SQLITE;
 pub use secret::{MASK, Secret};
 pub use sections::{
     AcceleratorService, AcceleratorsSection, AgentClient, AgentSection, ApiSection, AuthStrategy,

@@ -21,7 +21,7 @@ use super::problem::ConfigProblem;
 use super::sections::Config;
 use super::view::Effective;
 
-pub use placement_service::SNAPSHOT_BESIDE_OTHERS;
+pub use placement_service::SNAPSHOT_NEEDS_SQLITE;
 
 /// The problems that the rules found.
 #[derive(Default)]

@@ -106,7 +106,7 @@ options! {
         /// Layout of config drives: OpenStack's (`config-2`) or cloud-init's NoCloud (`cidata`).
         pub config_drive_layout: ConfigDriveLayout = ConfigDriveLayout::OpenStack;
     }
-    beside {
+    extra {
         pub compute: ComputeSection = ComputeSection::default();
         pub libvirt: LibvirtSection = LibvirtSection::default();
         pub pci: PciSection = PciSection::default();

@@ -108,18 +108,18 @@ pub(super) fn unknown_key(section: &str, key: &str, at: &str) -> ConfigProblem {
     let right = if let Some(guess) = nearest(key, here) {
         format!("did you mean {guess}?")
     } else if let Some(row) = OPTIONS.iter().find(|row| row.key.eq_ignore_ascii_case(key)) {
-        format!("it belongs {}", standing(row.section))
+        format!("it belongs {}", place_of(row.section))
     } else if let Some(row) = nearest(key, OPTIONS.iter().map(|row| row.key))
         .and_then(|guess| OPTIONS.iter().find(|row| row.key == guess))
     {
-        format!("did you mean {} {}?", row.key, standing(row.section))
+        format!("did you mean {} {}?", row.key, place_of(row.section))
     } else {
-        format!("see the options {} in the reference", standing(pattern))
+        format!("see the options {} in the reference", place_of(pattern))
     };
     problem("unknown option".into(), right, ErrorCode::UnknownKey)
 }
 
-fn standing(section: &str) -> String {
+fn place_of(section: &str) -> String {
     if section.is_empty() {
         "at the top level".to_owned()
     } else {

@@ -272,12 +272,12 @@ fn a_difference_says_when_it_takes_effect() {
     let running = load("reserved_host_cpus = 1\nstate_path = \"/a\"", &[]).public();
     let file = load("reserved_host_cpus = 2\nstate_path = \"/b\"", &[]).public();
     let found = changes(&running, &file);
-    let told: Vec<_> = found
+    let effects: Vec<_> = found
         .iter()
         .map(|change| (change.name.as_str(), &change.file, change.effect))
         .collect();
     assert_eq!(
-        told,
+        effects,
         [
             ("reserved_host_cpus", &json!(2), OptionEffect::Live),
             ("state_path", &json!("/b"), OptionEffect::Restart)

@@ -138,19 +138,19 @@ async fn serve(
     writeln!(out, "Accelerator at http://{address}/v2")?;
     out.flush()?;
     let stopped = CancellationToken::new();
-    let mut beside = JoinSet::new();
+    let mut background = JoinSet::new();
     let late = stopped.clone().cancelled_owned();
-    beside.spawn(end_late_programmings(store.clone(), bell.clone(), late));
+    background.spawn(end_late_programmings(store.clone(), bell.clone(), late));
     let grace = config.accelerator_service.unbound_request_grace;
     let unbound = stopped.clone().cancelled_owned();
-    beside.spawn(delete_idle_arqs(store.clone(), grace, unbound));
+    background.spawn(delete_idle_arqs(store.clone(), grace, unbound));
     if let Some(receivers) = receivers {
         let stopped = stopped.clone().cancelled_owned();
-        beside.spawn(deliver_events(store.clone(), receivers, bell, stopped));
+        background.spawn(deliver_events(store.clone(), receivers, bell, stopped));
     }
     if let Some(placement) = placement {
         let stopped = stopped.clone().cancelled_owned();
-        beside.spawn(watch_providers(
+        background.spawn(watch_providers(
             store.clone(),
             placement,
             PROVIDER_CHECK_INTERVAL,
@@ -165,7 +165,7 @@ async fn serve(
     serve_tcp(listener, router(store.clone(), options), end).await;
     stopped.cancel();
     // The tasks end with the token. A panic in one of them is already reported.
-    while beside.join_next().await.is_some() {}
+    while background.join_next().await.is_some() {}
     store.close().await;
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use berth_compose::api::{FrontListener, OpenApi, ServedListener};
 use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::hosts::OpenHosts;
-use berth_compose::images::{ServerImages, tell_images};
+use berth_compose::images::{ServerImages, report_images};
 use berth_compose::listener::PLACEMENT;
 use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
@@ -151,7 +151,7 @@ async fn begin(
         let what = "the services are missing from the front listener";
         Failure::new(ErrorCode::Bug, what)
     })?;
-    tell_images(&images, out)?;
+    report_images(&images, out)?;
     writeln!(out, "All APIs at {}", front.open.base)?;
     let front = front.serve(config, store, behind, stop)?;
     Ok((services, front))

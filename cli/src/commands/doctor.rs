@@ -67,7 +67,7 @@ pub fn run(
         .filter(|each| !arguments.quiet || is_bad(each.status))
         .collect();
     match arguments.format.format {
-        FormatKind::Table => tell(&shown, out)?,
+        FormatKind::Table => print(&shown, out)?,
         _ => listing(&shown).print(&arguments.format, out)?,
     }
     Ok(verdict(&findings, arguments.strict))
@@ -107,7 +107,7 @@ fn listing(findings: &[&CheckReport]) -> Listing {
 }
 
 /// Prints a line for each check, the hint below what is bad, and the totals.
-fn tell(findings: &[&CheckReport], out: &mut dyn Write) -> std::io::Result<()> {
+fn print(findings: &[&CheckReport], out: &mut dyn Write) -> std::io::Result<()> {
     for each in findings {
         writeln!(
             out,

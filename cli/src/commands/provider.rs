@@ -49,7 +49,7 @@ pub fn run(
         // The command only reads. If a node's provider has another name than the node, observing fails: the command
         // neither renames the provider nor shows a tree that may belong to another host.
         let mut host =
-            HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Look).await?;
+            HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Observe).await?;
         let mut trees = Vec::new();
         for (identity, tracker) in &mut host.nodes {
             let (tree, usages) = tracker

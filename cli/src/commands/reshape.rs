@@ -64,7 +64,7 @@ pub fn run(
     let placement = placement_for_commands(&config)?;
     let (plan, worst) = context.block_on(async {
         let mut host =
-            HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Look).await?;
+            HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Observe).await?;
         let mut nodes = BTreeMap::new();
         let mut worst = ExitCode::Done;
         for (identity, tracker) in &mut host.nodes {

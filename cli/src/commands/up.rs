@@ -13,7 +13,7 @@ use berth_compose::agent::{AgentHost, AgentRun, AgentRunArguments};
 use berth_compose::api::{FrontListener, OpenApi};
 use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::hosts::{OpenHosts, scheduler};
-use berth_compose::images::{ServerImages, tell_images};
+use berth_compose::images::{ServerImages, report_images};
 use berth_compose::listener::PLACEMENT;
 use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
@@ -135,7 +135,7 @@ async fn everything(
     ended
 }
 
-/// Runs this host's agent, and the accelerator service and the conductor if they are configured. `told` is called once
+/// Runs this host's agent, and the accelerator service and the conductor if they are configured. `print_ready` is called once
 /// the agent is ready.
 async fn host(
     arguments: &UpArguments,
@@ -143,7 +143,7 @@ async fn host(
     loaded: &LoadedConfig,
     (store, front, images): (&SqlStore, Option<FrontListener>, ServerImages),
     shutdown: &CancellationToken,
-    told: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    print_ready: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let config = &loaded.config;
@@ -210,13 +210,13 @@ async fn host(
     let served = match front.zip(services.as_mut().and_then(|it| it.behind.take())) {
         None => None,
         Some((front, behind)) => {
-            tell_images(&images, out)?;
+            report_images(&images, out)?;
             writeln!(out, "All APIs at {}", front.open.base)?;
             Some(front.serve(config, store, behind, shutdown)?)
         }
     };
     out.flush()?;
-    let (tell, ready) = oneshot::channel();
+    let (ready_sender, ready) = oneshot::channel();
     let run = AgentRun {
         loaded,
         sources: &context.sources,
@@ -225,15 +225,15 @@ async fn host(
         embedded_metrics: services.as_ref().map(|it| Arc::clone(&it.metrics)),
         shutdown: shutdown.clone(),
     };
-    let beside = services.as_ref().map(|it| (CONDUCTOR, it.unusable.clone()));
+    let error_watches = services.as_ref().map(|it| (CONDUCTOR, it.unusable.clone()));
     let serving = pin!(own.serve(
         run,
         placement,
         &guests,
         scheduler,
-        beside,
+        error_watches,
         // The receiver belongs to this function.
-        |ready| drop(tell.send(ready)),
+        |ready| drop(ready_sender.send(ready)),
     ));
     let ready = async {
         // A service that never starts sends nothing.
@@ -245,7 +245,7 @@ async fn host(
         if arguments.run.once {
             return Ok(());
         }
-        told(out)
+        print_ready(out)
     })
     .await;
     shutdown.cancel();
@@ -271,12 +271,12 @@ async fn hosts(config: &Config, once: bool) -> Result<Option<OpenHosts>, Failure
 async fn with_next(
     mut agent: Pin<&mut impl Future<Output = Result<(), Failure>>>,
     ready: impl Future<Output = Option<()>>,
-    tell: impl FnOnce() -> io::Result<()>,
+    print_ready: impl FnOnce() -> io::Result<()>,
 ) -> Result<(), Failure> {
     tokio::select! {
         biased;
         ended = &mut agent => return ended,
-        Some(()) = ready => tell()?,
+        Some(()) = ready => print_ready()?,
     }
     agent.await
 }

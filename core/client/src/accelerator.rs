@@ -192,16 +192,16 @@ impl AcceleratorClient {
     ) -> Result<Vec<ReportedArq>, AcceleratorError> {
         let path = format!("{ARQS}?instance={instance}");
         let call = call(Method::GET, ARQS, path, None, Repeat::Safe);
-        let told = |body: ArqList| Ok(body.arqs.into_iter().map(ReportedArq::from).collect());
-        self.parse(call, "a list of accelerator requests", told)
+        let into_arqs = |body: ArqList| Ok(body.arqs.into_iter().map(ReportedArq::from).collect());
+        self.parse(call, "a list of accelerator requests", into_arqs)
             .await
     }
 
     /// GET /v2/accelerator_requests: all requests that the account may see, in no particular order.
     pub async fn arqs(&self) -> Result<Vec<ReportedArq>, AcceleratorError> {
         let call = call(Method::GET, ARQS, ARQS.to_owned(), None, Repeat::Safe);
-        let told = |body: ArqList| Ok(body.arqs.into_iter().map(ReportedArq::from).collect());
-        self.parse(call, "a list of accelerator requests", told)
+        let into_arqs = |body: ArqList| Ok(body.arqs.into_iter().map(ReportedArq::from).collect());
+        self.parse(call, "a list of accelerator requests", into_arqs)
             .await
     }
 
@@ -211,8 +211,8 @@ impl AcceleratorClient {
         let call = call(Method::GET, ONE_ARQ, path, None, Repeat::Safe);
         match responses::unless_not_found(self.ask(call).await?)? {
             Some(answer) => {
-                let told = |body: ArqBody| Ok(Some(ReportedArq::from(body)));
-                responses::parsed(answer, "an accelerator request", told)
+                let into_arq = |body: ArqBody| Ok(Some(ReportedArq::from(body)));
+                responses::parsed(answer, "an accelerator request", into_arq)
             }
             None => Ok(None),
         }

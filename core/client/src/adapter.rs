@@ -27,7 +27,7 @@ pub struct AdapterOptions {
     /// The timeout of one request (default 60 s; ten times as long for a reshape).
     pub timeout: Duration,
     /// The random source for jitter and request ids. A seeded one makes a run reproducible.
-    pub dice: Arc<JitterRng>,
+    pub rng: Arc<JitterRng>,
     pub observer: Option<Arc<dyn RequestObserver>>,
 }
 
@@ -41,7 +41,7 @@ impl Default for AdapterOptions {
         Self {
             retry: RetryPolicy::default(),
             timeout: Self::DEFAULT_TIMEOUT,
-            dice: Arc::new(JitterRng::thrown()),
+            rng: Arc::new(JitterRng::thrown()),
             observer: None,
         }
     }

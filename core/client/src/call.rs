@@ -105,7 +105,7 @@ pub(crate) struct PreparedRequest {
 pub(crate) struct ServiceLink {
     service: Arc<str>,
     http: HttpService,
-    dice: Arc<JitterRng>,
+    rng: Arc<JitterRng>,
     observers: Vec<Arc<dyn RequestObserver>>,
     retry: RetryPolicy,
     timeout: Duration,
@@ -116,7 +116,7 @@ impl ServiceLink {
         Self {
             service: service.into(),
             http,
-            dice: Arc::clone(&options.dice),
+            rng: Arc::clone(&options.rng),
             observers: options.observer.iter().cloned().collect(),
             retry: options.retry.clone(),
             timeout: options.timeout,
@@ -145,7 +145,7 @@ impl ServiceLink {
     }
 
     pub(crate) fn new_id(&self) -> String {
-        self.dice.request_id()
+        self.rng.request_id()
     }
 
     /// Sends the request, and retries within the policy: always if it never arrived, and if it may have arrived only
@@ -160,9 +160,9 @@ impl ServiceLink {
                 Ok(answer) => {
                     refused += 1;
                     let asked = retry_after(&answer);
-                    let pause =
-                        self.retry
-                            .after_status(answer.status(), refused, asked, &self.dice);
+                    let pause = self
+                        .retry
+                        .after_status(answer.status(), refused, asked, &self.rng);
                     match pause.filter(|_| request.repeat == Repeat::Safe) {
                         Some(pause) => pause,
                         None => return Ok(answer),
@@ -171,7 +171,7 @@ impl ServiceLink {
                 Err(error) => {
                     unconnected += 1;
                     let safe = request.repeat == Repeat::Safe || error.sent() == Delivery::No;
-                    let pause = self.retry.after_connect(unconnected, &self.dice);
+                    let pause = self.retry.after_connect(unconnected, &self.rng);
                     match pause.filter(|_| safe && error.is_repeatable()) {
                         Some(pause) => pause,
                         None => return Err(error),

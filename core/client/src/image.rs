@@ -91,7 +91,7 @@ fn properties<'de, D: Deserializer<'de>>(
         Other(IgnoredAny),
     }
     let others = BTreeMap::<String, ImageDocument>::deserialize(deserializer)?;
-    let texts = others.into_iter().filter_map(|(key, told)| match told {
+    let texts = others.into_iter().filter_map(|(key, value)| match value {
         ImageDocument::Text(text) if !OWN_TEXTS.contains(&key.as_str()) => Some((key, text)),
         ImageDocument::Text(_) | ImageDocument::Other(_) => None,
     });

@@ -58,18 +58,18 @@ mod tests {
     #[test]
     fn the_same_seed_throws_the_same() {
         let throw = |seed| {
-            let dice = JitterRng::seeded(seed);
-            [dice.next(), dice.next(), dice.next()]
+            let rng = JitterRng::seeded(seed);
+            [rng.next(), rng.next(), rng.next()]
         };
         assert_eq!(throw(7), throw(7));
         assert_ne!(throw(7), throw(8));
-        let dice = JitterRng::seeded(1);
+        let rng = JitterRng::seeded(1);
         assert!(
             (0..1000)
-                .map(|_| dice.fraction())
+                .map(|_| rng.fraction())
                 .all(|f| (0.0..1.0).contains(&f))
         );
         assert_eq!(JitterRng::seeded(1).request_id().len(), "req-".len() + 36);
-        assert_ne!(dice.request_id(), dice.request_id());
+        assert_ne!(rng.request_id(), rng.request_id());
     }
 }

@@ -26,10 +26,10 @@ pub enum Delay {
 impl Delay {
     /// The pause after `attempt` failed attempts, counted from 1.
     #[must_use]
-    pub fn after(self, attempt: u32, dice: &JitterRng) -> Duration {
+    pub fn after(self, attempt: u32, rng: &JitterRng) -> Duration {
         match self {
             Self::Fixed(pause) => pause,
-            Self::Exponential => BACKOFF.pause_with_jitter(attempt, dice.fraction()),
+            Self::Exponential => BACKOFF.pause_with_jitter(attempt, rng.fraction()),
         }
     }
 }
@@ -82,8 +82,8 @@ impl RetryPolicy {
     }
 
     /// The delay before a retry after a failed connection; `None` if the retries are used up.
-    pub(crate) fn after_connect(&self, failed: u32, dice: &JitterRng) -> Option<Duration> {
-        (failed <= self.connect_retries).then(|| self.connect_retry_delay.after(failed, dice))
+    pub(crate) fn after_connect(&self, failed: u32, rng: &JitterRng) -> Option<Duration> {
+        (failed <= self.connect_retries).then(|| self.connect_retry_delay.after(failed, rng))
     }
 
     /// The delay before a retry after this status; `None` if the retries are used up or the status is final.
@@ -92,12 +92,12 @@ impl RetryPolicy {
         status: StatusCode,
         failed: u32,
         asked: Option<Duration>,
-        dice: &JitterRng,
+        rng: &JitterRng,
     ) -> Option<Duration> {
         let again =
             failed <= self.status_code_retries && self.retriable_status_codes.contains(&status);
         let asked = asked.unwrap_or_default().min(LONGEST);
-        again.then(|| self.status_code_retry_delay.after(failed, dice).max(asked))
+        again.then(|| self.status_code_retry_delay.after(failed, rng).max(asked))
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_minute_and_are_never_less_than_half() {
-        let dice = JitterRng::seeded(3);
+        let rng = JitterRng::seeded(3);
         for (attempt, whole) in [
             (1, 0.5),
             (2, 1.0),
@@ -117,12 +117,12 @@ mod tests {
             (u32::MAX, 60.0),
         ] {
             for _ in 0..50 {
-                let pause = Delay::Exponential.after(attempt, &dice).as_secs_f64();
+                let pause = Delay::Exponential.after(attempt, &rng).as_secs_f64();
                 assert!((whole / 2.0..=whole).contains(&pause), "{attempt}: {pause}");
             }
         }
         let fixed = Duration::from_secs(3);
-        assert_eq!(Delay::Fixed(fixed).after(9, &dice), fixed);
+        assert_eq!(Delay::Fixed(fixed).after(9, &rng), fixed);
     }
 
     #[test]
@@ -132,18 +132,18 @@ mod tests {
             status_code_retries: 1,
             ..RetryPolicy::default()
         };
-        let dice = JitterRng::seeded(0);
-        assert!(policy.after_connect(2, &dice).is_some());
-        assert!(policy.after_connect(3, &dice).is_none());
+        let rng = JitterRng::seeded(0);
+        assert!(policy.after_connect(2, &rng).is_some());
+        assert!(policy.after_connect(3, &rng).is_none());
         let busy = StatusCode::SERVICE_UNAVAILABLE;
-        assert!(policy.after_status(busy, 1, None, &dice).is_some());
-        assert!(policy.after_status(busy, 2, None, &dice).is_none());
+        assert!(policy.after_status(busy, 1, None, &rng).is_some());
+        assert!(policy.after_status(busy, 2, None, &rng).is_none());
         assert!(
             policy
-                .after_status(StatusCode::CONFLICT, 1, None, &dice)
+                .after_status(StatusCode::CONFLICT, 1, None, &rng)
                 .is_none()
         );
         let day = Some(Duration::from_secs(86_400));
-        assert_eq!(policy.after_status(busy, 1, day, &dice), Some(LONGEST));
+        assert_eq!(policy.after_status(busy, 1, day, &rng), Some(LONGEST));
     }
 }

@@ -59,14 +59,14 @@ mod tests {
     #[test]
     fn a_secret_that_a_service_repeats_is_masked_and_escapes_lose_their_power() {
         let password = Secret::from("hunter2");
-        let said = "wrong password hunter2\u{1b}[31m for berth";
-        let shown = shown(said, [&password]);
+        let text = "wrong password hunter2\u{1b}[31m for berth";
+        let shown = shown(text, [&password]);
         assert_eq!(shown, r"wrong password ***\u001b[31m for berth");
     }
 
     #[test]
     fn the_words_of_what_stands_before_a_service_are_found() {
-        for (body, said) in [
+        for (body, text) in [
             (
                 r#"{"error": {"code": 401, "message": "a", "title": "T"}}"#,
                 "a",
@@ -74,7 +74,7 @@ mod tests {
             (r#"{"message": "b"}"#, "b"),
             ("<h1>c</h1>", "<h1>c</h1>"),
         ] {
-            assert_eq!(other_message(body.as_bytes()), said);
+            assert_eq!(other_message(body.as_bytes()), text);
         }
         assert_eq!(one_line("It is\n  not so.", 8), "It is no");
         assert_eq!(one_line("It is\u{1b}so.", 80), r"It is\u001bso");

@@ -31,26 +31,26 @@ impl Hook {
             .stdout(Stdio::piped());
         let (mut child, mut running) = self.start(command).await?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let mut ear = StderrCapture::default();
+        let mut capture = StderrCapture::default();
         let ending = async {
             let (stdin, stdout, stderr) = pipes;
             let hearing = async {
                 if let Some(stderr) = stderr {
-                    ear.listen(stderr).await;
+                    capture.listen(stderr).await;
                 }
                 Ok(())
             };
-            let told = async {
+            let sending = async {
                 write_document(stdin, asked.document).await;
                 Ok(())
             };
-            let (written, (), ()) = tokio::try_join!(read(stdout, asked.most), hearing, told)?;
+            let (written, (), ()) = tokio::try_join!(read(stdout, asked.most), hearing, sending)?;
             Ok((written, child.wait().await))
         };
         match tokio::time::timeout(self.deadline, ending).await {
             Ok(Ok((written, ended))) => {
                 running.ended();
-                self.check_exit(ended, &ear).map(|()| written)
+                self.check_exit(ended, &capture).map(|()| written)
             }
             Ok(Err(TooLong)) => {
                 drop(running);
@@ -64,7 +64,7 @@ impl Hook {
             Err(_) => {
                 drop(running);
                 reaped(child).await;
-                Err(self.late(&ear))
+                Err(self.late(&capture))
             }
         }
     }

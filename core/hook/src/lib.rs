@@ -69,21 +69,21 @@ pub enum HookError {
         source: std::io::Error,
     },
     /// It exited with another code than 0, or by a signal.
-    #[error("the {called} {} says no ({status}){}", program.display(), said.after_a_colon())]
+    #[error("the {called} {} says no ({status}){}", program.display(), output.after_a_colon())]
     No {
         called: &'static str,
         program: PathBuf,
         status: ExitStatus,
-        said: HookOutput,
+        output: HookOutput,
     },
     /// It timed out, and was killed with all that it had started.
-    #[error("the {called} {} timed out after {deadline:?} and was killed{}", program.display(), said.after_a_colon())]
+    #[error("the {called} {} timed out after {deadline:?} and was killed{}", program.display(), output.after_a_colon())]
     Late {
         called: &'static str,
         program: PathBuf,
         deadline: Duration,
         /// The first and the last line of its standard error.
-        said: HookOutput,
+        output: HookOutput,
     },
     /// It wrote too much, and was killed with all that it had started.
     #[error("the {called} {} wrote more than {most} bytes and was killed", program.display())]
@@ -108,12 +108,14 @@ impl HookError {
     pub fn outcome(&self) -> String {
         match self {
             Self::NotStarted { source, .. } => format!("it cannot be started: {source}"),
-            Self::No { status, said, .. } => {
-                format!("it says no ({status}){}", said.after_a_colon())
+            Self::No { status, output, .. } => {
+                format!("it says no ({status}){}", output.after_a_colon())
             }
-            Self::Late { deadline, said, .. } => {
-                let said = said.after_a_colon();
-                format!("it timed out after {deadline:?} and was killed{said}")
+            Self::Late {
+                deadline, output, ..
+            } => {
+                let output = output.after_a_colon();
+                format!("it timed out after {deadline:?} and was killed{output}")
             }
             Self::TooLong { most, .. } => format!("it wrote more than {most} bytes and was killed"),
             Self::Lost { source, .. } => format!("it was lost: {source}"),
@@ -124,7 +126,7 @@ impl HookError {
     #[must_use]
     pub fn reason(&self) -> String {
         match self {
-            Self::No { said, .. } if !said.first.is_empty() => said.first.clone(),
+            Self::No { output, .. } if !output.first.is_empty() => output.first.clone(),
             _ => self.to_string(),
         }
     }
@@ -151,11 +153,11 @@ impl StderrCapture {
     async fn listen(&mut self, mut stderr: ChildStderr) {
         let mut part = [0; 4096];
         while let Ok(length @ 1..) = stderr.read(&mut part).await {
-            self.hear(&part[..length]);
+            self.push(&part[..length]);
         }
     }
 
-    fn hear(&mut self, part: &[u8]) {
+    fn push(&mut self, part: &[u8]) {
         for byte in part {
             let begun = !self.first.is_empty();
             match byte {
@@ -179,8 +181,8 @@ impl StderrCapture {
 }
 
 /// The text on one line, without control characters.
-fn line(said: &[u8]) -> String {
-    let text = String::from_utf8_lossy(said).replace(char::is_control, " ");
+fn line(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes).replace(char::is_control, " ");
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -212,11 +214,11 @@ impl Hook {
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         let (mut child, mut running) = self.start(command).await?;
-        let mut ear = StderrCapture::default();
+        let mut capture = StderrCapture::default();
         let stderr = child.stderr.take();
         let ending = async {
             if let Some(stderr) = stderr {
-                ear.listen(stderr).await;
+                capture.listen(stderr).await;
             }
             child.wait().await
         };
@@ -225,11 +227,11 @@ impl Hook {
             running.ended();
         }
         match ended {
-            Ok(ended) => self.check_exit(ended, &ear),
+            Ok(ended) => self.check_exit(ended, &capture),
             Err(_) => {
                 drop(running);
                 reaped(child).await;
-                Err(self.late(&ear))
+                Err(self.late(&capture))
             }
         }
     }
@@ -252,7 +254,7 @@ impl Hook {
     async fn start(&self, mut command: Command) -> Result<(Child, RunningHook), HookError> {
         let run = next_run();
         command.envs(run.iter().map(|run| (RUN, run)));
-        let mut looks = 0;
+        let mut attempts = 0;
         loop {
             match command.spawn() {
                 Ok(child) => {
@@ -260,9 +262,9 @@ impl Hook {
                     return Ok((child, RunningHook::new(id.map(Pid::from_raw), run)));
                 }
                 Err(busy)
-                    if busy.kind() == ErrorKind::ExecutableFileBusy && looks < BUSY_RETRIES =>
+                    if busy.kind() == ErrorKind::ExecutableFileBusy && attempts < BUSY_RETRIES =>
                 {
-                    looks += 1;
+                    attempts += 1;
                     tokio::time::sleep(BUSY_PAUSE).await;
                 }
                 Err(source) => {
@@ -279,7 +281,7 @@ impl Hook {
     fn check_exit(
         &self,
         ended: std::io::Result<ExitStatus>,
-        ear: &StderrCapture,
+        capture: &StderrCapture,
     ) -> Result<(), HookError> {
         let (called, program) = (self.called, self.program.clone());
         match ended {
@@ -288,7 +290,7 @@ impl Hook {
                 called,
                 program,
                 status,
-                said: ear.output(),
+                output: capture.output(),
             }),
             Err(source) => Err(HookError::Lost {
                 called,
@@ -298,12 +300,12 @@ impl Hook {
         }
     }
 
-    fn late(&self, ear: &StderrCapture) -> HookError {
+    fn late(&self, capture: &StderrCapture) -> HookError {
         HookError::Late {
             called: self.called,
             program: self.program.clone(),
             deadline: self.deadline,
-            said: ear.output(),
+            output: capture.output(),
         }
     }
 }

@@ -19,7 +19,7 @@ const STICKY: u32 = 0o1000;
 pub enum TrustError {
     /// The program, or a folder of its path, cannot be read.
     #[error("{} cannot be checked: {source}", path.display())]
-    Unseen {
+    Inaccessible {
         /// The file or folder.
         path: PathBuf,
         source: io::Error,
@@ -45,7 +45,7 @@ impl TrustError {
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
-            Self::Unseen { .. } => "name a program that exists".to_owned(),
+            Self::Inaccessible { .. } => "name a program that exists".to_owned(),
             Self::Owner { path, .. } => format!("chown root {}", path.display()),
             Self::Mode { path, .. } => format!("chmod go-w {}", path.display()),
         }
@@ -66,7 +66,7 @@ pub fn trusted(program: &Path) -> Result<(), TrustError> {
 }
 
 fn trusted_by(program: &Path, user: Uid) -> Result<(), TrustError> {
-    let real = fs::canonicalize(program).map_err(|source| TrustError::Unseen {
+    let real = fs::canonicalize(program).map_err(|source| TrustError::Inaccessible {
         path: program.to_owned(),
         source,
     })?;
@@ -87,7 +87,7 @@ enum TrustedFileKind {
 }
 
 fn check_path(path: &Path, user: Uid, kind: TrustedFileKind) -> Result<(), TrustError> {
-    let seen = fs::metadata(path).map_err(|source| TrustError::Unseen {
+    let seen = fs::metadata(path).map_err(|source| TrustError::Inaccessible {
         path: path.to_owned(),
         source,
     })?;
@@ -161,7 +161,7 @@ mod tests {
         let error = trusted(&link).unwrap_err();
         assert!(error.hint().starts_with("chmod go-w /"), "{}", error.hint());
         let error = trusted(&home.path().join("nowhere")).unwrap_err();
-        assert!(matches!(error, TrustError::Unseen { .. }), "{error}");
+        assert!(matches!(error, TrustError::Inaccessible { .. }), "{error}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ async fn it_knows_what_it_is_asked_and_nothing_of_our_environment() {
 }
 
 #[tokio::test]
-async fn its_reason_is_its_first_line_and_the_sentence_has_the_last_of_what_it_said() {
+async fn its_reason_is_its_first_line_and_the_sentence_has_the_last_of_its_output() {
     let error = asked("echo >&2; printf 'XID\\t79:\\007 fell off\\nsecond\\n' >&2; exit 3")
         .await
         .unwrap_err();

@@ -130,7 +130,7 @@ impl<K: Key> KeyedTasks<K> {
     /// Spawns a task without a key. [`stop`](Self::stop) waits for it; after it, nothing is spawned.
     pub fn spawn_detached(&self, task: impl Future<Output = ()> + Send + 'static) {
         let tracked = {
-            let _seats = self.entries();
+            let _entries = self.entries();
             if self.is_stopping() {
                 return;
             }
@@ -177,7 +177,7 @@ impl<K: Key> KeyedTasks<K> {
     pub async fn stop(&self) {
         {
             // Under the lock: a task that was spawned before it is waited for below.
-            let _seats = self.entries();
+            let _entries = self.entries();
             self.inner.stop.cancel();
         }
         self.inner.tracker.close();

@@ -112,7 +112,7 @@ macro_rules! options {
                 $key_vis:vis $key:ident: $type:ty = $default:expr $(, $property:ident: $value:expr)* ;
             )*
         }
-        $(beside { $($(#[$field_attr:meta])* $field_vis:vis $field:ident: $field_type:ty = $field_default:expr;)* })?
+        $(extra { $($(#[$field_attr:meta])* $field_vis:vis $field:ident: $field_type:ty = $field_default:expr;)* })?
     ) => {
         $(#[doc = $about])+
         $(#[derive($($derive),*)])?

@@ -36,7 +36,7 @@ options! {
         /// The plan.
         plan: Option<PathBuf> = None, derived: "the architect's", example: "\"/plan\"";
     }
-    beside {
+    extra {
         /// Not an option.
         visits: u32 = 7;
     }
@@ -83,18 +83,18 @@ fn checked_values_replace_defaults_and_nothing_else() {
 }
 
 #[test]
-fn a_wrong_value_is_told_with_what_would_be_right() {
-    let told = |key: &str, value: Json| {
+fn a_wrong_value_is_reported_with_what_would_be_right() {
+    let checked = |key: &str, value: Json| {
         let error = row(key).kind.check(&value).unwrap_err();
         (error.wrong, error.right, error.fault, error.element)
     };
-    let (wrong, right, fault, _) = told("door", "opne".into());
+    let (wrong, right, fault, _) = checked("door", "opne".into());
     assert_eq!(wrong, "\"opne\" is not one of the words accepted");
     assert_eq!(right, "did you mean \"open\"? write one of open, closed");
     assert_eq!(fault, ValueFault::Value);
-    assert_eq!(told("interval", 0.into()).0, "0 is out of range");
-    assert_eq!(told("interval", "a".into()).2, ValueFault::Type);
-    assert_eq!(told("names", vec!["a", "b", "a"].into()).3, Some(2));
+    assert_eq!(checked("interval", 0.into()).0, "0 is out of range");
+    assert_eq!(checked("interval", "a".into()).2, ValueFault::Type);
+    assert_eq!(checked("names", vec!["a", "b", "a"].into()).3, Some(2));
     let infinite = row("knock").kind.of_variable("inf").unwrap_err();
     assert_eq!(infinite.wrong, "inf is out of range");
 }

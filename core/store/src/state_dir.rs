@@ -321,26 +321,26 @@ mod tests {
     }
 
     #[test]
-    fn a_look_neither_makes_the_folder_nor_tidies_it() {
+    fn a_read_only_open_neither_makes_the_folder_nor_tidies_it() {
         let (folder, files) = opened();
         files.write_now("compute_id", b"kept").unwrap();
         fs::write(folder.path().join(".berth-half"), b"ha").unwrap();
-        let look = StateDir::read_only(folder.path());
-        assert_eq!(look.read_now("compute_id").unwrap().unwrap(), b"kept");
+        let reader = StateDir::read_only(folder.path());
+        assert_eq!(reader.read_now("compute_id").unwrap().unwrap(), b"kept");
         assert!(folder.path().join(".berth-half").exists());
         let missing = folder.path().join("missing");
-        let look = StateDir::read_only(&missing);
-        assert_eq!(look.read_now("compute_id").unwrap(), None);
+        let reader = StateDir::read_only(&missing);
+        assert_eq!(reader.read_now("compute_id").unwrap(), None);
         assert!(!missing.exists());
     }
 
     #[test]
-    fn a_device_in_the_place_of_a_state_file_is_refused_and_not_read_for_ever() {
+    fn a_device_in_the_place_of_a_state_file_is_refused_and_not_read_forever() {
         let (folder, files) = opened();
         std::os::unix::fs::symlink("/dev/zero", folder.path().join("compute_id")).unwrap();
         let error = files.read_now("compute_id").unwrap_err();
-        let said = std::error::Error::source(&error).unwrap().to_string();
-        assert!(said.contains("not a regular file"), "{error}: {said}");
+        let source = std::error::Error::source(&error).unwrap().to_string();
+        assert!(source.contains("not a regular file"), "{error}: {source}");
     }
 
     #[test]

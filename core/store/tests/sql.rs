@@ -99,7 +99,7 @@ async fn file(path: &Path) -> Result<SqlStore, OpenError> {
 }
 
 #[tokio::test]
-async fn a_failed_run_leaves_no_row_and_the_next_run_begins_anew() {
+async fn a_failed_run_leaves_no_row_and_the_next_run_begins_again() {
     let store = memory().await;
     let id = store.write(&Insert::failing(3, || CountError::Again)).await;
     assert_eq!(id.unwrap(), 1);
@@ -175,7 +175,7 @@ async fn retries_are_bounded() {
 }
 
 #[tokio::test]
-async fn a_taken_unique_key_is_told_as_duplicate() {
+async fn a_taken_unique_key_is_reported_as_duplicate() {
     let store = memory().await;
     store
         .write(&Insert::failing(0, || CountError::Never))
@@ -297,7 +297,7 @@ async fn a_second_owner_of_a_file_is_refused_with_its_pid() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_told_as_damaged() {
+async fn a_file_that_is_no_database_is_reported_as_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("placement.db");
     std::fs::write(&path, [0x55; 8192]).unwrap();
@@ -313,7 +313,7 @@ async fn a_file_that_is_no_database_is_told_as_damaged() {
 }
 
 #[tokio::test]
-async fn a_missing_folder_is_told() {
+async fn a_missing_folder_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let error = file(&folder.path().join("none/placement.db"))
         .await
@@ -579,9 +579,9 @@ fn a_servers_url_that_is_wrong_is_refused_without_its_password() {
         ("u:s3cret@h/d", "sqlite:"),
     ] {
         let error = url.parse::<Location>().unwrap_err();
-        let said = format!("{error} {error:?}");
-        assert!(said.contains(why), "{url}: {said}");
-        assert!(!said.contains("s3c"), "{url}: {said}");
+        let shown = format!("{error} {error:?}");
+        assert!(shown.contains(why), "{url}: {shown}");
+        assert!(!shown.contains("s3c"), "{url}: {shown}");
     }
 }
 
@@ -605,8 +605,8 @@ fn a_password_of_any_signs_is_read_or_kept_secret() {
             Ok(read) => assert_eq!(read, right, "{password:?}"),
             Err(error) => {
                 assert!(password.contains(['@', '%']), "{password:?}: {error}");
-                let said = format!("{error} {error:?}");
-                assert!(!said.contains("s3c"), "{said}");
+                let shown = format!("{error} {error:?}");
+                assert!(!shown.contains("s3c"), "{shown}");
             }
         }
     }

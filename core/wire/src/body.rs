@@ -122,8 +122,8 @@ fn other_kind<T: DeserializeOwned>(bytes: &[u8], path: &Path) -> Option<String> 
     if error.path().to_string() != path.to_string() {
         return None;
     }
-    let said = error.inner().to_string();
-    let (_, expected) = said.split_once(", expected ")?;
+    let text = error.inner().to_string();
+    let (_, expected) = text.split_once(", expected ")?;
     Some(format!("invalid type: {kind}, expected {expected}"))
 }
 
@@ -203,13 +203,13 @@ mod tests {
             r#"usages.VGPU: invalid type: string "two", expected u32 at line 1 column 25"#
         );
         let long = format!(r#"{{"usages": {{"VGPU": "{}"}}}}"#, "a".repeat(70_000));
-        let said = decode::<Numbers>(long.as_bytes()).unwrap_err().to_string();
-        assert!(said.len() < 500, "{said}");
+        let text = decode::<Numbers>(long.as_bytes()).unwrap_err().to_string();
+        assert!(text.len() < 500, "{text}");
         assert!(
-            said.starts_with("usages.VGPU: invalid type: string \"aaa")
-                && said.contains("… (70060 bytes) …")
-                && said.ends_with("a\", expected u32 at line 1 column 70022"),
-            "{said}"
+            text.starts_with("usages.VGPU: invalid type: string \"aaa")
+                && text.contains("… (70060 bytes) …")
+                && text.ends_with("a\", expected u32 at line 1 column 70022"),
+            "{text}"
         );
         let error = decode::<Numbers>(b"[]").unwrap_err().to_string();
         assert_eq!(
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_word_of_an_enum_is_told_with_its_field_and_the_words() {
+    fn a_value_that_is_no_word_of_an_enum_is_reported_with_its_field_and_the_words() {
         type Nested = BTreeMap<String, Vec<Known>>;
         for (value, found) in [
             ("7", "invalid type: number"),
@@ -237,8 +237,8 @@ mod tests {
         ] {
             let body = format!(r#"{{"a": ["one", {value}]}}"#);
             let error = decode::<Nested>(body.as_bytes()).unwrap_err().to_string();
-            let said = format!("a[1]: {found}, expected `one` or `two`");
-            assert!(error.starts_with(&said), "{error}");
+            let expected = format!("a[1]: {found}, expected `one` or `two`");
+            assert!(error.starts_with(&expected), "{error}");
         }
         let error = decode::<Known>(b"7").unwrap_err().to_string();
         assert_eq!(error, "body: invalid type: number, expected `one` or `two`");
@@ -262,19 +262,19 @@ mod tests {
         let error = decode::<Numbers>(body).unwrap_err();
         let value = decode::<Known>(br#""a\nb""#).unwrap_err();
         let parent = BodyError::field("total", "none").under("x\ny");
-        for said in [error, value, parent].map(|error| error.to_string()) {
-            assert!(!said.chars().any(char::is_control), "{said:?}");
+        for text in [error, value, parent].map(|error| error.to_string()) {
+            assert!(!text.chars().any(char::is_control), "{text:?}");
         }
         assert!(matches!(decode::<Known>(br#""one""#), Ok(Known::One)));
     }
 
     #[test]
-    fn no_value_is_in_what_is_told_without_values() {
-        let told = |body: &str| {
+    fn no_value_is_in_a_text_without_values() {
+        let text_of = |body: &str| {
             let error = decode::<Numbers>(body.as_bytes()).unwrap_err();
             error.without_values()
         };
-        for (body, said) in [
+        for (body, expected) in [
             (
                 r#"{"usages": {"VGPU": "x, expected hunter2"}}"#,
                 "usages.VGPU: expected u32",
@@ -285,11 +285,11 @@ mod tests {
             ),
             (r#"{"usages": "hunter2"#, "not a JSON document: EOF"),
         ] {
-            let told = told(body);
-            assert!(told.starts_with(said), "{told}");
+            let text = text_of(body);
+            assert!(text.starts_with(expected), "{text}");
             assert!(
-                !told.contains("hunter2") && !told.contains("123456"),
-                "{told}"
+                !text.contains("hunter2") && !text.contains("123456"),
+                "{text}"
             );
         }
     }

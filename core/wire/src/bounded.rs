@@ -43,14 +43,14 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_of_a_long_sentence_are_told() {
+    fn both_ends_of_a_long_sentence_are_reported() {
         let long = format!("name: {} is too long", "a".repeat(70_000));
-        let told = bounded(&long, 200);
+        let shortened = bounded(&long, 200);
         assert_eq!(
-            told.chars().count(),
+            shortened.chars().count(),
             200 + "… (70018 bytes) …".chars().count()
         );
-        assert!(told.starts_with("name: aaa") && told.ends_with("aaa is too long"));
-        assert!(told.contains("… (70018 bytes) …"));
+        assert!(shortened.starts_with("name: aaa") && shortened.ends_with("aaa is too long"));
+        assert!(shortened.contains("… (70018 bytes) …"));
     }
 }

@@ -165,7 +165,7 @@ mod tests {
     const WORDS: &str = "SELECT text FROM note ORDER BY text";
 
     #[tokio::test]
-    async fn who_looks_reads_what_the_owner_wrote_while_it_owns_it_and_changes_nothing() {
+    async fn a_reader_reads_what_the_owner_wrote_and_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("journal.db");
         assert!(JournalFile::open_read_only(&file).await.unwrap().is_none());

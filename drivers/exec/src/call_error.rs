@@ -134,7 +134,7 @@ impl FailedCall<'_> {
 
     /// A failure that is no one device's.
     pub(crate) fn of_host(self) -> DeviceError {
-        DeviceError::Unseen {
+        DeviceError::Unobservable {
             reason: format!(
                 "{} of {}: {}",
                 self.method,

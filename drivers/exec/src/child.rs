@@ -57,8 +57,8 @@ pub(crate) fn start(
         return Err(io::Error::other("its streams are no pipes"));
     };
     let (lines, written) = mpsc::channel(QUEUE);
-    let said = LastWords::default();
-    let listening = tokio::spawn(said.clone().listen(stderr));
+    let last_words = LastWords::default();
+    let listening = tokio::spawn(last_words.clone().listen(stderr));
     tokio::spawn(async move {
         let writing = write(stdin, written);
         let reading = conversation.read(stdout);
@@ -70,8 +70,11 @@ pub(crate) fn start(
         if timeout(SETTLE, &mut listening).await.is_err() {
             listening.abort();
         }
-        if let ChildEnd::Exited { said: last, .. } = &mut ended {
-            *last = said.get();
+        if let ChildEnd::Exited {
+            last_line: last, ..
+        } = &mut ended
+        {
+            *last = last_words.get();
         }
         conversation.end(ended);
         conversation.is_gone();
@@ -126,7 +129,7 @@ async fn settled(child: &mut Child, otherwise: ChildEnd) -> ChildEnd {
 fn status(exit: io::Result<std::process::ExitStatus>) -> ChildEnd {
     ChildEnd::Exited {
         status: exit.map_or_else(|error| error.to_string(), |status| status.to_string()),
-        said: None,
+        last_line: None,
     }
 }
 

@@ -7,10 +7,10 @@ use crate::protocol::Method;
 /// Why a child ended, or was ended. Each is a sentence about the driver.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ChildEnd {
-    #[error("it exited ({status}){}", last(said.as_deref()))]
+    #[error("it exited ({status}){}", last(last_line.as_deref()))]
     Exited {
         status: String,
-        said: Option<String>,
+        last_line: Option<String>,
     },
     #[error("it closed its standard output and was killed")]
     ClosedOutput,
@@ -51,7 +51,8 @@ pub(crate) enum ChildEnd {
     LetGo,
 }
 
-fn last(said: Option<&str>) -> String {
-    said.map(|said| format!("; its last line was: {said}"))
+fn last(last_line: Option<&str>) -> String {
+    last_line
+        .map(|last_line| format!("; its last line was: {last_line}"))
         .unwrap_or_default()
 }

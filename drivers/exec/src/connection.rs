@@ -127,13 +127,13 @@ impl Conversation {
                     };
                 }
             };
-            if let Err(broken) = self.hear(&line, &mut news) {
+            if let Err(broken) = self.receive(&line, &mut news) {
                 return broken;
             }
         }
     }
 
-    fn hear(&self, line: &[u8], news: &mut Budget) -> Result<(), ChildEnd> {
+    fn receive(&self, line: &[u8], news: &mut Budget) -> Result<(), ChildEnd> {
         let excerpt = || shown(&String::from_utf8_lossy(line), EXCERPT);
         let value: Value = serde_json::from_slice(line).map_err(|error| ChildEnd::NotJson {
             reason: error.to_string(),
@@ -155,7 +155,7 @@ impl Conversation {
                         per_second: NEWS_PER_SECOND,
                     });
                 }
-                self.told(&method, params)
+                self.notification(&method, params)
             }
         }
     }
@@ -179,7 +179,7 @@ impl Conversation {
         }
     }
 
-    fn told(&self, method: &str, params: Value) -> Result<(), ChildEnd> {
+    fn notification(&self, method: &str, params: Value) -> Result<(), ChildEnd> {
         if method != "changed" {
             return Err(ChildEnd::UnknownNotification {
                 method: shown(method, EXCERPT),
@@ -219,7 +219,7 @@ impl Connection {
             turns: Semaphore::new(1),
             hello: HelloResult::unsaid(),
         };
-        match connection.say_hello(options).await {
+        match connection.greet(options).await {
             Ok(hello) => {
                 connection.turns = Semaphore::new(hello.concurrent_calls());
                 connection.hello = hello;
@@ -233,7 +233,7 @@ impl Connection {
         }
     }
 
-    async fn say_hello(&self, options: &ExecOptions) -> Result<HelloResult, CallError> {
+    async fn greet(&self, options: &ExecOptions) -> Result<HelloResult, CallError> {
         let method = Method::Hello;
         let limit = options.deadlines.of(method);
         let params = Hello::of(options);
@@ -242,9 +242,9 @@ impl Connection {
             CallError::Ended(self.why())
         };
         match self.ask(method, &params.to_value(), limit).await {
-            Ok(said) => {
-                let hello =
-                    HelloResult::of(said).map_err(|reason| end(ChildEnd::WrongHello { reason }))?;
+            Ok(value) => {
+                let hello = HelloResult::of(value)
+                    .map_err(|reason| end(ChildEnd::WrongHello { reason }))?;
                 match hello.is_understood() {
                     Ok(()) => Ok(hello),
                     Err(reason) => {

@@ -248,10 +248,10 @@ impl VirtDriver for ExecDriver {
     }
 
     async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
-        let told: Result<PreparedDevicesResult, _> = self
+        let answer: Result<PreparedDevicesResult, _> = self
             .call(Method::PreparedDevices, nothing(), Duration::ZERO)
             .await;
-        match told {
+        match answer {
             Ok(result) => Ok(result.into()),
             // The driver does not support `prepared_devices`.
             Err(FailedCall {

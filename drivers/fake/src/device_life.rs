@@ -54,9 +54,9 @@ impl GuestBook {
     ) -> Result<(), DeviceError> {
         let device = wanted.host_device();
         let fault = fault(wanted, faults);
-        if fault == Some(DeviceFault::HostsOwn) {
+        if fault == Some(DeviceFault::InUseByHost) {
             let reason = "the machine file has a fault hosts-own for it".to_owned();
-            return Err(DeviceError::HostsOwn { device, reason });
+            return Err(DeviceError::InUseByHost { device, reason });
         }
         let missing = |reason: &str| DeviceError::Missing {
             device,
@@ -125,13 +125,13 @@ impl GuestBook {
                 return Err(DeviceError::InUse { device, reason });
             }
         }
-        let said = |word: &str| format!("the machine file has a fault {word} for it");
+        let fault_text = |word: &str| format!("the machine file has a fault {word} for it");
         match fault(wanted, faults) {
             Some(DeviceFault::ResetFails) => {
                 return Err(DeviceError::Quarantined {
                     device,
                     cause: UnfitReason::ResetFailed,
-                    reason: said("reset-fails"),
+                    reason: fault_text("reset-fails"),
                 });
             }
             Some(DeviceFault::ResetHangs) => {
@@ -142,7 +142,7 @@ impl GuestBook {
                 });
             }
             Some(DeviceFault::ConfigSpaceDead) => return Err(dead(device)),
-            Some(DeviceFault::HostsOwn | DeviceFault::PrepareFails) | None => {}
+            Some(DeviceFault::InUseByHost | DeviceFault::PrepareFails) | None => {}
         }
         let was_ready = self.is_ready(device);
         match wanted.device {
@@ -159,7 +159,7 @@ impl GuestBook {
                 Ok(DeviceReset::Reset { driver })
             }
             GuestDevice::Mdev { .. } if !was_ready => Ok(DeviceReset::NotThere),
-            GuestDevice::Mdev { .. } if wanted.mdev.is_none() => Ok(DeviceReset::LeftStanding),
+            GuestDevice::Mdev { .. } if wanted.mdev.is_none() => Ok(DeviceReset::Retained),
             GuestDevice::Mdev { .. } => {
                 self.release(device);
                 Ok(DeviceReset::Removed)

@@ -109,8 +109,8 @@ impl FakeDriver {
     fn read(&self) -> Result<Arc<MachineView>, MachineError> {
         let stamp = self.source.stamp_reader()();
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(look) = last.as_ref().and_then(|last| last.at(&stamp)) {
-            return Ok(Arc::clone(look));
+        if let Some(machine) = last.as_ref().and_then(|last| last.at(&stamp)) {
+            return Ok(Arc::clone(machine));
         }
         let (name, text) = self.source.read()?;
         let keep = match stamp.is_fresh(SystemTime::now()) {
@@ -138,11 +138,13 @@ impl FakeDriver {
         &self,
         work: impl FnOnce(&mut GuestBook, &MachineView) -> Result<T, DeviceError>,
     ) -> Result<T, DeviceError> {
-        let unseen = |reason: String| DeviceError::Unseen { reason };
-        let look = self.read().map_err(|error| unseen(error.to_string()))?;
+        let unobservable = |reason: String| DeviceError::Unobservable { reason };
+        let machine = self
+            .read()
+            .map_err(|error| unobservable(error.to_string()))?;
         // The result may be a refusal that leaves the book unchanged.
-        let outcome = self.guests.change(|book| Ok(work(book, &look)));
-        outcome.map_err(|error| unseen(error.to_string()))?
+        let outcome = self.guests.change(|book| Ok(work(book, &machine)));
+        outcome.map_err(|error| unobservable(error.to_string()))?
     }
 }
 
@@ -215,13 +217,13 @@ impl VirtDriver for FakeDriver {
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
         let mut view = self.read().map_err(refused)?.view.clone();
-        self.guests.book().map_err(unseen)?.add_to(&mut view);
+        self.guests.book().map_err(unobservable)?.add_to(&mut view);
         Ok(view)
     }
 
     fn watch(&self) -> HostEvents {
-        let (mut look, guests) = (self.source.stamp_reader(), Arc::clone(&self.guests));
-        Box::pin(Changes::from_now(move || (look(), guests.stamp())))
+        let (mut stamp, guests) = (self.source.stamp_reader(), Arc::clone(&self.guests));
+        Box::pin(Changes::from_now(move || (stamp(), guests.stamp())))
     }
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
@@ -282,15 +284,17 @@ impl VirtDriver for FakeDriver {
     }
 
     async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        self.with_devices(|book, look| book.check_device(wanted, &look.view, &look.faults))
+        self.with_devices(|book, machine| book.check_device(wanted, &machine.view, &machine.faults))
     }
 
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
-        self.with_devices(|book, look| book.prepare_device(wanted, &look.view, &look.faults))
+        self.with_devices(|book, machine| {
+            book.prepare_device(wanted, &machine.view, &machine.faults)
+        })
     }
 
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
-        self.with_devices(|book, look| book.reset_device(wanted, &look.view, &look.faults))
+        self.with_devices(|book, machine| book.reset_device(wanted, &machine.view, &machine.faults))
     }
 
     async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
@@ -299,7 +303,7 @@ impl VirtDriver for FakeDriver {
 }
 
 /// An unreadable guest book hides what the guests use, so the whole observation fails.
-fn unseen(error: GuestError) -> ObserveError {
+fn unobservable(error: GuestError) -> ObserveError {
     match error {
         GuestError::State { path, source } => ObserveError::Unreadable { path, source },
         other => ObserveError::Malformed {

@@ -173,7 +173,7 @@ impl GuestBook {
         let becomes = match (action, made.state) {
             (PowerAction::Start | PowerAction::Unpause, Running)
             | (PowerAction::Stop { .. }, ShutOff)
-            | (PowerAction::Pause, Paused) => return Ok(GuestPowerOutcome::AlreadySo),
+            | (PowerAction::Pause, Paused) => return Ok(GuestPowerOutcome::Unchanged),
             (PowerAction::Start, ShutOff)
             | (PowerAction::Unpause, Paused)
             | (PowerAction::SoftReboot, Running)

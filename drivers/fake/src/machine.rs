@@ -49,7 +49,7 @@ pub type Faults = BTreeMap<PciAddress, DeviceFault>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DeviceFault {
     /// The host itself uses the device, so no guest may have it.
-    HostsOwn,
+    InUseByHost,
     PrepareFails,
     /// The device's configuration space is unreadable.
     ConfigSpaceDead,
@@ -61,7 +61,7 @@ pub enum DeviceFault {
 
 impl DeviceFault {
     pub const ALL: [DeviceFault; 5] = [
-        DeviceFault::HostsOwn,
+        DeviceFault::InUseByHost,
         DeviceFault::PrepareFails,
         DeviceFault::ConfigSpaceDead,
         DeviceFault::ResetFails,
@@ -72,7 +72,7 @@ impl DeviceFault {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            DeviceFault::HostsOwn => "hosts-own",
+            DeviceFault::InUseByHost => "hosts-own",
             DeviceFault::PrepareFails => "prepare-fails",
             DeviceFault::ConfigSpaceDead => "config-space-dead",
             DeviceFault::ResetFails => "reset-fails",

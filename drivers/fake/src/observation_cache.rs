@@ -39,13 +39,13 @@ pub(crate) struct ObservationCache {
     stamp: Stamp,
     /// The text, if the stamp does not identify the state.
     text: Option<String>,
-    look: Arc<MachineView>,
+    machine: Arc<MachineView>,
 }
 
 impl ObservationCache {
     /// The cached observation, if it certainly belongs to this stamp.
     pub(crate) fn at(&self, stamp: &Stamp) -> Option<&Arc<MachineView>> {
-        (self.text.is_none() && self.stamp == *stamp).then_some(&self.look)
+        (self.text.is_none() && self.stamp == *stamp).then_some(&self.machine)
     }
 
     /// Uses `before` if its text is the same; parses the text if not.
@@ -56,19 +56,19 @@ impl ObservationCache {
         keep: CacheContent,
         parse: impl FnOnce(&str) -> Result<MachineView, E>,
     ) -> Result<Self, E> {
-        let look = match before {
-            Some(before) if before.text.as_ref() == Some(&text) => before.look,
+        let machine = match before {
+            Some(before) if before.text.as_ref() == Some(&text) => before.machine,
             _ => Arc::new(parse(&text)?),
         };
         Ok(Self {
             stamp,
             text: (keep == CacheContent::Text).then_some(text),
-            look,
+            machine,
         })
     }
 
     pub(crate) fn machine_view(&self) -> &Arc<MachineView> {
-        &self.look
+        &self.machine
     }
 }
 
@@ -84,25 +84,25 @@ mod tests {
     fn a_text_is_read_once_however_new_it_is() {
         let (name, text) = machines()[0];
         let read = Cell::new(0);
-        let look = |before, text: &str, keep| {
+        let observe = |before, text: &str, keep| {
             ObservationCache::of(before, Stamp::File(None), text.to_owned(), keep, |text| {
                 read.set(read.get() + 1);
                 Ok::<_, Infallible>(MachineView::from(&Machine::from_text(name, text).unwrap()))
             })
             .unwrap()
         };
-        let first = look(None, text, CacheContent::Text);
+        let first = observe(None, text, CacheContent::Text);
         assert_eq!(first.at(&Stamp::File(None)), None);
-        let second = look(Some(first), text, CacheContent::Nothing);
+        let second = observe(Some(first), text, CacheContent::Nothing);
         assert_eq!(read.get(), 1);
         assert!(second.at(&Stamp::File(None)).is_some());
         assert_eq!(second.at(&Stamp::Text(1)), None);
         let edited = text.replace("disk = 7000", "disk = 60");
-        let third = look(Some(second), &edited, CacheContent::Text);
+        let third = observe(Some(second), &edited, CacheContent::Text);
         assert_eq!(read.get(), 2);
         let seen = Arc::clone(third.machine_view());
         assert_ne!(
-            *look(Some(third), text, CacheContent::Text).machine_view(),
+            *observe(Some(third), text, CacheContent::Text).machine_view(),
             seen
         );
         assert_eq!(read.get(), 3);

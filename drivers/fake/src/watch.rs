@@ -49,7 +49,7 @@ impl Stamp {
 
 /// A stream with an event for each poll that finds another state.
 pub(crate) struct Changes<F, S> {
-    look: F,
+    read_stamp: F,
     last: S,
     // Created at the first poll: a timer needs the runtime, and `watch` may be called before it runs.
     pace: Option<Interval>,
@@ -57,10 +57,10 @@ pub(crate) struct Changes<F, S> {
 
 impl<F: FnMut() -> S, S> Changes<F, S> {
     /// Changes from now on.
-    pub(crate) fn from_now(mut look: F) -> Self {
-        let last = look();
+    pub(crate) fn from_now(mut read_stamp: F) -> Self {
+        let last = read_stamp();
         Self {
-            look,
+            read_stamp,
             last,
             pace: None,
         }
@@ -78,7 +78,7 @@ impl<F: FnMut() -> S + Unpin, S: PartialEq + Unpin> Stream for Changes<F, S> {
             pace
         });
         while pace.poll_tick(context).is_ready() {
-            let now = (this.look)();
+            let now = (this.read_stamp)();
             if now != this.last {
                 this.last = now;
                 return Poll::Ready(Some(HostEvent::Unknown));

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_page_is_as_large_as_the_host_says() {
+    fn the_default_page_is_as_large_as_the_host_reports() {
         let of_64_kib = TWO_CELLS
             .replace(
                 "<pages unit='KiB' size='4'/>",

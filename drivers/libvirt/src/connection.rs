@@ -74,7 +74,7 @@ struct Thread {
     calls: Sender<Call>,
     /// Closed when the thread is abandoned, to notify callers that are still queued.
     kept: watch::Sender<()>,
-    looks: ReconnectCounter,
+    reconnects: ReconnectCounter,
 }
 
 /// A place in a thread's queue.
@@ -82,7 +82,7 @@ struct Thread {
 struct ThreadQueueSlot {
     thread: u64,
     kept: watch::Receiver<()>,
-    looks: ReconnectCounter,
+    reconnects: ReconnectCounter,
 }
 
 /// Counts the reconnection attempts of a thread, started and finished.
@@ -91,9 +91,9 @@ struct ReconnectCounter(Arc<AtomicU64>);
 
 impl ReconnectCounter {
     /// One of them, begun and ended.
-    fn count<T>(&self, look: impl FnOnce() -> T) -> T {
+    fn count<T>(&self, attempt: impl FnOnce() -> T) -> T {
         self.0.fetch_add(1, Ordering::SeqCst);
-        let found = look();
+        let found = attempt();
         self.0.fetch_add(1, Ordering::SeqCst);
         found
     }
@@ -165,7 +165,7 @@ impl LibvirtConnection {
             let has_begun = tokio::select! {
                 begun = begun => begun.is_ok(),
                 _ = place.kept.changed() => false,
-                () = place.looks.hang(self.limit) => false,
+                () = place.reconnects.hang(self.limit) => false,
             };
             if has_begun || lock(&work).is_none() {
                 return self.answered(call, place.thread, waiting).await;
@@ -227,8 +227,8 @@ impl LibvirtConnection {
             });
         }
         let (calls, queue) = mpsc::channel();
-        let looks = ReconnectCounter::default();
-        let worker = Worker::new(&self.uri, self.subscribers.clone(), looks.clone());
+        let reconnects = ReconnectCounter::default();
+        let worker = Worker::new(&self.uri, self.subscribers.clone(), reconnects.clone());
         let living = Arc::clone(&self.living);
         std::thread::Builder::new()
             .name("libvirt".to_owned())
@@ -242,7 +242,7 @@ impl LibvirtConnection {
             number,
             calls,
             kept: watch::Sender::new(()),
-            looks,
+            reconnects,
         })
     }
 
@@ -263,7 +263,7 @@ impl Thread {
         ThreadQueueSlot {
             thread: self.number,
             kept: self.kept.subscribe(),
-            looks: self.looks.clone(),
+            reconnects: self.reconnects.clone(),
         }
     }
 }
@@ -336,11 +336,11 @@ mod tests {
     async fn what_is_being_done_knows_whether_anybody_waits_for_it() {
         let quick = connection("test:///default", Duration::from_secs(1));
         let (release, hold) = mpsc::channel::<()>();
-        let (tell, told) = mpsc::channel();
+        let (report, reported) = mpsc::channel();
         let hung = quick.call("hanging", move |session| {
             let before = session.is_waited_for();
             let _ = hold.recv();
-            let _ = tell.send((before, session.is_waited_for()));
+            let _ = report.send((before, session.is_waited_for()));
         });
         let hung = hung.await;
         assert!(
@@ -348,7 +348,7 @@ mod tests {
             "{hung:?}"
         );
         drop(release);
-        assert_eq!(told.recv().unwrap(), (true, false));
+        assert_eq!(reported.recv().unwrap(), (true, false));
         let answered = connection("test:///default", PATIENT);
         let waited_for = answered.call("asking", Session::is_waited_for).await;
         assert!(waited_for.unwrap());
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_waits_for_any_more_is_not_done() {
+    async fn a_call_without_a_waiter_is_not_done() {
         let connection = Arc::new(connection("test:///default", PATIENT));
         let (release, hold) = mpsc::channel::<()>();
         let held = tokio::spawn({

@@ -42,7 +42,7 @@ pub struct LibvirtDriver {
     devices: Option<HostDevices>,
     turns: FunctionLocks,
     /// The state of the offered devices at earlier observations.
-    last_look: Arc<Mutex<LastObservation>>,
+    last_observation: Arc<Mutex<LastObservation>>,
     /// The guests that libvirt is known to be starting.
     starts: Starts,
 }
@@ -74,7 +74,7 @@ impl LibvirtDriver {
             devices: device_tree(&options)
                 .map(|sysfs| HostDevices::new(sysfs, &options, attributes)),
             turns: FunctionLocks::default(),
-            last_look: Arc::default(),
+            last_observation: Arc::default(),
             starts: Starts::new(&options.device_life.procfs),
             options: Arc::new(options),
             subscribers,
@@ -82,7 +82,7 @@ impl LibvirtDriver {
     }
 
     fn last_observation(&self) -> MutexGuard<'_, LastObservation> {
-        self.last_look
+        self.last_observation
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,7 +138,10 @@ impl LibvirtDriver {
     }
 
     /// Refuses a device that a guest has, running or not. Returns the functions of all guests.
-    async fn nobody_has(&self, device: HostDeviceId) -> Result<BTreeSet<PciAddress>, DeviceError> {
+    async fn check_unused(
+        &self,
+        device: HostDeviceId,
+    ) -> Result<BTreeSet<PciAddress>, DeviceError> {
         let (mut functions, mut unread) = (BTreeSet::new(), None);
         for (uuid, guest) in self.holders(device).await? {
             if guest.devices.iter().any(|held| held.device == device) {
@@ -148,12 +151,12 @@ impl LibvirtDriver {
             functions.extend(held_functions(&guest));
             unread = unread.or(guest.is_readable(uuid).err());
         }
-        unread.map_or(Ok(functions), |error| Err(unseen(device, &error)))
+        unread.map_or(Ok(functions), |error| Err(holder_unknown(device, &error)))
     }
 
     /// Refuses a device if another guest has a member of its IOMMU group. If a guest has the device itself, that is the
     /// guest it is for, because others were refused earlier.
-    async fn nobody_shares(
+    async fn check_unshared(
         &self,
         device: HostDeviceId,
         companions: &BTreeSet<PciAddress>,
@@ -167,7 +170,7 @@ impl LibvirtDriver {
             }
             guest
                 .is_readable(uuid)
-                .map_err(|error| unseen(device, &error))?;
+                .map_err(|error| holder_unknown(device, &error))?;
             if let Some(shared) = held_functions(&guest).find(|held| companions.contains(held)) {
                 let reason = format!(
                     "its IOMMU group is given to one guest as a whole, and PCI function {shared} of it belongs to guest {uuid}, which is {}",
@@ -185,7 +188,7 @@ impl LibvirtDriver {
         device: HostDeviceId,
     ) -> Result<BTreeMap<ConsumerUuid, GuestOnHost>, DeviceError> {
         let guests = self.guests().await;
-        guests.map_err(|error| unseen(device, &error))
+        guests.map_err(|error| holder_unknown(device, &error))
     }
 
     fn guest_xml_options(&self) -> GuestXmlOptions {
@@ -225,7 +228,7 @@ impl LibvirtDriver {
 }
 
 /// The error if it is unknown which guest has the device.
-fn unseen(device: HostDeviceId, error: &GuestError) -> DeviceError {
+fn holder_unknown(device: HostDeviceId, error: &GuestError) -> DeviceError {
     DeviceError::Unfinished {
         device,
         call: "looking for the guest that has it",
@@ -267,7 +270,7 @@ impl VirtDriver for LibvirtDriver {
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
         let options = Arc::clone(&self.options);
-        let last = Arc::clone(&self.last_look);
+        let last = Arc::clone(&self.last_observation);
         self.connection
             .call("observing the host", move |session| {
                 observe::observe(session, &options, &last)
@@ -386,7 +389,7 @@ impl VirtDriver for LibvirtDriver {
     async fn check_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
         let check = async |devices: HostDevices, wanted: WantedDevice| devices.check(&wanted);
         let companions = self.with_devices(wanted, "checking it", check).await?;
-        self.nobody_shares(wanted.host_device(), &companions).await
+        self.check_unshared(wanted.host_device(), &companions).await
     }
 
     async fn prepare_device(&self, wanted: &WantedDevice) -> Result<(), DeviceError> {
@@ -400,7 +403,7 @@ impl VirtDriver for LibvirtDriver {
 
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
         let held = match &self.devices {
-            Some(_) => self.nobody_has(wanted.host_device()).await?,
+            Some(_) => self.check_unused(wanted.host_device()).await?,
             None => BTreeSet::new(),
         };
         let taken_back = self
@@ -421,8 +424,8 @@ impl VirtDriver for LibvirtDriver {
             return Ok(Vec::new());
         };
         let task = Task::of_host("listing prepared devices", devices.limit());
-        let look = async move || devices.prepared();
-        self.turns.run(task, look).await
+        let list = async move || devices.prepared();
+        self.turns.run(task, list).await
     }
 
     async fn prepare_host(&self) -> Vec<DeviceError> {
@@ -441,7 +444,7 @@ impl VirtDriver for LibvirtDriver {
 
     fn watch(&self) -> HostEvents {
         let kernel = match &self.options.sysfs {
-            Some(root) if root == std::path::Path::new("/sys") => KernelEvents::Heard,
+            Some(root) if root == std::path::Path::new("/sys") => KernelEvents::Watched,
             _ => KernelEvents::Ignored,
         };
         Box::pin(Watch::new(&self.subscribers, kernel))

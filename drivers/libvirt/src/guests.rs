@@ -82,13 +82,15 @@ pub(crate) fn one(
 
 /// All guests that libvirt has, each with its handle.
 fn listed(connect: &Connect) -> Result<Vec<(ConsumerUuid, Domain, GuestOnHost)>, GuestError> {
-    let nobody = ConsumerUuid::from(uuid::Uuid::nil());
+    let no_guest = ConsumerUuid::from(uuid::Uuid::nil());
     let domains = connect
         .list_all_domains(0)
-        .map_err(refused(nobody, "virConnectListAllDomains"))?;
+        .map_err(refused(no_guest, "virConnectListAllDomains"))?;
     let mut guests = Vec::new();
     for domain in domains {
-        let uuid = domain.uuid().map_err(refused(nobody, "virDomainGetUUID"))?;
+        let uuid = domain
+            .uuid()
+            .map_err(refused(no_guest, "virDomainGetUUID"))?;
         let uuid = ConsumerUuid::from(uuid);
         let found = readable(connect, &domain, uuid)?;
         guests.extend(found.map(|guest| (uuid, domain, guest)));
@@ -202,7 +204,7 @@ pub(crate) fn spawn(
     }
     let powered = retry_if_changed(|| bring_to(&domain, uuid, spec.power, sysfs))?;
     Ok(match (defined, powered) {
-        (GuestSpawnOutcome::AlreadyThere, GuestPowerOutcome::AlreadySo) => {
+        (GuestSpawnOutcome::AlreadyThere, GuestPowerOutcome::Unchanged) => {
             GuestSpawnOutcome::AlreadyThere
         }
         _ => GuestSpawnOutcome::Spawned,

@@ -87,10 +87,10 @@ mod tests {
         for made in ["br0/bridge", "eth0"] {
             std::fs::create_dir_all(folder.path().join(made)).unwrap();
         }
-        let said = |name| no_bridge(folder.path(), name).unwrap_or_default();
-        assert_eq!(said("br0"), "");
-        assert!(said("eth0").contains("is not a bridge"));
-        assert!(said("br1").contains("no such bridge"));
+        let problem_of = |name| no_bridge(folder.path(), name).unwrap_or_default();
+        assert_eq!(problem_of("br0"), "");
+        assert!(problem_of("eth0").contains("is not a bridge"));
+        assert!(problem_of("br1").contains("no such bridge"));
         assert_eq!(no_bridge(&folder.path().join("away"), "br0"), None);
     }
 }

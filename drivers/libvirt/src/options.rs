@@ -227,9 +227,9 @@ fn device_tree(connection_uri: &str) -> Option<PathBuf> {
     let Some(file) = connection_uri.strip_prefix("test://") else {
         return Some(PathBuf::from("/sys"));
     };
-    let beside = Path::new(file).parent()?.join("sys");
+    let sibling = Path::new(file).parent()?.join("sys");
     // `test:///default` is not a file, and a directory next to it would be this host's.
-    (beside != Path::new("/sys") && beside.is_dir()).then_some(beside)
+    (sibling != Path::new("/sys") && sibling.is_dir()).then_some(sibling)
 }
 
 /// One of `[devices] enabled_mdev_types`, with its section `[mdev_TYPE]`.
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_tree_is_this_hosts_or_the_one_beside_the_test_nodes_file() {
+    fn the_device_tree_is_this_hosts_or_the_one_next_to_the_test_nodes_file() {
         let directory = tempfile::tempdir().unwrap();
         let of = |uri: &str| LibvirtOptions::new(uri).sysfs;
         let file = format!("test://{}/node.xml", directory.path().display());

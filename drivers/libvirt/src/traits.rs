@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_there_is_told_and_unknown_words_are_left_out() {
+    fn only_what_is_there_is_reported_and_unknown_words_are_left_out() {
         let capabilities = Capabilities {
             arch: "x86_64".to_owned(),
             ..Capabilities::default()

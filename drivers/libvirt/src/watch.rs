@@ -42,7 +42,7 @@ impl Subscribers {
 /// Whether the kernel's uevents belong to the stream: a host of libvirt's test driver is not this machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KernelEvents {
-    Heard,
+    Watched,
     Ignored,
 }
 
@@ -69,7 +69,7 @@ impl Watch {
         Self {
             libvirt: subscribers.subscribe(),
             kernel: match kernel {
-                KernelEvents::Heard => Uevents::Unopened,
+                KernelEvents::Watched => Uevents::Unopened,
                 KernelEvents::Ignored => Uevents::Closed,
             },
         }
@@ -135,9 +135,9 @@ mod tests {
     use super::*;
 
     /// A simulated kernel with these events.
-    struct Told(VecDeque<Result<DeviceNews, UeventError>>);
+    struct SimulatedKernel(VecDeque<Result<DeviceNews, UeventError>>);
 
-    impl Stream for Told {
+    impl Stream for SimulatedKernel {
         type Item = Result<DeviceNews, UeventError>;
 
         fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_device_that_is_plugged_in_is_told_and_a_socket_that_fails_is_told_once() {
+    async fn a_device_that_is_plugged_in_is_reported_and_a_socket_that_fails_is_reported_once() {
         let subscribers = Subscribers::default();
         let plugged = Uevent {
             action: "add".to_owned(),
@@ -161,19 +161,19 @@ mod tests {
             Err(UeventError::Read(io::Error::other("gone"))),
         ];
         let mut watch = Watch::new(&subscribers, KernelEvents::Ignored);
-        watch.kernel = Uevents::Open(Box::pin(Told(news.into())));
+        watch.kernel = Uevents::Open(Box::pin(SimulatedKernel(news.into())));
         subscribers.publish(HostEvent::Guests);
         drop(subscribers);
-        let mut told = Vec::new();
-        while told.len() < 4 {
+        let mut events = Vec::new();
+        while events.len() < 4 {
             let next = poll_fn(|context| Pin::new(&mut watch).poll_next(context)).await;
             match next {
-                Some(event) => told.push(event),
-                None => told.push(poll_fn(|context| watch.poll_kernel(context)).await),
+                Some(event) => events.push(event),
+                None => events.push(poll_fn(|context| watch.poll_kernel(context)).await),
             }
         }
         assert_eq!(
-            told,
+            events,
             [
                 HostEvent::Guests,
                 HostEvent::Devices,

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_in_two_lists_is_told_with_both_entries() {
+    fn one_address_in_two_lists_is_reported_with_both_entries() {
         let one = list(
             json!([{"vendor_id": "8086"}, {"address": "81:00.0"}, {"address": "0000:82:00.0"}]),
         );

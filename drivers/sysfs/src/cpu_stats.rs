@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_does_not_tell_is_none_and_one_that_tells_something_else_is_named() {
+    fn a_silent_kernel_is_none_and_one_that_reports_something_else_is_named() {
         let (_folder, procfs) = proc(&[]);
         assert_eq!(procfs.cpu_stats().unwrap(), None);
         let (_folder, procfs) = proc(&[("stat", STAT), ("cpuinfo", "processor : 0\n")]);

@@ -48,15 +48,15 @@ impl DeviceTree {
         self.attributes.write(name, content).await
     }
 
-    /// Polls until `look` returns a value; `None` at the timeout.
+    /// Polls until `poll` returns a value; `None` at the timeout.
     pub(crate) async fn until<T>(
         &self,
-        mut look: impl FnMut(&Sysfs) -> Result<Option<T>, SysfsError>,
+        mut poll: impl FnMut(&Sysfs) -> Result<Option<T>, SysfsError>,
     ) -> Result<Option<T>, SysfsError> {
         let end = tokio::time::Instant::now() + self.patience;
         let mut pause = PAUSE.0;
         loop {
-            if let Some(seen) = look(&self.sysfs)? {
+            if let Some(seen) = poll(&self.sysfs)? {
                 return Ok(Some(seen));
             }
             if tokio::time::Instant::now() >= end {

@@ -40,7 +40,7 @@ pub enum GroupError {
         "IOMMU group {group} of PCI function {address} cannot go to a guest whole, because of {member}: {reason}; put the \
          card in another slot, or list that device too"
     )]
-    NotWhole {
+    NotViable {
         address: PciAddress,
         group: u32,
         /// The member that is not allowed.
@@ -65,7 +65,7 @@ impl Sysfs {
             .ok_or(GroupError::NoGroup { address })?;
         let mut endpoints = Vec::new();
         for member in &group.members {
-            let in_the_way = |reason: String| GroupError::NotWhole {
+            let in_the_way = |reason: String| GroupError::NotViable {
                 address,
                 group: group.id,
                 member: member.clone(),

@@ -187,12 +187,12 @@ pub async fn check_watch(
 pub async fn check_recovery(
     driver: &impl VirtDriver,
     breaks: impl Future<Output = ()>,
-    mends: impl Future<Output = ()>,
+    repairs: impl Future<Output = ()>,
 ) -> Vec<Violation> {
     let before = driver.observe().await;
     breaks.await;
     let while_broken = driver.observe().await;
-    mends.await;
+    repairs.await;
     let after = driver.observe().await;
     let mut violations = Vec::new();
     match while_broken {
@@ -233,7 +233,7 @@ fn cpus(node: &NodeName, seen: &NodeView) -> Option<Violation> {
 fn capabilities(node: &NodeName, seen: &NodeView) -> Vec<Violation> {
     let capabilities = &seen.capabilities;
     let mut wrong = Vec::new();
-    let mut told = BTreeSet::new();
+    let mut listed = BTreeSet::new();
     for instance in &capabilities.supported_instances {
         let words = [&instance.arch, &instance.hv_type, &instance.vm_mode];
         if words.iter().any(|word| word.is_empty()) {
@@ -241,7 +241,7 @@ fn capabilities(node: &NodeName, seen: &NodeView) -> Vec<Violation> {
                 "the supported instance {instance:?} has an empty member"
             ));
         }
-        if !told.insert(instance) {
+        if !listed.insert(instance) {
             wrong.push(format!(
                 "the supported instance {instance} is reported twice"
             ));

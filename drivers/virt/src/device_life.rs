@@ -73,7 +73,7 @@ pub enum DeviceReset {
     /// The mediated device was removed, together with its state.
     Removed,
     /// A mediated device created by others was kept; the vendor's driver clears its state.
-    LeftStanding,
+    Retained,
     /// There was no such mediated device.
     NotThere,
 }
@@ -89,7 +89,7 @@ pub enum DeviceError {
     },
     /// The host's devices cannot be observed.
     #[error("the host's devices cannot be observed: {reason}")]
-    Unseen {
+    Unobservable {
         /// The cause as reported by the kernel or the hypervisor.
         reason: String,
     },
@@ -105,7 +105,7 @@ pub enum DeviceError {
     #[error(
         "{device} is in use by the host itself: {reason}; remove it from device_spec, or free it first"
     )]
-    HostsOwn {
+    InUseByHost {
         /// The host device that the operation was for.
         device: HostDeviceId,
         /// What the host uses it for.
@@ -113,7 +113,7 @@ pub enum DeviceError {
     },
     /// Its IOMMU group cannot be given to a guest as a whole.
     #[error("{device}: {reason}")]
-    NotWhole {
+    GroupNotViable {
         /// The host device that the operation was for.
         device: HostDeviceId,
         /// The member that prevents it, and how to repair that.
@@ -172,13 +172,13 @@ impl DeviceError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            DeviceError::Unseen { .. }
+            DeviceError::Unobservable { .. }
             | DeviceError::Unfinished { .. }
             | DeviceError::TimedOut { .. } => Disposition::Retry,
             DeviceError::Missing { .. }
             | DeviceError::InUse { .. }
-            | DeviceError::NotWhole { .. }
-            | DeviceError::HostsOwn { .. } => Disposition::Refresh,
+            | DeviceError::GroupNotViable { .. }
+            | DeviceError::InUseByHost { .. } => Disposition::Refresh,
             DeviceError::NotSupported { .. }
             | DeviceError::NotAllowed { .. }
             | DeviceError::Quarantined { .. } => Disposition::Fatal,

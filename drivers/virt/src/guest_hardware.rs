@@ -56,13 +56,13 @@ impl GuestHardware {
     /// How this differs from `wanted`, as text; `None` if equal.
     #[must_use]
     pub fn difference(&self, wanted: &Self) -> Option<String> {
-        let mut said = Vec::new();
+        let mut differences = Vec::new();
         if self.vcpus != wanted.vcpus {
-            said.push(format!("{} virtual CPUs, not {}", self.vcpus, wanted.vcpus));
+            differences.push(format!("{} virtual CPUs, not {}", self.vcpus, wanted.vcpus));
         }
         if self.memory_mib != wanted.memory_mib {
             let (has, wanted) = (self.memory_mib, wanted.memory_mib);
-            said.push(format!("{has} MiB of memory, not {wanted}"));
+            differences.push(format!("{has} MiB of memory, not {wanted}"));
         }
         let vcpus: BTreeSet<&u32> = self.pins.keys().chain(wanted.pins.keys()).collect();
         let moved = vcpus
@@ -70,26 +70,28 @@ impl GuestHardware {
             .map(|vcpu| (vcpu, self.pins.get(vcpu), wanted.pins.get(vcpu)));
         for (vcpu, has, wanted) in moved.filter(|(_, has, wanted)| has != wanted) {
             let (has, wanted) = (runs_on(has), runs_on(wanted));
-            said.push(format!("virtual CPU {vcpu} on {has}, not on {wanted}"));
+            differences.push(format!("virtual CPU {vcpu} on {has}, not on {wanted}"));
         }
         for file in self.disks.difference(&wanted.disks) {
-            said.push(format!("disk {file}, which is not its own"));
+            differences.push(format!("disk {file}, which is not its own"));
         }
         for file in wanted.disks.difference(&self.disks) {
-            said.push(format!("no disk {file}"));
+            differences.push(format!("no disk {file}"));
         }
         for (mac, source) in &self.interfaces {
             match wanted.interfaces.get(mac) {
                 Some(own) if own == source => {}
-                Some(own) => said.push(format!("interface {mac} on {source}, not on {own}")),
-                None => said.push(format!("interface {mac} on {source}, which is not its own")),
+                Some(own) => differences.push(format!("interface {mac} on {source}, not on {own}")),
+                None => {
+                    differences.push(format!("interface {mac} on {source}, which is not its own"))
+                }
             }
         }
         let missing = wanted.interfaces.keys();
         for mac in missing.filter(|mac| !self.interfaces.contains_key(*mac)) {
-            said.push(format!("no interface {mac}"));
+            differences.push(format!("no interface {mac}"));
         }
-        (!said.is_empty()).then(|| said.join("; "))
+        (!differences.is_empty()).then(|| differences.join("; "))
     }
 }
 

@@ -96,7 +96,7 @@ pub enum GuestPowerOutcome {
     /// The operation was executed.
     Done,
     /// The guest was so already.
-    AlreadySo,
+    Unchanged,
     /// The guest does not exist.
     NotThere,
 }

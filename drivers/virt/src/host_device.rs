@@ -86,9 +86,9 @@ pub enum DeviceOwner {
 pub enum ClassOrigin {
     /// Configured, or determined by a driver: binding.
     #[default]
-    Said,
+    Configured,
     /// The default for this type. A provider that has Cyborg's CUSTOM_PCI keeps that.
-    Usual,
+    Default,
 }
 
 /// What one unit of a device's inventory is.
@@ -380,7 +380,7 @@ mod tests {
             numa_node: None,
             physical_network: None,
             class: ResourceClass::PGPU,
-            class_origin: ClassOrigin::Said,
+            class_origin: ClassOrigin::Configured,
             traits: BTreeSet::new(),
             handles: Vec::new(),
             unit: DeviceUnit::Handle,

@@ -76,7 +76,7 @@ impl OfferedDevice {
         let is_whole = |handle: &OfferedHandle| matches!(handle, OfferedHandle::Function(_));
         has_only
             && self.owner == DeviceOwner::Accelerator
-            && self.class_origin == ClassOrigin::Usual
+            && self.class_origin == ClassOrigin::Default
             && self.class != class
             && self.handles.iter().all(is_whole)
     }

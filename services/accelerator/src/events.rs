@@ -28,7 +28,7 @@ use crate::store::events::{
 };
 
 /// The polling interval of the outbox.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// An event is given up at this age. By default a guest waits half as long (`arq_binding_timeout`).
@@ -95,7 +95,7 @@ pub async fn deliver_events(
             () = &mut shutdown => break,
             () = sending.ended(), if !sending.tasks.is_empty() => {}
             () = bell.0.notified() => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
     // An answer that has arrived is always stored.
@@ -170,7 +170,7 @@ impl HostDelivery {
                 // Without this pause, events that are still due would be sent again at once.
                 tokio::select! {
                     _ = stopped.wait_for(|stopped| *stopped) => {}
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(POLL_INTERVAL) => {}
                 }
                 break;
             }
@@ -202,7 +202,7 @@ impl HostDelivery {
         }
         let outcome = tokio::select! {
             biased;
-            outcome = self.tell(instance, &events, away) => outcome,
+            outcome = self.post(instance, &events, away) => outcome,
             _ = stopped.wait_for(|stopped| *stopped) => DeliveryOutcome::Released,
         };
         match outcome {
@@ -213,7 +213,7 @@ impl HostDelivery {
 
     /// POSTs the due events of one guest. Sets `away` if the receiver did not answer, so that its
     /// other guests are skipped.
-    async fn tell(
+    async fn post(
         &self,
         instance: Uuid,
         events: &[PendingEvent],
@@ -242,8 +242,8 @@ impl HostDelivery {
         });
         let old = SqlTimestamp::now().before(LIFETIME);
         let fresh = events.iter().any(|event| event.since > old);
-        let told = timeout(LONGEST_POST, receiver.external_events(body.collect())).await;
-        let Ok(told) = told else {
+        let answer = timeout(LONGEST_POST, receiver.external_events(body.collect())).await;
+        let Ok(answer) = answer else {
             *away = true;
             if !fresh {
                 tracing::warn!(%instance, host, attempts, "accelerator request events given up: the receiver does not answer");
@@ -252,7 +252,7 @@ impl HostDelivery {
             tracing::debug!(%instance, host, attempts, "sending accelerator request events failed: no answer; retrying");
             return again;
         };
-        let Err(error) = told else {
+        let Err(error) = answer else {
             return DeliveryOutcome::Done;
         };
         if error.disposition() == Disposition::Fatal || !fresh {

@@ -15,9 +15,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::store::{AcceleratorTables, host_changes};
 
 /// The maximum number of waiters: half of a listener's connections. Further callers are answered at once.
-const SEATS: usize = 256;
+const MAX_WAITERS: usize = 256;
 /// The polling interval if other processes may make changes.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Rung when something else is wanted of a host's devices; heard by agents that wait. Clones are one.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ pub struct HostsBell(Arc<HostsBellInner>);
 #[derive(Debug)]
 struct HostsBellInner {
     rung: watch::Sender<ChangeSignal>,
-    seats: Semaphore,
+    permits: Semaphore,
 }
 
 #[derive(Debug, Default)]
@@ -45,15 +45,15 @@ impl ChangeSignal {
 
 impl Default for HostsBell {
     fn default() -> Self {
-        Self::with_seats(SEATS)
+        Self::with_permits(MAX_WAITERS)
     }
 }
 
 impl HostsBell {
-    fn with_seats(seats: usize) -> Self {
+    fn with_permits(permits: usize) -> Self {
         Self(Arc::new(HostsBellInner {
             rung: watch::Sender::default(),
-            seats: Semaphore::new(seats),
+            permits: Semaphore::new(permits),
         }))
     }
 
@@ -76,7 +76,7 @@ impl HostsBell {
         after: &str,
         wait: Duration,
     ) -> Result<String, SqlError> {
-        let seat = self.0.seats.try_acquire();
+        let permit = self.0.permits.try_acquire();
         let end = Instant::now() + wait;
         let mut rung = self.0.rung.subscribe();
         loop {
@@ -89,11 +89,11 @@ impl HostsBell {
                 let mut tx = tables.read().await?;
                 host_changes::mark(&mut tx, host).await?
             };
-            if mark != after || ended || seat.is_err() || Instant::now() >= end {
+            if mark != after || ended || permit.is_err() || Instant::now() >= end {
                 return Ok(mark);
             }
             let until = match tables.are_shared() {
-                true => end.min(Instant::now() + LOOK),
+                true => end.min(Instant::now() + POLL_INTERVAL),
                 false => end,
             };
             let other = rung.wait_for(|rung| rung.ended || rung.times(host) != known);
@@ -182,12 +182,12 @@ mod tests {
 
     #[tokio::test]
     async fn where_all_seats_are_taken_the_answer_comes_at_once() {
-        let (bell, tables) = (HostsBell::with_seats(1), tables().await);
+        let (bell, tables) = (HostsBell::with_permits(1), tables().await);
         let before = mark(&tables, "here").await;
         tokio::select! {
             biased;
             _ = bell.changed(&tables, "here", &before, LONG) => panic!("the bell did not ring"),
-            told = bell.changed(&tables, "here", &before, LONG) => assert_eq!(told.unwrap(), before),
+            changed = bell.changed(&tables, "here", &before, LONG) => assert_eq!(changed.unwrap(), before),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::store::idle_arqs::{BATCH, DeleteIdleArqs, IdleArqs};
 /// A timestamp further in the future than this counts as ahead. Smaller differences between clocks are normal.
 const AHEAD: Duration = Duration::from_secs(60);
 /// The interval of the deletion.
-const LOOK: Duration = Duration::from_secs(60);
+const INTERVAL: Duration = Duration::from_secs(60);
 /// How many requests a line of the log names.
 const NAMED: usize = 8;
 
@@ -133,7 +133,7 @@ pub async fn delete_idle_arqs(
     loop {
         tokio::select! {
             () = &mut shutdown => return,
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(INTERVAL) => {}
         }
         if let Err(error) = requests.delete(&store, grace).await {
             let error = &error as &dyn std::error::Error;

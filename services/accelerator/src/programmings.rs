@@ -10,7 +10,7 @@ use crate::events::EventsBell;
 use crate::store::AcceleratorTables;
 use crate::store::programmings::{EndLateProgrammings, any_late};
 
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the result of an operator's programming is kept.
 const KNOWN: Duration = Duration::from_secs(600);
 
@@ -25,7 +25,7 @@ pub async fn end_late_programmings(
     loop {
         tokio::select! {
             () = &mut shutdown => return,
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
         let now = SqlTimestamp::now();
         let late = EndLateProgrammings {

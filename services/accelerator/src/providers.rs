@@ -28,7 +28,7 @@ pub async fn watch_providers(
     loop {
         tokio::select! {
             () = &mut shutdown => return,
-            () = look(&tables, &placement) => {}
+            () = poll(&tables, &placement) => {}
         }
         tokio::select! {
             () = &mut shutdown => return,
@@ -37,7 +37,7 @@ pub async fn watch_providers(
     }
 }
 
-async fn look(tables: &AcceleratorTables, placement: &PlacementClient) {
+async fn poll(tables: &AcceleratorTables, placement: &PlacementClient) {
     let read = async {
         let mut tx = tables.read().await?;
         of_hosts(&mut tx).await

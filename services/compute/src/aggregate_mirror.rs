@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_join_and_leave_and_strangers_stay() {
+    fn nodes_join_and_leave_and_foreign_providers_stay() {
         let aggregate = AggregateUuid::from(Uuid::from_u128(100));
         let members = AggregateMembers {
             wanted: providers(&[1, 2]),

@@ -140,13 +140,13 @@ impl<'a> BodyFields<'a> {
         let Some(value) = self.value(key) else {
             return Ok(None);
         };
-        let said = match value {
-            Value::Bool(said) => Some(*said),
+        let flag = match value {
+            Value::Bool(flag) => Some(*flag),
             Value::String(text) => boolean(text),
             _ => None,
         };
-        let said = said.ok_or_else(|| wrong(key, value, "it is neither true nor false"))?;
-        Ok(Some(said))
+        let flag = flag.ok_or_else(|| wrong(key, value, "it is neither true nor false"))?;
+        Ok(Some(flag))
     }
 
     /// A boolean, or an empty text for false.

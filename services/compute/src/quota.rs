@@ -127,7 +127,7 @@ impl QuotaHook {
     /// Checks that the program may be executed. It is not run.
     pub fn open(options: QuotaOptions) -> Result<Self, TrustError> {
         match trusted(&options.program) {
-            Err(error @ TrustError::Unseen { .. }) => return Err(error),
+            Err(error @ TrustError::Inaccessible { .. }) => return Err(error),
             Err(error) if is_superuser() => return Err(error),
             Ok(()) | Err(_) => {}
         }

@@ -57,7 +57,7 @@ pub struct ConductorParts {
 
 struct ConductorInner {
     context: BootContext,
-    journeys: KeyedTasks<ConsumerUuid>,
+    tasks: KeyedTasks<ConsumerUuid>,
     blocked: Mutex<BTreeMap<ConsumerUuid, BlockedGuest>>,
     headroom: HeadroomCache,
     stale_members: StaleMembers,
@@ -89,7 +89,7 @@ impl Conductor {
                 orphaned_arqs: OrphanedArqs::default(),
                 late_claims: LateClaims::default(),
             },
-            journeys: KeyedTasks::default(),
+            tasks: KeyedTasks::default(),
             blocked: Mutex::default(),
             headroom: HeadroomCache::default(),
             stale_members: StaleMembers::default(),
@@ -158,7 +158,7 @@ impl Conductor {
         // interrupted.
         let (sender, receiver) = oneshot::channel();
         let conductor = self.clone();
-        self.inner.journeys.spawn_detached(async move {
+        self.inner.tasks.spawn_detached(async move {
             let _ = sender.send(conductor.set_delete_goal(uuid).await);
         });
         match receiver.await {
@@ -180,7 +180,7 @@ impl Conductor {
             other => other?,
         }
         // Interrupt a running boot so that it reads the new goal.
-        self.inner.journeys.interrupt(&uuid);
+        self.inner.tasks.interrupt(&uuid);
         self.spawn_run(uuid);
         Ok(())
     }
@@ -257,7 +257,7 @@ impl Conductor {
             let held = self.blocked_guests().get(uuid).map(|held| held.next);
             let due = held.is_none_or(|next| next <= now);
             // Not if its task is still running.
-            if due && !self.inner.journeys.is_active(uuid) {
+            if due && !self.inner.tasks.is_active(uuid) {
                 self.spawn_run(*uuid);
             }
         }
@@ -284,7 +284,7 @@ impl Conductor {
                     );
                 }
                 let (late_claims, context) = (&self.inner.context.late_claims, &self.inner.context);
-                if let Err(error) = late_claims.collect(context, &self.inner.journeys).await {
+                if let Err(error) = late_claims.collect(context, &self.inner.tasks).await {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
                         "failed to collect late claims"
@@ -336,7 +336,7 @@ impl Conductor {
     /// Runs the collector of late claims if it is due. Returns the number of deleted and restored claims.
     pub async fn collect_late_claims(&self) -> Result<usize, String> {
         let (late_claims, context) = (&self.inner.context.late_claims, &self.inner.context);
-        let collected = late_claims.collect(context, &self.inner.journeys).await;
+        let collected = late_claims.collect(context, &self.inner.tasks).await;
         collected.map_err(|error| error.to_string())
     }
 
@@ -349,7 +349,7 @@ impl Conductor {
     /// Starts no more tasks, and waits until the running ones have ended.
     pub async fn stop(&self) {
         self.inner.headroom.stop().await;
-        self.inner.journeys.stop().await;
+        self.inner.tasks.stop().await;
     }
 
     fn blocked_guests(&self) -> MutexGuard<'_, BTreeMap<ConsumerUuid, BlockedGuest>> {

@@ -178,13 +178,14 @@ impl BootRequest {
     }
 
     pub(crate) fn from_journal(request: &str, config_drive: Option<&str>) -> Result<Self, String> {
-        let told = |error: &dyn std::fmt::Display| format!("request: {error}");
+        let in_request = |error: &dyn std::fmt::Display| format!("request: {error}");
         let record: JournaledRequest =
-            berth_wire::decode(request.as_bytes()).map_err(|e| told(&e))?;
+            berth_wire::decode(request.as_bytes()).map_err(|e| in_request(&e))?;
         let drive = config_drive.map(|text| berth_wire::decode(text.as_bytes()));
-        let drive = drive.transpose().map_err(|e| told(&e))?;
+        let drive = drive.transpose().map_err(|e| in_request(&e))?;
         let uuid = record.body.uuid.ok_or("request: it has no UUID")?;
-        Self::checked(record.body, uuid, drive, record.config_drive_digest).map_err(|e| told(&e))
+        Self::checked(record.body, uuid, drive, record.config_drive_digest)
+            .map_err(|e| in_request(&e))
     }
 }
 

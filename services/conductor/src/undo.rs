@@ -117,9 +117,9 @@ async fn unbuild(
     // `AlreadyGone` means that the agent checked its hypervisor. That the agent does not list the guest is not
     // enough, because its journal may have been lost.
     while agent.delete(guest).await? != DeleteOutcome::AlreadyGone {
-        while let Some(told) = agent.guest(guest).await? {
+        while let Some(server) = agent.guest(guest).await? {
             if begun.elapsed() >= context.options.delete_timeout {
-                let reason = told.reason.unwrap_or(told.status);
+                let reason = server.reason.unwrap_or(server.status);
                 let node = node.clone();
                 return Err(BootUndoError::NotGone { node, reason });
             }
@@ -146,16 +146,16 @@ async fn unbind(
     let Some(ours) = record.arqs(attempt) else {
         return Ok(());
     };
-    let told = context
+    let reported = context
         .accelerators
         .arqs_of_instance(record.request.uuid())
         .await?;
-    let bound = told.iter().filter(|told| {
-        let state = told.arq.as_ref().map(|arq| &arq.state);
+    let bound = reported.iter().filter(|reported| {
+        let state = reported.arq.as_ref().map(|arq| &arq.state);
         let holds = !matches!(state, Ok(ArqState::Initial | ArqState::Unbound));
-        ours.contains_key(&told.uuid) && holds
+        ours.contains_key(&reported.uuid) && holds
     });
-    let bound: BTreeSet<_> = bound.map(|told| told.uuid).collect();
+    let bound: BTreeSet<_> = bound.map(|reported| reported.uuid).collect();
     if bound.is_empty() {
         return Ok(());
     }

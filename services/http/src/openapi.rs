@@ -18,16 +18,16 @@ const JSON: &str = "application/json";
 #[derive(Debug, Clone, Copy)]
 pub struct ErrorExample {
     pub status: u16,
-    pub says: &'static str,
+    pub description: &'static str,
     pub comes: AppliesTo,
 }
 
 impl ErrorExample {
     #[must_use]
-    pub const fn new(status: u16, comes: AppliesTo, says: &'static str) -> Self {
+    pub const fn new(status: u16, comes: AppliesTo, description: &'static str) -> Self {
         Self {
             status,
-            says,
+            description,
             comes,
         }
     }
@@ -121,8 +121,8 @@ impl OpenApiService<'_> {
         let refusals: Map<String, Value> = refusals
             .map(|refusal| {
                 let content = json!({JSON: {"schema": (self.fault)(&mut shapes, refusal.status)}});
-                let told = json!({"description": refusal.says, "content": content});
-                (refusal.status.to_string(), told)
+                let described = json!({"description": refusal.description, "content": content});
+                (refusal.status.to_string(), described)
             })
             .collect();
         let mut components = json!({

@@ -27,7 +27,7 @@ const EVERYBODY: RuleDefault = RuleDefault {
     default: || PolicyRule::Everybody,
 };
 
-const NOBODY: RuleDefault = RuleDefault {
+const NEVER: RuleDefault = RuleDefault {
     name: "things:create",
     default: || PolicyRule::Nobody,
 };
@@ -46,7 +46,7 @@ async fn refuse() -> Fault {
 fn operations() -> OperationSet<Api> {
     [
         Operation::get("/things", checked).rule(EVERYBODY),
-        Operation::post("/things", checked).rule(NOBODY),
+        Operation::post("/things", checked).rule(NEVER),
         Operation::get("/new", checked)
             .rule(EVERYBODY)
             .since(Microversion::new(1, 39)),

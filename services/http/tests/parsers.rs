@@ -71,7 +71,7 @@ const BODY: BodySchema = BodySchema::Object(&ObjectSchema {
 #[test]
 fn violations_name_rule_and_place() {
     let uuid = "11111111-2222-3333-4444-555555555555";
-    for (member, told) in [
+    for (member, expected) in [
         (json!({"total": "x"}), "'x' is not of type 'integer'"),
         (json!({"total": 0}), "0 is less than the minimum of 1"),
         (json!({"total": 11}), "11 is greater than the maximum of 10"),
@@ -126,10 +126,13 @@ fn violations_name_rule_and_place() {
             .unwrap()
             .extend(member.as_object().unwrap().clone());
         match BODY.check(&body) {
-            Ok(()) => assert_eq!(told, "", "{body}"),
+            Ok(()) => assert_eq!(expected, "", "{body}"),
             Err(violation) => {
                 let text = violation.to_string();
-                assert!(!told.is_empty() && text.contains(told), "{body}: {text}");
+                assert!(
+                    !expected.is_empty() && text.contains(expected),
+                    "{body}: {text}"
+                );
             }
         }
     }

@@ -112,7 +112,7 @@ async fn links_name_where_callers_find_the_listener_and_not_the_host_that_was_as
     };
     let several = || mount(Router::new(), &"/placement".parse().unwrap(), service());
     let public = found_at(several(), "https://cloud.example.org/");
-    for (router, says) in [
+    for (router, expected) in [
         (public, "https://cloud.example.org/placement/echo"),
         (several(), "http://10.0.0.1/placement/echo"),
     ] {
@@ -121,7 +121,7 @@ async fn links_name_where_callers_find_the_listener_and_not_the_host_that_was_as
             .header("host", "10.0.0.1");
         let response = router.oneshot(request.body(Body::empty()).unwrap()).await;
         let body = response.unwrap().into_body().collect().await.unwrap();
-        assert_eq!(body.to_bytes(), format!("\"{says}\""));
+        assert_eq!(body.to_bytes(), format!("\"{expected}\""));
     }
 }
 
@@ -177,8 +177,8 @@ async fn a_body_that_breaks_is_refused_with_what_the_connection_says() {
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
     let body = response.into_body().collect().await.unwrap().to_bytes();
     let text = String::from_utf8_lossy(&body);
-    let says = "The body did not come: length limit exceeded.";
-    assert!(text.contains(says), "{text}");
+    let expected = "The body did not come: length limit exceeded.";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[tokio::test]
@@ -209,7 +209,7 @@ async fn cyborgs_versions_may_stand_alone_and_what_is_none_is_a_406() {
 }
 
 #[tokio::test]
-async fn cyborgs_root_is_open_the_rest_is_not_and_a_service_token_is_looked_at() {
+async fn cyborgs_root_is_open_the_rest_is_not_and_a_service_token_is_checked() {
     assert_eq!(asked(&[], "/v2").await.0, 200);
     let (status, headers, body) = asked(&[], "/v2/devices").await;
     assert_eq!(status, 401);

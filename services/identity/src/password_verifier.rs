@@ -216,8 +216,8 @@ mod tests {
         let user = user("u");
         assert!(ask(&user, Some(&hash), "right").await.is_ok());
         assert!(ask(&user, Some(&hash), "wrong").await.is_err());
-        let stranger = LoginSubject::UnknownUser("s".to_owned());
-        assert!(ask(&stranger, None, "right").await.is_err());
+        let unknown = LoginSubject::UnknownUser("s".to_owned());
+        assert!(ask(&unknown, None, "right").await.is_err());
     }
 
     fn reserve_all<'a>(

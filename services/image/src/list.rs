@@ -146,14 +146,14 @@ fn is_as_long(
     data: &Path,
     length: u64,
 ) -> Result<(), ImageListError> {
-    match entry.size.filter(|said| *said != length) {
+    match entry.size.filter(|stated| *stated != length) {
         None => Ok(()),
-        Some(said) => Err(ImageListError::Malformed {
+        Some(stated) => Err(ImageListError::Malformed {
             path: list.to_owned(),
             line: entry.at.line,
             column: entry.at.column,
             reason: format!(
-                "image {:?}: size says {said} bytes, and {} has {length}",
+                "image {:?}: size says {stated} bytes, and {} has {length}",
                 entry.name,
                 data.display()
             ),
@@ -167,7 +167,7 @@ fn image(
     entry: ImageDefinition,
     modified: SystemTime,
 ) -> Result<CatalogImage, ImageListError> {
-    let said = &entry.checksum;
+    let stated = &entry.checksum;
     let (place, checksum, md5, size, changed) = match entry.place.clone() {
         EntryPlace::Hosts(path, checksum) => (
             ImageDataLocation::Hosts(path),
@@ -184,7 +184,7 @@ fn image(
             modified,
         ),
         EntryPlace::Here(path) => {
-            let summed = DataSums::of(&path, said.clone());
+            let summed = DataSums::of(&path, stated.clone());
             let summed = summed.map_err(|source| no_data(list, &entry, &path, source))?;
             let length = summed.data.length;
             is_as_long(list, &entry, &path, length)?;

@@ -29,7 +29,7 @@ struct Queue {
 
 struct QueuedClaim {
     claim: Replace,
-    told: ClaimAnswer,
+    sender: ClaimAnswer,
 }
 
 type ClaimAnswer = oneshot::Sender<Result<(), ReplaceError>>;
@@ -44,10 +44,10 @@ impl ClaimQueue {
 
     /// Replaces the allocations of the claim's consumers.
     pub(crate) async fn claim(&self, claim: Replace) -> Result<(), ReplaceError> {
-        let (told, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let was_served = {
             let mut queue = locked(&self.queue);
-            queue.waiting.push_back(QueuedClaim { claim, told });
+            queue.waiting.push_back(QueuedClaim { claim, sender });
             std::mem::replace(&mut queue.is_served, true)
         };
         if !was_served {
@@ -103,40 +103,40 @@ impl Duty {
     }
 
     async fn judge(&self, group: Vec<QueuedClaim>) {
-        let (claims, told): (Vec<_>, Vec<_>) = group
+        let (claims, sender): (Vec<_>, Vec<_>) = group
             .into_iter()
-            .map(|waiting| (waiting.claim, waiting.told))
+            .map(|waiting| (waiting.claim, waiting.sender))
             .unzip();
         let work = replace::ClaimBatch { claims };
         // A caller that disconnected gets no answer.
         let error = match self.snapshots.write(&work).await {
             Ok(judged) => {
-                for (told, outcome) in told.into_iter().zip(judged.outcomes) {
-                    let _ = told.send(outcome);
+                for (sender, outcome) in sender.into_iter().zip(judged.outcomes) {
+                    let _ = sender.send(outcome);
                 }
                 return;
             }
             Err(error) => error,
         };
-        let told = match <[ClaimAnswer; 1]>::try_from(told) {
-            Ok([told]) => {
-                let _ = told.send(Err(error));
+        let sender = match <[ClaimAnswer; 1]>::try_from(sender) {
+            Ok([sender]) => {
+                let _ = sender.send(Err(error));
                 return;
             }
             Err(several) => several,
         };
         if is_of_all(&error) {
             let error = Arc::new(error);
-            for told in told {
-                let _ = told.send(Err(ReplaceError::Together(Arc::clone(&error))));
+            for sender in sender {
+                let _ = sender.send(Err(ReplaceError::Together(Arc::clone(&error))));
             }
             return;
         }
         // One of them keeps conflicting, or the database refuses one: run each on its own.
-        for (claim, told) in work.claims.into_iter().zip(told) {
+        for (claim, sender) in work.claims.into_iter().zip(sender) {
             let snapshots = self.snapshots.clone();
             tokio::spawn(async move {
-                let _ = told.send(snapshots.write(&claim).await.map(drop));
+                let _ = sender.send(snapshots.write(&claim).await.map(drop));
             });
         }
     }

@@ -119,7 +119,7 @@ pub fn write(write: FuzzWrite, body: &[u8], version: Microversion) -> Result<Bod
             let body: ConsumerBody = read_body(body, &schemas::put_allocations(version))?;
             Replace {
                 providers: Vec::new(),
-                consumers: vec![body.wanting(CONSUMER, version, &options)],
+                consumers: vec![body.into_desired(CONSUMER, version, &options)],
             }
         }
         FuzzWrite::Claims => {

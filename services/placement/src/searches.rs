@@ -160,7 +160,7 @@ impl Searches {
         let mut reading = SearchReading::new(&tx, &wanted, meanings, order, least);
         loop {
             reading.go_on(&mut tx).await.map_err(failed)?;
-            if reading.order.len() >= least || reading.roots.are_all_told() {
+            if reading.order.len() >= least || reading.roots.are_all_returned() {
                 return Ok(SearchRead::Trees(Box::new((reading, wanted))));
             }
         }
@@ -217,7 +217,7 @@ struct SearchReading {
     order: Vec<RootId>,
     roots: Roots,
     sharing: Option<i64>,
-    dice: CandidateShuffle,
+    shuffle_order: CandidateShuffle,
 }
 
 impl SearchReading {
@@ -234,12 +234,12 @@ impl SearchReading {
             roots: Roots::new(tx.dialect(), wanted, sharing, order, limit),
             snapshot: Snapshot::new(meanings.into_names(), []),
             order: Vec::new(),
-            dice: CandidateShuffle::new(order),
+            shuffle_order: CandidateShuffle::new(order),
         }
     }
 
     async fn go_on(&mut self, tx: &mut Transaction) -> Result<(), SqlError> {
-        let next = self.roots.next(tx, &mut self.dice).await?;
+        let next = self.roots.next(tx, &mut self.shuffle_order).await?;
         self.read(tx, &next).await?;
         if let Some(sharing) = self.sharing {
             let serving = candidate_roots::serving(tx, sharing, &next).await?;
@@ -257,9 +257,9 @@ impl SearchReading {
     ) -> Result<Option<Bytes>, Fault> {
         let trees = self.order.iter();
         let trees = trees.filter_map(|root| self.snapshot.tree(*root));
-        let dice = self.dice.clone();
-        let found = search_in(&self.snapshot, wanted, question.limit, trees, dice);
-        if !(found.is_one_of_each() || self.roots.are_all_told()) {
+        let shuffle_order = self.shuffle_order.clone();
+        let found = search_in(&self.snapshot, wanted, question.limit, trees, shuffle_order);
+        if !(found.is_one_of_each() || self.roots.are_all_returned()) {
             return Ok(None);
         }
         let names = self.snapshot.names();

@@ -37,11 +37,11 @@ impl<Q: Clone + Eq + Hash, A: Clone> SingleFlight<Q, A> {
 
     /// The result of the query from a read that begins after this call. Errors are shared as well, so that a failing
     /// database is not asked once per caller.
-    pub(crate) async fn ask(&self, question: &Q, read: impl AsyncFnOnce(ReadPermit<'_>) -> A) -> A {
-        let asked = self.join(question);
-        let answer = asked.cell.get_or_init(async || {
+    pub(crate) async fn ask(&self, query: &Q, read: impl AsyncFnOnce(ReadPermit<'_>) -> A) -> A {
+        let joined = self.join(query);
+        let answer = joined.cell.get_or_init(async || {
             let turn = self.turn().await;
-            asked.begin();
+            joined.begin();
             read(turn).await
         });
         answer.await.clone()
@@ -53,19 +53,19 @@ impl<Q: Clone + Eq + Hash, A: Clone> SingleFlight<Q, A> {
         ReadPermit(self.turns.acquire().await.ok())
     }
 
-    fn join<'a>(&'a self, question: &'a Q) -> Asked<'a, Q, A> {
+    fn join<'a>(&'a self, query: &'a Q) -> JoinedRead<'a, Q, A> {
         let mut waiting = self.waiting();
-        let those = waiting
-            .entry(question.clone())
+        let callers = waiting
+            .entry(query.clone())
             .or_insert_with(|| WaitingCallers {
                 cell: Arc::default(),
                 count: 0,
             });
-        those.count += 1;
-        Asked {
-            gathering: self,
-            question,
-            cell: Arc::clone(&those.cell),
+        callers.count += 1;
+        JoinedRead {
+            flight: self,
+            query,
+            cell: Arc::clone(&callers.cell),
         }
     }
 
@@ -75,39 +75,39 @@ impl<Q: Clone + Eq + Hash, A: Clone> SingleFlight<Q, A> {
     }
 }
 
-struct Asked<'a, Q: Clone + Eq + Hash, A: Clone> {
-    gathering: &'a SingleFlight<Q, A>,
-    question: &'a Q,
+struct JoinedRead<'a, Q: Clone + Eq + Hash, A: Clone> {
+    flight: &'a SingleFlight<Q, A>,
+    query: &'a Q,
     cell: Arc<OnceCell<A>>,
 }
 
-impl<Q: Clone + Eq + Hash, A: Clone> Asked<'_, Q, A> {
+impl<Q: Clone + Eq + Hash, A: Clone> JoinedRead<'_, Q, A> {
     /// From now on no caller joins this read.
     fn begin(&self) {
-        let mut waiting = self.gathering.waiting();
-        if self.those(&mut waiting).is_some() {
-            waiting.remove(self.question);
+        let mut waiting = self.flight.waiting();
+        if self.callers(&mut waiting).is_some() {
+            waiting.remove(self.query);
         }
     }
 
     /// The group of callers, while its read has not begun.
-    fn those<'m>(
+    fn callers<'m>(
         &self,
         waiting: &'m mut HashMap<Q, WaitingCallers<A>>,
     ) -> Option<&'m mut WaitingCallers<A>> {
-        let those = waiting.get_mut(self.question)?;
-        Arc::ptr_eq(&those.cell, &self.cell).then_some(those)
+        let callers = waiting.get_mut(self.query)?;
+        Arc::ptr_eq(&callers.cell, &self.cell).then_some(callers)
     }
 }
 
-impl<Q: Clone + Eq + Hash, A: Clone> Drop for Asked<'_, Q, A> {
+impl<Q: Clone + Eq + Hash, A: Clone> Drop for JoinedRead<'_, Q, A> {
     /// The last caller of a group removes it.
     fn drop(&mut self) {
-        let mut waiting = self.gathering.waiting();
-        if let Some(those) = self.those(&mut waiting) {
-            those.count -= 1;
-            if those.count == 0 {
-                waiting.remove(self.question);
+        let mut waiting = self.flight.waiting();
+        if let Some(callers) = self.callers(&mut waiting) {
+            callers.count -= 1;
+            if callers.count == 0 {
+                waiting.remove(self.query);
             }
         }
     }
@@ -143,14 +143,11 @@ mod tests {
     type Answer = Result<usize, &'static str>;
     type Shared = (Arc<SingleFlight<&'static str, Answer>>, Arc<Readings>);
 
-    fn ask(
-        (gathering, readings): &Shared,
-        question: &'static str,
-    ) -> tokio::task::JoinHandle<usize> {
-        let (gathering, readings) = (Arc::clone(gathering), Arc::clone(readings));
+    fn ask((flight, readings): &Shared, query: &'static str) -> tokio::task::JoinHandle<usize> {
+        let (flight, readings) = (Arc::clone(flight), Arc::clone(readings));
         tokio::spawn(async move {
             let read = async |turn: ReadPermit<'_>| readings.read(turn).await;
-            gathering.ask(&question, read).await.unwrap()
+            flight.ask(&query, read).await.unwrap()
         })
     }
 
@@ -224,13 +221,13 @@ mod tests {
         let first = ask(&all, "q");
         all.1.has_begun.notified().await;
         let fails = || {
-            let (gathering, readings) = (Arc::clone(&all.0), Arc::clone(&all.1));
+            let (flight, readings) = (Arc::clone(&all.0), Arc::clone(&all.1));
             tokio::spawn(async move {
                 let read = async |_: ReadPermit<'_>| {
                     readings.begun.fetch_add(1, Ordering::SeqCst);
                     Err("no")
                 };
-                gathering.ask(&"q", read).await
+                flight.ask(&"q", read).await
             })
         };
         let all_who_fail = [fails(), fails(), fails()];
@@ -251,7 +248,7 @@ mod tests {
     #[tokio::test]
     async fn a_returned_turn_blocks_no_caller() {
         let all = shared();
-        let (gathering, done) = (Arc::clone(&all.0), Arc::new(Notify::new()));
+        let (flight, done) = (Arc::clone(&all.0), Arc::new(Notify::new()));
         let end = Arc::clone(&done);
         let searching = tokio::spawn(async move {
             let read = async |turn: ReadPermit<'_>| {
@@ -259,7 +256,7 @@ mod tests {
                 end.notified().await;
                 Ok(77)
             };
-            gathering.ask(&"q", read).await
+            flight.ask(&"q", read).await
         });
         settled().await;
         let other = ask(&all, "r");
@@ -271,13 +268,13 @@ mod tests {
 
     #[test]
     fn two_callers_abandoned_at_once_leave_nothing() {
-        let gathering = SingleFlight::<u32, usize>::new(1);
+        let flight = SingleFlight::<u32, usize>::new(1);
         let both = Barrier::new(2);
-        for question in 0..2_000 {
+        for query in 0..2_000 {
             // Both there before one goes.
-            let asked = [gathering.join(&question), gathering.join(&question)];
+            let joined = [flight.join(&query), flight.join(&query)];
             std::thread::scope(|scope| {
-                for one in asked {
+                for one in joined {
                     let both = &both;
                     scope.spawn(move || {
                         both.wait();
@@ -286,6 +283,6 @@ mod tests {
                 }
             });
         }
-        assert_eq!(gathering.waiting().len(), 0);
+        assert_eq!(flight.waiting().len(), 0);
     }
 }

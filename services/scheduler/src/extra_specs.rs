@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_told() {
+    fn what_cannot_be_compared_is_reported() {
         for (requirement, value, sentence) in [
             (">= 5", "abc", "`abc` is no number"),
             (">= abc", "5", "`abc` is no number"),

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_that_is_rebuilt_is_looked_at_by_three() {
+    fn an_instance_that_is_rebuilt_is_checked_by_three() {
         let asked = ALL.iter().filter(|filter| filter.runs().on_rebuild);
         let names: Vec<&str> = asked.map(|filter| filter.name()).collect();
         assert_eq!(

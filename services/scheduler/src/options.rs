@@ -83,7 +83,7 @@ options! {
         /// Seconds without a heartbeat after which a host counts as down. The scheduler selects it for no guests then.
         pub service_down_time: f64 = 60.0, kind: Integer(1, WEEK);
     }
-    beside {
+    extra {
         /// Seconds between two reports of a service, which the agent reads, too.
         pub report_interval: f64 = 10.0;
     }

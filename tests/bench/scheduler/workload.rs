@@ -8,11 +8,11 @@ const GUESTS: u64 = 30;
 
 /// So many hosts, and the requests `plain` and `rich`.
 pub(crate) fn workload(hosts: usize) -> Value {
-    let mut dice = SeededRng::new(1);
-    let hosts: Vec<Value> = (0..hosts).map(|number| host(&mut dice, number)).collect();
+    let mut rng = SeededRng::new(1);
+    let hosts: Vec<Value> = (0..hosts).map(|number| host(&mut rng, number)).collect();
     json!({
         "aggregates": aggregates(),
-        "requests": {"plain": plain(), "rich": rich(&mut dice, hosts.len())},
+        "requests": {"plain": plain(), "rich": rich(&mut rng, hosts.len())},
         "hosts": hosts,
     })
 }
@@ -36,8 +36,8 @@ fn aggregates() -> Value {
     ])
 }
 
-fn host(dice: &mut SeededRng, number: usize) -> Value {
-    let mut below = |most: u64| dice.next_u64() % most;
+fn host(rng: &mut SeededRng, number: usize) -> Value {
+    let mut below = |most: u64| rng.next_u64() % most;
     let cpus = [64, 96, 128][usize::try_from(below(3)).unwrap_or_default()];
     let memory = 262_144 << below(2);
     let busy = [0, 0, 0, 1, 2, 7][usize::try_from(below(6)).unwrap_or_default()];
@@ -97,11 +97,11 @@ fn plain() -> Value {
 }
 
 /// What most filters have something to do with.
-fn rich(dice: &mut SeededRng, hosts: usize) -> Value {
+fn rich(rng: &mut SeededRng, hosts: usize) -> Value {
     let most = u64::try_from(hosts).unwrap_or(1).max(1);
     let mut member = || {
-        let host = usize::try_from(dice.next_u64() % most).unwrap_or_default();
-        guest(host, dice.next_u64() % 20)
+        let host = usize::try_from(rng.next_u64() % most).unwrap_or_default();
+        guest(host, rng.next_u64() % 20)
     };
     let members: Vec<String> = (0..10).map(|_| member()).collect();
     let mut request = plain();

@@ -29,7 +29,7 @@ guest is then deleted, which must leave nothing in any of them.\n";
 
 /// A scenario that ran without a fault.
 pub(super) struct CleanGuestRun {
-    pub(super) journey: GuestScenario,
+    pub(super) scenario: GuestScenario,
     pub(super) crossed: Vec<RecordedEffect>,
     /// What Placement had of the node afterwards.
     pub(super) tree: Option<ProviderTree>,
@@ -45,15 +45,15 @@ pub(super) fn write(swept: &[CleanGuestRun], tally: &OutcomeTally) {
 }
 
 /// Rewrites the line and the table of one scenario, and keeps those of the others.
-pub(super) fn write_journey(swept: &CleanGuestRun, tally: &OutcomeTally) {
+pub(super) fn write_scenario(swept: &CleanGuestRun, tally: &OutcomeTally) {
     let page = section(Section::Guests);
     let (top, tables) = page.split_once("\n## ").expect("the page has tables");
-    let start = format!("| {} |", swept.journey.as_str());
+    let start = format!("| {} |", swept.scenario.as_str());
     let (head, lines) = top
         .split_once("|---|---|---|---|\n")
         .expect("a first table");
-    let of_journeys = lines.lines().filter(|it| !it.starts_with("| all |"));
-    let mut lines: Vec<String> = of_journeys.map(|it| format!("{it}\n")).collect();
+    let scenario_lines = lines.lines().filter(|it| !it.starts_with("| all |"));
+    let mut lines: Vec<String> = scenario_lines.map(|it| format!("{it}\n")).collect();
     match lines.iter().position(|it| it.starts_with(&start)) {
         Some(at) => lines[at] = line(swept),
         None => lines.push(line(swept)),
@@ -62,7 +62,7 @@ pub(super) fn write_journey(swept: &CleanGuestRun, tally: &OutcomeTally) {
     let all: usize = lines.iter().filter_map(cases).sum();
     let mut own = String::new();
     table(&mut own, swept, tally);
-    let name = format!("{}\n", title(swept.journey));
+    let name = format!("{}\n", title(swept.scenario));
     let mut tables: Vec<String> = tables.split("\n## ").map(str::to_owned).collect();
     let own = own.trim_start_matches("\n## ").to_owned();
     match tables.iter().position(|it| it.starts_with(&name)) {
@@ -84,8 +84,8 @@ pub(super) fn compare(tally: &OutcomeTally) {
         return;
     }
     let passing = tally.iter().filter(|((_, it, _), _)| it.is_once());
-    for ((journey, strike, kind), seen) in passing {
-        let table = format!("\n## {}\n", title(*journey));
+    for ((scenario, strike, kind), seen) in passing {
+        let table = format!("\n## {}\n", title(*scenario));
         let table = page.split(&table).nth(1).unwrap_or_default();
         let table = table.split("\n## ").next().unwrap_or_default();
         let row = |start: &str| table.lines().find(|line| line.starts_with(start));
@@ -97,14 +97,14 @@ pub(super) fn compare(tally: &OutcomeTally) {
         assert!(
             !heads.is_empty(),
             "docs/faults.md has no table of {}",
-            title(*journey)
+            title(*scenario)
         );
         let Some(column) = heads.iter().position(|head| head == kind) else {
             continue;
         };
         let cell = found.get(column).cloned().unwrap_or_default();
         for outcome in seen.keys() {
-            let name = journey.as_str();
+            let name = scenario.as_str();
             assert!(
                 cell.contains(outcome.as_str()),
                 "{name}: {strike} at {kind} is {}, docs/faults.md says {cell:?}: BLESS=1 BERTH_GUEST_FAULTS=1",
@@ -114,8 +114,8 @@ pub(super) fn compare(tally: &OutcomeTally) {
     }
 }
 
-fn title(journey: GuestScenario) -> String {
-    format!("guest {}", journey.as_str())
+fn title(scenario: GuestScenario) -> String {
+    format!("guest {}", scenario.as_str())
 }
 
 /// A scenario's line in the first table.
@@ -125,7 +125,7 @@ fn line(swept: &CleanGuestRun) -> String {
         .iter()
         .filter(|it| it.crossing.kind == EffectKind::Write);
     let cases: usize = crossed.iter().map(|it| it.points(&FAULTS).count()).sum();
-    let (name, crossings, writes) = (swept.journey.as_str(), crossed.len(), writes.count());
+    let (name, crossings, writes) = (swept.scenario.as_str(), crossed.len(), writes.count());
     format!("| {name} | {crossings} | {writes} | {cases} |\n")
 }
 
@@ -143,9 +143,9 @@ fn page(swept: &[CleanGuestRun], tally: &OutcomeTally) -> String {
 
 /// Rows of a fault, columns of kinds, cells with outcomes and their numbers of cases.
 fn table(text: &mut String, swept: &CleanGuestRun, tally: &OutcomeTally) {
-    let journey = swept.journey;
+    let scenario = swept.scenario;
     let kinds: BTreeSet<&str> = swept.crossed.iter().map(kind).collect();
-    let _ = write!(text, "\n## {}\n\n| fault |", title(journey));
+    let _ = write!(text, "\n## {}\n\n| fault |", title(scenario));
     kinds
         .iter()
         .for_each(|kind| text.push_str(&format!(" {kind} |")));
@@ -156,7 +156,7 @@ fn table(text: &mut String, swept: &CleanGuestRun, tally: &OutcomeTally) {
     for strike in strikes.filter(|strike| seen.contains(strike)) {
         let _ = write!(text, "| {} {strike} |", strike.fault.row());
         for kind in &kinds {
-            let seen = tally.get(&(journey, strike, *kind));
+            let seen = tally.get(&(scenario, strike, *kind));
             let seen = seen.into_iter().flatten();
             let cell: Vec<String> = seen
                 .map(|(outcome, n)| format!("{} {n}", outcome.as_str()))

@@ -116,14 +116,14 @@ pub(super) fn read() -> Rows {
     let mut rows = Rows::new();
     for table in tables.into_values() {
         for name in &table.scenarios {
-            let journey = GuestScenario::ALL
+            let scenario = GuestScenario::ALL
                 .into_iter()
                 .find(|it| it.as_str() == name);
-            let journey = journey.unwrap_or_else(|| panic!("guests.toml: no scenario {name}"));
+            let scenario = scenario.unwrap_or_else(|| panic!("guests.toml: no scenario {name}"));
             for (strike, by_kind) in &table.faults {
                 let strike = FaultStrike::read(strike);
                 for (kind, words) in by_kind {
-                    let known = rows.insert((journey, strike, kind.clone()), outcomes(words));
+                    let known = rows.insert((scenario, strike, kind.clone()), outcomes(words));
                     assert!(known.is_none(), "guests.toml: {name} is in two tables");
                 }
             }

@@ -155,8 +155,8 @@ impl GuestScenario {
         );
         if !begins_with_none && !self.is_of_servers() {
             let booted = boot_in(group, cloud, 1, "two").await;
-            let course = cloud.course(guest(1)).await;
-            assert_eq!(booted, GuestOutcome::Done, "{course:?}");
+            let boot_goal = cloud.boot_goal(guest(1)).await;
+            assert_eq!(booted, GuestOutcome::Done, "{boot_goal:?}");
         }
         if self == Self::HeldFreed {
             let held = cloud.held_by(guest(1)).await;
@@ -195,7 +195,7 @@ impl GuestScenario {
 
     /// The same among others before two hosts, from the beginning of its scene on: the n-th guest, with the devices of a profile, of
     /// a server group perhaps, or the n-th server; and a card.
-    pub(super) async fn beside_others(
+    pub(super) async fn concurrently_with(
         self,
         cloud: &GuestCloud,
         n: u32,
@@ -299,7 +299,7 @@ pub(super) async fn boot_in(
         if let Ok(Err(ConductorError::Conflict { .. } | ConductorError::Deleting { .. })) = asked {
             return GuestOutcome::Refused;
         }
-        match cloud.course(guest(n)).await {
+        match cloud.boot_goal(guest(n)).await {
             Some(BootGoal::Active) => return GuestOutcome::Done,
             Some(BootGoal::Failed { .. }) => return GuestOutcome::Undone,
             _ if !pauses.again().await => return GuestOutcome::Held,
@@ -312,7 +312,7 @@ pub(super) async fn boot_in(
 pub(super) async fn delete(cloud: &GuestCloud, n: u32) -> GuestOutcome {
     let mut pauses = RetryPauses::begin();
     loop {
-        if cloud.course(guest(n)).await.is_none() {
+        if cloud.boot_goal(guest(n)).await.is_none() {
             return GuestOutcome::Done;
         }
         let conductor = cloud.conductor().await;

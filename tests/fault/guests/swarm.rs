@@ -30,7 +30,7 @@ const MANY: usize = 100;
 /// How long a client waits for its scenario.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// The pause between two checks of the permanent invariants.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Within one pause of this nothing that was true is false: a look while it happens is none.
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -44,7 +44,7 @@ struct SeedRun {
 /// One scenario among others.
 struct SwarmStory {
     n: u32,
-    journey: GuestScenario,
+    scenario: GuestScenario,
     profile: &'static str,
     group: Option<Uuid>,
     card: u8,
@@ -58,7 +58,7 @@ impl SwarmStory {
         let cards: Vec<u8> = cards.collect();
         Self {
             n,
-            journey: GuestScenario::ALL[seeded.below(GuestScenario::ALL.len())],
+            scenario: GuestScenario::ALL[seeded.below(GuestScenario::ALL.len())],
             profile: ["gpu", "two"][seeded.below(2)],
             group: groups[seeded.below(groups.len())],
             card: cards[seeded.below(cards.len())],
@@ -66,20 +66,20 @@ impl SwarmStory {
         }
     }
 
-    async fn told(&self, cloud: &GuestCloud) -> (GuestScenario, GuestOutcome) {
+    async fn run_to_end(&self, cloud: &GuestCloud) -> (GuestScenario, GuestOutcome) {
         sleep(self.pause).await;
-        let story = self
-            .journey
-            .beside_others(cloud, self.n, self.profile, self.group, self.card);
+        let story =
+            self.scenario
+                .concurrently_with(cloud, self.n, self.profile, self.group, self.card);
         let end = timeout(PATIENCE, story).await;
-        (self.journey, end.unwrap_or(GuestOutcome::Held))
+        (self.scenario, end.unwrap_or(GuestOutcome::Held))
     }
 }
 
 /// Looks again and again at what must hold always, until it does not.
 async fn broken(cloud: &GuestCloud) -> Vec<String> {
     loop {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
         let mut found = audit(&cloud.worlds(None).await);
         // The worlds are read one after the other: what is so in one look only was changed between two of them.
         for _ in 0..2 {
@@ -99,17 +99,17 @@ async fn broken(cloud: &GuestCloud) -> Vec<String> {
 async fn run(seed: u64) -> SeedRun {
     let cloud = GuestCloud::with_api().await;
     let mut seeded = SeededRng::new(seed);
-    let journeys = 2 + u32::try_from(seeded.below(7)).unwrap();
+    let count = 2 + u32::try_from(seeded.below(7)).unwrap();
     let faults: &'static [Fault] = &FAULTS;
     let (at_most, one_in) = (1 + seeded.below(8), 20 + seeded.below(100));
     let order = seeded.next_u64();
     cloud.crossings.arm_seeded(order, faults, at_most, one_in);
-    let stories: Vec<_> = (1..=journeys)
+    let stories: Vec<_> = (1..=count)
         .map(|n| SwarmStory::drawn(n, &cloud, &mut seeded))
         .collect();
-    let told = join_all(stories.iter().map(|story| story.told(&cloud)));
+    let run_to_end = join_all(stories.iter().map(|story| story.run_to_end(&cloud)));
     let (ends, mut wrong) = tokio::select! {
-        ends = told => (ends, Vec::new()),
+        ends = run_to_end => (ends, Vec::new()),
         wrong = broken(&cloud) => (Vec::new(), wrong),
     };
     let struck = cloud.crossings.struck();
@@ -118,7 +118,7 @@ async fn run(seed: u64) -> SeedRun {
         cloud.hardware.meets(None);
         cloud.plug_in_again();
         wrong = cloud.rests(None).await;
-        for n in 1..=journeys {
+        for n in 1..=count {
             delete(&cloud, n).await;
             servers::delete(&cloud, &server(n)).await;
         }
@@ -159,8 +159,8 @@ impl SwarmFindings {
         for point in &ran.struck {
             *self.struck.entry(point.fault).or_default() += 1;
         }
-        for (journey, end) in ran.ends {
-            let ends = self.ends.entry(journey).or_default();
+        for (scenario, end) in ran.ends {
+            let ends = self.ends.entry(scenario).or_default();
             *ends.entry(end.as_str()).or_default() += 1;
         }
         if !ran.wrong.is_empty() {
@@ -199,12 +199,16 @@ fn concurrent_scenarios_leave_nothing_after_any_faults() {
     assert!(count == 0, "{count} of {of} seeds: {}", first.join("\n"));
     if of >= MANY {
         assert!(struck > of, "too few faults to show anything");
-        for journey in GuestScenario::ALL {
+        for scenario in GuestScenario::ALL {
             let done = findings
                 .ends
-                .get(&journey)
+                .get(&scenario)
                 .and_then(|ends| ends.get("done"));
-            assert!(done.is_some(), "no {} came to a good end", journey.as_str());
+            assert!(
+                done.is_some(),
+                "no {} came to a good end",
+                scenario.as_str()
+            );
         }
     }
 }

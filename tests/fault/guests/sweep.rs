@@ -70,22 +70,22 @@ pub(super) fn virtually<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Runs a scenario without a fault, on a fresh cloud.
-async fn clean(journey: GuestScenario) -> CleanGuestRun {
-    let cloud = journey.cloud().await;
-    journey.scene(&cloud).await;
+async fn clean(scenario: GuestScenario) -> CleanGuestRun {
+    let cloud = scenario.cloud().await;
+    scenario.scene(&cloud).await;
     cloud.crossings.arm(&[]);
-    let outcome = journey.run(&cloud).await;
+    let outcome = scenario.run(&cloud).await;
     let crossed = cloud.crossings.history();
     cloud.crossings.heal();
     let wrong = cloud.rests(None).await;
-    assert!(wrong.is_empty(), "{}: {wrong:#?}", journey.as_str());
-    assert_eq!(outcome, GuestOutcome::Done, "{}", journey.as_str());
+    assert!(wrong.is_empty(), "{}: {wrong:#?}", scenario.as_str());
+    assert_eq!(outcome, GuestOutcome::Done, "{}", scenario.as_str());
     let tree = cloud.tree().await;
-    let wrong = journey.clear(&cloud).await;
-    assert!(wrong.is_empty(), "after {}: {wrong:#?}", journey.as_str());
+    let wrong = scenario.clear(&cloud).await;
+    assert!(wrong.is_empty(), "after {}: {wrong:#?}", scenario.as_str());
     cloud.end();
     CleanGuestRun {
-        journey,
+        scenario,
         crossed,
         tree,
     }
@@ -108,9 +108,9 @@ struct CaseReporter {
 }
 
 impl CaseReporter {
-    fn begins(&mut self, journey: GuestScenario, case: &[CloudFaultPoint]) {
+    fn begins(&mut self, scenario: GuestScenario, case: &[CloudFaultPoint]) {
         let at: Vec<String> = case.iter().map(ToString::to_string).collect();
-        let now = format!("{} at {}", journey.as_str(), at.join(" + "));
+        let now = format!("{} at {}", scenario.as_str(), at.join(" + "));
         self.before = std::mem::replace(&mut self.now, now);
     }
 }
@@ -125,19 +125,19 @@ impl Drop for CaseReporter {
 
 async fn failed(
     cloud: &GuestCloud,
-    journey: GuestScenario,
+    scenario: GuestScenario,
     tree: Option<&ProviderTree>,
     points: &[CloudFaultPoint],
 ) -> FailedRun {
-    journey.scene(cloud).await;
+    scenario.scene(cloud).await;
     cloud.crossings.arm(points);
-    let outcome = journey.run(cloud).await;
+    let outcome = scenario.run(cloud).await;
     let struck = cloud.crossings.struck().len();
     let recovery = cloud.crossings.recovery();
     cloud.crossings.heal();
     let expected = tree.filter(|_| outcome == GuestOutcome::Done);
     let mut wrong = cloud.rests(expected).await;
-    let left = journey.clear(cloud).await;
+    let left = scenario.clear(cloud).await;
     wrong.extend(left.into_iter().map(|line| format!("afterwards: {line}")));
     FailedRun {
         outcome,
@@ -166,7 +166,7 @@ struct SweepSelection {
     first: Vec<Fault>,
     second: &'static [Fault],
     part: SweepPart,
-    journey: Option<String>,
+    scenario: Option<String>,
     at: Option<String>,
 }
 
@@ -202,7 +202,7 @@ impl SweepSelection {
                 Ok(other) => panic!("BERTH_GUEST_PAIR_FAULTS is kill or all, not {other}"),
             },
             part: SweepPart::asked_for(),
-            journey: std::env::var("BERTH_GUEST_JOURNEY").ok(),
+            scenario: std::env::var("BERTH_GUEST_JOURNEY").ok(),
             at,
         }
     }
@@ -237,7 +237,7 @@ impl SweepSelection {
     /// The second points after one, in the recovery from it.
     fn seconds(
         &self,
-        journey: GuestScenario,
+        scenario: GuestScenario,
         first: &CloudFaultPoint,
         recovery: &[RecordedEffect],
     ) -> Vec<CloudFaultPoint> {
@@ -254,7 +254,7 @@ impl SweepSelection {
         }
         let Some(one_of) = self.pairs else {
             let is_sampled =
-                self.samples_pairs && journey.is_of_servers() && first.fault == Fault::Kill;
+                self.samples_pairs && scenario.is_of_servers() && first.fault == Fault::Kill;
             let later: Vec<CloudFaultPoint> = later.filter(|_| is_sampled).collect();
             // Somewhere else after each first point, and at the same place in each run.
             let n = first.nth * 31 + first.to_string().len() * 7;
@@ -280,41 +280,41 @@ fn swept(
         let Some((first_of_all, ..)) = cases.first() else {
             return;
         };
-        let mut cloud = first_of_all.journey.cloud().await;
+        let mut cloud = first_of_all.scenario.cloud().await;
         let mut reported = CaseReporter::default();
-        let mut is_of_servers = first_of_all.journey.is_of_servers();
+        let mut is_of_servers = first_of_all.scenario.is_of_servers();
         for (swept, kind, first) in cases {
-            if is_of_servers != swept.journey.is_of_servers() {
-                is_of_servers = swept.journey.is_of_servers();
+            if is_of_servers != swept.scenario.is_of_servers() {
+                is_of_servers = swept.scenario.is_of_servers();
                 cloud.end();
-                cloud = swept.journey.cloud().await;
+                cloud = swept.scenario.cloud().await;
             }
             let mut points = vec![vec![first.clone()]];
             while let Some(case) = points.pop() {
-                reported.begins(swept.journey, &case);
+                reported.begins(swept.scenario, &case);
                 let tree = swept.tree.as_ref();
-                let mut run = failed(&cloud, swept.journey, tree, &case).await;
+                let mut run = failed(&cloud, swept.scenario, tree, &case).await;
                 if run.struck < case.len() && run.wrong.is_empty() {
                     // An agent's observations depend on the age of its cache. On a fresh cloud they equal those of the
                     // clean run.
                     cloud.end();
-                    cloud = swept.journey.cloud().await;
-                    run = failed(&cloud, swept.journey, tree, &case).await;
+                    cloud = swept.scenario.cloud().await;
+                    run = failed(&cloud, swept.scenario, tree, &case).await;
                 }
                 let failed = run;
                 if case.len() == 1 {
-                    let seconds = asked.seconds(swept.journey, first, &failed.recovery);
+                    let seconds = asked.seconds(swept.scenario, first, &failed.recovery);
                     let seconds = seconds.into_iter();
                     points.extend(seconds.map(|second| vec![first.clone(), second]));
                 }
                 if !failed.wrong.is_empty() {
                     // What is left must not be the next one's.
                     cloud.end();
-                    cloud = swept.journey.cloud().await;
+                    cloud = swept.scenario.cloud().await;
                 }
                 all.lock()
                     .unwrap()
-                    .count(swept.journey, kind, &case, failed, rows);
+                    .count(swept.scenario, kind, &case, failed, rows);
             }
         }
         cloud.end();
@@ -324,7 +324,7 @@ fn swept(
 impl GuestSweepFindings {
     fn count(
         &mut self,
-        journey: GuestScenario,
+        scenario: GuestScenario,
         kind: &'static str,
         case: &[CloudFaultPoint],
         failed: FailedRun,
@@ -334,9 +334,9 @@ impl GuestSweepFindings {
         self.missed += usize::from(failed.struck < case.len());
         let mut wrong = failed.wrong;
         // With two faults the client may get the error of either; a kill gives no error.
-        let is_told = case.iter().skip(1).all(|point| point.fault == Fault::Kill);
-        let allowed = rows.get(&(journey, strike, kind.to_owned()));
-        if is_told && !allowed.is_some_and(|allowed| allowed.contains(&outcome)) {
+        let is_reported = case.iter().skip(1).all(|point| point.fault == Fault::Kill);
+        let allowed = rows.get(&(scenario, strike, kind.to_owned()));
+        if is_reported && !allowed.is_some_and(|allowed| allowed.contains(&outcome)) {
             let outcome = outcome.as_str();
             wrong.push(format!(
                 "guests.toml does not say that {strike} at {kind} is {outcome}"
@@ -344,7 +344,7 @@ impl GuestSweepFindings {
         }
         self.cases += 1;
         if case.len() == 1 {
-            let cell = self.tally.entry((journey, strike, kind));
+            let cell = self.tally.entry((scenario, strike, kind));
             *cell.or_default().entry(outcome).or_default() += 1;
         }
         if self.cases.is_multiple_of(500) {
@@ -356,7 +356,7 @@ impl GuestSweepFindings {
         }
         if !wrong.is_empty() {
             let at: Vec<String> = case.iter().map(ToString::to_string).collect();
-            let text = format!("{} at {}: {wrong:#?}", journey.as_str(), at.join(" + "));
+            let text = format!("{} at {}: {wrong:#?}", scenario.as_str(), at.join(" + "));
             println!("{text}");
             self.wrong.push(text);
         }
@@ -366,11 +366,11 @@ impl GuestSweepFindings {
 /// Runs the selection; returns the scenarios without a fault, and how often each outcome followed each fault.
 fn sweep(asked: &SweepSelection) -> (Vec<CleanGuestRun>, OutcomeTally) {
     let rows = rows::read();
-    let journeys: Vec<GuestScenario> = GuestScenario::ALL
+    let scenarios: Vec<GuestScenario> = GuestScenario::ALL
         .into_iter()
         .filter(|it| {
             asked
-                .journey
+                .scenario
                 .as_deref()
                 .is_none_or(|name| name == it.as_str())
         })
@@ -379,9 +379,9 @@ fn sweep(asked: &SweepSelection) -> (Vec<CleanGuestRun>, OutcomeTally) {
     virtually(async { GuestCloud::new().await.end() });
     virtually(async { GuestCloud::with_api().await.end() });
     let cleans = Mutex::new(BTreeMap::new());
-    on_all_processors(&journeys, |journey| {
-        let swept = virtually(clean(*journey));
-        cleans.lock().unwrap().insert(*journey, swept);
+    on_all_processors(&scenarios, |scenario| {
+        let swept = virtually(clean(*scenario));
+        cleans.lock().unwrap().insert(*scenario, swept);
     });
     let cleans: Vec<CleanGuestRun> = cleans.into_inner().unwrap().into_values().collect();
     let firsts = asked.firsts(&cleans);
@@ -419,11 +419,11 @@ fn every_scenario_of_a_guest_fails_well_at_its_effects() {
     let asked = SweepSelection::read();
     let (cleans, tally) = sweep(&asked);
     let is_blessed = asked.is_whole() && std::env::var_os("BLESS").is_some();
-    match (is_blessed, asked.journey.is_some()) {
+    match (is_blessed, asked.scenario.is_some()) {
         (true, false) => report::write(&cleans, &tally),
         (true, true) => cleans
             .iter()
-            .for_each(|swept| report::write_journey(swept, &tally)),
+            .for_each(|swept| report::write_scenario(swept, &tally)),
         (false, _) => report::compare(&tally),
     }
 }

@@ -171,7 +171,7 @@ mod tests {
     use crate::Boundary;
     use crate::executor::finish;
 
-    fn cross(gate: &PointGate, effect: &Effect) -> (GateDecision, GateDecision) {
+    fn pass(gate: &PointGate, effect: &Effect) -> (GateDecision, GateDecision) {
         let outcome = EffectOutcome::Done(String::new());
         (
             finish(gate.before(effect)),
@@ -202,13 +202,13 @@ mod tests {
         let effect = Effect::read(Boundary::Http, "GET /x", "");
         let lost = GateDecision::Fault(Fault::AnswerLost);
         assert_eq!(
-            cross(&gate, &effect),
+            pass(&gate, &effect),
             (GateDecision::Proceed, GateDecision::Proceed)
         );
         assert!(gate.triggered().is_empty());
-        assert_eq!(cross(&gate, &effect), (GateDecision::Proceed, lost));
+        assert_eq!(pass(&gate, &effect), (GateDecision::Proceed, lost));
         assert_eq!(
-            cross(&gate, &effect),
+            pass(&gate, &effect),
             (GateDecision::Proceed, GateDecision::Proceed)
         );
         assert_eq!(gate.triggered().len(), 1);

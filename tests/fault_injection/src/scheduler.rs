@@ -229,7 +229,7 @@ mod tests {
         ))
     }
 
-    async fn cross(gate: TaskGate, subject: &'static str) {
+    async fn pass(gate: TaskGate, subject: &'static str) {
         let effect = Effect::write(Boundary::Http, "PUT", subject);
         if gate.before(&effect).await == GateDecision::Proceed {
             let _ = gate
@@ -240,15 +240,15 @@ mod tests {
 
     async fn three_steps(gate: TaskGate) {
         for subject in ["one", "two", "three"] {
-            cross(gate.clone(), subject).await;
+            pass(gate.clone(), subject).await;
         }
     }
 
     /// Two concurrent effects of one task.
     async fn side_by_side(gate: TaskGate) {
         let mut waiting: Vec<Pin<Box<dyn Future<Output = ()> + Send>>> = vec![
-            Box::pin(cross(gate.clone(), "left")),
-            Box::pin(cross(gate, "right")),
+            Box::pin(pass(gate.clone(), "left")),
+            Box::pin(pass(gate, "right")),
         ];
         poll_fn(|context| {
             waiting.retain_mut(|future| future.as_mut().poll(context).is_pending());
@@ -320,7 +320,7 @@ mod tests {
             let quick = quick.clone();
             async move {
                 for _ in 0..50 {
-                    cross(quick.clone(), "x").await;
+                    pass(quick.clone(), "x").await;
                 }
             }
         };
@@ -366,7 +366,7 @@ mod tests {
         });
         let mut late = Box::pin(async {
             until(&arrives).await;
-            cross(late, "late").await;
+            pass(late, "late").await;
             std::future::pending::<()>().await;
         });
         let mut run = task.run(poll_fn(|context| {
@@ -412,7 +412,7 @@ mod tests {
         ]);
         assert_eq!(left, 1, "only the killed task is left");
         assert_eq!(
-            run(vec![Box::pin(victim.run(cross(victim.clone(), "again")))]),
+            run(vec![Box::pin(victim.run(pass(victim.clone(), "again")))]),
             0
         );
         assert_eq!(gate.state(), SchedulerState::Done);
@@ -434,7 +434,7 @@ mod tests {
         let gate = DeterministicScheduler::seeded(9);
         let task = gate.task_gate(Arc::new(OpenGate));
         let tasks =
-            ["one", "two", "three"].map(|subject| Box::pin(cross(task.clone(), subject)) as _);
+            ["one", "two", "three"].map(|subject| Box::pin(pass(task.clone(), subject)) as _);
         assert_eq!(run(Vec::from(tasks)), 0);
     }
 }

@@ -10,14 +10,14 @@ use berth_model::{ConsumerUuid, ProviderUuid};
 /// tree.
 pub(crate) fn l2(snapshot: &SystemSnapshot) -> Vec<Violation> {
     let mut findings = Vec::new();
-    let standing: BTreeSet<ConsumerUuid> = snapshot
+    let existing: BTreeSet<ConsumerUuid> = snapshot
         .guests
         .iter()
         .flat_map(|(consumer, guest)| guest.migrations.iter().copied().chain([*consumer]))
         .collect();
     for (consumer, row) in &snapshot.placement.consumers {
         if holds_of_a_node(snapshot, row)
-            && !standing.contains(consumer)
+            && !existing.contains(consumer)
             && !reported(snapshot, consumer, row)
         {
             findings.push(format!(

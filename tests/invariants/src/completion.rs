@@ -3,9 +3,9 @@
 use crate::{InvariantId, SystemSnapshot, TaskOutcome, Violation};
 
 pub(crate) fn l1(snapshot: &SystemSnapshot) -> Vec<Violation> {
-    let journeys = snapshot.histories.tasks.iter().filter_map(|journey| {
-        let name = &journey.name;
-        match &journey.end {
+    let unfinished = snapshot.histories.tasks.iter().filter_map(|task| {
+        let name = &task.name;
+        match &task.end {
             TaskOutcome::Open => Some(format!("{name} has not ended")),
             TaskOutcome::Held(reason) | TaskOutcome::Refused(reason)
                 if reason.trim().is_empty() =>
@@ -22,7 +22,7 @@ pub(crate) fn l1(snapshot: &SystemSnapshot) -> Vec<Violation> {
         let open = journal.open.iter();
         open.map(|intent| format!("{} still has an open intent: {intent}", journal.name))
     });
-    journeys
+    unfinished
         .chain(journals)
         .map(|finding| Violation::of(InvariantId::L1, finding))
         .collect()

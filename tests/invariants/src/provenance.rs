@@ -51,12 +51,12 @@ fn inventories<'a>(
         row.inventories
             .iter()
             .filter_map(move |(class, inventory)| {
-                let said = |fact: &&Fact| {
+                let reported = |fact: &&Fact| {
                     matches!(fact, Fact::Inventories(of, all)
                     if of == uuid && all.get(class) == Some(inventory))
                 };
                 let caused =
-                    began.inventory(*uuid, class) == Some(inventory) || sent.iter().any(said);
+                    began.inventory(*uuid, class) == Some(inventory) || sent.iter().any(reported);
                 (!caused)
                     .then(|| format!("no request reported {class} {inventory} on {}", row.name))
             })

@@ -29,7 +29,7 @@ fn requests(snapshot: &SystemSnapshot, limits: &LoopLimits) -> Vec<String> {
         times.entry(&step.task).or_default().push(step.at);
     }
     let mut findings = Vec::new();
-    for (journey, mut times) in times {
+    for (task, mut times) in times {
         times.sort();
         let mut first = 0;
         let mut most = 0;
@@ -42,7 +42,7 @@ fn requests(snapshot: &SystemSnapshot, limits: &LoopLimits) -> Vec<String> {
         if most > limits.requests_per_minute {
             let allowed = limits.requests_per_minute;
             findings.push(format!(
-                "{journey} sent {most} requests in a minute; {allowed} are allowed"
+                "{task} sent {most} requests in a minute; {allowed} are allowed"
             ));
         }
     }

@@ -21,9 +21,9 @@ fn parents(placement: &PlacementSnapshot) -> Vec<String> {
     rows.filter_map(|(uuid, row)| match placement.top(*uuid) {
         None => Some(format!("the parents of {} end nowhere", row.name)),
         Some(top) if top != row.root => {
-            let (says, is) = (placement.name(row.root), placement.name(top));
+            let (recorded, actual) = (placement.name(row.root), placement.name(top));
             Some(format!(
-                "{} says its root is {says}, but it is {is}",
+                "{} says its root is {recorded}, but it is {actual}",
                 row.name
             ))
         }
@@ -68,7 +68,7 @@ fn refusal(refusal: &RefusedReshape) -> Vec<String> {
         let finding = match (before.providers.get(uuid), after.providers.get(uuid)) {
             (None, Some(row)) => format!("a refused reshape left {} behind", row.name),
             (Some(row), None) => format!("a refused reshape removed {}", row.name),
-            (was, is) if was != is => format!("a refused reshape changed {}", name()),
+            (was, actual) if was != actual => format!("a refused reshape changed {}", name()),
             _ => continue,
         };
         findings.push(finding);

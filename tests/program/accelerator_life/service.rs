@@ -16,7 +16,7 @@ use crate::program::keystone::Region;
 
 pub(super) const HOST: &str = "compute1";
 pub(super) const RP: &str = "f9d7848a-7688-361f-8e4b-3e58185de5fe";
-pub(super) const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
+pub(super) const UNKNOWN: &str = "00000000-0000-4000-8000-000000000000";
 const HANDLES: usize = 4;
 
 pub(super) fn guest(number: usize) -> String {
@@ -27,14 +27,14 @@ type EventLog = Arc<Mutex<Vec<Value>>>;
 
 /// A compute API that accepts all events: its URL, and the received events.
 fn compute() -> (String, EventLog) {
-    async fn take(State(told): State<EventLog>, body: Bytes) -> String {
+    async fn take(State(log): State<EventLog>, body: Bytes) -> String {
         let events: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.extend(events["events"].as_array().into_iter().flatten().cloned());
+        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.extend(events["events"].as_array().into_iter().flatten().cloned());
         events.to_string()
     }
-    let told = EventLog::default();
-    let router = Router::new().fallback(take).with_state(Arc::clone(&told));
+    let log = EventLog::default();
+    let router = Router::new().fallback(take).with_state(Arc::clone(&log));
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.set_nonblocking(true).expect("a socket");
     let address = listener.local_addr().expect("an address");
@@ -48,7 +48,7 @@ fn compute() -> (String, EventLog) {
             axum::serve(listener, router).await.expect("it serves");
         });
     });
-    (format!("http://{address}/v2.1"), told)
+    (format!("http://{address}/v2.1"), log)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub(super) struct Service {
     pub(super) url: String,
     admin: String,
     tenant: String,
-    told: EventLog,
+    log: EventLog,
     berth: RunningBerth,
     _home: BerthHome,
 }
@@ -75,7 +75,7 @@ pub(super) struct Service {
 impl Service {
     pub(super) fn start() -> Self {
         let keystone = &Region::shared().keystone;
-        let (compute, told) = compute();
+        let (compute, log) = compute();
         let mut home = BerthHome::new().expect("a home");
         let text = format!(
             "state_path = \"@HOME@/state\"\n[accelerator_service]\nlisten = \"127.0.0.1:0\"\n\
@@ -91,7 +91,7 @@ impl Service {
             url,
             admin: token(&keystone.berth()),
             tenant: token(&keystone.tenant()),
-            told,
+            log,
             berth,
             _home: home,
         };
@@ -124,8 +124,8 @@ impl Service {
         let answer = ask.send().expect("an answer");
         assert_eq!(answer.status.as_u16(), status, "{}", answer.text());
         if answer.status.is_client_error() && status != 401 {
-            let said = answer.json()["error_message"].as_str().map(str::to_owned);
-            let inner: Value = serde_json::from_str(&said.unwrap_or_default()).unwrap_or_default();
+            let body = answer.json()["error_message"].as_str().map(str::to_owned);
+            let inner: Value = serde_json::from_str(&body.unwrap_or_default()).unwrap_or_default();
             assert!(
                 inner.is_object(),
                 "no document in a document: {}",
@@ -192,11 +192,11 @@ impl Service {
     }
 
     /// Waits until the compute API got the events of a guest's requests; returns the result of each.
-    pub(super) fn told(&mut self, guest: &str, count: usize) -> Vec<(String, String)> {
-        let told = Arc::clone(&self.told);
+    pub(super) fn received(&mut self, guest: &str, count: usize) -> Vec<(String, String)> {
+        let log = Arc::clone(&self.log);
         let of_guest = || {
-            let told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            let mine = told.iter().filter(|event| event["server_uuid"] == guest);
+            let log = log.lock().unwrap_or_else(PoisonError::into_inner);
+            let mine = log.iter().filter(|event| event["server_uuid"] == guest);
             mine.cloned().collect::<Vec<Value>>()
         };
         let limit = std::time::Duration::from_secs(60);

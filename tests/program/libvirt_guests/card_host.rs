@@ -111,14 +111,17 @@ impl CardHost {
         let asked = [arguments, &["-f", "json"]].concat();
         loop {
             // While libvirtd is away, an answer may be too.
-            let said = self.run(&asked);
-            let listed = said.as_ref().ok().map(|text| items(text));
+            let output = self.run(&asked);
+            let listed = output.as_ref().ok().map(|text| items(text));
             match listed {
                 Some(listed) if wanted(&listed) => return listed,
                 _ => {}
             }
             let log = self.up.stderr();
-            assert!(begun.elapsed() < PATIENCE, "{arguments:?}: {said:?}\n{log}");
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{arguments:?}: {output:?}\n{log}"
+            );
             thread::sleep(Duration::from_millis(100));
         }
     }
@@ -207,12 +210,12 @@ impl CardHost {
     pub(super) fn console(&mut self, uuid: &str, wanted: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {
-            let said = self.run(&["guest", "console", "log", uuid]);
-            match said {
-                Ok(said) if wanted(&said) => return said,
-                said => {
+            let output = self.run(&["guest", "console", "log", uuid]);
+            match output {
+                Ok(output) if wanted(&output) => return output,
+                output => {
                     let log = self.up.stderr();
-                    assert!(begun.elapsed() < PATIENCE, "{said:?}\n{log}");
+                    assert!(begun.elapsed() < PATIENCE, "{output:?}\n{log}");
                 }
             }
             thread::sleep(Duration::from_millis(300));
@@ -241,8 +244,8 @@ impl CardHost {
         let left = fs::read_dir(self.home.path("instances")).expect("a folder");
         let left: Vec<_> = left.flatten().map(|entry| entry.file_name()).collect();
         assert!(!left.iter().any(|name| name == uuid), "{left:?}");
-        let said = self.done(&["reconcile", "--dry-run"]);
-        assert!(said.contains("nothing differs"), "{said}");
+        let output = self.done(&["reconcile", "--dry-run"]);
+        assert!(output.contains("nothing differs"), "{output}");
     }
 
     #[track_caller]
@@ -263,7 +266,7 @@ impl CardHost {
 /// `berth up` where it sees the cards.
 fn up(home: &mut BerthHome, libvirtd: &Libvirtd) -> RunningBerth {
     let config = home.config_file().display().to_string();
-    home.run_within(libvirtd.beside());
+    home.run_within(libvirtd.run_in_scope());
     home.start(["--config", &config, "up"]).expect("it starts")
 }
 
@@ -278,7 +281,7 @@ fn images() -> std::path::PathBuf {
     let script = checkout().join("packaging/scripts/guest-image.sh");
     let made = Command::new(script).arg(&images).output();
     let made = made.expect("the script runs");
-    let said = String::from_utf8_lossy(&made.stderr);
-    assert!(made.status.success(), "{said}");
+    let printed = String::from_utf8_lossy(&made.stderr);
+    assert!(made.status.success(), "{printed}");
     images
 }

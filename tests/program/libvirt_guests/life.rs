@@ -14,10 +14,10 @@ const NAME: &str = "web";
 impl CardHost {
     /// The guest started from this system, which found this on its disks.
     #[track_caller]
-    fn assert_says(&mut self, uuid: &str, line: &str) {
+    fn assert_console(&mut self, uuid: &str, line: &str) {
         let line = format!("system: {line}\r\n");
-        let said = self.console(uuid, |said| said.ends_with("\r\n"));
-        assert_eq!(said, line);
+        let output = self.console(uuid, |output| output.ends_with("\r\n"));
+        assert_eq!(output, line);
     }
 
     /// The guest has these files of its own as disks, in this order.
@@ -75,7 +75,7 @@ fn a_guest_boots_from_the_requested_source_and_keeps_its_disk_and_its_card() {
     let (uuid, card) = host.assert_runs_with_card(NAME);
     let whole = (uuid.clone(), card);
     let life = host.virsh(&["domid", NAME]);
-    host.assert_says(&uuid, "own blank");
+    host.assert_console(&uuid, "own blank");
 
     host.done(&["guest", "pause", NAME]);
     assert_eq!(host.virsh(&["domstate", NAME]).trim(), "paused");
@@ -86,7 +86,7 @@ fn a_guest_boots_from_the_requested_source_and_keeps_its_disk_and_its_card() {
 
     host.done(&["guest", "reboot", NAME, "--hard"]);
     assert_ne!(host.virsh(&["domid", NAME]), life, "it was switched off");
-    host.assert_says(&uuid, "own own");
+    host.assert_console(&uuid, "own own");
     assert_eq!(host.assert_runs_with_card(NAME), whole);
 
     // What cannot be done with a card is said, and nothing is done.
@@ -103,24 +103,24 @@ fn a_guest_boots_from_the_requested_source_and_keeps_its_disk_and_its_card() {
 
     // Its own disk is the second while it is rescued, also after a kill. (A BIOS shows a system the first alone.)
     host.done(&["guest", "rescue", NAME, "--image", &file("rescue.qcow2")]);
-    host.assert_says(&uuid, "rescue blank");
+    host.assert_console(&uuid, "rescue blank");
     host.assert_disks(&["disk.rescue", "disk"]);
     host.kill_berth();
     host.done(&["guest", "reboot", NAME, "--hard"]);
-    host.assert_says(&uuid, "rescue rescue");
+    host.assert_console(&uuid, "rescue rescue");
     assert_eq!(host.assert_runs_with_card(NAME), whole);
 
     host.done(&["guest", "unrescue", NAME]);
-    host.assert_says(&uuid, "own own");
+    host.assert_console(&uuid, "own own");
     host.assert_disks(&["disk"]);
     assert_eq!(host.assert_runs_with_card(NAME), whole);
 
     host.done(&["guest", "rebuild", NAME, "--image", &file("new.qcow2")]);
-    host.assert_says(&uuid, "new blank");
+    host.assert_console(&uuid, "new blank");
     host.done(&["guest", "stop", NAME]);
     assert_eq!(host.virsh(&["domstate", NAME]).trim(), "shut off");
     host.done(&["guest", "start", NAME]);
-    host.assert_says(&uuid, "new new");
+    host.assert_console(&uuid, "new new");
     assert_eq!(host.assert_runs_with_card(NAME), whole);
 
     host.delete(&uuid);

@@ -147,32 +147,32 @@ fn points(effects: usize) -> impl Iterator<Item = EffectSide> {
 }
 
 /// Runs every scenario with the fault at every effect; returns the number of cases.
-async fn sweep(stage: &BootStage, journeys: &[BootScenario], fault: BootFault) -> usize {
+async fn sweep(stage: &BootStage, scenarios: &[BootScenario], fault: BootFault) -> usize {
     let (mut number, mut cases) = (1, 0);
-    for journey in journeys {
-        journey.scene(stage, true).await;
-        journey.set(stage);
-        assert!(!journey.until_killed(stage, number, None).await);
+    for scenario in scenarios {
+        scenario.scene(stage, true).await;
+        scenario.set(stage);
+        assert!(!scenario.until_killed(stage, number, None).await);
         let effects = stage.effects.history().len();
-        journey.check(stage, number).await;
+        scenario.check(stage, number).await;
         clear(stage, number).await;
         for point in points(effects).step_by(ONE_OF) {
             number += 1;
-            journey.set(stage);
-            let killed = journey
+            scenario.set(stage);
+            let killed = scenario
                 .until_killed(stage, number, Some((point, fault)))
                 .await;
             if fault == BootFault::Kill {
-                assert!(killed, "{journey:?} reaches {point:?}");
+                assert!(killed, "{scenario:?} reaches {point:?}");
                 assert_eq!(stage.agent.broken(), Vec::<String>::new());
-                assert!(!journey.until_killed(stage, number, None).await);
+                assert!(!scenario.until_killed(stage, number, None).await);
             }
-            journey.check(stage, number).await;
+            scenario.check(stage, number).await;
             clear(stage, number).await;
             cases += 1;
         }
         stage.judge().await;
-        journey.scene(stage, false).await;
+        scenario.scene(stage, false).await;
     }
     cases
 }
@@ -195,21 +195,21 @@ async fn an_error_at_any_effect_leads_to_the_same_end_as_without() {
 async fn a_kill_in_the_recovery_from_a_kill_is_no_worse() {
     let stage = BootStage::new().await;
     let (mut number, mut cases) = (1, 0);
-    for journey in [BootScenario::BootAndDelete, BootScenario::BootOnTheNext] {
-        journey.set(&stage);
-        assert!(!journey.until_killed(&stage, number, None).await);
+    for scenario in [BootScenario::BootAndDelete, BootScenario::BootOnTheNext] {
+        scenario.set(&stage);
+        assert!(!scenario.until_killed(&stage, number, None).await);
         let effects = stage.effects.history().len();
         clear(&stage, number).await;
         // Some effects, and every third of the recovery from a kill there: all of them take minutes.
         for first in points(effects).step_by(17) {
             for second in points(1000).step_by(3 * ONE_OF) {
                 number += 1;
-                journey.set(&stage);
+                scenario.set(&stage);
                 let kill = |point| Some((point, BootFault::Kill));
-                assert!(journey.until_killed(&stage, number, kill(first)).await);
-                let killed = journey.until_killed(&stage, number, kill(second)).await;
-                assert!(!journey.until_killed(&stage, number, None).await);
-                journey.check(&stage, number).await;
+                assert!(scenario.until_killed(&stage, number, kill(first)).await);
+                let killed = scenario.until_killed(&stage, number, kill(second)).await;
+                assert!(!scenario.until_killed(&stage, number, None).await);
+                scenario.check(&stage, number).await;
                 clear(&stage, number).await;
                 cases += 1;
                 if !killed {

@@ -90,7 +90,7 @@ async fn a_check_result_survives_a_restart_until_it_changes_or_the_hook_is_remov
     task.await.unwrap();
 
     stage.restart().await;
-    stage.look_anew();
+    stage.forget_tree();
     stage.pass().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "1 1");
     // No request asks for it now.

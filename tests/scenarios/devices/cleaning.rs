@@ -184,10 +184,10 @@ async fn devices_are_reported_and_cleaned_independently_of_the_passes() {
     let stage = DeviceStage::with(vec![card(0)]).await;
     let (arq, _) = stage.binds(0, guest(1)).await;
     stage.delete(&arq).await;
-    let (ends, told) = tokio::sync::watch::channel(0);
+    let (ends, task_ends) = tokio::sync::watch::channel(0);
     let stop = CancellationToken::new();
     let (devices, stopped) = (stage.devices.clone(), stop.clone());
-    let running = tokio::spawn(async move { devices.run_reporter(Some(told), stopped).await });
+    let running = tokio::spawn(async move { devices.run_reporter(Some(task_ends), stopped).await });
     // The end of a guest's task triggers the check.
     ends.send_replace(1);
     poll_until("the device is reported as clean", async || {

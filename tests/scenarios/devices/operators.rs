@@ -77,7 +77,7 @@ async fn of_a_card_a_part_can_be_set_aside() {
     stage.round().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "4 1");
     stage.restart().await;
-    stage.look_anew();
+    stage.forget_tree();
     stage.round().await;
     assert_eq!(stage.provider(0).await.expect("a provider").0, "4 1");
     for n in 0..3 {
@@ -135,17 +135,17 @@ async fn a_device_that_an_operator_disables_at_the_service_is_reserved_across_re
 #[tokio::test]
 async fn an_operators_change_at_the_service_reaches_placement_before_the_next_report() {
     let stage = DeviceStage::with(vec![card(0)]).await;
-    is_heard(stage, &["disable", "enable"]).await;
+    assert_polls(stage, &["disable", "enable"]).await;
 }
 
 #[tokio::test]
 async fn a_wait_at_the_service_that_fails_is_begun_again() {
     let stage = DeviceStage::losing_a_wait(vec![card(0)]).await;
-    is_heard(stage, &["disable"]).await;
+    assert_polls(stage, &["disable"]).await;
 }
 
 /// What an operator does comes to Placement, though the next report is due in an hour.
-async fn is_heard(mut stage: DeviceStage, verbs: &[&str]) {
+async fn assert_polls(mut stage: DeviceStage, verbs: &[&str]) {
     let uuid = stage.known().await[&address(0).to_string()].uuid.clone();
     let (stop, keeping) = stage.keep();
     let mut changes = stage.devices.changes();

@@ -88,7 +88,7 @@ async fn a_bind_completes_when_the_hook_has_programmed_its_device_and_fails_when
         stop.cancel();
         task.await.unwrap();
         assert_eq!(asked(folder.path()), [format!("{} {IMAGE}", address(0))]);
-        assert_eq!(stage.told().await, [format!("{arq} {status}")]);
+        assert_eq!(stage.next_events().await, [format!("{arq} {status}")]);
     }
 }
 
@@ -107,7 +107,7 @@ async fn a_bind_with_a_slow_hook_fails_with_an_event_and_its_device_is_reused() 
     let clock = stage.watch_the_clock();
     let (stop, task) = stage.keep();
     state_is(&stage, &arq, "BindFailed").await;
-    assert_eq!(stage.told().await, [format!("{arq} failed")]);
+    assert_eq!(stage.next_events().await, [format!("{arq} failed")]);
     stage.delete(&arq).await;
     stage.devices.request_report();
     poll_until("a guest gets the device", async || {

@@ -14,7 +14,7 @@ use super::stage::{DeviceStage, INTERVAL, address, card, guest, provider_uuid};
 #[tokio::test]
 async fn cyborg_which_lacks_the_route_is_asked_once() {
     let cyborg = Router::new().fallback(|| async { StatusCode::NOT_FOUND });
-    let mut stage = DeviceStage::beside(cyborg, vec![card(0)]).await;
+    let mut stage = DeviceStage::with_service(cyborg, vec![card(0)]).await;
     stage.stirred().await;
     stage.show(vec![card(0), card(1)]);
     stage.round().await;
@@ -27,12 +27,12 @@ async fn cyborg_which_lacks_the_route_is_asked_once() {
 
 #[tokio::test]
 async fn a_single_404_ends_neither_reports_nor_cleaning() {
-    let stray = Arc::<AtomicBool>::default();
-    let mut stage = DeviceStage::behind(Arc::clone(&stray), vec![card(0)]).await;
+    let not_found_once = Arc::<AtomicBool>::default();
+    let mut stage = DeviceStage::behind(Arc::clone(&not_found_once), vec![card(0)]).await;
     stage.show(vec![card(0), card(1)]);
-    stray.store(true, Ordering::SeqCst);
+    not_found_once.store(true, Ordering::SeqCst);
     stage.round().await;
-    assert!(!stray.load(Ordering::SeqCst), "it got no request");
+    assert!(!not_found_once.load(Ordering::SeqCst), "it got no request");
     assert!(!stage.known().await.contains_key(&address(1).to_string()));
     tokio::time::pause();
     tokio::time::advance(INTERVAL).await;
@@ -46,7 +46,7 @@ async fn a_provider_that_placement_lost_triggers_a_pass_that_recreates_it() {
     let mut stage = DeviceStage::with(vec![card(0)]).await;
     let (placement, provider) = (stage.cloud.placement(), provider_uuid(0));
     placement.delete_provider(provider).await.unwrap();
-    stage.service_looks().await;
+    stage.run_service_checks().await;
     let mut changes = stage.devices.changes();
     stage.devices.request_report();
     stage.devices.send_reports().await.unwrap();

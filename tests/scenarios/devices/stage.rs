@@ -69,7 +69,7 @@ pub(super) fn card(n: u8) -> OfferedDevice {
         numa_node: Some(0),
         physical_network: None,
         class: ResourceClass::PGPU,
-        class_origin: berth_virt::ClassOrigin::Said,
+        class_origin: berth_virt::ClassOrigin::Configured,
         traits: BTreeSet::from([Trait::new("CUSTOM_NVIDIA_1EB8").unwrap()]),
         handles: vec![OfferedHandle::Function(address(n))],
         unit: berth_virt::DeviceUnit::Handle,
@@ -223,24 +223,24 @@ impl DeviceStage {
         let service = router(store.clone(), options);
         Self {
             store,
-            ..Self::beside(service, shown).await
+            ..Self::with_service(service, shown).await
         }
     }
 
-    /// The same with a proxy in front of the service: while `stray` is set, it answers 404 once.
-    pub(super) async fn behind(stray: Arc<AtomicBool>, shown: Vec<OfferedDevice>) -> Self {
+    /// The same with a proxy in front of the service: while `not_found_once` is set, it answers 404 once.
+    pub(super) async fn behind(not_found_once: Arc<AtomicBool>, shown: Vec<OfferedDevice>) -> Self {
         let store = SqlStore::in_memory().await.unwrap();
         prepare(&store).await.unwrap();
         let service = router(store.clone(), AcceleratorApiOptions::default());
         let before = Router::new().fallback(move |request: Request<Body>| async move {
-            match stray.swap(false, Ordering::SeqCst) {
+            match not_found_once.swap(false, Ordering::SeqCst) {
                 true => StatusCode::NOT_FOUND.into_response(),
                 false => service.oneshot(request).await.into_response(),
             }
         });
         Self {
             store,
-            ..Self::beside(before, shown).await
+            ..Self::with_service(before, shown).await
         }
     }
 
@@ -259,12 +259,12 @@ impl DeviceStage {
         });
         Self {
             store,
-            ..Self::beside(before, shown).await
+            ..Self::with_service(before, shown).await
         }
     }
 
     /// The same with any accelerator service.
-    pub(super) async fn beside(service: Router, shown: Vec<OfferedDevice>) -> Self {
+    pub(super) async fn with_service(service: Router, shown: Vec<OfferedDevice>) -> Self {
         let cloud = Cloud::in_process().await;
         let host = Host::new(NODE).with(|node| node.devices = shown);
         let node = Node::new(&Host::new(NODE));
@@ -321,9 +321,9 @@ impl DeviceStage {
 
     /// A look and a pass over the node.
     pub(super) async fn pass(&mut self) {
-        let look = self.devices.begin_observation();
+        let observation = self.devices.begin_observation();
         let mut view = self.view();
-        self.devices.overlay(look, &mut view);
+        self.devices.overlay(observation, &mut view);
         let missing = self.devices.take_missing().into_values();
         self.life
             .tracker
@@ -380,7 +380,7 @@ impl DeviceStage {
     }
 
     /// The accelerator service looks which providers Placement has, once.
-    pub(super) async fn service_looks(&self) {
+    pub(super) async fn run_service_checks(&self) {
         let stopped = CancellationToken::new();
         let (store, placement) = (self.store.clone(), self.cloud.placement());
         let period = Duration::from_millis(1);
@@ -417,12 +417,12 @@ impl DeviceStage {
     }
 
     /// The next events about requests that the service tells a compute API: `request status`.
-    pub(super) async fn told(&self) -> Vec<String> {
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    pub(super) async fn next_events(&self) -> Vec<String> {
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
         let receiver =
             HttpService::new(tower::service_fn(move |request: Request<bytes::Bytes>| {
                 let body: Value = serde_json::from_slice(request.body()).unwrap();
-                tell.send(body).unwrap();
+                sender.send(body).unwrap();
                 let answer = bytes::Bytes::from_static(b"{\"events\": []}");
                 async move { Ok::<_, TransportError>(http::Response::new(answer)) }
             }));
@@ -432,7 +432,7 @@ impl DeviceStage {
         let ended = stop.clone().cancelled_owned();
         let delivering = deliver_events(self.store.clone(), client, EventsBell::default(), ended);
         let delivering = tokio::spawn(delivering);
-        let body = within("an event arrives", told.recv()).await.unwrap();
+        let body = within("an event arrives", received.recv()).await.unwrap();
         stop.cancel();
         delivering.await.unwrap();
         let event = |event: &Value| {
@@ -448,7 +448,7 @@ impl DeviceStage {
     }
 
     /// The next pass reads Placement again.
-    pub(super) fn look_anew(&mut self) {
+    pub(super) fn forget_tree(&mut self) {
         self.life.tracker.forget();
     }
 

@@ -182,7 +182,7 @@ impl BootAgent {
                 false => refusal(StatusCode::CONFLICT, "other", "another one has its UUID"),
             };
         }
-        self.look_at(&build).await;
+        self.check_build(&build).await;
         let mut world = self.world();
         // Another request may have created the guest meanwhile.
         if world.guests.contains_key(&uuid) {
@@ -200,7 +200,7 @@ impl BootAgent {
     }
 
     /// A guest that is being built has all that is its own.
-    async fn look_at(&self, build: &GuestBuild) {
+    async fn check_build(&self, build: &GuestBuild) {
         let uuid = ConsumerUuid::from(build.uuid);
         let mut wrong = Vec::new();
         let mut held = self.placement.allocations(uuid).await;

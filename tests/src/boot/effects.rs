@@ -160,12 +160,12 @@ impl ConductorEffects {
                     .get::<RouteTemplate>()
                     .map_or("?", |it| it.0);
                 let what = format!("{name} {} {route}", request.method());
-                effects.cross(what, http.send(request)).await
+                effects.perform(what, http.send(request)).await
             }
         }))
     }
 
-    pub(super) async fn cross<T: FaultAnswer>(
+    pub(super) async fn perform<T: FaultAnswer>(
         &self,
         what: String,
         effect: impl Future<Output = T>,

@@ -56,7 +56,7 @@ impl FaultyCloudHosts {
         Self { hosts, effects }
     }
 
-    fn cross<'a, T: 'a, E: 'a>(
+    fn perform<'a, T: 'a, E: 'a>(
         &'a self,
         what: &str,
         effect: CloudHostsFuture<'a, T, E>,
@@ -64,29 +64,29 @@ impl FaultyCloudHosts {
     where
         Result<T, E>: FaultAnswer + Send,
     {
-        Box::pin(self.effects.cross(format!("hosts {what}"), effect))
+        Box::pin(self.effects.perform(format!("hosts {what}"), effect))
     }
 }
 
 impl CloudHosts for FaultyCloudHosts {
     fn group(&self, group: Uuid) -> CloudHostsFuture<'_, StoredServerGroup, ServerGroupError> {
-        self.cross("group", CloudHosts::group(&self.hosts, group))
+        self.perform("group", CloudHosts::group(&self.hosts, group))
     }
 
     fn placement_aggregates(&self) -> CloudHostsFuture<'_, Vec<Arc<Aggregate>>, HostTableError> {
         let effect = CloudHosts::placement_aggregates(&self.hosts);
-        self.cross("aggregates", effect)
+        self.perform("aggregates", effect)
     }
 
     fn host<'a>(&'a self, host: &'a str) -> CloudHostsFuture<'a, ComputeHost, HostError> {
-        self.cross("host", CloudHosts::host(&self.hosts, host))
+        self.perform("host", CloudHosts::host(&self.hosts, host))
     }
 
     fn states<'a>(
         &'a self,
         nodes: &'a [Uuid],
     ) -> CloudHostsFuture<'a, Vec<Arc<HostState>>, HostTableError> {
-        self.cross("states", CloudHosts::states(&self.hosts, nodes))
+        self.perform("states", CloudHosts::states(&self.hosts, nodes))
     }
 
     fn place_member<'a>(
@@ -96,15 +96,15 @@ impl CloudHosts for FaultyCloudHosts {
         host: &'a str,
     ) -> CloudHostsFuture<'a, i64, ServerGroupError> {
         let effect = CloudHosts::place_member(&self.hosts, member, generation, host);
-        self.cross("place", effect)
+        self.perform("place", effect)
     }
 
     fn claim_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError> {
-        self.cross("own", CloudHosts::claim_guest(&self.hosts, guest))
+        self.perform("own", CloudHosts::claim_guest(&self.hosts, guest))
     }
 
     fn release_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError> {
-        self.cross(
+        self.perform(
             "release_guest",
             CloudHosts::release_guest(&self.hosts, guest),
         )
@@ -112,16 +112,16 @@ impl CloudHosts for FaultyCloudHosts {
 
     fn unreported_guests(&self) -> CloudHostsFuture<'_, Vec<OwnedGuest>, HostTableError> {
         let effect = CloudHosts::unreported_guests(&self.hosts);
-        self.cross("unreported_guests", effect)
+        self.perform("unreported_guests", effect)
     }
 
     fn confirm_member(&self, member: GroupMember) -> CloudHostsFuture<'_, bool, ServerGroupError> {
-        self.cross("claimed", CloudHosts::confirm_member(&self.hosts, member))
+        self.perform("claimed", CloudHosts::confirm_member(&self.hosts, member))
     }
 
     fn unreported_members(&self) -> CloudHostsFuture<'_, Vec<PlacedMember>, HostTableError> {
         let effect = CloudHosts::unreported_members(&self.hosts);
-        self.cross("unreported_members", effect)
+        self.perform("unreported_members", effect)
     }
 
     fn remove_stale_member<'a>(
@@ -132,14 +132,14 @@ impl CloudHosts for FaultyCloudHosts {
             return Box::pin(async { Ok(false) });
         }
         let effect = CloudHosts::remove_stale_member(&self.hosts, placed);
-        self.cross("remove_stale_member", effect)
+        self.perform("remove_stale_member", effect)
     }
 
     fn remove_member(&self, member: GroupMember) -> CloudHostsFuture<'_, (), ServerGroupError> {
         if self.effects.keeps_members() {
             return Box::pin(async { Ok(()) });
         }
-        self.cross(
+        self.perform(
             "remove_member",
             CloudHosts::remove_member(&self.hosts, member),
         )
@@ -151,14 +151,14 @@ impl CloudHosts for FaultyCloudHosts {
         record: &'a str,
     ) -> CloudHostsFuture<'a, i64, RecordError> {
         let effect = CloudHosts::insert_record(&self.hosts, request_id, record);
-        self.cross("insert_record", effect)
+        self.perform("insert_record", effect)
     }
 
     fn records_for_request<'a>(
         &'a self,
         request_id: &'a str,
     ) -> CloudHostsFuture<'a, Vec<SchedulingRecord>, RecordError> {
-        self.cross(
+        self.perform(
             "records_for_request",
             CloudHosts::records_for_request(&self.hosts, request_id),
         )

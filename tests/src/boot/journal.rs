@@ -33,12 +33,12 @@ impl FaultyBootJournal {
         Self { journal, effects }
     }
 
-    fn cross<'a, T: Send + 'a>(
+    fn perform<'a, T: Send + 'a>(
         &'a self,
         what: String,
         effect: JournalFuture<'a, T>,
     ) -> JournalFuture<'a, T> {
-        Box::pin(self.effects.cross(format!("journal {what}"), effect))
+        Box::pin(self.effects.perform(format!("journal {what}"), effect))
     }
 }
 
@@ -52,34 +52,34 @@ impl BootJournal for FaultyBootJournal {
     }
 
     fn guests(&self) -> JournalFuture<'_, BootRecords> {
-        self.cross("guests".to_owned(), self.journal.guests())
+        self.perform("guests".to_owned(), self.journal.guests())
     }
 
     fn unidentified_guest(&self) -> JournalFuture<'_, Option<UnreadableRecord>> {
-        self.cross(
+        self.perform(
             "unidentified_guest".to_owned(),
             self.journal.unidentified_guest(),
         )
     }
 
     fn open_guests(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
-        self.cross("open_guests".to_owned(), self.journal.open_guests())
+        self.perform("open_guests".to_owned(), self.journal.open_guests())
     }
 
     fn arqs(&self) -> JournalFuture<'_, BTreeSet<ArqUuid>> {
-        self.cross("requests".to_owned(), self.journal.arqs())
+        self.perform("requests".to_owned(), self.journal.arqs())
     }
 
     fn guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, Option<BootRecord>> {
-        self.cross("guest".to_owned(), self.journal.guest(uuid))
+        self.perform("guest".to_owned(), self.journal.guest(uuid))
     }
 
     fn accept<'a>(&'a self, request: &'a BootRequest) -> JournalFuture<'a, AcceptOutcome> {
-        self.cross("accept".to_owned(), self.journal.accept(request))
+        self.perform("accept".to_owned(), self.journal.accept(request))
     }
 
-    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, course: &'a BootGoal) -> JournalFuture<'a, ()> {
-        self.cross("turn".to_owned(), self.journal.set_goal(uuid, course))
+    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, goal: &'a BootGoal) -> JournalFuture<'a, ()> {
+        self.perform("turn".to_owned(), self.journal.set_goal(uuid, goal))
     }
 
     fn begin_next_attempt<'a>(
@@ -87,7 +87,7 @@ impl BootJournal for FaultyBootJournal {
         uuid: ConsumerUuid,
         failed: &'a FailedAttempt,
     ) -> JournalFuture<'a, ()> {
-        self.cross(
+        self.perform(
             "again".to_owned(),
             self.journal.begin_next_attempt(uuid, failed),
         )
@@ -104,38 +104,38 @@ impl BootJournal for FaultyBootJournal {
             return Box::pin(async { Ok(()) });
         }
         let what = format!("note {step} {}", record.state);
-        self.cross(what, self.journal.record_step(uuid, attempt, step, record))
+        self.perform(what, self.journal.record_step(uuid, attempt, step, record))
     }
 
     fn delete_guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
-        self.cross("forget".to_owned(), self.journal.delete_guest(uuid))
+        self.perform("forget".to_owned(), self.journal.delete_guest(uuid))
     }
 
     fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> JournalFuture<'a, ()> {
-        self.cross("stray".to_owned(), self.journal.record_lost_arqs(profile))
+        self.perform("stray".to_owned(), self.journal.record_lost_arqs(profile))
     }
 
     fn lost_arq_profiles(&self) -> JournalFuture<'_, Vec<DeviceProfileName>> {
-        self.cross("strays".to_owned(), self.journal.lost_arq_profiles())
+        self.perform("strays".to_owned(), self.journal.lost_arq_profiles())
     }
 
     fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> JournalFuture<'a, ()> {
-        self.cross("no stray".to_owned(), self.journal.clear_lost_arqs(profile))
+        self.perform("no stray".to_owned(), self.journal.clear_lost_arqs(profile))
     }
 
     fn record_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
-        self.cross(
+        self.perform(
             "late claim".to_owned(),
             self.journal.record_late_claim(guest),
         )
     }
 
     fn late_claims(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
-        self.cross("late claims".to_owned(), self.journal.late_claims())
+        self.perform("late claims".to_owned(), self.journal.late_claims())
     }
 
     fn clear_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
         let none = self.journal.clear_late_claim(guest);
-        self.cross("no late claim".to_owned(), none)
+        self.perform("no late claim".to_owned(), none)
     }
 }

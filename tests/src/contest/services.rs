@@ -111,7 +111,11 @@ impl Services {
     }
 
     /// Starts `count` further processes on an existing database.
-    pub fn beside(url: &str, count: usize, isolation: Isolation) -> Result<Self, ServicesError> {
+    pub fn on_existing(
+        url: &str,
+        count: usize,
+        isolation: Isolation,
+    ) -> Result<Self, ServicesError> {
         let mut services = Self {
             all: Vec::new(),
             rows: ContestRows::Elsewhere(url.to_owned()),

@@ -111,8 +111,8 @@ impl Contest {
         let path = format!("/resource_providers/{uuid}/inventories");
         let set = ask(service, Method::PUT, &path, &body).await;
         let set = set.map_err(|error| error.to_string())?;
-        let told: Value = serde_json::from_slice(set.body()).unwrap_or_default();
-        told["resource_provider_generation"]
+        let answer: Value = serde_json::from_slice(set.body()).unwrap_or_default();
+        answer["resource_provider_generation"]
             .as_i64()
             .ok_or_else(|| format!("the inventory: {set:?}"))
     }
@@ -179,7 +179,7 @@ struct ContestWriter {
     field: Arc<ContestState>,
     number: u32,
     services: Vec<String>,
-    dice: JitterRng,
+    rng: JitterRng,
     events: Vec<Event>,
 }
 
@@ -190,13 +190,13 @@ impl ContestWriter {
             field: Arc::clone(field),
             number,
             services,
-            dice: JitterRng::seeded(seed),
+            rng: JitterRng::seeded(seed),
             events: Vec::new(),
         }
     }
 
     fn below(&self, limit: u64) -> u64 {
-        self.dice.next() % limit
+        self.rng.next() % limit
     }
 
     /// Claims, changes its mind, claims again.
@@ -204,12 +204,12 @@ impl ContestWriter {
         let [first, second, third] = [0, 1, 2].map(|own| self.number * OWN + own);
         self.field.start.wait().await;
         let mut units = 1 + self.below(2);
-        let mut told = self.claim(first, units).await;
-        if told == Some(ContestAnswer::Full) && units == 2 {
+        let mut outcome = self.claim(first, units).await;
+        if outcome == Some(ContestAnswer::Full) && units == 2 {
             units = 1;
-            told = self.claim(first, units).await;
+            outcome = self.claim(first, units).await;
         }
-        if told == Some(ContestAnswer::Done) {
+        if outcome == Some(ContestAnswer::Done) {
             let want = |consumer, units, generation| DesiredAllocation {
                 consumer,
                 units,
@@ -272,7 +272,7 @@ impl ContestWriter {
         let asked = self.field.now();
         let answer = ask(&url, method, &path, &body).await.ok();
         let answered = answer.map(|answer| (self.field.now(), self.answer(&answer)));
-        let told = answered.clone().map(|(_, answer)| answer);
+        let outcome = answered.clone().map(|(_, answer)| answer);
         self.events.push(Event {
             writer: self.number,
             service,
@@ -280,7 +280,7 @@ impl ContestWriter {
             asked,
             answered,
         });
-        told
+        outcome
     }
 
     /// The whole request goes out, and the connection is closed at once or a little later: so some are done, and some not.

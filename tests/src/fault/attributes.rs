@@ -48,7 +48,7 @@ impl AttributeWrites for GatedAttributes {
                 name: name.to_owned(),
                 content: content.to_owned(),
             };
-            self.stage.cross(&effect, &call).await
+            self.stage.perform(&effect, &call).await
         })
     }
 }
@@ -101,7 +101,7 @@ impl EffectAction for AttributeWriteCall {
     }
 
     /// The fault came after the write: the kernel executed it but reported an error.
-    fn result_if_spoiled(&self, _: Self::Value, _: Fault) -> Self::Value {
+    fn result_if_corrupted(&self, _: Self::Value, _: Fault) -> Self::Value {
         Err(self.failed())
     }
 

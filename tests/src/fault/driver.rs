@@ -49,7 +49,7 @@ impl<D: VirtDriver> GatedDriver<D> {
             driver: &self.inner,
             change,
         };
-        self.stage.cross(&crossing, &changing).await
+        self.stage.perform(&crossing, &changing).await
     }
 
     async fn handle(
@@ -62,7 +62,7 @@ impl<D: VirtDriver> GatedDriver<D> {
             doing,
             device: device.clone(),
         };
-        self.stage.cross(&handling.crossing(), &handling).await
+        self.stage.perform(&handling.crossing(), &handling).await
     }
 }
 
@@ -73,11 +73,11 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
         let crossing = Effect::read(Boundary::Driver, "observe", "");
-        let look = ObserveCall {
+        let call = ObserveCall {
             driver: self,
             before: Mutex::default(),
         };
-        self.stage.cross(&crossing, &look).await
+        self.stage.perform(&crossing, &call).await
     }
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
@@ -107,7 +107,7 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
             before: last().clone(),
         };
         let crossing = Effect::read(Boundary::Driver, "guests", "");
-        let listed = self.stage.cross(&crossing, &listing).await?;
+        let listed = self.stage.perform(&crossing, &listing).await?;
         *last() = Some(listed.clone());
         Ok(listed)
     }
@@ -140,8 +140,8 @@ impl<D: VirtDriver> VirtDriver for GatedDriver<D> {
 
     async fn prepared_devices(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
         let crossing = Effect::read(Boundary::Driver, "prepared_devices", "");
-        let look = PreparedDevicesCall(&self.inner);
-        self.stage.cross(&crossing, &look).await
+        let call = PreparedDevicesCall(&self.inner);
+        self.stage.perform(&crossing, &call).await
     }
 
     fn watch(&self) -> HostEvents {
@@ -207,7 +207,7 @@ impl<D: VirtDriver> EffectAction for ObserveCall<'_, D> {
         })
     }
 
-    fn result_if_spoiled(&self, seen: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_corrupted(&self, seen: Self::Value, fault: Fault) -> Self::Value {
         match fault {
             Fault::Stale => {
                 let before = self

@@ -65,7 +65,7 @@ where
         Err((self.instead)(fault))
     }
 
-    fn result_if_spoiled(&self, _: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_corrupted(&self, _: Self::Value, fault: Fault) -> Self::Value {
         Err((self.instead)(fault))
     }
 
@@ -96,7 +96,7 @@ impl GatedHosts {
         }
     }
 
-    fn cross<'a, T, E>(
+    fn perform<'a, T, E>(
         &'a self,
         crossing: Effect,
         instead: impl Fn(Fault) -> E + Send + Sync + 'a,
@@ -112,7 +112,7 @@ impl GatedHosts {
             call,
             instead,
         };
-        Box::pin(async move { self.stage.cross(&crossing, &asked).await })
+        Box::pin(async move { self.stage.perform(&crossing, &asked).await })
     }
 }
 
@@ -138,20 +138,20 @@ fn of_table(fault: Fault) -> HostTableError {
 
 impl CloudHosts for GatedHosts {
     fn group(&self, group: Uuid) -> CloudHostsFuture<'_, StoredServerGroup, ServerGroupError> {
-        self.cross(read("hosts group", ""), of_group, move |hosts| {
+        self.perform(read("hosts group", ""), of_group, move |hosts| {
             Box::pin(async move { hosts.group(group).await })
         })
     }
 
     fn placement_aggregates(&self) -> CloudHostsFuture<'_, Vec<Arc<Aggregate>>, HostTableError> {
-        self.cross(read("hosts aggregates", ""), of_table, |hosts| {
+        self.perform(read("hosts aggregates", ""), of_table, |hosts| {
             Box::pin(async move { hosts.placement_aggregates().await })
         })
     }
 
     fn host<'a>(&'a self, host: &'a str) -> CloudHostsFuture<'a, ComputeHost, HostError> {
         let of_host = |fault| HostError::Table(of_table(fault));
-        self.cross(read("hosts host", ""), of_host, |hosts| {
+        self.perform(read("hosts host", ""), of_host, |hosts| {
             let host = host.to_owned();
             Box::pin(async move { hosts.host(&host).await })
         })
@@ -161,7 +161,7 @@ impl CloudHosts for GatedHosts {
         &'a self,
         nodes: &'a [Uuid],
     ) -> CloudHostsFuture<'a, Vec<Arc<HostState>>, HostTableError> {
-        self.cross(read("hosts states", ""), of_table, |hosts| {
+        self.perform(read("hosts states", ""), of_table, |hosts| {
             let nodes = nodes.to_vec();
             Box::pin(async move { hosts.states(&nodes).await })
         })
@@ -181,7 +181,7 @@ impl CloudHosts for GatedHosts {
             Fault::Conflict => ServerGroupError::Changed { group, generation },
             other => of_group(other),
         };
-        self.cross(write("hosts place", instance), instead, move |hosts| {
+        self.perform(write("hosts place", instance), instead, move |hosts| {
             let host = host.to_owned();
             Box::pin(async move { hosts.place_member(member, generation, &host).await })
         })
@@ -189,33 +189,33 @@ impl CloudHosts for GatedHosts {
 
     fn claim_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError> {
         let crossing = write("hosts own", guest.instance);
-        self.cross(crossing, of_table, move |hosts| {
+        self.perform(crossing, of_table, move |hosts| {
             Box::pin(async move { hosts.claim_guest(guest).await })
         })
     }
 
     fn release_guest(&self, guest: OwnedGuest) -> CloudHostsFuture<'_, bool, HostTableError> {
         let crossing = write("hosts release_guest", guest.instance);
-        self.cross(crossing, of_table, move |hosts| {
+        self.perform(crossing, of_table, move |hosts| {
             Box::pin(async move { hosts.release_guest(guest).await })
         })
     }
 
     fn unreported_guests(&self) -> CloudHostsFuture<'_, Vec<OwnedGuest>, HostTableError> {
-        self.cross(read("hosts unreported_guests", ""), of_table, |hosts| {
+        self.perform(read("hosts unreported_guests", ""), of_table, |hosts| {
             Box::pin(async move { hosts.unreported_guests().await })
         })
     }
 
     fn confirm_member(&self, member: GroupMember) -> CloudHostsFuture<'_, bool, ServerGroupError> {
         let crossing = write("hosts claimed", member.instance);
-        self.cross(crossing, of_group, move |hosts| {
+        self.perform(crossing, of_group, move |hosts| {
             Box::pin(async move { hosts.confirm_member(member).await })
         })
     }
 
     fn unreported_members(&self) -> CloudHostsFuture<'_, Vec<PlacedMember>, HostTableError> {
-        self.cross(read("hosts unreported_members", ""), of_table, |hosts| {
+        self.perform(read("hosts unreported_members", ""), of_table, |hosts| {
             Box::pin(async move { hosts.unreported_members().await })
         })
     }
@@ -228,7 +228,7 @@ impl CloudHosts for GatedHosts {
             return Box::pin(async { Ok(false) });
         }
         let crossing = write("hosts remove_stale_member", placed.member.instance);
-        self.cross(crossing, of_group, |hosts| {
+        self.perform(crossing, of_group, |hosts| {
             let placed = placed.clone();
             Box::pin(async move { hosts.remove_stale_member(&placed).await })
         })
@@ -239,7 +239,7 @@ impl CloudHosts for GatedHosts {
             return Box::pin(async { Ok(()) });
         }
         let crossing = write("hosts remove_member", member.instance);
-        self.cross(crossing, of_group, move |hosts| {
+        self.perform(crossing, of_group, move |hosts| {
             Box::pin(async move { hosts.remove_member(member).await })
         })
     }
@@ -249,7 +249,7 @@ impl CloudHosts for GatedHosts {
         request_id: &'a str,
         record: &'a str,
     ) -> CloudHostsFuture<'a, i64, RecordError> {
-        self.cross(
+        self.perform(
             write("hosts insert_record", request_id),
             of_record,
             |hosts| {
@@ -263,7 +263,7 @@ impl CloudHosts for GatedHosts {
         &'a self,
         request_id: &'a str,
     ) -> CloudHostsFuture<'a, Vec<SchedulingRecord>, RecordError> {
-        self.cross(
+        self.perform(
             read("hosts records_for_request", request_id),
             of_record,
             |hosts| {

@@ -84,7 +84,7 @@ impl Service<Request<Bytes>> for GatedHttp {
                 http,
                 request,
             };
-            let answer = stage.cross(&crossing, &exchange).await;
+            let answer = stage.perform(&crossing, &exchange).await;
             if let Ok(answer) = &answer {
                 stage.names().learn(answer.body());
             }
@@ -175,7 +175,7 @@ impl EffectAction for Exchange {
         })
     }
 
-    fn result_if_spoiled(&self, answer: HttpResult, fault: Fault) -> HttpResult {
+    fn result_if_corrupted(&self, answer: HttpResult, fault: Fault) -> HttpResult {
         let answer = answer?;
         match fault {
             Fault::Stale => {

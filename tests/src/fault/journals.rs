@@ -49,7 +49,7 @@ where
         }))
     }
 
-    fn result_if_spoiled(&self, _: Self::Value, _: Fault) -> Self::Value {
+    fn result_if_corrupted(&self, _: Self::Value, _: Fault) -> Self::Value {
         Err(damaged("the disk reports an input/output error"))
     }
 
@@ -72,12 +72,12 @@ impl GatedGuestJournal {
         Self { inner, stage }
     }
 
-    fn cross<'a, T: Send + 'a>(
+    fn perform<'a, T: Send + 'a>(
         &'a self,
         crossing: Effect,
         call: impl Fn() -> JournalFuture<'a, T> + Send + Sync + 'a,
     ) -> JournalFuture<'a, T> {
-        Box::pin(async move { self.stage.cross(&crossing, &Statement(call)).await })
+        Box::pin(async move { self.stage.perform(&crossing, &Statement(call)).await })
     }
 }
 
@@ -95,32 +95,28 @@ impl agent::GuestJournal for GatedGuestJournal {
     }
 
     fn guests(&self) -> JournalFuture<'_, Vec<Arc<agent::GuestRecord>>> {
-        self.cross(read("guests.db guests", ""), || self.inner.guests())
+        self.perform(read("guests.db guests", ""), || self.inner.guests())
     }
 
     fn guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, Option<Arc<agent::GuestRecord>>> {
-        self.cross(read("guests.db guest", uuid), move || {
+        self.perform(read("guests.db guest", uuid), move || {
             self.inner.guest(uuid)
         })
     }
 
     fn accept<'a>(&'a self, request: &'a agent::GuestRequest) -> JournalFuture<'a, AcceptOutcome> {
         let crossing = write("guests.db accept", request.uuid());
-        self.cross(crossing, || self.inner.accept(request))
+        self.perform(crossing, || self.inner.accept(request))
     }
 
-    fn set_goal<'a>(
-        &'a self,
-        uuid: ConsumerUuid,
-        course: &'a agent::Goal,
-    ) -> JournalFuture<'a, ()> {
-        self.cross(write("guests.db turn", uuid), move || {
-            self.inner.set_goal(uuid, course)
+    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, goal: &'a agent::Goal) -> JournalFuture<'a, ()> {
+        self.perform(write("guests.db turn", uuid), move || {
+            self.inner.set_goal(uuid, goal)
         })
     }
 
     fn set_power(&self, uuid: ConsumerUuid, power: DesiredPower) -> JournalFuture<'_, ()> {
-        self.cross(write("guests.db want", uuid), move || {
+        self.perform(write("guests.db want", uuid), move || {
             self.inner.set_power(uuid, power)
         })
     }
@@ -128,16 +124,16 @@ impl agent::GuestJournal for GatedGuestJournal {
     fn record_overrides<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        life: &'a agent::InstanceOverrides,
+        overrides: &'a agent::InstanceOverrides,
         steps: &'a [(agent::SpawnStep, agent::StepRecord)],
     ) -> JournalFuture<'a, ()> {
         // The steps of one transaction are named like steps that are recorded alone.
-        let said = steps
+        let step_texts = steps
             .iter()
             .map(|(step, record)| format!("{} {}", step, record.state));
-        let what = said.collect::<Vec<_>>().join(", ");
-        self.cross(write("guests.db note", what), move || {
-            self.inner.record_overrides(uuid, life, steps)
+        let what = step_texts.collect::<Vec<_>>().join(", ");
+        self.perform(write("guests.db note", what), move || {
+            self.inner.record_overrides(uuid, overrides, steps)
         })
     }
 
@@ -148,7 +144,7 @@ impl agent::GuestJournal for GatedGuestJournal {
         record: &'a agent::StepRecord,
     ) -> JournalFuture<'a, ()> {
         let what = format!("{} {}", step, record.state);
-        self.cross(write("guests.db note", what), move || {
+        self.perform(write("guests.db note", what), move || {
             self.inner.record_step(uuid, step, record)
         })
     }
@@ -159,7 +155,7 @@ impl agent::GuestJournal for GatedGuestJournal {
         names: &'a BTreeSet<String>,
         devices: &'a agent::BoundDevices,
     ) -> JournalFuture<'a, agent::DeviceClaim> {
-        self.cross(write("guests.db claim", uuid), move || {
+        self.perform(write("guests.db claim", uuid), move || {
             self.inner.claim_devices(uuid, names, devices)
         })
     }
@@ -169,19 +165,19 @@ impl agent::GuestJournal for GatedGuestJournal {
         uuid: ConsumerUuid,
         released: &'a agent::ReleasedDevices,
     ) -> JournalFuture<'a, ()> {
-        self.cross(write("guests.db give_back", uuid), move || {
+        self.perform(write("guests.db give_back", uuid), move || {
             self.inner.record_released_devices(uuid, released)
         })
     }
 
     fn drop_devices(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
-        self.cross(write("guests.db disclaim", uuid), move || {
+        self.perform(write("guests.db disclaim", uuid), move || {
             self.inner.drop_devices(uuid)
         })
     }
 
     fn delete_guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
-        self.cross(write("guests.db forget", uuid), move || {
+        self.perform(write("guests.db forget", uuid), move || {
             self.inner.delete_guest(uuid)
         })
     }
@@ -201,12 +197,12 @@ impl GatedBootJournal {
         Self { inner, stage }
     }
 
-    fn cross<'a, T: Send + 'a>(
+    fn perform<'a, T: Send + 'a>(
         &'a self,
         crossing: Effect,
         call: impl Fn() -> JournalFuture<'a, T> + Send + Sync + 'a,
     ) -> JournalFuture<'a, T> {
-        Box::pin(async move { self.stage.cross(&crossing, &Statement(call)).await })
+        Box::pin(async move { self.stage.perform(&crossing, &Statement(call)).await })
     }
 }
 
@@ -220,43 +216,43 @@ impl conductor::BootJournal for GatedBootJournal {
     }
 
     fn guests(&self) -> JournalFuture<'_, conductor::BootRecords> {
-        self.cross(read("conductor.db guests", ""), || self.inner.guests())
+        self.perform(read("conductor.db guests", ""), || self.inner.guests())
     }
 
     fn unidentified_guest(&self) -> JournalFuture<'_, Option<conductor::UnreadableRecord>> {
-        self.cross(read("conductor.db unidentified_guest", ""), || {
+        self.perform(read("conductor.db unidentified_guest", ""), || {
             self.inner.unidentified_guest()
         })
     }
 
     fn open_guests(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
-        self.cross(read("conductor.db open guests", ""), || {
+        self.perform(read("conductor.db open guests", ""), || {
             self.inner.open_guests()
         })
     }
 
     fn arqs(&self) -> JournalFuture<'_, BTreeSet<ArqUuid>> {
-        self.cross(read("conductor.db requests", ""), || self.inner.arqs())
+        self.perform(read("conductor.db requests", ""), || self.inner.arqs())
     }
 
     fn guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, Option<conductor::BootRecord>> {
-        self.cross(read("conductor.db guest", uuid), move || {
+        self.perform(read("conductor.db guest", uuid), move || {
             self.inner.guest(uuid)
         })
     }
 
     fn accept<'a>(&'a self, request: &'a BootRequest) -> JournalFuture<'a, AcceptOutcome> {
         let crossing = write("conductor.db accept", request.uuid());
-        self.cross(crossing, || self.inner.accept(request))
+        self.perform(crossing, || self.inner.accept(request))
     }
 
     fn set_goal<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        course: &'a conductor::BootGoal,
+        goal: &'a conductor::BootGoal,
     ) -> JournalFuture<'a, ()> {
-        self.cross(write("conductor.db turn", uuid), move || {
-            self.inner.set_goal(uuid, course)
+        self.perform(write("conductor.db turn", uuid), move || {
+            self.inner.set_goal(uuid, goal)
         })
     }
 
@@ -265,7 +261,7 @@ impl conductor::BootJournal for GatedBootJournal {
         uuid: ConsumerUuid,
         failed: &'a conductor::FailedAttempt,
     ) -> JournalFuture<'a, ()> {
-        self.cross(write("conductor.db again", uuid), move || {
+        self.perform(write("conductor.db again", uuid), move || {
             self.inner.begin_next_attempt(uuid, failed)
         })
     }
@@ -278,49 +274,49 @@ impl conductor::BootJournal for GatedBootJournal {
         record: &'a conductor::BootStepRecord,
     ) -> JournalFuture<'a, ()> {
         let what = format!("{step} {}", record.state);
-        self.cross(write("conductor.db note", what), move || {
+        self.perform(write("conductor.db note", what), move || {
             self.inner.record_step(uuid, attempt, step, record)
         })
     }
 
     fn delete_guest(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {
-        self.cross(write("conductor.db forget", uuid), move || {
+        self.perform(write("conductor.db forget", uuid), move || {
             self.inner.delete_guest(uuid)
         })
     }
 
     fn record_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> JournalFuture<'a, ()> {
-        self.cross(write("conductor.db stray", ""), move || {
+        self.perform(write("conductor.db stray", ""), move || {
             self.inner.record_lost_arqs(profile)
         })
     }
 
     fn lost_arq_profiles(&self) -> JournalFuture<'_, Vec<DeviceProfileName>> {
-        self.cross(read("conductor.db strays", ""), || {
+        self.perform(read("conductor.db strays", ""), || {
             self.inner.lost_arq_profiles()
         })
     }
 
     fn clear_lost_arqs<'a>(&'a self, profile: &'a DeviceProfileName) -> JournalFuture<'a, ()> {
-        self.cross(write("conductor.db clear_lost_arqs", ""), move || {
+        self.perform(write("conductor.db clear_lost_arqs", ""), move || {
             self.inner.clear_lost_arqs(profile)
         })
     }
 
     fn record_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
-        self.cross(write("conductor.db late_claim", guest), move || {
+        self.perform(write("conductor.db late_claim", guest), move || {
             self.inner.record_late_claim(guest)
         })
     }
 
     fn late_claims(&self) -> JournalFuture<'_, Vec<ConsumerUuid>> {
-        self.cross(read("conductor.db late_claims", ""), || {
+        self.perform(read("conductor.db late_claims", ""), || {
             self.inner.late_claims()
         })
     }
 
     fn clear_late_claim(&self, guest: ConsumerUuid) -> JournalFuture<'_, ()> {
-        self.cross(write("conductor.db clear_late_claim", guest), move || {
+        self.perform(write("conductor.db clear_late_claim", guest), move || {
             self.inner.clear_late_claim(guest)
         })
     }

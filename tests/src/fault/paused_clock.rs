@@ -34,8 +34,8 @@ pub(super) fn hold() -> mpsc::Sender<()> {
     drop(tokio::task::spawn_blocking(move || {
         if end.recv_timeout(FOR_EVER) == Err(mpsc::RecvTimeoutError::Timeout) {
             // Not by a macro: what those say is a test's, and goes with the process.
-            let said = b"an effect waits for the clock, which is stopped while it runs\n";
-            let _ = std::io::stderr().write_all(said);
+            let line = b"an effect waits for the clock, which is stopped while it runs\n";
+            let _ = std::io::stderr().write_all(line);
             std::process::abort();
         }
     }));

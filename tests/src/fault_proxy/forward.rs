@@ -29,7 +29,7 @@ pub(super) async fn answer(
         return Ok(forward(upstream, request).await?.map(whole));
     };
     match fault {
-        ProxyFault::Answer(spoilt) => return Ok(error(spoilt).map(whole)),
+        ProxyFault::Answer(error_answer) => return Ok(error(error_answer).map(whole)),
         ProxyFault::DropBefore => return Err(ConnectionCut),
         ProxyFault::Instead(ref act) => {
             act_apart(act).await;
@@ -86,17 +86,17 @@ async fn forward(
 }
 
 /// keystonemiddleware's 401 has another shape than Placement's errors.
-fn error(spoilt: ErrorAnswer) -> Response<Bytes> {
-    let status = spoilt.status.as_u16();
-    let title = spoilt.status.canonical_reason().unwrap_or_default();
-    let body = if spoilt.status == StatusCode::UNAUTHORIZED {
-        serde_json::json!({"message": spoilt.detail, "code": "401 Unauthorized", "title": title})
+fn error(error_answer: ErrorAnswer) -> Response<Bytes> {
+    let status = error_answer.status.as_u16();
+    let title = error_answer.status.canonical_reason().unwrap_or_default();
+    let body = if error_answer.status == StatusCode::UNAUTHORIZED {
+        serde_json::json!({"message": error_answer.detail, "code": "401 Unauthorized", "title": title})
     } else {
-        serde_json::json!({"errors": [{"status": status, "title": title, "detail": spoilt.detail,
-            "code": spoilt.code, "request_id": "req-00000000-0000-0000-0000-000000000000"}]})
+        serde_json::json!({"errors": [{"status": status, "title": title, "detail": error_answer.detail,
+            "code": error_answer.code, "request_id": "req-00000000-0000-0000-0000-000000000000"}]})
     };
     let mut answer = Response::new(Bytes::from(body.to_string()));
-    *answer.status_mut() = spoilt.status;
+    *answer.status_mut() = error_answer.status;
     let json = header::HeaderValue::from_static("application/json");
     answer.headers_mut().insert(header::CONTENT_TYPE, json);
     answer

@@ -125,7 +125,7 @@ impl ProxyFault {
 impl fmt::Debug for ProxyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Answer(spoilt) => f.debug_tuple("Answer").field(spoilt).finish(),
+            Self::Answer(error_answer) => f.debug_tuple("Answer").field(error_answer).finish(),
             other => f.write_str(other.name()),
         }
     }

@@ -16,7 +16,7 @@ const TEMPLATE: &str = "/resource_providers/{uuid}";
 fn service() -> FaultProxy {
     let unused = crate::port::free_port().expect("a port");
     let service = FaultProxy::start(&format!("http://127.0.0.1:{unused}")).expect("listens");
-    service.spoil(ProxyRule::new(ProxyFault::Answer(ErrorAnswer::REFUSED)));
+    service.add_rule(ProxyRule::new(ProxyFault::Answer(ErrorAnswer::REFUSED)));
     service
 }
 
@@ -75,7 +75,7 @@ fn each_fault_has_its_documented_effect() {
     for (fault, seen, status) in cases {
         let name = fault.name();
         let (proxy, service) = pair();
-        proxy.spoil(ProxyRule::new(fault).on("PUT", TEMPLATE).nth(1));
+        proxy.add_rule(ProxyRule::new(fault).on("PUT", TEMPLATE).nth(1));
         let answer = ask(&proxy).ok();
         assert_eq!(
             answer.as_ref().map(|answer| answer.status.as_u16()),
@@ -110,7 +110,7 @@ fn closures_run_before_and_after_the_service_has_seen_the_request() {
         } else {
             ProxyFault::before(act)
         };
-        proxy.spoil(ProxyRule::new(fault));
+        proxy.add_rule(ProxyRule::new(fault));
         ask(&proxy).expect("an answer");
         assert_eq!(*seen.lock().expect("no panic"), Some(after));
     }
@@ -126,7 +126,7 @@ fn a_closure_may_run_instead_of_the_request() {
             runs.fetch_add(1, Ordering::SeqCst);
         }
     };
-    proxy.spoil(ProxyRule::new(ProxyFault::instead(act)));
+    proxy.add_rule(ProxyRule::new(ProxyFault::instead(act)));
     ask(&proxy).expect_err("no answer");
     assert_eq!(runs.load(Ordering::SeqCst), 1);
     assert_eq!(service.count("*", "*"), 0);
@@ -135,7 +135,7 @@ fn a_closure_may_run_instead_of_the_request() {
 #[test]
 fn an_endless_body_lasts_as_long_as_it_is_read() {
     let (proxy, _service) = pair();
-    proxy.spoil(ProxyRule::new(ProxyFault::Endless));
+    proxy.add_rule(ProxyRule::new(ProxyFault::Endless));
     let mut stream = TcpStream::connect(proxy.address).expect("connects");
     stream
         .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
@@ -149,7 +149,7 @@ fn an_endless_body_lasts_as_long_as_it_is_read() {
 #[test]
 fn the_service_finishes_a_request_after_the_client_gave_up() {
     let (proxy, service) = pair();
-    proxy.spoil(ProxyRule::new(ProxyFault::DelayBefore(
+    proxy.add_rule(ProxyRule::new(ProxyFault::DelayBefore(
         Duration::from_millis(50),
     )));
     let mut stream = TcpStream::connect(proxy.address).expect("connects");
@@ -168,8 +168,8 @@ fn the_service_finishes_a_request_after_the_client_gave_up() {
 #[test]
 fn the_first_matching_rule_acts_and_healing_removes_all_rules() {
     let (proxy, _service) = pair();
-    proxy.spoil(ProxyRule::new(ProxyFault::Answer(ErrorAnswer::INTERNAL)).nth(2));
-    proxy.spoil(ProxyRule::new(ProxyFault::Answer(ErrorAnswer::CONFLICT)));
+    proxy.add_rule(ProxyRule::new(ProxyFault::Answer(ErrorAnswer::INTERNAL)).nth(2));
+    proxy.add_rule(ProxyRule::new(ProxyFault::Answer(ErrorAnswer::CONFLICT)));
     let statuses = || ask(&proxy).expect("an answer").json()["errors"][0]["code"].clone();
     assert_eq!(statuses(), "placement.concurrent_update");
     assert_eq!(ask(&proxy).expect("an answer").status.as_u16(), 500);

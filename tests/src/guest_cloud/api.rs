@@ -30,7 +30,7 @@ use crate::fault::{FaultStage, GatedHttp, busy, busy_but_at_gates};
 /// The only image.
 const IMAGE: Uuid = Uuid::from_u128(0x9a17_439a_85d0_4c53_a3d3_0f68_a2ea_c896);
 /// How often the API looks what is left to be done.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a client waits for an answer.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -105,7 +105,7 @@ impl ComputeLife {
     /// Continues the recorded but unfinished work.
     pub(super) async fn keep(&self, end: &End) {
         loop {
-            let looked = async {
+            let polled = async {
                 tokio::select! {
                     biased;
                     () = end.cancelled() => {}
@@ -113,8 +113,8 @@ impl ComputeLife {
                     _ = self.compute.reconcile() => {}
                 }
             };
-            busy_but_at_gates(looked).await;
-            sleep(LOOK).await;
+            busy_but_at_gates(polled).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -155,9 +155,9 @@ impl GuestCloud {
             ("/flavors", json!({ "flavor": flavor })),
             ("/flavors/1/os-extra_specs", specs),
         ] {
-            let heard = self.asks("POST", route, route, Some(body)).await;
-            let heard = heard.expect("an answer");
-            assert_eq!(heard.status, 200, "{route}: {heard:?}");
+            let reply = self.asks("POST", route, route, Some(body)).await;
+            let reply = reply.expect("an answer");
+            assert_eq!(reply.status, 200, "{route}: {reply:?}");
         }
     }
 
@@ -213,8 +213,8 @@ impl GuestCloud {
     /// The servers of this name; none if the API does not answer.
     pub async fn servers_named(&self, name: &str) -> Option<Vec<Value>> {
         let route = "/v2.1/servers/detail";
-        let heard = self.asks("GET", route, "/servers/detail", None).await?;
-        let mut servers = heard.body["servers"].as_array()?.clone();
+        let reply = self.asks("GET", route, "/servers/detail", None).await?;
+        let mut servers = reply.body["servers"].as_array()?.clone();
         servers.retain(|server| server["name"] == name);
         Some(servers)
     }

@@ -13,7 +13,9 @@ use tokio::time::sleep;
 use super::api::CloudComputeApi;
 use super::effects::CloudProcess;
 use super::services::CloudService;
-use super::{CardHardware, CloudEffects, ComputeNode, GuestCloud, LOOK, ages, leaving_the_process};
+use super::{
+    CardHardware, CloudEffects, ComputeNode, GuestCloud, POLL_INTERVAL, ages, leaving_the_process,
+};
 use crate::cloud::{Cloud, Snapshot};
 use crate::fault::{HarnessClock, busy};
 use crate::host_states;
@@ -112,7 +114,7 @@ impl GuestCloud {
     async fn begin_and_rest(&self) {
         self.begin();
         // Both processes have looked at everything once.
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
         let wrong = self.rests(None).await;
         assert!(wrong.is_empty(), "a fresh cloud: {wrong:#?}");
     }

@@ -51,10 +51,10 @@ pub(super) const RESTART: Duration = Duration::from_secs(1);
 /// How often the agent observes its host and compares its guests.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// How long Placement and the accelerator service may queue a request after its caller gave up: shorter than
-/// [`STRAY_GRACE`].
+/// [`LATE_GRACE`].
 const QUEUE: Duration = Duration::from_secs(90);
 /// How long the conductor looks for what comes late.
-const STRAY_GRACE: Duration = Duration::from_secs(120);
+const LATE_GRACE: Duration = Duration::from_secs(120);
 /// The pause after a pass that failed.
 const PAUSE: Duration = Duration::from_secs(5);
 
@@ -252,7 +252,7 @@ impl GuestCloud {
         };
         let life = ProcessLife::new(gate.clone(), process, end.clone());
         node.agent.send_replace(Some(Arc::new(life)));
-        let telling = devices.run(Some(guests.completed_reconciles()), Default::default());
+        let device_tasks = devices.run(Some(guests.completed_reconciles()), Default::default());
         let keeping = reconciler.run(INTERVAL, Default::default());
         let passing = async {
             let mut tracker: Option<ResourceTracker<Driver>> = None;
@@ -263,7 +263,7 @@ impl GuestCloud {
                 let tree = tracker.as_ref().and_then(|it| it.report().known_tree());
                 *known.lock().expect("no panic") = tree.cloned().map(Arc::new);
                 if let (Some(view), Some(tree)) = (&passed, tree) {
-                    self.tell_state(node, view, tree).await;
+                    self.report_state(node, view, tree).await;
                 }
                 let pause = if passed.is_some() { INTERVAL } else { PAUSE };
                 tokio::select! {
@@ -274,7 +274,7 @@ impl GuestCloud {
             }
         };
         tokio::select! {
-            () = telling => {}
+            () = device_tasks => {}
             () = keeping => {}
             () = passing => {}
         }
@@ -289,9 +289,9 @@ impl GuestCloud {
         devices: &DeviceManager<Driver>,
         tracker: &mut Option<ResourceTracker<Driver>>,
     ) -> Option<HostView> {
-        let look = devices.begin_observation();
+        let observation = devices.begin_observation();
         let mut view = driver.observe().await.ok()?;
-        devices.overlay(look, &mut view);
+        devices.overlay(observation, &mut view);
         let missing = devices.take_missing();
         let now = Instant::now();
         if let Some(tracker) = tracker {
@@ -315,7 +315,7 @@ impl GuestCloud {
     }
 
     /// What the agent's own loop tells the scheduler of its host.
-    async fn tell_state(&self, of: &ComputeNode, view: &HostView, tree: &ProviderTree) {
+    async fn report_state(&self, of: &ComputeNode, view: &HostView, tree: &ProviderTree) {
         let node = NodeName::new(of.name).expect("a node's name");
         let records = busy(of.guests_db.guests()).await.expect("a journal");
         let facts = NodeFacts {
@@ -362,7 +362,7 @@ impl GuestCloud {
         };
         let options = ConductorOptions {
             retry_timeout: Duration::from_secs(600),
-            orphan_grace: STRAY_GRACE,
+            orphan_grace: LATE_GRACE,
             retry_delay: PAUSE,
             ..ConductorOptions::default()
         };

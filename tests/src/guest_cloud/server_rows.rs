@@ -59,7 +59,7 @@ impl GuestCloud {
 
 /// The guests that should exist according to these rows: those that neither the conductor nor its boot refused. A
 /// request to the conductor past the API is invisible here, and counts as known.
-pub(super) fn told(
+pub(super) fn known_servers(
     rows: &[ServerRow],
     boots: &[BootRecord],
     there: impl Iterator<Item = ConsumerUuid>,
@@ -69,9 +69,10 @@ pub(super) fn told(
         let record = records.find(|record| record.request.uuid() == uuid);
         record.is_some_and(|record| matches!(record.goal, BootGoal::Failed { .. }))
     };
-    let told = rows.iter().filter(|row| !row.refused && !failed(row.uuid));
-    let told = told.map(|row| row.uuid);
-    told.chain(there.filter(|uuid| is_asked_at_conductor(*uuid)))
+    let accepted = rows.iter().filter(|row| !row.refused && !failed(row.uuid));
+    let accepted = accepted.map(|row| row.uuid);
+    accepted
+        .chain(there.filter(|uuid| is_asked_at_conductor(*uuid)))
         .collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_agent_journal::{Goal as AgentCourse, GuestJournal as _};
+use berth_agent_journal::{Goal as AgentGoal, GuestJournal as _};
 use berth_conductor::journal::{BootGoal, BootJournal as _, BootRecord};
 use berth_hosts::{ComputeHost, ServerGroupPolicy};
 use berth_invariants::{
@@ -62,7 +62,7 @@ impl GuestCloud {
                 guests.insert(uuid, guest);
             }
             let records = busy(node.guests_db.guests()).await.expect("a journal");
-            let spawned = records.iter().filter(|it| it.course == AgentCourse::Spawn);
+            let spawned = records.iter().filter(|it| it.goal == AgentGoal::Spawn);
             of_agents.extend(spawned.map(|record| record.request.uuid()));
             users_since_reset.extend(node.hardware.used());
             quarantined.extend(node.quarantined().await);
@@ -89,7 +89,7 @@ impl GuestCloud {
             ("the conductor".to_owned(), of_conductor),
         ]);
         if let Some(rows) = self.server_rows().await {
-            let servers = server_rows::told(&rows, &boots, guests.keys().copied());
+            let servers = server_rows::known_servers(&rows, &boots, guests.keys().copied());
             listed_by_api.insert("the compute API".to_owned(), servers);
             journals.push(server_rows::journal(&rows));
         }
@@ -177,7 +177,7 @@ impl GuestCloud {
         }
         wrong.extend(self.doubled().await);
         wrong.extend(self.unheard_hosts().await);
-        wrong.extend(self.looked_for().await);
+        wrong.extend(self.expected_late().await);
         let world = worlds.accelerators.clone().unwrap_or_default();
         let held: BTreeSet<String> = worlds
             .guests
@@ -219,7 +219,7 @@ impl GuestCloud {
     }
 
     /// What the conductor looks for that may come late.
-    async fn looked_for(&self) -> Vec<String> {
+    async fn expected_late(&self) -> Vec<String> {
         let journal = &self.conductor_db;
         let claims = busy(journal.late_claims()).await.expect("a journal");
         let requests = busy(journal.lost_arq_profiles()).await.expect("a journal");
@@ -235,15 +235,15 @@ impl GuestCloud {
     /// Hosts that were heard of when the clock was another.
     async fn unheard_hosts(&self) -> Vec<String> {
         let hosts = busy(self.hosts.hosts()).await.expect("a database");
-        let heard = |age: f64| age.abs() < JUMP;
+        let is_live = |age: f64| age.abs() < JUMP;
         let unheard = hosts
             .into_iter()
-            .filter(|host| !host.last_seen_age_s.is_some_and(heard));
-        let say = |host: ComputeHost| {
+            .filter(|host| !host.last_seen_age_s.is_some_and(is_live));
+        let describe = |host: ComputeHost| {
             let (name, age) = (host.host, host.last_seen_age_s);
             format!("{name} was heard of {age:?} s ago")
         };
-        unheard.map(say).collect()
+        unheard.map(describe).collect()
     }
 
     /// The remains of any guest in any of the stores: none after all were deleted.
@@ -315,7 +315,7 @@ impl GuestCloud {
     ///
     /// # Panics
     /// The journal cannot be read.
-    pub async fn course(&self, guest: ConsumerUuid) -> Option<BootGoal> {
+    pub async fn boot_goal(&self, guest: ConsumerUuid) -> Option<BootGoal> {
         let record = busy(self.conductor_db.guest(guest)).await;
         record.expect("a journal").map(|record| record.goal)
     }
@@ -397,8 +397,8 @@ impl ComputeNode {
     async fn quarantined(&self) -> BTreeSet<String> {
         let register = busy(self.guests_db.devices().read()).await;
         let quarantines = register.expect("a journal").quarantines.into_iter();
-        let told = quarantines.filter(|(_, why)| !why.reason.is_empty());
-        told.map(|(name, _)| name).collect()
+        let recorded = quarantines.filter(|(_, why)| !why.reason.is_empty());
+        recorded.map(|(name, _)| name).collect()
     }
 
     /// Guests that should run and do not, and what the agent's journal has of guests that are not there.
@@ -410,13 +410,13 @@ impl ComputeNode {
             let uuid = record.request.uuid();
             let state = found.get(&uuid).map(|found| found.state);
             let should_run =
-                record.course == AgentCourse::Spawn && record.power == DesiredPower::Running;
+                record.goal == AgentGoal::Spawn && record.power == DesiredPower::Running;
             if should_run && state != Some(GuestState::Running) {
                 wrong.push(format!("guest {uuid} should run on {}", self.name));
             }
             if state.is_none() {
-                let course = &record.course;
-                wrong.push(format!("{} remembers guest {uuid}: {course:?}", self.name));
+                let goal = &record.goal;
+                wrong.push(format!("{} remembers guest {uuid}: {goal:?}", self.name));
             }
         }
         wrong

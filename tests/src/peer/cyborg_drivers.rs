@@ -24,13 +24,13 @@ print(json.dumps([{
 /// `num_accelerators` and `attach_handles` (Cyborg's `attach_info`).
 pub fn intel_fpgas(sysfs: &Path) -> Result<Value, PeerError> {
     let python = installed()?.join("venv/bin/python");
-    let said = output(
+    let printed = output(
         Command::new(&python)
             .args(["-I", "-c", INTEL_FPGA])
             .arg(sysfs),
     )?;
-    serde_json::from_str(&said).map_err(|source| PeerError::Command {
+    serde_json::from_str(&printed).map_err(|source| PeerError::Command {
         program: python.display().to_string(),
-        errors: format!("{source}: {said}"),
+        errors: format!("{source}: {printed}"),
     })
 }

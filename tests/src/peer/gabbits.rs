@@ -35,7 +35,7 @@ pub struct GabbiTest {
 pub fn gabbi_files() -> Result<Vec<GabbiFile>, PeerError> {
     let mut python = Command::new(installed()?.join("venv/bin/python"));
     let listed = output(python.arg(checkout().join(PROGRAM)).arg("list"))?;
-    serde_json::from_str(&listed).map_err(said)
+    serde_json::from_str(&listed).map_err(unreadable)
 }
 
 /// Runs files, one after another.
@@ -51,13 +51,14 @@ impl Gabbits {
     /// The tests of a file, in their order, against an empty Placement at this URL.
     pub fn run(&mut self, file: &GabbiFile, url: &str) -> Result<Vec<GabbiTest>, PeerError> {
         let answer = self.0.ask(&json!({"url": url, "file": file.file}))?;
-        let tests: Vec<(String, Option<String>)> = serde_json::from_value(answer).map_err(said)?;
+        let tests: Vec<(String, Option<String>)> =
+            serde_json::from_value(answer).map_err(unreadable)?;
         let test = |(name, failure)| GabbiTest { name, failure };
         Ok(tests.into_iter().map(test).collect())
     }
 }
 
-fn said(error: serde_json::Error) -> PeerError {
+fn unreadable(error: serde_json::Error) -> PeerError {
     PeerError::Files {
         doing: "read what the suite's program said",
         source: error.into(),

@@ -64,7 +64,7 @@ impl Libvirtd {
 
     /// What comes before a command that is to see the cards as `/sys`.
     #[must_use]
-    pub fn beside(&self) -> Vec<OsString> {
+    pub fn run_in_scope(&self) -> Vec<OsString> {
         let cards = self.scratch.join(CARD_HOST);
         vec![card_host().into(), "run".into(), cards.into()]
     }
@@ -108,7 +108,7 @@ impl Libvirtd {
         let (program, cache) = match self.kernel {
             None => (Program::new(script), "libvirt-cache"),
             Some(_) => {
-                let words = self.beside();
+                let words = self.run_in_scope();
                 let program = Program::new(card_host()).args(&words[1..]).arg(script);
                 (program, "libvirt-cache-cards")
             }

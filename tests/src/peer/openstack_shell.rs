@@ -57,10 +57,10 @@ impl OpenStackShell {
 
     /// Runs `openstack` with these words.
     pub fn run(&mut self, words: &[&str]) -> Result<CommandOutput, PeerError> {
-        let said = self.0.ask(&json!(words))?;
-        let text = |key: &str| said[key].as_str().unwrap_or_default().to_owned();
+        let answer = self.0.ask(&json!(words))?;
+        let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
         Ok(CommandOutput {
-            code: said["code"].as_i64().unwrap_or(-1),
+            code: answer["code"].as_i64().unwrap_or(-1),
             out: text("out"),
             err: text("err"),
         })

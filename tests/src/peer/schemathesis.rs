@@ -58,12 +58,12 @@ impl Schemathesis<'_> {
     /// Errors: When it is not installed or cannot run, and when it found something: then with all it said.
     pub fn run(&self) -> Result<u64, PeerError> {
         let scratch = Scratch::new().map_err(PeerError::files("make a directory"))?;
-        let told = scratch.join("report.json");
+        let report_file = scratch.join("report.json");
         let (module, folder) = self.hooks;
         let mut command = Command::new(installed()?.join("venv/bin/st"));
         command
             .stdin(Stdio::null())
-            .args(self.arguments(&told))
+            .args(self.arguments(&report_file))
             .current_dir(scratch.path())
             .env("SCHEMATHESIS_HOOKS", module)
             .env("PYTHONPATH", checkout().join("tests").join(folder))
@@ -75,11 +75,12 @@ impl Schemathesis<'_> {
             errors,
         };
         if !ran.status.success() {
-            let said = String::from_utf8_lossy(&ran.stdout);
+            let output = String::from_utf8_lossy(&ran.stdout);
             let errors = String::from_utf8_lossy(&ran.stderr);
-            return Err(failed(format!("{said}\n{errors}")));
+            return Err(failed(format!("{output}\n{errors}")));
         }
-        let report = fs::read_to_string(told).map_err(PeerError::files("read its report"))?;
+        let report =
+            fs::read_to_string(report_file).map_err(PeerError::files("read its report"))?;
         let report: Value =
             serde_json::from_str(&report).map_err(|error| failed(error.to_string()))?;
         let operations = &report["operations"];
@@ -92,7 +93,7 @@ impl Schemathesis<'_> {
         requests.ok_or_else(|| failed(format!("how many requests there were: {report}")))
     }
 
-    fn arguments(&self, told: &Path) -> Vec<OsString> {
+    fn arguments(&self, report_file: &Path) -> Vec<OsString> {
         let document = checkout().join("docs/api").join(self.document);
         let (module, folder) = self.hooks;
         let settings = checkout()
@@ -127,7 +128,7 @@ impl Schemathesis<'_> {
             "--report-json-path",
         ];
         arguments.extend(manner.map(OsString::from));
-        arguments.push(told.into());
+        arguments.push(report_file.into());
         arguments
     }
 }

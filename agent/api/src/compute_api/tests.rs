@@ -82,8 +82,11 @@ async fn events_reach_the_guest_that_waits_and_no_other() {
     assert_eq!((status, version.as_str()), (200, "2.82"));
     assert_eq!(answer["events"][1]["code"], 200);
     assert_eq!(answer["events"][1]["status"], "failed");
-    let heard = first.try_next().unwrap();
-    assert_eq!((heard.arq, heard.status), (arq(1), EventStatus::Completed));
+    let received = first.try_next().unwrap();
+    assert_eq!(
+        (received.arq, received.status),
+        (arq(1), EventStatus::Completed)
+    );
     assert_eq!(first.try_next().unwrap().status, EventStatus::Failed);
     assert_eq!(first.try_next(), None);
     assert_eq!(second.try_next().unwrap().arq, arq(3));
@@ -103,7 +106,7 @@ async fn a_guest_that_is_not_here_yet_is_answered_422_in_a_207() {
 }
 
 #[tokio::test]
-async fn what_the_agent_does_not_act_on_is_not_said_to_be_done() {
+async fn what_the_agent_does_not_act_on_is_not_reported_as_done() {
     let event_api = event_api().await;
     let plugged =
         event(1, 1, "completed").replace("accelerator-request-bound", "network-vif-plugged");
@@ -229,7 +232,7 @@ fn keystone() -> IdentityClient {
 }
 
 #[tokio::test]
-async fn with_tokens_only_services_may_tell_events() {
+async fn with_tokens_only_services_may_send_events() {
     let journal = Arc::new(SqlJournal::in_memory().await.unwrap());
     let sources = EventSources::WithToken {
         identity: Box::new(keystone()),

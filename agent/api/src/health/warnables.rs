@@ -118,7 +118,7 @@ pub static GUESTS_HELD: Warnable = Warnable {
 };
 
 /// The last report of the host state failed.
-pub static SCHEDULER_NOT_TOLD: Warnable = Warnable {
+pub static SCHEDULER_NOT_INFORMED: Warnable = Warnable {
     code: "scheduler-not-told",
     severity: Severity::Error,
     title: "The scheduler does not know this host's state",
@@ -207,7 +207,7 @@ pub static WARNABLES: &[&Warnable] = &[
     &HELD_UNITS,
     &UNREADABLE_GUESTS,
     &GUESTS_HELD,
-    &SCHEDULER_NOT_TOLD,
+    &SCHEDULER_NOT_INFORMED,
     &DEVICES_UNFIT,
     &STATE_FILES,
     &CONFIG_RELOAD_FAILED,

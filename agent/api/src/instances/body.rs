@@ -85,12 +85,17 @@ pub(super) fn guest_body(record: &GuestRecord, held: Option<&String>) -> GuestBo
 }
 
 fn status(record: &GuestRecord) -> &'static str {
-    match &record.course {
+    match &record.goal {
         Goal::Destroy => "deleting",
         Goal::Undo { .. } if record.open().is_some() => "failing",
         Goal::Undo { .. } => "failed",
         Goal::Spawn if record.open().is_some() => {
-            match record.life.turning.as_ref().map(|turning| turning.turn) {
+            match record
+                .overrides
+                .turning
+                .as_ref()
+                .map(|turning| turning.turn)
+            {
                 Some(TransitionKind::Rescue) => "rescuing",
                 Some(TransitionKind::Unrescue) => "unrescuing",
                 Some(TransitionKind::Rebuild) => "rebuilding",
@@ -98,7 +103,7 @@ fn status(record: &GuestRecord) -> &'static str {
             }
         }
         Goal::Spawn => match record.power {
-            DesiredPower::Running if record.life.rescue.is_some() => "rescued",
+            DesiredPower::Running if record.overrides.rescue.is_some() => "rescued",
             DesiredPower::Running => "active",
             DesiredPower::Paused => "paused",
             DesiredPower::ShutOff => "stopped",
@@ -107,7 +112,7 @@ fn status(record: &GuestRecord) -> &'static str {
 }
 
 fn blame(record: &GuestRecord) -> Option<Blame> {
-    match &record.course {
+    match &record.goal {
         Goal::Undo { blame, .. } => *blame,
         Goal::Spawn | Goal::Destroy => None,
     }
@@ -118,10 +123,10 @@ fn reason(record: &GuestRecord) -> Option<String> {
         .steps
         .get(&SpawnStep::Prepare)
         .filter(|step| step.state == StepState::Undoing && !step.detail.is_empty());
-    match (&record.course, held) {
+    match (&record.goal, held) {
         (_, Some(held)) => Some(held.detail.clone()),
         (Goal::Undo { reason, .. }, None) => Some(reason.clone()),
-        (Goal::Spawn, None) if record.life.ended && record.power == DesiredPower::ShutOff => Some(
+        (Goal::Spawn, None) if record.overrides.ended && record.power == DesiredPower::ShutOff => Some(
             "the guest shut itself down or was stopped outside Berth; it stays off until it is started"
                 .to_owned(),
         ),

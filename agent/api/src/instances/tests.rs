@@ -122,9 +122,9 @@ async fn what_cannot_be_done_is_refused_with_a_sentence() {
             "fly",
         ),
     ] {
-        let (found, said) = send(&router, method, path, body).await;
-        let message = said["error"]["message"].as_str().unwrap_or_default();
-        assert_eq!(found, status, "{method} {path}: {said}");
+        let (found, answer) = send(&router, method, path, body).await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!(found, status, "{method} {path}: {answer}");
         assert!(message.contains(sentence), "{message}");
     }
     assert_eq!(
@@ -133,8 +133,8 @@ async fn what_cannot_be_done_is_refused_with_a_sentence() {
         "nothing was left behind"
     );
     guests.delete(guest(1)).await.unwrap();
-    let (status, said) = send(&router, "POST", "/v1/guests", asked_for(1, &[1])).await;
-    assert_eq!(status, 409, "{said}");
+    let (status, answer) = send(&router, "POST", "/v1/guests", asked_for(1, &[1])).await;
+    assert_eq!(status, 409, "{answer}");
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_guest_that_failed_says_why() {
 }
 
 #[tokio::test]
-async fn a_guest_that_stands_still_says_why_until_it_goes_on() {
+async fn a_blocked_guest_shows_why_until_it_continues() {
     let stage = FaultHarness::new().await;
     stage.bind(1, &[1]);
     let guests = stage.guests();
@@ -196,7 +196,7 @@ async fn a_guest_that_stands_still_says_why_until_it_goes_on() {
 
 /// The caller of a delete gives the devices of a deleted guest to other guests.
 #[tokio::test]
-async fn a_guest_that_runs_is_never_told_as_gone_because_the_journal_was_lost() {
+async fn a_guest_that_runs_is_never_reported_as_gone_because_the_journal_was_lost() {
     let stage = FaultHarness::new().await;
     stage.bind(1, &[1]);
     let guests = stage.guests();
@@ -218,9 +218,9 @@ async fn a_guest_that_runs_is_never_told_as_gone_because_the_journal_was_lost() 
             None => guests.clone(),
             Some(crossing) => stage.guests_failing_at(crossing),
         };
-        let (found, said) = send(&routes(&guests), "DELETE", &one, "").await;
-        assert_eq!((found, &said["error"]["code"]), (status, &json!(code)));
-        let message = said["error"]["message"].as_str().unwrap();
+        let (found, answer) = send(&routes(&guests), "DELETE", &one, "").await;
+        assert_eq!((found, &answer["error"]["code"]), (status, &json!(code)));
+        let message = answer["error"]["message"].as_str().unwrap();
         assert!(message.contains(sentence), "{message}");
         assert_eq!(stage.running(1).len(), 1);
     }

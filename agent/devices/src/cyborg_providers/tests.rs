@@ -88,7 +88,7 @@ fn view() -> HostView {
         numa_node: None,
         physical_network: None,
         class: ResourceClass::PGPU,
-        class_origin: ClassOrigin::Usual,
+        class_origin: ClassOrigin::Default,
         traits: BTreeSet::new(),
         handles: vec![OfferedHandle::Function(address)],
         unit: DeviceUnit::Handle,
@@ -131,8 +131,8 @@ fn tree() -> ProviderTree {
     let mut child = Provider::child(ProviderUuid::of_deployable(&name), name, root);
     let class = ResourceClass::new("CUSTOM_PCI").unwrap();
     child.inventories.insert(class, Inventory::of(1).unwrap());
-    let says = ["OWNER_CYBORG", "CUSTOM_PCI_PRODUCT_ID_1EB8"];
-    child.traits = says.map(|name| Trait::new(name).unwrap()).into();
+    let trait_names = ["OWNER_CYBORG", "CUSTOM_PCI_PRODUCT_ID_1EB8"];
+    child.traits = trait_names.map(|name| Trait::new(name).unwrap()).into();
     tree.insert(child).unwrap();
     tree
 }

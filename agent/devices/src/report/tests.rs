@@ -21,7 +21,7 @@ fn device(handles: Vec<OfferedHandle>) -> OfferedDevice {
         numa_node: Some(1),
         physical_network: None,
         class: ResourceClass::PGPU,
-        class_origin: berth_virt::ClassOrigin::Said,
+        class_origin: berth_virt::ClassOrigin::Configured,
         traits: BTreeSet::from([Trait::new("CUSTOM_A").unwrap()]),
         handles,
         unit: berth_virt::DeviceUnit::Handle,
@@ -50,12 +50,12 @@ fn body(devices: &[OfferedDevice], register: &Register) -> HostDevicesReport {
 
 #[test]
 fn a_device_is_reported_under_cyborgs_name_and_uuid() {
-    let told = body(
+    let report = body(
         &[device(vec![function("0000:84:00.0")])],
         &Register::default(),
     );
-    assert_eq!(told.guests, Some(vec![Uuid::from_u128(7)]));
-    let card = &told.devices[0];
+    assert_eq!(report.guests, Some(vec![Uuid::from_u128(7)]));
+    let card = &report.devices[0];
     assert_eq!(
         (card.name.as_str(), card.vendor.as_str()),
         ("0000:84:00.0", "10de")
@@ -84,8 +84,8 @@ fn a_functions_handle_has_the_network_that_it_is_on() {
         ..device(vec![function("0000:84:00.4"), function("0000:84:00.5")])
     };
     for network in [Some("physnet1"), None] {
-        let told = body(&[on(network)], &Register::default());
-        let handles = &told.devices[0].deployables[0].attach_handles;
+        let report = body(&[on(network)], &Register::default());
+        let handles = &report.devices[0].deployables[0].attach_handles;
         let networks: Vec<_> = handles
             .iter()
             .map(|handle| handle.attach_info.physical_network.as_deref())
@@ -96,8 +96,8 @@ fn a_functions_handle_has_the_network_that_it_is_on() {
 
 #[test]
 fn a_mediated_devices_handle_has_its_uuid() {
-    let told = body(&[device(vec![mdev(1), mdev(2)])], &Register::default());
-    let handles = &told.devices[0].deployables[0].attach_handles;
+    let report = body(&[device(vec![mdev(1), mdev(2)])], &Register::default());
+    let handles = &report.devices[0].deployables[0].attach_handles;
     let uuids: Vec<_> = handles.iter().map(|handle| handle.uuid).collect();
     assert_eq!(uuids, [1, 2].map(|n| Some(Uuid::from_u128(n))));
     assert_eq!(
@@ -135,8 +135,8 @@ fn a_quarantine_and_a_cleaning_are_reported_only_for_their_handle() {
     register.quarantines.insert("0000:84:00.4".to_owned(), why);
     register.cleaned.insert("0000:84:00.5".to_owned(), 42);
     let handles = vec![function("0000:84:00.4"), function("0000:84:00.5")];
-    let told = body(&[device(handles)], &register);
-    let [aside, clean] = told.devices[0].deployables[0].attach_handles.as_slice() else {
+    let report = body(&[device(handles)], &register);
+    let [aside, clean] = report.devices[0].deployables[0].attach_handles.as_slice() else {
         panic!("two handles");
     };
     assert!(aside.unavailable.as_ref().unwrap().contains("hot"));
@@ -151,8 +151,8 @@ fn a_sick_device_says_why() {
             condition: DeviceCondition::Unfit { reason },
             ..device(vec![function("0000:84:00.0")])
         };
-        let told = body(&[sick], &Register::default());
-        let Some(card) = told.devices.first() else {
+        let report = body(&[sick], &Register::default());
+        let Some(card) = report.devices.first() else {
             assert_eq!(reason, UnfitReason::Vanished);
             continue;
         };
@@ -163,7 +163,7 @@ fn a_sick_device_says_why() {
 }
 
 /// The service's answer to a report of one card.
-fn known(told: &HostDevicesReport, change: impl Fn(&mut KnownDevice)) -> KnownDevices {
+fn known(report: &HostDevicesReport, change: impl Fn(&mut KnownDevice)) -> KnownDevices {
     let device = |card: &ReportedHostDevice| {
         let deployable = &card.deployables[0];
         let handle = |handle: &HostAttachHandle| KnownAttachHandle {
@@ -193,7 +193,7 @@ fn known(told: &HostDevicesReport, change: impl Fn(&mut KnownDevice)) -> KnownDe
         device
     };
     KnownDevices {
-        devices: told.devices.iter().map(device).collect(),
+        devices: report.devices.iter().map(device).collect(),
         not_taken: Vec::new(),
         changes: None,
     }
@@ -201,8 +201,8 @@ fn known(told: &HostDevicesReport, change: impl Fn(&mut KnownDevice)) -> KnownDe
 
 fn advised(handle: OfferedHandle, change: impl Fn(&mut KnownDevice)) -> Advice {
     let devices = [device(vec![handle])];
-    let told = body(&devices, &Register::default());
-    advice(&node(), &known(&told, change), &devices)
+    let report = body(&devices, &Register::default());
+    advice(&node(), &known(&report, change), &devices)
 }
 
 #[test]

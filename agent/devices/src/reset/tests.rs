@@ -93,16 +93,16 @@ async fn a_reset_without_a_retry_does_not_wake_the_reporter() {
 #[tokio::test]
 async fn a_mediated_device_is_removed_only_if_it_certainly_has_no_user() {
     let (register, devices) = devices("SELECT 1").await;
-    let [nobodys, a_guests, bound, unclean, set_aside, gone] = [1, 2, 3, 4, 5, 6].map(mdev);
-    let all = [&nobodys, &a_guests, &bound, &unclean, &set_aside, &gone];
+    let [unowned, a_guests, bound, unclean, set_aside, gone] = [1, 2, 3, 4, 5, 6].map(mdev);
+    let all = [&unowned, &a_guests, &bound, &unclean, &set_aside, &gone];
     let there = all
         .iter()
         .filter(|handle| ***handle != gone)
         .map(|handle| uuid(handle));
     *devices.inner.driver.mdevs.lock().unwrap() = there.collect();
-    let spoilt = BTreeMap::from([(set_aside.name(), "no".to_owned())]);
+    let quarantined = BTreeMap::from([(set_aside.name(), "no".to_owned())]);
     let released = ReleasedDevices {
-        spoilt,
+        quarantined,
         ..ReleasedDevices::default()
     };
     register.execute(record_released(&released)).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_mediated_device_is_removed_only_if_it_certainly_has_no_user() {
     };
     let report = LastReport::answered(advice);
     devices.table().reports.insert(node, report);
-    assert_eq!(removed().await, [nobodys.name()]);
+    assert_eq!(removed().await, [unowned.name()]);
     // Checked once: a later device belongs to a guest that is being built.
     devices
         .inner
@@ -140,8 +140,8 @@ async fn a_mediated_device_is_removed_only_if_it_certainly_has_no_user() {
         .mdevs
         .lock()
         .unwrap()
-        .insert(uuid(&nobodys));
+        .insert(uuid(&unowned));
     assert_eq!(removed().await, Vec::<String>::new());
-    let left = [&nobodys, &a_guests, &bound, &unclean, &set_aside].map(uuid);
+    let left = [&unowned, &a_guests, &bound, &unclean, &set_aside].map(uuid);
     assert_eq!(*devices.inner.driver.mdevs.lock().unwrap(), left.into());
 }

@@ -49,7 +49,7 @@ pub(crate) fn files(
     let meta_data = text(&meta_data(parts, spec, seed));
     let own;
     let network_data = match &parts.network_data {
-        Some(told) => told,
+        Some(given) => given,
         None => {
             own = network_data(spec);
             &own

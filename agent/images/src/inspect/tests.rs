@@ -53,7 +53,7 @@ fn qcow2() -> Vec<u8> {
     file
 }
 
-fn told(file: Vec<u8>, format: DiskFormat, most: u64) -> String {
+fn refusal(file: Vec<u8>, format: DiskFormat, most: u64) -> String {
     inspect(&MemoryImage(file), format, most)
         .unwrap_err()
         .to_string()
@@ -69,10 +69,10 @@ fn a_complete_image_has_a_virtual_size_and_an_allocated_size() {
 
 #[test]
 fn a_raw_image_that_is_a_larger_disk_than_fits_is_refused() {
-    let said = told(vec![7; 1025], DiskFormat::Raw, 1024);
+    let message = refusal(vec![7; 1025], DiskFormat::Raw, 1024);
     assert!(
-        said.contains("virtual size is 1536 bytes; the maximum is 1024"),
-        "{said}"
+        message.contains("virtual size is 1536 bytes; the maximum is 1024"),
+        "{message}"
     );
 }
 
@@ -255,8 +255,8 @@ fn each_bad_qcow2_is_refused_with_its_reason() {
     for (name, change, sentence) in table {
         let mut file = qcow2();
         change(&mut file);
-        let said = told(file, DiskFormat::Qcow2, MIB);
-        assert!(said.contains(sentence), "{name}: {said}");
+        let message = refusal(file, DiskFormat::Qcow2, MIB);
+        assert!(message.contains(sentence), "{name}: {message}");
     }
 }
 
@@ -271,10 +271,10 @@ fn an_l2_table_is_read_once_however_often_the_first_table_names_it() {
         3 * CLUSTER + 8,
         &(4 * CLUSTER as u64).to_be_bytes(),
     );
-    let said = told(file, DiskFormat::Qcow2, LARGEST);
+    let message = refusal(file, DiskFormat::Qcow2, LARGEST);
     assert!(
-        said.contains("expected a separate L2 table for each entry"),
-        "{said}"
+        message.contains("expected a separate L2 table for each entry"),
+        "{message}"
     );
 }
 
@@ -308,11 +308,14 @@ fn an_image_of_another_format_is_refused_as_raw() {
         ("xz", at_start(b"\xfd7zXZ\0")),
         ("tar", at(257, b"ustar\0")),
     ] {
-        let said = told(file, DiskFormat::Raw, LARGEST);
-        assert!(said.contains(name) && said.contains("not raw"), "{said}");
+        let message = refusal(file, DiskFormat::Raw, LARGEST);
+        assert!(
+            message.contains(name) && message.contains("not raw"),
+            "{message}"
+        );
     }
-    let said = told(vec![0; 512], DiskFormat::Qcow2, LARGEST);
-    assert!(said.contains("raw?"), "{said}");
+    let message = refusal(vec![0; 512], DiskFormat::Qcow2, LARGEST);
+    assert!(message.contains("raw?"), "{message}");
 }
 
 proptest::proptest! {

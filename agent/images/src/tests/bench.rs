@@ -224,12 +224,12 @@ pub(super) fn qemu_img(words: &[&str], files: &[&Path]) -> String {
             .args(files)
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         // LUKS benchmarks the CPU before it encrypts, which may fail on a busy machine.
-        if said.contains("Unable to get accurate CPU usage") && began.elapsed() < PATIENCE {
+        if printed.contains("Unable to get accurate CPU usage") && began.elapsed() < PATIENCE {
             continue;
         }
-        assert!(output.status.success(), "{said}");
+        assert!(output.status.success(), "{printed}");
         return String::from_utf8(output.stdout).unwrap();
     }
 }

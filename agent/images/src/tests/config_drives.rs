@@ -128,15 +128,15 @@ async fn both_layouts_are_on_the_drive_and_the_label_selects_one() {
         assert_eq!(plain.len(), files.len());
         assert_eq!(plain["/OPENSTACK/LATEST/USER_DATA."], USER_DATA.as_bytes());
         // What the system's own tool sees.
-        let said = Command::new("blkid")
+        let printed = Command::new("blkid")
             .args(["-p", "-o", "export"])
             .arg(&path)
             .output()
             .unwrap();
-        let said = String::from_utf8(said.stdout).unwrap();
+        let printed = String::from_utf8(printed.stdout).unwrap();
         assert!(
-            said.contains(&format!("LABEL={label}\n")) && said.contains("TYPE=iso9660"),
-            "{said}"
+            printed.contains(&format!("LABEL={label}\n")) && printed.contains("TYPE=iso9660"),
+            "{printed}"
         );
         // Created only once: the guest has read it.
         disks.prepare(&guest.provision()).await.unwrap();
@@ -185,34 +185,40 @@ async fn secrets_are_in_neither_the_journal_nor_a_debugging_line_and_survive_a_r
     // A changed or missing content makes no drive.
     fs::remove_file(bench.path(&again.folder()).join("disk.config")).unwrap();
     fs::write(kept.join(&name), "{}").unwrap();
-    let said = disks.check(&again.provision()).unwrap_err().to_string();
-    assert!(said.contains("it was changed"), "{said}");
+    let message = disks.check(&again.provision()).unwrap_err().to_string();
+    assert!(message.contains("it was changed"), "{message}");
     disks.discard_config_drive(uuid).unwrap();
     assert_eq!(bench.found("instances/_config"), [""; 0]);
-    let said = disks.check(&again.provision()).unwrap_err().to_string();
-    assert!(said.contains("nothing is stored"), "{said}");
-    let said = disks
+    let message = disks.check(&again.provision()).unwrap_err().to_string();
+    assert!(message.contains("nothing is stored"), "{message}");
+    let message = disks
         .store_config_drive(uuid, read.config_drive().unwrap())
         .unwrap_err()
         .to_string();
-    assert!(said.contains("send the request with its content"), "{said}");
+    assert!(
+        message.contains("send the request with its content"),
+        "{message}"
+    );
 }
 
 #[test]
 fn a_plan_that_the_guests_files_do_not_fit_is_refused() {
     let plan = DiskPlan::new(None, 5, vec![], None).unwrap();
-    let said = plan.fits(&GuestDisks::default()).unwrap_err().to_string();
-    assert!(said.contains("the plan has an empty root disk"), "{said}");
+    let message = plan.fits(&GuestDisks::default()).unwrap_err().to_string();
+    assert!(
+        message.contains("the plan has an empty root disk"),
+        "{message}"
+    );
     for (root, ephemeral, sentence) in [
         (u64::MAX, vec![], "1 EiB"),
         (0, vec![0], "is not a disk"),
         (0, vec![1; 26], "at most 25"),
         (0, vec![u64::MAX], "1 EiB"),
     ] {
-        let said = DiskPlan::new(None, root, ephemeral, None)
+        let message = DiskPlan::new(None, root, ephemeral, None)
             .unwrap_err()
             .to_string();
-        assert!(said.contains(sentence), "{said}");
+        assert!(message.contains(sentence), "{message}");
     }
 }
 
@@ -265,10 +271,10 @@ fn each_bad_part_of_a_config_drive_is_refused_without_being_repeated() {
     for (change, sentence) in table {
         let mut changed = parts();
         change(&mut changed);
-        let said = ConfigDriveContent::new(changed).unwrap_err().to_string();
+        let message = ConfigDriveContent::new(changed).unwrap_err().to_string();
         assert!(
-            said.contains(sentence) && !said.contains("secret"),
-            "{said}"
+            message.contains(sentence) && !message.contains("secret"),
+            "{message}"
         );
     }
     let mut twice = parts();

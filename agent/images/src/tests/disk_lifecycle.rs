@@ -106,12 +106,12 @@ async fn a_missing_disk_of_a_guest_that_has_run_is_not_recreated() {
     disks.prepare(&guest.provision()).await.unwrap();
     guest.has_run_before = true;
     fs::remove_file(bench.path(&guest.folder()).join("disk")).unwrap();
-    let said = disks
+    let message = disks
         .prepare(&guest.provision())
         .await
         .unwrap_err()
         .to_string();
-    assert!(said.contains("the guest has run with it"), "{said}");
+    assert!(message.contains("the guest has run with it"), "{message}");
     assert_eq!(bench.found(&guest.folder()), [""; 0]);
 }
 
@@ -145,9 +145,9 @@ async fn a_root_of_no_size_is_as_large_as_its_image_and_without_an_image_empty_o
         let root = bench.path(&guest.folder()).join("disk");
         assert_eq!(root.exists(), size.is_some());
         if let Some(size) = size {
-            let said = qemu_img(&["info", "--output=json"], &[&root]);
-            let said: serde_json::Value = serde_json::from_str(&said).unwrap();
-            assert_eq!(said["virtual-size"], size);
+            let output = qemu_img(&["info", "--output=json"], &[&root]);
+            let output: serde_json::Value = serde_json::from_str(&output).unwrap();
+            assert_eq!(output["virtual-size"], size);
         }
         disks.release(&guest.provision()).await.unwrap();
     }
@@ -165,35 +165,35 @@ async fn links_and_folders_in_the_place_of_ours_are_refused_and_never_followed()
     let folder = bench.path(&guest.folder());
     // The guest's folder is a link to another one.
     symlink(&elsewhere, &folder).unwrap();
-    let said = disks
+    let message = disks
         .prepare(&guest.provision())
         .await
         .unwrap_err()
         .to_string();
-    assert!(said.contains("it was not changed"), "{said}");
+    assert!(message.contains("it was not changed"), "{message}");
     disks.release(&guest.provision()).await.unwrap();
     assert!(!folder.exists() && elsewhere.join("disk").exists());
     // A disk is a link.
     fs::create_dir(&folder).unwrap();
     symlink(elsewhere.join("disk"), folder.join("disk")).unwrap();
-    let said = disks
+    let message = disks
         .prepare(&guest.provision())
         .await
         .unwrap_err()
         .to_string();
-    assert!(said.contains("it was not changed"), "{said}");
+    assert!(message.contains("it was not changed"), "{message}");
     symlink(&elsewhere, folder.join("more")).unwrap();
     disks.release(&guest.provision()).await.unwrap();
     assert_eq!(fs::read(elsewhere.join("disk")).unwrap(), b"precious");
     // The image is a link.
     let base = guest.spec.disks.root().unwrap().base.clone().unwrap();
     symlink(elsewhere.join("disk"), base.path.as_path()).unwrap();
-    let said = disks
+    let message = disks
         .prepare(&guest.provision())
         .await
         .unwrap_err()
         .to_string();
-    assert!(said.contains("it was not changed"), "{said}");
+    assert!(message.contains("it was not changed"), "{message}");
 }
 
 #[tokio::test]
@@ -220,8 +220,8 @@ async fn disks_that_are_to_lie_elsewhere_are_refused() {
     let mut guest = Guest::new(1, &disks, plan(of_path(&path, &bytes, Raw), 1));
     let other = InstancesPath::new(HostPath::new("/srv/instances").unwrap());
     guest.spec.disks = other.disks(guest.spec.uuid, &guest.plan).unwrap();
-    let said = disks.check(&guest.provision()).unwrap_err().to_string();
-    assert!(said.contains("spec.disks"), "{said}");
+    let message = disks.check(&guest.provision()).unwrap_err().to_string();
+    assert!(message.contains("spec.disks"), "{message}");
 }
 
 #[tokio::test]
@@ -239,8 +239,8 @@ async fn a_second_agent_on_the_same_folder_is_refused() {
     let first = bench.disks();
     let progress = Arc::new(LoggedProgress::default());
     let second = Disks::open(bench.options(), bench.sources(), progress);
-    let said = second.err().unwrap().to_string();
-    assert!(said.contains("another agent"), "{said}");
+    let message = second.err().unwrap().to_string();
+    assert!(message.contains("another agent"), "{message}");
     drop(first);
     bench.disks();
 }
@@ -388,7 +388,7 @@ async fn process_to_be_killed() {
     disks.prepare(&guest.provision()).await.unwrap();
 }
 
-fn life(bench: &Bench, at: &str) -> Child {
+fn agent_process(bench: &Bench, at: &str) -> Child {
     use std::os::unix::process::CommandExt;
     let module = module_path!().split_once("::").unwrap().1;
     let name = format!("{module}::process_to_be_killed");
@@ -408,7 +408,7 @@ async fn a_kill_at_any_step_leaves_a_cache_that_is_whole_after_the_next_start() 
         let bench = Bench::new().await;
         let (image, bytes) = bench.image("one", Qcow2);
         slow_qemu_img(&bench, at);
-        let mut agent = life(&bench, at);
+        let mut agent = agent_process(&bench, at);
         while !bench.path("reached").exists() {
             assert!(
                 agent.try_wait().unwrap().is_none(),
@@ -476,12 +476,12 @@ async fn a_failing_hanging_or_missing_qemu_img_is_reported_and_leaves_nothing() 
         };
         let disks = bench.disks_with(options);
         let guest = Guest::new(1, &disks, plan(of_path(&path, &bytes, Qcow2), 1));
-        let said = disks
+        let message = disks
             .prepare(&guest.provision())
             .await
             .unwrap_err()
             .to_string();
-        assert!(said.contains(sentence), "{said}");
+        assert!(message.contains(sentence), "{message}");
         assert_eq!(bench.found("instances/_base"), [""; 0]);
     }
 }

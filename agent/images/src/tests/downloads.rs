@@ -56,11 +56,11 @@ async fn an_image_from_a_file_a_url_and_the_image_service_gives_the_same_disk() 
             let base = bench.path("instances/_base").join(image.key().as_str());
             assert_eq!(fs::read(&base).unwrap(), whole, "{}", image.location());
             let root = bench.path(&guest.folder()).join("disk");
-            let said = qemu_img(&["info", "--output=json"], &[&root]);
-            let said: serde_json::Value = serde_json::from_str(&said).unwrap();
-            assert_eq!(said["virtual-size"], 1_u64 << 30);
-            assert_eq!(said["backing-filename"], base.to_str().unwrap());
-            assert_eq!(said["backing-filename-format"], "raw");
+            let output = qemu_img(&["info", "--output=json"], &[&root]);
+            let output: serde_json::Value = serde_json::from_str(&output).unwrap();
+            assert_eq!(output["virtual-size"], 1_u64 << 30);
+            assert_eq!(output["backing-filename"], base.to_str().unwrap());
+            assert_eq!(output["backing-filename-format"], "raw");
             disks.release(&guest.provision()).await.unwrap();
             fs::remove_file(&base).unwrap();
         }
@@ -111,8 +111,8 @@ async fn each_bad_download_is_refused_and_leaves_nothing() {
             ..bench.options()
         };
         let disks = bench.disks_with(options);
-        let said = refused_by(&bench, &disks, plan(of_url(&url, &bytes, Raw), 1)).await;
-        assert!(said.contains(sentence), "{name}: {said}");
+        let message = refused_by(&bench, &disks, plan(of_url(&url, &bytes, Raw), 1)).await;
+        assert!(message.contains(sentence), "{name}: {message}");
     }
 }
 
@@ -226,8 +226,8 @@ async fn a_url_with_another_scheme_or_with_a_password_is_refused() {
         ("http://name:word@host/image", "contains credentials"),
         ("image", "expected an http or https URL"),
     ] {
-        let said = ImageUrl::new(url).unwrap_err().to_string();
-        assert!(said.contains(sentence), "{url}: {said}");
+        let message = ImageUrl::new(url).unwrap_err().to_string();
+        assert!(message.contains(sentence), "{url}: {message}");
     }
     let url = ImageUrl::new("https://host/image?signature=secret").unwrap();
     assert_eq!(
@@ -253,19 +253,22 @@ async fn a_file_of_the_host_outside_the_folders_for_images_is_no_image() {
         &bench.path("images"),
         &bench.path("images/none"),
     ] {
-        let said = refused(&bench, plan(of_path(path, &bytes, Raw), 1)).await;
-        assert!(said.starts_with("file "), "{said}");
+        let message = refused(&bench, plan(of_path(path, &bytes, Raw), 1)).await;
+        assert!(message.starts_with("file "), "{message}");
     }
-    let said = refused(
+    let message = refused(
         &bench,
         plan(of_path(&folder.join("shadow"), &bytes, Raw), 1),
     )
     .await;
-    assert!(said.contains("image_directories"), "{said}");
+    assert!(message.contains("image_directories"), "{message}");
     // A file outside the folders is neither opened nor described: opening a device may have side effects.
     for elsewhere in ["/dev/zero", "/no/such/file"] {
-        let said = refused(&bench, plan(of_path(elsewhere.as_ref(), &bytes, Raw), 1)).await;
-        assert!(said.contains("image_directories"), "{elsewhere}: {said}");
+        let message = refused(&bench, plan(of_path(elsewhere.as_ref(), &bytes, Raw), 1)).await;
+        assert!(
+            message.contains("image_directories"),
+            "{elsewhere}: {message}"
+        );
     }
     // A link within the folders is an operator's choice.
     let harmless = bench.path("images/same.raw");
@@ -286,11 +289,11 @@ async fn an_image_larger_than_the_file_system_is_no_root_disk_of_its_own_size() 
         &[&path, "512T".as_ref()],
     );
     let bytes = fs::read(&path).unwrap();
-    let said = refused(&bench, plan(of_path(&path, &bytes, Qcow2), 0)).await;
+    let message = refused(&bench, plan(of_path(&path, &bytes, Qcow2), 0)).await;
     let size = 512_u64 << 40;
     assert!(
-        said.contains(&format!("virtual size is {size} bytes; the maximum is")),
-        "{said}"
+        message.contains(&format!("virtual size is {size} bytes; the maximum is")),
+        "{message}"
     );
 }
 
@@ -351,8 +354,8 @@ async fn a_bad_image_goes_no_further_than_our_own_eyes() {
     ] {
         let path = bench.path("images/bad");
         fs::write(&path, &bytes).unwrap();
-        let said = refused(&bench, plan(of_path(&path, &bytes, format), 1)).await;
-        assert!(said.contains(sentence), "{name}: {said}");
+        let message = refused(&bench, plan(of_path(&path, &bytes, format), 1)).await;
+        assert!(message.contains(sentence), "{name}: {message}");
     }
 }
 
@@ -426,12 +429,12 @@ async fn the_image_services_record_must_match_the_request() {
             Page::Guarded(bytes.clone()),
         );
         let image = ImageSource::new(ImageLocation::Glance(id), None, Raw).unwrap();
-        let said = refused(&bench, plan(image, 1)).await;
-        assert!(said.contains(sentence), "{change}: {said}");
+        let message = refused(&bench, plan(image, 1)).await;
+        assert!(message.contains(sentence), "{change}: {message}");
     }
     let image = ImageSource::new(ImageLocation::Glance(Uuid::new_v4()), None, Raw).unwrap();
-    let said = refused(&bench, plan(image, 1)).await;
-    assert!(said.contains("has no such image"), "{said}");
+    let message = refused(&bench, plan(image, 1)).await;
+    assert!(message.contains("has no such image"), "{message}");
 }
 
 #[tokio::test]
@@ -462,7 +465,7 @@ async fn a_cached_image_is_refused_to_projects_without_access() {
     bench.page(&file, Page::Status(500));
     let member = format!("v2/images/{id}/members/{}", other.as_str());
     bench.page(&member, Page::Status(404));
-    let nobodys = ProjectId::new("project").unwrap();
+    let other_project = ProjectId::new("project").unwrap();
     for (visibility, shared, may) in [
         ("public", false, true),
         ("community", false, true),
@@ -475,25 +478,25 @@ async fn a_cached_image_is_refused_to_projects_without_access() {
         if shared {
             bench.page(&member, Page::Json("{}".to_owned()));
         }
-        for (project, may) in [(&own, true), (&other, may), (&nobodys, true)] {
+        for (project, may) in [(&own, true), (&other, may), (&other_project, true)] {
             let fetched = disks.fetch(&plan, Some(project)).await;
             assert_eq!(fetched.is_ok(), may, "{visibility}: {fetched:?}");
         }
     }
     page(serde_json::json!({"status": "deactivated"}));
-    let said = disks
+    let message = disks
         .fetch(&plan, Some(&own))
         .await
         .unwrap_err()
         .to_string();
-    assert!(said.contains("deactivated"), "{said}");
+    assert!(message.contains("deactivated"), "{message}");
     bench.page(&format!("v2/images/{id}"), Page::Status(404));
-    let said = disks
+    let message = disks
         .fetch(&plan, Some(&own))
         .await
         .unwrap_err()
         .to_string();
-    assert!(said.contains("has no such image"), "{said}");
+    assert!(message.contains("has no such image"), "{message}");
     // A guest with a disk needs no image any longer.
     disks.fetch(&plan, None).await.unwrap();
 }
@@ -501,11 +504,11 @@ async fn a_cached_image_is_refused_to_projects_without_access() {
 #[test]
 fn only_the_image_service_vouches_for_an_image_without_a_checksum() {
     let path = ImageLocation::Path(HostPath::new("/images/one").unwrap());
-    let said = ImageSource::new(path, None, Raw).unwrap_err().to_string();
-    assert!(said.contains("needs one"), "{said}");
+    let message = ImageSource::new(path, None, Raw).unwrap_err().to_string();
+    assert!(message.contains("needs one"), "{message}");
     for bad in ["sha256:00", "sha1:00", "00", "md5:zz", ""] {
-        let said = bad.parse::<Checksum>().unwrap_err().to_string();
-        assert!(said.contains("ALGORITHM:HEX"), "{said}");
+        let message = bad.parse::<Checksum>().unwrap_err().to_string();
+        assert!(message.contains("ALGORITHM:HEX"), "{message}");
     }
 }
 

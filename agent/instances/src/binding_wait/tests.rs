@@ -42,7 +42,7 @@ fn answer(all: &[(u32, ArqLookup)]) -> ArqLookups {
 }
 
 /// The action after one answer about requests 1 and 2, of which request 1 is bound.
-fn told(second: ArqLookup) -> BindingAction {
+fn action_after(second: ArqLookup) -> BindingAction {
     let mut wait = BindingWait::new(&request(1, &[1, 2]));
     wait.query_sent();
     wait.query_answered(&answer(&[(1, bound_to(1, 1)), (2, second)]))
@@ -50,7 +50,7 @@ fn told(second: ArqLookup) -> BindingAction {
 
 #[test]
 fn a_guest_gets_its_devices_when_all_are_bound() {
-    let BindingAction::Bound(devices) = told(bound_to(2, 2)) else {
+    let BindingAction::Bound(devices) = action_after(bound_to(2, 2)) else {
         panic!("bound");
     };
     assert_eq!(devices, bound(&[1, 2]));
@@ -63,7 +63,7 @@ fn a_guest_without_all_of_its_devices_waits() {
         ArqState::Unbound,
         ArqState::BindStarted(ours()),
     ] {
-        assert!(matches!(told(seen(2, state)), BindingAction::Wait));
+        assert!(matches!(action_after(seen(2, state)), BindingAction::Wait));
     }
 }
 
@@ -99,14 +99,14 @@ fn each_refusal_has_its_sentence() {
             "is bound for guest 11111111-2222-4333-8444-000000000007",
         ),
     ] {
-        let BindingAction::Refused(refused) = told(second) else {
+        let BindingAction::Refused(refused) = action_after(second) else {
             panic!("{sentence}: refused");
         };
-        let said = refused.to_string();
-        assert!(said.contains(sentence), "{said}");
+        let message = refused.to_string();
+        assert!(message.contains(sentence), "{message}");
         assert!(
-            said.contains("PCI function") || said.contains(&arq(2).to_string()),
-            "{said}"
+            message.contains("PCI function") || message.contains(&arq(2).to_string()),
+            "{message}"
         );
     }
 }
@@ -122,7 +122,7 @@ fn an_unrequested_device_refuses_the_guest() {
 }
 
 #[test]
-fn strangers_events_ask_nothing_and_ours_ask_once_however_often_they_come() {
+fn events_of_other_requests_cause_no_query_and_ours_cause_one_however_often_they_come() {
     let mut wait = BindingWait::new(&request(1, &[1]));
     let pending = answer(&[(1, seen(1, ArqState::BindStarted(ours())))]);
     wait.query_sent();
@@ -150,14 +150,14 @@ fn strangers_events_ask_nothing_and_ours_ask_once_however_often_they_come() {
 
 #[test]
 fn a_failed_event_refuses_unless_a_later_answer_says_bound() {
-    for (told, is_refused) in [
+    for (lookup, is_refused) in [
         (seen(1, ArqState::BindStarted(ours())), true),
         (bound_to(1, 1), false),
     ] {
         let mut wait = BindingWait::new(&request(1, &[1]));
         wait.event(guest(1), arq(1), EventStatus::Failed);
         wait.query_sent();
-        let next = wait.query_answered(&answer(&[(1, told)]));
+        let next = wait.query_answered(&answer(&[(1, lookup)]));
         let refused = matches!(
             next,
             BindingAction::Refused(BindingRefusal::BindFailed { .. })
@@ -206,7 +206,7 @@ enum WaitEvent {
     /// The service's event about the request arrives, if the request has ended.
     Event(u32),
     /// An event about another request or another guest.
-    Stranger(u32),
+    UnknownRequest(u32),
     /// A query is sent. Its answer is the current state.
     Asked,
     /// The answer to the last query arrives.
@@ -251,7 +251,7 @@ impl Story {
                 };
                 wait.event(guest(1), arq(number), status);
             }
-            WaitEvent::Stranger(number) => {
+            WaitEvent::UnknownRequest(number) => {
                 wait.event(guest(2), arq(number), EventStatus::Failed);
                 wait.event(guest(1), arq(number + 50), EventStatus::Failed);
             }
@@ -269,7 +269,7 @@ fn happening() -> impl Strategy<Value = WaitEvent> {
     prop_oneof![
         (1..4_u32).prop_map(WaitEvent::Ends),
         (1..4_u32).prop_map(WaitEvent::Event),
-        (1..4_u32).prop_map(WaitEvent::Stranger),
+        (1..4_u32).prop_map(WaitEvent::UnknownRequest),
         Just(WaitEvent::Asked),
         Just(WaitEvent::Answered),
     ]

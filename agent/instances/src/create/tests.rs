@@ -197,15 +197,15 @@ async fn functions_go_by_their_allocation_and_the_guest_is_near_them() {
     );
     let refused = guests.build(&drawn).await.unwrap_err();
     assert_eq!(refused.fault(), BuildFault::Body, "{refused}");
-    let said = "1 of the accelerator service's devices are allocated (CUSTOM_NIC), and accelerator_requests names 0";
-    assert!(refused.to_string().contains(said), "{refused}");
+    let expected = "1 of the accelerator service's devices are allocated (CUSTOM_NIC), and accelerator_requests names 0";
+    assert!(refused.to_string().contains(expected), "{refused}");
     assert!(guests.show(uuid(2)).await.is_err());
     drawn.accelerator_requests = vec![Uuid::from_u128(77)];
     guests.build(&drawn).await.unwrap();
     let request = guests.show(uuid(2)).await.unwrap().request.clone();
     assert!(request.spec().devices.as_slice().is_empty());
     assert_eq!(request.spec().topology.cells()[0].host_cell, 1);
-    for (specs, allocations, said) in [
+    for (specs, allocations, expected) in [
         (
             json!({"resources:CUSTOM_NIC": "2"}),
             allocated(card, "CUSTOM_NIC", 1),
@@ -238,7 +238,7 @@ async fn functions_go_by_their_allocation_and_the_guest_is_near_them() {
             .await
             .unwrap_err()
             .to_string();
-        assert!(refused.contains(said), "{refused}");
+        assert!(refused.contains(expected), "{refused}");
     }
     // Allocations of other resources on other providers are ignored.
     let elsewhere = asks(

@@ -117,7 +117,7 @@ impl GuestResources for SimulatedDevices {
                     .contains(&SimulatedFailure::ResetFails(number(&name)))
                 {
                     let reason = "its configuration reads all ones".to_owned();
-                    released.spoilt.insert(name, reason);
+                    released.quarantined.insert(name, reason);
                     continue;
                 }
                 if world

@@ -69,7 +69,7 @@ impl FaultHarness {
 
     /// A call that the agent has given up creates and starts a guest after all.
     pub fn made_late(&self, spec: &GuestSpec) {
-        let _nobody_waits = SimulatedHypervisor(self.clone()).spawn_now(spec);
+        let _detached = SimulatedHypervisor(self.clone()).spawn_now(spec);
     }
 
     /// A guest whose definition cannot be read, until it can: then it has no devices.

@@ -66,16 +66,13 @@ impl GuestJournal for FaultJournal {
         self.write("accept".to_owned(), self.0.journal.accept(request))
     }
 
-    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, course: &'a Goal) -> JournalFuture<'a, ()> {
-        let goal = match course {
+    fn set_goal<'a>(&'a self, uuid: ConsumerUuid, goal: &'a Goal) -> JournalFuture<'a, ()> {
+        let name = match goal {
             Goal::Spawn => "spawn",
             Goal::Undo { .. } => "undo",
             Goal::Destroy => "destroy",
         };
-        self.write(
-            format!("turn {goal}"),
-            self.0.journal.set_goal(uuid, course),
-        )
+        self.write(format!("turn {name}"), self.0.journal.set_goal(uuid, goal))
     }
 
     fn set_power(&self, uuid: ConsumerUuid, power: DesiredPower) -> JournalFuture<'_, ()> {
@@ -99,14 +96,17 @@ impl GuestJournal for FaultJournal {
     fn record_overrides<'a>(
         &'a self,
         uuid: ConsumerUuid,
-        life: &'a InstanceOverrides,
+        overrides: &'a InstanceOverrides,
         steps: &'a [(SpawnStep, StepRecord)],
     ) -> JournalFuture<'a, ()> {
-        let steps_said = steps
+        let step_texts = steps
             .iter()
             .map(|(step, record)| format!(" {step} {}", record.state));
-        let what = format!("live{}", steps_said.collect::<String>());
-        self.write(what, self.0.journal.record_overrides(uuid, life, steps))
+        let what = format!("live{}", step_texts.collect::<String>());
+        self.write(
+            what,
+            self.0.journal.record_overrides(uuid, overrides, steps),
+        )
     }
 
     fn claim_devices<'a>(

@@ -191,9 +191,12 @@ fn a_kernel_and_a_ram_disk_that_are_not_there_are_named() {
         (absent, there, "boot.kernel"),
         (there, absent, "boot.ramdisk"),
     ] {
-        let said = boot(kernel, ramdisk).unwrap_err().to_string();
+        let message = boot(kernel, ramdisk).unwrap_err().to_string();
         let named = host.path(absent).to_string();
-        assert!(said.starts_with(field) && said.contains(&named), "{said}");
+        assert!(
+            message.starts_with(field) && message.contains(&named),
+            "{message}"
+        );
     }
 }
 
@@ -215,10 +218,10 @@ fn a_pipe_a_socket_and_a_folder_are_no_files_of_a_guest() {
     }
     let mut spec = host.spec();
     spec.console_log = HostPath::new(host.own("pipe").to_str().unwrap()).unwrap();
-    let said = host.files().allow(&spec).unwrap_err().to_string();
+    let message = host.files().allow(&spec).unwrap_err().to_string();
     assert!(
-        said.contains("is a pipe; expected a regular file"),
-        "{said}"
+        message.contains("is a pipe; expected a regular file"),
+        "{message}"
     );
 }
 

@@ -160,7 +160,7 @@ fn a_flavor_is_read_as_nova_reads_it() {
 fn a_flavor_that_makes_no_sense_is_refused_by_its_key() {
     let cell =
         "hw:numa_nodes=2 hw:numa_cpus.0=0-1 hw:numa_cpus.1=2-3 hw:numa_mem.0=512 hw:numa_mem.1=512";
-    for (text, key, said) in [
+    for (text, key, expected) in [
         ("hw:cpu_policy=pinned", "hw:cpu_policy", "dedicated"),
         (
             "hw:cpu_policy=mixed",
@@ -270,7 +270,7 @@ fn a_flavor_that_makes_no_sense_is_refused_by_its_key() {
     ] {
         let refused = FlavorPlacement::of(4, 1024, &specs(text)).unwrap_err();
         assert_eq!(refused.key, key, "{text}: {refused}");
-        assert!(refused.to_string().contains(said), "{text}: {refused}");
+        assert!(refused.to_string().contains(expected), "{text}: {refused}");
     }
 }
 
@@ -451,24 +451,24 @@ fn the_schedulers_limits_hold() {
             .unwrap_err()
             .to_string()
     };
-    let said = refused(&held, &limits);
+    let message = refused(&held, &limits);
     assert!(
-        said.contains("host cell 0: the scheduler's limits exclude it"),
-        "{said}"
+        message.contains("host cell 0: the scheduler's limits exclude it"),
+        "{message}"
     );
     assert!(
-        said.contains("guests have 300 MiB of its 4096 MiB"),
-        "{said}"
+        message.contains("guests have 300 MiB of its 4096 MiB"),
+        "{message}"
     );
     held.add(&placed.topology, &placed.reserved);
     let limits = Limits {
         ram_ratio: None,
         ..limits
     };
-    let said = refused(&held, &limits);
+    let message = refused(&held, &limits);
     assert!(
-        said.contains("8 virtual CPUs share its 8 CPUs, 4 more pass"),
-        "{said}"
+        message.contains("8 virtual CPUs share its 8 CPUs, 4 more pass"),
+        "{message}"
     );
 }
 

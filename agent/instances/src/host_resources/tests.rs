@@ -60,5 +60,5 @@ async fn a_card_that_was_gone_is_not_blamed_for_what_was_tried_before() {
         release().await.unwrap_err();
     }
     let released = release().await.unwrap();
-    assert_eq!(released.spoilt.len(), 1, "five times in a row");
+    assert_eq!(released.quarantined.len(), 1, "five times in a row");
 }

@@ -69,7 +69,7 @@ pub fn compare(facts: &ReconcileFacts) -> BTreeSet<ReconcileFinding> {
 
 /// Whether the instance is idle and should have its devices.
 fn is_settled(record: &GuestRecord) -> bool {
-    record.course == Goal::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done)
+    record.goal == Goal::Spawn && record.state(SpawnStep::Start) == Some(StepState::Done)
 }
 
 fn journal_and_hypervisor(
@@ -293,9 +293,9 @@ fn held(facts: &ReconcileFacts) -> Option<BTreeSet<String>> {
     let here = facts.bound_here.iter().map(|bound| bound.device.clone());
     let names = on_host.map(|held| held.device.name());
     let names = names.chain(of_flavors.map(|attached| attached.device.name()));
-    let told = devices.holders.keys().chain(&devices.unclean);
-    let told = told.chain(&devices.withheld).cloned();
-    Some(names.chain(bound).chain(here).chain(told).collect())
+    let recorded = devices.holders.keys().chain(&devices.unclean);
+    let recorded = recorded.chain(&devices.withheld).cloned();
+    Some(names.chain(bound).chain(here).chain(recorded).collect())
 }
 
 fn is_guest(

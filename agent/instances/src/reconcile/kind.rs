@@ -3,11 +3,11 @@
 
 /// Generates the enum and its accessors from the table.
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $variant:ident = $code:literal, $between:literal, $says:literal;)+) => {
+    ($($(#[$doc:meta])* $variant:ident = $code:literal, $between:literal, $description:literal;)+) => {
         /// A kind of difference between two of the five sources.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum FindingKind {
-            $(#[doc = $says] $variant,)+
+            $(#[doc = $description] $variant,)+
         }
 
         impl FindingKind {
@@ -29,9 +29,9 @@ macro_rules! kinds {
             }
 
             #[must_use]
-            pub const fn says(self) -> &'static str {
+            pub const fn description(self) -> &'static str {
                 match self {
-                    $(Self::$variant => $says,)+
+                    $(Self::$variant => $description,)+
                 }
             }
         }

@@ -33,11 +33,11 @@ fn record() -> GuestRecord {
     };
     GuestRecord {
         request: request(1, &[1]),
-        course: Goal::Spawn,
+        goal: Goal::Spawn,
         power: DesiredPower::Running,
         steps: SpawnStep::ALL.iter().copied().map(step).collect(),
         devices: Some(bound(&[1])),
-        life: InstanceOverrides::default(),
+        overrides: InstanceOverrides::default(),
     }
 }
 
@@ -160,7 +160,7 @@ fn each_difference_between_two_sources_has_its_own_finding() {
         }),
         ("guest_undone", |facts| {
             let reason = "no".to_owned();
-            facts.journal[0].course = Goal::Undo {
+            facts.journal[0].goal = Goal::Undo {
                 reason,
                 blame: None,
             };
@@ -197,12 +197,12 @@ fn each_difference_between_two_sources_has_its_own_finding() {
                 device: HostDeviceId::Function(device(2).parse().unwrap()),
                 arq: None,
             };
-            let stranger = GuestOnHost {
+            let unowned = GuestOnHost {
                 owner: None,
                 devices: [held].into(),
                 ..on_host()
             };
-            hypervisor(facts).insert(guest(9), stranger);
+            hypervisor(facts).insert(guest(9), unowned);
         }),
         ("device_unclean", |facts| {
             devices(facts).unclean.insert(device(2));
@@ -440,8 +440,8 @@ async fn a_guest_that_the_host_lost_is_found_and_brought_back() {
     harness.reboot_host();
     let guests = harness.guests();
     let reconciler = Reconciler::new(guests.clone(), None, None);
-    let looked = reconciler.find_differences().await.unwrap();
-    assert_eq!(found(&looked), ["guest_away"]);
+    let report = reconciler.find_differences().await.unwrap();
+    assert_eq!(found(&report), ["guest_away"]);
     assert_eq!(
         found(&reconciler.find_differences().await.unwrap()),
         ["guest_away"]

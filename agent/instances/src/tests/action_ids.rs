@@ -144,8 +144,8 @@ async fn a_reboot_is_done_once_for_its_id() {
         let asked = id(&format!("req-{action:?}"));
         for expected in [
             GuestPowerOutcome::Done,
-            GuestPowerOutcome::AlreadySo,
-            GuestPowerOutcome::AlreadySo,
+            GuestPowerOutcome::Unchanged,
+            GuestPowerOutcome::Unchanged,
         ] {
             let crossings = harness.history().len();
             let guests = harness.guests();
@@ -181,5 +181,5 @@ async fn a_hard_reboot_that_switched_the_guest_off_is_not_done_again_once_it_is_
     harness.clear_failures();
     let end = guests.sync_one(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
-    assert_eq!(reboot().await.unwrap(), GuestPowerOutcome::AlreadySo);
+    assert_eq!(reboot().await.unwrap(), GuestPowerOutcome::Unchanged);
 }

@@ -16,7 +16,7 @@ enum ClientOperation {
     FailAndDelete(SimulatedFailure),
 }
 
-const JOURNEYS: [ClientOperation; 8] = [
+const OPERATIONS: [ClientOperation; 8] = [
     ClientOperation::Spawn,
     ClientOperation::SpawnFails(SimulatedFailure::BindFailed(2)),
     ClientOperation::SpawnFails(SimulatedFailure::DeviceSick(2)),
@@ -100,7 +100,7 @@ fn kills(crossings: usize) -> impl Iterator<Item = FaultPoint> {
 #[tokio::test]
 async fn a_kill_at_any_effect_leaves_nothing_and_duplicates_nothing() {
     let mut cases = 0;
-    for operation in JOURNEYS {
+    for operation in OPERATIONS {
         let harness = operation.harness().await;
         assert!(!operation.until_killed(&harness, None).await);
         let crossings = harness.count();

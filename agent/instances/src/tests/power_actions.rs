@@ -147,7 +147,7 @@ async fn a_guest_that_a_hard_reboot_switched_off_and_could_not_start_is_brought_
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     assert_eq!(harness.running(1).len(), 2, "with its devices");
     let record = guests.show(guest(1)).await.unwrap();
-    assert!(!record.life.ended, "it did not shut itself down");
+    assert!(!record.overrides.ended, "it did not shut itself down");
 }
 
 #[tokio::test]
@@ -301,7 +301,10 @@ async fn at_rest(harness: &FaultHarness, what: &str) -> DesiredPower {
     }
     invariants::check_at_rest(harness).await;
     let record = guests.show(guest(1)).await.unwrap();
-    assert!(!record.life.ended, "{what}: it did not shut itself down");
+    assert!(
+        !record.overrides.ended,
+        "{what}: it did not shut itself down"
+    );
     let state = harness.world().guests[&guest(1)].state;
     let does = match state {
         GuestState::Running => DesiredPower::Running,
@@ -361,7 +364,7 @@ async fn a_kill_in_a_power_action_leaves_the_old_or_the_new_state_and_the_journa
 }
 
 #[tokio::test]
-async fn an_action_whose_answer_did_not_come_is_seen_to_and_a_guest_never_runs_unseen() {
+async fn an_action_without_an_answer_is_completed_and_a_guest_never_runs_unnoticed() {
     for (first, action) in POWER {
         for point in points(first, action).await {
             let harness = after_the_first(first).await;

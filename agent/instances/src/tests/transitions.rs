@@ -159,7 +159,7 @@ pub(super) async fn is_whole(
     guests: &Guests<SimulatedHypervisor, SimulatedDevices>,
 ) {
     let record = guests.show(guest(1)).await.unwrap();
-    assert_eq!(record.life.turning, None);
+    assert_eq!(record.overrides.turning, None);
     let present = record.present().unwrap();
     let world = harness.world();
     let document = &world.documents[&guest(1)];
@@ -569,7 +569,7 @@ async fn a_guest_that_shut_itself_down_shows_it_until_it_is_started() {
         ReconcileOutcome::Settled
     ));
     let record = guests.show(guest(1)).await.unwrap();
-    assert!(record.life.ended && record.power == DesiredPower::ShutOff);
+    assert!(record.overrides.ended && record.power == DesiredPower::ShutOff);
     // The shutdown is accepted: nothing starts the guest again, not even a reboot of the host.
     harness.reboot_host();
     let guests = harness.guests();
@@ -579,5 +579,5 @@ async fn a_guest_that_shut_itself_down_shows_it_until_it_is_started() {
     ));
     assert!(harness.running(1).is_empty());
     let _ = guests.power(guest(1), PowerAction::Start).await.unwrap();
-    assert!(!guests.show(guest(1)).await.unwrap().life.ended);
+    assert!(!guests.show(guest(1)).await.unwrap().overrides.ended);
 }

@@ -30,17 +30,17 @@ pub(super) fn decide_transition<R: GuestResources>(
     id: Option<&ActionId>,
     resources: &R,
 ) -> Result<TransitionDecision, TransitionError> {
-    if record.life.has_acted(id) {
-        if record.life.turning.is_some() {
+    if record.overrides.has_acted(id) {
+        if record.overrides.turning.is_some() {
             return Ok(TransitionDecision::InProgress);
         }
         ensure_idle(record)?;
         return Ok(TransitionDecision::Already);
     }
     let plan = plan_transition(record, request, resources)?;
-    if let Some(turning) = &record.life.turning {
-        let is_same = plan.overrides.rescue == record.life.rescue
-            && plan.overrides.rebuilt == record.life.rebuilt
+    if let Some(turning) = &record.overrides.turning {
+        let is_same = plan.overrides.rescue == record.overrides.rescue
+            && plan.overrides.rebuilt == record.overrides.rebuilt
             && turning.turn == plan.kind;
         // An unrescue may replace a rescue that is still in progress.
         let ends_rescue =
@@ -52,12 +52,12 @@ pub(super) fn decide_transition<R: GuestResources>(
         }
     } else {
         ensure_idle(record)?;
-        if plan.kind == TransitionKind::Rescue && plan.overrides.rescue == record.life.rescue {
+        if plan.kind == TransitionKind::Rescue && plan.overrides.rescue == record.overrides.rescue {
             return Ok(TransitionDecision::Already);
         }
     }
     let uuid = record.request.uuid();
-    match (request, &record.life.rescue) {
+    match (request, &record.overrides.rescue) {
         (TransitionRequest::Unrescue, None) => return Err(TransitionError::NotRescued { uuid }),
         (TransitionRequest::Rescue { .. } | TransitionRequest::Rebuild { .. }, Some(_)) => {
             return Err(TransitionError::Rescued { uuid });
@@ -67,13 +67,13 @@ pub(super) fn decide_transition<R: GuestResources>(
     let phase = TransitionPhase::Stopping {
         grace_seconds: plan.grace_seconds,
         discard: plan.discard,
-        anew: plan.recreate,
+        recreate: plan.recreate,
     };
     let turning = Some(PendingTransition {
         turn: plan.kind,
         stage: phase,
     });
-    let life = InstanceOverrides {
+    let overrides = InstanceOverrides {
         turning,
         ended: false,
         ..plan.overrides.acted_by(id)
@@ -82,7 +82,7 @@ pub(super) fn decide_transition<R: GuestResources>(
         TransitionKind::Rescue | TransitionKind::Unrescue => DesiredPower::Running,
         TransitionKind::Rebuild => record.power,
     };
-    Ok(TransitionDecision::Begin(Box::new(life), power))
+    Ok(TransitionDecision::Begin(Box::new(overrides), power))
 }
 
 struct TransitionPlan {
@@ -108,7 +108,7 @@ fn plan_transition<R: GuestResources>(
         let root = boot_source.disks.root();
         root.map(|disk| disk.path.clone())
     };
-    let life = record.life.clone();
+    let overrides = record.overrides.clone();
     match request {
         TransitionRequest::Rescue { system, grace } => {
             let (boot_source, recreate) = match system {
@@ -137,14 +137,14 @@ fn plan_transition<R: GuestResources>(
                 discard: stale.into_iter().collect(),
                 overrides: InstanceOverrides {
                     rescue: Some(boot_source),
-                    ..life
+                    ..overrides
                 },
                 grace_seconds: u16::try_from(grace.as_secs()).unwrap_or(u16::MAX),
                 recreate,
             })
         }
         TransitionRequest::Unrescue => {
-            let of_image = life
+            let of_image = overrides
                 .rescue
                 .as_ref()
                 .filter(|source| source.plan.rescue().is_some());
@@ -153,7 +153,7 @@ fn plan_transition<R: GuestResources>(
                 discard: of_image.and_then(root).into_iter().collect(),
                 overrides: InstanceOverrides {
                     rescue: None,
-                    ..life
+                    ..overrides
                 },
                 grace_seconds: 0,
                 recreate: RecreateDisks::None,
@@ -177,7 +177,7 @@ fn plan_transition<R: GuestResources>(
                 discard: root(&boot_source).into_iter().chain(ephemeral).collect(),
                 overrides: InstanceOverrides {
                     rebuilt: Some(boot_source),
-                    ..life
+                    ..overrides
                 },
                 grace_seconds: 0,
                 recreate: match preserve_ephemeral {

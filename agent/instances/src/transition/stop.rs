@@ -23,9 +23,9 @@ pub(crate) async fn stop_for_transition<D: VirtDriver, R: GuestResources>(
             TransitionPhase::Stopping {
                 grace_seconds,
                 discard,
-                anew,
+                recreate,
             },
-    }) = &record.life.turning
+    }) = &record.overrides.turning
     else {
         return Ok(());
     };
@@ -43,12 +43,14 @@ pub(crate) async fn stop_for_transition<D: VirtDriver, R: GuestResources>(
         }
     }
     context.resources.remove(uuid, discard).await?;
-    let life = InstanceOverrides {
+    let overrides = InstanceOverrides {
         turning: Some(PendingTransition {
             turn: *turn,
-            stage: TransitionPhase::Rebuilding { anew: *anew },
+            stage: TransitionPhase::Rebuilding {
+                recreate: *recreate,
+            },
         }),
-        ..record.life.clone()
+        ..record.overrides.clone()
     };
     let begun = |detail: &str| StepRecord {
         state: StepState::Begun,
@@ -60,7 +62,7 @@ pub(crate) async fn stop_for_transition<D: VirtDriver, R: GuestResources>(
     ];
     Ok(context
         .journal
-        .record_overrides(uuid, &life, &steps)
+        .record_overrides(uuid, &overrides, &steps)
         .await?)
 }
 

@@ -21,11 +21,11 @@ pub fn record_released(released: &ReleasedDevices) -> Vec<Statement> {
         let sql = "INSERT INTO device_given_back (name) VALUES (?) ON CONFLICT (name) DO NOTHING";
         Statement::new(sql).bind(name.as_str())
     });
-    let spoilt = released.spoilt.iter().flat_map(|(name, reason)| {
+    let quarantined = released.quarantined.iter().flat_map(|(name, reason)| {
         let why = Quarantine::new(reason.as_str(), QuarantinedBy::Agent);
         [delete_given_back(name), set_quarantine(name, &why)]
     });
-    clean.chain(spoilt).collect()
+    clean.chain(quarantined).collect()
 }
 
 /// The statement for a device that may be used from now on: its last reset no longer counts.

@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    fn told(&self) -> NodeStateBody {
+    fn reported(&self) -> NodeStateBody {
         node_state(&NodeFacts {
             node: &NodeName::new(NODE).unwrap(),
             hypervisor: &self.hypervisor,
@@ -95,7 +95,7 @@ impl World {
     }
 
     fn json(&self) -> Value {
-        serde_json::to_value(self.told()).unwrap()
+        serde_json::to_value(self.reported()).unwrap()
     }
 
     /// Places a guest by its flavor beside those that are there.
@@ -131,10 +131,10 @@ fn record(request: GuestRequest) -> GuestRecord {
     GuestRecord {
         power: request.spec().power,
         request,
-        course: Goal::Spawn,
+        goal: Goal::Spawn,
         steps: BTreeMap::from([(SpawnStep::Start, started)]),
         devices: None,
-        life: InstanceOverrides::default(),
+        overrides: InstanceOverrides::default(),
     }
 }
 
@@ -159,7 +159,7 @@ fn foreign(vcpus: u64, memory_mib: u64) -> GuestView {
 }
 
 #[test]
-fn a_bare_machine_is_told_with_what_it_has_and_nothing_of_what_it_has_not() {
+fn a_bare_machine_is_reported_with_what_it_has_and_nothing_of_what_it_has_not() {
     assert_eq!(
         World::bare().json(),
         json!({
@@ -200,7 +200,7 @@ fn guests_count_from_the_moment_they_are_asked_for_whoever_made_them_and_once() 
     let mut asked_for = record(request.with_disks(plan).unwrap());
     asked_for.steps.clear();
     let mut failed = plain(3);
-    failed.course = Goal::Undo {
+    failed.goal = Goal::Undo {
         reason: "no image".to_owned(),
         blame: None,
     };
@@ -214,22 +214,22 @@ fn guests_count_from_the_moment_they_are_asked_for_whoever_made_them_and_once() 
         reason: "no document".to_owned(),
     };
     world.seen.unreadable.insert(guest(8), unreadable);
-    let told = world.told();
+    let reported = world.reported();
     assert_eq!(
-        (told.vcpus_used, told.memory_mb_used),
+        (reported.vcpus_used, reported.memory_mb_used),
         (2 + 1 + 3, 512 + 1024 + 128 + 2048)
     );
-    assert_eq!(told.local_gb_used, 2 + 25);
-    let known = &told.instances[guest(1).as_uuid()];
+    assert_eq!(reported.local_gb_used, 2 + 25);
+    let known = &reported.instances[guest(1).as_uuid()];
     assert_eq!(known.flavorid.as_deref(), Some("m1.small"));
     assert_eq!(known.image_properties["os_distro"], "debian");
     assert_eq!(
-        told.instances[guest(9).as_uuid()],
+        reported.instances[guest(9).as_uuid()],
         NodeInstanceBody::default()
     );
-    let there: Vec<_> = told.instances.keys().copied().collect();
+    let there: Vec<_> = reported.instances.keys().copied().collect();
     assert_eq!(there, [1, 2, 8, 9].map(|number| *guest(number).as_uuid()));
-    assert_eq!(told.num_io_ops, 1);
+    assert_eq!(reported.num_io_ops, 1);
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn the_cpu_that_is_an_emulators_alone_is_in_use_and_one_that_it_shares_is_not_co
         world.seen.cpus.shared = Some("0-3".parse().unwrap());
         let emulator = ("hw:emulator_threads_policy", policy);
         world.place(1, 2, 1024, &[("hw:cpu_policy", "dedicated"), emulator]);
-        assert_eq!(world.told().vcpus_used, used, "{policy}");
+        assert_eq!(world.reported().vcpus_used, used, "{policy}");
     }
 }
 
@@ -248,7 +248,7 @@ fn the_cpu_that_is_an_emulators_alone_is_in_use_and_one_that_it_shares_is_not_co
 fn a_guest_counts_until_nothing_of_it_is_left() {
     let mut world = World::bare();
     let mut record = plain(1);
-    for (course, used) in [
+    for (goal, used) in [
         (Goal::Spawn, 1),
         (Goal::Destroy, 1),
         (
@@ -259,20 +259,24 @@ fn a_guest_counts_until_nothing_of_it_is_left() {
             1,
         ),
     ] {
-        record.course = course;
+        record.goal = goal;
         world.records = vec![record.clone()];
-        let told = world.told();
-        let counted = (told.vcpus_used, told.instances.len(), told.memory_mb_used);
-        assert_eq!(counted, (used, 1, 512 + 128), "{:?}", record.course);
+        let reported = world.reported();
+        let counted = (
+            reported.vcpus_used,
+            reported.instances.len(),
+            reported.memory_mb_used,
+        );
+        assert_eq!(counted, (used, 1, 512 + 128), "{:?}", record.goal);
     }
     record.steps.clear();
     world.records = vec![record];
-    let told = world.told();
-    assert_eq!((told.vcpus_used, told.instances.len()), (0, 0));
+    let reported = world.reported();
+    assert_eq!((reported.vcpus_used, reported.instances.len()), (0, 0));
 }
 
 #[test]
-fn a_node_with_cells_tells_what_its_guests_have_of_each() {
+fn a_node_with_cells_reports_what_its_guests_have_of_each() {
     let mut world = World::bare();
     let cell = |id: u32, first: u32, huge: &[(u64, u64)]| NumaCell {
         siblings: [first, first + 1]
@@ -299,7 +303,7 @@ fn a_node_with_cells_tells_what_its_guests_have_of_each() {
         memory_mib: 256,
     }];
     world.seen.guests.insert(guest(9), placed);
-    let told = world.json();
+    let reported = world.json();
     let small =
         |total: u64, used: u64| json!({"size_kb": 4, "total": total, "used": used, "reserved": 0});
     let mut expected = json!([
@@ -324,9 +328,9 @@ fn a_node_with_cells_tells_what_its_guests_have_of_each() {
     }
     let used = &mut cell["mempages"][0]["used"];
     *used = json!(used.as_i64().unwrap() + 512 * 256);
-    assert_eq!(told["numa_topology"], expected);
+    assert_eq!(reported["numa_topology"], expected);
     assert_eq!(
-        (&told["vcpus"], &told["vcpus_used"]),
+        (&reported["vcpus"], &reported["vcpus_used"]),
         (&json!(8), &json!(5))
     );
 }
@@ -350,10 +354,13 @@ fn pages_have_the_hosts_size_and_no_more_of_them_are_used_than_there_are() {
             memory_mib: foreign_mib,
         }];
         world.seen.guests.insert(guest(9), placed);
-        let told = world.json();
+        let reported = world.json();
         let pages = json!([{"size_kb": size, "total": total, "used": used, "reserved": 0}]);
-        assert_eq!(told["numa_topology"][0]["mempages"], pages);
-        assert_eq!(told["numa_topology"][0]["memory_usage"], json!(foreign_mib));
+        assert_eq!(reported["numa_topology"][0]["mempages"], pages);
+        assert_eq!(
+            reported["numa_topology"][0]["memory_usage"],
+            json!(foreign_mib)
+        );
     }
 }
 
@@ -369,7 +376,7 @@ fn device(bus: u8, condition: DeviceCondition) -> OfferedDevice {
         numa_node: Some(1),
         physical_network: None,
         class: Class::PGPU,
-        class_origin: ClassOrigin::Said,
+        class_origin: ClassOrigin::Configured,
         traits: BTreeSet::new(),
         handles: vec![OfferedHandle::Function(address)],
         unit: DeviceUnit::Handle,
@@ -392,7 +399,7 @@ fn with_device(number: u32, address: &str) -> GuestRecord {
 }
 
 #[test]
-fn a_node_with_cards_tells_those_that_are_free_in_pools_of_what_is_alike() {
+fn a_node_with_cards_reports_the_free_ones_in_pools_of_equal_cards() {
     let mut world = World::bare();
     let unfit = DeviceCondition::Unfit {
         reason: UnfitReason::Aer,
@@ -447,17 +454,17 @@ fn a_device_that_placement_knows_says_which_provider_it_is() {
         .insert(Provider::child(root.child(&name), name.clone(), root))
         .unwrap();
     world.seen.devices = vec![offered];
-    let tags = |world: &World| world.told().pci_device_pools.unwrap()[0].tags.clone();
+    let tags = |world: &World| world.reported().pci_device_pools.unwrap()[0].tags.clone();
     assert!(!tags(&world).contains_key("rp_uuid"));
     world.seen.pci = PciInPlacement::Reported;
     assert_eq!(tags(&world)["rp_uuid"], root.child(&name).to_string());
     // All of it in use is another thing than having none at all.
     world.records = vec![with_device(1, "0000:10:00.0")];
-    assert_eq!(world.told().pci_device_pools, Some(Vec::new()));
+    assert_eq!(world.reported().pci_device_pools, Some(Vec::new()));
 }
 
 #[test]
-fn what_the_driver_says_of_the_processor_and_its_guests_is_told_as_nova_has_it() {
+fn what_the_driver_says_of_the_processor_and_its_guests_is_reported_as_nova_has_it() {
     let mut world = World::bare();
     world.seen.capabilities = NodeCapabilities {
         processor: Some(Processor {
@@ -480,15 +487,15 @@ fn what_the_driver_says_of_the_processor_and_its_guests_is_told_as_nova_has_it()
         }],
         ..NodeCapabilities::default()
     };
-    let told = world.told();
+    let reported = world.reported();
     assert_eq!(
-        told.cpu_info.as_deref(),
+        reported.cpu_info.as_deref(),
         Some(
             r#"{"arch":"x86_64","model":"EPYC","vendor":"AMD","topology":{"cells":2,"sockets":1,"cores":4,"threads":2},"features":["avx2","svm"],"maxphysaddr":{"bits":48}}"#
         )
     );
     let kinds = [["x86_64", "kvm", "hvm"].map(str::to_owned)];
-    assert_eq!(told.supported_instances, kinds);
+    assert_eq!(reported.supported_instances, kinds);
 }
 
 #[test]
@@ -496,9 +503,9 @@ fn what_keeps_disks_busy_is_counted() {
     let turn = |turn| {
         let mut record = plain(1);
         let stage = TransitionPhase::Rebuilding {
-            anew: RecreateDisks::Root,
+            recreate: RecreateDisks::Root,
         };
-        record.life.turning = Some(PendingTransition { turn, stage });
+        record.overrides.turning = Some(PendingTransition { turn, stage });
         record
     };
     let building = || {
@@ -511,7 +518,7 @@ fn what_keeps_disks_busy_is_counted() {
         step.state = StepState::Begun;
     }
     let mut ending = building();
-    ending.course = Goal::Destroy;
+    ending.goal = Goal::Destroy;
     for (record, counts) in [
         (plain(1), false),
         (building(), true),

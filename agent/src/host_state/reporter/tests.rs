@@ -40,8 +40,8 @@ enum ReceivedReport {
 /// A service that takes states.
 struct FakeHostService {
     mood: Arc<Mutex<ServiceMood>>,
-    heard: mpsc::UnboundedReceiver<ReceivedReport>,
-    tell: mpsc::UnboundedSender<ReceivedReport>,
+    received: mpsc::UnboundedReceiver<ReceivedReport>,
+    sender: mpsc::UnboundedSender<ReceivedReport>,
     port: u16,
     serving: Option<JoinHandle<()>>,
 }
@@ -61,19 +61,19 @@ fn answer(mood: &ServiceMood) -> FakeAnswer {
 }
 
 async fn state(
-    State((mood, tell)): State<ServiceState>,
+    State((mood, sender)): State<ServiceState>,
     Path(host): Path<String>,
     axum::Json(body): axum::Json<Value>,
 ) -> FakeAnswer {
     let mood = mood.lock().unwrap();
     if !mood.refuses {
-        tell.send(ReceivedReport::State(host, body)).unwrap();
+        sender.send(ReceivedReport::State(host, body)).unwrap();
     }
     answer(&mood)
 }
 
 async fn seen(
-    State((mood, tell)): State<ServiceState>,
+    State((mood, sender)): State<ServiceState>,
     axum::Json(body): axum::Json<Value>,
 ) -> FakeAnswer {
     let mood = mood.lock().unwrap();
@@ -82,7 +82,7 @@ async fn seen(
         return (StatusCode::CONFLICT, axum::Json(json!({})));
     }
     if !mood.refuses {
-        tell.send(ReceivedReport::Seen(body)).unwrap();
+        sender.send(ReceivedReport::Seen(body)).unwrap();
     }
     answer(&mood)
 }
@@ -91,11 +91,11 @@ impl FakeHostService {
     /// A port that nobody listens on yet.
     async fn away() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (tell, heard) = mpsc::unbounded_channel();
+        let (sender, received) = mpsc::unbounded_channel();
         Self {
             mood: Arc::default(),
-            heard,
-            tell,
+            received,
+            sender,
             port: listener.local_addr().unwrap().port(),
             serving: None,
         }
@@ -108,11 +108,11 @@ impl FakeHostService {
     }
 
     async fn come(&mut self) {
-        let told: ServiceState = (Arc::clone(&self.mood), self.tell.clone());
+        let service_state: ServiceState = (Arc::clone(&self.mood), self.sender.clone());
         let api = Router::new()
             .route("/internal/v1/hosts/{host}/state", put(state))
             .route("/internal/v1/hosts/{host}/seen", put(seen))
-            .with_state(told);
+            .with_state(service_state);
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await.unwrap();
         self.serving = Some(tokio::spawn(async move {
             axum::serve(listener, api).await.unwrap();
@@ -123,14 +123,14 @@ impl FakeHostService {
         change(&mut self.mood.lock().unwrap());
     }
 
-    async fn hears(&mut self) -> ReceivedReport {
-        self.heard.recv().await.unwrap()
+    async fn next_report(&mut self) -> ReceivedReport {
+        self.received.recv().await.unwrap()
     }
 
     /// The next whole state; signs of life before it are passed over.
-    async fn hears_state(&mut self) -> Value {
+    async fn next_state(&mut self) -> Value {
         loop {
-            if let ReceivedReport::State(host, body) = self.hears().await {
+            if let ReceivedReport::State(host, body) = self.next_report().await {
                 assert_eq!(host, NODE);
                 return body;
             }
@@ -174,28 +174,28 @@ struct Agent {
     states: watch::Sender<Arc<AgentState>>,
     changes: watch::Sender<GuestChanges>,
     requests: mpsc::Receiver<AgentRequest>,
-    untold: watch::Receiver<Option<String>>,
+    failure: watch::Receiver<Option<String>>,
     journal: SqlJournal,
     metrics: Metrics,
     _folder: tempfile::TempDir,
-    _telling: JoinSet<()>,
+    _tasks: JoinSet<()>,
 }
 
 impl Agent {
-    async fn telling(scheduler: &FakeHostService, options: HostStateOptions) -> Self {
+    async fn reporting(scheduler: &FakeHostService, options: HostStateOptions) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let journal = SqlJournal::open(folder.path()).await.unwrap();
         let (states, shown) = watch::channel(Arc::new(AgentState::unknown("idle")));
         let (changes, changed) = watch::channel(GuestChanges::default());
         let (asked, requests) = mpsc::channel(4);
-        let (untold, told) = watch::channel(None);
+        let (failure_sender, failure) = watch::channel(None);
         let metrics = Metrics::default();
         let around = ReporterDeps {
             driver: Arc::new(Idle),
             states: shown,
             requests: asked,
             metrics: metrics.clone(),
-            failure: untold,
+            failure: failure_sender,
         };
         let service = HostStateService {
             client: scheduler.client(),
@@ -203,17 +203,17 @@ impl Agent {
             changes: changed,
             options,
         };
-        let mut telling = JoinSet::new();
-        telling.spawn(HostStateReporter::new(around, service).run());
+        let mut tasks = JoinSet::new();
+        tasks.spawn(HostStateReporter::new(around, service).run());
         Self {
             states,
             changes,
             requests,
-            untold: told,
+            failure,
             journal,
             metrics,
             _folder: folder,
-            _telling: telling,
+            _tasks: tasks,
         }
     }
 
@@ -239,9 +239,11 @@ impl Agent {
         });
     }
 
-    async fn is_told(&mut self, is_told: bool) {
-        let told = self.untold.wait_for(|untold| untold.is_none() == is_told);
-        told.await.unwrap();
+    async fn has_reported(&mut self, has_reported: bool) {
+        let change = self
+            .failure
+            .wait_for(|failure| failure.is_none() == has_reported);
+        change.await.unwrap();
     }
 
     fn count(&self, request: &str, result: &str) -> u64 {
@@ -271,60 +273,60 @@ fn eager() -> HostStateOptions {
 }
 
 #[tokio::test]
-async fn a_host_is_told_once_and_again_when_it_changed_and_not_otherwise() {
+async fn a_host_is_reported_once_and_again_only_when_it_changed() {
     let mut scheduler = FakeHostService::here().await;
-    let agent = Agent::telling(&scheduler, eager()).await;
+    let agent = Agent::reporting(&scheduler, eager()).await;
     // Before the node is reported there is nothing to tell.
     agent.change(|state| state.phase = Phase::Running);
     agent.runs();
-    let told = scheduler.hears_state().await;
-    assert_eq!(told["nodes"][0]["hypervisor_hostname"], NODE);
-    assert_eq!(told["service"]["disabled_reason"], Value::Null);
+    let reported = scheduler.next_state().await;
+    assert_eq!(reported["nodes"][0]["hypervisor_hostname"], NODE);
+    assert_eq!(reported["service"]["disabled_reason"], Value::Null);
     for _ in 0..3 {
         // Something that the scheduler does not know of.
         agent.change(|state| state.consumers = Some((1, 2)));
         let name = json!({"state": "0"});
-        assert_eq!(scheduler.hears().await, ReceivedReport::Seen(name));
+        assert_eq!(scheduler.next_report().await, ReceivedReport::Seen(name));
     }
     // A guest is asked for, and its build fails.
     agent.journal.accept(&request(1, &[])).await.unwrap();
     agent.changes.send_modify(|it| it.count += 1);
-    let told = scheduler.hears_state().await;
+    let reported = scheduler.next_state().await;
     assert_eq!(
         (
-            &told["nodes"][0]["vcpus_used"],
-            &told["nodes"][0]["num_io_ops"]
+            &reported["nodes"][0]["vcpus_used"],
+            &reported["nodes"][0]["num_io_ops"]
         ),
         (&json!(1), &json!(1))
     );
     agent.changes.send_modify(|it| it.failed_builds = 1);
-    let told = scheduler.hears_state().await;
-    assert_eq!(told["nodes"][0]["failed_builds"], 1);
+    let reported = scheduler.next_state().await;
+    assert_eq!(reported["nodes"][0]["failed_builds"], 1);
     // An operator disables the host.
     let since = std::time::SystemTime::now();
     let disabled = DisabledByOperator::new("new GPU", since, None).unwrap();
     agent.change(|state| state.disabled = Some(disabled));
-    let told = scheduler.hears_state().await;
-    assert_eq!(told["service"]["disabled_reason"], "new GPU");
+    let reported = scheduler.next_state().await;
+    assert_eq!(reported["service"]["disabled_reason"], "new GPU");
     agent.change(|state| {
         state.disabled = None;
         state.unobserved = Some("libvirtd is away".to_owned());
     });
-    let told = scheduler.hears_state().await;
-    assert_eq!(told["service"]["disabled_reason"], HYPERVISOR_AWAY);
+    let reported = scheduler.next_state().await;
+    assert_eq!(reported["service"]["disabled_reason"], HYPERVISOR_AWAY);
 }
 
 #[tokio::test]
-async fn a_scheduler_that_lost_the_state_is_told_all_of_it() {
+async fn a_scheduler_that_lost_the_state_gets_all_of_it() {
     let mut scheduler = FakeHostService::here().await;
-    let agent = Agent::telling(&scheduler, eager()).await;
+    let agent = Agent::reporting(&scheduler, eager()).await;
     agent.runs();
-    let first = scheduler.hears_state().await;
+    let first = scheduler.next_state().await;
     scheduler.be(|mood| mood.epoch = 7);
-    let again = scheduler.hears_state().await;
+    let again = scheduler.next_state().await;
     assert_eq!(first, again);
     assert_eq!(
-        scheduler.hears().await,
+        scheduler.next_report().await,
         ReceivedReport::Seen(json!({"state": "7"}))
     );
     assert_eq!(agent.count("seen", "unknown"), 1);
@@ -332,28 +334,28 @@ async fn a_scheduler_that_lost_the_state_is_told_all_of_it() {
 }
 
 #[tokio::test]
-async fn a_scheduler_that_is_away_is_told_when_it_comes_and_health_says_so_meanwhile() {
+async fn a_scheduler_that_is_away_gets_the_state_when_it_comes_and_health_shows_it_meanwhile() {
     let mut scheduler = FakeHostService::away().await;
-    let mut agent = Agent::telling(&scheduler, eager()).await;
+    let mut agent = Agent::reporting(&scheduler, eager()).await;
     agent.runs();
-    agent.is_told(false).await;
-    let why = agent.untold.borrow().clone().unwrap();
+    agent.has_reported(false).await;
+    let why = agent.failure.borrow().clone().unwrap();
     assert!(
         why.contains("reporting the state of") && why.contains(NODE),
         "{why}"
     );
     scheduler.come().await;
-    let told = scheduler.hears_state().await;
-    assert_eq!(told["nodes"][0]["vcpus"], 8);
-    agent.is_told(true).await;
+    let reported = scheduler.next_state().await;
+    assert_eq!(reported["nodes"][0]["vcpus"], 8);
+    agent.has_reported(true).await;
     // It goes, and comes back with the same state.
     scheduler.be(|mood| mood.refuses = true);
-    agent.is_told(false).await;
+    agent.has_reported(false).await;
     agent.changes.send_modify(|it| it.failed_builds = 3);
     scheduler.be(|mood| mood.refuses = false);
-    let told = scheduler.hears_state().await;
-    assert_eq!(told["nodes"][0]["failed_builds"], 3);
-    agent.is_told(true).await;
+    let reported = scheduler.next_state().await;
+    assert_eq!(reported["nodes"][0]["failed_builds"], 3);
+    agent.has_reported(true).await;
     assert!(agent.count("state", "failed") >= 1);
 }
 
@@ -361,9 +363,9 @@ async fn a_scheduler_that_is_away_is_told_when_it_comes_and_health_says_so_meanw
 async fn what_an_operator_of_the_cloud_wants_is_handed_on_until_it_is_so() {
     let mut scheduler = FakeHostService::here().await;
     scheduler.be(|mood| mood.disabled = Some("moved"));
-    let mut agent = Agent::telling(&scheduler, eager()).await;
+    let mut agent = Agent::reporting(&scheduler, eager()).await;
     agent.runs();
-    let body = scheduler.hears_state().await;
+    let body = scheduler.next_state().await;
     // Said again as long as nothing came of it.
     for _ in 0..2 {
         let Some(AgentRequest::SetDisabledInCloud { reason }) = agent.requests.recv().await else {
@@ -375,7 +377,10 @@ async fn what_an_operator_of_the_cloud_wants_is_handed_on_until_it_is_so() {
     agent.change(|state| state.disabled_in_cloud = Some(DisabledInCloud::new("moved", now)));
     // It is the cloud's own word, which the cloud is not told.
     for _ in 0..3 {
-        assert!(matches!(scheduler.hears().await, ReceivedReport::Seen(_)));
+        assert!(matches!(
+            scheduler.next_report().await,
+            ReceivedReport::Seen(_)
+        ));
     }
     assert_eq!(body["service"]["disabled_reason"], Value::Null);
     while agent.requests.try_recv().is_ok() {}
@@ -393,10 +398,10 @@ async fn what_the_cpus_did_is_measured_where_a_monitor_is_enabled() {
         monitors: [Monitor::CpuVirtDriver].into(),
         ..eager()
     };
-    let agent = Agent::telling(&scheduler, options).await;
+    let agent = Agent::reporting(&scheduler, options).await;
     agent.runs();
-    let told = scheduler.hears_state().await;
-    let metrics = &told["nodes"][0]["metrics"];
+    let reported = scheduler.next_state().await;
+    let metrics = &reported["nodes"][0]["metrics"];
     assert_eq!(metrics["cpu.user.time"], 1e9);
     assert_eq!(metrics["cpu.percent"], 25.0);
 }

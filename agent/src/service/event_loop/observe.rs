@@ -101,17 +101,17 @@ impl<D: VirtDriver> EventLoop<D> {
 
     /// Logs devices that could not be prepared, once until that changes. The rest of the host is observed anyway.
     pub(super) fn unprepared(&mut self, errors: &[DeviceError]) {
-        let told: Vec<String> = errors.iter().map(|error| sentence(error)).collect();
-        if self.observation.unprepared == told {
+        let sentences: Vec<String> = errors.iter().map(|error| sentence(error)).collect();
+        if self.observation.unprepared == sentences {
             return;
         }
-        for error in &told {
+        for error in &sentences {
             tracing::warn!(%error, "a device of the host could not be configured");
         }
-        if told.is_empty() {
+        if sentences.is_empty() {
             tracing::info!("all devices of the host are configured");
         }
-        self.observation.unprepared = told;
+        self.observation.unprepared = sentences;
     }
 
     pub(super) fn unobserved(&mut self, sequence: u64, error: ObserveError, now: Instant) {

@@ -43,8 +43,9 @@ impl<D: VirtDriver> EventLoop<D> {
                 tracing::warn!("a pass without a response past the deadline was aborted");
                 break;
             }
-            let look = |patience: Duration| now + (patience / 4).max(Duration::from_millis(100));
-            let until = patience.map_or(deadline, |patience| look(patience).min(deadline));
+            let end_of_wait =
+                |patience: Duration| now + (patience / 4).max(Duration::from_millis(100));
+            let until = patience.map_or(deadline, |patience| end_of_wait(patience).min(deadline));
             match timeout_at(until, self.work.join_next()).await {
                 Ok(Some(Ok(TaskCompletion::PassFinished(finished)))) => {
                     self.pass_finished_in_shutdown(*finished)

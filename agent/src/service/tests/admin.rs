@@ -34,7 +34,7 @@ fn options(bench: &Bench) -> AdminOptions {
 }
 
 /// Runs the agent concurrently with a script that uses it.
-async fn beside<T, D: berth_virt::VirtDriver>(
+async fn run_with<T, D: berth_virt::VirtDriver>(
     agent: Agent<D>,
     socket: &Path,
     script: impl AsyncFnOnce(AdminClient) -> T,
@@ -78,7 +78,7 @@ async fn an_operator_asks_and_is_answered() {
     let options = options(&bench);
     agent.admin = Some(options.clone());
     agent.live.config = serde_json::json!({"placement.password": "***"});
-    let (ended, ()) = beside(agent, &options.socket, async |client| {
+    let (ended, ()) = run_with(agent, &options.socket, async |client| {
         let tick = client.tick().await.unwrap();
         assert!(tick.is_well() && tick.nodes[0].name == "gpu-01", "{tick:?}");
         let health = client.health().await.unwrap();
@@ -162,7 +162,7 @@ async fn requests_that_make_no_sense_are_refused_in_the_apis_own_words() {
     let mut agent = bench.agent();
     let options = options(&bench);
     agent.admin = Some(options.clone());
-    let (ended, ()) = beside(agent, &options.socket, async |_| {
+    let (ended, ()) = run_with(agent, &options.socket, async |_| {
         let large = format!("{{\"reason\": \"{}\"}}", "x".repeat(20_000));
         let cases = [
             ("GET", "/v1/nothing", "", "404", "not_found"),
@@ -216,7 +216,7 @@ async fn a_second_agent_is_refused_and_a_killed_ones_socket_is_not_in_the_way() 
     drop(std::os::unix::net::UnixListener::bind(&options.socket).unwrap());
     let mut agent = bench.agent();
     agent.admin = Some(options.clone());
-    let (ended, ()) = beside(agent, &options.socket, async |client| {
+    let (ended, ()) = run_with(agent, &options.socket, async |client| {
         let mut second = bench.agent();
         second.admin = Some(options.clone());
         let error = run(second, CancellationToken::new()).await.unwrap_err();
@@ -243,7 +243,7 @@ async fn health_is_503_while_placement_is_away_and_a_tick_says_why() {
     let mut agent = bench.agent();
     let options = options(&bench);
     agent.admin = Some(options.clone());
-    let (ended, ()) = beside(agent, &options.socket, async |client| {
+    let (ended, ()) = run_with(agent, &options.socket, async |client| {
         let tick = client.tick().await.unwrap();
         assert!(!tick.is_well());
         assert!(
@@ -280,7 +280,7 @@ async fn the_loopback_port_has_metrics_and_health_and_nothing_else() {
         ..options(&bench)
     };
     agent.admin = Some(options.clone());
-    let (ended, ()) = beside(agent, &options.socket, async |client| {
+    let (ended, ()) = run_with(agent, &options.socket, async |client| {
         client.tick().await.unwrap();
         for (path, status) in [
             ("/metrics", "200"),
@@ -334,11 +334,11 @@ async fn what_cannot_be_listened_on_is_a_question_of_configuration() {
         let error = run(agent, CancellationToken::new()).await.unwrap_err();
         assert_eq!(error.reason(), ExitReason::Configuration, "{error}");
         assert!(error.to_string().contains(words), "{error}");
-        let heard = bench.messages();
-        let said = heard
+        let notifications = bench.messages();
+        let is_reported = notifications
             .iter()
             .any(|line| line.starts_with("STATUS=") && line.contains(words));
-        assert!(said, "{heard:?}");
+        assert!(is_reported, "{notifications:?}");
     }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut agent = bench.agent();
@@ -358,9 +358,14 @@ async fn a_damaged_disabled_file_ends_the_start_as_a_question_of_the_disk() {
     let error = run(agent, CancellationToken::new()).await.unwrap_err();
     assert_eq!(error.reason(), ExitReason::Disk);
     assert!(error.to_string().contains("disabled.json"), "{error}");
-    let heard = bench.messages();
-    let status = heard.iter().rfind(|line| line.starts_with("STATUS="));
-    assert!(status.unwrap().contains("disabled.json"), "{heard:?}");
+    let notifications = bench.messages();
+    let status = notifications
+        .iter()
+        .rfind(|line| line.starts_with("STATUS="));
+    assert!(
+        status.unwrap().contains("disabled.json"),
+        "{notifications:?}"
+    );
 }
 
 #[tokio::test]
@@ -375,7 +380,7 @@ async fn a_real_sighup_reads_the_configuration_again() {
         counted.fetch_add(1, Ordering::SeqCst);
         Ok(live.clone())
     }));
-    let (ended, ()) = beside(agent, &options.socket, async |client| {
+    let (ended, ()) = run_with(agent, &options.socket, async |client| {
         client.tick().await.unwrap();
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGHUP).unwrap();
         while reads.load(Ordering::SeqCst) == 0 {

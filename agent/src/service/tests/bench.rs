@@ -164,12 +164,12 @@ impl Bench {
 
     /// Lets the time pass, and receives the notifications meanwhile (the socket's queue is short).
     pub(super) async fn notifications_within(&self, time: Duration) -> Vec<String> {
-        let (mut heard, end) = (self.messages(), Instant::now() + time);
+        let (mut notifications, end) = (self.messages(), Instant::now() + time);
         while Instant::now() < end {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            heard.extend(self.messages());
+            notifications.extend(self.messages());
         }
-        heard
+        notifications
     }
 
     /// All notifications to the service manager since the last call.

@@ -167,16 +167,16 @@ async fn a_uuid_that_none_of_several_nodes_can_claim_is_asked_about() {
     let of_a = bench.placement.uuid("a");
 
     let refused = start_on(&bench, &["b", "c"]).await.unwrap_err();
-    let said = berth_agent_tracker::error_chain::sentence(&refused);
+    let message = berth_agent_tracker::error_chain::sentence(&refused);
     for word in ["compute_id.", "knows as a", "--accept-risk rename-host"] {
-        assert!(said.contains(word), "no {word:?} in: {said}");
+        assert!(message.contains(word), "no {word:?} in: {message}");
     }
     // They start concurrently, so the order of the reports is not defined.
     assert!(
         ["compute_id.b", "compute_id.c"]
             .iter()
-            .any(|file| said.contains(file)),
-        "{said}"
+            .any(|file| message.contains(file)),
+        "{message}"
     );
     assert!(!bench.placement.has("b") && !bench.placement.has("c"));
     assert_eq!(uuid_file(&bench, "compute_id"), of_a);

@@ -21,14 +21,20 @@ const COMPUTE_ID: &str = "compute_id";
 async fn the_watchdog_is_petted_while_there_is_progress_and_only_then() {
     stage(&["a"], usual, async |bench, running| {
         bench.messages();
-        let heard = bench.notifications_within(MINUTE * 10).await;
-        let pets = heard.iter().filter(|line| *line == "WATCHDOG=1").count();
+        let notifications = bench.notifications_within(MINUTE * 10).await;
+        let pets = notifications
+            .iter()
+            .filter(|line| *line == "WATCHDOG=1")
+            .count();
         assert!((19..=21).contains(&pets), "twice a minute: {pets}");
         bench.driver.show(ScriptedObservation::Hang);
         bench.notifications_within(MINUTE * 20).await;
         assert_eq!(running.codes(), ["no-progress"]);
-        let heard = bench.notifications_within(MINUTE * 10).await;
-        assert!(!heard.contains(&"WATCHDOG=1".to_owned()), "{heard:?}");
+        let notifications = bench.notifications_within(MINUTE * 10).await;
+        assert!(
+            !notifications.contains(&"WATCHDOG=1".to_owned()),
+            "{notifications:?}"
+        );
     })
     .await;
 }
@@ -75,8 +81,11 @@ async fn a_pass_of_many_slow_requests_goes_on() {
         .set(PlacementBehaviour::Slow(Duration::from_secs(50)));
     let (ended, ()) = bench
         .run(bench.agent(), async |running| {
-            let heard = bench.notifications_within(MINUTE * 30).await;
-            let pets = heard.iter().filter(|line| *line == "WATCHDOG=1").count();
+            let notifications = bench.notifications_within(MINUTE * 30).await;
+            let pets = notifications
+                .iter()
+                .filter(|line| *line == "WATCHDOG=1")
+                .count();
             assert!((59..=61).contains(&pets), "twice a minute: {pets}");
             assert!(running.codes().is_empty(), "{:?}", running.codes());
             assert!(
@@ -105,8 +114,11 @@ async fn a_pass_that_hangs_is_seen_soon_where_requests_are_short() {
         .run(agent, async |running| {
             bench.notifications_within(MINUTE * 5).await;
             assert_eq!(running.codes(), ["no-progress"]);
-            let heard = bench.notifications_within(MINUTE * 5).await;
-            assert!(!heard.contains(&"WATCHDOG=1".to_owned()), "{heard:?}");
+            let notifications = bench.notifications_within(MINUTE * 5).await;
+            assert!(
+                !notifications.contains(&"WATCHDOG=1".to_owned()),
+                "{notifications:?}"
+            );
         })
         .await;
     ended.unwrap();
@@ -120,16 +132,20 @@ async fn a_start_whose_first_file_hangs_says_so_begins_nothing_and_goes_on_when_
     agent.files = stuck.clone();
     let (ended, ()) = bench
         .run(agent, async |running| {
-            let heard = bench.notifications_within(MINUTE * 2).await;
+            let notifications = bench.notifications_within(MINUTE * 2).await;
             assert_eq!(running.codes(), ["no-progress"]);
-            let status = heard.iter().rfind(|line| line.starts_with("STATUS="));
+            let status = notifications
+                .iter()
+                .rfind(|line| line.starts_with("STATUS="));
             assert!(status.unwrap().contains(FILE), "{status:?}");
             assert_eq!(bench.driver.observed(), 0);
-            let heard = bench.notifications_within(MINUTE * 2).await;
-            let asks = heard.iter().any(|line| line.starts_with("EXTEND_TIMEOUT"));
+            let notifications = bench.notifications_within(MINUTE * 2).await;
+            let asks = notifications
+                .iter()
+                .any(|line| line.starts_with("EXTEND_TIMEOUT"));
             assert!(
                 !asks,
-                "the service manager gets no more extensions: {heard:?}"
+                "the service manager gets no more extensions: {notifications:?}"
             );
             stuck.free();
             running.started().await;
@@ -140,7 +156,7 @@ async fn a_start_whose_first_file_hangs_says_so_begins_nothing_and_goes_on_when_
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operators_word_that_hangs_on_the_disk_is_told_of_and_holds_when_it_is_written() {
+async fn an_operators_change_that_hangs_on_the_disk_is_reported_and_holds_when_it_is_written() {
     let bench = Bench::with(host(&["a"]));
     let mut agent = bench.agent();
     let stuck = Arc::new(Stuck::of(FILE, agent.files));

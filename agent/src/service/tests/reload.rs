@@ -87,7 +87,7 @@ async fn a_reload_during_the_start_does_not_say_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reload_reads_placement_anew() {
+async fn a_reload_reads_placement_again() {
     let bench = Bench::with(host(&["a"]));
     let mut agent = bench.agent();
     agent.live.tracker.association_refresh = None;

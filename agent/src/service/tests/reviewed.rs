@@ -103,7 +103,7 @@ async fn plans_for_other_nodes_than_the_host_has_are_refused() {
     let b = NodeName::new("b").unwrap();
     let mut too_many = of_a(plan.clone());
     too_many.insert(b.clone(), plan.clone());
-    for (plans, says) in [
+    for (plans, expected) in [
         (ReviewedPlans::new(), "no plan for node a"),
         (
             ReviewedPlans::from([(b, plan)]),
@@ -117,7 +117,7 @@ async fn plans_for_other_nodes_than_the_host_has_are_refused() {
         let error = bench.run_to_end(agent).await.unwrap_err();
         assert_eq!(error.reason(), ExitReason::ReshapeFailed);
         let messages = bench.messages().join("\n");
-        assert!(messages.contains(says), "{messages}");
+        assert!(messages.contains(expected), "{messages}");
     }
     assert!(!bench.placement.has("a_pci_0000_84_00_0"));
 }

@@ -16,7 +16,7 @@ use crate::service::tests::placement::PlacementBehaviour;
 const MINUTE: Duration = Duration::from_mins(1);
 
 #[tokio::test(start_paused = true)]
-async fn ready_is_said_after_the_first_inventory_landed_and_not_before() {
+async fn ready_is_sent_after_the_first_inventory_landed_and_not_before() {
     let bench = Bench::with(host(&["gpu-01"]));
     bench
         .placement
@@ -61,7 +61,7 @@ async fn ready_is_said_after_the_first_inventory_landed_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn placement_away_at_the_start_is_waited_for_and_said_once() {
+async fn placement_away_at_the_start_is_waited_for_and_reported_once() {
     let nodes = ["a", "b", "c"];
     let bench = Bench::with(host(&nodes));
     bench.placement.set(PlacementBehaviour::Refused);
@@ -142,7 +142,7 @@ async fn a_hypervisor_without_a_node_is_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waiting_cannot_mend_ends_the_start_with_its_reason() {
+async fn what_waiting_cannot_repair_ends_the_start_with_its_reason() {
     let cases = [
         (
             PlacementBehaviour::Status("GET ", StatusCode::FORBIDDEN),
@@ -185,7 +185,7 @@ async fn a_misconfigured_host_ends_the_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_identity_ends_the_start_and_names_the_mend() {
+async fn a_lost_identity_ends_the_start_and_names_the_remedy() {
     let bench = Bench::with(host(&["a"]));
     bench.run_to_end(bench.once(MINUTE)).await.unwrap();
     std::fs::remove_file(bench.state_file("compute_id")).unwrap();
@@ -333,7 +333,7 @@ async fn once_is_a_start_and_a_tick() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn once_says_what_it_waited_for_in_vain() {
+async fn once_reports_what_it_waited_for_in_vain() {
     let cases = [
         (
             PlacementBehaviour::Refused,

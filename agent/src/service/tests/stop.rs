@@ -66,18 +66,21 @@ async fn a_deadline_is_not_outlasted_by_a_placement_that_accepts_and_is_silent()
         .placement
         .set(PlacementBehaviour::Held("GET ".to_owned()));
     let given = Duration::from_secs(3);
-    let (ended, heard) = bench
+    let (ended, notifications) = bench
         .run(bench.once(given), async |_| {
             bench.notifications_within(given * 2).await
         })
         .await;
     assert_eq!(ended.unwrap_err().reason(), ExitReason::DependencyGone);
-    let last = heard.last().unwrap();
-    assert!(last.starts_with("STATUS=not done within 3s"), "{heard:?}");
+    let last = notifications.last().unwrap();
+    assert!(
+        last.starts_with("STATUS=not done within 3s"),
+        "{notifications:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_does_not_wait_for_a_look_at_the_hypervisor() {
+async fn a_stop_does_not_wait_for_an_observation_of_the_hypervisor() {
     let bench = Bench::with(host(&["a"]));
     let (ended, asked) = bench
         .run(bench.agent(), async |running| {

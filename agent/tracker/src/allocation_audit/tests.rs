@@ -173,11 +173,11 @@ fn holding(resources: Resources) -> ConsumerAllocations {
 fn record(number: u32) -> GuestRecord {
     GuestRecord {
         request: request(number, &[]),
-        course: Goal::Spawn,
+        goal: Goal::Spawn,
         power: DesiredPower::Running,
         steps: BTreeMap::new(),
         devices: None,
-        life: InstanceOverrides::default(),
+        overrides: InstanceOverrides::default(),
     }
 }
 
@@ -284,7 +284,7 @@ fn of_two_moves_that_may_be_either_guests_neither_is_an_orphan() {
 }
 
 #[test]
-fn beside_a_guest_that_cannot_be_read_or_that_lacks_something_nothing_is_an_orphan() {
+fn while_a_guest_cannot_be_read_or_lacks_something_nothing_is_an_orphan() {
     let mut world = AuditedNode::of(vec![on_gpus(1, 2, &[0])]);
     let root = world.root();
     world.change(guest(9), |held| {
@@ -371,7 +371,7 @@ fn guests_of_all_sorts() -> impl Strategy<Value = Vec<(u64, Vec<usize>)>> {
 proptest! {
     /// Allocations that were lost or moved within the tree are restored completely by healing.
     #[test]
-    fn whatever_guests_lost_is_given_back(
+    fn whatever_guests_lost_is_released(
         guests in guests_of_all_sorts(),
         lost in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..6),
     ) {

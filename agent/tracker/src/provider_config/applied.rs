@@ -170,24 +170,24 @@ fn encode(applied: &AppliedItems) -> Vec<u8> {
 }
 
 fn read(content: &[u8]) -> Result<AppliedItems, String> {
-    let said = |error: &dyn std::fmt::Display| error.to_string();
-    let content: Content = serde_json::from_slice(content).map_err(|error| said(&error))?;
+    let text_of = |error: &dyn std::fmt::Display| error.to_string();
+    let content: Content = serde_json::from_slice(content).map_err(|error| text_of(&error))?;
     if content.version != 1 {
         return Err(format!("its version is {}, expected 1", content.version));
     }
     let mut applied = AppliedItems::default();
     for (uuid, names) in content.providers {
-        let uuid: ProviderUuid = uuid.parse().map_err(|error| said(&error))?;
+        let uuid: ProviderUuid = uuid.parse().map_err(|error| text_of(&error))?;
         let items = applied.0.entry(uuid).or_default();
         for class in names.inventories {
             items
                 .inventories
-                .insert(ResourceClass::new(&class).map_err(|error| said(&error))?);
+                .insert(ResourceClass::new(&class).map_err(|error| text_of(&error))?);
         }
         for name in names.traits {
             items
                 .traits
-                .insert(Trait::new(&name).map_err(|error| said(&error))?);
+                .insert(Trait::new(&name).map_err(|error| text_of(&error))?);
         }
     }
     Ok(applied)

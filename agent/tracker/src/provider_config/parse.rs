@@ -369,10 +369,10 @@ impl<'a> KeyPath<'a> {
 }
 
 /// The useful part of an error of the YAML library: its first line, without advice about the library's options.
-fn first_line(said: &str) -> String {
-    let line = said.lines().next().unwrap_or_default();
+fn first_line(message: &str) -> String {
+    let line = message.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);
-    let (told, _) = line.split_once(", set ").unwrap_or((line, ""));
-    let (told, _) = told.split_once("; use ").unwrap_or((told, ""));
-    told.to_owned()
+    let (text, _) = line.split_once(", set ").unwrap_or((line, ""));
+    let (text, _) = text.split_once("; use ").unwrap_or((text, ""));
+    text.to_owned()
 }

@@ -127,7 +127,7 @@ fn a_wrong_file_is_refused_with_its_name_the_key_and_what_would_be_right() {
             "identification: {{uuid: $COMPUTE_NODE}}\n  traits: {{additional: {body}}}"
         ))
     };
-    for (text, said) in [
+    for (text, message) in [
         ("a: [1, 2".to_owned(), "is not valid YAML: line 1"),
         ("a: 1\na: 2\n".to_owned(), "duplicate mapping key: a"),
         ("--- 1\n--- 2\n".to_owned(), "multiple YAML documents"),
@@ -256,7 +256,10 @@ fn a_wrong_file_is_refused_with_its_name_the_key_and_what_would_be_right() {
             .unwrap_err()
             .to_string();
         assert!(error.starts_with("/etc/a.yaml"), "{error}");
-        assert!(error.contains(said), "{text}\n{error}\nshould say {said}");
+        assert!(
+            error.contains(message),
+            "{text}\n{error}\nshould say {message}"
+        );
     }
 }
 
@@ -268,7 +271,7 @@ fn keys_of_a_later_minor_schema_are_passed_over() {
 }
 
 #[test]
-fn every_file_of_the_directory_is_read_and_each_wrong_one_is_told() {
+fn every_file_of_the_directory_is_read_and_each_wrong_one_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let put = |file: &str, text: &str| fs::write(directory.path().join(file), text).unwrap();
     assert!(
@@ -338,8 +341,8 @@ fn what_the_driver_reports_itself_is_refused_with_file_provider_and_item() {
         (by_trait, "trait CUSTOM_B"),
     ] {
         let error = merge(&mut tree, &configs).unwrap_err().to_string();
-        for said in ["/etc/a.yaml", "node_card", item] {
-            assert!(error.contains(said), "{error}");
+        for expected in ["/etc/a.yaml", "node_card", item] {
+            assert!(error.contains(expected), "{error}");
         }
     }
 }
@@ -367,7 +370,7 @@ fn another_services_provider_and_one_that_two_entries_mean_are_refused() {
 }
 
 #[test]
-fn an_entry_without_a_provider_gives_nothing_and_is_told() {
+fn an_entry_without_a_provider_gives_nothing_and_is_reported() {
     let text = entry("name: elsewhere", "CUSTOM_A", "CUSTOM_A");
     let mut laid = tree();
     let (applied, missing) = merge(&mut laid, &configs(&[("a.yaml", &text)])).unwrap();

@@ -39,7 +39,7 @@ impl FirstUser {
     pub(super) fn of(state: &Path, clouds: &Path) -> Result<Self, Failure> {
         let users_file = state.join(USERS);
         let known = read(clouds)?.as_deref().and_then(clouds::password);
-        let users = standing(&users_file)?;
+        let users = existing_users(&users_file)?;
         let password = match (known, &users) {
             (Some(password), Some(users)) if is_of(users, &password) => password,
             (_, Some(users)) if users.users().any(|user| user.name != NAME) => {
@@ -66,7 +66,7 @@ impl FirstUser {
 }
 
 /// The users in the file; `None` without a file or without users.
-fn standing(file: &Path) -> Result<Option<Arc<Users>>, Failure> {
+fn existing_users(file: &Path) -> Result<Option<Arc<Users>>, Failure> {
     match UsersFile::open(file) {
         Ok(users) => Ok(Some(users.cached())),
         Err(UsersFileError::Unreadable { source, .. })
@@ -186,8 +186,8 @@ mod tests {
         state_file::write(&file, &more).unwrap();
         assert_eq!(start(state.path()).unwrap().users, more);
         fs::remove_file(state.path().join("clouds.yaml")).unwrap();
-        let said = start(state.path()).map(drop).unwrap_err().explain();
-        assert!(said.contains("users_file"), "{said}");
+        let error = start(state.path()).map(drop).unwrap_err().explain();
+        assert!(error.contains("users_file"), "{error}");
         assert_eq!(fs::read_to_string(file).unwrap(), more);
     }
 }

@@ -51,7 +51,7 @@ impl Judge<'_> {
         if asked == CandidatesFrom::Snapshot && is_server {
             self.refuse(
                 from,
-                SNAPSHOT_BESIDE_OTHERS,
+                SNAPSHOT_NEEDS_SQLITE,
                 "write \"auto\" or \"sql\"",
                 ErrorCode::BadValue,
             );
@@ -60,5 +60,5 @@ impl Judge<'_> {
 }
 
 /// The error for a snapshot on a database with other writers.
-pub const SNAPSHOT_BESIDE_OTHERS: &str = "\"snapshot\" is for SQLite: a database on a server may have other \
+pub const SNAPSHOT_NEEDS_SQLITE: &str = "\"snapshot\" is for SQLite: a database on a server may have other \
      writers, whose changes the snapshot would miss";

@@ -79,18 +79,18 @@ impl Judge<'_> {
         &mut self,
         all: &[(&str, T)],
         exclude: impl Fn(&T, &T) -> bool,
-        told: impl Fn(&T, &str) -> (String, &'static str),
+        describe: impl Fn(&T, &str) -> (String, &'static str),
     ) {
         for (place, (name, one)) in all.iter().enumerate() {
             let before = all.iter().take(place);
             let other = before.filter(|(other, _)| !self.is_broken(&[*name, *other]));
             let mut other = other.filter(|(_, other)| exclude(one, other));
             if let Some((other, theirs)) = other.next() {
-                let ((at, mine), beside) = match self.is_set(name) {
+                let ((at, mine), other_name) = match self.is_set(name) {
                     true => ((name, one), other),
                     false => ((other, theirs), name),
                 };
-                let (wrong, right) = told(mine, beside);
+                let (wrong, right) = describe(mine, other_name);
                 self.warn(at, wrong, right);
             }
         }
@@ -117,14 +117,15 @@ mod tests {
             text: text.to_owned(),
         };
         let warnings = resolve(&[document], &[]).unwrap().warnings;
-        let told = warnings.iter().map(ToString::to_string);
-        told.filter(|told| told.contains("a process with both does not start"))
+        let texts = warnings.iter().map(ToString::to_string);
+        texts
+            .filter(|texts| texts.contains("a process with both does not start"))
             .collect()
     }
 
     #[test]
-    fn two_listeners_of_a_process_at_one_address_are_told_where_one_was_set() {
-        for (text, told) in [
+    fn two_listeners_of_a_process_at_one_address_are_reported_where_one_was_set() {
+        for (text, expected) in [
             ("", None),
             (
                 "[api]\nlisten = \"127.0.0.1:8778\"\n",
@@ -163,9 +164,13 @@ mod tests {
             ("[identity_service]\nlisten = \"127.0.0.1:8778\"\n", None),
         ] {
             let found = warnings(text);
-            assert_eq!(found.len(), usize::from(told.is_some()), "{text}{found:?}");
-            let told = told.unwrap_or_default();
-            assert!(found.concat().starts_with(told), "{text}{found:?}");
+            assert_eq!(
+                found.len(),
+                usize::from(expected.is_some()),
+                "{text}{found:?}"
+            );
+            let expected = expected.unwrap_or_default();
+            assert!(found.concat().starts_with(expected), "{text}{found:?}");
         }
     }
 
@@ -184,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_for_two_databases_is_told_and_one_server_is_not() {
+    fn one_file_for_two_databases_is_reported_and_one_server_is_not() {
         let one = |url: &str| {
             format!(
                 "[compute_service]\nconnection = \"{url}\"\n[identity_service]\nconnection = \"{url}\"\n"

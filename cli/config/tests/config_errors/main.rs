@@ -28,12 +28,12 @@ type Case = (&'static str, &'static [&'static str]);
 
 /// One case to a line.
 macro_rules! cases {
-    ($($text:literal => [$($says:literal),*];)*) => { &[$(($text, &[$($says),*])),*] };
+    ($($text:literal => [$($expected:literal),*];)*) => { &[$(($text, &[$($expected),*])),*] };
 }
 /// The same, of a variable and its value.
 macro_rules! variable_cases {
-    ($($name:literal = $value:literal => [$($says:literal),*];)*) => {
-        &[$(($name, $value, &[$($says),*])),*]
+    ($($name:literal = $value:literal => [$($expected:literal),*];)*) => {
+        &[$(($name, $value, &[$($expected),*])),*]
     };
 }
 use {cases, variable_cases};
@@ -74,7 +74,7 @@ fn problems(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn every_broken_file_is_told_with_file_line_column_and_key() {
+fn every_broken_file_is_reported_with_file_line_column_and_key() {
     for (text, expected) in FILES.iter().copied().flatten() {
         assert_eq!(&problems(text, &[]), expected, "\n{text}");
     }
@@ -85,26 +85,26 @@ fn a_socket_path_that_the_kernel_would_refuse_is_refused() {
     let longest = format!("/{}", "s".repeat(106));
     let text = |path: &str| format!("[agent]\nadmin_socket = \"{path}\"");
     resolve(&text(&longest), &[]).unwrap();
-    let told = problems(&text(&format!("{longest}s")), &[]);
+    let found = problems(&text(&format!("{longest}s")), &[]);
     assert!(
-        told[0].contains("agent.admin_socket: 108 bytes"),
-        "{told:?}"
+        found[0].contains("agent.admin_socket: 108 bytes"),
+        "{found:?}"
     );
 }
 
 #[test]
 fn many_unknown_options_are_counted() {
     let keys: String = (0..5_000).map(|n| format!("key_{n:04} = 1\n")).collect();
-    let told = problems(&keys, &[]);
-    assert_eq!(told.len(), 21);
+    let found = problems(&keys, &[]);
+    assert_eq!(found.len(), 21);
     assert!(
-        told[20].contains("berth.toml:21:1: 4980 further"),
-        "{told:?}"
+        found[20].contains("berth.toml:21:1: 4980 further"),
+        "{found:?}"
     );
 }
 
 #[test]
-fn every_broken_variable_is_told_by_its_name() {
+fn every_broken_variable_is_reported_by_its_name() {
     for (name, value, expected) in variables::CASES {
         assert_eq!(&problems("", &[(name, value)]), expected, "{name}={value}");
     }
@@ -125,10 +125,10 @@ fn no_message_repeats_a_secret() {
         .iter()
         .flat_map(|key| shapes.map(|shape| (key, shape)))
     {
-        let said = problems(&format!("[placement]\n{key} = {shape}"), &[]).join("\n");
+        let message = problems(&format!("[placement]\n{key} = {shape}"), &[]).join("\n");
         assert!(
-            said.contains("berth.toml:2") && !said.contains("hunter2"),
-            "{key} = {shape}: {said}"
+            message.contains("berth.toml:2") && !message.contains("hunter2"),
+            "{key} = {shape}: {message}"
         );
     }
 }
@@ -156,19 +156,19 @@ fn files_that_cannot_be_read_are_named() {
         ("large.toml", "at most 1 MiB"),
         ("directory.toml", "is a directory"),
     ] {
-        let said = load(&at(name), None).unwrap_err().to_string();
+        let message = load(&at(name), None).unwrap_err().to_string();
         assert!(
-            said.contains(name) && said.contains(expected) && said.contains("BERTH-E0106"),
-            "{name}: {said}"
+            message.contains(name) && message.contains(expected) && message.contains("BERTH-E0106"),
+            "{name}: {message}"
         );
     }
     fs::write(at("good.toml"), "").unwrap();
-    let said = load(&at("good.toml"), Some(&at("missing.d")))
+    let message = load(&at("good.toml"), Some(&at("missing.d")))
         .unwrap_err()
         .to_string();
     assert!(
-        said.contains("missing.d") && said.contains("BERTH-E0106"),
-        "{said}"
+        message.contains("missing.d") && message.contains("BERTH-E0106"),
+        "{message}"
     );
 }
 
@@ -219,11 +219,11 @@ fn a_secret_everyone_can_read_is_a_warning() {
             .join("\n")
     };
     assert_eq!(with_mode(0o640), "");
-    let said = with_mode(0o644);
+    let message = with_mode(0o644);
     assert!(
-        said.contains("berth.toml:2:14: placement_service.connection")
-            && said.contains("chmod o-r"),
-        "{said}"
+        message.contains("berth.toml:2:14: placement_service.connection")
+            && message.contains("chmod o-r"),
+        "{message}"
     );
 }
 

@@ -115,8 +115,8 @@ pub(super) fn service(config: &Config) -> Result<AcceleratorClient, Failure> {
     let options = if config.cyborg.auth_type.is_some() {
         &config.cyborg
     } else {
-        let said = std::fs::read_to_string(config.state_path.join(ACCELERATOR_ENDPOINT_FILE));
-        let url = said.map_or_else(
+        let recorded = std::fs::read_to_string(config.state_path.join(ACCELERATOR_ENDPOINT_FILE));
+        let url = recorded.map_or_else(
             |_| format!("http://{}", config.accelerator_service.listen),
             |url| url.trim().to_owned(),
         );
@@ -330,13 +330,13 @@ mod tests {
     fn a_group_is_read_or_refused_with_what_is_wrong() {
         let read = group("resources:PGPU=1, trait:CUSTOM_A=required").unwrap();
         assert_eq!(read.0.len(), 2);
-        for (text, says) in [
+        for (text, expected) in [
             ("resources:PGPU", "KEY=VALUE"),
             ("resources:PGPU=many", "resources:PGPU"),
             ("colour=red", "colour"),
         ] {
-            let said = group(text).unwrap_err();
-            assert!(said.contains(says), "{text}: {said}");
+            let error = group(text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

@@ -29,8 +29,8 @@ pub(super) async fn talk(
             format,
         } => {
             admin.disable(reason).await.map_err(admin_failure)?;
-            let said = format!("disabled: {reason}");
-            answer(format, true, Some(reason), said, out)
+            let text = format!("disabled: {reason}");
+            answer(format, true, Some(reason), text, out)
         }
         AgentCommand::Disable {
             dry_run: true,
@@ -38,11 +38,11 @@ pub(super) async fn talk(
             ..
         } => {
             let now = reason_now(&admin).await.map_err(admin_failure)?;
-            let said = match now {
+            let text = match now {
                 Some(_) => "the reason would be replaced",
                 None => "would be disabled",
             };
-            answer(format, now.is_some(), now.as_deref(), said.to_owned(), out)
+            answer(format, now.is_some(), now.as_deref(), text.to_owned(), out)
         }
         AgentCommand::Enable {
             dry_run: false,
@@ -56,11 +56,11 @@ pub(super) async fn talk(
             format,
         } => {
             let now = reason_now(&admin).await.map_err(admin_failure)?;
-            let said = match now {
+            let text = match now {
                 Some(_) => "would be enabled",
                 None => "is enabled",
             };
-            answer(format, now.is_some(), now.as_deref(), said.to_owned(), out)
+            answer(format, now.is_some(), now.as_deref(), text.to_owned(), out)
         }
         AgentCommand::Tick { format } => {
             ticked(&admin.tick().await.map_err(admin_failure)?, format, out)
@@ -79,20 +79,20 @@ fn answer(
     format: &ListFormat,
     disabled: bool,
     reason: Option<&str>,
-    said: String,
+    text: String,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     if format.is_for_people() {
-        return Ok(writeln!(out, "{said}")?);
+        return Ok(writeln!(out, "{text}")?);
     }
     let mut listing = Listing::new(&["disabled", "reason", "said"]);
-    listing.push([json!(disabled), json!(reason), json!(said)]);
+    listing.push([json!(disabled), json!(reason), json!(text)]);
     listing.print(format, out)
 }
 
 /// Prints the result of a tick for each node.
-fn ticked(told: &TickBody, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
-    if let Some(reason) = &told.unobserved {
+fn ticked(tick: &TickBody, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
+    if let Some(reason) = &tick.unobserved {
         return Err(Failure::new(
             ErrorCode::Unavailable,
             format!("the hypervisor could not be observed: {reason}"),
@@ -100,7 +100,7 @@ fn ticked(told: &TickBody, format: &ListFormat, out: &mut dyn Write) -> Result<(
         .hint("berth doctor"));
     }
     let mut listing = Listing::new(&["node", "at", "took_seconds", "result", "text"]);
-    for node in &told.nodes {
+    for node in &tick.nodes {
         let pass = &node.pass;
         listing.push([
             json!(node.name),

@@ -182,12 +182,12 @@ mod tests {
             let loaded = resolve(&[document], &[]).unwrap();
             let problem = without_kvm(&loaded, device);
             assert_eq!(problem.is_some(), reported, "{text}");
-            let says = problem
+            let shown = problem
                 .map(|problem| problem.to_string())
                 .unwrap_or_default();
             assert!(
-                !reported || says.contains("/no/such/kvm") && says.contains("qemu"),
-                "{says}"
+                !reported || shown.contains("/no/such/kvm") && shown.contains("qemu"),
+                "{shown}"
             );
         }
     }
@@ -233,10 +233,10 @@ mod tests {
             let refused = refused_devices(&loaded, &sysfs);
             assert_eq!(refused.len(), problems, "{text}: {refused:?}");
             for problem in refused {
-                let says = problem.to_string();
+                let shown = problem.to_string();
                 assert!(
-                    says.contains("accelerators.device_spec") && says.contains("0000:82:00.0"),
-                    "{says}"
+                    shown.contains("accelerators.device_spec") && shown.contains("0000:82:00.0"),
+                    "{shown}"
                 );
             }
         }

@@ -110,7 +110,7 @@ mod tests {
         "[[node]]\nname = \"a\"\nmemory_mib = 1024\ndisk = 10\ncpus = { online = \"0-3\" }\n";
 
     /// The problems of a configuration that names both files in this directory.
-    fn told(folder: &Path, more: &str) -> Vec<String> {
+    fn problems_of(folder: &Path, more: &str) -> Vec<String> {
         let folder = folder.display();
         let text = format!(
             "compute_driver = \"fake\"\n[fake]\nmachine = \"{folder}/machine.toml\"\n\
@@ -139,7 +139,7 @@ mod tests {
         );
         write(machine, MACHINE);
         write(images, &image);
-        assert_eq!(told(folder.path(), ""), [""; 0]);
+        assert_eq!(problems_of(folder.path(), ""), [""; 0]);
 
         let place = |name: &str, at: &str| format!("{}:{at}: ", folder.path().join(name).display());
         for (name, text, at, words) in [
@@ -167,9 +167,9 @@ mod tests {
             write(machine, MACHINE);
             write(images, &image);
             write(name, &text);
-            let told = told(folder.path(), "");
-            assert_eq!(told.len(), 1, "{told:?}");
-            let (found, at) = (&told[0], place(name, at));
+            let problems_of = problems_of(folder.path(), "");
+            assert_eq!(problems_of.len(), 1, "{problems_of:?}");
+            let (found, at) = (&problems_of[0], place(name, at));
             assert!(found.starts_with(&at) && found.contains(words), "{found}");
             assert!(!found.contains('\n'), "{found}");
         }
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_missing_file_is_reported_where_it_is_named_unless_it_is_never_read() {
         let folder = tempfile::tempdir().unwrap();
-        let found = told(folder.path(), "");
+        let found = problems_of(folder.path(), "");
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(
             found[0].starts_with("berth.toml:3:") && found[0].contains("fake.machine"),
@@ -189,6 +189,6 @@ mod tests {
             "{found:?}"
         );
         let service = "[glance]\nauth_type = \"none\"\nendpoint_override = \"http://images\"\n";
-        assert_eq!(told(folder.path(), service).len(), 1);
+        assert_eq!(problems_of(folder.path(), service).len(), 1);
     }
 }

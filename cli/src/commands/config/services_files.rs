@@ -79,7 +79,7 @@ mod tests {
     use berth_config::{ConfigDocument, resolve};
 
     /// The problems of a configuration with this text.
-    fn told(text: &str) -> Vec<String> {
+    fn problems_of(text: &str) -> Vec<String> {
         let document = ConfigDocument {
             name: "berth.toml".to_owned(),
             text: text.to_owned(),
@@ -108,7 +108,7 @@ mod tests {
         );
         let at_option = "berth.toml:2:14: identity_service.users_file: ".to_owned();
         let in_file = |place: &str| format!("{}:{place}: ", path.display());
-        assert!(told(&named)[0].starts_with(&at_option), "missing");
+        assert!(problems_of(&named)[0].starts_with(&at_option), "missing");
         for (text, mode, place, words) in [
             (user.as_str(), 0o600, None, ""),
             (&user, 0o666, Some(at_option.clone()), "chmod 0600"),
@@ -129,22 +129,22 @@ mod tests {
         ] {
             fs::write(&path, text).unwrap();
             with_mode(&path, mode);
-            let found = told(&named);
+            let found = problems_of(&named);
             assert_eq!(found.len(), usize::from(place.is_some()), "{found:?}");
-            for told in found {
+            for problem in found {
                 assert!(
-                    told.starts_with(place.as_deref().unwrap_or_default())
-                        && told.contains(words)
-                        && told.contains("does not start with it")
-                        && !told.contains("hunter2"),
-                    "{told}"
+                    problem.starts_with(place.as_deref().unwrap_or_default())
+                        && problem.contains(words)
+                        && problem.contains("does not start with it")
+                        && !problem.contains("hunter2"),
+                    "{problem}"
                 );
             }
         }
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert!(told(&named)[0].contains("not a regular file"));
-        assert_eq!(told(""), [""; 0], "none is named, and none is there");
+        assert!(problems_of(&named)[0].contains("not a regular file"));
+        assert_eq!(problems_of(""), [""; 0], "none is named, and none is there");
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let hook = folder.path().join("hook");
         let named = format!("[quota]\nhook = \"{}\"\n", hook.display());
-        let found = told(&named);
+        let found = problems_of(&named);
         assert!(
             found[0].starts_with("berth.toml:2:8: quota.hook: ")
                 && found[0].contains("name a program that exists"),
@@ -160,14 +160,14 @@ mod tests {
         );
         fs::write(&hook, "#!/bin/sh\n").unwrap();
         with_mode(&hook, 0o755);
-        assert_eq!(told(&named), [""; 0]);
+        assert_eq!(problems_of(&named), [""; 0]);
         with_mode(&hook, 0o777);
         // Only root refuses it.
         let refused = usize::from(berth_hook::is_superuser());
-        let found = told(&named);
+        let found = problems_of(&named);
         assert_eq!(found.len(), refused, "{found:?}");
         assert!(
-            found.iter().all(|told| told.contains("chmod go-w")),
+            found.iter().all(|problem| problem.contains("chmod go-w")),
             "{found:?}"
         );
     }

@@ -22,7 +22,7 @@ pub trait HostReader {
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
 
     /// The file's kind and permissions; links are followed.
-    fn look(&self, path: &Path) -> io::Result<FileStatus>;
+    fn status(&self, path: &Path) -> io::Result<FileStatus>;
 
     /// Whether this process may write to it.
     fn writable(&self, path: &Path) -> io::Result<()>;
@@ -100,7 +100,7 @@ impl HostReader for HostFacts {
         Ok(names)
     }
 
-    fn look(&self, path: &Path) -> io::Result<FileStatus> {
+    fn status(&self, path: &Path) -> io::Result<FileStatus> {
         let metadata = std::fs::metadata(self.real(path))?;
         let kind = metadata.file_type();
         let kind = if kind.is_dir() {

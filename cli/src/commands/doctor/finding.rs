@@ -16,7 +16,7 @@ pub struct DoctorCheck {
     pub severity: CheckSeverity,
     /// Checks that explain this one with a bad result: it is then skipped.
     pub depends_on: &'static [&'static str],
-    pub look: fn(&CheckContext<'_>) -> CheckResult,
+    pub run: fn(&CheckContext<'_>) -> CheckResult,
 }
 
 /// How serious a bad result is.
@@ -122,7 +122,7 @@ pub fn examine(checks: &[DoctorCheck], host: &CheckContext<'_>) -> Vec<CheckRepo
                 format!("because of {cause}"),
                 String::new(),
             ),
-            None => match (check.look)(host) {
+            None => match (check.run)(host) {
                 CheckResult::Good(evidence) => (Status::Ok, evidence, String::new()),
                 CheckResult::NotAsked(why) => (Status::Skipped, why, String::new()),
                 CheckResult::Bad { evidence, hint } if check.severity == CheckSeverity::Failure => {

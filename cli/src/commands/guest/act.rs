@@ -33,8 +33,8 @@ pub(super) async fn power(
     if change.dry_run {
         let status = &guest.status;
         let name = &guest.name;
-        let said = format!("{name}, which is {status}, would be {done_word}");
-        return answer(change, uuid, Some(status), said, out);
+        let text = format!("{name}, which is {status}, would be {done_word}");
+        return answer(change, uuid, Some(status), text, out);
     }
     let shown = GuestProgress::shown(std::io::stderr().is_terminal());
     let doing = format!("{} is being {done_word}", guest.name);
@@ -44,8 +44,8 @@ pub(super) async fn power(
     };
     shown.end();
     let done = done.map_err(|error| failed(&error))?;
-    let said = format!("{} is {}", done.name, done.status);
-    answer(change, uuid, Some(&done.status), said, out)
+    let text = format!("{} is {}", done.name, done.status);
+    answer(change, uuid, Some(&done.status), text, out)
 }
 
 /// Shows the action, and the progress of an image download that it causes. Without a terminal nothing is polled.
@@ -71,14 +71,14 @@ fn answer(
     change: &GuestChange,
     uuid: ConsumerUuid,
     status: Option<&str>,
-    said: String,
+    text: String,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     if change.format.is_for_people() {
-        return Ok(writeln!(out, "{said}")?);
+        return Ok(writeln!(out, "{text}")?);
     }
     let mut listing = Listing::new(&["uuid", "status", "said"]);
-    listing.push([json!(uuid.to_string()), json!(status), json!(said)]);
+    listing.push([json!(uuid.to_string()), json!(status), json!(text)]);
     listing.print(&change.format, out)
 }
 
@@ -111,9 +111,9 @@ pub(super) async fn delete(
                 .map_err(|error| failed(&error))?
                 .map(|it| it.status)
         };
-        let status = known.ok_or_else(|| nobody_to_delete(&change.guest, at_agent))?;
-        let said = format!("{uuid}, which is {status}, would be deleted");
-        return answer(change, uuid, Some(&status), said, out);
+        let status = known.ok_or_else(|| nothing_to_delete(&change.guest, at_agent))?;
+        let text = format!("{uuid}, which is {status}, would be deleted");
+        return answer(change, uuid, Some(&status), text, out);
     }
     let deleted = match at_agent {
         true => clients.agent.delete(uuid).await,
@@ -121,17 +121,17 @@ pub(super) async fn delete(
     };
     match deleted.map_err(|error| failed(&error))? {
         DeleteOutcome::Deleted => {}
-        DeleteOutcome::AlreadyGone => return Err(nobody_to_delete(&change.guest, at_agent)),
+        DeleteOutcome::AlreadyGone => return Err(nothing_to_delete(&change.guest, at_agent)),
     }
     let Some(timeout) = wait else {
-        let said = format!("{uuid} is being deleted");
-        return answer(change, uuid, Some("deleting"), said, out);
+        let text = format!("{uuid} is being deleted");
+        return answer(change, uuid, Some("deleting"), text, out);
     };
     until_gone(clients, uuid, at_agent, timeout).await?;
     answer(change, uuid, None, format!("{uuid} is deleted"), out)
 }
 
-fn nobody_to_delete(meant: &str, at_agent: bool) -> Failure {
+fn nothing_to_delete(meant: &str, at_agent: bool) -> Failure {
     let failure = unknown(meant);
     if at_agent {
         return failure;
@@ -176,8 +176,8 @@ pub(super) async fn console(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let uuid = clients.guest(meant).await?;
-    let said = clients.agent.console(uuid, lines).await;
-    Ok(out.write_all(&said.map_err(|error| failed(&error))?)?)
+    let console = clients.agent.console(uuid, lines).await;
+    Ok(out.write_all(&console.map_err(|error| failed(&error))?)?)
 }
 
 #[cfg(test)]

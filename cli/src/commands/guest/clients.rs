@@ -40,10 +40,10 @@ impl GuestClients {
             ..TransportOptions::default()
         };
         let socket = conductor_socket(config);
-        let said = std::fs::read_to_string(config.state_path.join(CONDUCTOR_ENDPOINT_FILE));
-        let said = said.ok().map(|endpoint| endpoint.trim().to_owned());
+        let recorded = std::fs::read_to_string(config.state_path.join(CONDUCTOR_ENDPOINT_FILE));
+        let recorded = recorded.ok().map(|endpoint| endpoint.trim().to_owned());
         let listen = config.conductor_service.listen;
-        let endpoint = said.or(listen.map(|address| format!("http://{address}")));
+        let endpoint = recorded.or(listen.map(|address| format!("http://{address}")));
         let (http, endpoint) = match endpoint.filter(|_| !socket.exists()) {
             Some(endpoint) => (HttpService::network(&transport), endpoint),
             None => {
@@ -52,10 +52,10 @@ impl GuestClients {
             }
         };
         let http = http.map_err(|error| wrong(&error))?;
-        let nobody = Auth::none(&endpoint).map_err(|error| wrong(&error))?;
+        let no_auth = Auth::none(&endpoint).map_err(|error| wrong(&error))?;
         Ok(Self {
             agent: at.guests(config)?,
-            conductor: ConductorClient::new(http, nobody, &AdapterOptions::default()),
+            conductor: ConductorClient::new(http, no_auth, &AdapterOptions::default()),
             elsewhere: at.url.is_some(),
         })
     }

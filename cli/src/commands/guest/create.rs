@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_at_a_terminal_waits_and_a_script_says_so() {
+    fn a_person_at_a_terminal_waits_and_a_script_asks_for_it() {
         for (words, at_terminal, in_pipe) in [
             (&[][..], true, false),
             (&["--wait"], true, true),
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_image_says_of_its_machine_travels_with_it() {
+    fn the_machine_properties_of_an_image_are_sent_with_it() {
         let image = "11111111-2222-4333-8444-0000000000aa";
         let asked = asked(&[
             "--image",

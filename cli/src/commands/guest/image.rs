@@ -56,7 +56,7 @@ pub(super) fn image(image: &str, known: &OfImage) -> Result<ImageBody, Failure> 
     let format = match known
         .image_format
         .as_deref()
-        .or_else(|| told_by_name(image))
+        .or_else(|| format_by_name(image))
     {
         Some(format) => format.to_owned(),
         None => {
@@ -94,7 +94,7 @@ pub(super) fn image(image: &str, known: &OfImage) -> Result<ImageBody, Failure> 
 }
 
 /// The format by the file name's ending. The image service knows the format of its images.
-fn told_by_name(image: &str) -> Option<&'static str> {
+fn format_by_name(image: &str) -> Option<&'static str> {
     let end = image.rsplit('.').next().unwrap_or_default();
     match end.to_ascii_lowercase().as_str() {
         "qcow2" => Some("qcow2"),

@@ -14,8 +14,8 @@ use berth_store::SqlStore;
 use berth_store::sql::{Location, OtherSession};
 
 /// How often sessions are listed before they are refused.
-const LOOKS: u32 = 10;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
+const CHECKS: u32 = 10;
+const CHECK_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Refuses a database file that another process has open. Only root sees the processes of other users.
 pub(super) fn refuse_if_open_elsewhere(url: &Secret) -> Result<(), Failure> {
@@ -51,7 +51,7 @@ async fn refuse_sessions(
 ) -> Result<(), Failure> {
     // A session that starts or ends is listed incompletely, so only sessions that appear in every list count.
     let mut sessions: Option<BTreeSet<String>> = None;
-    for _ in 0..LOOKS {
+    for _ in 0..CHECKS {
         let others = store.other_sessions().await.map_err(|error| {
             let what = format!("the database's sessions cannot be listed; {}", error.hint());
             Failure::caused(ErrorCode::State, what, &error)
@@ -66,7 +66,7 @@ async fn refuse_sessions(
             return Ok(());
         }
         sessions = Some(lasting);
-        tokio::time::sleep(BETWEEN_LOOKS).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
     let sessions: Vec<_> = sessions.into_iter().flatten().collect();
     let what = format!(

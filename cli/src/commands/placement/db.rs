@@ -90,7 +90,7 @@ async fn show_version(
     format: &ListFormat,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let (store, named) = database::look_at_any(url).await?;
+    let (store, named) = database::open_any_read_only(url).await?;
     let found = match store {
         None => SchemaVersion::Empty,
         Some(store) => {
@@ -132,7 +132,7 @@ async fn show_version(
 }
 
 async fn check(url: &Secret, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
-    let (store, named) = database::look_at_any(url).await?;
+    let (store, named) = database::open_any_read_only(url).await?;
     let store = store.ok_or_else(|| {
         let what = format!("{named} does not exist, or has no tables");
         Failure::new(ErrorCode::Refused, what).hint("berth placement db sync creates it")
@@ -188,7 +188,7 @@ fn write_all(found: &[Difference], end: &str, out: &mut dyn Write) -> Result<(),
 
 /// Must run before anything of the database is changed, the journal mode of a file included.
 async fn planned(url: &Secret) -> Result<SyncPlan, Failure> {
-    let (store, named) = database::look_at_any(url).await?;
+    let (store, named) = database::open_any_read_only(url).await?;
     let Some(store) = store else {
         return Ok(SyncPlan::of_nothing());
     };

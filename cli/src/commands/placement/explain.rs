@@ -367,7 +367,7 @@ async fn alone(
         found.max()
     };
     for demand in query.demands() {
-        let Some(class) = class_beside(query, &demand) else {
+        let Some(class) = class_of_demand(query, &demand) else {
             continue;
         };
         let Some(one) = by_itself(&demand, &class) else {
@@ -402,7 +402,7 @@ async fn alone(
 }
 
 /// A resource class to query on the providers of a demand: the demand's own class if it has one.
-fn class_beside(query: &CandidatesQuery, demand: &QueryDemand) -> Option<String> {
+fn class_of_demand(query: &CandidatesQuery, demand: &QueryDemand) -> Option<String> {
     if let QueryDemand::Resource(_, class, _) = demand {
         return Some(class.clone());
     }

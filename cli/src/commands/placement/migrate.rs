@@ -48,9 +48,9 @@ pub(super) async fn migrate(
 }
 
 async fn show(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), Failure> {
-    let store = database::look(url).await?;
+    let store = database::open_read_only(url).await?;
     refuse_service_sessions(&store).await?;
-    let mut host = host(&store, config, Intent::Look).await?;
+    let mut host = host(&store, config, Intent::Observe).await?;
     if is_bare_metal(&host, out)? {
         return Ok(());
     }
@@ -73,9 +73,9 @@ async fn show(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), 
 
 async fn upgrade(url: &Secret, config: &Config, out: &mut dyn Write) -> Result<(), Failure> {
     // Must run before anything is written.
-    let looking = database::look(url).await?;
-    refuse_service_sessions(&looking).await?;
-    looking.close().await;
+    let read_only = database::open_read_only(url).await?;
+    refuse_service_sessions(&read_only).await?;
+    read_only.close().await;
     let store = database::open_existing(url).await?;
     // An agent that uses another Placement would start from the state directory that this command writes.
     let _alone = alone(config)?;

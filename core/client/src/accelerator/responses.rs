@@ -80,10 +80,10 @@ fn refused(answer: AdapterAnswer) -> AcceleratorError {
 
 /// The message of the service, or of a proxy.
 fn message(body: &[u8]) -> String {
-    let said = decode::<ErrorDocument>(body)
+    let message = decode::<ErrorDocument>(body)
         .map(|document| document.message())
         .unwrap_or_else(|_| sanitize::other_message(body));
     // The traceback follows the useful sentence.
-    let sentence = said.split("Traceback (most recent call").next();
+    let sentence = message.split("Traceback (most recent call").next();
     sanitize::one_line(sentence.unwrap_or_default(), MESSAGE)
 }

@@ -137,8 +137,8 @@ impl GuestClient {
             microversion: Some(EVENTS_SINCE),
             ..call(Method::POST, EVENTS, EVENTS.to_owned(), Some(body))
         };
-        let told: ServerExternalEvents = parsed(self.as_nova.call(call).await?)?;
-        Ok(told.events)
+        let accepted: ServerExternalEvents = parsed(self.as_nova.call(call).await?)?;
+        Ok(accepted.events)
     }
 }
 

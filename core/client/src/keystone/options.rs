@@ -205,7 +205,7 @@ options! {
         /// Seconds before a request is retried after status 503; unset: doubling from 0.5 up to 60.
         pub status_code_retry_delay: Option<Duration> = None, kind: Seconds(0.0, 600.0), example: "0.5";
     }
-    beside {
+    extra {
         /// Statuses after which a request is retried.
         pub retriable_status_codes: Vec<u16> = vec![503];
     }

@@ -190,8 +190,8 @@ impl KeystoneSession {
         let expires_at = parse_expiry(&token.expires_at)
             .map_err(|error| BodyError::field("token.expires_at", error))?;
         let now = (self.clock)();
-        let life = expires_at.duration_since(now).unwrap_or_default();
-        let renew_at = now + (life - EARLY.min(life / 5));
+        let lifetime = expires_at.duration_since(now).unwrap_or_default();
+        let renew_at = now + (lifetime - EARLY.min(lifetime / 5));
         Ok(SessionToken {
             header,
             catalog: token.catalog,

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said_with_what_is() {
+    fn what_is_missing_is_reported_with_what_exists() {
         let error = find(|o| o.region_name = Some("three".into()))
             .unwrap_err()
             .to_string();

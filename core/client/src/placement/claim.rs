@@ -93,7 +93,7 @@ impl Candidate {
             resources: self.resources().clone(),
         };
         let consumer = claimant.consumer;
-        let dice = JitterRng::thrown();
+        let rng = JitterRng::thrown();
         let mut attempt = 1;
         loop {
             let refused = match placement.put_allocations(consumer, &wanted).await {
@@ -107,7 +107,7 @@ impl Candidate {
                     Some(_) => return Err(ClaimError::HoldsOther { consumer }),
                     None if attempt < ATTEMPTS => {
                         let longest = PAUSE.saturating_mul(1 << attempt.min(4));
-                        sleep(longest.mul_f64(dice.fraction())).await;
+                        sleep(longest.mul_f64(rng.fraction())).await;
                         attempt += 1;
                     }
                     None => return Err(ClaimError::Taken(Box::new(refused))),

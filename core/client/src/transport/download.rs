@@ -109,8 +109,8 @@ impl Downloads {
                 let answer = answer.map_err(|error| TransportError::Closed {
                     reason: chain(error.into().as_ref()),
                 })?;
-                let said = |error: A::Error| chain(error.into().as_ref());
-                Ok(answer.map(|body| body.map_err(said).boxed_unsync()))
+                let text_of = |error: A::Error| chain(error.into().as_ref());
+                Ok(answer.map(|body| body.map_err(text_of).boxed_unsync()))
             }
         });
         Self {
@@ -171,8 +171,8 @@ impl Downloads {
                 DownloadSource::Network(network) => {
                     let client = network.client(url.scheme() == "https")?;
                     let answer = execute(client, request, &peer(url)).await?;
-                    let said = |error: reqwest::Error| chain(&error.without_url());
-                    Ok(answer.map(|body| body.map_err(said).boxed_unsync()))
+                    let text_of = |error: reqwest::Error| chain(&error.without_url());
+                    Ok(answer.map(|body| body.map_err(text_of).boxed_unsync()))
                 }
                 DownloadSource::Here(service) => service.clone().oneshot(request).await,
             }

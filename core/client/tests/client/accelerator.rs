@@ -69,8 +69,8 @@ async fn each_call_is_the_one_that_nova_makes() {
     };
     let bindings = BTreeMap::from([(arq, binding)]);
     cyborg.bind_arqs(&bindings).await.unwrap();
-    let told = cyborg.arqs_of_instance(guest).await.unwrap();
-    let handle = told[0].arq.as_ref().unwrap().state.attach_handle();
+    let arqs = cyborg.arqs_of_instance(guest).await.unwrap();
+    let handle = arqs[0].arq.as_ref().unwrap().state.attach_handle();
     assert_eq!(handle.unwrap().info.to_string(), "PCI 0000:0c:00.1");
     assert_eq!(cyborg.arq(arq).await.unwrap().unwrap().uuid, arq);
     cyborg.unbind_arqs(&BTreeSet::from([arq])).await.unwrap();
@@ -125,14 +125,14 @@ async fn one_request_that_makes_no_sense_does_not_hide_the_others() {
         bound(OTHER, "TEST_PCI")
     );
     let script = Script::of(vec![answer(200, list)]);
-    let told = client(&script)
+    let arqs = client(&script)
         .arqs_of_instance(GUEST.parse().unwrap())
         .await
         .unwrap();
-    let error = told[0].arq.as_ref().unwrap_err().to_string();
+    let error = arqs[0].arq.as_ref().unwrap_err().to_string();
     assert!(error.contains("USB"), "{error}");
-    assert_eq!(told[0].uuid.to_string(), ARQ);
-    assert!(told[1].arq.is_ok());
+    assert_eq!(arqs[0].uuid.to_string(), ARQ);
+    assert!(arqs[1].arq.is_ok());
 }
 
 #[tokio::test]
@@ -181,9 +181,12 @@ async fn refusals_say_what_to_do_and_repeat_no_traceback() {
         let trace = "boom Traceback (most recent call last): File /usr/lib/x.py";
         let script = Script::of(vec![refusal(status, trace)]);
         let error = client(&script).unbind_arqs(&arqs).await.unwrap_err();
-        let said = error.to_string();
-        assert_eq!(error.disposition(), disposition, "{said}");
-        assert!(said.contains(hint) && !said.contains("/usr/lib"), "{said}");
+        let message = error.to_string();
+        assert_eq!(error.disposition(), disposition, "{message}");
+        assert!(
+            message.contains(hint) && !message.contains("/usr/lib"),
+            "{message}"
+        );
         assert_eq!(script.seen().len(), 1, "a patch is not repeated: {status}");
     }
     let script = Script::of(vec![refusal(503, "later"), answer(200, r#"{"arqs": []}"#)]);

@@ -70,7 +70,7 @@ fn token(number: usize, expires: &str) -> Reply {
 const HOUR: &str = "2026-11-20T18:00:00.000000Z";
 const DAY: &str = "2026-11-21T17:00:00.000000Z";
 
-fn nobody() -> Reply {
+fn no_providers() -> Reply {
     answer(200, r#"{"resource_providers": []}"#)
 }
 
@@ -104,7 +104,7 @@ fn logins(script: &Script) -> usize {
 
 #[tokio::test]
 async fn one_login_serves_many_calls_at_the_catalogs_endpoint() {
-    let script = cloud(HOUR, |_| nobody());
+    let script = cloud(HOUR, |_| no_providers());
     let client = client(&script, &password(), &Hand::new());
     for _ in 0..3 {
         client.providers_in_tree(root()).await.unwrap();
@@ -130,7 +130,7 @@ async fn one_login_serves_many_calls_at_the_catalogs_endpoint() {
 
 #[tokio::test]
 async fn calls_at_once_wait_for_one_login() {
-    let script = cloud(HOUR, |_| nobody());
+    let script = cloud(HOUR, |_| no_providers());
     let client = client(&script, &password(), &Hand::new());
     let calls: Vec<_> = (0..20)
         .map(|_| {
@@ -148,7 +148,7 @@ async fn calls_at_once_wait_for_one_login() {
 async fn a_refused_token_is_replaced_once() {
     let script = cloud(HOUR, |token| match token {
         "token-0" => refusal(401, "placement.undefined_code", "expired"),
-        _ => nobody(),
+        _ => no_providers(),
     });
     let client = client(&script, &password(), &Hand::new());
     client.providers_in_tree(root()).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_refused_token_is_replaced_once() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_never_accepted_is_told_after_the_second_try() {
+async fn a_token_that_is_never_accepted_is_reported_after_the_second_try() {
     let script = cloud(HOUR, |_| refusal(401, "placement.undefined_code", "no"));
     let client = client(&script, &password(), &Hand::new());
     let error = client.providers_in_tree(root()).await.unwrap_err();
@@ -187,7 +187,7 @@ async fn a_fixed_token_is_not_replaced() {
 
 #[tokio::test]
 async fn without_auth_no_token_is_sent() {
-    let script = Script::of(vec![nobody()]);
+    let script = Script::of(vec![no_providers()]);
     let auth = Auth::none("http://placement/prefix/").unwrap();
     let client = PlacementClient::new(script.http.clone(), auth, &options());
     client.providers_in_tree(root()).await.unwrap();
@@ -201,7 +201,7 @@ async fn without_auth_no_token_is_sent() {
 
 #[tokio::test]
 async fn a_token_is_renewed_some_minutes_before_it_ends() {
-    let script = cloud(HOUR, |_| nobody());
+    let script = cloud(HOUR, |_| no_providers());
     let hand = Hand::new();
     let client = client(&script, &password(), &hand);
     client.providers_in_tree(root()).await.unwrap();
@@ -215,7 +215,7 @@ async fn a_token_is_renewed_some_minutes_before_it_ends() {
 
 #[tokio::test]
 async fn a_short_token_is_renewed_in_its_last_fifth() {
-    let script = cloud("2026-11-20T17:00:10.000000Z", |_| nobody());
+    let script = cloud("2026-11-20T17:00:10.000000Z", |_| no_providers());
     let hand = Hand::new();
     let client = client(&script, &password(), &hand);
     client.providers_in_tree(root()).await.unwrap();
@@ -233,7 +233,7 @@ async fn a_failed_early_renewal_is_borne_until_the_token_ends() {
     let script = Script::new(move |_, seen| match is_login(seen) {
         true if logins_seen.fetch_add(1, Ordering::SeqCst) == 0 => token(0, HOUR),
         true => closed(),
-        false => nobody(),
+        false => no_providers(),
     });
     let hand = Hand::new();
     let client = client(&script, &password(), &hand);
@@ -257,7 +257,7 @@ async fn a_failed_early_renewal_is_borne_until_the_token_ends() {
 
 #[tokio::test]
 async fn one_session_serves_two_services() {
-    let script = cloud(DAY, |_| nobody());
+    let script = cloud(DAY, |_| no_providers());
     let hand = Hand::new();
     let auth = Auth::from_options(&password(), &script.http, hand.clock(), &options()).unwrap();
     let mut elsewhere = password();
@@ -302,7 +302,7 @@ async fn logins_are_what_the_options_say() {
     defaulted.default_domain_id = Some("default".into());
     let mut bodies = String::new();
     for auth in [credential, named, exchanged, system, defaulted] {
-        let script = cloud(HOUR, |_| nobody());
+        let script = cloud(HOUR, |_| no_providers());
         client(&script, &auth, &Hand::new())
             .providers_in_tree(root())
             .await
@@ -328,7 +328,7 @@ async fn login_error(reply: Reply) -> PlacementError {
 }
 
 #[tokio::test]
-async fn keystones_refusals_name_the_account_and_the_mend() {
+async fn keystones_refusals_name_the_account_and_the_remedy() {
     let unauthorized = r#"{"error": {"code": 401, "message": "The request you have made requires authentication.", "title": "Unauthorized"}}"#;
     let error = login_error(answer(401, unauthorized)).await;
     assert_eq!(error.disposition(), Disposition::Fatal);
@@ -486,7 +486,7 @@ async fn secrets_do_not_show_in_logs() {
     // another test's. With two, both are asked.
     let _second = tracing::Dispatch::new(Lines(Arc::clone(&lines)));
     let _guard = tracing::subscriber::set_default(Lines(Arc::clone(&lines)));
-    let script = cloud(HOUR, |_| nobody());
+    let script = cloud(HOUR, |_| no_providers());
     client(&script, &password(), &Hand::new())
         .providers_in_tree(root())
         .await

@@ -260,7 +260,7 @@ async fn traits_and_aggregates_are_read_and_written() {
 }
 
 #[tokio::test]
-async fn names_are_looked_up_and_ensured() {
+async fn names_are_resolved_and_ensured() {
     let script = Script::of(vec![
         answer(200, r#"{"traits": ["COMPUTE_NODE"]}"#),
         answer(201, ""),
@@ -429,7 +429,7 @@ async fn every_request_has_its_own_id_and_a_seed_repeats_them() {
 }
 
 #[tokio::test]
-async fn a_decorator_of_the_transport_is_told_the_route() {
+async fn a_decorator_of_the_transport_gets_the_route() {
     let routes = Arc::new(Mutex::new(Vec::new()));
     let (script, kept) = (Script::of(vec![answer(404, "")]), Arc::clone(&routes));
     let inner = script.http.clone();

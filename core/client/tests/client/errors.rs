@@ -29,7 +29,7 @@ async fn read(reply: Reply) -> PlacementError {
 }
 
 #[tokio::test]
-async fn codes_tell_conflicts_apart() {
+async fn codes_distinguish_conflicts() {
     use Disposition::{Fatal, Refresh, Retry};
     for (status, code, kind, disposition) in [
         (409, "placement.concurrent_update", "Conflict", Refresh),

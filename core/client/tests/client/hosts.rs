@@ -28,7 +28,7 @@ fn seen(state: &str) -> HostSeenBody {
 }
 
 #[tokio::test]
-async fn a_state_is_told_and_named_and_seen_by_its_name() {
+async fn a_state_is_reported_and_named_and_seen_by_its_name() {
     let script = Script::new(|_, seen| match seen.method.as_str() {
         "GET" => answer(
             200,

@@ -96,7 +96,7 @@ async fn is_asked_with_the_token(client: ImageClient) {
 }
 
 #[tokio::test]
-async fn a_refusal_and_an_answer_that_is_no_image_are_told_apart() {
+async fn a_refusal_and_an_answer_that_is_no_image_are_distinguished() {
     let endpoint = serving(
         Router::new()
             .route(

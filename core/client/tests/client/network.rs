@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use crate::script::options;
 
-const NOBODY: &str = r#"{"resource_providers": []}"#;
+const NO_PROVIDERS: &str = r#"{"resource_providers": []}"#;
 
 fn root() -> ProviderUuid {
     Uuid::from_u128(1).into()
@@ -29,7 +29,7 @@ fn root() -> ProviderUuid {
 
 fn router() -> Router {
     Router::new()
-        .route("/resource_providers", get(|| async { NOBODY }))
+        .route("/resource_providers", get(|| async { NO_PROVIDERS }))
         .route("/long", get(|| async { "x".repeat(100_000) }))
 }
 
@@ -136,7 +136,7 @@ fn read_head(stream: &mut impl Read) {
 }
 
 #[tokio::test]
-async fn broken_connections_are_told_apart() {
+async fn broken_connections_are_distinguished() {
     let http = network(|options| options.connect_timeout = Duration::from_secs(5));
     let free = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -195,8 +195,8 @@ async fn broken_connections_are_told_apart() {
 #[tokio::test]
 async fn a_server_that_closes_after_each_answer_without_a_word_loses_no_request() {
     let body = format!(
-        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{NOBODY}",
-        NOBODY.len()
+        "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{NO_PROVIDERS}",
+        NO_PROVIDERS.len()
     );
     let endpoint = format!("http://{}", speak(body.as_bytes()));
     let http = network(|_| {});
@@ -234,7 +234,7 @@ async fn reads_share_a_connection_and_a_post_has_its_own() {
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed_but_told() {
+async fn a_redirect_is_not_followed_but_reported() {
     let address =
         speak(b"HTTP/1.1 301 Moved\r\nlocation: https://elsewhere/\r\ncontent-length: 0\r\n\r\n");
     let error = client(network(|_| {}), &format!("http://{address}"))
@@ -301,8 +301,8 @@ fn speak_tls() -> SocketAddr {
             read_head(&mut stream);
             let _ = write!(
                 stream,
-                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{NOBODY}",
-                NOBODY.len()
+                "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{NO_PROVIDERS}",
+                NO_PROVIDERS.len()
             );
             stream.conn.send_close_notify();
             let _ = stream.flush();
@@ -312,7 +312,7 @@ fn speak_tls() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn tls_trusts_the_cafile_and_nobody_else_unless_told() {
+async fn tls_trusts_the_cafile_and_nobody_else_unless_configured() {
     let endpoint = format!("https://{}", speak_tls());
     let trusting = network(|options| options.cafile = Some(certificate("authority.pem")));
     client(trusting, &endpoint)

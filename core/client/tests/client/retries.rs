@@ -17,7 +17,7 @@ fn root() -> ProviderUuid {
     Uuid::from_u128(1).into()
 }
 
-fn nobody() -> Reply {
+fn no_providers() -> Reply {
     answer(200, r#"{"resource_providers": []}"#)
 }
 
@@ -36,7 +36,7 @@ fn new_provider() -> Provider {
 
 #[tokio::test(start_paused = true)]
 async fn a_read_is_repeated_after_lost_connections_with_growing_pauses() {
-    let script = Script::of(vec![refused(), closed(), refused(), nobody()]);
+    let script = Script::of(vec![refused(), closed(), refused(), no_providers()]);
     let start = Instant::now();
     script
         .placement_with(&patient(3, 0))
@@ -51,7 +51,7 @@ async fn a_read_is_repeated_after_lost_connections_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn repetitions_end_and_the_last_error_is_told() {
+async fn repetitions_end_and_the_last_error_is_reported() {
     let script = Script::of(vec![refused()]);
     let error = script
         .placement_with(&patient(2, 0))
@@ -90,7 +90,7 @@ async fn a_retriable_status_is_repeated_and_retry_after_is_kept() {
             reply
         })
     };
-    let script = Script::of(vec![busy(), busy(), nobody()]);
+    let script = Script::of(vec![busy(), busy(), no_providers()]);
     let start = Instant::now();
     script
         .placement_with(&patient(0, 2))
@@ -119,7 +119,7 @@ async fn a_fixed_delay_is_kept() {
         connect_retry_delay: Delay::Fixed(Duration::from_secs(3)),
         ..RetryPolicy::default()
     };
-    let script = Script::of(vec![refused(), refused(), nobody()]);
+    let script = Script::of(vec![refused(), refused(), no_providers()]);
     let start = Instant::now();
     script
         .placement_with(&AdapterOptions { retry, ..options() })
@@ -163,7 +163,7 @@ async fn a_create_that_never_arrived_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_that_a_proxy_gave_up_on_has_to_be_looked_for() {
+async fn a_create_that_a_proxy_gave_up_on_has_to_be_searched() {
     let script = Script::of(vec![answer(503, "<html>gateway</html>")]);
     let error = script
         .placement_with(&patient(5, 5))
@@ -232,11 +232,11 @@ impl RequestObserver for Counter {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_observer_is_told_of_every_attempt_by_route() {
+async fn the_observer_sees_every_attempt_by_route() {
     let counter = Arc::new(Counter::default());
     let script = Script::of(vec![
         refused(),
-        nobody(),
+        no_providers(),
         refusal(409, "placement.duplicate_name", ""),
     ]);
     let client = script
@@ -244,12 +244,12 @@ async fn the_observer_is_told_of_every_attempt_by_route() {
         .with_observer(Arc::clone(&counter) as _);
     client.providers_in_tree(root()).await.unwrap();
     client.create_provider(&new_provider()).await.unwrap_err();
-    let told = counter.0.lock().unwrap().clone();
-    assert_eq!(told[0], "placement GET /resource_providers refused 0 0");
-    assert_eq!(told[1], "placement GET /resource_providers 200 0 26");
+    let observed = counter.0.lock().unwrap().clone();
+    assert_eq!(observed[0], "placement GET /resource_providers refused 0 0");
+    assert_eq!(observed[1], "placement GET /resource_providers 200 0 26");
     assert!(
-        told[2].starts_with("placement POST /resource_providers 409 63 "),
+        observed[2].starts_with("placement POST /resource_providers 409 63 "),
         "{}",
-        told[2]
+        observed[2]
     );
 }

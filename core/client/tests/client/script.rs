@@ -89,7 +89,7 @@ impl Script {
 /// Seeded, so that every run is the same.
 pub(crate) fn options() -> AdapterOptions {
     AdapterOptions {
-        dice: Arc::new(JitterRng::seeded(1)),
+        rng: Arc::new(JitterRng::seeded(1)),
         ..AdapterOptions::default()
     }
 }

@@ -164,7 +164,7 @@ fn each_group_of_a_device_profile_is_a_group_of_that_name() {
 }
 
 #[test]
-fn what_placement_would_refuse_is_refused_with_the_mend() {
+fn what_placement_would_refuse_is_refused_with_the_remedy() {
     let refused = |groups: RequestGroups| groups.check().unwrap_err().to_string();
     for (specs, sentence) in [
         (
@@ -177,17 +177,17 @@ fn what_placement_would_refuse_is_refused_with_the_mend() {
             "the request has no resources",
         ),
     ] {
-        let said = refused(small(specs));
-        assert!(said.contains(sentence), "{specs}: {said}");
+        let message = refused(small(specs));
+        assert!(message.contains(sentence), "{specs}: {message}");
     }
     let gpu = small("").with_device_profile(&profile(&["resources:GPU=1"]));
     assert!(gpu.unwrap_err().to_string().contains("a whole GPU is PGPU"));
     for none in ["accel:note=x", "trait:CUSTOM_A=required"] {
         let asked = small("").with_device_profile(&profile(&["resources:FPGA=1", none]));
-        let said = asked.unwrap_err().to_string();
+        let message = asked.unwrap_err().to_string();
         assert!(
-            said.contains("group 1 of the device profile has no resources"),
-            "{said}"
+            message.contains("group 1 of the device profile has no resources"),
+            "{message}"
         );
     }
     let twice = small("resourcesdevice_profile_0:FPGA=1");
@@ -201,7 +201,7 @@ fn what_placement_would_refuse_is_refused_with_the_mend() {
 }
 
 #[test]
-fn what_nova_skips_is_told_by_its_key() {
+fn what_nova_skips_is_reported_by_its_key() {
     for (spec, reason) in [
         ("group_policy=bad", "neither none nor isolate"),
         ("trait:CUSTOM_A=maybe", "neither required nor forbidden"),
@@ -213,9 +213,12 @@ fn what_nova_skips_is_told_by_its_key() {
     ] {
         let flavor = flavor((1, 1, 0, 0, 0), spec);
         let read = RequestGroups::of_flavor(&flavor, &BTreeMap::new()).unwrap();
-        let said = read.skipped[0].to_string();
+        let message = read.skipped[0].to_string();
         let key = spec.split('=').next().unwrap();
-        assert!(said.starts_with(key) && said.contains(reason), "{said}");
+        assert!(
+            message.starts_with(key) && message.contains(reason),
+            "{message}"
+        );
         assert_eq!(read.groups, small_of((1, 1, 0, 0, 0)), "{spec}");
     }
 }

@@ -177,20 +177,25 @@ fn a_move_off_a_hold_is_for_a_start_not_for_a_tick() {
 
 #[test]
 fn a_provider_that_is_held_says_why_until_it_goes() {
-    let says: berth_model::Trait = "CUSTOM_GONE".parse().unwrap();
+    let reason_trait: berth_model::Trait = "CUSTOM_GONE".parse().unwrap();
     let wanted = || DesiredTree {
-        held_traits: [(child_uuid("gone"), [says.clone()].into())].into(),
+        held_traits: [(child_uuid("gone"), [reason_trait.clone()].into())].into(),
         ..desired()
     };
     let (held, _) = step(&current(), wanted(), &used(0, 2));
-    assert!(held.get(child_uuid("gone")).unwrap().traits.contains(&says));
+    assert!(
+        held.get(child_uuid("gone"))
+            .unwrap()
+            .traits
+            .contains(&reason_trait)
+    );
     let (again, _) = step(&held, wanted(), &used(0, 1));
     assert!(
         again
             .get(child_uuid("gone"))
             .unwrap()
             .traits
-            .contains(&says)
+            .contains(&reason_trait)
     );
     let (free, _) = step(&again, wanted(), &used(0, 0));
     assert_eq!(free.get(child_uuid("gone")), None);

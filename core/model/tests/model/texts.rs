@@ -193,36 +193,36 @@ fn a_renamed_class_is_named_in_the_reshape() {
 }
 
 #[test]
-fn a_reserve_that_does_not_move_along_is_told() {
+fn a_reserve_that_does_not_move_along_is_reported() {
     let reserving = |mut tree: berth_model::ProviderTree, text, units| {
         let inventories = &mut tree.root_mut().inventories;
         let inventory = inventories[&class(text)].clone().reserving(units);
         inventories.insert(class(text), inventory);
         tree
     };
-    let told = |current, desired, moves: &[_]| {
+    let warnings = |current, desired, moves: &[_]| {
         let request = pending(&current, &desired, moves)
             .resolve(&Allocations::none(), |_, _| unreachable!())
             .unwrap();
         let text = request.to_string();
-        let told = text.lines().filter(|line| line.starts_with('!'));
-        told.map(str::to_owned).collect::<Vec<_>>()
+        let warnings = text.lines().filter(|line| line.starts_with('!'));
+        warnings.map(str::to_owned).collect::<Vec<_>>()
     };
     let leaves_the_root = [leaves(root_uuid(), "VGPU", &["VGPU"])];
     assert_eq!(
-        told(reserving(flat(), "VGPU", 2), per_gpu(), &leaves_the_root),
+        warnings(reserving(flat(), "VGPU", 2), per_gpu(), &leaves_the_root),
         ["! 2 VGPU reserved on gpu-01 are not reserved where they go"]
     );
-    assert!(told(flat(), per_gpu(), &leaves_the_root).is_empty());
+    assert!(warnings(flat(), per_gpu(), &leaves_the_root).is_empty());
 
     let parted = tree([root(&[("VCPU", 8), ("PCPU", 8)]), shared_storage(100)]);
     let current = reserving(flat(), "VCPU", 2);
     let parts = [leaves(root_uuid(), "VCPU", &["VCPU", "PCPU"])];
     let kept = reserving(parted.clone(), "VCPU", 1);
     assert_eq!(
-        told(current.clone(), kept, &parts),
+        warnings(current.clone(), kept, &parts),
         ["! 1 VCPU reserved on gpu-01 are not reserved where they go"]
     );
     let kept = reserving(parted, "PCPU", 2);
-    assert!(told(current, kept, &parts).is_empty());
+    assert!(warnings(current, kept, &parts).is_empty());
 }

@@ -97,6 +97,6 @@ fn pair(folder: &Path, name: &str) -> Pair {
 
 fn succeed(command: &mut Command) {
     let output = command.output().expect("openssl is installed");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {printed}");
 }

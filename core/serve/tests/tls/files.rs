@@ -20,7 +20,7 @@ fn refusal(files: &TlsFiles, now: SystemTime) -> TlsError {
 fn each_file_that_cannot_be_used_is_named_with_what_would_be_right() {
     let folder = TempDir::new().unwrap();
     let authority = Authority::new(folder.path(), "authority");
-    let stranger = Authority::new(folder.path(), "stranger");
+    let untrusted = Authority::new(folder.path(), "stranger");
     let good = files(&authority);
     let written = |name: &str, text: &[u8]| {
         let path = folder.path().join(name);
@@ -46,7 +46,7 @@ fn each_file_that_cannot_be_used_is_named_with_what_would_be_right() {
         client_ca: path.to_owned(),
         ..good.clone()
     };
-    let others_key = stranger.server().key;
+    let others_key = untrusted.server().key;
     let cases: [(TlsFiles, TlsFile, &PathBuf, &str); 12] = [
         (
             certificate(&nowhere),
@@ -135,7 +135,7 @@ fn a_certificate_is_refused_before_and_after_its_time() {
 }
 
 #[test]
-fn an_authority_whose_time_is_over_lets_nobody_in_and_may_stand_beside_its_successor() {
+fn an_expired_authority_admits_nobody_and_may_be_listed_with_its_successor() {
     let folder = TempDir::new().unwrap();
     let files = files(&Authority::new(folder.path(), "authority"));
     // Signed by itself to be over at once.

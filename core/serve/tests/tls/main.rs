@@ -171,12 +171,12 @@ async fn who_shows_a_certificate_of_the_authority_is_served_and_known() {
 }
 
 #[tokio::test]
-async fn who_shows_no_certificate_a_strangers_or_a_listeners_is_refused() {
+async fn who_shows_no_certificate_a_foreign_one_or_a_listeners_is_refused() {
     let served = Served::with(limits()).await;
-    let strangers = Authority::new(served.folder.path(), "strangers");
+    let untrusted = Authority::new(served.folder.path(), "strangers");
     let cases = [
         ("none", None),
-        ("a stranger's", Some(strangers.client())),
+        ("a stranger's", Some(untrusted.client())),
         // The stranger's, called as ours is.
         (
             "of a namesake",

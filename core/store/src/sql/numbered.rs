@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_too_few_or_too_many_is_told() {
+    fn a_value_too_few_or_too_many_is_reported() {
         for (kinds, values) in [(&[] as &[ParameterType], 0), (&[ParameterType::Int; 2], 2)] {
             let error = numbered("SELECT ?", kinds).unwrap_err();
             assert_eq!(

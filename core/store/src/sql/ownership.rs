@@ -18,7 +18,7 @@ use super::OpenError;
 
 #[derive(Debug)]
 pub(super) struct Ownership {
-    beside: File,
+    lock_file: File,
     /// `None` after [`Ownership::keep_open_until_exit`].
     database: Option<File>,
 }
@@ -78,7 +78,7 @@ impl Ownership {
             path: path.clone(),
             source,
         };
-        let mut beside = OpenOptions::new()
+        let mut lock_file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -86,16 +86,16 @@ impl Ownership {
             .open(&path)
             .map_err(failed)?;
         // The lock file first: then no other opening in this process closes a descriptor of a database in use.
-        lock(&beside, database, failed, || read_owner(&beside))?;
+        lock(&lock_file, database, failed, || read_owner(&lock_file))?;
         let unreadable = |source| OpenError::Unreadable {
             path: database.to_owned(),
             source,
         };
         let file = open_or_create(database).map_err(unreadable)?;
         lock(&file, database, unreadable, || None)?;
-        write_owner(&mut beside).map_err(failed)?;
+        write_owner(&mut lock_file).map_err(failed)?;
         Ok(Self {
-            beside,
+            lock_file,
             database: Some(file),
         })
     }
@@ -117,7 +117,7 @@ impl Drop for Ownership {
         if let Some(file) = &self.database {
             file.unlock().ok();
         }
-        self.beside.unlock().ok();
+        self.lock_file.unlock().ok();
     }
 }
 
@@ -179,7 +179,7 @@ mod tests {
         let database = folder.path().join("berth.db");
         let first = Ownership::take(&database).unwrap();
         let copies = (
-            first.beside.try_clone().unwrap(),
+            first.lock_file.try_clone().unwrap(),
             first.database.as_ref().unwrap().try_clone().unwrap(),
         );
         assert!(matches!(

@@ -296,8 +296,8 @@ mod tests {
         let store = SqlStore::open(&file, &options).await.unwrap();
         let refused = pier(1).prepare(&store).await.unwrap_err();
         assert!(matches!(refused, SchemaError::Damaged { .. }), "{refused}");
-        let said = refused.to_string();
-        assert!(said.contains("; ") && !said.contains('\n'), "{said}");
+        let text = refused.to_string();
+        assert!(text.contains("; ") && !text.contains('\n'), "{text}");
     }
 
     #[tokio::test]

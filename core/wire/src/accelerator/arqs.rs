@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_beside_any_other_state_is_not_believed() {
+    fn a_handle_with_any_other_state_is_not_believed() {
         let failed = BOUND.replace("\"Bound\"", "\"BindFailed\"");
         let arq = decode::<ArqBody>(failed.as_bytes())
             .unwrap()

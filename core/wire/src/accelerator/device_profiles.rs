@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_in_a_sentence() {
+    fn what_is_missing_is_reported_in_a_sentence() {
         for (text, sentence) in [
             (&br#"{"groups": []}"#[..], "DeviceProfile name needed."),
             (br#"{"name": "a"}"#, "DeviceProfile needs groups field."),

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_told_by_the_word_of_its_profile() {
+    fn a_program_is_known_by_its_name_in_the_profile() {
         let text = encode(&Program::FunctionId("f".to_owned()));
         assert_eq!(text, br#"{"function_id":"f"}"#);
         let text = encode(&Program::BitstreamId(IMAGE.to_owned()));

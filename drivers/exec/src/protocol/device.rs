@@ -144,7 +144,7 @@ impl From<DeviceFacts> for OfferedDevice {
             numa_node: device.numa_node,
             physical_network: device.physical_network.map(Into::into),
             class: class.unwrap_or_else(usual),
-            class_origin: ClassOrigin::Said,
+            class_origin: ClassOrigin::Configured,
             traits: device.traits.into_iter().map(|one| one.0).collect(),
             handles: device.handles.into_iter().map(Into::into).collect(),
             unit: match device.together {

@@ -277,7 +277,7 @@ impl From<ResetResult> for DeviceReset {
                 driver: driver.map(Into::into),
             },
             ResetResult::Removed => DeviceReset::Removed,
-            ResetResult::LeftStanding => DeviceReset::LeftStanding,
+            ResetResult::LeftStanding => DeviceReset::Retained,
             ResetResult::NotThere => DeviceReset::NotThere,
         }
     }

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_driver_is_understood_or_told_why_not() {
+    fn a_driver_is_understood_or_refused_with_a_reason() {
         let driver = json!({"name": "d", "version": "1"});
         for (value, wrong) in [
             (

@@ -353,8 +353,8 @@ fn fitting_device(
             none(data)?;
             match plain {
                 DeviceCode::NotAllowed => DeviceError::NotAllowed { device, reason },
-                DeviceCode::HostsOwn => DeviceError::HostsOwn { device, reason },
-                DeviceCode::NotWhole => DeviceError::NotWhole { device, reason },
+                DeviceCode::HostsOwn => DeviceError::InUseByHost { device, reason },
+                DeviceCode::NotWhole => DeviceError::GroupNotViable { device, reason },
                 DeviceCode::Missing => DeviceError::Missing { device, reason },
                 DeviceCode::InUse => DeviceError::InUse { device, reason },
                 DeviceCode::Unfinished => DeviceError::Unfinished {
@@ -363,7 +363,7 @@ fn fitting_device(
                     reason,
                 },
                 DeviceCode::Unseen | DeviceCode::TimedOut | DeviceCode::Quarantined => {
-                    DeviceError::Unseen { reason }
+                    DeviceError::Unobservable { reason }
                 }
             }
         }

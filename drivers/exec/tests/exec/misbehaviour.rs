@@ -64,7 +64,7 @@ fn driver(state: &Path, body: &str) -> ExecDriver {
 }
 
 #[tokio::test]
-async fn each_rule_that_is_broken_is_told_and_the_child_is_another_one_then() {
+async fn each_rule_that_is_broken_is_reported_and_the_child_is_another_one_then() {
     let on_a_call = [
         ("sys.exit(3)", "exit status: 3"),
         (
@@ -144,16 +144,16 @@ async fn each_rule_that_is_broken_is_told_and_the_child_is_another_one_then() {
         ),
         ("send('hello')", "not JSON"),
     ];
-    let bodies =
-        on_a_call.map(|(does, told)| (format!("greet(); id = asked(); {does}\nasked()\n"), told));
-    let starts = at_the_start.map(|(does, told)| (format!("{does}\nasked()\n"), told));
-    for (body, told) in bodies.into_iter().chain(starts) {
+    let bodies = on_a_call
+        .map(|(does, message)| (format!("greet(); id = asked(); {does}\nasked()\n"), message));
+    let starts = at_the_start.map(|(does, message)| (format!("{does}\nasked()\n"), message));
+    for (body, message) in bodies.into_iter().chain(starts) {
         let state = tempfile::tempdir().unwrap();
         let driver = driver(state.path(), &body);
         let error = driver.observe().await.expect_err(&body);
         let text = error.to_string();
-        assert!(text.contains(told), "{body}: {text}");
-        if !told.contains("every driver needs") {
+        assert!(text.contains(message), "{body}: {text}");
+        if !message.contains("every driver needs") {
             assert_eq!(error.disposition(), Disposition::Retry, "{body}: {text}");
         }
         let view = driver
@@ -251,7 +251,7 @@ async fn a_child_that_keeps_ending_is_started_later_each_time_and_says_when() {
 }
 
 #[tokio::test]
-async fn whoever_watches_looks_again_when_a_child_died_between_calls() {
+async fn a_watcher_observes_again_when_a_child_died_between_calls() {
     use std::future::poll_fn;
     let state = tempfile::tempdir().unwrap();
     let body = "greet(); answer(asked(), VIEW); sys.exit(1)";
@@ -324,7 +324,7 @@ async fn answers_may_come_in_any_order_where_the_driver_takes_several_calls() {
 }
 
 #[tokio::test]
-async fn a_wrong_answer_is_told_by_its_path_and_the_child_lives() {
+async fn a_wrong_answer_is_reported_by_its_path_and_the_child_lives() {
     let state = tempfile::tempdir().unwrap();
     let body = "greet()\nVIEW['nodes'][0]['gpus'] = [{'address': '0000:84:00.0'}, {'address': 'x'}]\n\
                 answer(asked(), VIEW)\nVIEW['nodes'][0]['gpus'] = []\nanswer(asked(), VIEW)\nasked()\n";

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 use uuid::Uuid;
 
 const GPU: &str = "0000:81:00.0";
-const NOBODYS: &str = "0000:99:00.0";
+const UNOWNED: &str = "0000:99:00.0";
 
 fn driver(state: &Path) -> ExecDriver {
     let mut options = crate::options(&crate::sample(), state);
@@ -83,7 +83,7 @@ async fn the_sample_keeps_the_promises_about_its_machine_guests_and_devices() {
     let broken = check_guests(&driver, &spec(1, &wanted), Some(&rival)).await;
     assert_eq!(broken, []);
     let wanted = [function(GPU), mdev(1), mdev(2)];
-    for refused in [function(NOBODYS), {
+    for refused in [function(UNOWNED), {
         let mut other = mdev(3);
         other.mdev.as_mut().unwrap().mdev_type = "example-9".to_owned();
         other
@@ -95,7 +95,7 @@ async fn the_sample_keeps_the_promises_about_its_machine_guests_and_devices() {
 }
 
 #[tokio::test]
-async fn the_sample_tells_of_changes() {
+async fn the_sample_reports_changes() {
     let state = tempfile::tempdir().unwrap();
     let driver = driver(state.path());
     driver.observe().await.unwrap();
@@ -107,7 +107,7 @@ async fn the_sample_tells_of_changes() {
 }
 
 #[tokio::test]
-async fn the_sample_breaks_and_is_mended() {
+async fn the_sample_breaks_and_is_repaired() {
     let state = tempfile::tempdir().unwrap();
     let driver = driver(state.path());
     for file in ["machine.json", "guests.json"] {
@@ -115,8 +115,8 @@ async fn the_sample_breaks_and_is_mended() {
         let path = state.path().join(file);
         let text = std::fs::read_to_string(&path).unwrap();
         let breaks = async { std::fs::write(&path, "{").unwrap() };
-        let mends = async { std::fs::write(&path, &text).unwrap() };
-        assert_eq!(check_recovery(&driver, breaks, mends).await, [], "{file}");
+        let repairs = async { std::fs::write(&path, &text).unwrap() };
+        assert_eq!(check_recovery(&driver, breaks, repairs).await, [], "{file}");
         std::fs::write(&path, "[]").unwrap();
         let error = driver.observe().await.unwrap_err().to_string();
         assert!(
@@ -153,7 +153,7 @@ async fn guests_outlive_the_child_and_its_kill() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_said_in_the_contracts_words() {
+async fn what_cannot_be_done_is_reported_in_the_contracts_words() {
     let state = tempfile::tempdir().unwrap();
     let driver = driver(state.path());
     let guest = spec(1, &[]);
@@ -188,7 +188,7 @@ async fn what_cannot_be_done_is_said_in_the_contracts_words() {
         Err(GuestError::NameTaken { holder, .. }) => assert_eq!(holder, guest.uuid),
         seen => panic!("{seen:?}"),
     }
-    let missing = driver.spawn(&spec(3, &[function(NOBODYS)])).await;
+    let missing = driver.spawn(&spec(3, &[function(UNOWNED)])).await;
     assert!(
         matches!(missing, Err(GuestError::DeviceMissing { .. })),
         "{missing:?}"
@@ -212,6 +212,6 @@ async fn a_device_that_the_machine_calls_unfit_is_quarantined() {
         Some(UnfitReason::ConfigSpace),
         "{error}"
     );
-    let other = driver.check_device(&function(NOBODYS)).await.unwrap_err();
+    let other = driver.check_device(&function(UNOWNED)).await.unwrap_err();
     assert!(matches!(other, DeviceError::Missing { .. }), "{other}");
 }

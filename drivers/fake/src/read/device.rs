@@ -86,7 +86,7 @@ pub(super) fn device(
         numa_node,
         physical_network: network.map(str::to_owned),
         class: class?,
-        class_origin: ClassOrigin::Said,
+        class_origin: ClassOrigin::Configured,
         traits,
         handles: handles?,
         unit: match together? {

@@ -87,7 +87,7 @@ async fn the_driver_keeps_its_promises_about_devices() {
     for refused in [function("0000:99:00.0"), mdev(3)] {
         let driver = FakeDriver::from_text("a machine", MACHINE).unwrap();
         // Of the GPU's two devices none is left for a third.
-        let nobodys = match refused.device {
+        let unprepared = match refused.device {
             GuestDevice::Mdev { .. } => {
                 for made in &wanted[1..] {
                     driver.prepare_device(made).await.unwrap();
@@ -96,7 +96,7 @@ async fn the_driver_keeps_its_promises_about_devices() {
             }
             _ => &refused,
         };
-        let broken = check_devices(&driver, &spec(&wanted), &wanted, Some(nobodys)).await;
+        let broken = check_devices(&driver, &spec(&wanted), &wanted, Some(unprepared)).await;
         assert_eq!(broken, []);
     }
 }
@@ -147,7 +147,7 @@ async fn each_fault_of_a_machine_file_is_one_of_the_real_ones() {
     for (device, wanted) in [(FUNCTION, function(FUNCTION)), (GPU, mdev(1))] {
         let driver = with_fault(device, "hosts-own");
         let error = driver.check_device(&wanted).await.unwrap_err();
-        assert!(matches!(error, DeviceError::HostsOwn { .. }), "{error}");
+        assert!(matches!(error, DeviceError::InUseByHost { .. }), "{error}");
 
         let driver = with_fault(device, "prepare-fails");
         driver.check_device(&wanted).await.unwrap();
@@ -199,6 +199,6 @@ async fn a_device_that_is_gone_is_set_aside_when_it_should_be_reset() {
 fn a_fault_that_is_not_known_names_the_nearest_and_the_line() {
     let text = format!("{MACHINE}[[node.fault]]\ndevice = \"{GPU}\"\nis = \"reset-fail\"\n");
     let error = FakeDriver::from_text("a machine", &text).unwrap_err();
-    let said = format!("{error:?} {error}");
-    assert!(said.contains("reset-fails"), "{said}");
+    let shown = format!("{error:?} {error}");
+    assert!(shown.contains("reset-fails"), "{shown}");
 }

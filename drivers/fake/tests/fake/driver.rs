@@ -42,7 +42,7 @@ async fn a_generated_machine_keeps_them_too() {
 }
 
 #[tokio::test]
-async fn a_machine_in_memory_tells_of_changes_and_recovers() {
+async fn a_machine_in_memory_reports_changes_and_recovers() {
     let (name, text) = shipped()[0];
     let driver = FakeDriver::from_text(name, text).unwrap();
     let change = async {
@@ -52,13 +52,13 @@ async fn a_machine_in_memory_tells_of_changes_and_recovers() {
     };
     assert_eq!(check_watch(&driver, change, sleep(PATIENCE)).await, []);
     let breaks = async { driver.replace("[[node").unwrap() };
-    let mends = async { driver.replace(text).unwrap() };
+    let repairs = async { driver.replace(text).unwrap() };
     driver.replace(text).unwrap();
-    assert_eq!(check_recovery(&driver, breaks, mends).await, []);
+    assert_eq!(check_recovery(&driver, breaks, repairs).await, []);
 }
 
 #[tokio::test]
-async fn a_machine_in_a_file_tells_of_changes_and_recovers() {
+async fn a_machine_in_a_file_reports_changes_and_recovers() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("machine.toml");
     let (_, text) = shipped()[0];
@@ -68,8 +68,8 @@ async fn a_machine_in_a_file_tells_of_changes_and_recovers() {
     let change = async { rewrite(&path, &edited) };
     assert_eq!(check_watch(&driver, change, sleep(PATIENCE)).await, []);
     let breaks = async { std::fs::remove_file(&path).unwrap() };
-    let mends = async { rewrite(&path, &edited) };
-    assert_eq!(check_recovery(&driver, breaks, mends).await, []);
+    let repairs = async { rewrite(&path, &edited) };
+    assert_eq!(check_recovery(&driver, breaks, repairs).await, []);
     let replaced = directory.path().join("new.toml");
     rewrite(&replaced, text);
     let change = async { std::fs::rename(&replaced, &path).unwrap() };
@@ -77,7 +77,7 @@ async fn a_machine_in_a_file_tells_of_changes_and_recovers() {
 }
 
 #[tokio::test]
-async fn an_edit_is_seen_at_the_next_look_however_soon_it_comes() {
+async fn an_edit_is_seen_at_the_next_observation_however_soon_it_comes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("machine.toml");
     let (_, text) = shipped()[0];

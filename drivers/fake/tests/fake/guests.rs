@@ -189,23 +189,23 @@ async fn a_new_guest_is_an_event() {
 }
 
 #[tokio::test]
-async fn a_spoilt_book_hides_no_device_but_is_an_error() {
+async fn a_corrupt_book_hides_no_device_but_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let driver = in_a_file(folder.path());
     let _ = driver.spawn(&spec(1, vec![mdev(1)])).await.unwrap();
     let book = folder.path().join("machine.toml.guests");
     let text = std::fs::read_to_string(&book).unwrap();
-    for spoilt in [&text[..text.len() / 2], "", "{}", "\0"] {
-        std::fs::write(&book, spoilt).unwrap();
+    for corrupt in [&text[..text.len() / 2], "", "{}", "\0"] {
+        std::fs::write(&book, corrupt).unwrap();
         let seen = driver.observe().await;
         assert!(
             matches!(seen, Err(ObserveError::Malformed { .. })),
-            "{spoilt:?}"
+            "{corrupt:?}"
         );
         let spawned = driver.spawn(&spec(2, vec![mdev(1)])).await;
         assert!(
             matches!(spawned, Err(GuestError::Malformed { .. })),
-            "{spoilt:?}"
+            "{corrupt:?}"
         );
     }
     std::fs::write(&book, &text).unwrap();

@@ -106,13 +106,13 @@ fn the_accelerators_are_reported_under_cyborgs_names() {
     let name = "acc-01_0000:17:00.0".parse().unwrap();
     assert_eq!(uuid, ProviderUuid::of_deployable(&name));
     let traits = &stage.provider("acc-01_0000:ca:00.0").unwrap().traits;
-    let says: BTreeSet<_> = traits.iter().map(Trait::as_str).collect();
+    let names: BTreeSet<_> = traits.iter().map(Trait::as_str).collect();
     let expected = [
         "CUSTOM_NVIDIA_20B7_A30_1_6C",
         "CUSTOM_OWNER_BERTH",
         "OWNER_CYBORG",
     ];
-    assert_eq!(says, expected.into());
+    assert_eq!(names, expected.into());
     assert_eq!(stage.device("b1:00.0").owner, DeviceOwner::Compute);
 }
 
@@ -178,14 +178,14 @@ fn a_card_that_loses_a_virtual_function_offers_one_less() {
 }
 
 #[test]
-fn what_is_wrong_with_a_device_is_said_with_its_key() {
+fn what_is_wrong_with_a_device_is_reported_with_its_key() {
     let refused = |from: &str, to: &str| {
         let stage = Stage::new();
         let text = stage.text.replacen(from, to, 1);
         assert_ne!(text, stage.text);
         Machine::from_text("m", &text).unwrap_err().to_string()
     };
-    for (from, to, told) in [
+    for (from, to, expected) in [
         (
             "vendor = \"10de\"",
             "vendor = \"10dx\"",
@@ -218,6 +218,6 @@ fn what_is_wrong_with_a_device_is_said_with_its_key() {
         ),
     ] {
         let text = refused(from, to);
-        assert!(text.contains(told), "{to}: {text}");
+        assert!(text.contains(expected), "{to}: {text}");
     }
 }

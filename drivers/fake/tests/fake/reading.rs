@@ -45,7 +45,7 @@ migration = { consumer = "00000000-0000-0000-0000-000000000002", known = true }
 "#;
 
 /// The error text of an invalid machine.
-fn said(text: &str) -> String {
+fn error_text(text: &str) -> String {
     match Machine::from_text("m.toml", text) {
         Ok(_) => "taken".to_owned(),
         Err(error) => error.to_string(),
@@ -57,11 +57,14 @@ fn more_devices_than_an_inventory_can_hold_are_refused() {
     let gpu = "[[node.nic]]";
     let second = "[[node.gpu]]\naddress = \"0000:03:00.0\"\ntypes = { nvidia-558 = 2147483644 }\n\
                   enabled = \"nvidia-558\"\n\n[[node.nic]]";
-    let told = said(&GOOD.replace(gpu, second));
-    assert!(told.contains("offer 2147483648 devices"), "{told}");
-    assert!(told.contains("m.toml:") && told.contains("types"), "{told}");
+    let message = error_text(&GOOD.replace(gpu, second));
+    assert!(message.contains("offer 2147483648 devices"), "{message}");
+    assert!(
+        message.contains("m.toml:") && message.contains("types"),
+        "{message}"
+    );
     let fits = second.replace("2147483644", "2147483643");
-    assert_eq!(said(&GOOD.replace(gpu, &fits)), "taken");
+    assert_eq!(error_text(&GOOD.replace(gpu, &fits)), "taken");
 }
 
 #[test]
@@ -253,11 +256,11 @@ fn a_wrong_machine_is_refused_with_place_and_remedy() {
             "m.toml:37:26: node[0].guest[0].migration.consumer: UUID 00000000-0000-0000-0000-000000000001 is already at node[0].guest[0].uuid",
         ),
     ];
-    assert_eq!(said(GOOD), "taken");
+    assert_eq!(error_text(GOOD), "taken");
     let mut wrong = Vec::new();
     for (good, bad, expected) in cases {
         assert!(GOOD.contains(good), "{good}");
-        let found = said(&GOOD.replacen(good, bad, 1));
+        let found = error_text(&GOOD.replacen(good, bad, 1));
         if found != expected {
             wrong.push(format!("{bad}\n  expected {expected}\n  found    {found}"));
         }
@@ -285,11 +288,11 @@ fn a_text_without_a_machine_is_refused() {
             "m.toml:1:2: this is not valid TOML: unquoted keys cannot be empty, expected letters, numbers, `-`, `_`",
         ),
     ] {
-        let found = said(text);
+        let found = error_text(text);
         assert_eq!(found, expected, "{text:?}");
     }
     let twice = "name = \"n1\"\nmemory_mib = 1\ndisk = 1\ncpus = { online = \"0\" }\n";
-    let found = said(&format!("[[node]]\n{twice}[[node]]\n{twice}"));
+    let found = error_text(&format!("[[node]]\n{twice}[[node]]\n{twice}"));
     assert_eq!(
         found,
         "m.toml:7:8: node[1].name: node n1 is already at node[0].name"

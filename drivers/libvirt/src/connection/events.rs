@@ -161,8 +161,8 @@ fn devices(
 }
 
 fn end(connect: &Connect, subscribers: &Subscribers) -> Result<Arc<Subscribers>, Error> {
-    let told = Arc::new(subscribers.clone());
-    let opaque: *mut c_void = Arc::as_ptr(&told).cast_mut().cast();
+    let shared = Arc::new(subscribers.clone());
+    let opaque: *mut c_void = Arc::as_ptr(&shared).cast_mut().cast();
     // SAFETY: the connection is alive for the call. `opaque` points into the `Arc`, which is dropped only after the
     // callback was unregistered. libvirt has no function to free it.
     let answer = unsafe {
@@ -171,7 +171,7 @@ fn end(connect: &Connect, subscribers: &Subscribers) -> Result<Arc<Subscribers>,
     if answer == -1 {
         return Err(Error::last_error());
     }
-    Ok(told)
+    Ok(shared)
 }
 
 /// # Safety

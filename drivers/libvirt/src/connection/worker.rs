@@ -82,17 +82,17 @@ pub(super) struct Worker {
     session: Option<Session>,
     /// The delay before the next reconnection attempt.
     looking: Option<Duration>,
-    looks: ReconnectCounter,
+    reconnects: ReconnectCounter,
 }
 
 impl Worker {
-    pub(super) fn new(uri: &str, subscribers: Subscribers, looks: ReconnectCounter) -> Self {
+    pub(super) fn new(uri: &str, subscribers: Subscribers, reconnects: ReconnectCounter) -> Self {
         Self {
             uri: uri.to_owned(),
             subscribers,
             session: None,
             looking: None,
-            looks,
+            reconnects,
         }
     }
 
@@ -129,8 +129,8 @@ impl Worker {
 
     /// Tries to reconnect. Success is an event, because events in between were lost.
     fn check_connection(&mut self) {
-        let looks = self.looks.clone();
-        if looks.count(|| self.session().is_ok()) {
+        let reconnects = self.reconnects.clone();
+        if reconnects.count(|| self.session().is_ok()) {
             self.subscribers.publish(HostEvent::Unknown);
         } else {
             self.looking = self.looking.map(|pause| (pause * 2).min(PAUSE.1));

@@ -80,7 +80,7 @@ impl FunctionLocks {
                     call,
                     reason,
                 },
-                None => DeviceError::Unseen { reason },
+                None => DeviceError::Unobservable { reason },
             };
             match started {
                 Ok(_) => waiting
@@ -98,7 +98,7 @@ impl FunctionLocks {
                         call,
                         limit,
                     },
-                    None => DeviceError::Unseen {
+                    None => DeviceError::Unobservable {
                         reason: format!("{call} timed out after {limit:?}"),
                     },
                 })

@@ -58,7 +58,7 @@ impl HostDevices {
         match self.sysfs().viable_group(&allowed, &self.list) {
             Ok(group) => Ok((allowed, group)),
             Err(GroupError::Sysfs(error)) => Err(unreadable(device)(error)),
-            Err(error) => Err(DeviceError::NotWhole {
+            Err(error) => Err(DeviceError::GroupNotViable {
                 device,
                 reason: error.to_string(),
             }),
@@ -76,11 +76,13 @@ impl HostDevices {
             .map_err(unreadable(device))?;
         match used {
             None => Ok(()),
-            Some(used) if device == HostDeviceId::Function(address) => Err(DeviceError::HostsOwn {
-                device,
-                reason: used.to_string(),
-            }),
-            Some(used) => Err(DeviceError::HostsOwn {
+            Some(used) if device == HostDeviceId::Function(address) => {
+                Err(DeviceError::InUseByHost {
+                    device,
+                    reason: used.to_string(),
+                })
+            }
+            Some(used) => Err(DeviceError::InUseByHost {
                 device,
                 reason: format!("it goes with PCI function {address}, and {used}"),
             }),

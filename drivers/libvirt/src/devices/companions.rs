@@ -32,7 +32,7 @@ impl HostDevices {
                     "IOMMU group {} is given to a guest as a whole, and PCI function {address} {reason}",
                     group.id()
                 );
-                return Err(DeviceError::NotWhole { device, reason });
+                return Err(DeviceError::GroupNotViable { device, reason });
             }
         }
         Ok(companions.iter().map(AllowedFunction::address).collect())
@@ -158,7 +158,7 @@ fn unfinished(device: HostDeviceId, reason: String) -> DeviceError {
 fn unbound(device: HostDeviceId, error: &VfioError) -> DeviceError {
     let reason = whole(error);
     match error {
-        VfioError::DriverMissing { .. } => DeviceError::NotWhole { device, reason },
+        VfioError::DriverMissing { .. } => DeviceError::GroupNotViable { device, reason },
         _ => unfinished(device, reason),
     }
 }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_and_what_was_taken_are_told_apart() {
+    fn what_was_made_and_what_was_taken_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let resting = HomeDriverRecords::at(Some(folder.path().join("resting")));
         let (address, mdev) = ("81:00.0".parse().unwrap(), Uuid::from_u128(1));

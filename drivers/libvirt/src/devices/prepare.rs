@@ -58,7 +58,7 @@ impl HostDevices {
             Ok(functions) => functions,
             Err(error) => {
                 let reason = whole(&error);
-                return vec![DeviceError::Unseen { reason }];
+                return vec![DeviceError::Unobservable { reason }];
             }
         };
         let mut errors = Vec::new();

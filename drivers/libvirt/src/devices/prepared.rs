@@ -14,19 +14,19 @@ impl HostDevices {
     /// All mediated devices, and each function that was taken from its driver and is on VFIO. A function on VFIO
     /// without a record may belong there.
     pub(crate) fn prepared(&self) -> Result<Vec<PreparedDevice>, DeviceError> {
-        let unseen = |error: &dyn std::error::Error| DeviceError::Unseen {
+        let unobservable = |error: &dyn std::error::Error| DeviceError::Unobservable {
             reason: whole(error),
         };
         let mut prepared = Vec::new();
         for mdev in self
             .sysfs()
             .mdev_devices()
-            .map_err(|error| unseen(&error))?
+            .map_err(|error| unobservable(&error))?
         {
             let is_ours = self
                 .resting
                 .is_recorded_mdev(mdev.uuid)
-                .map_err(|error| unseen(&error))?;
+                .map_err(|error| unobservable(&error))?;
             // A parent that is on no PCI bus was none of ours to part.
             let parent = mdev.parent.parse::<PciAddress>().ok();
             prepared.push(PreparedDevice {
@@ -44,7 +44,11 @@ impl HostDevices {
                 fellows: BTreeSet::new(),
             });
         }
-        for address in self.resting.functions().map_err(|error| unseen(&error))? {
+        for address in self
+            .resting
+            .functions()
+            .map_err(|error| unobservable(&error))?
+        {
             if self.is_taken(address)? {
                 let device = GuestDevice::Pci {
                     address,
@@ -54,7 +58,7 @@ impl HostDevices {
                 prepared.push(PreparedDevice {
                     wanted: WantedDevice::of(device),
                     by: Preparer::Berth,
-                    fellows: fellows.map_err(|error| unseen(&error))?,
+                    fellows: fellows.map_err(|error| unobservable(&error))?,
                 });
             }
         }

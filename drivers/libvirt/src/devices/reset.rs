@@ -67,7 +67,7 @@ impl HostDevices {
                 })
             }
             DeviceHandling::Found(uuid) => Ok(match self.mdev(device, uuid)? {
-                Some(_) => DeviceReset::LeftStanding,
+                Some(_) => DeviceReset::Retained,
                 None => DeviceReset::NotThere,
             }),
         }

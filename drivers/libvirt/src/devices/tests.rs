@@ -144,7 +144,7 @@ impl DeviceTestHost {
 }
 
 /// No functions are held by guests.
-fn nobody() -> BTreeSet<PciAddress> {
+fn no_functions() -> BTreeSet<PciAddress> {
     BTreeSet::new()
 }
 
@@ -224,7 +224,7 @@ fn a_card_that_the_host_uses_is_refused_though_it_is_listed() {
     let mounts = "1 1 259:0 / / rw - ext4 /dev/root rw\n";
     fs::write(proc.join("mountinfo"), mounts).unwrap();
     let error = host.refused(&managed(CARD));
-    assert!(matches!(error, DeviceError::HostsOwn { .. }), "{error}");
+    assert!(matches!(error, DeviceError::InUseByHost { .. }), "{error}");
     assert!(error.to_string().contains("nvme0n1"), "{error}");
 }
 
@@ -233,7 +233,10 @@ fn a_card_whose_group_is_not_whole_is_refused() {
     let host = DeviceTestHost::new().with_list(&[json!({"address": CARD})]);
     host.card("0000:81:00.1", "12");
     let error = host.refused(&managed(CARD));
-    assert!(matches!(error, DeviceError::NotWhole { .. }), "{error}");
+    assert!(
+        matches!(error, DeviceError::GroupNotViable { .. }),
+        "{error}"
+    );
     assert!(error.to_string().contains("81:00.1"), "{error}");
 }
 
@@ -280,7 +283,10 @@ async fn a_card_whose_entry_says_so_stays_where_the_operator_put_it_whatever_is_
     let devices = host.devices();
     devices.prepare(&managed(CARD)).await.unwrap();
     let driver = Some("vfio-pci".to_owned());
-    let reset = devices.reset(&managed(CARD), &nobody()).await.unwrap();
+    let reset = devices
+        .reset(&managed(CARD), &no_functions())
+        .await
+        .unwrap();
     assert_eq!(reset, DeviceReset::Reset { driver });
     let others = host.with_list(&[json!({"address": CARD})]);
     for (devices, managed) in [
@@ -315,7 +321,10 @@ async fn a_virtual_function_on_its_vendors_driver_goes_to_guests_once_that_hands
     let devices = host.devices();
     devices.check(&managed(CARD)).unwrap();
     devices.prepare(&managed(CARD)).await.unwrap();
-    let reset = devices.reset(&managed(CARD), &nobody()).await.unwrap();
+    let reset = devices
+        .reset(&managed(CARD), &no_functions())
+        .await
+        .unwrap();
     let driver = Some("nvidia".to_owned());
     assert_eq!(reset, DeviceReset::Reset { driver }, "it stays where it is");
     host.write(&vgpu_type, "0\n");
@@ -333,7 +342,7 @@ fn cannot_be_read(host: &DeviceTestHost) {
 }
 
 #[tokio::test]
-async fn a_card_whose_entry_cannot_be_told_is_neither_taken_for_managed_nor_touched() {
+async fn a_card_of_an_unknown_entry_is_neither_taken_for_managed_nor_touched() {
     let host = DeviceTestHost::new().with_list(&[json!({"address": CARD, "managed": "no"})]);
     host.kernel.put_on(CARD, Some("vfio-pci"));
     cannot_be_read(&host);
@@ -346,7 +355,7 @@ async fn a_card_whose_entry_cannot_be_told_is_neither_taken_for_managed_nor_touc
         host.devices().as_listed(&wanted).unwrap_err(),
         host.refused(&managed(CARD)),
         host.devices()
-            .reset(&managed(CARD), &nobody())
+            .reset(&managed(CARD), &no_functions())
             .await
             .unwrap_err(),
     ];
@@ -358,7 +367,7 @@ async fn a_card_whose_entry_cannot_be_told_is_neither_taken_for_managed_nor_touc
 }
 
 #[tokio::test]
-async fn a_card_that_cannot_be_read_when_virtual_functions_are_made_is_told_and_the_others_have_theirs()
+async fn a_card_that_cannot_be_read_when_virtual_functions_are_made_is_reported_and_the_others_have_theirs()
  {
     let host = DeviceTestHost::new().with_list(&[json!({"vendor_id": "10de", "num_vfs": 2})]);
     cannot_be_read(&host);
@@ -406,7 +415,7 @@ async fn virtual_functions_are_made_once_and_no_other_number_is_touched() {
 }
 
 #[tokio::test]
-async fn a_managed_card_is_left_to_the_hypervisor_and_taken_back_to_its_driver() {
+async fn a_managed_card_is_left_to_the_hypervisor_and_returns_to_its_driver() {
     let host = DeviceTestHost::new();
     for _ in 0..2 {
         host.devices().prepare(&managed(CARD)).await.unwrap();
@@ -418,7 +427,7 @@ async fn a_managed_card_is_left_to_the_hypervisor_and_taken_back_to_its_driver()
     for _ in 0..2 {
         let reset = host
             .devices()
-            .reset(&managed(CARD), &nobody())
+            .reset(&managed(CARD), &no_functions())
             .await
             .unwrap();
         assert_eq!(reset, of_igb());
@@ -433,7 +442,7 @@ async fn a_card_whose_hypervisor_gave_it_to_a_wrong_driver_goes_to_the_one_it_ha
     host.kernel.put_on(CARD, None);
     assert_eq!(
         host.devices()
-            .reset(&managed(CARD), &nobody())
+            .reset(&managed(CARD), &no_functions())
             .await
             .unwrap(),
         of_igb()
@@ -442,7 +451,7 @@ async fn a_card_whose_hypervisor_gave_it_to_a_wrong_driver_goes_to_the_one_it_ha
     host.kernel.put_on(CARD, Some("nouveau"));
     assert_eq!(
         host.devices()
-            .reset(&managed(CARD), &nobody())
+            .reset(&managed(CARD), &no_functions())
             .await
             .unwrap(),
         of_igb()
@@ -456,7 +465,7 @@ async fn a_card_that_rested_on_vfio_stays_there() {
     host.devices().prepare(&managed(CARD)).await.unwrap();
     let reset = host
         .devices()
-        .reset(&managed(CARD), &nobody())
+        .reset(&managed(CARD), &no_functions())
         .await
         .unwrap();
     let driver = Some("vfio-pci".to_owned());
@@ -464,7 +473,7 @@ async fn a_card_that_rested_on_vfio_stays_there() {
 }
 
 #[tokio::test]
-async fn a_kill_at_any_write_is_mended_by_asking_again() {
+async fn a_kill_at_any_write_is_repaired_by_asking_again() {
     type Put = fn(&DeviceTestHost);
     let left_on_vfio: Put = |host| host.libvirt_takes(CARD);
     let given_back: Put = |_| {};
@@ -479,14 +488,14 @@ async fn a_kill_at_any_write_is_mended_by_asking_again() {
             host.devices().prepare(&managed(CARD)).await.unwrap();
             put(&host);
             host.kernel.kills_at(number, before);
-            let killed = host.devices().reset(&managed(CARD), &nobody()).await;
+            let killed = host.devices().reset(&managed(CARD), &no_functions()).await;
             host.kernel.lets_live();
             let Err(error) = killed else {
                 assert!(number > 3, "only {number} writes");
                 break;
             };
             assert_eq!(error.quarantine(), None, "write {number}: {error}");
-            let again = host.devices().reset(&managed(CARD), &nobody()).await;
+            let again = host.devices().reset(&managed(CARD), &no_functions()).await;
             assert_eq!(again.unwrap(), of_igb(), "write {number}, before: {before}");
         }
     }
@@ -499,7 +508,7 @@ async fn a_card_that_does_not_come_back_is_set_aside_and_stays_off_its_driver() 
     host.kernel.set_state_after_reset(CardAfterReset::AllOnes);
     let error = host
         .devices()
-        .reset(&managed(CARD), &nobody())
+        .reset(&managed(CARD), &no_functions())
         .await
         .unwrap_err();
     assert_eq!(
@@ -516,7 +525,7 @@ async fn a_card_that_went_away_or_left_the_list_is_set_aside() {
     let host = DeviceTestHost::new().with_list(&[]);
     let error = host
         .devices()
-        .reset(&managed(CARD), &nobody())
+        .reset(&managed(CARD), &no_functions())
         .await
         .unwrap_err();
     assert_eq!(
@@ -526,7 +535,7 @@ async fn a_card_that_went_away_or_left_the_list_is_set_aside() {
     );
     let error = host
         .devices()
-        .reset(&managed("0000:99:00.0"), &nobody())
+        .reset(&managed("0000:99:00.0"), &no_functions())
         .await;
     let error = error.unwrap_err();
     assert_eq!(error.quarantine(), Some(UnfitReason::Vanished), "{error}");
@@ -534,25 +543,25 @@ async fn a_card_that_went_away_or_left_the_list_is_set_aside() {
 }
 
 #[tokio::test]
-async fn the_hook_is_told_of_the_device_and_its_word_counts() {
+async fn the_hook_gets_the_device_and_its_verdict_counts() {
     let mut host = DeviceTestHost::new();
-    let told = host.folder.path().join("told").display().to_string();
+    let recorded = host.folder.path().join("told").display().to_string();
     host.hook(&format!(
-        "echo $BERTH_DEVICE_ADDRESS $BERTH_DEVICE_VENDOR $BERTH_DEVICE_PRODUCT $BERTH_DEVICE_DRIVER >{told}"
+        "echo $BERTH_DEVICE_ADDRESS $BERTH_DEVICE_VENDOR $BERTH_DEVICE_PRODUCT $BERTH_DEVICE_DRIVER >{recorded}"
     ));
     assert_eq!(
         host.devices()
-            .reset(&managed(CARD), &nobody())
+            .reset(&managed(CARD), &no_functions())
             .await
             .unwrap(),
         of_igb()
     );
-    let said = fs::read_to_string(&told).unwrap();
-    assert_eq!(said, format!("{CARD} 10de 1eb8 igb\n"));
+    let written = fs::read_to_string(&recorded).unwrap();
+    assert_eq!(written, format!("{CARD} 10de 1eb8 igb\n"));
     host.hook("echo 'namespace 1 is not erased' >&2; exit 3");
     let error = host
         .devices()
-        .reset(&managed(CARD), &nobody())
+        .reset(&managed(CARD), &no_functions())
         .await
         .unwrap_err();
     assert_eq!(error.quarantine(), Some(UnfitReason::Vendor), "{error}");
@@ -571,7 +580,7 @@ async fn a_hook_that_hangs_is_ended_with_all_it_started() {
     }
     let error = host
         .devices()
-        .reset(&managed(CARD), &nobody())
+        .reset(&managed(CARD), &no_functions())
         .await
         .unwrap_err();
     assert_eq!(error.quarantine(), Some(UnfitReason::Vendor), "{error}");
@@ -584,7 +593,7 @@ async fn what_the_kernel_cannot_reset_a_hook_may_clean() {
     fs::remove_file(host.path(&format!("devices/pci0000:80/{CARD}/reset"))).unwrap();
     let error = host
         .devices()
-        .reset(&managed(CARD), &nobody())
+        .reset(&managed(CARD), &no_functions())
         .await
         .unwrap_err();
     assert_eq!(
@@ -595,7 +604,7 @@ async fn what_the_kernel_cannot_reset_a_hook_may_clean() {
     host.hook("exit 0");
     assert_eq!(
         host.devices()
-            .reset(&managed(CARD), &nobody())
+            .reset(&managed(CARD), &no_functions())
             .await
             .unwrap(),
         of_igb()
@@ -607,12 +616,12 @@ async fn a_card_that_power_states_alone_reset_is_set_aside_unless_a_hook_cleans_
     let mut host = DeviceTestHost::new();
     let methods = format!("devices/pci0000:80/{CARD}/reset_method");
     host.write(&methods, "pm\n");
-    let error = host.devices().reset(&managed(CARD), &nobody()).await;
+    let error = host.devices().reset(&managed(CARD), &no_functions()).await;
     let error = error.unwrap_err();
     let cause = Some(UnfitReason::ResetFailed);
     assert_eq!(error.quarantine(), cause, "{error}");
     host.hook("exit 0");
-    let reset = host.devices().reset(&managed(CARD), &nobody()).await;
+    let reset = host.devices().reset(&managed(CARD), &no_functions()).await;
     assert_eq!(reset.unwrap(), of_igb());
 }
 
@@ -625,10 +634,17 @@ async fn a_mediated_device_is_made_once_and_again_after_a_reboot_and_removed() {
         host.devices().check(&wanted).unwrap();
     }
     assert_eq!(host.kernel.log().len(), 1);
-    let reset = host.devices().reset(&wanted, &nobody()).await.unwrap();
+    let reset = host
+        .devices()
+        .reset(&wanted, &no_functions())
+        .await
+        .unwrap();
     assert_eq!(reset, DeviceReset::Removed);
     assert_eq!(
-        host.devices().reset(&wanted, &nobody()).await.unwrap(),
+        host.devices()
+            .reset(&wanted, &no_functions())
+            .await
+            .unwrap(),
         DeviceReset::NotThere
     );
     // A rebooted host has none.
@@ -639,27 +655,27 @@ async fn a_mediated_device_is_made_once_and_again_after_a_reboot_and_removed() {
 }
 
 #[tokio::test]
-async fn a_mediated_device_of_somebody_else_is_left_standing() {
+async fn a_mediated_device_of_somebody_else_is_retained() {
     let host = DeviceTestHost::new();
     host.devices().prepare(&mdev(1)).await.unwrap();
     let found = WantedDevice::of(mdev(1).device);
     host.devices().check(&found).unwrap();
-    let reset = host.devices().reset(&found, &nobody()).await.unwrap();
-    assert_eq!(reset, DeviceReset::LeftStanding);
-    let nobodys = WantedDevice::of(mdev(2).device);
-    let error = host.refused(&nobodys);
+    let reset = host.devices().reset(&found, &no_functions()).await.unwrap();
+    assert_eq!(reset, DeviceReset::Retained);
+    let unprepared = WantedDevice::of(mdev(2).device);
+    let error = host.refused(&unprepared);
     assert!(matches!(error, DeviceError::Missing { .. }), "{error}");
 }
 
 /// The prepared devices, with who prepared each.
 fn preparers(host: &DeviceTestHost) -> Vec<(HostDeviceId, Preparer)> {
     let prepared = host.devices().prepared().unwrap();
-    let told = prepared.iter().map(|it| (it.wanted.host_device(), it.by));
-    told.collect()
+    let listed = prepared.iter().map(|it| (it.wanted.host_device(), it.by));
+    listed.collect()
 }
 
 #[tokio::test]
-async fn a_mediated_device_is_told_with_who_made_it_until_it_is_removed() {
+async fn a_mediated_device_is_reported_with_who_made_it_until_it_is_removed() {
     let host = DeviceTestHost::new();
     let (ours, anothers) = (mdev(1), mdev(2));
     assert_eq!(preparers(&host), []);
@@ -680,12 +696,12 @@ async fn a_mediated_device_is_told_with_who_made_it_until_it_is_removed() {
     // A device that others created is used on request, and stays theirs.
     host.devices().prepare(&anothers).await.unwrap();
     assert_eq!(preparers(&host), both);
-    let _ = host.devices().reset(&ours, &nobody()).await.unwrap();
+    let _ = host.devices().reset(&ours, &no_functions()).await.unwrap();
     assert_eq!(preparers(&host), [both[1]]);
 }
 
 #[tokio::test]
-async fn a_function_that_is_left_on_vfio_is_told_until_it_is_back_on_its_driver() {
+async fn a_function_that_is_left_on_vfio_is_reported_until_it_is_back_on_its_driver() {
     let host = DeviceTestHost::new();
     host.devices().prepare(&managed(CARD)).await.unwrap();
     assert_eq!(preparers(&host), [], "it is on its driver still");
@@ -696,7 +712,7 @@ async fn a_function_that_is_left_on_vfio_is_told_until_it_is_back_on_its_driver(
     host.kernel.put_on(CARD, None);
     assert_eq!(preparers(&host), [left]);
     host.libvirt_takes(CARD);
-    let reset = host.devices().reset(&managed(CARD), &nobody()).await;
+    let reset = host.devices().reset(&managed(CARD), &no_functions()).await;
     assert_eq!(reset.unwrap(), of_igb());
     assert_eq!(preparers(&host), []);
     // A function that the operator put there is never taken back.

@@ -112,7 +112,7 @@ async fn a_host_is_seen_with_its_cpus_cells_memory_and_disk() {
 }
 
 #[tokio::test]
-async fn what_a_host_is_and_can_run_is_told() {
+async fn what_a_host_is_and_can_run_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let options = options(&directory);
     let seen = observed(options.clone()).await;
@@ -235,7 +235,7 @@ async fn the_built_in_default_node_is_seen() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_node_is_an_error_and_the_next_look_sees_the_mended_one() {
+async fn a_file_that_is_no_node_is_an_error_and_the_next_observation_sees_the_repaired_one() {
     let directory = tempfile::tempdir().unwrap();
     let options = options(&directory);
     let file = directory.path().join("node.xml");
@@ -327,9 +327,9 @@ async fn the_driver_keeps_every_promise_of_the_contract() {
     let cell = tree.join("devices/system/node/node0/cpulist");
     let well = std::fs::read(&cell).unwrap();
     let breaks = async { std::fs::write(&cell, "all of them").unwrap() };
-    let mends = async { std::fs::write(&cell, &well).unwrap() };
+    let repairs = async { std::fs::write(&cell, &well).unwrap() };
     assert_eq!(
-        conformance::check_recovery(&driver, breaks, mends).await,
+        conformance::check_recovery(&driver, breaks, repairs).await,
         []
     );
 }
@@ -408,26 +408,26 @@ async fn devices_of_both_lists_are_offered_and_a_gpu_has_one_owner() {
 }
 
 #[tokio::test]
-async fn a_sick_device_is_told_and_one_that_is_gone_is_gone() {
+async fn a_sick_device_is_reported_and_one_that_is_gone_is_gone() {
     let directory = tempfile::tempdir().unwrap();
     let mut options = with_devices(&directory);
     options.accelerator_devices = list(&serde_json::json!([{"address": "0000:90:00.0"}]));
     let driver = LibvirtDriver::new(options);
-    let look = async || {
+    let observe = async || {
         let view = driver.observe().await.unwrap();
         let devices = view.nodes.into_values().next().unwrap().devices;
         devices.first().map(|device| device.condition.reason())
     };
-    assert_eq!(look().await, Some(None));
+    assert_eq!(observe().await, Some(None));
     let at = directory.path().join("sys/bus/pci/devices/0000:90:00.0");
     let well = std::fs::read(at.join("config")).unwrap();
     std::fs::write(at.join("config"), [0xff; 64]).unwrap();
     let reason = berth_virt::UnfitReason::ConfigSpace;
-    assert_eq!(look().await, Some(Some(reason)));
+    assert_eq!(observe().await, Some(Some(reason)));
     std::fs::write(at.join("config"), well).unwrap();
-    assert_eq!(look().await, Some(None));
+    assert_eq!(observe().await, Some(None));
     std::fs::remove_dir_all(at).unwrap();
-    assert_eq!(look().await, None);
+    assert_eq!(observe().await, None);
 }
 
 #[tokio::test]
@@ -438,8 +438,8 @@ async fn a_device_in_both_lists_is_a_mistake_at_the_start_and_left_out_later() {
     options.accelerator_devices = list(&serde_json::json!([{"address": "0000:90:00.0"}]));
     let refused = LibvirtDriver::new(options.clone()).observe().await;
     let text = refused.unwrap_err().to_string();
-    let told = "entry 2 of [pci] device_spec and by entry 1 of [accelerators]";
-    assert!(text.contains(told), "{text}");
+    let expected = "entry 2 of [pci] device_spec and by entry 1 of [accelerators]";
+    assert!(text.contains(expected), "{text}");
     let at = directory.path().join("sys/bus/pci/devices/0000:90:00.0");
     std::fs::remove_dir_all(at).unwrap();
     let driver = LibvirtDriver::new(options);
@@ -450,7 +450,7 @@ async fn a_device_in_both_lists_is_a_mistake_at_the_start_and_left_out_later() {
 }
 
 #[tokio::test]
-async fn a_network_that_libvirt_has_not_is_told_with_those_it_has() {
+async fn a_network_that_libvirt_has_not_is_reported_with_those_it_has() {
     use berth_virt::guest_spec::{GuestInterface, GuestInterfaces, InterfaceSource, LinkName};
 
     let driver = LibvirtDriver::new(LibvirtOptions::new("test:///default"));

@@ -251,9 +251,9 @@ fn every_shape_of_the_document_is_libvirts() {
 }
 
 #[test]
-fn a_document_that_is_not_libvirts_is_told_apart() {
-    let spoilt = guest_xml(&plain(), &GuestXmlOptions::default()).replace("on_crash", "on_smash");
-    assert!(against_the_schema(&[("spoilt", spoilt)]).contains("on_smash"));
+fn a_document_that_is_not_libvirts_is_distinguished() {
+    let invalid = guest_xml(&plain(), &GuestXmlOptions::default()).replace("on_crash", "on_smash");
+    assert!(against_the_schema(&[("spoilt", invalid)]).contains("on_smash"));
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn every_disk_says_where_its_chain_ends() {
 }
 
 #[test]
-fn whose_a_guest_is_is_read_back() {
+fn the_owner_of_a_guest_is_read_back() {
     let spec = with_devices();
     let text = guest_xml(&spec, &GuestXmlOptions::default());
     let reader = Reader::new("a guest", "domain", &text).unwrap();
@@ -332,8 +332,8 @@ fn whose_a_guest_is_is_read_back() {
     let others = "<domain><metadata><guest xmlns='urn:other'/></metadata></domain>";
     let reader = Reader::new("a guest", "domain", others).unwrap();
     assert_eq!(GuestMetadata::read(&reader, reader.root()), Ok(None));
-    let spoilt = text.replacen(UUID, "x", 3);
-    let reader = Reader::new("a guest", "domain", &spoilt).unwrap();
+    let invalid = text.replacen(UUID, "x", 3);
+    let reader = Reader::new("a guest", "domain", &invalid).unwrap();
     assert!(GuestMetadata::read(&reader, reader.root()).is_err());
 }
 

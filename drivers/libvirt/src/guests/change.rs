@@ -53,7 +53,7 @@ pub(crate) fn suspend(
             .managed_save(0)
             .map_err(refused(uuid, "virDomainManagedSave"))
             .map(|()| GuestPowerOutcome::Done),
-        GuestState::ShutOff if has_memory(&domain, uuid)? => Ok(GuestPowerOutcome::AlreadySo),
+        GuestState::ShutOff if has_memory(&domain, uuid)? => Ok(GuestPowerOutcome::Unchanged),
         state @ (GuestState::ShutOff | GuestState::Crashed) => {
             Err(GuestError::NotRunning { uuid, state })
         }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_is_still_there_after_its_end_is_not_told_as_gone() {
+    fn a_guest_that_is_still_there_after_its_end_is_not_reported_as_gone() {
         let guest = planted(1);
         let error = end(&guest, uuid()).unwrap_err();
         assert!(matches!(error, GuestError::Changed { .. }), "{error}");

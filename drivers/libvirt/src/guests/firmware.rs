@@ -84,14 +84,14 @@ mod tests {
                 Some("no UEFI firmware with secure boot:"),
             ),
         ] {
-            let said = is_available(uuid, secure_boot, &capabilities);
-            let said = said.err().map(|error| error.to_string());
-            let fits = match (&said, missing) {
+            let refusal = is_available(uuid, secure_boot, &capabilities);
+            let refusal = refusal.err().map(|error| error.to_string());
+            let fits = match (&refusal, missing) {
                 (None, None) => true,
-                (Some(said), Some(missing)) => said.contains(missing),
+                (Some(refusal), Some(missing)) => refusal.contains(missing),
                 _ => false,
             };
-            assert!(fits, "{capabilities:?}: {said:?}, expected {missing:?}");
+            assert!(fits, "{capabilities:?}: {refusal:?}, expected {missing:?}");
         }
     }
 }

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_document_that_makes_no_sense_nothing_is_said() {
+    fn of_a_document_that_makes_no_sense_nothing_is_reported() {
         assert_eq!(
             of("<domain><memory>1</memory><vcpu>two</vcpu></domain>"),
             None

@@ -41,7 +41,7 @@ pub(super) fn bring_to(
     match (now, wanted) {
         (GuestState::Running, DesiredPower::Running)
         | (GuestState::Paused, DesiredPower::Paused)
-        | (GuestState::ShutOff, DesiredPower::ShutOff) => Ok(GuestPowerOutcome::AlreadySo),
+        | (GuestState::ShutOff, DesiredPower::ShutOff) => Ok(GuestPowerOutcome::Unchanged),
         (GuestState::Paused, DesiredPower::Running) => resume(domain, uuid),
         (GuestState::Running, DesiredPower::Paused) => suspend(domain, uuid),
         (GuestState::ShutOff, DesiredPower::Running) => start(domain, uuid, sysfs),
@@ -160,7 +160,7 @@ fn first_call(
     let powered = match (action, state) {
         (PowerAction::Start | PowerAction::Unpause, Running)
         | (PowerAction::Stop { .. }, ShutOff)
-        | (PowerAction::Pause, Paused) => GuestPowerOutcome::AlreadySo,
+        | (PowerAction::Pause, Paused) => GuestPowerOutcome::Unchanged,
         (PowerAction::Start, ShutOff) => start(domain, uuid, sysfs)?,
         (PowerAction::Start, Crashed) => {
             off(domain, uuid)?;

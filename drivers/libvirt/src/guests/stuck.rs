@@ -158,11 +158,11 @@ mod tests {
     }
 
     #[test]
-    fn the_mend_is_a_command_whatever_the_guests_name() {
-        let told = sentence("it's", uuid());
+    fn the_remedy_is_a_command_whatever_the_guests_name() {
+        let text = sentence("it's", uuid());
         assert!(
-            told.contains(r"rm '/run/libvirt/qemu/it'\''s.xml' && systemctl restart libvirtd"),
-            "{told}"
+            text.contains(r"rm '/run/libvirt/qemu/it'\''s.xml' && systemctl restart libvirtd"),
+            "{text}"
         );
     }
 }

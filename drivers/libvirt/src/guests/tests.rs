@@ -128,7 +128,7 @@ async fn a_guest_that_cannot_be_read_hides_no_other_and_may_have_any_device() {
 }
 
 #[test]
-fn a_guest_that_nobody_waits_for_any_more_is_neither_started_nor_left_defined() {
+fn a_guest_whose_caller_is_gone_is_neither_started_nor_left_defined() {
     let directory = tempfile::tempdir().unwrap();
     let node = TestNode {
         cpus: 4,

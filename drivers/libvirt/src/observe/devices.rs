@@ -207,7 +207,7 @@ mod tests {
         let list = [serde_json::json!({"address": CARD})];
         options.accelerator_devices = AllowList::read(&list).unwrap();
         options.device_life.baselines = Some(folder.path().join("state/baselines"));
-        let look = |last: &Mutex<LastObservation>| {
+        let observe = |last: &Mutex<LastObservation>| {
             let seen = super::observe_devices(Some(&Sysfs::at(&root)), &options, last, &[], &[]);
             seen.map(|seen| seen[0].condition)
         };
@@ -215,7 +215,7 @@ mod tests {
             reason: UnfitReason::Aer,
         };
         // A one-time observer writes no file.
-        assert_eq!(look(&Mutex::default()).unwrap(), DeviceCondition::Fit);
+        assert_eq!(observe(&Mutex::default()).unwrap(), DeviceCondition::Fit);
         let file = options.device_life.baselines.clone().unwrap();
         assert!(!file.exists());
         let agent = || {
@@ -223,21 +223,21 @@ mod tests {
             last.enable_baselines();
             Mutex::new(last)
         };
-        assert_eq!(look(&agent()).unwrap(), DeviceCondition::Fit);
+        assert_eq!(observe(&agent()).unwrap(), DeviceCondition::Fit);
         let errors = root
             .join("bus/pci/devices")
             .join(CARD)
             .join("aer_dev_fatal");
         fs::write(errors, "TOTAL_ERR_FATAL 4\n").unwrap();
         for next in [Mutex::default(), agent()] {
-            assert_eq!(look(&next).unwrap(), ill);
+            assert_eq!(observe(&next).unwrap(), ill);
         }
         let next = agent();
-        assert_eq!(look(&next).unwrap(), ill);
+        assert_eq!(observe(&next).unwrap(), ill);
         next.lock().unwrap().forget(CARD.parse().unwrap());
-        assert_eq!(look(&next).unwrap(), DeviceCondition::Fit);
-        assert_eq!(look(&Mutex::default()).unwrap(), DeviceCondition::Fit);
+        assert_eq!(observe(&next).unwrap(), DeviceCondition::Fit);
+        assert_eq!(observe(&Mutex::default()).unwrap(), DeviceCondition::Fit);
         fs::write(file, "nonsense\n").unwrap();
-        assert!(look(&Mutex::default()).is_err());
+        assert!(observe(&Mutex::default()).is_err());
     }
 }

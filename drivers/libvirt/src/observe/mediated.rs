@@ -66,12 +66,12 @@ fn mediated_devices_of_tree(
     sysfs: &Sysfs,
 ) -> Result<(Vec<MdevParentFunction>, Vec<Mdev>), ObserveError> {
     let mut before = sysfs.mdev_devices().map_err(unreadable)?;
-    let mut looks = 0;
+    let mut attempts = 0;
     let (parents, mdevs) = loop {
         let parents = parents_of_tree(sysfs)?;
         let mdevs = sysfs.mdev_devices().map_err(unreadable)?;
-        looks += 1;
-        if mdevs == before || looks == MAX_ATTEMPTS {
+        attempts += 1;
+        if mdevs == before || attempts == MAX_ATTEMPTS {
             break (parents, mdevs);
         }
         before = mdevs;

@@ -105,13 +105,13 @@ fn node_view(
 
 /// The node's capabilities in Nova's terms.
 fn capabilities(
-    said: &Capabilities,
+    host: &Capabilities,
     features: &BTreeSet<String>,
     functions: &[SeenFunction],
 ) -> NodeCapabilities {
-    let processor = said.processor.clone();
+    let processor = host.processor.clone();
     let mut supported = Vec::new();
-    for kind in &said.guests {
+    for kind in &host.guests {
         for hv_type in &kind.domain_types {
             let instance = SupportedInstance {
                 arch: kind.arch.clone(),

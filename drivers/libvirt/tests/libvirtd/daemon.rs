@@ -137,9 +137,13 @@ impl Daemon {
         while Connect::open(Some(&self.uri())).is_err() {
             let process = self.process.as_mut().expect("it was just started");
             let ended = process.try_wait().expect("one's own child can be asked");
-            let said = || std::fs::read_to_string(&log).unwrap_or_default();
-            assert!(ended.is_none(), "libvirtd ended: {}", said());
-            assert!(Instant::now() < deadline, "libvirtd is not up: {}", said());
+            let log_text = || std::fs::read_to_string(&log).unwrap_or_default();
+            assert!(ended.is_none(), "libvirtd ended: {}", log_text());
+            assert!(
+                Instant::now() < deadline,
+                "libvirtd is not up: {}",
+                log_text()
+            );
             thread::sleep(Duration::from_millis(50));
         }
     }

@@ -115,7 +115,7 @@ async fn the_driver_keeps_its_promises_about_devices() {
 }
 
 #[tokio::test]
-async fn no_device_is_touched_while_nobody_can_say_whose_it_is() {
+async fn no_device_is_touched_while_its_owner_is_unknown() {
     let mut host = Host::new();
     let driver = host.driver();
     let wanted = taken();

@@ -24,12 +24,12 @@ fn by_uefi(folder: &std::path::Path, secure_boot: bool) -> GuestSpec {
 async fn until_it_speaks(spec: &GuestSpec) {
     let begun = Instant::now();
     loop {
-        let said = std::fs::read(spec.console_log.as_str()).unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        if said.contains("BdsDxe") {
+        let output = std::fs::read(spec.console_log.as_str()).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output);
+        if output.contains("BdsDxe") {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "{said}");
+        assert!(begun.elapsed() < PATIENCE, "{output}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
 }
@@ -96,9 +96,15 @@ async fn a_host_without_uefi_says_what_is_missing_and_keeps_nothing_of_the_guest
     ] {
         let spec = by_uefi(folder.path(), secure_boot);
         let refused = driver.spawn(&spec).await.expect_err("there is none");
-        let said = refused.to_string();
-        assert!(matches!(refused, GuestError::NoFirmware { .. }), "{said}");
-        assert!(said.contains(missing) && said.contains("ovmf"), "{said}");
+        let message = refused.to_string();
+        assert!(
+            matches!(refused, GuestError::NoFirmware { .. }),
+            "{message}"
+        );
+        assert!(
+            message.contains(missing) && message.contains("ovmf"),
+            "{message}"
+        );
     }
     assert!(driver.guests().await.expect("guests are listed").is_empty());
     let node = crate::node(&driver).await;

@@ -168,7 +168,7 @@ async fn a_guest_outlives_a_killed_libvirtd_and_is_known_again() {
 /// until then. If it was killed just before it started the emulator, it holds the guest forever, and the recovery
 /// command is the reported one (`stuck`).
 async fn spawn_in_the_end(daemon: &mut Daemon, driver: &LibvirtDriver, spec: &GuestSpec) {
-    let mut said = Vec::new();
+    let mut text = Vec::new();
     for _ in 0..20 {
         match driver.spawn(spec).await {
             Ok(_) => return,
@@ -177,12 +177,12 @@ async fn spawn_in_the_end(daemon: &mut Daemon, driver: &LibvirtDriver, spec: &Gu
                 daemon.kill();
                 daemon.start_again();
             }
-            Err(error) if error.disposition() == Disposition::Retry => said.push(error.to_string()),
-            Err(error) => panic!("not to be retried: {error}; before: {said:?}"),
+            Err(error) if error.disposition() == Disposition::Retry => text.push(error.to_string()),
+            Err(error) => panic!("not to be retried: {error}; before: {text:?}"),
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    panic!("it is not brought to its end: {said:?}");
+    panic!("it is not brought to its end: {text:?}");
 }
 
 #[tokio::test]
@@ -275,7 +275,7 @@ async fn a_guest_that_libvirt_still_starts_for_one_caller_is_had_by_all_others_t
     while let Some(called) = callers.join_next().await {
         let (spawned, started) = called.expect("no panic");
         spawned.expect("it is there");
-        assert_eq!(started.expect("it runs"), GuestPowerOutcome::AlreadySo);
+        assert_eq!(started.expect("it runs"), GuestPowerOutcome::Unchanged);
     }
     let driver = driver(&daemon);
     let guests = driver.guests().await.expect("libvirtd answers");

@@ -205,14 +205,14 @@ async fn a_libvirtd_that_comes_back_and_does_not_answer_is_an_error_and_is_well_
     std::fs::remove_file(daemon.socket()).expect("what the killed one left");
     let silent = tokio::net::UnixListener::bind(daemon.socket()).expect("the socket is free");
     // The driver looks for it by itself, and hears nothing.
-    let looks = tokio::time::timeout(PATIENCE, silent.accept()).await;
-    let looks = looks.expect("it comes").expect("a connection");
+    let connected = tokio::time::timeout(PATIENCE, silent.accept()).await;
+    let connected = connected.expect("it comes").expect("a connection");
     let asked = tokio::time::timeout(Duration::from_secs(60), hasty.observe()).await;
     let error = asked
         .expect("the call has a timeout")
         .expect_err("it hangs");
     assert!(matches!(error, ObserveError::TimedOut { .. }), "{error:?}");
-    drop((looks, silent));
+    drop((connected, silent));
     std::fs::remove_file(daemon.socket()).expect("our own");
     daemon.start_again();
     // It may be slow at first, and the driver is hasty.

@@ -27,7 +27,7 @@ fn before_its_emulator(status: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_guest_that_nothing_can_end_is_told_with_its_mend_and_goes_on_after_it() {
+async fn a_guest_that_nothing_can_end_is_reported_with_its_remedy_and_continues_after_it() {
     let mut host = Host::new();
     let before = host.driver();
     // Emulators of concurrent tests are processes of this machine, too, so the guest's UUID must be unique.
@@ -65,10 +65,10 @@ async fn a_guest_that_nothing_can_end_is_told_with_its_mend_and_goes_on_after_it
     };
     assert_eq!(uuid, spec.uuid);
     let file = spec.name.as_str().replace('\'', "'\\''");
-    let mend = format!(
+    let repair = format!(
         "pgrep -f -- '-uuid {uuid}' || {{ rm '/run/libvirt/qemu/{file}.xml' && systemctl restart libvirtd; }}"
     );
-    assert!(reason.ends_with(&mend), "{reason}");
+    assert!(reason.ends_with(&repair), "{reason}");
     let listed = driver.guests().await.expect("guests are listed");
     assert_eq!(listed[&spec.uuid].stuck.as_ref(), Some(&reason));
     assert_eq!(listed[&spec.uuid].devices, spec.held_devices());

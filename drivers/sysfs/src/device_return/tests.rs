@@ -69,7 +69,7 @@ async fn a_card_that_rests_on_vfio_stays_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kill_anywhere_is_mended_by_asking_again() {
+async fn a_kill_anywhere_is_repaired_by_asking_again() {
     let nothing: fn(&KernelSimulator) = |_| {};
     for prepare in [nothing, left_on_vfio] {
         let act = |kernel: Arc<KernelSimulator>| async move {
@@ -84,7 +84,7 @@ async fn a_kill_anywhere_is_mended_by_asking_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_memory_of_its_driver_a_kill_is_mended_as_well() {
+async fn without_a_memory_of_its_driver_a_kill_is_repaired_as_well() {
     let nothing: fn(&KernelSimulator) = |_| {};
     for prepare in [nothing, left_on_vfio] {
         let act = |kernel: Arc<KernelSimulator>| async move {

@@ -230,7 +230,7 @@ proptest! {
 
 #[test]
 fn a_key_stands_once() {
-    for (text, said) in [
+    for (text, message) in [
         (
             r#"{"address": "0a:00.0", "address": "0b:00.0"}"#,
             "\"address\" occurs twice",
@@ -242,7 +242,7 @@ fn a_key_stands_once() {
         (r#"{"address": "#, "it is not JSON"),
     ] {
         let refused = refused(json!(text)).to_string();
-        assert!(refused.contains(said), "{refused}");
+        assert!(refused.contains(message), "{refused}");
     }
     assert!(
         one(json!(r#"{"address": "0000:0a:00.0", "trusted": "true"}"#))

@@ -88,7 +88,7 @@ fn each_change_for_the_worse_is_named() {
 }
 
 #[test]
-fn counters_that_start_anew_count_from_nothing() {
+fn counters_that_start_again_count_from_nothing() {
     let kernel = KernelSimulator::new();
     counts(&kernel, 7, 0);
     let earlier = health_of_card(&kernel);

@@ -105,7 +105,7 @@ async fn what_the_parent_does_not_offer_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_in_use_stays_and_is_said_to() {
+async fn a_device_in_use_stays_and_is_reported() {
     let kernel = KernelSimulator::new();
     let devices = kernel.devices();
     devices

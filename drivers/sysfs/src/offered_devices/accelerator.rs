@@ -68,8 +68,8 @@ fn first_of<'a, 'b>(
     };
     let tags = first.allowed.tags();
     let is_other = |one: &&ListedFunction<'_>| {
-        let said = one.allowed.tags();
-        said.resource_class != tags.resource_class || said.traits != tags.traits
+        let other_tags = one.allowed.tags();
+        other_tags.resource_class != tags.resource_class || other_tags.traits != tags.traits
     };
     match functions.iter().find(is_other) {
         None => Ok(Some(first)),
@@ -152,8 +152,8 @@ fn accelerator(node: &NodeName, one: &ListedFunction<'_>) -> OfferedDevice {
         numa_node: function.numa_node,
         physical_network: physical_network.map(str::to_owned),
         class_origin: match class {
-            Some(_) => ClassOrigin::Said,
-            None => ClassOrigin::Usual,
+            Some(_) => ClassOrigin::Configured,
+            None => ClassOrigin::Default,
         },
         class: class.unwrap_or(of_kind),
         traits,

@@ -82,7 +82,7 @@ fn compute_card(
         // Functions with a physical network were excluded above.
         physical_network: None,
         class,
-        class_origin: ClassOrigin::Said,
+        class_origin: ClassOrigin::Configured,
         traits,
         handles: parts.iter().map(handle).collect(),
         unit: DeviceUnit::Handle,

@@ -33,7 +33,7 @@ pub struct Baseline {
 /// State kept between observations.
 #[derive(Debug, Default)]
 pub struct LastObservation {
-    looked: bool,
+    has_observed: bool,
     is_keeper: bool,
     well: BTreeMap<PciAddress, DeviceHealth>,
     baselines: BTreeMap<PciAddress, Baseline>,
@@ -71,10 +71,10 @@ impl LastObservation {
         &mut self,
         refused: Vec<DeviceRefusal>,
     ) -> Result<Vec<DeviceRefusal>, DeviceRefusal> {
-        if let (false, Some(first)) = (self.looked, refused.first()) {
+        if let (false, Some(first)) = (self.has_observed, refused.first()) {
             return Err(first.clone());
         }
-        self.looked = true;
+        self.has_observed = true;
         let is_new = |one: &&DeviceRefusal| !self.refused.contains(one);
         let new = refused.iter().filter(is_new).cloned().collect();
         self.refused = refused;
@@ -271,8 +271,8 @@ impl Sysfs {
             let health = self.device_health(function.address);
             let whole = of(list).filter(|_| !is_parted(function.address));
             let group = whole.and_then(|allowed| self.viable_group(&allowed, list).err());
-            let (condition, told) = last.judge(&function, health, group);
-            news.extend(told);
+            let (condition, conditions) = last.judge(&function, health, group);
+            news.extend(conditions);
             seen.push(SeenFunction {
                 function,
                 names,

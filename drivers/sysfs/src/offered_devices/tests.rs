@@ -345,7 +345,7 @@ fn novas_device_is_the_card_and_cyborgs_each_virtual_function() {
 }
 
 #[test]
-fn what_breaks_a_rule_is_left_out_and_told() {
+fn what_breaks_a_rule_is_left_out_and_reported() {
     let tree = TestTree::new();
     plant(
         &tree,
@@ -359,7 +359,7 @@ fn what_breaks_a_rule_is_left_out_and_told() {
     );
     plant(&tree, CardFixture::gpu("0000:82:00.0", 8));
     let none = json!([]);
-    for (compute, accelerator, told) in [
+    for (compute, accelerator, expected) in [
         (
             json!([{"address": "82:00.0"}]),
             json!([{"vendor_id": "8086"}, {"vendor_id": "10de"}]),
@@ -396,7 +396,7 @@ fn what_breaks_a_rule_is_left_out_and_told() {
         let [refused, ..] = &all.refused[..] else {
             panic!("{compute} {accelerator}: {all:?}")
         };
-        assert!(refused.to_string().contains(told), "{refused}");
+        assert!(refused.to_string().contains(expected), "{refused}");
         assert!(
             all.devices.iter().all(|one| {
                 one.owner == DeviceOwner::Accelerator

@@ -57,7 +57,7 @@ async fn a_number_that_stands_is_never_changed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_is_refused_with_the_mend() {
+async fn what_cannot_be_is_refused_with_the_remedy() {
     let kernel = KernelSimulator::new();
     let (devices, allowed) = (kernel.devices(), kernel.allowed());
     let error = devices

@@ -62,8 +62,8 @@ impl<D: VirtDriver> DeviceSuite<'_, D> {
             match outcome {
                 Err(
                     DeviceError::NotAllowed { .. }
-                    | DeviceError::HostsOwn { .. }
-                    | DeviceError::NotWhole { .. }
+                    | DeviceError::InUseByHost { .. }
+                    | DeviceError::GroupNotViable { .. }
                     | DeviceError::Missing { .. }
                     | DeviceError::InUse { .. }
                     | DeviceError::Quarantined { .. },
@@ -99,8 +99,8 @@ impl<D: VirtDriver> DeviceSuite<'_, D> {
             Err(error) => return self.breach(Promise::ReportsPreparedDevices, error),
         };
         for device in wanted.iter().filter(|device| device.mdev.is_some()) {
-            let mut told = prepared.iter().filter(|it| it.by == Preparer::Berth);
-            if told.any(|it| it.wanted == *device) != is_there {
+            let mut own = prepared.iter().filter(|it| it.by == Preparer::Berth);
+            if own.any(|it| it.wanted == *device) != is_there {
                 let now = if is_there { "is there" } else { "is gone" };
                 let detail = format!("{} {now}: {prepared:?}", device.host_device());
                 self.breach(Promise::ReportsPreparedDevices, detail);
@@ -224,8 +224,8 @@ impl<D: VirtDriver> DeviceSuite<'_, D> {
                         && matches!(again, Ok(DeviceReset::NotThere))
                 }
                 (GuestDevice::Mdev { .. }, None) => {
-                    matches!(first, Ok(DeviceReset::LeftStanding))
-                        && matches!(again, Ok(DeviceReset::LeftStanding))
+                    matches!(first, Ok(DeviceReset::Retained))
+                        && matches!(again, Ok(DeviceReset::Retained))
                 }
                 (GuestDevice::Pci { .. } | GuestDevice::VendorVfio { .. }, _) => {
                     matches!(first, Ok(DeviceReset::Reset { .. }))

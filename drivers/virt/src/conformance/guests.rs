@@ -209,14 +209,14 @@ impl<D: VirtDriver> GuestSuite<'_, D> {
         use GuestState::{Paused, Running, ShutOff};
         use PowerAction::{HardReboot, Pause, SoftReboot, Start, Unpause};
         for (action, outcome, state) in [
-            (Start, GuestPowerOutcome::AlreadySo, Running),
-            (Unpause, GuestPowerOutcome::AlreadySo, Running),
+            (Start, GuestPowerOutcome::Unchanged, Running),
+            (Unpause, GuestPowerOutcome::Unchanged, Running),
             (Pause, GuestPowerOutcome::Done, Paused),
-            (Pause, GuestPowerOutcome::AlreadySo, Paused),
+            (Pause, GuestPowerOutcome::Unchanged, Paused),
             (Unpause, GuestPowerOutcome::Done, Running),
             (HardReboot, GuestPowerOutcome::Done, Running),
             (AT_ONCE, GuestPowerOutcome::Done, ShutOff),
-            (AT_ONCE, GuestPowerOutcome::AlreadySo, ShutOff),
+            (AT_ONCE, GuestPowerOutcome::Unchanged, ShutOff),
             (Start, GuestPowerOutcome::Done, Running),
             (SoftReboot, GuestPowerOutcome::Done, Running),
         ] {

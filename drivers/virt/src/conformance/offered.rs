@@ -147,16 +147,16 @@ fn unfit(
         let reasons = UnfitReason::ALL.into_iter();
         for reason in reasons.filter(|reason| *reason != UnfitReason::Vanished) {
             let sick = set(view, node, device, DeviceCondition::Unfit { reason });
-            let told = tick(&sick, &well)?;
-            let one = child(&told, node, device).ok_or("it is gone")?;
+            let reported = tick(&sick, &well)?;
+            let one = child(&reported, node, device).ok_or("it is gone")?;
             let all = inventory(one, device).is_some_and(|all| all.reserved == all.total);
             if !all || !one.traits.contains(&reason.as_trait()) {
                 return Err(format!("unfit ({reason}), and is {one:?}"));
             }
-            if tick(&sick, &told)? != told {
+            if tick(&sick, &reported)? != reported {
                 return Err(format!("unfit ({reason}): reported twice"));
             }
-            if tick(&fit, &told)? != well {
+            if tick(&fit, &reported)? != well {
                 return Err(format!("well again after {reason}, and not as before"));
             }
         }
@@ -197,8 +197,8 @@ fn check_gone(
     let held = tick(&without, tree, 1)?;
     let is_held = |tree: &ProviderTree| {
         tree.get(before.uuid()).is_some_and(|one| {
-            let says = one.traits.contains(&UnfitReason::Vanished.as_trait());
-            says && inventory(one, device).is_some_and(Inventory::is_held)
+            let is_marked = one.traits.contains(&UnfitReason::Vanished.as_trait());
+            is_marked && inventory(one, device).is_some_and(Inventory::is_held)
         })
     };
     if !is_held(&held) || tick(&without, &held, 1)? != held {

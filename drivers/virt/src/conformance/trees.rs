@@ -72,14 +72,14 @@ pub(super) fn in_sync(
 
 pub(super) fn check_unknown_node(driver: &impl VirtDriver, view: &HostView) -> Option<Violation> {
     let longest = view.nodes.keys().map(|node| node.as_str().len()).max();
-    let stranger = "x".repeat(longest.unwrap_or(0).min(159) + 1);
-    let stranger = NodeName::new(&stranger).ok()?;
-    if view.nodes.contains_key(&stranger) {
+    let unknown = "x".repeat(longest.unwrap_or(0).min(159) + 1);
+    let unknown = NodeName::new(&unknown).ok()?;
+    if view.nodes.contains_key(&unknown) {
         return None;
     }
-    let wanted = driver.update_provider_tree(view, &bare(&stranger), &stranger);
+    let wanted = driver.update_provider_tree(view, &bare(&unknown), &unknown);
     wanted.is_ok().then(|| {
         let detail = "a tree is wanted for a node that is not seen";
-        broken(Promise::RefusesAnUnknownNode, Some(&stranger), detail)
+        broken(Promise::RefusesAnUnknownNode, Some(&unknown), detail)
     })
 }

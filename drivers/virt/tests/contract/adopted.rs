@@ -13,7 +13,7 @@ use crate::view::{
 };
 
 /// The same tree with foreign UUIDs of children, marked like nova-compute does.
-fn strangers(tree: &ProviderTree) -> ProviderTree {
+fn foreign_children(tree: &ProviderTree) -> ProviderTree {
     let mut strange = ProviderTree::new(tree.root().clone());
     for (n, child) in (0xabc0_u128..).zip(tree.children(root_uuid())) {
         let mut copy = berth_model::Provider::child(
@@ -107,7 +107,7 @@ fn as_a_migration(held: &Allocations, n: u128) -> Allocations {
 fn units_leave_children_of_any_uuid_and_come_back_to_them_by_name() {
     // The class is unknown now, so only the providers' names identify them.
     let new = machine(NEW, "CUSTOM_GRID");
-    let tree = strangers(&reported(&new, &bare()));
+    let tree = foreign_children(&reported(&new, &bare()));
     let before = held(&new, &tree);
     let old = machine(OLD, "VGPU");
     let (flat, on_root) = remodelled(&old, &name(), &tree, &before);
@@ -147,7 +147,7 @@ fn a_guest_is_inferred_from_what_a_migration_holds_on_children_of_any_uuid() {
     };
     let mut cells = machine(vcpu_cells, "VGPU");
     cells.guests.get_mut(&consumer(2)).unwrap().cells = vec![cell(0, 1, 256), cell(1, 1, 256)];
-    let tree = strangers(&reported(&cells, &bare()));
+    let tree = foreign_children(&reported(&cells, &bare()));
     let before = as_a_migration(&held(&cells, &tree), 2);
     let mut flat = modelled(&cells, NEW);
     flat.model.numa = NumaModel::Flat;
@@ -194,7 +194,7 @@ fn a_renamed_hosts_children_keep_their_uuids_through_reshapes() {
 #[test]
 fn children_without_a_mark_are_marked_before_anything_is_taken_from_them() {
     let seen = machine(NEW, "VGPU");
-    let mut tree = strangers(&reported(&seen, &bare()));
+    let mut tree = foreign_children(&reported(&seen, &bare()));
     for uuid in uuids(&tree) {
         tree.get_mut(uuid)
             .unwrap()
@@ -233,7 +233,7 @@ fn empty_children_that_a_failed_reshape_of_nova_left_are_used() {
     let old = machine(OLD, "VGPU");
     let tree = reported(&old, &bare());
     let mut halfway = tree.clone();
-    for child in strangers(&reported(&machine(NEW, "VGPU"), &bare())).children(root_uuid()) {
+    for child in foreign_children(&reported(&machine(NEW, "VGPU"), &bare())).children(root_uuid()) {
         if child.name.as_str().contains("_pci_") {
             let empty = berth_model::Provider::child(child.uuid(), child.name.clone(), root_uuid());
             halfway.insert(empty).unwrap();
@@ -265,7 +265,7 @@ fn an_allocation_on_a_child_of_any_uuid_has_a_home_though_its_class_is_known_to_
         ..OLD
     };
     let seen = machine(per_gpu, "CUSTOM_GRID");
-    let tree = strangers(&reported(&seen, &bare()));
+    let tree = foreign_children(&reported(&seen, &bare()));
     let gpu = tree.children(root_uuid())[0].uuid();
     let orphan: Resources = [((gpu, class("CUSTOM_GRID")), 1)].into();
     let all: Allocations = [(consumer(9), holding(orphan))].into_iter().collect();

@@ -34,7 +34,7 @@ fn device(bus: u8, owner: DeviceOwner) -> OfferedDevice {
             DeviceOwner::Compute => ResourceClass::pci_device(0x10de, 0x1eb8),
             DeviceOwner::Accelerator => ResourceClass::PGPU,
         },
-        class_origin: ClassOrigin::Said,
+        class_origin: ClassOrigin::Configured,
         traits: BTreeSet::from(["CUSTOM_GOLD".parse().unwrap()]),
         handles: vec![OfferedHandle::Function(address)],
         unit: DeviceUnit::Handle,
@@ -105,22 +105,25 @@ fn each_owner_s_device_has_its_name_its_marks_and_its_uuid() {
 }
 
 /// A child as another service left it.
-fn left(tree: &mut ProviderTree, uuid: ProviderUuid, name: &str, of: &str, says: &[&str]) {
+fn left(tree: &mut ProviderTree, uuid: ProviderUuid, name: &str, of: &str, trait_names: &[&str]) {
     let mut child = Provider::child(uuid, ProviderName::new(name).unwrap(), root_uuid());
     child
         .inventories
         .insert(class(of), Inventory::of(1).unwrap());
-    child.traits = says.iter().map(|name| name.parse().unwrap()).collect();
+    child.traits = trait_names
+        .iter()
+        .map(|name| name.parse().unwrap())
+        .collect();
     tree.insert(child).unwrap();
 }
 
 #[test]
 fn a_cyborg_host_is_taken_over_with_the_providers_it_has() {
-    for says in [&[][..], &["OWNER_CYBORG", "CUSTOM_STALE"]] {
+    for trait_names in [&[][..], &["OWNER_CYBORG", "CUSTOM_STALE"]] {
         let mut tree = bare();
         let name = ProviderName::new("n1_0000:cd:00.0").unwrap();
         let uuid = ProviderUuid::of_deployable(&name);
-        left(&mut tree, uuid, name.as_str(), "PGPU", says);
+        left(&mut tree, uuid, name.as_str(), "PGPU", trait_names);
         let view = with(vec![device(0xcd, DeviceOwner::Accelerator)]);
         let taken = reported(&view, &tree);
         assert_eq!(taken.children(root_uuid()).len(), 1);
@@ -135,11 +138,11 @@ fn a_cyborg_host_is_taken_over_with_the_providers_it_has() {
 
 #[test]
 fn a_cyborg_host_is_taken_over_whatever_cyborg_called_the_host() {
-    for says in [&[][..], &["OWNER_CYBORG"]] {
+    for trait_names in [&[][..], &["OWNER_CYBORG"]] {
         let mut tree = bare();
         let short = ProviderName::new("other_0000:cd:00.0").unwrap();
         let uuid = ProviderUuid::of_deployable(&short);
-        left(&mut tree, uuid, short.as_str(), "PGPU", says);
+        left(&mut tree, uuid, short.as_str(), "PGPU", trait_names);
         let view = with(vec![device(0xcd, DeviceOwner::Accelerator)]);
         // The name first, then the marks and the rest.
         let renamed = reported(&view, &tree);
@@ -221,7 +224,7 @@ fn a_card_of_cyborgs_that_is_named_by_one_of_its_functions_is_taken_over() {
 }
 
 #[test]
-fn two_providers_of_one_device_are_for_an_operator_to_tell_apart() {
+fn two_providers_of_one_device_are_for_an_operator_to_distinguish() {
     let mut tree = bare();
     for (name, of) in [
         ("n1_0000:cd:00.0", "PGPU"),
@@ -243,15 +246,21 @@ fn the_class_of_cyborgs_pci_driver_stays_until_an_operator_says_another() {
     let mut tree = bare();
     let cyborgs = ProviderName::new("other_0000:cd:00.0").unwrap();
     let uuid = ProviderUuid::of_deployable(&cyborgs);
-    let says = [
+    let trait_names = [
         "OWNER_CYBORG",
         "CUSTOM_PCI_NVIDIA",
         "CUSTOM_PCI_PRODUCT_ID_1EB8",
         "CUSTOM_STALE",
     ];
-    left(&mut tree, uuid, cyborgs.as_str(), "CUSTOM_PCI", &says);
+    left(
+        &mut tree,
+        uuid,
+        cyborgs.as_str(),
+        "CUSTOM_PCI",
+        &trait_names,
+    );
     let mut card = device(0xcd, DeviceOwner::Accelerator);
-    card.class_origin = ClassOrigin::Usual;
+    card.class_origin = ClassOrigin::Default;
     let view = with(vec![card.clone()]);
     let renamed = reported(&view, &tree);
     let taken = reported(&view, &renamed);
@@ -288,7 +297,7 @@ fn the_class_of_cyborgs_pci_driver_stays_until_an_operator_says_another() {
     });
     let others = [
         OfferedDevice {
-            class_origin: ClassOrigin::Said,
+            class_origin: ClassOrigin::Configured,
             ..card.clone()
         },
         OfferedDevice {
@@ -329,7 +338,7 @@ fn a_card_that_is_given_out_whole_has_one_unit_however_many_handles() {
 }
 
 #[test]
-fn beside_the_real_cyborg_its_children_stay_as_they_are() {
+fn with_the_real_cyborg_its_children_stay_as_they_are() {
     let mut tree = reported(&node(), &bare());
     let name = ProviderName::new("n1_0000:cd:00.0").unwrap();
     let uuid = ProviderUuid::of_deployable(&name);
@@ -459,7 +468,7 @@ fn what_an_operator_reserved_outlives_a_sickness() {
 }
 
 #[test]
-fn of_a_card_those_parts_are_reserved_that_are_set_aside_beside_what_an_operator_reserved() {
+fn the_quarantined_parts_of_a_card_are_reserved_in_addition_to_what_an_operator_reserved() {
     let mut card = device(0x81, DeviceOwner::Accelerator);
     let part = |n| OfferedHandle::Function(format!("0000:81:01.{n}").parse().unwrap());
     card.handles = (0..4).map(part).collect();

@@ -249,7 +249,7 @@ fn a_migrations_guest_is_inferred_only_where_it_is_the_only_one() {
 }
 
 #[test]
-fn a_migration_is_told_apart_by_all_that_it_holds() {
+fn a_migration_is_distinguished_by_all_that_it_holds() {
     let mut node = gpus();
     with_mdevs(&mut node, 1, &[1]);
     with_mdevs(&mut node, 2, &[2]);

@@ -295,7 +295,7 @@ fn novas_own_gpu_child_is_taken_over_with_its_uuid() {
 }
 
 #[test]
-fn dedicated_cpus_outside_every_cell_ask_for_no_reshape_for_ever() {
+fn dedicated_cpus_outside_every_cell_ask_for_no_reshape_forever() {
     let mut node = everything();
     node.cpus.online = "0-11".parse().unwrap();
     node.cpus.shared = Some("0-7".parse().unwrap());

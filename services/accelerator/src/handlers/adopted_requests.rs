@@ -31,7 +31,10 @@ async fn put(
         }
     }
     let adopt = AdoptArqs { arqs };
-    let told = accelerator.tables.write(&adopt).await.map_err(fault)?;
-    let not_taken = told.not_taken.into_iter().chain(unread).collect();
-    ApiResponse::ok(&AdoptedArqs { not_taken, ..told })
+    let outcome = accelerator.tables.write(&adopt).await.map_err(fault)?;
+    let not_taken = outcome.not_taken.into_iter().chain(unread).collect();
+    ApiResponse::ok(&AdoptedArqs {
+        not_taken,
+        ..outcome
+    })
 }

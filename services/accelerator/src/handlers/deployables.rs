@@ -35,7 +35,7 @@ pub(super) fn operations() -> Vec<AcceleratorOperation> {
 }
 
 /// The polling interval while waiting for the end of a programming.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 fn body(call: &ApiRequest, deployable: DeployableBody) -> DeployableBody {
     let bookmark = DocumentLink {
@@ -120,7 +120,7 @@ async fn program(
     };
     let programming = accelerator.tables.write(&begin).await.map_err(refused)?;
     loop {
-        let told = accelerator.programmed.notified();
+        let notified = accelerator.programmed.notified();
         let mut tx = read(&accelerator.tables).await?;
         let far = progress(&mut tx, programming).await.map_err(database)?;
         drop(tx);
@@ -146,8 +146,8 @@ async fn program(
             continue;
         }
         tokio::select! {
-            () = told => {}
-            () = tokio::time::sleep(LOOK) => {}
+            () = notified => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
 }

@@ -30,12 +30,12 @@ async fn put(
     let (tables, write) = (&accelerator.tables, WriteReport { report });
     let mut known = tables.write(&write).await.map_err(database)?;
     if let Some(guests) = &write.report.guests {
-        let strangers = ArqsOfUnknownInstances {
+        let of_unknown = ArqsOfUnknownInstances {
             host: &write.report.host,
             guests,
             grace: accelerator.options.orphan_grace,
         };
-        let left = strangers.delete(tables).await.map_err(database)?;
+        let left = of_unknown.delete(tables).await.map_err(database)?;
         if left.deleted > 0 {
             let mut tx = read(tables).await?;
             let now = known_devices::of_host(&mut tx, &write.report.host).await;

@@ -45,18 +45,18 @@ impl Work for AdoptArqs {
     type Error = ArqError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<AdoptedArqs, ArqError> {
-        let mut told = AdoptedArqs::default();
+        let mut outcome = AdoptedArqs::default();
         for arq in &self.arqs {
             let uuid = *arq.uuid.as_uuid();
             match adopt(tx, arq).await? {
-                Ok(()) => told.adopted.push(uuid),
-                Err(refused) => told.not_taken.push(NotAdopted {
+                Ok(()) => outcome.adopted.push(uuid),
+                Err(refused) => outcome.not_taken.push(NotAdopted {
                     uuid,
                     reason: refused.to_string(),
                 }),
             }
         }
-        Ok(told)
+        Ok(outcome)
     }
 }
 
@@ -108,15 +108,15 @@ async fn adopt(tx: &mut Transaction, arq: &Arq) -> Result<Result<(), AdoptionRef
 }
 
 /// Whether a stored request equals the adopted one. Handles have different UUIDs in each service.
-fn is_same(here: &Arq, told: &Arq) -> bool {
+fn is_same(here: &Arq, adopted: &Arq) -> bool {
     let place = |arq: &Arq| {
         let handle = arq.state.attach_handle();
         handle.map(|handle| handle.info.to_string())
     };
-    here.state.binding() == told.state.binding()
-        && place(here) == place(told)
-        && here.device_profile == told.device_profile
-        && here.group_id == told.group_id
+    here.state.binding() == adopted.state.binding()
+        && place(here) == place(adopted)
+        && here.device_profile == adopted.device_profile
+        && here.group_id == adopted.group_id
 }
 
 /// The free handle with the address of the adopted request's handle.

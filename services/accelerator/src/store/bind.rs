@@ -192,14 +192,14 @@ async fn bind(
         let binding = Some(&want.binding);
         write_state(tx, &want.row, steps, binding, &want.project_id).await?;
     }
-    let told: Vec<(ConsumerUuid, ArqUuid)> = wanted
+    let due_events: Vec<(ConsumerUuid, ArqUuid)> = wanted
         .iter()
         .map(|want| (want.binding.instance, want.row.arq.uuid))
         .collect();
     match status {
-        Some(status) => events::insert(tx, &told, status).await?,
+        Some(status) => events::insert(tx, &due_events, status).await?,
         // Pending events of an earlier attempt are obsolete.
-        None => events::delete(tx, told.iter().map(|(_, arq)| *arq)).await?,
+        None => events::delete(tx, due_events.iter().map(|(_, arq)| *arq)).await?,
     }
     Ok(outcome)
 }

@@ -89,7 +89,7 @@ pub(crate) async fn due(tx: &mut Transaction) -> Result<Vec<PendingEvent>, Accel
 
 impl PendingEvent {
     /// Binds the columns that identify an event. SQLite may reuse the number of a deleted row.
-    fn told_by(&self, statement: Statement) -> Statement {
+    fn bind_to(&self, statement: Statement) -> Statement {
         statement
             .bind(self.id)
             .bind(self.arq.to_string())
@@ -115,7 +115,7 @@ impl Work for ClaimEvents<'_> {
         for event in self.events {
             let sql = "UPDATE events SET due_at = ? WHERE due_at <= ? AND id = ? AND arq_uuid = ? AND created_at = ?";
             let statement = Statement::new(sql).bind(now.after(self.lasts)).bind(now);
-            if tx.execute(event.told_by(statement)).await?.rows_affected > 0 {
+            if tx.execute(event.bind_to(statement)).await?.rows_affected > 0 {
                 taken.push(event.id);
             }
         }
@@ -172,7 +172,7 @@ impl Work for RecordDelivery {
                 )
                 .bind(now()),
             };
-            tx.execute(event.told_by(statement)).await?;
+            tx.execute(event.bind_to(statement)).await?;
         }
         Ok(())
     }

@@ -107,8 +107,8 @@ pub(crate) async fn sweep(tx: &mut Transaction, deployables: &[i64]) -> Result<(
         tx.execute(Statement::new(sql).bind(*id)).await?;
         let sql = "SELECT 1 FROM deployables d JOIN devices v ON v.id = d.device_id WHERE d.id = ? AND (v.status <> ? \
                    OR EXISTS (SELECT 1 FROM attributes a WHERE a.deployable_id = d.id AND a.reported = 0))";
-        let said = Statement::new(sql).bind(*id).bind(devices::ENABLED);
-        let steps: &[&'static str] = match tx.row(said).await? {
+        let query = Statement::new(sql).bind(*id).bind(devices::ENABLED);
+        let steps: &[&'static str] = match tx.row(query).await? {
             // The deployable stays, but what was programmed into it is gone.
             Some(_) => &[
                 "UPDATE deployables SET bitstream_id = NULL WHERE id = ? AND bitstream_id IS NOT NULL",

@@ -252,10 +252,10 @@ impl HostRows {
         let fresh = |kept: &&&StoredRow<HandleRow>| !kept.vanished;
         let ids: Vec<i64> = lost.iter().filter(fresh).map(|kept| kept.id).collect();
         mark(tx, "attach_handles", &ids).await?;
-        let deployables = unseen(self.deployables);
+        let deployables = unreported(self.deployables);
         touched.extend(&deployables);
         mark(tx, "deployables", &deployables).await?;
-        let devices = unseen(self.devices);
+        let devices = unreported(self.devices);
         mark(tx, "devices", &devices).await?;
         handles::sweep(tx, &touched.into_iter().collect::<Vec<_>>()).await?;
         handles::sweep_devices(tx, &devices).await?;
@@ -263,9 +263,9 @@ impl HostRows {
     }
 }
 
-fn unseen<T>(rows: BTreeMap<String, StoredRow<T>>) -> Vec<i64> {
-    let unseen = rows.into_values().filter(|kept| !kept.seen);
-    unseen.map(|kept| kept.id).collect()
+fn unreported<T>(rows: BTreeMap<String, StoredRow<T>>) -> Vec<i64> {
+    let unreported = rows.into_values().filter(|kept| !kept.seen);
+    unreported.map(|kept| kept.id).collect()
 }
 
 async fn mark(tx: &mut Transaction, table: &'static str, ids: &[i64]) -> Result<(), SqlError> {

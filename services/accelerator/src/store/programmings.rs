@@ -166,19 +166,19 @@ async fn settle(tx: &mut Transaction, bind: &str) -> Result<bool, ArqError> {
             (ArqPhase::BindFailed, EventStatus::Failed)
         }
     };
-    let mut told: Vec<(ConsumerUuid, ArqUuid)> = Vec::new();
+    let mut due_events: Vec<(ConsumerUuid, ArqUuid)> = Vec::new();
     for row in &rows {
         let steps = ArqTransitions::through(row, &[end])?;
         let binding = row.arq.state.binding();
         write_state(tx, row, steps, binding, &row.arq.project_id).await?;
-        told.extend(binding.map(|binding| (binding.instance, row.arq.uuid)));
+        due_events.extend(binding.map(|binding| (binding.instance, row.arq.uuid)));
     }
     if failure.is_none() {
         for (deployable, image) in images {
             programmed(tx, deployable, image.as_deref()).await?;
         }
     }
-    events::insert(tx, &told, status).await?;
+    events::insert(tx, &due_events, status).await?;
     Ok(true)
 }
 

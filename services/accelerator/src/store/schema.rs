@@ -354,9 +354,9 @@ mod tests {
 
     #[tokio::test]
     async fn tables_of_others_stay_and_one_of_the_same_name_is_refused() {
-        let beside = "CREATE TABLE projects (id INTEGER)";
+        let foreign = "CREATE TABLE projects (id INTEGER)";
         let store = SqlStore::in_memory().await.unwrap();
-        store.write(&Statements(beside)).await.unwrap();
+        store.write(&Statements(foreign)).await.unwrap();
         prepare(&store).await.unwrap();
         prepare(&store).await.unwrap();
         assert!(shape(&store).await.contains_key("projects"));

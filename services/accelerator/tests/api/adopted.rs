@@ -35,10 +35,10 @@ async fn bound_requests_of_another_service_are_held_here_and_their_handles_are_n
     let service = Service::with_profile(2).await;
     let two = [bound(1, 0), bound(2, 1)];
     for _ in 0..2 {
-        let told = adopt(&service, &two).await;
+        let answer = adopt(&service, &two).await;
         let uuids = json!([two[0]["uuid"], two[1]["uuid"]]);
         assert_eq!(
-            told,
+            answer,
             json!({"adopted": uuids, "not_taken": []}),
             "the same again is the same"
         );
@@ -78,7 +78,7 @@ async fn bound_requests_of_another_service_are_held_here_and_their_handles_are_n
 async fn what_cannot_be_adopted_is_named_with_the_reason_and_keeps_no_other() {
     let service = Service::with_profile(1).await;
     adopt(&service, &[bound(1, 0)]).await;
-    for (wrong, says) in [
+    for (wrong, expected) in [
         (
             with(bound(2, 1), "state", json!("Initial")),
             "only bound requests can be adopted",
@@ -121,14 +121,14 @@ async fn what_cannot_be_adopted_is_named_with_the_reason_and_keeps_no_other() {
         ),
         (with(bound(2, 1), "state", json!("Odd")), "Odd"),
     ] {
-        let told = adopt(&service, &[wrong.clone(), bound(3, 5)]).await;
-        assert_eq!(told["adopted"], json!([bound(3, 5)["uuid"]]), "{told}");
-        let [refused] = &told["not_taken"].as_array().unwrap()[..] else {
-            panic!("{told}");
+        let answer = adopt(&service, &[wrong.clone(), bound(3, 5)]).await;
+        assert_eq!(answer["adopted"], json!([bound(3, 5)["uuid"]]), "{answer}");
+        let [refused] = &answer["not_taken"].as_array().unwrap()[..] else {
+            panic!("{answer}");
         };
         assert_eq!(refused["uuid"], wrong["uuid"]);
         let reason = refused["reason"].as_str().unwrap();
-        assert!(reason.contains(says), "{says}: {reason}");
+        assert!(reason.contains(expected), "{expected}: {reason}");
     }
     let body = json!({"arqs": []}).to_string();
     let path = "/internal/v1/accelerator_requests";

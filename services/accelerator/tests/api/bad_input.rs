@@ -86,21 +86,21 @@ async fn an_invalid_value_is_reported_with_its_field_and_the_valid_ones() {
     ] {
         let reply = service.patch(body.clone()).await;
         assert_eq!(reply.status, 400, "{reply:?}");
-        let said = reply.message();
+        let text = reply.message();
         assert!(
-            said.contains(field) && said.contains(words),
-            "{body}: {said}"
+            text.contains(field) && text.contains(words),
+            "{body}: {text}"
         );
     }
     let mut device = card(0, RP, 1);
     device["deployables"][0]["health"] = json!(true);
     let reply = service.reports(HOST, json!({"devices": [device]})).await;
-    let said = reply.message();
+    let text = reply.message();
     assert!(
-        said.contains("devices[0].deployables[0].health: "),
-        "{said}"
+        text.contains("devices[0].deployables[0].health: "),
+        "{text}"
     );
-    assert!(said.contains("`ok`, `degraded`, `bad`"), "{said}");
+    assert!(text.contains("`ok`, `degraded`, `bad`"), "{text}");
 }
 
 #[tokio::test]
@@ -115,8 +115,8 @@ async fn a_request_that_a_patch_names_twice_is_refused_by_its_name() {
             .ask("PATCH", "/v2/accelerator_requests", Some(body))
             .await;
         assert_eq!(reply.status, 400, "{reply:?}");
-        let said = format!("{again}: is there twice");
-        assert!(reply.message().contains(&said), "{reply:?}");
+        let expected = format!("{again}: is there twice");
+        assert!(reply.message().contains(&expected), "{reply:?}");
     }
     assert_eq!(service.request(&uuid).await.body["state"], "Initial");
 }

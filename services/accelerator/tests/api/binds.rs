@@ -268,9 +268,9 @@ async fn resolved_waits_for_all_of_a_guest_by_a_423_without_a_body() {
         .get("/v2/accelerator_requests?bind_state=resolved")
         .await;
     assert_eq!(all.uuids().len(), 0);
-    let nobody = format!(
+    let of_unknown = format!(
         "/v2/accelerator_requests?instance={}&bind_state=resolved",
         guest(7)
     );
-    assert_eq!(service.get(&nobody).await.uuids().len(), 0);
+    assert_eq!(service.get(&of_unknown).await.uuids().len(), 0);
 }

@@ -76,7 +76,7 @@ impl Defect {
             Self::M2 => checks::m2_a_bind_to_an_unknown_provider_ends_and_a_right_one_may_follow,
             Self::M3 => checks::m3_a_list_delete_removes_what_exists_wherever_the_missing_one_stands,
             Self::M4 => {
-                checks::m4_handles_of_a_guest_that_never_came_are_given_back_after_the_grace_time
+                checks::m4_handles_of_a_guest_that_never_came_are_released_after_the_grace_time
             }
             Self::M5 => {
                 checks::m5_a_device_that_vanishes_while_bound_stays_marked_and_does_not_hold_up_the_report
@@ -94,7 +94,7 @@ impl Defect {
             }
             Self::M11 => checks::m11_a_bind_that_names_a_wrong_host_is_refused,
             Self::M12 => checks::m12_tenants_see_no_hardware,
-            Self::M13 | Self::M13Absent => checks::m13_a_fault_of_the_server_tells_no_internals,
+            Self::M13 | Self::M13Absent => checks::m13_a_fault_of_the_server_shows_no_internals,
             Self::M14 | Self::M14Done => checks::m14_what_is_the_clients_fault_is_a_4xx,
         }
     }

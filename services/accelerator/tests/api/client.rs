@@ -33,8 +33,8 @@ async fn a_guests_accelerators_from_the_report_to_the_end() {
     client.bind_arqs(&bindings).await.unwrap();
     let bound = client.arqs_of_instance(binding.instance).await.unwrap();
     let mut places = BTreeSet::new();
-    for told in &bound {
-        let arq = told.arq.as_ref().unwrap();
+    for reported in &bound {
+        let arq = reported.arq.as_ref().unwrap();
         places.insert(arq.state.attach_handle().unwrap().info.to_string());
         assert_eq!(arq.state.binding(), Some(&binding));
     }
@@ -54,8 +54,8 @@ async fn a_guests_accelerators_from_the_report_to_the_end() {
     for _ in 0..2 {
         client.unbind_arqs(&uuids).await.unwrap();
     }
-    let told = client.arq(arqs[0].uuid).await.unwrap().unwrap();
-    assert_eq!(told.arq.unwrap().state.phase(), ArqPhase::Unbound);
+    let answer = client.arq(arqs[0].uuid).await.unwrap().unwrap();
+    assert_eq!(answer.arq.unwrap().state.phase(), ArqPhase::Unbound);
     assert_eq!(
         client.delete_arq(arqs[0].uuid).await.unwrap(),
         DeleteOutcome::Deleted
@@ -81,16 +81,16 @@ async fn an_agent_that_waits_is_woken_when_an_operator_changes_what_is_wanted_of
     let device = service.devices().await.remove(0);
     for verb in ["disable", "enable"] {
         let path = format!("/v2/devices/{device}/{verb}");
-        let (told, _) = tokio::join!(client.host_changes(HOST, &mark, wait), async {
+        let (answer, _) = tokio::join!(client.host_changes(HOST, &mark, wait), async {
             service.post(&path, json!({})).await
         });
-        let told = told.unwrap().changes;
-        assert_ne!(told, mark, "{verb}");
+        let answer = answer.unwrap().changes;
+        assert_ne!(answer, mark, "{verb}");
         // The same again changes nothing.
         service.post(&path, json!({})).await;
         let reported = service.report(HOST, json!([card(0, RP, 1)])).await;
-        assert_eq!(reported["changes"], told, "{verb}");
-        mark = told;
+        assert_eq!(reported["changes"], answer, "{verb}");
+        mark = answer;
     }
     let nothing = client.host_changes(HOST, &mark, Duration::ZERO).await;
     assert_eq!(nothing.unwrap().changes, mark);

@@ -21,14 +21,14 @@ pub(crate) async fn m1_a_bind_that_cannot_have_all_its_handles_takes_none_and_sa
     let states = service.of_guest(&guest(1)).await.states();
     assert_eq!(states, vec!["BindFailed"; 17]);
     assert_eq!(service.held().await, 0);
-    let mut told = service.outbox().await;
-    told.sort();
+    let mut outbox = service.outbox().await;
+    outbox.sort();
     let mut expected: Vec<_> = uuids
         .iter()
         .map(|uuid| (uuid.clone(), "failed".to_owned()))
         .collect();
     expected.sort();
-    assert_eq!(told, expected);
+    assert_eq!(outbox, expected);
     // All sixteen are there for others at once.
     service.profile("sixteen", 16).await;
     let others = service.requests("sixteen").await;
@@ -81,7 +81,7 @@ pub(crate) async fn m3_a_list_delete_removes_what_exists_wherever_the_missing_on
 }
 
 #[tokio::test]
-pub(crate) async fn m4_handles_of_a_guest_that_never_came_are_given_back_after_the_grace_time() {
+pub(crate) async fn m4_handles_of_a_guest_that_never_came_are_released_after_the_grace_time() {
     let service = Service::with(AcceleratorApiOptions {
         orphan_grace: Duration::from_secs(3600),
         ..options()
@@ -243,7 +243,7 @@ pub(crate) async fn m7_a_provider_that_placement_lost_is_reported_to_its_host_un
         (&[RP_2][..], [true, false]),
     ] {
         placement.has(has);
-        let told = async {
+        let reporting = async {
             loop {
                 let known = service.report(HOST, devices.clone()).await;
                 let of = |index: usize| {
@@ -255,8 +255,8 @@ pub(crate) async fn m7_a_provider_that_placement_lost_is_reported_to_its_host_un
                 tokio::time::sleep(interval).await;
             }
         };
-        let told = tokio::time::timeout(Duration::from_secs(60), told).await;
-        assert!(told.is_ok(), "{has:?}");
+        let reporting = tokio::time::timeout(Duration::from_secs(60), reporting).await;
+        assert!(reporting.is_ok(), "{has:?}");
     }
     watching.abort();
 }
@@ -332,10 +332,10 @@ pub(crate) async fn m10_a_receiver_that_answers_404_does_not_fail_the_bind_and_g
     let due = [(uuids[0].clone(), "completed".to_owned())];
     assert_eq!(service.outbox().await, due);
     let delivery = receiver.deliver(&service);
-    receiver.told(1).await;
+    receiver.received(1).await;
     assert_eq!(service.outbox().await, due, "it was not heard yet");
-    let told = receiver.told(2).await;
-    assert_eq!(told[0], told[1], "the same again");
+    let received = receiver.received(2).await;
+    assert_eq!(received[0], received[1], "the same again");
     delivery.end().await;
 }
 
@@ -411,7 +411,7 @@ pub(crate) async fn m12_tenants_see_no_hardware() {
 }
 
 #[tokio::test]
-pub(crate) async fn m13_a_fault_of_the_server_tells_no_internals() {
+pub(crate) async fn m13_a_fault_of_the_server_shows_no_internals() {
     let service = Service::with_profile(1).await;
     service.change(Statement::new("DROP TABLE events")).await;
     service

@@ -125,7 +125,7 @@ async fn disabling_is_reported_to_the_host_and_survives_its_reports() {
 }
 
 #[tokio::test]
-async fn what_an_operator_said_of_a_device_outlasts_its_absence_until_it_is_taken_back() {
+async fn an_operators_setting_of_a_device_outlasts_its_absence_until_it_is_withdrawn() {
     let service = Service::start().await;
     let there = json!([card(0, RP, 2)]);
     service.report(HOST, there.clone()).await;
@@ -290,7 +290,7 @@ async fn a_held_handle_keeps_its_address_whatever_the_report_says() {
 }
 
 #[tokio::test]
-async fn a_held_handle_whose_network_is_learnt_later_stays_where_it_is_and_says_it() {
+async fn a_held_handle_whose_network_is_learnt_later_stays_where_it_is_and_shows_it() {
     let service = Service::with_profile(1).await;
     let on = |network: Option<&str>| {
         let mut device = card(0, RP, 1);
@@ -309,8 +309,12 @@ async fn a_held_handle_whose_network_is_learnt_later_stays_where_it_is_and_says_
         let handle = &known["devices"][0]["deployables"][0]["attach_handles"][0];
         assert_eq!(handle["vanished"], json!(false), "{known}");
         let bound = service.request(&requests[0]).await.body;
-        let told = bound["attach_handle_info"].get("physical_network");
-        assert_eq!(told.and_then(|it| it.as_str()), network, "{bound}");
+        let network_of_handle = bound["attach_handle_info"].get("physical_network");
+        assert_eq!(
+            network_of_handle.and_then(|it| it.as_str()),
+            network,
+            "{bound}"
+        );
     }
 }
 

@@ -14,7 +14,7 @@ async fn all_requests_of_a_guest_are_reported_in_one_post_of_the_right_version()
     let uuids = service.requests("three").await;
     let delivery = receiver.deliver(&service);
     service.bind(&uuids, &guest(1)).await;
-    let told = receiver.told(1).await;
+    let received = receiver.received(1).await;
     let event = |uuid: &String| {
         json!({
             "name": "accelerator-request-bound",
@@ -25,7 +25,7 @@ async fn all_requests_of_a_guest_are_reported_in_one_post_of_the_right_version()
     };
     let mut expected: Vec<_> = uuids.iter().map(event).collect();
     expected.sort_by_key(ToString::to_string);
-    let mut events = told[0]["events"].as_array().unwrap().clone();
+    let mut events = received[0]["events"].as_array().unwrap().clone();
     events.sort_by_key(ToString::to_string);
     assert_eq!(events, expected);
     let url = "http://compute.example/v2.1/os-server-external-events".to_owned();
@@ -42,8 +42,8 @@ async fn a_failed_bind_is_reported_as_failed() {
     let uuids = service.requests("too-many").await;
     let delivery = receiver.deliver(&service);
     assert_eq!(service.bind(&uuids, &guest(1)).await.status, 409);
-    let told = receiver.told(1).await;
-    let events = told[0]["events"].as_array().unwrap();
+    let received = receiver.received(1).await;
+    let events = received[0]["events"].as_array().unwrap();
     assert_eq!(events.len(), 17);
     assert!(events.iter().all(|event| event["status"] == "failed"));
     delivery.end().await;
@@ -57,11 +57,11 @@ async fn an_answer_of_207_is_success_and_a_permanent_refusal_is_not_retried() {
         let (first, second) = (service.requests("dp").await, service.requests("dp").await);
         let delivery = receiver.deliver(&service);
         service.bind(&first, &guest(1)).await;
-        receiver.told(1).await;
+        receiver.received(1).await;
         service.bind(&second, &guest(2)).await;
-        let told = receiver.told(2).await;
+        let received = receiver.received(2).await;
         assert_eq!(
-            told[1]["events"][0]["tag"], second[0],
+            received[1]["events"][0]["tag"], second[0],
             "{status}: the next, not the same again"
         );
         delivery.end().await;
@@ -76,8 +76,8 @@ async fn events_that_an_absent_receiver_missed_are_sent_when_it_returns() {
     let uuids = service.requests("dp").await;
     let delivery = receiver.deliver(&service);
     assert_eq!(service.bind(&uuids, &guest(1)).await.status, 202);
-    let told = receiver.told(3).await;
-    assert_eq!(told[2]["events"][0]["tag"], uuids[0]);
+    let received = receiver.received(3).await;
+    assert_eq!(received[2]["events"][0]["tag"], uuids[0]);
     delivery.end().await;
     assert_eq!(service.outbox().await, []);
 }
@@ -102,8 +102,8 @@ async fn binds_before_a_crash_are_reported_after_it() {
     drop(service);
     let service = Service::over(open().await, receiver.options()).await;
     let delivery = receiver.deliver(&service);
-    let told = receiver.told(1).await;
-    assert_eq!(told[0]["events"][0]["tag"], uuids[0]);
+    let received = receiver.received(1).await;
+    assert_eq!(received[0]["events"][0]["tag"], uuids[0]);
     delivery.end().await;
     service.store.close().await;
 }
@@ -133,13 +133,13 @@ async fn each_hosts_events_go_to_its_own_receiver_and_a_silent_one_delays_no_oth
     let delivery = here.deliver_by_host(&service, [(HOST, &here), (OTHER, &there)]);
     let on_other = service.patch(bind(&first, &guest(1), OTHER, RP_2));
     assert_eq!(on_other.await.status, 202);
-    let told = there.told(1).await;
-    assert_eq!(told[0]["events"][0]["tag"], first[0]);
+    let received = there.received(1).await;
+    assert_eq!(received[0]["events"][0]["tag"], first[0]);
     // While it does not answer.
     for (n, arqs) in [(2, &second), (3, &third)] {
         service.bind(arqs, &guest(n)).await;
-        let told = here.told(n - 1).await;
-        assert_eq!(told[n - 2]["events"][0]["tag"], arqs[0]);
+        let received = here.received(n - 1).await;
+        assert_eq!(received[n - 2]["events"][0]["tag"], arqs[0]);
     }
     delivery.end().await;
     let left = service.outbox().await;

@@ -158,7 +158,7 @@ async fn one_device_that_is_not_programmed_fails_the_whole_bind_and_a_new_one_ma
 }
 
 #[tokio::test]
-async fn a_bind_that_waits_can_be_taken_back_or_deleted_and_the_rest_of_it_ends() {
+async fn a_bind_that_waits_can_be_withdrawn_or_deleted_and_the_rest_of_it_ends() {
     for delete in [false, true] {
         let service = fpgas().await;
         let uuids = pair(&service, ["image", "function"]).await;

@@ -27,7 +27,7 @@ impl EventReceivers for ByHost {
 }
 
 #[derive(Default)]
-struct Heard {
+struct ReceiverState {
     /// Statuses to be answered; 200 when there is none; 0 stands for no answer at all.
     answers: VecDeque<u16>,
     events: Vec<Value>,
@@ -37,19 +37,19 @@ struct Heard {
 /// The receiver. Clones hear the same.
 #[derive(Clone)]
 pub(crate) struct Receiver {
-    heard: Arc<Mutex<Heard>>,
+    state: Arc<Mutex<ReceiverState>>,
     news: Arc<Notify>,
     pub(crate) bell: EventsBell,
 }
 
 impl Receiver {
     pub(crate) fn answering(answers: impl IntoIterator<Item = u16>) -> Self {
-        let heard = Heard {
+        let state = ReceiverState {
             answers: answers.into_iter().collect(),
-            ..Heard::default()
+            ..ReceiverState::default()
         };
         Self {
-            heard: Arc::new(Mutex::new(heard)),
+            state: Arc::new(Mutex::new(state)),
             news: Arc::new(Notify::new()),
             bell: EventsBell::default(),
         }
@@ -71,16 +71,16 @@ impl Receiver {
     }
 
     /// The answer; none that ever comes.
-    fn hear(&self, request: &Request<Bytes>) -> Option<Result<Response<Bytes>, TransportError>> {
-        let mut heard = self.heard.lock().unwrap();
+    fn record(&self, request: &Request<Bytes>) -> Option<Result<Response<Bytes>, TransportError>> {
+        let mut state = self.state.lock().unwrap();
         let header = |name: &str| request.headers()[name].to_str().unwrap().to_owned();
-        heard
+        state
             .heads
             .push((request.uri().to_string(), header("openstack-api-version")));
-        heard
+        state
             .events
             .push(serde_json::from_slice(request.body()).unwrap());
-        let status = heard.answers.pop_front().unwrap_or(200);
+        let status = state.answers.pop_front().unwrap_or(200);
         self.news.notify_one();
         match status {
             SILENT => None,
@@ -97,7 +97,7 @@ impl Receiver {
     fn client(&self) -> ComputeClient {
         let receiver = self.clone();
         let http = HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
-            let answer = receiver.hear(&request);
+            let answer = receiver.record(&request);
             async move {
                 match answer {
                     Some(answer) => answer,
@@ -138,10 +138,10 @@ impl Receiver {
     }
 
     /// The received events, once there are `count` of them.
-    pub(crate) async fn told(&self, count: usize) -> Vec<Value> {
+    pub(crate) async fn received(&self, count: usize) -> Vec<Value> {
         let enough = async {
             loop {
-                let events = self.heard.lock().unwrap().events.clone();
+                let events = self.state.lock().unwrap().events.clone();
                 if events.len() >= count {
                     return events;
                 }
@@ -155,7 +155,7 @@ impl Receiver {
 
     /// URL and version of each POST.
     pub(crate) fn heads(&self) -> Vec<(String, String)> {
-        self.heard.lock().unwrap().heads.clone()
+        self.state.lock().unwrap().heads.clone()
     }
 }
 

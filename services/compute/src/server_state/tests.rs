@@ -134,7 +134,7 @@ fn a_requested_action_is_shown_while_it_runs() {
 
 #[test]
 fn a_new_state_is_shown_once_the_next_action_is_possible() {
-    for (done, task, told) in [
+    for (done, task, status) in [
         ("active", TaskState::PoweringOn, "SHUTOFF"),
         ("stopped", TaskState::PoweringOff, "ACTIVE"),
         ("paused", TaskState::Pausing, "ACTIVE"),
@@ -143,7 +143,7 @@ fn a_new_state_is_shown_once_the_next_action_is_possible() {
         ("active", TaskState::Unrescuing, "RESCUE"),
     ] {
         let state = ServerState::of(&facts(BootPhase::Active, observation(done, ""), Some(task)));
-        assert_eq!((state.status(), state.task_state), (told, Some(task)));
+        assert_eq!((state.status(), state.task_state), (status, Some(task)));
     }
 }
 

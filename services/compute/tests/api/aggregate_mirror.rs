@@ -71,8 +71,8 @@ async fn an_aggregate_is_deleted_once_placement_no_longer_has_it() {
     assert_eq!(act(&service, &id, "remove_host").await.status, 200);
     let refused = delete(&service, &id).await;
     assert_eq!(refused.status, 503);
-    let said = refused.message("serviceUnavailable");
-    assert!(said.contains("Placement cannot be updated"), "{said}");
+    let text = refused.message("serviceUnavailable");
+    assert!(text.contains("Placement cannot be updated"), "{text}");
     assert_eq!(placement.aggregates(), BTreeSet::from([uuid]));
     placement.set_unreachable(false);
     assert_eq!(delete(&service, &id).await.status, 200);

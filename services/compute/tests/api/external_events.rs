@@ -7,7 +7,7 @@ use super::service::{Reply, Service};
 
 const ARQ: &str = "c0a58289-b739-4a22-bd81-a7e022eba6ea";
 
-async fn tell(service: &Service, token: &str, version: &str, events: Value) -> Reply {
+async fn post_events(service: &Service, token: &str, version: &str, events: Value) -> Reply {
     let body = json!({ "events": events });
     let path = "/os-server-external-events";
     service.ask(token, version, "POST", path, Some(body)).await
@@ -22,14 +22,14 @@ async fn the_end_of_a_bind_reaches_the_agent_that_waits_for_it() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
     let server = service.running(json!({})).await;
-    let reported = tell(&service, "cyborg", "2.82", json!([bound(server)])).await;
+    let reported = post_events(&service, "cyborg", "2.82", json!([bound(server)])).await;
     assert_eq!(reported.status, 200, "{reported:?}");
     let event = json!({"name": "accelerator-request-bound", "server_uuid": server, "tag": ARQ, "status": "completed", "code": 200});
     assert_eq!(reported.body, json!({"events": [event]}));
-    let heard = service.cloud.agent.received_events();
-    assert_eq!(heard.len(), 1);
+    let received = service.cloud.agent.received_events();
+    assert_eq!(received.len(), 1);
     assert_eq!(
-        (&heard[0]["server_uuid"], &heard[0]["status"]),
+        (&received[0]["server_uuid"], &received[0]["status"]),
         (&json!(server), &json!("completed"))
     );
 }
@@ -51,7 +51,7 @@ async fn unexpected_events_are_rejected_one_by_one() {
         untagged,
         {"name": "network-changed", "server_uuid": server},
     ]);
-    let reported = tell(&service, "admin", "2.82", events).await;
+    let reported = post_events(&service, "admin", "2.82", events).await;
     assert_eq!(reported.status, 207, "{reported:?}");
     let codes: Vec<(&Value, &Value)> = reported.body["events"]
         .as_array()
@@ -72,12 +72,12 @@ async fn unexpected_events_are_rejected_one_by_one() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_away_has_heard_nothing() {
+async fn an_agent_that_is_away_gets_nothing() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
     let server = service.running(json!({})).await;
     service.cloud.agent.set_unreachable(true);
-    let reported = tell(&service, "cyborg", "2.82", json!([bound(server)])).await;
+    let reported = post_events(&service, "cyborg", "2.82", json!([bound(server)])).await;
     assert_eq!(
         (
             reported.status.as_u16(),
@@ -129,7 +129,7 @@ async fn events_are_accepted_from_services_in_the_format_of_their_version() {
             404,
         ),
     ] {
-        let reported = tell(&service, token, version, events.clone()).await;
+        let reported = post_events(&service, token, version, events.clone()).await;
         assert_eq!(reported.status, status, "{events} {reported:?}");
     }
 }

@@ -45,7 +45,7 @@ async fn a_project_sees_a_private_flavor_while_it_may_use_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_said() {
+async fn what_cannot_be_done_is_reported() {
     let service = private().await;
     act(&service, "addTenantAccess", ALICE).await;
     let again = act(&service, "addTenantAccess", ALICE).await;
@@ -70,7 +70,7 @@ async fn what_cannot_be_done_is_said() {
 }
 
 #[tokio::test]
-async fn only_operators_look_at_access_and_change_it() {
+async fn only_operators_read_and_change_access() {
     let service = private().await;
     let body: Option<Value> = Some(json!({"addTenantAccess": {"tenant": ALICE}}));
     let path = "/flavors/a/action";

@@ -14,7 +14,7 @@ fn ids(reply: &super::service::Reply) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_flavor_is_made_with_what_is_said_and_novas_defaults_for_the_rest() {
+async fn a_flavor_is_made_with_the_given_values_and_novas_defaults_for_the_rest() {
     let service = Service::start().await;
     let body = json!({"flavor": {"name": "small", "id": "1", "ram": "512", "vcpus": 2, "disk": 0}});
     let made = service

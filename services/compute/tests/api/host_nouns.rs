@@ -18,8 +18,8 @@ async fn a_server_group_has_the_policies_of_its_version_and_the_servers_asked_fo
     let made = post(&service, "alice", "2.1", path, early.clone()).await;
     let group = &made.body["server_group"];
     let id = group["id"].as_str().unwrap().to_owned();
-    let told = json!({"id": id, "name": "g", "members": [], "policies": ["anti-affinity"], "metadata": {}});
-    assert_eq!(group, &told);
+    let expected = json!({"id": id, "name": "g", "members": [], "policies": ["anti-affinity"], "metadata": {}});
+    assert_eq!(group, &expected);
     let late = json!({"server_group": {"name": "h", "policy": "anti-affinity", "rules": {"max_server_per_host": 2}}});
     let made = post(&service, "alice", "2.64", path, late).await;
     let group = &made.body["server_group"];
@@ -248,14 +248,14 @@ async fn a_host_is_disabled_and_forced_down_by_the_forms_of_each_version() {
     let all = service
         .get("admin", "2.53", "/os-services?binary=nova-compute")
         .await;
-    let told = &all.body["services"][0];
+    let row = &all.body["services"][0];
     assert_eq!(
         (
-            &told["host"],
-            &told["status"],
-            &told["state"],
-            &told["zone"],
-            &told["forced_down"]
+            &row["host"],
+            &row["status"],
+            &row["state"],
+            &row["zone"],
+            &row["forced_down"]
         ),
         (
             &json!(HOST),
@@ -265,7 +265,7 @@ async fn a_host_is_disabled_and_forced_down_by_the_forms_of_each_version() {
             &json!(false)
         )
     );
-    let path = format!("/os-services/{}", told["id"].as_str().unwrap());
+    let path = format!("/os-services/{}", row["id"].as_str().unwrap());
     let put = |version, path: String, body: Value| {
         let service = &service;
         async move {
@@ -276,9 +276,9 @@ async fn a_host_is_disabled_and_forced_down_by_the_forms_of_each_version() {
     };
     let body = json!({"status": "disabled", "disabled_reason": "maintenance"});
     let disabled = put("2.53", path.clone(), body).await;
-    let told = &disabled.body["service"];
+    let row = &disabled.body["service"];
     assert_eq!(
-        (&told["status"], &told["disabled_reason"]),
+        (&row["status"], &row["disabled_reason"]),
         (&json!("disabled"), &json!("maintenance"))
     );
     let body = json!({"host": HOST, "binary": "nova-compute"});
@@ -293,9 +293,9 @@ async fn a_host_is_disabled_and_forced_down_by_the_forms_of_each_version() {
     let early = service
         .get("admin", "2.1", &format!("/os-services?host={HOST}"))
         .await;
-    let told = &early.body["services"][0];
-    assert!(told["id"].is_u64() && told.get("forced_down").is_none());
-    assert_eq!(told["state"], "down");
+    let row = &early.body["services"][0];
+    assert!(row["id"].is_u64() && row.get("forced_down").is_none());
+    assert_eq!(row["state"], "down");
     // The service is also disabled; a forced-down host is DOWN all the same.
     service.flavor("f", json!({})).await;
     let server = service.running(json!({})).await;
@@ -351,17 +351,17 @@ async fn a_hypervisor_is_shown_with_its_agents_report() {
     let all = service
         .get("admin", "2.53", "/os-hypervisors?with_servers=true")
         .await;
-    let told = &all.body["hypervisors"][0];
+    let shown = &all.body["hypervisors"][0];
     assert_eq!(
         (
-            &told["hypervisor_hostname"],
-            &told["state"],
-            &told["status"]
+            &shown["hypervisor_hostname"],
+            &shown["state"],
+            &shown["status"]
         ),
         (&json!(HOST), &json!("up"), &json!("enabled"))
     );
-    assert_eq!(told["servers"][0]["uuid"], json!(server));
-    let id = told["id"].as_str().unwrap();
+    assert_eq!(shown["servers"][0]["uuid"], json!(server));
+    let id = shown["id"].as_str().unwrap();
     let one = service
         .get("admin", "2.53", &format!("/os-hypervisors/{id}"))
         .await;
@@ -376,8 +376,8 @@ async fn a_hypervisor_is_shown_with_its_agents_report() {
         (&json!(8), &json!(8192), &json!("QEMU"), &json!(HOST))
     );
     let detail = service.get("admin", "2.1", "/os-hypervisors/detail").await;
-    let told = &detail.body["hypervisors"][0];
-    assert!(told["id"].is_u64() && told["cpu_info"] == "", "{told}");
+    let shown = &detail.body["hypervisors"][0];
+    assert!(shown["id"].is_u64() && shown["cpu_info"] == "", "{shown}");
     let sums = service
         .get("admin", "2.1", "/os-hypervisors/statistics")
         .await;
@@ -424,8 +424,8 @@ async fn limits_say_what_is_used_and_that_nothing_is_limited() {
     let service = Service::start().await;
     service.flavor("f", json!({"vcpus": 2})).await;
     service.server(json!({})).await;
-    let told = service.get("alice", "2.82", "/limits").await;
-    let absolute = &told.body["limits"]["absolute"];
+    let reply = service.get("alice", "2.82", "/limits").await;
+    let absolute = &reply.body["limits"]["absolute"];
     assert_eq!(
         (
             &absolute["totalInstancesUsed"],
@@ -436,9 +436,9 @@ async fn limits_say_what_is_used_and_that_nothing_is_limited() {
     );
     let other = "/limits?tenant_id=project-of-alice";
     assert_eq!(service.get("bob", "2.82", other).await.status, 403);
-    let told = service.get("admin", "2.82", other).await;
-    assert_eq!(told.body["limits"]["absolute"]["totalInstancesUsed"], 1);
-    assert_eq!(told.body["limits"]["absolute"]["totalServerGroupsUsed"], 0);
+    let reply = service.get("admin", "2.82", other).await;
+    assert_eq!(reply.body["limits"]["absolute"]["totalInstancesUsed"], 1);
+    assert_eq!(reply.body["limits"]["absolute"]["totalServerGroupsUsed"], 0);
     let group = json!({"server_group": {"name": "g", "policies": ["affinity"]}});
     let made = post(&service, "alice", "2.1", "/os-server-groups", group).await;
     assert_eq!(made.status, 200);
@@ -446,8 +446,8 @@ async fn limits_say_what_is_used_and_that_nothing_is_limited() {
     for flavor in ["f", "g", "g"] {
         service.server(json!({"flavorRef": flavor})).await;
     }
-    let told = service.get("alice", "2.38", "/limits").await;
-    let absolute = &told.body["limits"]["absolute"];
+    let reply = service.get("alice", "2.38", "/limits").await;
+    let absolute = &reply.body["limits"]["absolute"];
     let of = |key: &str| absolute[key].as_i64().unwrap();
     assert_eq!(
         (
@@ -479,7 +479,7 @@ async fn a_hypervisor_without_servers_says_so_from_2_75_on() {
 }
 
 #[tokio::test]
-async fn what_a_database_holds_and_how_to_mend_it_is_no_tenants_business() {
+async fn what_a_database_holds_and_how_to_repair_it_is_no_tenants_business() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
     let uuid = service.running(json!({})).await;
@@ -487,7 +487,7 @@ async fn what_a_database_holds_and_how_to_mend_it_is_no_tenants_business() {
     let made = post(&service, "admin", "2.1", "/os-aggregates", aggregate).await;
     assert_eq!(made.status, 200);
     let of_server = format!("/servers/{uuid}");
-    let told = async |path: &str| {
+    let fault_of = async |path: &str| {
         let failed = service.get("alice", "2.82", path).await;
         assert_eq!(failed.status, 500, "{failed:?}");
         failed.message("computeFault").to_owned()
@@ -496,16 +496,16 @@ async fn what_a_database_holds_and_how_to_mend_it_is_no_tenants_business() {
         .change_hosts("UPDATE host_aggregates SET metadata = 'the rack of a rival'")
         .await;
     let foreign = "The database holds what this service did not write.";
-    assert_eq!(told(&of_server).await, foreign);
+    assert_eq!(fault_of(&of_server).await, foreign);
     service
         .change_hosts("ALTER TABLE host_aggregates RENAME TO elsewhere")
         .await;
     let failed = "The database failed.";
-    assert_eq!(told(&of_server).await, failed);
+    assert_eq!(fault_of(&of_server).await, failed);
     service
         .change("ALTER TABLE compute_key_pairs RENAME TO elsewhere")
         .await;
-    assert_eq!(told("/os-keypairs").await, failed);
+    assert_eq!(fault_of("/os-keypairs").await, failed);
 }
 
 #[tokio::test]

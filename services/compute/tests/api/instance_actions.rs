@@ -34,8 +34,8 @@ async fn refusals_of_the_agent_are_shown_in_the_list_of_actions() {
         (&json!("ACTIVE"), &Value::Null)
     );
     let path = format!("/servers/{uuid}/os-instance-actions");
-    let told = service.get("admin", "2.82", &path).await;
-    let action = &told.body["instanceActions"][0];
+    let reply = service.get("admin", "2.82", &path).await;
+    let action = &reply.body["instanceActions"][0];
     assert_eq!(action["message"], "Error");
     let request = action["request_id"].as_str().unwrap();
     let one = service
@@ -54,8 +54,8 @@ async fn what_was_done_with_a_server_that_is_gone_is_known() {
     let uuid = service.server(json!({})).await;
     service.cloud.set_goal(uuid, &BootGoal::Active).await;
     let path = gone(&service, uuid).await;
-    let told = service.get("alice", "2.21", &path).await;
-    assert_eq!(told.body["instanceActions"][0]["action"], "delete");
+    let reply = service.get("alice", "2.21", &path).await;
+    assert_eq!(reply.body["instanceActions"][0]["action"], "delete");
     assert_eq!(service.get("alice", "2.20", &path).await.status, 404);
     assert_eq!(service.get("bob", "2.21", &path).await.status, 404);
 }
@@ -65,8 +65,8 @@ async fn a_server_that_goes_before_it_is_there_has_ended_its_creation_as_well() 
     let service = service().await;
     let uuid = service.server(json!({})).await;
     let path = gone(&service, uuid).await;
-    let told = service.get("alice", "2.82", &path).await;
-    let request = told.body["instanceActions"][1]["request_id"].as_str();
+    let reply = service.get("alice", "2.82", &path).await;
+    let request = reply.body["instanceActions"][1]["request_id"].as_str();
     let one = service
         .get("alice", "2.82", &format!("{path}/{}", request.unwrap()))
         .await;
@@ -101,9 +101,9 @@ async fn what_was_done_is_found_by_when_it_changed() {
     let path = format!("/servers/{uuid}/os-instance-actions");
     let count = async |version: &str, query: &str| {
         let path = format!("{path}?{query}");
-        let told = service.get("alice", version, &path).await;
-        match told.status.as_u16() {
-            200 => Ok(told.body["instanceActions"].as_array().unwrap().len()),
+        let reply = service.get("alice", version, &path).await;
+        match reply.status.as_u16() {
+            200 => Ok(reply.body["instanceActions"].as_array().unwrap().len()),
             refused => Err(refused),
         }
     };
@@ -140,8 +140,8 @@ async fn pages_of_what_was_done_end_though_a_request_did_several_things() {
         )
         .await;
     let path = format!("/servers/{uuid}/os-instance-actions?limit=1");
-    let words = |told: &Reply| -> Vec<String> {
-        let actions = told.body["instanceActions"].as_array().unwrap().iter();
+    let words = |reply: &Reply| -> Vec<String> {
+        let actions = reply.body["instanceActions"].as_array().unwrap().iter();
         actions
             .map(|it| it["action"].as_str().unwrap().to_owned())
             .collect()
@@ -171,15 +171,15 @@ async fn the_last_thousand_actions_are_listed_without_paging() {
         .await;
     let path = format!("/servers/{uuid}/os-instance-actions");
     for version in ["2.1", "2.57", "2.58"] {
-        let told = service.get("alice", version, &path).await;
-        let actions = told.body["instanceActions"].as_array().unwrap();
+        let reply = service.get("alice", version, &path).await;
+        let actions = reply.body["instanceActions"].as_array().unwrap();
         let request = |at: usize| &actions[at]["request_id"];
         assert_eq!(
             (actions.len(), request(0), request(999)),
             (1000, &json!("req-1005"), &json!("req-6")),
             "{version}"
         );
-        assert_eq!(told.body.get("links").is_some(), version == "2.58");
+        assert_eq!(reply.body.get("links").is_some(), version == "2.58");
     }
     // Each entry can be found by its request.
     let old = service.get("alice", "2.1", &format!("{path}/req-1")).await;
@@ -192,12 +192,12 @@ async fn an_event_says_what_its_host_is_called_from_2_62_on() {
     let uuid = service.running(json!({})).await;
     service.settle().await;
     let path = format!("/servers/{uuid}/os-instance-actions");
-    let told = service.get("alice", "2.82", &path).await;
-    let request = told.body["instanceActions"][0]["request_id"].clone();
+    let reply = service.get("alice", "2.82", &path).await;
+    let request = reply.body["instanceActions"][0]["request_id"].clone();
     let path = format!("{path}/{}", request.as_str().unwrap());
     let event = async |token: &str, version: &str| {
-        let told = service.get(token, version, &path).await;
-        told.body["instanceAction"]["events"][0].clone()
+        let reply = service.get(token, version, &path).await;
+        reply.body["instanceAction"]["events"][0].clone()
     };
     let shown = service.shown("alice", "2.82", uuid).await;
     let (own, early) = (event("alice", "2.62").await, event("alice", "2.61").await);

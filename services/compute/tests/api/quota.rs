@@ -98,8 +98,8 @@ async fn a_refusal_shows_the_hooks_text_and_nothing_is_created() {
     let (service, _folder) = service(text, OnQuotaFailure::Allow).await;
     let refused = service.ask_for("alice", "2.82", json!({})).await;
     assert_eq!(refused.status, 403);
-    let said = refused.message("forbidden");
-    assert_eq!(said, "Quota exceeded: the project has paid for two");
+    let shown = refused.message("forbidden");
+    assert_eq!(shown, "Quota exceeded: the project has paid for two");
     let all = service.get("alice", "2.82", "/servers").await;
     assert_eq!(all.body["servers"], json!([]));
 }

@@ -63,8 +63,8 @@ async fn each_action_is_asked_of_the_agent_and_shows_what_comes_of_it() {
     ));
     assert_eq!(service.shown("alice", "2.82", uuid).await["name"], "t");
     let path = format!("/servers/{uuid}/os-instance-actions");
-    let told = service.get("alice", "2.82", &path).await;
-    let actions = told.body["instanceActions"].as_array().unwrap();
+    let reply = service.get("alice", "2.82", &path).await;
+    let actions = reply.body["instanceActions"].as_array().unwrap();
     let words: Vec<&str> = actions
         .iter()
         .map(|it| it["action"].as_str().unwrap())
@@ -132,7 +132,10 @@ async fn nothing_is_done_with_a_server_that_never_came_to_be() {
     let service = service().await;
     let uuid = service.server(json!({})).await;
     let reason = "no host".to_owned();
-    let failed = BootGoal::Failed { reason, told: None };
+    let failed = BootGoal::Failed {
+        reason,
+        user_message: None,
+    };
     use berth_conductor::journal::BootJournal as _;
     service.settle().await;
     service

@@ -38,7 +38,7 @@ async fn a_server_has_no_addresses_ports_and_volumes_that_are_known_here() {
 }
 
 #[tokio::test]
-async fn hypervisors_are_looked_for_by_name_up_to_2_52() {
+async fn hypervisors_are_searched_by_name_up_to_2_52() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
     let server = service.running(json!({})).await;

@@ -166,7 +166,7 @@ async fn only_an_operator_boots_a_root_disk_as_large_as_its_image() {
 }
 
 #[tokio::test]
-async fn a_secret_in_a_refused_body_is_not_said_back() {
+async fn a_secret_in_a_refused_body_is_not_repeated() {
     let service = service().await;
     for more in [
         json!({"adminPass": "hunter2"}),
@@ -190,7 +190,7 @@ async fn a_secret_in_a_refused_body_is_not_said_back() {
 }
 
 #[tokio::test]
-async fn a_long_value_is_said_back_by_its_ends_and_its_length() {
+async fn a_long_value_is_repeated_by_its_ends_and_its_length() {
     let service = service().await;
     let refused = service.ask_for("alice", "2.82", json!({"name": "n".repeat(70_000)}));
     let refused = refused.await;
@@ -211,7 +211,7 @@ async fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
     service
         .flavor("hidden", json!({"os-flavor-access:is_public": false}))
         .await;
-    let nobody = Uuid::from_u128(7);
+    let unknown = Uuid::from_u128(7);
     let many: Value = (0..129)
         .map(|n| (format!("k{n}"), json!("v")))
         .collect::<serde_json::Map<_, _>>()
@@ -249,7 +249,7 @@ async fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
         ),
         (
             "2.82",
-            json!({"imageRef": nobody}),
+            json!({"imageRef": unknown}),
             "badRequest",
             "could not be found.",
         ),
@@ -279,7 +279,7 @@ async fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
         ),
         (
             "2.82",
-            json!({"networks": [{"uuid": nobody}]}),
+            json!({"networks": [{"uuid": unknown}]}),
             "badRequest",
             "no network service",
         ),
@@ -401,7 +401,7 @@ async fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
             json!({"group": "x"}),
             "Instance group x could not be found.",
         ),
-        (json!({"group": nobody}), "could not be found."),
+        (json!({"group": unknown}), "could not be found."),
         (json!({"_nova_check_type": "rebuild"}), "_nova_"),
     ] {
         let body = json!({"server": server, "OS-SCH-HNT:scheduler_hints": hints});

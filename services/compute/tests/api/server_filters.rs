@@ -144,10 +144,10 @@ async fn a_marker_need_not_be_in_the_list_any_more() {
         let path = format!("/servers?{query}&marker={gone_on}");
         let found = service.get("alice", "2.82", &path).await;
         assert_eq!(names(&found), ["a"], "{query}");
-        let nobody = "00000000-0000-4000-8000-000000000000";
-        let path = format!("/servers?{query}&marker={nobody}");
+        let unknown = "00000000-0000-4000-8000-000000000000";
+        let path = format!("/servers?{query}&marker={unknown}");
         let refused = service.get("alice", "2.82", &path).await;
-        let sentence = format!("marker [{nobody}] not found");
+        let sentence = format!("marker [{unknown}] not found");
         assert_eq!(refused.message("badRequest"), sentence, "{query}");
         let path = format!("/servers?{query}&marker={gone_on}");
         let refused = service.get("bob", "2.82", &path).await;

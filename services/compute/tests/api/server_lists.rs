@@ -152,7 +152,10 @@ async fn a_list_of_many_asks_conductor_and_agent_once() {
         let uuid = service.running(json!({"name": format!("s{number}")})).await;
         if number == 0 {
             let reason = "none".to_owned();
-            let goal = BootGoal::Failed { reason, told: None };
+            let goal = BootGoal::Failed {
+                reason,
+                user_message: None,
+            };
             service.cloud.set_goal(uuid, &goal).await;
         }
     }

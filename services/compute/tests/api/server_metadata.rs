@@ -106,7 +106,7 @@ async fn tags_are_put_on_and_taken_off() {
 }
 
 #[tokio::test]
-async fn what_is_said_of_a_server_stays_while_it_is_made() {
+async fn the_metadata_of_a_server_stays_while_it_is_made() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;
     let uuid = service.server(json!({"metadata": {"a": "1"}})).await;

@@ -85,7 +85,10 @@ async fn a_server_whose_guest_cannot_be_read_is_shown_as_it_was_and_keeps_no_oth
         journal.accept(&record.unwrap().request).await.unwrap();
     }
     let reason = "No valid host was found.".to_owned();
-    let goal = BootGoal::Failed { reason, told: None };
+    let goal = BootGoal::Failed {
+        reason,
+        user_message: None,
+    };
     journal.set_goal(failed.into(), &goal).await.unwrap();
     drop(journal);
     let sideways = r#"UPDATE guest SET course = '"sideways"' WHERE course = '"boot"'"#;
@@ -152,7 +155,7 @@ async fn guests_whose_servers_the_database_lost_are_known_as_that() {
 }
 
 #[tokio::test]
-async fn a_server_of_an_earlier_release_is_its_whose_journal_knows_the_guest() {
+async fn a_server_of_an_earlier_release_belongs_to_the_conductor_whose_journal_knows_the_guest() {
     let service = service().await;
     let uuid = service.running(json!({})).await;
     service.settle().await;

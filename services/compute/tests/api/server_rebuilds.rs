@@ -6,7 +6,7 @@ use super::cloud::{IMAGE, OTHER_IMAGE};
 use super::server_actions::{act, service};
 
 #[tokio::test]
-async fn a_new_root_disk_has_to_fit_and_brings_what_is_said_of_the_server() {
+async fn a_new_root_disk_has_to_fit_and_brings_the_properties_of_its_image() {
     let service = service().await;
     let uuid = service.running(json!({})).await;
     let nothing = json!({"imageRef": IMAGE, "key_name": null, "user_data": null, "trusted_image_certificates": null,

@@ -35,8 +35,8 @@ async fn task(service: &Service, server: Uuid) -> Value {
 /// The history of a server, newest first.
 async fn actions(service: &Service, server: Uuid, query: &str) -> Vec<Value> {
     let path = format!("/servers/{server}/os-instance-actions{query}");
-    let told = service.get("admin", "2.82", &path).await;
-    told.body["instanceActions"].as_array().unwrap().clone()
+    let reply = service.get("admin", "2.82", &path).await;
+    reply.body["instanceActions"].as_array().unwrap().clone()
 }
 
 /// The event of a request.
@@ -392,8 +392,8 @@ async fn actions_are_listed_in_pages_and_by_change_time() {
             &words[1..2],
         ),
     ] {
-        let told = actions(&service, uuid, &query).await;
-        let told: Vec<&Value> = told.iter().map(|it| &it["action"]).collect();
-        assert_eq!(told, expected, "{query}");
+        let done = actions(&service, uuid, &query).await;
+        let done: Vec<&Value> = done.iter().map(|it| &it["action"]).collect();
+        assert_eq!(done, expected, "{query}");
     }
 }

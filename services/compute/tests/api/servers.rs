@@ -86,8 +86,8 @@ async fn a_list_waits_for_silent_agents_once_and_hears_the_others() {
     // With three seconds per 64 agents, it would take nine.
     let took = began.elapsed();
     assert!(took < Duration::from_secs(6), "{took:?}");
-    let told: Vec<&Value> = shown.iter().map(|it| &it["status"]).collect();
-    let (last, silent) = told.split_last().unwrap();
+    let statuses: Vec<&Value> = shown.iter().map(|it| &it["status"]).collect();
+    let (last, silent) = statuses.split_last().unwrap();
     assert_eq!(*last, "PAUSED");
     assert!(silent.iter().all(|status| **status == "ACTIVE"));
 }
@@ -97,7 +97,7 @@ async fn a_failed_server_that_is_deleted_stays_in_error_until_it_is_gone() {
     let service = service().await;
     let failed = BootGoal::Failed {
         reason: "no".to_owned(),
-        told: None,
+        user_message: None,
     };
     let (one, other) = (
         service.server(json!({})).await,
@@ -138,7 +138,7 @@ async fn a_failed_server_that_is_deleted_stays_in_error_until_it_is_gone() {
 }
 
 #[tokio::test]
-async fn each_version_tells_of_a_server_what_it_knows() {
+async fn each_version_shows_of_a_server_what_it_knows() {
     let service = service().await;
     let more = json!({"description": "mine", "tags": ["b", "a"], "metadata": {"k": "v"}, "OS-DCF:diskConfig": "AUTO"});
     let uuid = service.running(more).await;
@@ -211,7 +211,7 @@ async fn a_failed_server_shows_the_reason_and_operators_see_details() {
         host: None,
         cell: None,
         reason: "no room".to_owned(),
-        told: None,
+        user_message: None,
         avoid: Vec::new(),
         passes: false,
     };
@@ -224,11 +224,11 @@ async fn a_failed_server_shows_the_reason_and_operators_see_details() {
         service.shown("alice", "2.82", uuid).await["status"],
         "BUILD"
     );
-    let told = "No valid host was found: of 1 hosts, ComputeFilter rejected 1".to_owned();
-    let reason = format!("{told} ({HOST}: it is disabled)");
+    let user_message = "No valid host was found: of 1 hosts, ComputeFilter rejected 1".to_owned();
+    let reason = format!("{user_message} ({HOST}: it is disabled)");
     let goal = BootGoal::Failed {
         reason: reason.clone(),
-        told: Some(told.clone()),
+        user_message: Some(user_message.clone()),
     };
     service.cloud.set_goal(uuid, &goal).await;
     let shown = service.shown("alice", "2.82", uuid).await;
@@ -239,7 +239,7 @@ async fn a_failed_server_shows_the_reason_and_operators_see_details() {
     );
     assert_eq!(
         (&fault["code"], &fault["message"]),
-        (&json!(500), &json!(told))
+        (&json!(500), &json!(user_message))
     );
     assert!(fault.get("details").is_none() && fault["created"].is_string());
     let shown = service.shown("admin", "2.82", uuid).await;
@@ -417,17 +417,17 @@ async fn a_deleted_server_disappears_once_its_guest_is_deleted() {
     let rows = service.compute.servers(None).await.unwrap();
     assert_eq!(rows, []);
     let path = format!("{path}/os-instance-actions");
-    let told = service.get("alice", "2.82", &path).await;
-    let actions = &told.body["instanceActions"];
+    let reply = service.get("alice", "2.82", &path).await;
+    let actions = &reply.body["instanceActions"];
     assert_eq!(
         (&actions[0]["action"], &actions[1]["action"]),
         (&json!("delete"), &json!("create"))
     );
     let request = actions[0]["request_id"].as_str().unwrap();
-    let told = service
+    let reply = service
         .get("alice", "2.82", &format!("{path}/{request}"))
         .await;
-    let event = &told.body["instanceAction"]["events"][0];
+    let event = &reply.body["instanceAction"]["events"][0];
     assert_eq!(event["result"], "Success");
 }
 

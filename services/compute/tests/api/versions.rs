@@ -69,7 +69,7 @@ async fn a_version_is_negotiated_by_either_header_and_both_are_returned() {
 #[tokio::test]
 async fn a_version_that_is_not_spoken_is_refused_in_novas_words() {
     let service = Service::start().await;
-    for (version, status, kind, says) in [
+    for (version, status, kind, expected) in [
         (
             "2.83",
             406,
@@ -97,7 +97,7 @@ async fn a_version_that_is_not_spoken_is_refused_in_novas_words() {
     ] {
         let reply = service.get("alice", version, "/flavors").await;
         assert_eq!(reply.status, status, "{version}");
-        assert!(reply.message(kind).contains(says), "{reply:?}");
+        assert!(reply.message(kind).contains(expected), "{reply:?}");
     }
 }
 
@@ -115,8 +115,8 @@ async fn each_refusal_is_named_as_nova_names_it() {
         assert_eq!(reply.status, status, "{path}: {reply:?}");
         assert!(!reply.message(kind).is_empty());
     }
-    let stranger = service.get("stranger", "", "/flavors").await;
-    assert_eq!(stranger.status, 401);
+    let unknown = service.get("stranger", "", "/flavors").await;
+    assert_eq!(unknown.status, 401);
     let rule = service
         .ask("alice", "", "DELETE", "/flavors/none", None)
         .await;
@@ -178,10 +178,10 @@ async fn a_path_may_have_the_callers_project_in_it_and_no_other() {
             "{path}"
         );
     }
-    let stranger = service
+    let unknown = service
         .get("stranger", "2.82", "/project-of-bob/servers")
         .await;
-    assert_eq!(stranger.status, 401);
+    assert_eq!(unknown.status, 401);
 }
 
 #[tokio::test]

@@ -161,21 +161,21 @@ impl ProvidedBoot {
 }
 
 fn bind_observation(
-    told: &[ReportedArq],
+    reported: &[ReportedArq],
     bindings: &BTreeMap<ArqUuid, Binding>,
 ) -> BindObservation {
-    if told.is_empty() {
+    if reported.is_empty() {
         return BindObservation::None;
     }
-    let failed = told.iter().filter(|told| {
-        let state = told.arq.as_ref().map(|arq| &arq.state);
-        matches!(state, Ok(ArqState::BindFailed(is)) if bindings.get(&told.uuid) == Some(is))
+    let failed = reported.iter().filter(|reported| {
+        let state = reported.arq.as_ref().map(|arq| &arq.state);
+        matches!(state, Ok(ArqState::BindFailed(is)) if bindings.get(&reported.uuid) == Some(is))
     });
-    if failed.count() == bindings.len() && told.len() == bindings.len() {
+    if failed.count() == bindings.len() && reported.len() == bindings.len() {
         return BindObservation::Failed;
     }
     let mut binding = false;
-    for ReportedArq { uuid, arq } in told {
+    for ReportedArq { uuid, arq } in reported {
         let Some(expected) = bindings.get(uuid) else {
             return BindObservation::Mismatch(format!(
                 "accelerator request {uuid} of another boot is bound to the guest"
@@ -204,8 +204,8 @@ fn bind_observation(
             }
         }
     }
-    if told.len() < bindings.len() {
-        let (some, all) = (told.len(), bindings.len());
+    if reported.len() < bindings.len() {
+        let (some, all) = (reported.len(), bindings.len());
         return BindObservation::Mismatch(format!(
             "{some} of {all} accelerator requests are bound"
         ));

@@ -77,7 +77,7 @@ mod tests {
             "of 1 hosts, ComputeFilter rejected 1 (compute17: it is disabled)".to_owned(),
             "of 1 hosts, ComputeFilter rejected 1".to_owned(),
         );
-        for (error, told) in [
+        for (error, expected) in [
             (
                 BootError::NoValidHost(why),
                 "No valid host was found: of 1 hosts, ComputeFilter rejected 1",
@@ -101,7 +101,7 @@ mod tests {
             ),
         ] {
             assert!(error.to_string().contains("compute17"), "{error}");
-            assert_eq!(error.user_message(), told);
+            assert_eq!(error.user_message(), expected);
         }
     }
 }

@@ -69,7 +69,7 @@ pub(super) fn decide(
         host: chosen.and_then(|chosen| chosen.host_name.clone()),
         cell: chosen.and_then(|chosen| chosen.cell.clone()),
         reason,
-        told: Some(error.user_message()),
+        user_message: Some(error.user_message()),
         avoid: avoid.unwrap_or_default(),
         passes: error.is_temporary(),
     };

@@ -56,7 +56,7 @@ impl Conductor {
     pub(super) fn spawn_run(&self, uuid: ConsumerUuid) {
         let conductor = self.clone();
         self.inner
-            .journeys
+            .tasks
             .spawn_if_idle(uuid, move |turn| async move {
                 log_outcome(uuid, &conductor.run_guest(&turn, uuid).await);
             });
@@ -64,7 +64,7 @@ impl Conductor {
 
     /// Runs the guest's task to its outcome. Only one task per guest runs at a time.
     pub async fn reconcile_guest(&self, uuid: ConsumerUuid) -> GuestRunOutcome {
-        let turn = self.inner.journeys.lock(uuid).await;
+        let turn = self.inner.tasks.lock(uuid).await;
         self.run_guest(&turn, uuid).await
     }
 
@@ -117,7 +117,7 @@ impl Conductor {
             let before = before.filter(|it| it.at == at);
             let (since, tries) = before.map_or((now, 0), |it| (it.since, it.tries));
             let pause = options.retry_delay.saturating_mul(1 << tries.min(16));
-            let standing = BlockedGuest {
+            let blocked_guest = BlockedGuest {
                 reason: reason.clone(),
                 at,
                 rows,
@@ -125,7 +125,7 @@ impl Conductor {
                 tries: tries + 1,
                 next: now + pause.min(options.max_retry_delay),
             };
-            held.insert(uuid, standing);
+            held.insert(uuid, blocked_guest);
         } else {
             held.remove(&uuid);
         }
@@ -174,10 +174,13 @@ impl Conductor {
                         }
                         AfterUndo::Fail => {
                             let reason = operator_reasons(&record.failures, &failed);
-                            let told =
+                            let user_message =
                                 Some(user_fault_of_attempts(uuid, &record.failures, &failed));
-                            let course = BootGoal::Failed { reason, told };
-                            context.journal.set_goal(uuid, &course).await?;
+                            let goal = BootGoal::Failed {
+                                reason,
+                                user_message,
+                            };
+                            context.journal.set_goal(uuid, &goal).await?;
                         }
                     }
                 }
@@ -201,7 +204,7 @@ impl Conductor {
     ) -> Result<UndoOutcome, BlockedRun> {
         match undo(&self.inner.context, record, cancel).await {
             Ok(()) => Ok(UndoOutcome::Complete),
-            Err(BootUndoError::Cancelled) if self.inner.journeys.is_stopping() => {
+            Err(BootUndoError::Cancelled) if self.inner.tasks.is_stopping() => {
                 Ok(UndoOutcome::Interrupted)
             }
             Err(BootUndoError::Cancelled) => Ok(UndoOutcome::GoalChanged),
@@ -221,7 +224,7 @@ impl Conductor {
                 context.journal.set_goal(uuid, &BootGoal::Active).await?;
                 return Ok(BootRunOutcome::Reread);
             }
-            Err(BootError::Cancelled) if self.inner.journeys.is_stopping() => {
+            Err(BootError::Cancelled) if self.inner.tasks.is_stopping() => {
                 return Ok(BootRunOutcome::Interrupted);
             }
             Err(BootError::Cancelled) => return Ok(BootRunOutcome::Reread),

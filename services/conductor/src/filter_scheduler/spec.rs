@@ -173,7 +173,7 @@ mod tests {
             host: host.map(str::to_owned),
             cell: None,
             reason: String::new(),
-            told: None,
+            user_message: None,
             avoid: Vec::new(),
             passes: false,
         };

@@ -111,8 +111,8 @@ pub enum BootGoal {
         /// Reasons of all attempts with their hosts, for operators.
         reason: String,
         /// Message for users; `None` in records of older releases.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        told: Option<String>,
+        #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
+        user_message: Option<String>,
     },
     Delete,
 }
@@ -130,8 +130,8 @@ pub struct FailedAttempt {
     pub cell: Option<String>,
     pub reason: String,
     /// Message for users, without the host; `None` in records of older releases.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<String>,
+    #[serde(default, rename = "told", skip_serializing_if = "Option::is_none")]
+    pub user_message: Option<String>,
     /// Providers that later attempts avoid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid: Vec<Uuid>,
@@ -143,9 +143,9 @@ pub struct FailedAttempt {
 impl FailedAttempt {
     /// The message for users.
     #[must_use]
-    pub fn told(&self) -> &str {
-        let told = self.told.as_deref();
-        told.unwrap_or("the selected host could not build it")
+    pub fn user_message(&self) -> &str {
+        let user_message = self.user_message.as_deref();
+        user_message.unwrap_or("the selected host could not build it")
     }
 }
 
@@ -243,7 +243,11 @@ impl BootRecord {
     /// The message for users about a failed boot, without host names; `None` if the boot has not failed.
     #[must_use]
     pub fn user_fault(&self) -> Option<String> {
-        let BootGoal::Failed { reason, told } = &self.goal else {
+        let BootGoal::Failed {
+            reason,
+            user_message,
+        } = &self.goal
+        else {
             return None;
         };
         let of_earlier_release = || match reason.starts_with(NO_VALID_HOST) {
@@ -253,7 +257,7 @@ impl BootRecord {
                 None => "it could not be built".to_owned(),
             },
         };
-        Some(told.clone().unwrap_or_else(of_earlier_release))
+        Some(user_message.clone().unwrap_or_else(of_earlier_release))
     }
 
     /// The steps of all attempts that may have acted, the last first.
@@ -283,11 +287,11 @@ pub(crate) fn user_fault_of_attempts(
     last: &FailedAttempt,
 ) -> String {
     if before.is_empty() {
-        return last.told().to_owned();
+        return last.user_message().to_owned();
     }
     let all = before.iter().chain(std::iter::once(last)).enumerate();
     let all: Vec<_> = all
-        .map(|(index, failed)| format!("attempt {}: {}", index + 1, failed.told()))
+        .map(|(index, failed)| format!("attempt {}: {}", index + 1, failed.user_message()))
         .collect();
     format!(
         "Exceeded maximum number of retries: no host that could be tried has built instance {guest} ({})",
@@ -338,8 +342,8 @@ impl StepDetail for BootStepDetail {
         if text.is_empty() {
             return Ok(Self::Nothing);
         }
-        let told = |error: &dyn fmt::Display| format!("detail: {error}");
-        match berth_wire::decode(text.as_bytes()).map_err(|e| told(&e))? {
+        let detail_error = |error: &dyn fmt::Display| format!("detail: {error}");
+        match berth_wire::decode(text.as_bytes()).map_err(|e| detail_error(&e))? {
             DetailText::Claim {
                 host,
                 node,
@@ -349,10 +353,10 @@ impl StepDetail for BootStepDetail {
                 limits,
             } => Ok(Self::Claim(Box::new(ChosenHost {
                 host: host.into(),
-                node: NodeName::new(&node).map_err(|e| told(&e))?,
+                node: NodeName::new(&node).map_err(|e| detail_error(&e))?,
                 host_name,
                 cell,
-                candidate: Candidate::of_body(&request).map_err(|e| told(&e))?,
+                candidate: Candidate::of_body(&request).map_err(|e| detail_error(&e))?,
                 limits,
             }))),
             DetailText::Requests(plain) => {

@@ -76,7 +76,7 @@ async fn what_was_written_is_there_after_a_restart() {
         cell: None,
         node: Some("n1".to_owned()),
         reason: "it's \"so\"".to_owned(),
-        told: None,
+        user_message: None,
         avoid: vec![Uuid::from_u128(3)],
         passes: false,
     };
@@ -141,7 +141,7 @@ async fn a_delete_is_final_and_secrets_go_when_no_step_needs_them() {
         cell: None,
         node: None,
         reason: String::new(),
-        told: None,
+        user_message: None,
         avoid: Vec::new(),
         passes: false,
     };
@@ -173,9 +173,9 @@ async fn what_is_no_journal_is_refused_and_left_as_it_is() {
 }
 
 /// Changes the rows behind the journal's back.
-async fn spoil(folder: &std::path::Path, sql: &'static str) {
-    struct Spoil(&'static str);
-    impl berth_store::Work for Spoil {
+async fn corrupt_rows(folder: &std::path::Path, sql: &'static str) {
+    struct CorruptRows(&'static str);
+    impl berth_store::Work for CorruptRows {
         type Output = ();
         type Error = berth_store::SqlError;
         async fn run(&self, tx: &mut berth_store::Transaction) -> Result<(), Self::Error> {
@@ -184,7 +184,7 @@ async fn spoil(folder: &std::path::Path, sql: &'static str) {
     }
     let file = berth_store::Location::SqliteFile(folder.join("conductor.db"));
     let rows = berth_store::SqlStore::open(&file, &berth_store::SqlOptions::default()).await;
-    rows.unwrap().write(&Spoil(sql)).await.unwrap();
+    rows.unwrap().write(&CorruptRows(sql)).await.unwrap();
 }
 
 #[tokio::test]
@@ -221,7 +221,7 @@ async fn rows_of_a_guest_that_cannot_be_read_keep_no_other_from_being_read() {
             noted.await.unwrap();
         }
         drop(journal);
-        spoil(folder.path(), sql).await;
+        corrupt_rows(folder.path(), sql).await;
         let journal = SqlBootJournal::open(folder.path()).await.unwrap();
         let error = journal.guest(guest()).await.unwrap_err();
         assert!(matches!(error, JournalError::Unreadable(_)), "{error}");
@@ -248,7 +248,7 @@ async fn a_row_whose_uuid_is_none_keeps_no_other_from_being_found() {
     journal.record_late_claim(guest()).await.unwrap();
     drop(journal);
     let sql = "INSERT INTO late_claim VALUES ('x'); INSERT INTO guest (uuid, request, course) VALUES ('x', '{}', '\"boot\"')";
-    spoil(folder.path(), sql).await;
+    corrupt_rows(folder.path(), sql).await;
     let journal = SqlBootJournal::open(folder.path()).await.unwrap();
     assert_eq!(journal.open_guests().await.unwrap(), [guest()]);
     assert_eq!(journal.late_claims().await.unwrap(), [guest()]);
@@ -264,7 +264,7 @@ async fn a_row_whose_uuid_is_none_keeps_no_other_from_being_found() {
         ("DELETE FROM guest WHERE uuid = 'x'", None),
         ("UPDATE guest SET uuid = x'ff'", Some("X'FF'")),
     ] {
-        spoil(folder.path(), sql).await;
+        corrupt_rows(folder.path(), sql).await;
         let journal = SqlBootJournal::open(folder.path()).await.unwrap();
         let found = journal.unidentified_guest().await.unwrap();
         let known = journal.guests().await.unwrap();
@@ -290,19 +290,22 @@ async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
         cell: None,
         node: None,
         reason: r#"{"failed":{"reason":"active"}}"#.to_owned(),
-        told: None,
+        user_message: None,
         avoid: Vec::new(),
         passes: false,
     };
     let (reason, then) = (failed.reason.clone(), AfterUndo::Retry);
-    let courses = [
+    let goals = [
         BootGoal::Boot,
         BootGoal::Undo { failed, then },
         BootGoal::Active,
-        BootGoal::Failed { reason, told: None },
+        BootGoal::Failed {
+            reason,
+            user_message: None,
+        },
         BootGoal::Delete,
     ];
-    for (n, course) in (1..).zip(&courses) {
+    for (n, goal) in (1..).zip(&goals) {
         let body = json!({"name": "vm", "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}});
         let body = berth_wire::decode(body.to_string().as_bytes()).unwrap();
         let request = BootRequest::new(body, Uuid::from_u128(n)).unwrap();
@@ -314,10 +317,10 @@ async fn the_open_guests_are_those_of_which_anything_is_still_to_be_done() {
         let uuid = request.uuid();
         let noted = journal.record_step(uuid, 1, BootStep::Claim, &step);
         noted.await.unwrap();
-        journal.set_goal(uuid, course).await.unwrap();
+        journal.set_goal(uuid, goal).await.unwrap();
     }
     let all = journal.guests().await.unwrap().readable;
-    assert_eq!(all.len(), courses.len());
+    assert_eq!(all.len(), goals.len());
     let open = all.into_iter().filter(BootRecord::is_open);
     let open: Vec<_> = open.map(|record| record.request.uuid()).collect();
     assert_eq!(open.len(), 3);
@@ -331,7 +334,7 @@ async fn users_see_no_host_of_a_guest_that_failed_under_an_earlier_release() {
     journal.accept(&request("vm")).await.unwrap();
     let failed: FailedAttempt =
         serde_json::from_str(r#"{"node": "n1", "reason": "qemu says no"}"#).unwrap();
-    for (reason, attempts, told) in [
+    for (reason, attempts, user_message) in [
         (
             "No valid host was found: of 1 hosts, F rejected 1 (n1: off)",
             0,
@@ -350,7 +353,7 @@ async fn users_see_no_host_of_a_guest_that_failed_under_an_earlier_release() {
         let mut record = journal.guest(guest()).await.unwrap().unwrap();
         record.failures = vec![failed.clone(); attempts];
         let fault = record.user_fault().unwrap();
-        assert!(fault.starts_with(told), "{fault}");
+        assert!(fault.starts_with(user_message), "{fault}");
         assert!(!fault.contains("n1"), "{fault}");
     }
 }

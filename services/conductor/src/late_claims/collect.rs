@@ -29,7 +29,7 @@ impl LateClaims {
     pub(crate) async fn collect(
         &self,
         context: &BootContext,
-        journeys: &KeyedTasks<ConsumerUuid>,
+        tasks: &KeyedTasks<ConsumerUuid>,
     ) -> Result<usize, LateClaimsError> {
         let grace = context.options.orphan_grace;
         if !self.observations().scan.is_due(grace, Instant::now()) {
@@ -44,10 +44,10 @@ impl LateClaims {
             let now = Instant::now();
             let first_seen = *self.observations().first_seen.entry(guest).or_insert(now);
             // A running boot handles its own claims.
-            if journeys.is_active(&guest) {
+            if tasks.is_active(&guest) {
                 continue;
             }
-            let _guard = journeys.lock(guest).await;
+            let _guard = tasks.lock(guest).await;
             let record = match context.journal.guest(guest).await {
                 // The guest's goal is unknown; continue with the other guests.
                 Err(JournalError::Unreadable(_)) => continue,

@@ -27,7 +27,7 @@ impl PluginOptions {
     /// when it is run.
     pub(super) fn check_trusted(&self) -> Result<(), PluginError> {
         match trusted(&self.program) {
-            Ok(()) | Err(TrustError::Unseen { .. }) => Ok(()),
+            Ok(()) | Err(TrustError::Inaccessible { .. }) => Ok(()),
             Err(source) => Err(PluginError::Untrusted {
                 plugin: self.name.clone(),
                 source,

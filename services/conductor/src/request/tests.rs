@@ -165,8 +165,8 @@ fn what_is_wrong_is_named_by_its_field() {
         ),
     ] {
         let refused = BootRequest::new(body(&[(pointer, value)]), fresh()).unwrap_err();
-        let said = refused.to_string();
-        assert!(said.starts_with(sentence), "{said}");
+        let message = refused.to_string();
+        assert!(message.starts_with(sentence), "{message}");
     }
 }
 
@@ -177,9 +177,9 @@ fn hints_name_guests_by_their_uuids() {
         for wrong in ["aa2", "notauuid", ""] {
             let hints = json!({hint: [fresh().to_string(), wrong]});
             let refused = BootRequest::new(body(&[("/scheduler_hints", hints)]), fresh());
-            let said = refused.unwrap_err().to_string();
+            let message = refused.unwrap_err().to_string();
             let sentence = format!("scheduler_hints.{hint}: the UUIDs of guests are expected");
-            assert!(said.starts_with(&sentence), "{wrong}: {said}");
+            assert!(message.starts_with(&sentence), "{wrong}: {message}");
         }
         // HostFiltering compare letters, so that other ways to write one would never be the guest's.
         let hints = json!({hint: ["5C3B7D0E6F1F4F0E9D0D5B7F3A1C2E44"], "rack": ["aa2"]});
@@ -252,9 +252,9 @@ fn of_an_image_the_scheduler_sees_all_and_a_host_its_machine_and_its_place() {
     assert_eq!(kept.len(), 7);
     let node = NodeName::new("node1").unwrap();
     let build = request.build_on(&node, &LimitsBody::default());
-    let told = build.image.unwrap().properties;
+    let sent_properties = build.image.unwrap().properties;
     assert_eq!(
-        Vec::from_iter(told),
+        Vec::from_iter(sent_properties),
         [("hw_firmware_type".to_owned(), "uefi".to_owned())]
     );
     let specs = build.flavor.extra_specs;
@@ -269,7 +269,7 @@ fn of_an_image_the_scheduler_sees_all_and_a_host_its_machine_and_its_place() {
 }
 
 #[test]
-fn the_journal_gives_back_what_it_got_and_keeps_secrets_apart() {
+fn the_journal_returns_what_it_got_and_keeps_secrets_apart() {
     let drive = serde_json::json!({"user_data": "c2VjcmV0"});
     let request = BootRequest::new(body(&[("/config_drive", drive)]), fresh()).unwrap();
     let (text, drive) = request.to_journal();

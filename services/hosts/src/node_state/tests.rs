@@ -101,8 +101,8 @@ fn cpu_info_is_parsed_once_and_stored_unchanged() {
 
 #[test]
 fn stats_are_values_of_any_kind() {
-    let told = json!({"n": 7, "f": 0.5, "t": "x", "b": true, "z": null, "big": 18_446_744_073_709_551_615_u64});
-    let state = from_report(with(json!({"stats": told})));
+    let stats = json!({"n": 7, "f": 0.5, "t": "x", "b": true, "z": null, "big": 18_446_744_073_709_551_615_u64});
+    let state = from_report(with(json!({"stats": stats})));
     for (key, value) in [
         ("n", Capability::Int(7)),
         ("f", Capability::Float(0.5)),

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn another_state_in_the_place_of_the_one_looked_for_is_asked_for_again() {
+    fn another_state_in_the_place_of_the_wanted_one_is_requested_again() {
         let cache = StateCache::default();
         let aggregates = AggregateIndex::default();
         let parsed = [read(1)].into();

@@ -6,7 +6,7 @@ use berth_hosts::{AVAILABILITY_ZONE, AggregateUpdate, HostAggregate, HostAggrega
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::service::{Service, guest, node, told, told_with};
+use super::service::{Service, guest, node, node_body, node_with};
 
 fn zone(name: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(AVAILABILITY_ZONE.to_owned(), name.to_owned())])
@@ -106,46 +106,46 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
     let two = make(hosts, "two", zone("az2")).await;
     hosts.add_aggregate_host(one, "host1").await.unwrap();
     let before = hosts.aggregates().await.unwrap();
-    let told = |done: Result<HostAggregate, HostAggregateError>| done.unwrap_err().to_string();
-    for (said, expected) in [
+    let refusal = |done: Result<HostAggregate, HostAggregateError>| done.unwrap_err().to_string();
+    for (message, expected) in [
         (
-            told(hosts.create_aggregate("one", BTreeMap::new()).await),
+            refusal(hosts.create_aggregate("one", BTreeMap::new()).await),
             "an aggregate with the name one already exists",
         ),
         (
-            told(hosts.create_aggregate(" x", BTreeMap::new()).await),
+            refusal(hosts.create_aggregate(" x", BTreeMap::new()).await),
             "name: it has leading or trailing blanks",
         ),
         (
-            told(hosts.create_aggregate("x", zone("a:b")).await),
+            refusal(hosts.create_aggregate("x", zone("a:b")).await),
             "metadata.availability_zone: it has a colon",
         ),
         (
-            told(hosts.update_aggregate(two, set("a/b", None)).await),
+            refusal(hosts.update_aggregate(two, set("a/b", None)).await),
             "metadata: \"a/b\" is not a valid key",
         ),
         (
-            told(hosts.add_aggregate_host(two, "nobody").await),
+            refusal(hosts.add_aggregate_host(two, "nobody").await),
             "compute host nobody not found",
         ),
         (
-            told(hosts.add_aggregate_host(one, "host1").await),
+            refusal(hosts.add_aggregate_host(one, "host1").await),
             "host host1 is already in aggregate one",
         ),
         (
-            told(hosts.remove_aggregate_host(two, "host1").await),
+            refusal(hosts.remove_aggregate_host(two, "host1").await),
             "host host1 is not in aggregate two",
         ),
         (
-            told(hosts.add_aggregate_host(two, "host1").await),
+            refusal(hosts.add_aggregate_host(two, "host1").await),
             "host host1 would be in two availability zones, az1 and az2",
         ),
         (
-            told(hosts.add_aggregate_host(99, "host1").await),
+            refusal(hosts.add_aggregate_host(99, "host1").await),
             "aggregate 99 not found",
         ),
     ] {
-        assert!(said.starts_with(expected), "{said}");
+        assert!(message.starts_with(expected), "{message}");
     }
     let rename = AggregateUpdate {
         name: Some("two".to_owned()),
@@ -167,8 +167,8 @@ async fn a_host_with_guests_stays_in_its_zone() {
     let plain = make(hosts, "plain", BTreeMap::new()).await;
     hosts.add_aggregate_host(az, "host1").await.unwrap();
     let busy = json!({"instances": {(guest(1).to_string()): {}, (guest(2).to_string()): {}}});
-    service.tell("host1", &[told_with(1, busy.clone())]).await;
-    service.tell("host2", &[told_with(2, busy)]).await;
+    service.report("host1", &[node_with(1, busy.clone())]).await;
+    service.report("host2", &[node_with(2, busy)]).await;
     for refused in [
         hosts.remove_aggregate_host(az, "host1").await,
         hosts
@@ -203,7 +203,7 @@ async fn a_host_with_guests_stays_in_its_zone() {
         ("nova".to_owned(), one("host2")),
     ];
     assert_eq!(zones, BTreeMap::from(expected));
-    service.tell("host1", &[told(1)]).await;
+    service.report("host1", &[node_body(1)]).await;
     hosts.remove_aggregate_host(az, "host1").await.unwrap();
 }
 
@@ -230,7 +230,7 @@ async fn states_have_the_aggregates_of_their_hosts_as_they_are_now() {
     assert!(of(2).await.is_empty());
     // A host that is removed and returns is in no aggregate.
     hosts.remove("host1").await.unwrap();
-    service.tell("host1", &[told(1)]).await;
+    service.report("host1", &[node_body(1)]).await;
     assert!(of(1).await.is_empty());
     hosts.delete_aggregate(id).await.unwrap();
 }

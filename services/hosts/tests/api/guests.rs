@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::service::{Service, guest, told_with};
+use super::service::{Service, guest, node_with};
 
 /// The n-th guest as the m-th conductor's.
 fn of_owner(n: u128, m: u128) -> OwnedGuest {
@@ -16,7 +16,7 @@ fn of_owner(n: u128, m: u128) -> OwnedGuest {
 }
 
 #[tokio::test]
-async fn a_guest_is_its_first_conductors_until_that_says_otherwise() {
+async fn a_guest_belongs_to_its_first_conductor_until_that_releases_it() {
     let service = Service::start().await;
     let hosts = &service.hosts;
     let (first, second) = (of_owner(1, 1), of_owner(1, 2));
@@ -56,6 +56,6 @@ async fn owned_guests_that_no_host_reports_are_found() {
         assert!(hosts.claim_guest(of_owner(n, 1)).await.unwrap());
     }
     let reported = json!({"instances": {(guest(2).to_string()): {}}});
-    service.tell("host1", &[told_with(1, reported)]).await;
+    service.report("host1", &[node_with(1, reported)]).await;
     assert_eq!(hosts.unreported_guests().await.unwrap(), [of_owner(1, 1)]);
 }

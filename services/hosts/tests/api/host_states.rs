@@ -2,12 +2,12 @@
 
 use serde_json::json;
 
-use super::service::{Service, guest, node, state, told, told_with};
+use super::service::{Service, guest, node, node_body, node_with, state};
 
 #[tokio::test]
 async fn a_reported_state_is_shown_and_found_by_name() {
     let service = Service::start().await;
-    let body = state(&[told_with(
+    let body = state(&[node_with(
         1,
         json!({"stats": {"a": [1, {"b": null}]}, "metrics": {"cpu.percent": 0.25},
             "cpu_info": "{\"arch\": \"x86_64\"}", "disk_available_least": -3, "num_io_ops": 1,
@@ -16,15 +16,15 @@ async fn a_reported_state_is_shown_and_found_by_name() {
             "numa_topology": [{"id": 0, "cpuset": [0, 1], "pcpuset": [], "memory": 1024, "siblings": [[0, 1]],
                 "mempages": [{"size_kb": 4, "total": 262_144}]}]}),
     )]);
-    let reply = service.tells("host1", body.clone()).await;
+    let reply = service.reports("host1", body.clone()).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     assert!(reply.body["disabled_reason"].is_null());
     let name = reply.state();
     let shown = service.get("/host1/state").await;
     assert_eq!(shown.status, 200);
-    assert_eq!(service.tells("host1", shown.body).await.state(), name);
+    assert_eq!(service.reports("host1", shown.body).await.state(), name);
     assert_eq!(service.seen("host1", &name).await.status, 200);
-    let other = service.tell("host1", &[told(1)]).await;
+    let other = service.report("host1", &[node_body(1)]).await;
     assert_ne!(other, name);
     let refused = service.seen("host1", &name).await;
     assert_eq!(refused.status, 409, "{refused:?}");
@@ -46,46 +46,48 @@ async fn nodes_appear_and_vanish_with_the_reports() {
             |node: &serde_json::Value| node["hypervisor_hostname"].as_str().unwrap().to_owned();
         nodes.iter().map(name).collect::<Vec<_>>()
     };
-    for (told_now, names) in [
-        (vec![told(1), told(2)], vec!["node1", "node2"]),
-        (vec![told(2), told(1)], vec!["node2", "node1"]),
-        (vec![told(3), told(1)], vec!["node3", "node1"]),
+    for (reported_now, names) in [
+        (vec![node_body(1), node_body(2)], vec!["node1", "node2"]),
+        (vec![node_body(2), node_body(1)], vec!["node2", "node1"]),
+        (vec![node_body(3), node_body(1)], vec!["node3", "node1"]),
         (vec![], vec![]),
-        (vec![told(1)], vec!["node1"]),
+        (vec![node_body(1)], vec!["node1"]),
     ] {
-        service.tell("host1", &told_now).await;
+        service.report("host1", &reported_now).await;
         assert_eq!(nodes().await, names);
     }
 }
 
 #[tokio::test]
-async fn a_node_that_another_living_host_tells_is_refused_and_a_dead_hosts_goes_over() {
+async fn a_node_that_another_living_host_reports_is_refused_and_a_dead_hosts_goes_over() {
     let service = Service::start().await;
-    let name = service.tell("old", &[told(1), told(2)]).await;
-    let refused = service.tells("new", state(&[told(1)])).await;
+    let name = service.report("old", &[node_body(1), node_body(2)]).await;
+    let refused = service.reports("new", state(&[node_body(1)])).await;
     assert_eq!(refused.status, 409, "{refused:?}");
     for word in ["old", "new", &node(1).to_string()] {
         assert!(refused.message().contains(word), "{word}: {refused:?}");
     }
     assert_eq!(service.get("/new/state").await.status, 404, "nothing stays");
     service.was_seen("old", 61).await;
-    service.tell("new", &[told(1)]).await;
+    service.report("new", &[node_body(1)]).await;
     let left = service.get("/old/state").await.body["nodes"].clone();
     assert_eq!(
         (left.as_array().unwrap().len(), &left[0]["uuid"]),
         (1, &json!(node(2)))
     );
     assert_eq!(service.seen("old", &name).await.status, 409);
-    let refused = service.tells("old", state(&[told(1), told(2)])).await;
+    let refused = service
+        .reports("old", state(&[node_body(1), node_body(2)]))
+        .await;
     assert_eq!(refused.status, 409, "{refused:?}");
-    service.tell("old", &[told(2)]).await;
+    service.report("old", &[node_body(2)]).await;
     // A forced-down host counts as down in spite of its heartbeats.
     let down = json!({"forced_down": true});
     let reply = service
         .ask("admin", "PUT", "/old/service", Some(down))
         .await;
     assert_eq!(reply.status, 200, "{reply:?}");
-    service.tell("new", &[told(1), told(2)]).await;
+    service.report("new", &[node_body(1), node_body(2)]).await;
 }
 
 #[tokio::test]
@@ -197,7 +199,9 @@ async fn a_field_that_is_not_what_it_may_be_is_named() {
         ),
         (json!({"color": "blue"}), "nodes[0].color"),
     ] {
-        let refused = service.tells("host1", state(&[told_with(1, fields)])).await;
+        let refused = service
+            .reports("host1", state(&[node_with(1, fields)]))
+            .await;
         assert_eq!(refused.status, 400, "{field}: {refused:?}");
         assert!(
             refused.message().contains(field),
@@ -207,11 +211,11 @@ async fn a_field_that_is_not_what_it_may_be_is_named() {
     }
     for (body, field) in [
         (
-            json!({"service": {"version": "1"}, "nodes": [told(1), told(1)]}),
+            json!({"service": {"version": "1"}, "nodes": [node_body(1), node_body(1)]}),
             "nodes[1].uuid: nodes[0] has the same value",
         ),
         (
-            json!({"service": {"version": "1"}, "nodes": [told(1), told_with(2, json!({"hypervisor_hostname": "node1"}))]}),
+            json!({"service": {"version": "1"}, "nodes": [node_body(1), node_with(2, json!({"hypervisor_hostname": "node1"}))]}),
             "nodes[1].hypervisor_hostname: nodes[0] has the same value",
         ),
         (json!({"service": {}, "nodes": []}), "service"),
@@ -222,7 +226,7 @@ async fn a_field_that_is_not_what_it_may_be_is_named() {
         (json!({"nodes": []}), "service"),
         (json!([]), "body"),
     ] {
-        let refused = service.tells("host1", body).await;
+        let refused = service.reports("host1", body).await;
         assert_eq!(refused.status, 400, "{field}: {refused:?}");
         assert!(
             refused.message().contains(field),
@@ -230,9 +234,9 @@ async fn a_field_that_is_not_what_it_may_be_is_named() {
             refused.message()
         );
     }
-    assert_eq!(service.tells("a%00b", state(&[])).await.status, 400);
+    assert_eq!(service.reports("a%00b", state(&[])).await.status, 400);
     assert_eq!(
-        service.tells(&"h".repeat(256), state(&[])).await.status,
+        service.reports(&"h".repeat(256), state(&[])).await.status,
         400
     );
     assert_eq!(service.get("").await.body, json!({"hosts": []}));
@@ -241,20 +245,20 @@ async fn a_field_that_is_not_what_it_may_be_is_named() {
 #[tokio::test]
 async fn an_operator_disables_and_the_agent_hears_of_it() {
     let service = Service::start().await;
-    let name = service.tell("host1", &[told(1)]).await;
+    let name = service.report("host1", &[node_body(1)]).await;
     let put = async |body| {
         service
             .ask("admin", "PUT", "/host1/service", Some(body))
             .await
     };
-    let heard = async || service.seen("host1", &name).await.body["disabled_reason"].clone();
-    assert!(heard().await.is_null());
+    let reason = async || service.seen("host1", &name).await.body["disabled_reason"].clone();
+    assert!(reason().await.is_null());
     let reply = put(json!({"disabled": true, "disabled_reason": "rack moves"})).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     assert_eq!(reply.body["disabled_reason"], "rack moves");
-    assert_eq!(heard().await, "rack moves");
+    assert_eq!(reason().await, "rack moves");
     put(json!({"disabled": true})).await;
-    assert_eq!(heard().await, "", "disabled without a reason");
+    assert_eq!(reason().await, "", "disabled without a reason");
     // What was not named stays.
     let reply = put(json!({"forced_down": true, "cell": "cell2"})).await;
     assert_eq!(reply.body["disabled"], true);
@@ -263,7 +267,7 @@ async fn an_operator_disables_and_the_agent_hears_of_it() {
         (&json!(true), &json!("cell2"))
     );
     put(json!({"disabled": false, "forced_down": false})).await;
-    assert!(heard().await.is_null());
+    assert!(reason().await.is_null());
     for (body, field) in [
         (json!({"disabled_reason": "x"}), "disabled_reason"),
         (
@@ -287,12 +291,12 @@ async fn an_operator_disables_and_the_agent_hears_of_it() {
 async fn hosts_are_listed_by_name_and_a_former_one_can_be_removed() {
     let service = Service::start().await;
     let agents =
-        json!({"service": {"version": "0.2.0", "disabled_reason": ""}, "nodes": [told(2)]});
-    service.tells("b", agents).await;
+        json!({"service": {"version": "0.2.0", "disabled_reason": ""}, "nodes": [node_body(2)]});
+    service.reports("b", agents).await;
     let name = service
-        .tell(
+        .report(
             "a",
-            &[told_with(
+            &[node_with(
                 1,
                 json!({"instances": {(guest(1).to_string()): {}}}),
             )],
@@ -326,13 +330,13 @@ async fn hosts_are_listed_by_name_and_a_former_one_can_be_removed() {
         "it has to tell all"
     );
     assert_eq!(
-        service.tell("a", &[told(1)]).await,
-        service.tell("a", &[told(1)]).await
+        service.report("a", &[node_body(1)]).await,
+        service.report("a", &[node_body(1)]).await
     );
 }
 
 #[tokio::test]
-async fn agents_tell_operators_look_and_others_may_neither() {
+async fn agents_report_operators_read_and_others_may_neither() {
     let service = Service::with_hosts(1).await;
     for (token, method, path, status) in [
         ("agent", "GET", "", 200),

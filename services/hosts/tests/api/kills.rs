@@ -9,10 +9,10 @@ use berth_hosts::HostsOptions;
 use berth_store::{Location, SqlOptions, SqlStore};
 use serde_json::json;
 
-use super::service::{Service, state, told_with};
+use super::service::{Service, node_with, state};
 
 const FILE: &str = "BERTH_TEST_HOSTS_FILE";
-const TOLD: &str = "told once";
+const REPORTED: &str = "told once";
 const NODES: u128 = 6;
 
 async fn over(path: &Path) -> Service {
@@ -25,7 +25,7 @@ async fn over(path: &Path) -> Service {
 
 fn body(round: i64) -> serde_json::Value {
     let nodes: Vec<_> = (1..=NODES)
-        .map(|n| told_with(n, json!({"num_io_ops": round})))
+        .map(|n| node_with(n, json!({"num_io_ops": round})))
         .collect();
     state(&nodes)
 }
@@ -39,8 +39,8 @@ async fn teller_that_is_to_be_killed() {
     let service = over(Path::new(&path)).await;
     let mut out = std::io::stdout();
     for round in 0.. {
-        assert_eq!(service.tells("host1", body(round)).await.status, 200);
-        writeln!(out, "{TOLD}").unwrap();
+        assert_eq!(service.reports("host1", body(round)).await.status, 200);
+        writeln!(out, "{REPORTED}").unwrap();
     }
 }
 
@@ -67,16 +67,16 @@ async fn a_kill_leaves_one_whole_state_under_its_own_name() {
     for round in 0..8 {
         let mut child = spawn(&path);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        while !lines.next().unwrap().unwrap().contains(TOLD) {}
+        while !lines.next().unwrap().unwrap().contains(REPORTED) {}
         std::thread::sleep(Duration::from_micros(1_300 * round));
         child.kill().unwrap();
         child.wait().unwrap();
         let service = over(&path).await;
         let shown = service.get("/host1/state").await.body;
-        let told = shown["nodes"][0]["num_io_ops"].as_i64().unwrap();
-        assert_eq!(shown, body_as_shown(told), "round {round}");
+        let round_shown = shown["nodes"][0]["num_io_ops"].as_i64().unwrap();
+        assert_eq!(shown, body_as_shown(round_shown), "round {round}");
         let listed = service.get("").await.body["hosts"][0]["state"].clone();
-        let name = service.tells("host1", shown).await.state();
+        let name = service.reports("host1", shown).await.state();
         assert_eq!(listed, json!(name), "round {round}");
         service.store.close().await;
     }
@@ -84,6 +84,7 @@ async fn a_kill_leaves_one_whole_state_under_its_own_name() {
 
 /// With what the wire adds to a body that leaves it out.
 fn body_as_shown(round: i64) -> serde_json::Value {
-    let told: berth_wire::host_state::HostStateBody = serde_json::from_value(body(round)).unwrap();
-    serde_json::to_value(told).unwrap()
+    let body_of_round: berth_wire::host_state::HostStateBody =
+        serde_json::from_value(body(round)).unwrap();
+    serde_json::to_value(body_of_round).unwrap()
 }

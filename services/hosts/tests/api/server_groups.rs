@@ -12,7 +12,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use super::service::{Service, guest, node, told_with};
+use super::service::{Service, guest, node, node_with};
 
 pub(crate) async fn make(
     hosts: &Hosts,
@@ -94,15 +94,15 @@ async fn sixteen(hosts: &Hosts, group: Uuid, count: usize) -> Vec<Option<String>
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn sixteen_concurrent_guests_get_sixteen_hosts_and_of_fifteen_hosts_one_guest_gets_none() {
     let service = Service::start().await;
-    for (count, told_none) in [(16, 0), (15, 1), (1, 15)] {
+    for (count, reported_none) in [(16, 0), (15, 1), (1, 15)] {
         let group = make(&service.hosts, ServerGroupPolicy::AntiAffinity, None)
             .await
             .uuid;
         let landed = sixteen(&service.hosts, group, count).await;
         let none = landed.iter().filter(|host| host.is_none()).count();
-        assert_eq!(none, told_none, "on {count} hosts");
+        assert_eq!(none, reported_none, "on {count} hosts");
         let apart: BTreeSet<&String> = landed.iter().flatten().collect();
-        assert_eq!(apart.len(), 16 - told_none, "{landed:?}");
+        assert_eq!(apart.len(), 16 - reported_none, "{landed:?}");
         let kept = service.hosts.group(group).await.unwrap();
         let on: BTreeSet<&String> = kept.members.values().collect();
         assert_eq!(on, apart);
@@ -208,11 +208,11 @@ async fn a_callers_own_old_place_is_no_obstacle_and_it_has_one_place() {
 }
 
 #[tokio::test]
-async fn members_that_their_hosts_do_not_tell_of_yet_are_counted_there() {
+async fn members_that_their_hosts_do_not_report_yet_are_counted_there() {
     let service = Service::with_hosts(3).await;
     let hosts = &service.hosts;
     let reported = json!({"instances": {(guest(1).to_string()): {"flavorid": "7"}}});
-    service.tell("host1", &[told_with(1, reported)]).await;
+    service.report("host1", &[node_with(1, reported)]).await;
     let group = make(hosts, ServerGroupPolicy::AntiAffinity, None).await;
     let mut generation = group.generation;
     for (n, host) in [(1, "host1"), (2, "host2"), (3, "host3")] {
@@ -338,7 +338,7 @@ async fn of_a_claim_and_a_stale_member_search_the_first_one_wins() {
             .unwrap();
     }
     let reported = json!({"instances": {(guest(3).to_string()): {}}});
-    service.tell("host1", &[told_with(1, reported)]).await;
+    service.report("host1", &[node_with(1, reported)]).await;
     let seen = async || {
         let mut seen = hosts.unreported_members().await.unwrap();
         seen.sort();

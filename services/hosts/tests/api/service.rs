@@ -139,14 +139,14 @@ impl Service {
     }
 
     /// What an agent tells; whatever comes of it.
-    pub(crate) async fn tells(&self, host: &str, body: Value) -> Reply {
+    pub(crate) async fn reports(&self, host: &str, body: Value) -> Reply {
         let path = format!("/{host}/state");
         self.ask("agent", "PUT", &path, Some(body)).await
     }
 
     /// The same, and it is taken; what the state is called.
-    pub(crate) async fn tell(&self, host: &str, nodes: &[Value]) -> String {
-        let reply = self.tells(host, state(nodes)).await;
+    pub(crate) async fn report(&self, host: &str, nodes: &[Value]) -> String {
+        let reply = self.reports(host, state(nodes)).await;
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.state()
     }
@@ -161,7 +161,7 @@ impl Service {
     pub(crate) async fn with_hosts(count: u128) -> Self {
         let service = Self::start().await;
         for n in 1..=count {
-            service.tell(&format!("host{n}"), &[told(n)]).await;
+            service.report(&format!("host{n}"), &[node_body(n)]).await;
         }
         service
     }
@@ -211,7 +211,7 @@ pub(crate) fn state(nodes: &[Value]) -> Value {
 }
 
 /// The n-th node as its agent tells it.
-pub(crate) fn told(n: u128) -> Value {
+pub(crate) fn node_body(n: u128) -> Value {
     json!({
         "uuid": node(n),
         "hypervisor_hostname": format!("node{n}"),
@@ -232,8 +232,8 @@ pub(crate) fn told(n: u128) -> Value {
 }
 
 /// The same with other fields.
-pub(crate) fn told_with(n: u128, fields: Value) -> Value {
-    let mut node = told(n);
+pub(crate) fn node_with(n: u128, fields: Value) -> Value {
+    let mut node = node_body(n);
     let all = node.as_object_mut().unwrap();
     let Value::Object(fields) = fields else {
         panic!("fields are an object");

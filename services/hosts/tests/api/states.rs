@@ -5,7 +5,7 @@ use std::sync::Arc;
 use berth_hosts::{HostsOptions, ServiceStatus, ServiceUpdate};
 use serde_json::json;
 
-use super::service::{Service, node, told, told_with};
+use super::service::{Service, node, node_body, node_with};
 
 #[tokio::test]
 async fn states_come_in_the_order_in_which_they_are_asked_for() {
@@ -32,12 +32,12 @@ async fn a_state_is_parsed_once_and_shared_until_it_changes() {
     let again = service.hosts.states(&[node(1)]).await.unwrap().remove(0);
     assert!(Arc::ptr_eq(&first, &again));
     service
-        .tell("host1", &[told_with(1, json!({"vcpus_used": 9}))])
+        .report("host1", &[node_with(1, json!({"vcpus_used": 9}))])
         .await;
     let changed = service.hosts.states(&[node(1)]).await.unwrap().remove(0);
     assert_eq!((first.vcpus_used, changed.vcpus_used), (2, 9));
     // As it was: the same name, and the same state.
-    service.tell("host1", &[told(1)]).await;
+    service.report("host1", &[node_body(1)]).await;
     let back = service.hosts.states(&[node(1)]).await.unwrap().remove(0);
     assert_eq!(back.vcpus_used, 2);
 }
@@ -76,15 +76,14 @@ async fn changes_outside_of_the_state_are_read_each_time() {
     );
     let enabled = update(Some(ServiceStatus::Enabled), Some(false), None);
     hosts.update_service("host1", enabled).await.unwrap();
-    let agents =
-        json!({"service": {"version": "0.1.0", "disabled_reason": "too hot"}, "nodes": [told(1)]});
-    service.tells("host1", agents).await;
+    let agents = json!({"service": {"version": "0.1.0", "disabled_reason": "too hot"}, "nodes": [node_body(1)]});
+    service.reports("host1", agents).await;
     let state = now().await;
     assert!(state.service.disabled, "by the agent");
     assert_eq!(state.service.disabled_reason.as_deref(), Some("too hot"));
     // A node that went over to another host is that host's, though its state is the same.
     service.was_seen("host1", 3_600).await;
-    service.tell("host2", &[told(1)]).await;
+    service.report("host2", &[node_body(1)]).await;
     assert_eq!(now().await.host, "host2");
     assert_eq!(
         (held.host.as_str(), held.service.disabled),
@@ -121,7 +120,7 @@ async fn a_state_that_cannot_be_read_keeps_no_other_host_from_its_guests() {
     assert_eq!(states.len(), 1);
     assert_eq!(states[0].host, "host2");
     service
-        .tell("host1", &[told_with(1, json!({"vcpus": 1}))])
+        .report("host1", &[node_with(1, json!({"vcpus": 1}))])
         .await;
     assert_eq!(
         service
@@ -139,12 +138,13 @@ async fn concurrent_requests_never_see_an_older_state_than_reported_before() {
     let service = Service::with_hosts(4).await;
     let nodes: Vec<_> = (1..=4).map(node).collect();
     let mut readers = tokio::task::JoinSet::new();
-    let told_last = Arc::new(std::sync::atomic::AtomicI64::new(0));
+    let last_reported = Arc::new(std::sync::atomic::AtomicI64::new(0));
     for _ in 0..4 {
-        let (service, nodes, told_last) = (service.clone(), nodes.clone(), Arc::clone(&told_last));
+        let (service, nodes, last_reported) =
+            (service.clone(), nodes.clone(), Arc::clone(&last_reported));
         readers.spawn(async move {
             loop {
-                let before = told_last.load(std::sync::atomic::Ordering::SeqCst);
+                let before = last_reported.load(std::sync::atomic::Ordering::SeqCst);
                 let states = service.hosts.states(&nodes).await.unwrap();
                 assert_eq!(states.len(), 4);
                 assert!(states.iter().all(|state| state.num_io_ops >= before));
@@ -158,10 +158,10 @@ async fn concurrent_requests_never_see_an_older_state_than_reported_before() {
         for n in 1..=4 {
             let fields = json!({"num_io_ops": round});
             service
-                .tell(&format!("host{n}"), &[told_with(n, fields)])
+                .report(&format!("host{n}"), &[node_with(n, fields)])
                 .await;
         }
-        told_last.store(round, std::sync::atomic::Ordering::SeqCst);
+        last_reported.store(round, std::sync::atomic::Ordering::SeqCst);
     }
     readers.join_all().await;
 }

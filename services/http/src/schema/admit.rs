@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_passes_unseen_is_json_nevertheless() {
+    fn what_passes_unchecked_is_json_nevertheless() {
         const OPEN: BodySchema = BodySchema::Map(&MapOf {
             keys: NAME,
             values: BodySchema::Integer(None, None),
@@ -256,13 +256,13 @@ mod tests {
         let admitted =
             br#"{"A": 1, "b": [null, true, {"c": -1.5, "d": "\u00e9"}, 18446744073709551615]}"#;
         assert!(OPEN.admits(admitted));
-        let spoilt: [&[u8]; 4] = [
+        let corrupt: [&[u8]; 4] = [
             b"{\"b\": \"\xff\"}",
             b"{\"b\": {\"\xff\": 1}}",
             br#"{"b": "\ud800"}"#,
             br#"{"b": [1e999]}"#,
         ];
-        for body in spoilt {
+        for body in corrupt {
             assert!(!OPEN.admits(body), "{}", String::from_utf8_lossy(body));
             assert!(serde_json::from_slice::<Value>(body).is_err());
         }

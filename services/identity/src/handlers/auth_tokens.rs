@@ -132,12 +132,12 @@ async fn subject(
     let own = call.header(TOKEN_HEADER);
     allow(may || (subject.is_some() && subject == own), rule)?;
     // The message does not repeat the token, because it is a secret.
-    let nobodys = || Fault::not_found("Could not find token.");
-    let text = subject.ok_or_else(nobodys)?;
+    let not_found = || Fault::not_found("Could not find token.");
+    let text = subject.ok_or_else(not_found)?;
     let known = api.identity.token(text).await;
     known
         .map_err(|error| store::fault(&error))?
-        .ok_or_else(nobodys)
+        .ok_or_else(not_found)
 }
 
 async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {

@@ -30,7 +30,7 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
 }
 
 /// Whether a boolean query key is set.
-fn says_yes(call: &ApiRequest, key: &str) -> bool {
+fn is_set(call: &ApiRequest, key: &str) -> bool {
     let value = call.query.last(key);
     value.is_some_and(|text| !matches!(text, "0" | "false" | "False"))
 }
@@ -75,7 +75,7 @@ async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiRes
         "identity:list_role_assignments",
     )?;
     let (users, links) = (api.identity.users(), Links::of(&api, &call));
-    let effective = says_yes(&call, "effective");
+    let effective = is_set(&call, "effective");
     let mut seen = BTreeSet::new();
     let mut shown = Vec::new();
     for one in users.assignments() {
@@ -83,7 +83,7 @@ async fn list(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiRes
             // A user may have a role both directly and as an implied role.
             let is_new = seen.insert((&one.user_id, &one.target, &role.name));
             if is_new && is_wanted(&call, &one.user_id, &one.target, role) {
-                let with_names = says_yes(&call, "include_names");
+                let with_names = is_set(&call, "include_names");
                 shown.extend(shown::assignment(&users, one, role, with_names, &links));
             }
         }

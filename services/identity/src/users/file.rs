@@ -13,7 +13,7 @@ use super::{Users, UsersError};
 const LARGEST: u64 = 4 << 20;
 
 /// The minimum interval between two checks of the file.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why the users file could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +118,7 @@ impl UsersFile {
                 .last_check
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner);
-            seen.checked_at.elapsed() >= LOOK_INTERVAL
+            seen.checked_at.elapsed() >= POLL_INTERVAL
         };
         if is_due {
             match self.reload_if_changed() {

@@ -153,7 +153,7 @@ async fn what_is_missing_or_of_another_type_is_named() {
 }
 
 #[tokio::test]
-async fn a_password_in_a_wrong_body_is_not_said_back() {
+async fn a_password_in_a_wrong_body_is_not_repeated() {
     let service = Service::start().await;
     let of = |user: &str| {
         format!(
@@ -170,9 +170,9 @@ async fn a_password_in_a_wrong_body_is_not_said_back() {
     ] {
         let reply = service.post_text(&body).await;
         assert_eq!(reply.status, 400, "{body}");
-        let said = reply.body.to_string();
-        let repeated = said.contains("hunter2") || said.contains("123456");
-        assert!(!repeated, "{said}");
+        let message = reply.body.to_string();
+        let repeated = message.contains("hunter2") || message.contains("123456");
+        assert!(!repeated, "{message}");
     }
 }
 

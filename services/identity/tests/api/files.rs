@@ -150,30 +150,30 @@ fn everything_that_is_wrong_is_named_with_its_line_its_key_and_what_would_be_rig
         ),
     ];
     for (text, place, words) in cases {
-        let said = refused(&text);
+        let message = refused(&text);
         assert!(
-            said.contains(place) && said.contains(words),
-            "{text}\n{said}"
+            message.contains(place) && message.contains(words),
+            "{text}\n{message}"
         );
         assert!(
-            !said.contains("hunter2") && !said.contains(hash()),
-            "{said}"
+            !message.contains("hunter2") && !message.contains(hash()),
+            "{message}"
         );
     }
 }
 
 #[test]
 fn all_problems_are_reported_at_once() {
-    let said = refused("[[user]]\nname = \"\"\n[[project]]\nname = 7\n[[domain]]\n");
+    let message = refused("[[user]]\nname = \"\"\n[[project]]\nname = 7\n[[domain]]\n");
     for place in [
         "user[0].name",
         "user[0]: \"password_hash\"",
         "project[0].name",
         "domain[0]: \"name\"",
     ] {
-        assert!(said.contains(place), "{place}: {said}");
+        assert!(message.contains(place), "{place}: {message}");
     }
-    assert_eq!(said.lines().count(), 4, "{said}");
+    assert_eq!(message.lines().count(), 4, "{message}");
 }
 
 #[test]
@@ -258,17 +258,17 @@ fn a_new_file_is_read_and_an_invalid_one_keeps_the_users_and_is_reported_once() 
     ));
     assert_eq!(names(), ["robert"]);
     write(&path, "[[user]]\nname = 7\n");
-    let said = file.reload_if_changed().unwrap_err().to_string();
-    assert!(said.contains("user[0].name"), "{said}");
+    let message = file.reload_if_changed().unwrap_err().to_string();
+    assert!(message.contains("user[0].name"), "{message}");
     assert!(
         matches!(file.reload_if_changed(), Ok(ReloadOutcome::Unchanged)),
         "reported once"
     );
     assert_eq!(names(), ["robert"]);
-    for nobody in ["", "[[project]]\nname = \"p\"\n"] {
-        write(&path, nobody);
-        let said = file.reload_if_changed().unwrap_err().to_string();
-        assert!(said.contains("has no user"), "{said}");
+    for without_users in ["", "[[project]]\nname = \"p\"\n"] {
+        write(&path, without_users);
+        let message = file.reload_if_changed().unwrap_err().to_string();
+        assert!(message.contains("has no user"), "{message}");
         assert!(matches!(
             UsersFile::open(&path),
             Err(UsersFileError::Empty { .. })

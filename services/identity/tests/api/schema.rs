@@ -37,7 +37,7 @@ async fn another_programs_tables_are_left_alone() {
 }
 
 #[tokio::test]
-async fn a_row_of_another_hand_makes_a_token_that_cannot_be_looked_at_and_is_not_shown() {
+async fn a_row_of_another_writer_makes_a_token_that_cannot_be_read_and_is_not_shown() {
     let service = Service::start().await;
     let admin = service.token("admin", None).await;
     service

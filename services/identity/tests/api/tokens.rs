@@ -97,7 +97,7 @@ async fn each_scope_gives_the_token_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn whoever_may_not_have_a_token_is_told_nothing_of_why() {
+async fn a_refused_login_gets_no_reason() {
     let service = Service::start().await;
     let wrong =
         |name: &str| json!({"name": name, "domain": {"id": "default"}, "password": "wrong"});
@@ -119,7 +119,7 @@ async fn whoever_may_not_have_a_token_is_told_nothing_of_why() {
         (by_name("alice"), Some(json!({"domain": {"id": "default"}}))),
         (by_name("alice"), Some(json!({"domain": {"id": "nowhere"}}))),
     ];
-    let mut said = Vec::new();
+    let mut bodies = Vec::new();
     for (user, scope) in cases {
         let shown = format!("{} {scope:?}", user["name"]);
         let reply = service.log_in(user, scope).await;
@@ -129,10 +129,10 @@ async fn whoever_may_not_have_a_token_is_told_nothing_of_why() {
             "Keystone uri=\"http://cloud/v3\""
         );
         assert_eq!(reply.header("x-subject-token"), "");
-        said.push(reply.body);
+        bodies.push(reply.body);
     }
     let one = json!({"error": {"code": 401, "title": "Unauthorized", "message": "The request you have made requires authentication."}});
-    assert!(said.iter().all(|body| *body == one), "{said:?}");
+    assert!(bodies.iter().all(|body| *body == one), "{bodies:?}");
     assert_eq!(service.count().await, 0);
 }
 
@@ -169,10 +169,10 @@ async fn a_token_makes_another_that_ends_when_it_ends() {
 }
 
 #[tokio::test]
-async fn a_token_is_looked_at_by_its_holder_by_services_and_by_operators() {
+async fn a_token_is_validated_by_its_holder_by_services_and_by_operators() {
     let service = Service::start().await;
     let alice = service.token("alice", project("research")).await;
-    let nobody = service.token("nobody", None).await;
+    let roleless = service.token("nobody", None).await;
     let admin = service.token("admin", None).await;
     let nova = service.token("nova", None).await;
     let system = service
@@ -183,7 +183,7 @@ async fn a_token_is_looked_at_by_its_holder_by_services_and_by_operators() {
         (&admin, 200),
         (&nova, 200),
         (&system, 200),
-        (&nobody, 403),
+        (&roleless, 403),
     ] {
         for method in ["GET", "HEAD"] {
             let headers = [
@@ -241,7 +241,7 @@ async fn a_revoked_token_is_void_with_those_that_were_made_from_it() {
             .await
             .header("x-subject-token")
             .to_owned();
-        let nobody = service.token("nobody", None).await;
+        let roleless = service.token("nobody", None).await;
         let path = format!("/v3/auth/tokens{cascade}");
         let revoke = |caller: &str, subject: &str| {
             let headers = [
@@ -258,7 +258,7 @@ async fn a_revoked_token_is_void_with_those_that_were_made_from_it() {
                 service.ask("DELETE", &path, &headers).await
             }
         };
-        assert_eq!(revoke(&nobody, &first).await.status, 403);
+        assert_eq!(revoke(&roleless, &first).await.status, 403);
         assert_eq!(revoke(&first, &first).await.status, 204);
         assert_eq!(service.get(&first, "/v3/auth/projects").await.status, 401);
         made.push(
@@ -268,7 +268,10 @@ async fn a_revoked_token_is_void_with_those_that_were_made_from_it() {
                 .status
                 .as_u16(),
         );
-        assert_eq!(service.get(&nobody, "/v3/auth/projects").await.status, 200);
+        assert_eq!(
+            service.get(&roleless, "/v3/auth/projects").await.status,
+            200
+        );
         let admin = service.token("admin", None).await;
         assert_eq!(revoke(&admin, &first).await.status, 404);
     }
@@ -276,7 +279,7 @@ async fn a_revoked_token_is_void_with_those_that_were_made_from_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_is_made_of_a_token_while_it_is_taken_back_goes_with_it() {
+async fn what_is_made_of_a_token_while_it_is_revoked_goes_with_it() {
     let service = Service::start().await;
     let has_begun = tokio::sync::Notify::new();
     let ask_for_another = async |id: &str| {

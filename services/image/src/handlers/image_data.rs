@@ -30,10 +30,10 @@ async fn download(State(api): State<ImageApi>, call: ApiRequest) -> Result<Respo
     };
     let asked = DataRange::of(call.header("range"), data.length).map_err(|_| {
         let status = StatusCode::RANGE_NOT_SATISFIABLE;
-        let said = call.header("range").unwrap_or_default();
+        let range = call.header("range").unwrap_or_default();
         Fault::new(
             status,
-            format!("{said} is no range of {} bytes.", data.length),
+            format!("{range} is no range of {} bytes.", data.length),
         )
     })?;
     let body = data.body(asked).await.map_err(|error| {

@@ -22,11 +22,11 @@ pub(super) struct DataSums {
 
 impl DataSums {
     /// Computes the checksums of a file, or takes the given checksum without reading the data.
-    pub(super) fn of(path: &Path, said: Option<DataChecksum>) -> io::Result<Self> {
+    pub(super) fn of(path: &Path, stated: Option<DataChecksum>) -> io::Result<Self> {
         let mut file = Data::open_file(path)?;
         let found = file.metadata()?;
         let (length, modified) = (found.len(), found.modified()?);
-        let (checksum, md5) = match said {
+        let (checksum, md5) = match stated {
             Some(checksum) => (checksum, None),
             None => {
                 let (checksum, md5) = sum(&mut file, length)?;

@@ -40,15 +40,15 @@ fn images() -> Vec<CatalogImage> {
 
 fn names(query: &str) -> Result<Vec<String>, String> {
     let query = QueryString::parse(query).unwrap();
-    let said = |fault: Fault| fault.message().to_owned();
+    let message_of = |fault: Fault| fault.message().to_owned();
     let all = images();
-    let page = ImageQuery::of(&query).map_err(said)?;
-    let page = page.page(all.iter()).map_err(said)?;
+    let page = ImageQuery::of(&query).map_err(message_of)?;
+    let page = page.page(all.iter()).map_err(message_of)?;
     Ok(page.images.iter().map(|image| image.name.clone()).collect())
 }
 
 #[test]
-fn a_list_is_filtered_by_what_is_said_of_images() {
+fn a_list_is_filtered_by_the_properties_of_images() {
     for (query, kept) in [
         ("", vec!["c, d", "b", "a"]),
         ("os_hidden=true", vec!["d"]),

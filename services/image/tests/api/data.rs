@@ -119,7 +119,7 @@ async fn what_cannot_be_read_at_the_start_is_named() {
 }
 
 #[tokio::test]
-async fn data_whose_checksum_is_said_are_not_read_at_the_start() {
+async fn data_with_a_given_checksum_are_not_read_at_the_start() {
     let service = Service::start();
     let list = service.path("said.toml");
     let sum = "AB".repeat(32);

@@ -49,8 +49,8 @@ async fn every_write_is_refused_and_only_operators_see_the_file_name() {
             };
             assert_eq!(reply.status, 403, "{method} {path}");
             let message = reply.body["message"].as_str().unwrap();
-            let (is_told, is_operator) = (message.contains(&file), token == "admin");
-            assert_eq!(is_told, is_operator, "{method} {path}: {message}");
+            let (names_file, is_operator) = (message.contains(&file), token == "admin");
+            assert_eq!(names_file, is_operator, "{method} {path}: {message}");
             let asks = message.contains("ask the operator");
             assert_eq!(asks, !is_operator, "{method} {path}: {message}");
         }

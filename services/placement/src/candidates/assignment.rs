@@ -2,7 +2,7 @@
 //!
 //! It is a depth-first search over the parts, those with the fewest providers first. Each step checks the constraints that span
 //! parts: shared capacity, one provider per group with `group_policy=isolate`, subtrees, and traits that the unsuffixed group
-//! must have together. A step that leaves a later part without a provider is not taken ([`Assignments::leaves_seats`]).
+//! must have together. A step that leaves a later part without a provider is not taken ([`Assignments::is_assignable`]).
 //! Otherwise seventeen groups on sixteen devices would be tried in every order before the search fails.
 
 use std::collections::BTreeMap;
@@ -192,7 +192,7 @@ impl<'s, 'w> Assignments<'s, 'w> {
             .iter()
             .all(|parts| self.have_a_top(parts))
             && self.have_the_traits()
-            && (!self.tight || self.leaves_seats())
+            && (!self.tight || self.is_assignable())
     }
 
     /// Whether one of the providers of these parts is an ancestor of all others, or can still be.
@@ -252,7 +252,7 @@ impl<'s, 'w> Assignments<'s, 'w> {
     }
 
     /// Whether every part that is still to be served finds a provider, each class and the isolation of groups by itself.
-    fn leaves_seats(&self) -> bool {
+    fn is_assignable(&self) -> bool {
         let waiting = &self.order[self.taken.len()..];
         if self.wanted.policy == SearchGroupPolicy::Isolate {
             let groups: Vec<usize> = waiting

@@ -59,10 +59,10 @@ pub(crate) fn search<'s>(
     limit: usize,
     order: CandidateOrder,
 ) -> SearchResult<'s> {
-    let mut dice = CandidateShuffle::new(order);
+    let mut shuffle_order = CandidateShuffle::new(order);
     let mut trees: Vec<&SnapshotTree> = snapshot.trees().collect();
-    dice.shuffle(&mut trees);
-    search_in(snapshot, wanted, limit, trees, dice)
+    shuffle_order.shuffle(&mut trees);
+    search_in(snapshot, wanted, limit, trees, shuffle_order)
 }
 
 /// Finds at most `limit` candidates in these trees. Every tree contributes one candidate before any contributes its
@@ -72,7 +72,7 @@ pub(crate) fn search_in<'s>(
     wanted: &SearchRequest,
     limit: usize,
     trees: impl IntoIterator<Item = &'s SnapshotTree>,
-    mut dice: CandidateShuffle,
+    mut shuffle_order: CandidateShuffle,
 ) -> SearchResult<'s> {
     let mut results = Results {
         found: SearchResult {
@@ -94,7 +94,7 @@ pub(crate) fn search_in<'s>(
             continue;
         };
         for of_part in &mut options {
-            dice.shuffle(of_part);
+            shuffle_order.shuffle(of_part);
         }
         let mut assignments = Assignments::new(wanted, &shared, options);
         if results.take_next(tree.id, &mut assignments) {
@@ -109,7 +109,7 @@ pub(crate) fn search_in<'s>(
             turns.push_back((root, assignments));
         }
     }
-    results.found.shuffle(&mut dice);
+    results.found.shuffle(&mut shuffle_order);
     results.found
 }
 
@@ -155,12 +155,12 @@ fn may_be_of_others(places: &[MemberRef<'_>], tree: RootId, shares: TraitId) -> 
 }
 
 impl SearchResult<'_> {
-    fn shuffle(&mut self, dice: &mut CandidateShuffle) {
-        if matches!(dice, CandidateShuffle::Fixed) {
+    fn shuffle(&mut self, shuffle_order: &mut CandidateShuffle) {
+        if matches!(shuffle_order, CandidateShuffle::Fixed) {
             return;
         }
         let mut order: Vec<usize> = (0..self.len()).collect();
-        dice.shuffle(&mut order);
+        shuffle_order.shuffle(&mut order);
         let places = order
             .into_iter()
             .flat_map(|at| &self.places[at * self.parts..(at + 1) * self.parts]);

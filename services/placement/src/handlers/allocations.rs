@@ -154,7 +154,7 @@ async fn put(State(placement): State<Placement>, call: ApiRequest) -> Result<Api
     let body: ConsumerBody = call.body(&schemas::put_allocations(call.version))?;
     let replace = Replace {
         providers: Vec::new(),
-        consumers: vec![body.wanting(&consumer, call.version, &placement.options)],
+        consumers: vec![body.into_desired(&consumer, call.version, &placement.options)],
     };
     placement
         .claims

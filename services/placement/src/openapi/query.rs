@@ -22,13 +22,13 @@ fn key(name: &str, required: bool, shape: &Value) -> Value {
     if required {
         key["required"] = Value::from(true);
     }
-    if let Some(says) = says(name) {
-        key["description"] = Value::from(says);
+    if let Some(description) = description(name) {
+        key["description"] = Value::from(description);
     }
     key
 }
 
-fn says(name: &str) -> Option<&'static str> {
+fn description(name: &str) -> Option<&'static str> {
     Some(match name {
         "resources" => "Amounts by class: `VCPU:2,MEMORY_MB:1024`.",
         "required" => {

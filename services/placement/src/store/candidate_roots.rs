@@ -70,7 +70,7 @@ impl Roots {
     pub(crate) async fn next(
         &mut self,
         tx: &mut Transaction,
-        dice: &mut CandidateShuffle,
+        shuffle_order: &mut CandidateShuffle,
     ) -> Result<Vec<RootId>, SqlError> {
         let page = self.page;
         self.page = page.saturating_mul(2).min(MOST);
@@ -96,7 +96,7 @@ impl Roots {
                         let statement = Statement::new(format!("{} ORDER BY r.id", self.sql))
                             .bind_all(self.values.iter().cloned());
                         let mut found = ids(tx, statement).await?;
-                        dice.shuffle(&mut found);
+                        shuffle_order.shuffle(&mut found);
                         found.reverse();
                         found
                     }
@@ -114,7 +114,7 @@ impl Roots {
     }
 
     /// Whether all roots have been returned.
-    pub(crate) fn are_all_told(&self) -> bool {
+    pub(crate) fn are_all_returned(&self) -> bool {
         matches!(self.rest, RemainingRoots::Nothing)
     }
 }

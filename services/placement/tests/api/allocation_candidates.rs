@@ -128,7 +128,7 @@ async fn each_microversion_has_its_own_shape() {
 }
 
 #[tokio::test]
-async fn what_is_taken_is_not_offered_and_what_is_given_back_is() {
+async fn what_is_taken_is_not_offered_and_what_is_released_is() {
     let service = Service::start().await;
     host(&service).await;
     let count = async |query| candidates(&service, query).await.allocation_requests.len();

@@ -331,11 +331,11 @@ async fn a_body_of_ten_thousand_levels_is_malformed() {
     for (open, close) in [("[", "]"), (r#"{"allocations":"#, "}"), (r#"{"x":"#, "}")] {
         let deep = format!("{}1{}", open.repeat(10_000), close.repeat(10_000));
         // Within what a schema passes unseen as well as in place of the whole.
-        let unseen = format!(
+        let unchecked = format!(
             r#"{{"allocations": {{}}, "project_id": "p", "user_id": "u", "consumer_generation": null,
                 "consumer_type": "T", "mappings": {{"": {deep}}}}}"#
         );
-        for body in [&deep, &unseen] {
+        for body in [&deep, &unchecked] {
             for (method, path) in &paths {
                 let request = service.request(method, path);
                 let request = request.header("content-type", "application/json");

@@ -59,7 +59,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn the_tables_tell_what_the_snapshot_tells(
+    fn the_tables_give_what_the_snapshot_gives(
         cloud in some_cloud(),
         steps in proptest::collection::vec((some_write(), proptest::collection::vec(some_question(), 6)), 1..8),
     ) {

@@ -29,7 +29,7 @@ async fn used() -> Service {
 }
 
 #[tokio::test]
-async fn a_provider_tells_every_class_it_has() {
+async fn a_provider_shows_every_class_it_has() {
     let service = used().await;
     assert_eq!(service.usages(HOST).await, json!({"VCPU": 6, "VGPU": 1}));
     let reply = service

@@ -97,7 +97,7 @@ fn run(file: &str, filters: &str, request: &str, instances: &str) -> Result<Valu
             &|hosts| drop(explained(&scheduler, one(&scheduler, &nowhere, hosts))),
         ],
     )?;
-    let [first, bare_first, told, none, diagnosed] = times[..] else {
+    let [first, bare_first, recorded, none, diagnosed] = times[..] else {
         return Err("a time is missing".into());
     };
     let all = |hosts| drop(end(scheduler.select(ask(&request, count), hosts)));
@@ -107,7 +107,7 @@ fn run(file: &str, filters: &str, request: &str, instances: &str) -> Result<Valu
     };
     Ok(json!({
         "done": chosen.hosts.len(), "passed": chosen.passed, "first_ms": first, "later_ms": later.max(0.0),
-        "bare_ms": bare_first, "told_ms": told, "none_ms": none, "diagnosed_ms": diagnosed,
+        "bare_ms": bare_first, "told_ms": recorded, "none_ms": none, "diagnosed_ms": diagnosed,
     }))
 }
 
@@ -176,8 +176,8 @@ fn each(
     instances: usize,
     acts: &[&dyn Fn(Vec<ConsideredHost>)],
 ) -> Result<Vec<f64>, Box<dyn Error>> {
-    let looks = hosts.len().max(1) * (1 + instances / 10);
-    let ready = (READY / looks).clamp(1, 1_000);
+    let checks = hosts.len().max(1) * (1 + instances / 10);
+    let ready = (READY / checks).clamp(1, 1_000);
     let mut spent = vec![0; acts.len()];
     let mut times = 0;
     while spent.iter().any(|spent| *spent < ENOUGH) {

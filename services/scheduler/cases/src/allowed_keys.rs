@@ -208,23 +208,23 @@ static OPTIONS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 /// Checks the keys of a file, except those of its cases.
 pub(super) fn file(file: &Value) -> Result<(), FieldError> {
-    looked_at(FILE, file, "")
+    check_value(FILE, file, "")
 }
 
 /// Checks the keys of a case.
 pub(super) fn case(case: &Value) -> Result<(), FieldError> {
-    looked_at(CASE, case, "")
+    check_value(CASE, case, "")
 }
 
 /// A value of the wrong kind is ignored here, because its reader reports it.
-fn looked_at(shape: KeyShape, value: &Value, path: &str) -> Result<(), FieldError> {
+fn check_value(shape: KeyShape, value: &Value, path: &str) -> Result<(), FieldError> {
     match (shape, value) {
         (Object(keys), Value::Object(object)) => {
             for (key, value) in object {
                 let known = keys.iter().find(|(name, _)| name == key);
                 let under = under(path, key);
                 match known {
-                    Some((_, shape)) => looked_at(*shape, value, &under)?,
+                    Some((_, shape)) => check_value(*shape, value, &under)?,
                     None => return Err(unknown(under, key, keys)),
                 }
             }
@@ -233,10 +233,10 @@ fn looked_at(shape: KeyShape, value: &Value, path: &str) -> Result<(), FieldErro
         (Each(shape), Value::Array(items)) => items
             .iter()
             .enumerate()
-            .try_for_each(|(place, item)| looked_at(*shape, item, &format!("{path}[{place}]"))),
+            .try_for_each(|(place, item)| check_value(*shape, item, &format!("{path}[{place}]"))),
         (Each(shape), Value::Object(object)) => object
             .iter()
-            .try_for_each(|(key, item)| looked_at(*shape, item, &under(path, key))),
+            .try_for_each(|(key, item)| check_value(*shape, item, &under(path, key))),
         (OptionsByName, Value::Object(object)) => {
             object.keys().try_for_each(|name| option(name, path))
         }
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_key_that_nobody_reads_is_refused_with_the_one_that_is_meant() {
-        for (case_of, said) in [
+        for (case_of, text) in [
             (
                 json!({"confg": {}}),
                 "confg: there is no such key; is config meant?",
@@ -322,8 +322,8 @@ mod tests {
                 "config.filter_scheduler.enabled_filter: there is no such option; is filter_scheduler.enabled_filters meant?",
             ),
         ] {
-            let error = case(&case_of).expect_err(said);
-            assert_eq!(error.to_string(), said);
+            let error = case(&case_of).expect_err(text);
+            assert_eq!(error.to_string(), text);
         }
         let error = file(&json!({"schma": "x"})).expect_err("no schema");
         assert_eq!(

@@ -466,8 +466,8 @@ mod tests {
                 "; is capabilities:free_ram_mb meant?",
             ),
         ] {
-            let said = selected(&case(), &what_if).expect_err(sentence);
-            assert!(said.ends_with(sentence), "{said}");
+            let error = selected(&case(), &what_if).expect_err(sentence);
+            assert!(error.ends_with(sentence), "{error}");
         }
         // A plugin may read any name, so only a name that is similar to a known one is refused.
         let with_plugin = |name: &str| {
@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn one_host_is_told_in_full() {
+    fn one_host_is_reported_in_full() {
         let run = DryRunCase::read(&case().to_string(), None, &WhatIf::default());
         let run = run
             .and_then(|case| case.ready(&CustomPlugins::new()))

@@ -130,7 +130,7 @@ pub(super) fn diagnose_plans(
     let smallest = sets.smallest();
     let least = smallest.first().map_or(0, |(it, _)| it.count_ones());
     let as_small = smallest.iter().filter(|(it, _)| it.count_ones() == least);
-    let told = smallest.iter().take(RELAXATIONS);
+    let reported = smallest.iter().take(RELAXATIONS);
     let nearest = sets.nearest().filter(|(it, _)| it.count_ones() > LARGEST);
     let nearest_of = |(filters, of): &(FilterMask, PassingHosts)| {
         nearest_of(plans, &hosts[of.nearest], *filters)
@@ -148,7 +148,7 @@ pub(super) fn diagnose_plans(
             })
             .collect(),
         more_relaxations: as_small.count().saturating_sub(RELAXATIONS),
-        relaxations: told
+        relaxations: reported
             .map(|one| FilterRelaxation {
                 without: named(plans, one.0),
                 hosts: one.1.many,

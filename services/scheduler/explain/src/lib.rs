@@ -73,9 +73,10 @@ impl Explanation {
     #[must_use]
     pub fn of_no_valid_host(none: &NoValidHost, diagnosis: Option<Diagnosis>) -> Self {
         let turns = &none.record.turns;
-        let told = turns.iter().enumerate();
-        let told = told.filter(|(place, _)| *place < SEARCHES || *place == none.at);
-        let searches: Vec<SearchRecord> = told.map(|(_, turn)| SearchRecord::of(turn)).collect();
+        let reported = turns.iter().enumerate();
+        let reported = reported.filter(|(place, _)| *place < SEARCHES || *place == none.at);
+        let searches: Vec<SearchRecord> =
+            reported.map(|(_, turn)| SearchRecord::of(turn)).collect();
         Self {
             asked: none.record.asked.clone(),
             placement: None,

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_of_which_a_part_will_do_is_not_told() {
+    fn a_set_of_which_a_part_will_do_is_not_reported() {
         for (hosts, smallest) in [
             (&[][..], &[][..]),
             (&[0, 0b1], &[]),

@@ -67,13 +67,13 @@ mod tests {
 
     #[test]
     fn a_reason_is_kept_with_its_values_and_no_longer_than_is_read() {
-        let told = RecordedReason::of(&Reason::TooManyIoOps {
+        let recorded = RecordedReason::of(&Reason::TooManyIoOps {
             num_io_ops: 9,
             max_io_ops_per_host: 8,
         });
-        assert_eq!(told.code, "too_many_io_ops");
+        assert_eq!(recorded.code, "too_many_io_ops");
         assert_eq!(
-            Value::from(told.values),
+            Value::from(recorded.values),
             json!({"num_io_ops": 9, "max_io_ops_per_host": 8})
         );
         let hosts = (0..100_000).map(|at| format!("compute-{at}")).collect();
@@ -88,8 +88,8 @@ mod tests {
                 .map(|at| (format!("v{at}").into(), "x".repeat(9_999)))
                 .collect(),
         });
-        for told in [long, query] {
-            let size = serde_json::to_string(&told).map_or(0, |text| text.len());
+        for recorded in [long, query] {
+            let size = serde_json::to_string(&recorded).map_or(0, |text| text.len());
             assert!((100..20_000).contains(&size), "{size} bytes");
         }
     }

@@ -97,8 +97,8 @@ fn hosts_that_the_request_leaves_out_are_named() {
         text,
         "no valid host was found: of 1 hosts, left out by the request: acc-01"
     );
-    let told = explained.to_string();
-    let hosts = told.lines().find(|line| line.starts_with("Hosts: "));
+    let shown = explained.to_string();
+    let hosts = shown.lines().find(|line| line.starts_with("Hosts: "));
     assert_eq!(hosts, Some("Hosts: 1, left out by the request: acc-01"));
 }
 
@@ -109,8 +109,8 @@ fn of_many_hosts_that_are_left_out_and_others_that_are_not_meant_the_first_are_n
         json!({"ignore_hosts": ["h0", "h1", "h2", "h3", "h4", "h5"], "force_hosts": ["h7"]});
     let scheduler = scheduler(&["ComputeFilter"], &[]);
     let explained = explained(&scheduler, &asked, &json!(these), 1, "");
-    let told = explained.to_string();
-    let hosts = told.lines().find(|line| line.starts_with("Hosts: "));
+    let shown = explained.to_string();
+    let hosts = shown.lines().find(|line| line.starts_with("Hosts: "));
     assert_eq!(
         hosts,
         Some(
@@ -120,7 +120,7 @@ fn of_many_hosts_that_are_left_out_and_others_that_are_not_meant_the_first_are_n
 }
 
 #[test]
-fn a_hint_that_no_enabled_filter_reads_is_told() {
+fn a_hint_that_no_enabled_filter_reads_is_reported() {
     let these = json!([{"host": "h1"}]);
     for (filters, asked, unread) in [
         (
@@ -145,29 +145,29 @@ fn a_hint_that_no_enabled_filter_reads_is_told() {
         assert_eq!(explained.asked.unread_hints, unread);
         assert_eq!(round_trip(&explained), explained);
         let sentence = "The hint different_host does nothing: no enabled filter reads it (DifferentHostFilter would)";
-        let is_told = explained.to_string().contains(sentence);
-        assert_eq!(is_told, unread.contains(&"different_host"));
+        let is_reported = explained.to_string().contains(sentence);
+        assert_eq!(is_reported, unread.contains(&"different_host"));
     }
 }
 
 #[test]
-fn a_host_of_several_nodes_is_told_with_its_node() {
+fn a_host_of_several_nodes_is_reported_with_its_node() {
     let these = json!([{"host": "cluster", "node": "cluster-1"}, {"host": "cluster", "node": "cluster-2", "service": {"disabled": true}},
         {"host": "alone"}]);
     let scheduler = scheduler(&["ComputeFilter"], &["RAMWeigher"]);
-    let told = explained(&scheduler, &json!({}), &these, 1, "").to_string();
+    let shown = explained(&scheduler, &json!({}), &these, 1, "").to_string();
     for line in [
         "cluster (node cluster-1) was selected",
         "    cluster (node cluster-2): its service is disabled",
         "1. cluster (node cluster-1)  ",
         "2. alone  ",
     ] {
-        assert!(told.contains(line), "{line}: {told}");
+        assert!(shown.contains(line), "{line}: {shown}");
     }
 }
 
 #[test]
-fn a_no_host_of_an_answer_that_was_cut_tells_that_others_may_fit() {
+fn a_no_host_of_an_answer_that_was_cut_reports_that_others_may_fit() {
     let these = json!([{"host": "h1", "free_ram_mb": 1}]);
     let cut = "Placement was asked for 2 candidates at most and gave as many: others may fit";
     for (limit, candidates, expected) in [
@@ -203,9 +203,12 @@ fn a_no_host_of_an_answer_that_was_cut_tells_that_others_may_fit() {
         };
         let none = none.after(&placement);
         assert_eq!(none.to_string().ends_with(&format!("; {cut}")), expected);
-        let told = Explanation::of_no_valid_host(&none, None).with_placement(placement);
-        assert_eq!(told.to_string().matches(cut).count(), usize::from(expected));
-        let RequestOutcome::NoValidHost { text, .. } = told.outcome else {
+        let explanation = Explanation::of_no_valid_host(&none, None).with_placement(placement);
+        assert_eq!(
+            explanation.to_string().matches(cut).count(),
+            usize::from(expected)
+        );
+        let RequestOutcome::NoValidHost { text, .. } = explanation.outcome else {
             panic!("no host");
         };
         assert_eq!(text.matches(cut).count(), usize::from(expected));
@@ -230,7 +233,7 @@ fn round_trip(explanation: &Explanation) -> Explanation {
 const FILTERS: &[&str] = &["ComputeFilter", "ComputeCapabilitiesFilter", "RamFilter"];
 
 #[test]
-fn a_selected_host_is_told_with_its_card_and_what_decided() {
+fn a_selected_host_is_reported_with_its_card_and_what_decided() {
     let these = json!([
         {"host": "h1", "cell": "cell1", "total_ram_mb": 4096, "free_ram_mb": 4096, "failed_builds": 2},
         {"host": "h2", "cell": "cell1", "total_ram_mb": 4096, "free_ram_mb": 2048},
@@ -276,7 +279,7 @@ Claims:
 }
 
 #[test]
-fn where_no_host_is_left_the_smallest_ways_out_are_told() {
+fn where_no_host_is_left_the_smallest_ways_out_are_reported() {
     let host = |name: &str, ram: i64, model: &str| {
         json!({"host": name, "total_ram_mb": 4096, "free_ram_mb": ram,
             "cpu_info": json!({"model": model}).to_string()})
@@ -326,19 +329,19 @@ fn what_is_kept_has_a_bound_whatever_there_is() {
 }
 
 #[test]
-fn a_search_that_failed_tells_why_as_far_as_it_came() {
+fn a_search_that_failed_shows_why_as_far_as_it_came() {
     let why = "the trait CUSTOM_X is nobody's";
     let got = Explanation::of_failure(RequestSummary::default(), why);
     assert_eq!(round_trip(&got), got);
     let first = |it: &Explanation| it.to_string().lines().next().map(str::to_owned);
-    let told = format!("No host was chosen: {why}.");
-    assert_eq!(first(&got), Some(told.clone()));
+    let shown = format!("No host was chosen: {why}.");
+    assert_eq!(first(&got), Some(shown.clone()));
     // The findings before the failure are kept, too.
     let scheduler = scheduler(&["ComputeFilter"], &[]);
     let these = json!([{"host": "a"}, {"host": "b", "service": {"disabled": true}}]);
     let got = explained(&scheduler, &json!({}), &these, 1, "").failed(why);
     assert_eq!(round_trip(&got), got);
-    assert_eq!(first(&got), Some(told));
+    assert_eq!(first(&got), Some(shown));
     let search = &got.searches[0];
     assert_eq!((search.hosts, search.left), (2, 1));
     // A long reason is truncated.
@@ -390,7 +393,7 @@ fn each_way_of_having_no_host_has_its_name() {
 }
 
 #[test]
-fn hosts_that_pass_and_cannot_be_weighed_are_told() {
+fn hosts_that_pass_and_cannot_be_weighed_are_reported() {
     let mut options = SchedulerOptions::default();
     options.metrics.weight_setting = vec!["cpu.percent=1".to_owned()];
     let scheduler = Scheduler::new(options).expect("filters and weighers");

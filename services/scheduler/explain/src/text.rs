@@ -19,14 +19,14 @@ const NAME: usize = 24;
 impl Display for Explanation {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match all_printable(self) {
-            None => self.told(f),
-            Some(plain) => plain.told(f),
+            None => self.describe(f),
+            Some(plain) => plain.describe(f),
         }
     }
 }
 
 impl Explanation {
-    fn told(&self, f: &mut Formatter<'_>) -> fmt::Result {
+    fn describe(&self, f: &mut Formatter<'_>) -> fmt::Result {
         self.outcome(f)?;
         self.asked(f)?;
         if let Some(placement) = &self.placement {
@@ -168,7 +168,7 @@ impl Display for SearchRecord {
         write!(f, "{}", self.claims)?;
         match &self.not_counted {
             None => Ok(()),
-            Some(told) => write!(f, "\n\nNot counted on the host: {}", told.text),
+            Some(reason) => write!(f, "\n\nNot counted on the host: {}", reason.text),
         }
     }
 }
@@ -306,7 +306,7 @@ impl Display for Nearest {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.host)?;
         for one in &self.verdicts {
-            let why = one.reason.as_ref().map(|told| told.text.as_str());
+            let why = one.reason.as_ref().map(|reason| reason.text.as_str());
             let why = why.unwrap_or("it leaves no candidate that the others let pass");
             write!(f, "\n  {}: {why}", one.filter)?;
         }
@@ -355,13 +355,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_told_as_one() {
-        for (candidates, told) in [
+    fn one_host_is_counted_in_the_singular() {
+        for (candidates, reason) in [
             (0, "Placement: 0 candidates for q"),
             (1, "Placement: 1 candidate for q"),
             (2, "Placement: 2 candidates for q"),
         ] {
-            assert_eq!(PlacementStage::found("q", candidates).to_string(), told);
+            assert_eq!(PlacementStage::found("q", candidates).to_string(), reason);
         }
         assert_eq!(counted(1_i64, "CPU"), "1 CPU");
         assert_eq!(counted(4_i64, "CPU"), "4 CPUs");

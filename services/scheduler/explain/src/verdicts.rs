@@ -32,7 +32,8 @@ pub struct HostVerdicts {
 pub struct HostVerdict {
     pub filter: String,
     /// Whether the request has something that the filter checks.
-    pub looks: bool,
+    #[serde(rename = "looks")]
+    pub checks: bool,
     /// Why it rejects the host; `None` if it accepts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejects: Option<RecordedReason>,
@@ -56,20 +57,20 @@ pub fn verdicts(
     host: &ConsideredHost,
 ) -> HostVerdicts {
     let narrowed = narrow(vec![host.clone()], request);
-    let mut looked_at = ConsideredHost::new(host.state.clone(), host.candidates.clone());
+    let mut considered = ConsideredHost::new(host.state.clone(), host.candidates.clone());
     let plans = scheduler
         .chain()
         .plans(request, scheduler.options())
         .into_iter();
     let filters = plans.map(|(filter, plan)| {
-        let before = looked_at.surviving.clone();
-        let rejects = plan.check(&mut looked_at).err();
+        let before = considered.surviving.clone();
+        let rejects = plan.check(&mut considered).err();
         if rejects.is_some() {
-            looked_at.surviving = before;
+            considered.surviving = before;
         }
         HostVerdict {
             filter: filter.to_owned(),
-            looks: !matches!(plan, FilterPlan::PassAll),
+            checks: !matches!(plan, FilterPlan::PassAll),
             rejects: rejects.as_ref().map(RecordedReason::of),
         }
     });
@@ -80,7 +81,7 @@ pub fn verdicts(
         is_filtered: narrowed.is_filtered,
         filters: filters.collect(),
         candidates: host.candidates.len(),
-        surviving_candidates: looked_at.surviving().map(|(place, _)| place).collect(),
+        surviving_candidates: considered.surviving().map(|(place, _)| place).collect(),
     }
 }
 
@@ -88,16 +89,16 @@ pub fn verdicts(
 impl Display for HostVerdicts {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match all_printable(self) {
-            None => self.told(f),
-            Some(plain) => plain.told(f),
+            None => self.describe(f),
+            Some(plain) => plain.describe(f),
         }
     }
 }
 
 impl HostVerdicts {
-    fn told(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let says = if self.passes() { "passes" } else { "is out" };
-        write!(f, "{} {says}.", self.host)?;
+    fn describe(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let result = if self.passes() { "passes" } else { "is out" };
+        write!(f, "{} {result}.", self.host)?;
         if !self.at_destination {
             write!(f, " It is not what the request is for.")?;
         } else if !self.is_filtered {
@@ -106,12 +107,12 @@ impl HostVerdicts {
         let width = self.filters.iter().map(|one| one.filter.len()).max();
         let width = width.unwrap_or(0);
         for one in &self.filters {
-            let says = match (&one.rejects, one.looks) {
-                (Some(told), _) => told.text.as_str(),
+            let result = match (&one.rejects, one.checks) {
+                (Some(reason), _) => reason.text.as_str(),
                 (None, true) => "passes",
                 (None, false) => "passes: the request contains nothing that it checks",
             };
-            write!(f, "\n  {:width$}  {says}", one.filter)?;
+            write!(f, "\n  {:width$}  {result}", one.filter)?;
         }
         let (all, left) = (self.candidates, self.surviving_candidates.len());
         write!(
@@ -130,7 +131,7 @@ mod tests {
     use berth_scheduler_objects::testing::{hosts, request};
 
     #[test]
-    fn a_host_is_told_by_every_filter() {
+    fn every_filter_reports_its_verdict_on_a_host() {
         let mut options = SchedulerOptions::default();
         options.filter_scheduler.enabled_filters =
             ["ComputeFilter", "RamFilter", "JsonFilter", "CoreFilter"]
@@ -140,8 +141,8 @@ mod tests {
         let host = json!([{"host": "h1", "service": {"disabled": true}, "vcpus_total": 4,
             "candidates": [{}, {}]}]);
         let host = hosts(&host).remove(0);
-        let told = |asked| super::verdicts(&scheduler, &request(&asked), &host);
-        let got = told(json!({}));
+        let text_of = |asked| super::verdicts(&scheduler, &request(&asked), &host);
+        let got = text_of(json!({}));
         let expected = "\
 h1 is out.
   ComputeFilter  its service is disabled
@@ -164,7 +165,7 @@ Allocation candidates: 2, of which filters leave 2";
                 "h1 passes. It is forced, so no filter is applied.",
             ),
         ] {
-            let got = told(asked);
+            let got = text_of(asked);
             assert_eq!(got.passes(), passes);
             assert!(got.to_string().starts_with(sentence), "{got}");
         }

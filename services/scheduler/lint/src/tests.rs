@@ -178,7 +178,7 @@ fn demands_have_operators_and_operands_that_can_be_compared() {
 }
 
 #[test]
-fn a_demand_that_no_aggregate_meets_or_no_filter_reads_is_told() {
+fn a_demand_that_no_aggregate_meets_or_no_filter_reads_is_reported() {
     let document = |aggregates: Value, filters: &[&str]| {
         json!({
             "flavors": [{"name": "f", "properties": {"aggregate_instance_extra_specs:ssd": "true"}}],
@@ -206,7 +206,7 @@ fn a_demand_that_no_aggregate_meets_or_no_filter_reads_is_told() {
 }
 
 #[test]
-fn keys_of_aggregates_are_somebodys_and_their_numbers_are_numbers() {
+fn keys_of_aggregates_are_read_by_a_filter_and_their_numbers_are_numbers() {
     let all = json!([
         "AggregateCoreFilter",
         "AggregateNumInstancesFilter",
@@ -350,7 +350,7 @@ fn images_have_properties_that_are_known() {
 }
 
 #[test]
-fn server_groups_have_a_policy_that_somebody_sees_to() {
+fn server_groups_have_a_policy_that_a_filter_enforces() {
     for (policy, option, expected) in [
         ("affinity", "x", ""),
         ("soft-anti-affinity", "x", ""),
@@ -392,7 +392,7 @@ fn server_groups_have_a_policy_that_somebody_sees_to() {
 }
 
 #[test]
-fn fewer_candidates_than_hosts_are_told_where_the_file_says_how_many_there_are() {
+fn fewer_candidates_than_hosts_are_reported_where_the_file_says_how_many_there_are() {
     let limited = |limit: u64, hosts: Option<u64>| {
         let options = json!({"scheduler": {"max_placement_results": limit}});
         match hosts {
@@ -412,7 +412,7 @@ fn fewer_candidates_than_hosts_are_told_where_the_file_says_how_many_there_are()
 }
 
 #[test]
-fn a_flavor_whose_cells_cannot_be_is_told() {
+fn a_flavor_whose_cells_cannot_be_is_reported() {
     let got = found(
         &json!({"flavors": [{"name": "f", "vcpus": 2, "ram": 512, "disk": 1,
         "properties": {"hw:numa_nodes": 3}}]}),
@@ -425,7 +425,7 @@ fn a_flavor_whose_cells_cannot_be_is_told() {
 }
 
 #[test]
-fn what_plugins_say_of_themselves_is_gone_by() {
+fn what_plugins_declare_counts() {
     let manifest = json!({
         "schema": berth_scheduler_objects::plugin::SCHEMA, "name": "rack", "kind": "both",
         "extra_specs": [{"name": "rack:power_w", "type": "integer"}, {"name": "tier", "type": "string", "enum": ["a", "b"]}],

@@ -128,9 +128,9 @@ impl<'a> PciAsk<'a> {
 
 impl<'a> PreparedPciRequest<'a> {
     fn new(request: &'a PciRequest) -> Self {
-        let any = |name: &str, says: fn(&str) -> bool| {
+        let any = |name: &str, matches: fn(&str) -> bool| {
             let mut values = request.spec.iter().filter_map(|one| one.get(name));
-            values.any(|value| says(value))
+            values.any(|value| matches(value))
         };
         let all = |word: &str| {
             let mut specs = request.spec.iter();

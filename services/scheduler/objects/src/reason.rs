@@ -30,7 +30,7 @@ pub enum Reason {
     #[error("its service is forced down")]
     ServiceForcedDown,
     /// The service has not reported for longer than `service_down_time`.
-    #[error("its service was {}; {service_down_time} s are allowed", heard_of(*last_seen_age_s))]
+    #[error("its service was {}; {service_down_time} s are allowed", report_age(*last_seen_age_s))]
     ServiceDown {
         /// Seconds since the last report; `None`: it never reported.
         last_seen_age_s: Option<f64>,
@@ -396,7 +396,7 @@ fn because(why: Option<&str>) -> String {
     why.map_or_else(String::new, |why| format!(": {why}"))
 }
 
-fn heard_of(age: Option<f64>) -> String {
+fn report_age(age: Option<f64>) -> String {
     age.map_or_else(
         || "never heard of".to_owned(),
         |age| format!("last heard of {age} s ago"),

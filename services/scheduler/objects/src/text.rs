@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_told_by_its_beginning() {
+    fn a_long_text_is_reported_by_its_beginning() {
         let is = |many: usize| "é".repeat(many);
         assert_eq!(shortened(&is(LETTERS)), is(LETTERS));
         let expected = format!("{}... (1026 bytes in all)", is(LETTERS));

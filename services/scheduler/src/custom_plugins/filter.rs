@@ -46,7 +46,7 @@ impl Filter for PluginFilter {
                 let unknown: Arc<str> = "it was not asked about this host".into();
                 return FilterPlan::each(move |host: &mut ConsideredHost| {
                     match (answer.of(&host.state.uuid), self.on_failure) {
-                        (Some(said), _) => match &said.verdict {
+                        (Some(answer_of_host), _) => match &answer_of_host.verdict {
                             PluginVerdict::Pass => Ok(()),
                             PluginVerdict::Reject { code, text } => {
                                 Err(Reason::plugin(&self.name, code.as_deref(), text))

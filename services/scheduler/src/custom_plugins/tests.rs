@@ -37,7 +37,7 @@ fn read(kind: PluginKind, hosts: Value) -> Result<PluginAnswer, AnswerError> {
     PluginAnswer::read(answer.to_string().as_bytes(), kind, ["ua", "ub", "uc"])
 }
 
-fn heard(outcome: PluginOutcome) -> RequestSpec {
+fn request_with(outcome: PluginOutcome) -> RequestSpec {
     RequestSpec {
         plugin_answers: PluginAnswers::new(BTreeMap::from([("rack".to_owned(), outcome)])),
         ..RequestSpec::default()
@@ -80,7 +80,7 @@ fn a_host_passes_by_what_the_plugin_said_of_it() {
             "uc": {"verdict": "pass", "weight": 1e300},
         }),
     );
-    let request = heard(PluginOutcome::Answered(answer.expect("an answer")));
+    let request = request_with(PluginOutcome::Answered(answer.expect("an answer")));
     let plugin = plugin(PluginKind::Filter, OnFailure::Reject);
     let (left, out) = filtered(&plugin, &request);
     assert_eq!(left, ["a", "c"]);
@@ -88,16 +88,16 @@ fn a_host_passes_by_what_the_plugin_said_of_it() {
 }
 
 #[test]
-fn a_plugin_that_was_not_heard_passes_all_or_none() {
-    let failed = |on_failure| heard(PluginOutcome::failed("it crashed", on_failure));
-    let told_less = PluginAnswer::read(
+fn a_plugin_without_an_answer_passes_all_or_none() {
+    let failed = |on_failure| request_with(PluginOutcome::failed("it crashed", on_failure));
+    let incomplete = PluginAnswer::read(
         json!({"schema": SCHEMA, "hosts": {"ua": {"verdict": "pass"}}})
             .to_string()
             .as_bytes(),
         PluginKind::Filter,
         ["ua"],
     );
-    let told_less = heard(PluginOutcome::Answered(told_less.expect("an answer")));
+    let incomplete = request_with(PluginOutcome::Answered(incomplete.expect("an answer")));
     for (request, on_failure, left, why) in [
         (failed(OnFailure::Pass), OnFailure::Pass, 3, ""),
         (
@@ -113,9 +113,9 @@ fn a_plugin_that_was_not_heard_passes_all_or_none() {
             0,
             "it was not asked",
         ),
-        (told_less.clone(), OnFailure::Pass, 3, ""),
+        (incomplete.clone(), OnFailure::Pass, 3, ""),
         (
-            told_less,
+            incomplete,
             OnFailure::Reject,
             1,
             "it was not asked about this host",
@@ -142,7 +142,7 @@ fn hosts_are_in_the_order_of_the_plugins_weights() {
     let outcome = PluginOutcome::Answered(answer.expect("an answer"));
     let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Both, OnFailure::Pass));
     let scheduler = Scheduler::with_custom_plugins(options(), &own).expect("it is there");
-    let (sorted, turnout) = scheduler.sort(&heard(outcome), hosts(), 0);
+    let (sorted, turnout) = scheduler.sort(&request_with(outcome), hosts(), 0);
     let names: Vec<&str> = sorted
         .best_first()
         .map(|it| it.state.host.as_str())
@@ -151,7 +151,7 @@ fn hosts_are_in_the_order_of_the_plugins_weights() {
     assert_eq!(sorted.weights(), [2.0, 0.0]);
     let (_, card) = &turnout.cards[0];
     assert_eq!((card.scores[0].weigher, card.scores[0].raw), ("rack", 3.5));
-    let failed = heard(PluginOutcome::failed("it crashed", OnFailure::Pass));
+    let failed = request_with(PluginOutcome::failed("it crashed", OnFailure::Pass));
     let (sorted, _) = scheduler.sort(&failed, hosts(), 0);
     assert_eq!(sorted.weights(), [0.0; 3]);
 }
@@ -173,19 +173,19 @@ fn an_aggregate_overrides_a_plugins_multiplier() {
     options.filter_scheduler.enabled_filters.clear();
     let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Weigher, OnFailure::Pass));
     let scheduler = Scheduler::with_custom_plugins(options, &own).expect("it is there");
-    let request = heard(PluginOutcome::Answered(answer.expect("an answer")));
+    let request = request_with(PluginOutcome::Answered(answer.expect("an answer")));
     let (sorted, _) = scheduler.sort(&request, hosts, 0);
     assert_eq!(sorted.weights(), [0.0, -1.0]);
 }
 
 #[test]
-fn an_explanation_says_that_a_plugin_was_not_heard() {
+fn an_explanation_shows_that_a_plugin_did_not_answer() {
     let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Filter, OnFailure::Pass));
     let mut options = options();
     options.filter_scheduler.weight_classes.clear();
     let scheduler = Scheduler::with_custom_plugins(options, &own).expect("it is there");
     let ask = SelectionRequest {
-        request: heard(PluginOutcome::failed("it hung", OnFailure::Pass)),
+        request: request_with(PluginOutcome::failed("it hung", OnFailure::Pass)),
         instance_uuids: vec!["i".to_owned()],
         alternates: Alternates::None,
         claims: ClaimPolicy::Kept,
@@ -322,7 +322,7 @@ fn an_answer_to_another_question_is_none() {
 }
 
 #[test]
-fn what_a_plugin_says_at_length_is_kept_by_its_beginning() {
+fn a_long_text_of_a_plugin_is_kept_by_its_beginning() {
     let long = "x".repeat(100_000);
     let answer = read(
         PluginKind::Filter,
@@ -511,7 +511,7 @@ fn schedules(text: &[u8], kind: PluginKind) {
     };
     let own = CustomPlugins::new().with_plugin(&plugin(PluginKind::Both, OnFailure::Reject));
     let scheduler = Scheduler::with_custom_plugins(options(), &own).expect("it is there");
-    let (sorted, _) = scheduler.sort(&heard(PluginOutcome::Answered(answer)), hosts(), 0);
+    let (sorted, _) = scheduler.sort(&request_with(PluginOutcome::Answered(answer)), hosts(), 0);
     assert!(sorted.weights().iter().all(|weight| weight.is_finite()));
 }
 
@@ -534,19 +534,19 @@ proptest! {
     }
 
     #[test]
-    fn what_is_told_of_each_host_is_gone_by(told in prop::collection::vec((any::<bool>(), any::<i32>()), 3)) {
+    fn the_answer_for_each_host_counts(expected in prop::collection::vec((any::<bool>(), any::<i32>()), 3)) {
         let entry = |(pass, weight): &(bool, i32)| match pass {
             true => json!({"verdict": "pass", "weight": weight}),
             false => json!({"verdict": "reject", "reason": "no", "weight": weight}),
         };
-        let hosts = json!({"ua": entry(&told[0]), "ub": entry(&told[1]), "uc": entry(&told[2])});
+        let hosts = json!({"ua": entry(&expected[0]), "ub": entry(&expected[1]), "uc": entry(&expected[2])});
         let answer = json!({"schema": SCHEMA, "hosts": hosts}).to_string();
         schedules(answer.as_bytes(), PluginKind::Both);
         let answer = read(PluginKind::Both, hosts).expect("an answer");
-        for (host, (pass, weight)) in ["ua", "ub", "uc"].iter().zip(told) {
-            let said = answer.of(host).expect("it is told");
-            prop_assert_eq!(said.verdict == PluginVerdict::Pass, pass);
-            prop_assert_eq!(said.weight, if pass { f64::from(weight) } else { 0.0 });
+        for (host, (pass, weight)) in ["ua", "ub", "uc"].iter().zip(expected) {
+            let host_answer = answer.of(host).expect("it is told");
+            prop_assert_eq!(host_answer.verdict == PluginVerdict::Pass, pass);
+            prop_assert_eq!(host_answer.weight, if pass { f64::from(weight) } else { 0.0 });
         }
     }
 }

@@ -37,9 +37,11 @@ impl Weigher for PluginWeigher {
 
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> WeigherPlan<'a> {
         match request.plugin_answers.of(self.name) {
-            Some(PluginOutcome::Answered(answer)) => {
-                WeigherPlan::each(|host| answer.of(&host.uuid).map_or(0.0, |said| said.weight))
-            }
+            Some(PluginOutcome::Answered(answer)) => WeigherPlan::each(|host| {
+                answer
+                    .of(&host.uuid)
+                    .map_or(0.0, |host_answer| host_answer.weight)
+            }),
             Some(PluginOutcome::Failed { .. }) | None => WeigherPlan::same(0.0),
         }
     }

@@ -33,7 +33,7 @@ impl Filter for AggregateImagePropertiesIsolation {
         let separator = &options.aggregate_image_properties_isolation_separator;
         let prefix = namespace.filter(|it| !it.is_empty());
         let prefix = prefix.map_or_else(String::new, |it| format!("{it}{separator}"));
-        let properties = image.properties.telling();
+        let properties = image.properties.meaningful();
         let properties: Vec<_> = properties
             .filter(|(name, _)| name.starts_with(&prefix))
             .collect();

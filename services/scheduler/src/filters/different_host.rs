@@ -18,7 +18,7 @@ impl Filter for DifferentHostFilter {
     }
 
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
-        let Some(apart) = request.hints.said("different_host") else {
+        let Some(apart) = request.hints.given("different_host") else {
             return FilterPlan::PassAll;
         };
         let apart = InstanceQuery::new(apart);

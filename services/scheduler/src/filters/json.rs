@@ -22,7 +22,7 @@ impl Filter for JsonFilter {
     }
 
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
-        let text = match request.hints.said("query") {
+        let text = match request.hints.given("query") {
             None => return FilterPlan::PassAll,
             Some([text]) => text,
             Some(texts) => {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn rejected_hosts_share_the_text_of_a_query_and_tell_of_few_variables() {
+    fn rejected_hosts_share_the_text_of_a_query_and_report_few_variables() {
         let mut query = vec![json!("in"), json!("x".repeat(30_000))];
         query.extend((0..1000).map(|at| json!(format!("$nosuch{at}"))));
         let query = json!(query).to_string();

@@ -43,14 +43,14 @@ impl Filter for NUMATopologyFilter {
 
 /// Whether the flavor or the image wants dedicated CPUs, and either of them threads of one core together.
 fn needs_threads(request: &RequestSpec) -> bool {
-    let says = |spec: &str, property: &str, word: &str| {
+    let is_set_to = |spec: &str, property: &str, word: &str| {
         let image = request.image.as_ref();
         let of_image = image.and_then(|image| image.properties.get(property));
         let of_flavor = request.flavor.extra_specs.get(spec);
         of_flavor.is_some_and(|it| it == word) || of_image.is_some_and(|it| it == word)
     };
-    says("hw:cpu_policy", "hw_cpu_policy", "dedicated")
-        && says("hw:cpu_thread_policy", "hw_cpu_thread_policy", "require")
+    is_set_to("hw:cpu_policy", "hw_cpu_policy", "dedicated")
+        && is_set_to("hw:cpu_thread_policy", "hw_cpu_thread_policy", "require")
 }
 
 /// Whether cores have several threads, or this is unknown.
@@ -96,7 +96,7 @@ mod tests {
     const NAME: &str = "NUMATopologyFilter";
 
     #[test]
-    fn cells_fit_by_the_ratios_of_the_host_which_its_agent_is_told() {
+    fn cells_fit_by_the_ratios_of_the_host_which_its_agent_gets() {
         let cells = json!([{"id": 0, "cpuset": [0, 1], "memory": 512, "memory_usage": 512, "siblings": [[0], [1]]}]);
         let hosts = json!([
             {"numa": {"cells": cells}, "ram_ratio": 2.0, "cpu_ratio": 4.0},

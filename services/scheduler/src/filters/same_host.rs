@@ -20,17 +20,17 @@ impl Filter for SameHostFilter {
     }
 
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
-        let Some(beside) = request.hints.said("same_host") else {
+        let Some(hosts_of) = request.hints.given("same_host") else {
             return FilterPlan::PassAll;
         };
-        let sought = InstanceQuery::new(beside);
-        let beside: Arc<[String]> = beside.into();
+        let sought = InstanceQuery::new(hosts_of);
+        let hosts_of: Arc<[String]> = hosts_of.into();
         FilterPlan::each(move |host: &mut ConsideredHost| {
             if host.state.instances.these(&sought).next().is_some() {
                 return Ok(());
             }
             Err(Reason::NotSameHost {
-                same_host: Arc::clone(&beside),
+                same_host: Arc::clone(&hosts_of),
             })
         })
     }

@@ -19,7 +19,7 @@ impl Filter for SimpleCIDRAffinityFilter {
     }
 
     fn plan<'a>(&'a self, request: &'a RequestSpec, _: &'a SchedulerOptions) -> FilterPlan<'a> {
-        let Some(near) = request.hints.said("build_near_host_ip") else {
+        let Some(near) = request.hints.given("build_near_host_ip") else {
             return FilterPlan::PassAll;
         };
         let network = match network(near, request) {

@@ -31,13 +31,13 @@ impl Filter for TrustedFilter {
                     });
                 }
             };
-            let told = |trust_level: &str| Reason::NotTrusted {
+            let not_trusted = |trust_level: &str| Reason::NotTrusted {
                 trust_level: trust_level.to_owned(),
                 requested: requested.clone(),
             };
             match attestation {
                 None if requested == UNKNOWN => Ok(()),
-                None => Err(told(UNKNOWN)),
+                None => Err(not_trusted(UNKNOWN)),
                 Some(one) => match one.expired {
                     Some(expired) => Err(Reason::AttestationExpired {
                         trust_level: one.trust_level.clone(),
@@ -45,7 +45,7 @@ impl Filter for TrustedFilter {
                         holds_s: expired.holds_s,
                     }),
                     None if one.trust_level == *requested => Ok(()),
-                    None => Err(told(&one.trust_level)),
+                    None => Err(not_trusted(&one.trust_level)),
                 },
             }
         })

@@ -251,16 +251,16 @@ mod tests {
         assert_eq!(checked(fs, "ram_weight_multiplier", json!(-1.0)), [""; 0]);
         for ratio in ["inf", "-Infinity", " nan "] {
             let setting = format!("a={ratio}");
-            let told = |option: &str| {
+            let invalid = |option: &str| {
                 format!("{option}: should be name=ratio with a finite number, and is {setting:?}")
             };
             assert_eq!(
                 checked("metrics", "weight_setting", json!(["b=1", setting])),
-                [told("[metrics] weight_setting")]
+                [invalid("[metrics] weight_setting")]
             );
             assert_eq!(
                 checked(fs, "image_props_weight_setting", json!([setting])),
-                [told("[filter_scheduler] image_props_weight_setting")]
+                [invalid("[filter_scheduler] image_props_weight_setting")]
             );
         }
         let architecture = |name: &str| {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_whose_other_half_nobody_gives_is_told() {
+    fn an_option_whose_other_half_nobody_gives_is_reported() {
         let mut options = SchedulerOptions::default();
         options
             .scheduler

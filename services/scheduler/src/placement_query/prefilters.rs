@@ -140,11 +140,11 @@ fn image_traits(image: &RequestImage) -> Option<Vec<String>> {
         // os-traits has COMPUTE_VIOMMU_MODEL_INTEL and others, which Nova does not request.
         ("hw_viommu_model", "COMPUTE_VIOMMU"),
     ];
-    let told = PREFIXES.iter().filter_map(|(property, prefix)| {
+    let traits = PREFIXES.iter().filter_map(|(property, prefix)| {
         let value = image.properties.get(property)?;
         Some(standard::made(prefix, value))
     });
-    told.collect()
+    traits.collect()
 }
 
 /// The hypervisor features that flavor and image require.

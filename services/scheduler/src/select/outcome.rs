@@ -82,7 +82,7 @@ pub enum NoHost {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum HostNames {
     /// One host of each filter, with its reason.
-    Told,
+    Reported,
     /// Only the number of hosts.
     Counted,
 }
@@ -90,7 +90,7 @@ enum HostNames {
 /// A sentence with what each filter rejected, and a host of each: for operators.
 impl fmt::Display for NoValidHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, HostNames::Told)
+        self.write(f, HostNames::Reported)
     }
 }
 
@@ -135,7 +135,7 @@ impl NoValidHost {
         }
         match names {
             _ if turn.left_out.is_empty() => {}
-            HostNames::Told => write!(f, ", {}", turn.left_out)?,
+            HostNames::Reported => write!(f, ", {}", turn.left_out)?,
             HostNames::Counted => write!(f, ", {} left out by the request", turn.left_out.hosts)?,
         }
         let others = hosts.saturating_sub(left + turn.left_out.hosts);
@@ -153,7 +153,7 @@ impl NoValidHost {
         }
         for (filter, (many, example)) in by_filter {
             write!(f, ", {filter} rejected {many}")?;
-            if names == HostNames::Told {
+            if names == HostNames::Reported {
                 write!(f, " ({example})")?;
             }
         }

@@ -116,7 +116,7 @@ mod tests {
             out.count(filter, &host.state, reason);
         }
         assert_eq!(out.hosts(), 100_000);
-        let told = out
+        let reported = out
             .kinds()
             .iter()
             .map(|it| (it.filter, it.hosts, it.named.len()));
@@ -126,7 +126,7 @@ mod tests {
             ("AggregateNumInstancesFilter", 25_000, NAMED),
             ("ComputeFilter", 25_000, NAMED),
         ];
-        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert_eq!(reported.collect::<Vec<_>>(), expected);
         let second = &out.kinds()[1].named[1];
         assert_eq!(
             (second.host.host.as_str(), &second.reason),

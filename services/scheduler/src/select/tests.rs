@@ -144,8 +144,8 @@ fn an_instance_takes_its_resources_from_its_host() {
     }));
     let (limits, options) = (SchedulerLimits::default(), SchedulerOptions::default());
     assert_eq!(consume(&mut state, &asked, None, &limits, &options), Ok(()));
-    let told = (state.free_ram_mb, state.free_disk_mb, state.vcpus_used);
-    assert_eq!(told, (4000, 90_000 - 7 * 1024, 3));
+    let consumed = (state.free_ram_mb, state.free_disk_mb, state.vcpus_used);
+    assert_eq!(consumed, (4000, 90_000 - 7 * 1024, 3));
     assert_eq!((state.num_instances, state.num_io_ops), (3, 4));
     assert!(state.instances.contains("i") && state.instances.contains("x"));
 
@@ -288,7 +288,7 @@ fn claims_of_a_request_that_fails_are_named() {
 }
 
 #[test]
-fn nobody_is_asked_where_nobody_is() {
+fn without_hosts_no_filter_runs() {
     let scheduler = scheduler(|_| {});
     let (claims, ended) = run(scheduler.select(ask(&json!({}), 1), Vec::new()), |_| true);
     assert!(claims.is_empty());
@@ -312,7 +312,7 @@ fn a_caller_may_give_up() {
 }
 
 #[test]
-fn alternates_are_of_the_same_cell_and_nobodys_host() {
+fn alternates_are_of_the_same_cell_and_unselected() {
     let these = hosts(&falling(7, 1));
     let of = |max_attempts, alternates, many| {
         let scheduler = scheduler(|options| options.scheduler.max_attempts = max_attempts);
@@ -422,7 +422,7 @@ fn of_many_instances_and_many_claims_a_bounded_part_is_kept() {
 }
 
 #[test]
-fn options_out_of_bounds_are_refused_and_doubtful_ones_are_told() {
+fn options_out_of_bounds_are_refused_and_doubtful_ones_are_reported() {
     let mut options = SchedulerOptions::default();
     options.filter_scheduler.host_subset_size = 0;
     let scheduler = Scheduler::new(options.clone()).expect("filters and weighers");

@@ -23,8 +23,8 @@ impl Range {
     }
 
     /// An aggregate's multiplier; `None` if it counts as invalid.
-    pub(super) fn multiplier(self, said: f64) -> Option<f64> {
-        (self == Self::AsNova || said.is_finite()).then_some(said)
+    pub(super) fn multiplier(self, value: f64) -> Option<f64> {
+        (self == Self::AsNova || value.is_finite()).then_some(value)
     }
 }
 

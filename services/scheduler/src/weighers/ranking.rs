@@ -288,7 +288,7 @@ impl<'a> Rows<'a> {
         let plans = weighers.weighers.iter();
         let weighings: Vec<_> = plans.map(|one| one.plan(request, options)).collect();
         let by_percent = options.filter_scheduler.weight_normalization == Normalization::Percent;
-        let looks = |it: &&usize| match &weighings[**it] {
+        let is_considered = |it: &&usize| match &weighings[**it] {
             WeigherPlan {
                 raw: Raw::Same(_),
                 share,
@@ -299,7 +299,7 @@ impl<'a> Rows<'a> {
         let all: Vec<usize> = (0..weighings.len()).collect();
         let multipliers = weighers.multipliers.iter();
         Self {
-            looking: all.iter().filter(looks).copied().collect(),
+            looking: all.iter().filter(is_considered).copied().collect(),
             weighers,
             weighings,
             configured: multipliers

@@ -91,7 +91,7 @@ fn canaries(invariant: InvariantId) -> Vec<Plant> {
             provider_not_there,
         ],
         InvariantId::L7 => vec![noisy_write, too_many_reads, too_few_ticks],
-        InvariantId::L8 => vec![told_and_not_there, there_and_not_told],
+        InvariantId::L8 => vec![listed_and_missing, present_and_unlisted],
         InvariantId::L9 => vec![
             member_that_is_gone,
             guest_that_is_no_member,
@@ -178,8 +178,8 @@ fn a_violation_never_shows_the_secret_it_found() {
 /// As if a client had claimed past the capacity: the claim is in the history, too.
 fn too_many_claims(snapshot: &mut SystemSnapshot) {
     let row = consumer([(other_host(), ResourceClass::VCPU, 17)]);
-    let claim = Fact::Allocations(stranger(), row.allocated.clone());
-    snapshot.placement.consumers.insert(stranger(), row);
+    let claim = Fact::Allocations(foreign_consumer(), row.allocated.clone());
+    snapshot.placement.consumers.insert(foreign_consumer(), row);
     snapshot
         .histories
         .requests
@@ -188,8 +188,8 @@ fn too_many_claims(snapshot: &mut SystemSnapshot) {
 
 fn usage_without_inventory(snapshot: &mut SystemSnapshot) {
     let row = consumer([(other_host(), ResourceClass::PCPU, 1)]);
-    let claim = Fact::Allocations(stranger(), row.allocated.clone());
-    snapshot.placement.consumers.insert(stranger(), row);
+    let claim = Fact::Allocations(foreign_consumer(), row.allocated.clone());
+    snapshot.placement.consumers.insert(foreign_consumer(), row);
     snapshot
         .histories
         .requests
@@ -246,14 +246,14 @@ fn two_guests_of_one_device(snapshot: &mut SystemSnapshot) {
         migrations: BTreeSet::new(),
         devices: BTreeSet::from(["mdev-1".to_owned()]),
     };
-    snapshot.guests.insert(stranger(), second);
+    snapshot.guests.insert(foreign_consumer(), second);
     // Only the device is wrong with it.
     snapshot.accelerators = None;
     snapshot.listed_by_api.clear();
 }
 
 fn a_device_that_another_guest_opened(snapshot: &mut SystemSnapshot) {
-    snapshot.devices[0].owners = BTreeSet::from([stranger()]);
+    snapshot.devices[0].owners = BTreeSet::from([foreign_consumer()]);
 }
 
 fn a_device_that_is_bound_twice(snapshot: &mut SystemSnapshot) {
@@ -290,7 +290,7 @@ fn request_left_over(snapshot: &mut SystemSnapshot) {
 fn bound_for_an_unknown_guest(snapshot: &mut SystemSnapshot) {
     let row = ArqRow {
         phase: berth_model::ArqPhase::Bound,
-        instance: Some(stranger()),
+        instance: Some(foreign_consumer()),
         device: Some("mdev-2".to_owned()),
     };
     let service = snapshot.accelerators.as_mut().unwrap();
@@ -301,7 +301,7 @@ fn bound_for_an_unknown_guest(snapshot: &mut SystemSnapshot) {
 
 fn no_reset_between_two(snapshot: &mut SystemSnapshot) {
     let users = snapshot.users_since_reset.get_mut("mdev-1").unwrap();
-    users.insert(stranger());
+    users.insert(foreign_consumer());
 }
 
 fn offered_before_its_reset(snapshot: &mut SystemSnapshot) {
@@ -310,7 +310,7 @@ fn offered_before_its_reset(snapshot: &mut SystemSnapshot) {
 }
 
 fn left_unclean(snapshot: &mut SystemSnapshot) {
-    let users = BTreeSet::from([stranger()]);
+    let users = BTreeSet::from([foreign_consumer()]);
     snapshot
         .users_since_reset
         .insert("mdev-3".to_owned(), users);
@@ -318,12 +318,12 @@ fn left_unclean(snapshot: &mut SystemSnapshot) {
 
 // L8
 
-fn told_and_not_there(snapshot: &mut SystemSnapshot) {
-    let told = snapshot.listed_by_api.get_mut("agent").unwrap();
-    told.insert(stranger());
+fn listed_and_missing(snapshot: &mut SystemSnapshot) {
+    let listed = snapshot.listed_by_api.get_mut("agent").unwrap();
+    listed.insert(foreign_consumer());
 }
 
-fn there_and_not_told(snapshot: &mut SystemSnapshot) {
+fn present_and_unlisted(snapshot: &mut SystemSnapshot) {
     snapshot.listed_by_api.get_mut("agent").unwrap().clear();
 }
 
@@ -382,7 +382,7 @@ fn uncalled_inventory(snapshot: &mut SystemSnapshot) {
 
 fn uncalled_allocation(snapshot: &mut SystemSnapshot) {
     let row = consumer([(other_host(), ResourceClass::VCPU, 3)]);
-    snapshot.placement.consumers.insert(stranger(), row);
+    snapshot.placement.consumers.insert(foreign_consumer(), row);
 }
 
 // S10
@@ -540,7 +540,7 @@ fn guest_without_allocation(snapshot: &mut SystemSnapshot) {
         node: NODE.into(),
         ..Guest::default()
     };
-    snapshot.guests.insert(stranger(), bare);
+    snapshot.guests.insert(foreign_consumer(), bare);
     snapshot.listed_by_api.clear();
 }
 

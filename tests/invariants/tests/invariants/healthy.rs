@@ -46,7 +46,7 @@ pub(crate) fn orphan() -> ConsumerUuid {
 }
 
 /// A consumer of the other host.
-pub(crate) fn stranger() -> ConsumerUuid {
+pub(crate) fn foreign_consumer() -> ConsumerUuid {
     uuid::Uuid::from_u128(0x13).into()
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn before() -> PlacementSnapshot {
                 orphan(),
                 consumer([(root(), C::VCPU, 2), (root(), C::VGPU, 1)]),
             ),
-            (stranger(), consumer([(other_host(), C::VCPU, 8)])),
+            (foreign_consumer(), consumer([(other_host(), C::VCPU, 8)])),
         ]),
     }
 }
@@ -355,26 +355,26 @@ pub(crate) fn snapshot() -> SystemSnapshot {
 /// One more guest on the node, of the same server group.
 pub(crate) fn another_guest_joins(snapshot: &mut SystemSnapshot) {
     let row = consumer([(root(), ResourceClass::VCPU, 8)]);
-    let claim = Fact::Allocations(stranger(), row.allocated.clone());
+    let claim = Fact::Allocations(foreign_consumer(), row.allocated.clone());
     snapshot.histories.requests.push(PlacementWrite {
         sender: "scheduler".into(),
         node: None,
         ..request(vec![claim], &[])
     });
-    snapshot.placement.consumers.insert(stranger(), row);
+    snapshot.placement.consumers.insert(foreign_consumer(), row);
     let joined = Guest {
         node: NODE.into(),
         ..Guest::default()
     };
-    snapshot.guests.insert(stranger(), joined);
+    snapshot.guests.insert(foreign_consumer(), joined);
     snapshot
         .listed_by_api
         .get_mut("agent")
         .unwrap()
-        .insert(stranger());
+        .insert(foreign_consumer());
     let group = snapshot.groups.get_mut("apart").unwrap();
-    group.members.insert(stranger(), NODE.to_owned());
-    group.requested.insert(stranger());
+    group.members.insert(foreign_consumer(), NODE.to_owned());
+    group.requested.insert(foreign_consumer());
 }
 
 #[test]

@@ -24,7 +24,11 @@ fn usage_over_capacity_that_has_not_grown_is_no_violation() {
             Some(&mut snapshot.placement),
             snapshot.histories.began.as_mut(),
         ] {
-            let row = world.unwrap().consumers.get_mut(&stranger()).unwrap();
+            let row = world
+                .unwrap()
+                .consumers
+                .get_mut(&foreign_consumer())
+                .unwrap();
             row.allocated
                 .insert((other_host(), ResourceClass::VCPU), 40);
         }

@@ -103,7 +103,7 @@ impl<D: VirtDriver> EffectAction for DeviceActionCall<'_, D> {
         })
     }
 
-    fn result_if_spoiled(&self, done: DeviceActionResult, fault: Fault) -> DeviceActionResult {
+    fn result_if_corrupted(&self, done: DeviceActionResult, fault: Fault) -> DeviceActionResult {
         match fault {
             // A look answers the same as the one before.
             Fault::Stale => done,
@@ -133,8 +133,8 @@ impl<D: VirtDriver> EffectAction for PreparedDevicesCall<'_, D> {
         self.0.prepared_devices().await
     }
 
-    fn outcome(&self, told: &Self::Value) -> EffectOutcome {
-        match told {
+    fn outcome(&self, value: &Self::Value) -> EffectOutcome {
+        match value {
             Ok(devices) => EffectOutcome::Done(format!("{} devices", devices.len())),
             Err(error) => EffectOutcome::Failed(error.to_string()),
         }
@@ -142,12 +142,12 @@ impl<D: VirtDriver> EffectAction for PreparedDevicesCall<'_, D> {
 
     fn result_if_prevented(&self, _: Fault) -> Self::Value {
         let reason = "input/output error".to_owned();
-        Err(DeviceError::Unseen { reason })
+        Err(DeviceError::Unobservable { reason })
     }
 
-    fn result_if_spoiled(&self, told: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_corrupted(&self, value: Self::Value, fault: Fault) -> Self::Value {
         match fault {
-            Fault::Stale => told,
+            Fault::Stale => value,
             other => self.result_if_prevented(other),
         }
     }

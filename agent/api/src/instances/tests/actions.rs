@@ -263,7 +263,7 @@ async fn a_guests_console_is_shown_from_its_end() {
     let asked = GuestRequest::new(plain.node().clone(), arqs, spec).unwrap();
     let bench = Bench::on(FaultHarness::new().await.below(instances), asked).await;
     let path = format!("/v1/guests/{}/console", guest(1));
-    let said = async |query: &str| {
+    let console = async |query: &str| {
         let request = axum::http::Request::get(format!("{path}{query}"));
         let request = request.body(axum::body::Body::empty()).unwrap();
         let answer = tower::ServiceExt::oneshot(bench.router.clone(), request);
@@ -278,19 +278,23 @@ async fn a_guests_console_is_shown_from_its_end() {
         (status, kind, text)
     };
     let plain_text = |text: &str| (200, "text/plain".to_owned(), text.to_owned());
-    assert_eq!(said("").await, plain_text(""), "the console log is empty");
+    assert_eq!(
+        console("").await,
+        plain_text(""),
+        "the console log is empty"
+    );
     std::fs::write(&log, "one\ntwo\nlogin: ").unwrap();
-    assert_eq!(said("").await, plain_text("one\ntwo\nlogin: "));
-    assert_eq!(said("?lines=2").await, plain_text("two\nlogin: "));
+    assert_eq!(console("").await, plain_text("one\ntwo\nlogin: "));
+    assert_eq!(console("?lines=2").await, plain_text("two\nlogin: "));
     for query in ["?lines=-1", "?lines=many", "?bytes=1"] {
-        let (status, _, text) = said(query).await;
+        let (status, _, text) = console(query).await;
         assert_eq!(status, 400, "{query}: {text}");
         assert!(text.contains("lines, a whole number"), "{text}");
     }
     // Nothing else of the host is shown under its name.
     std::fs::remove_file(&log).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", &log).unwrap();
-    let (status, _, text) = said("").await;
+    let (status, _, text) = console("").await;
     assert_eq!(status, 403, "{text}");
     assert!(!text.contains("root:"), "{text}");
     let path = "/v1/guests/5c965fc9-a7cd-4d38-8ccb-d8821db50d03/console";

@@ -17,9 +17,9 @@ async fn post(router: &Router, body: impl Into<Body>) -> (u16, String) {
     let bytes = axum::body::to_bytes(answer.into_body(), 1 << 20)
         .await
         .unwrap();
-    let said: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-    let message = said["error"]["message"].as_str().map(str::to_owned);
-    (status, message.unwrap_or_else(|| said.to_string()))
+    let text: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let message = text["error"]["message"].as_str().map(str::to_owned);
+    (status, message.unwrap_or_else(|| text.to_string()))
 }
 
 #[tokio::test]
@@ -44,7 +44,7 @@ async fn what_is_wrong_is_refused_by_its_field_and_nothing_is_left() {
     let many_arqs: Vec<_> = (0..257_u128)
         .map(|n| json!(Uuid::from_u128(n).to_string()))
         .collect();
-    for (change, status, said) in [
+    for (change, status, text) in [
         (json!({"uuid": "one"}), 400, "uuid"),
         (json!({"uuid": Uuid::nil()}), 400, "uuid"),
         (json!({"name": "../../etc"}), 400, "name"),
@@ -206,7 +206,7 @@ async fn what_is_wrong_is_refused_by_its_field_and_nothing_is_left() {
     ] {
         let (found, message) = post(&router, body(1, change.clone()).to_string()).await;
         assert_eq!(found, status, "{change}: {message}");
-        assert!(message.contains(said), "{change}: {message}");
+        assert!(message.contains(text), "{change}: {message}");
         assert!(!message.chars().any(char::is_control), "{message:?}");
     }
     assert_eq!(post(&router, "{}").await.0, 400);
@@ -222,12 +222,12 @@ async fn a_name_full_of_markup_is_a_name() {
     let guests = bench.guests().await;
     let router = routes(&guests);
     let name = "</name><devices>&amp;'\"]]><!--";
-    let (status, said) = post(&router, body(1, json!({"name": "</name>"})).to_string()).await;
-    assert_eq!(status, 400, "a file name has no slash: {said}");
+    let (status, answer) = post(&router, body(1, json!({"name": "</name>"})).to_string()).await;
+    assert_eq!(status, 400, "a file name has no slash: {answer}");
     let name = name.replace('/', "");
     let drive = json!({"name": name, "config_drive": {}});
-    let (status, said) = post(&router, body(1, drive).to_string()).await;
-    assert_eq!(status, 202, "{said}");
+    let (status, answer) = post(&router, body(1, drive).to_string()).await;
+    assert_eq!(status, 202, "{answer}");
     guests.reconcile_instance(uuid(1)).await;
     assert_eq!(bench.running(1).name.as_str(), name);
 }

@@ -126,7 +126,7 @@ impl<'a> ExtraSpecs<'a> {
     ) -> Result<Option<(&'static str, ThreadPolicy)>, FlavorExtraSpecError> {
         const KEY: &str = "hw:cpu_thread_policy";
         const TRAIT: &str = "trait:HW_CPU_HYPERTHREADING";
-        let said = self.word(
+        let of_spec = self.word(
             KEY,
             &[
                 ("prefer", ThreadPolicy::Prefer),
@@ -139,7 +139,7 @@ impl<'a> ExtraSpecs<'a> {
             Some("forbidden") => Some(ThreadPolicy::Isolate),
             _ => None,
         };
-        match (said, of_trait) {
+        match (of_spec, of_trait) {
             (Some(_), Some(_)) => Err(self.wrong(
                 TRAIT,
                 format!("{KEY} already sets it; remove one of the two"),

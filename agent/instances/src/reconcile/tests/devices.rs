@@ -37,25 +37,25 @@ impl FindingObserver for CountedFindings {
 #[tokio::test]
 async fn a_removed_mediated_device_is_reported_by_the_comparison_that_removed_it() {
     let (_, devices) = devices("SELECT 1").await;
-    let nobodys = mdev(1);
+    let orphan = mdev(1);
     let driver = Arc::clone(devices.driver());
-    driver.mdevs.lock().unwrap().insert(uuid(&nobodys));
+    driver.mdevs.lock().unwrap().insert(uuid(&orphan));
     let node = NodeName::new("compute1").unwrap();
-    let seen = vec![offered(vec![nobodys.clone()])];
+    let seen = vec![offered(vec![orphan.clone()])];
     let advice = Advice {
-        releases: [(nobodys.name(), 0)].into(),
+        releases: [(orphan.name(), 0)].into(),
         ..Advice::default()
     };
     devices.assume(node, seen, advice);
     let reconciler = reconciler(&devices);
-    let looked = reconciler.find_differences().await.unwrap();
+    let report = reconciler.find_differences().await.unwrap();
     assert_eq!(
-        codes(looked),
+        codes(report),
         [],
         "a comparison without repair removes nothing"
     );
     let repaired = reconciler.repair().await.unwrap();
-    assert_eq!(codes(repaired), [("mdev_orphan", nobodys.name())]);
+    assert_eq!(codes(repaired), [("mdev_orphan", orphan.name())]);
     assert_eq!(codes(reconciler.repair().await.unwrap()), []);
 }
 

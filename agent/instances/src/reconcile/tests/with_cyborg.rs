@@ -12,7 +12,7 @@ use super::*;
 use crate::fault_harness::{self, SimulatedFailure, SimulatedHypervisor};
 
 /// An accelerator service that answers device reports with this status.
-fn told(status: u16) -> AcceleratorClient {
+fn accelerators_answering(status: u16) -> AcceleratorClient {
     let http = HttpService::new(tower::service_fn(
         move |request: Request<Bytes>| async move {
             assert_eq!(request.uri().path(), "/internal/v1/hosts/compute1/devices");
@@ -38,7 +38,7 @@ async fn reconciler(
         driver: Arc::clone(&driver),
         register: journal.devices(),
         journal: Arc::new(journal),
-        service: Some(told(status)),
+        service: Some(accelerators_answering(status)),
         options: DeviceOptions::default(),
     });
     let devices = devices.await.unwrap();
@@ -63,7 +63,7 @@ fn offered(owner: DeviceOwner) -> OfferedDevice {
         numa_node: None,
         physical_network: None,
         class: ResourceClass::PGPU,
-        class_origin: berth_virt::ClassOrigin::Said,
+        class_origin: berth_virt::ClassOrigin::Configured,
         traits: BTreeSet::new(),
         handles: vec![OfferedHandle::Function(address)],
         unit: berth_virt::DeviceUnit::Handle,
@@ -87,10 +87,10 @@ async fn a_request_bound_for_an_unknown_guest_is_reported_to_an_operator() {
         harness.start_binding(6, &[3]);
         harness.add_failure(SimulatedFailure::Bound(4, "compute2", 7));
         let reconciler = reconciler(&harness, owner, status).await;
-        let looked = reconciler.find_differences().await.unwrap();
-        assert_eq!(looked.unknown, Vec::<String>::new());
-        let [(finding, age)] = &looked.findings[..] else {
-            panic!("{owner:?}: {looked:?}");
+        let report = reconciler.find_differences().await.unwrap();
+        assert_eq!(report.unknown, Vec::<String>::new());
+        let [(finding, age)] = &report.findings[..] else {
+            panic!("{owner:?}: {report:?}");
         };
         assert_eq!(
             (finding.code(), finding.subject()),
@@ -134,9 +134,9 @@ async fn an_unreadable_list_is_reported_as_unknown() {
     let harness = FaultHarness::new().await;
     harness.add_failure(SimulatedFailure::ServiceAway);
     let reconciler = reconciler(&harness, DeviceOwner::Compute, 404).await;
-    let looked = reconciler.find_differences().await.unwrap();
-    assert_eq!(found(&looked), Vec::<&str>::new());
-    assert_eq!(looked.unknown.len(), 1, "{:?}", looked.unknown);
+    let report = reconciler.find_differences().await.unwrap();
+    assert_eq!(found(&report), Vec::<&str>::new());
+    assert_eq!(report.unknown.len(), 1, "{:?}", report.unknown);
 }
 
 /// The list of all requests of all hosts is long, and each host queries it.

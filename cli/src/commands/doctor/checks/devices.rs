@@ -62,7 +62,7 @@ pub(super) const CHECKS: &[DoctorCheck] = &[
 ];
 
 /// Runs a check that applies only where guests get devices.
-fn for_devices(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
+fn for_devices(host: &CheckContext<'_>, check: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
     with_config(host, |config| {
         if config.compute_driver != ComputeDriver::Libvirt {
             CheckResult::not_asked("the driver is not libvirt")
@@ -71,17 +71,17 @@ fn for_devices(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResul
         {
             CheckResult::not_asked("no devices are configured")
         } else {
-            look(config)
+            check(config)
         }
     })
 }
 
 /// Runs a check that applies only where guests get mediated devices of `enabled_mdev_types`.
-fn for_mdevs(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
+fn for_mdevs(host: &CheckContext<'_>, check: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
     for_devices(host, |config| {
         match config.devices.enabled_mdev_types.is_empty() {
             true => CheckResult::not_asked("no mediated device types are enabled"),
-            false => look(config),
+            false => check(config),
         }
     })
 }
@@ -312,9 +312,9 @@ fn vfio_module(host: &CheckContext<'_>) -> CheckResult {
 
 fn vfio_device(host: &CheckContext<'_>) -> CheckResult {
     let path = "/dev/vfio/vfio";
-    for_devices(host, |_| match host.facts.look(Path::new(path)) {
-        Ok(look) if look.kind == FileKind::CharacterDevice => {
-            CheckResult::good(format!("{path} has mode {:04o}", look.mode))
+    for_devices(host, |_| match host.facts.status(Path::new(path)) {
+        Ok(status) if status.kind == FileKind::CharacterDevice => {
+            CheckResult::good(format!("{path} has mode {:04o}", status.mode))
         }
         Ok(_) => CheckResult::bad(
             format!("{path} is no device"),

@@ -10,14 +10,14 @@ pub(super) const fn failure(
     code: &'static str,
     title: &'static str,
     depends_on: &'static [&'static str],
-    look: fn(&CheckContext<'_>) -> CheckResult,
+    run: fn(&CheckContext<'_>) -> CheckResult,
 ) -> DoctorCheck {
     DoctorCheck {
         code,
         title,
         severity: CheckSeverity::Failure,
         depends_on,
-        look,
+        run,
     }
 }
 
@@ -25,31 +25,31 @@ pub(super) const fn warning(
     code: &'static str,
     title: &'static str,
     depends_on: &'static [&'static str],
-    look: fn(&CheckContext<'_>) -> CheckResult,
+    run: fn(&CheckContext<'_>) -> CheckResult,
 ) -> DoctorCheck {
     DoctorCheck {
         code,
         title,
         severity: CheckSeverity::Warning,
         depends_on,
-        look,
+        run,
     }
 }
 
 /// Runs a check that needs the configuration; every such check depends on `config-valid`.
 pub(super) fn with_config(
     host: &CheckContext<'_>,
-    look: impl FnOnce(&Config) -> CheckResult,
+    check: impl FnOnce(&Config) -> CheckResult,
 ) -> CheckResult {
     match host.config {
-        Ok(loaded) => look(&loaded.config),
+        Ok(loaded) => check(&loaded.config),
         Err(_) => CheckResult::not_asked("the configuration is refused"),
     }
 }
 
 /// Whether a path exists.
 pub(super) fn exists(host: &CheckContext<'_>, path: &str) -> bool {
-    host.facts.look(Path::new(path)).is_ok()
+    host.facts.status(Path::new(path)).is_ok()
 }
 
 /// The text of a file, or a bad result that names it.

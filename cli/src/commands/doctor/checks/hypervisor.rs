@@ -42,7 +42,7 @@ pub(super) const CHECKS: &[DoctorCheck] = &[
 ];
 
 /// Runs a check that applies only to real guests on QEMU.
-fn for_qemu(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
+fn for_qemu(host: &CheckContext<'_>, check: impl FnOnce(&Config) -> CheckResult) -> CheckResult {
     with_config(host, |config| {
         if config.compute_driver != ComputeDriver::Libvirt {
             CheckResult::not_asked("the driver is not libvirt")
@@ -52,14 +52,14 @@ fn for_qemu(host: &CheckContext<'_>, look: impl FnOnce(&Config) -> CheckResult) 
                 config.libvirt.connection_uri()
             ))
         } else {
-            look(config)
+            check(config)
         }
     })
 }
 
-fn for_kvm(host: &CheckContext<'_>, look: impl FnOnce() -> CheckResult) -> CheckResult {
+fn for_kvm(host: &CheckContext<'_>, check: impl FnOnce() -> CheckResult) -> CheckResult {
     for_qemu(host, |config| match config.libvirt.virt_type {
-        VirtType::Kvm => look(),
+        VirtType::Kvm => check(),
         VirtType::Qemu => CheckResult::not_asked("virt_type is qemu"),
     })
 }
@@ -84,9 +84,9 @@ fn cpu_virtualization(host: &CheckContext<'_>) -> CheckResult {
 
 fn kvm_device(host: &CheckContext<'_>) -> CheckResult {
     let path = "/dev/kvm";
-    for_kvm(host, || match host.facts.look(Path::new(path)) {
-        Ok(look) if look.kind == FileKind::CharacterDevice => {
-            CheckResult::good(format!("{path} has mode {:04o}", look.mode))
+    for_kvm(host, || match host.facts.status(Path::new(path)) {
+        Ok(status) if status.kind == FileKind::CharacterDevice => {
+            CheckResult::good(format!("{path} has mode {:04o}", status.mode))
         }
         Ok(_) => CheckResult::bad(
             format!("{path} is no device"),
@@ -125,9 +125,9 @@ const SOCKETS: [&str; 2] = ["/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt
 fn libvirt_socket(host: &CheckContext<'_>) -> CheckResult {
     for_qemu(host, |_| {
         match SOCKETS.into_iter().find(|path| exists(host, path)) {
-            Some(path) => match host.facts.look(Path::new(path)) {
-                Ok(look) if look.kind == FileKind::Socket => {
-                    CheckResult::good(format!("{path} has mode {:04o}", look.mode))
+            Some(path) => match host.facts.status(Path::new(path)) {
+                Ok(status) if status.kind == FileKind::Socket => {
+                    CheckResult::good(format!("{path} has mode {:04o}", status.mode))
                 }
                 _ => CheckResult::bad(format!("{path} is no socket"), "systemctl restart libvirtd"),
             },

@@ -129,9 +129,9 @@ fn state_directory(host: &CheckContext<'_>) -> CheckResult {
         let path = &config.state_path;
         let shown = path.display();
         let make = format!("install -d -o root -g root -m 0700 {shown}");
-        match host.facts.look(path) {
+        match host.facts.status(path) {
             Err(error) => CheckResult::bad(format!("{shown}: {error}"), make),
-            Ok(look) if look.kind != FileKind::Directory => {
+            Ok(status) if status.kind != FileKind::Directory => {
                 CheckResult::bad(format!("{shown} is no directory"), make)
             }
             Ok(_) => match host.facts.writable(path) {
@@ -148,12 +148,12 @@ fn state_directory(host: &CheckContext<'_>) -> CheckResult {
 fn state_private(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let shown = config.state_path.display();
-        match host.facts.look(&config.state_path) {
-            Ok(look) if look.mode & 0o022 == 0 => {
-                CheckResult::good(format!("{shown} has mode {:04o}", look.mode))
+        match host.facts.status(&config.state_path) {
+            Ok(status) if status.mode & 0o022 == 0 => {
+                CheckResult::good(format!("{shown} has mode {:04o}", status.mode))
             }
-            Ok(look) => CheckResult::bad(
-                format!("{shown} has mode {:04o}", look.mode),
+            Ok(status) => CheckResult::bad(
+                format!("{shown} has mode {:04o}", status.mode),
                 format!("chmod go-w {shown}"),
             ),
             Err(error) => CheckResult::bad(format!("{shown}: {error}"), String::new()),

@@ -117,20 +117,22 @@ fn socket_directory(host: &CheckContext<'_>) -> CheckResult {
             );
         };
         let shown = directory.display();
-        match host.facts.look(directory) {
+        match host.facts.status(directory) {
             Err(_) => CheckResult::not_asked(format!("{shown} is created at start")),
-            Ok(look) if look.kind != FileKind::Directory => CheckResult::bad(
+            Ok(status) if status.kind != FileKind::Directory => CheckResult::bad(
                 format!("{shown} is no directory"),
                 "correct [agent] admin_socket",
             ),
-            Ok(look) if look.mode & 0o002 != 0 && look.mode & 0o1000 == 0 => CheckResult::bad(
-                format!(
-                    "{shown} has mode {:04o}: everyone can replace the socket",
-                    look.mode
-                ),
-                format!("chmod o-w {shown}"),
-            ),
-            Ok(look) => CheckResult::good(format!("{shown} has mode {:04o}", look.mode)),
+            Ok(status) if status.mode & 0o002 != 0 && status.mode & 0o1000 == 0 => {
+                CheckResult::bad(
+                    format!(
+                        "{shown} has mode {:04o}: everyone can replace the socket",
+                        status.mode
+                    ),
+                    format!("chmod o-w {shown}"),
+                )
+            }
+            Ok(status) => CheckResult::good(format!("{shown} has mode {:04o}", status.mode)),
         }
     })
 }
@@ -139,19 +141,19 @@ fn socket_rights(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let path = &config.agent.admin_socket;
         let shown = path.display();
-        match host.facts.look(path) {
+        match host.facts.status(path) {
             Err(_) => {
                 CheckResult::not_asked(format!("{shown} does not exist: the agent does not run"))
             }
-            Ok(look) if look.kind != FileKind::Socket => CheckResult::bad(
+            Ok(status) if status.kind != FileKind::Socket => CheckResult::bad(
                 format!("{shown} is no socket"),
                 format!("rm {shown} && systemctl restart berth-agent"),
             ),
-            Ok(look) if look.mode & 0o007 != 0 => CheckResult::bad(
-                format!("{shown} has mode {:04o}", look.mode),
+            Ok(status) if status.mode & 0o007 != 0 => CheckResult::bad(
+                format!("{shown} has mode {:04o}", status.mode),
                 format!("chmod o= {shown}"),
             ),
-            Ok(look) => CheckResult::good(format!("{shown} has mode {:04o}", look.mode)),
+            Ok(status) => CheckResult::good(format!("{shown} has mode {:04o}", status.mode)),
         }
     })
 }
@@ -160,7 +162,7 @@ fn agent_answers(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let path = &config.agent.admin_socket;
         let shown = path.display();
-        if host.facts.look(path).is_err() {
+        if host.facts.status(path).is_err() {
             return CheckResult::not_asked("the agent does not run");
         }
         match host.facts.connect(path) {

@@ -51,7 +51,7 @@ pub(in crate::commands::placement) async fn audit(
 ) -> Result<(), Failure> {
     let intent = match asked.delete {
         true => Intent::Act,
-        false => Intent::Look,
+        false => Intent::Observe,
     };
     let placement = asked.which.ask(config, intent).await?;
     let done = asked.audit(&placement.placement, config, out).await;
@@ -66,14 +66,14 @@ impl Audit {
         config: &Config,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
-        let looked = HostAllocations::at(placement, config).await?;
-        let found = self.findings(&looked);
+        let allocations = HostAllocations::at(placement, config).await?;
+        let found = self.findings(&allocations);
         let is_due = |it: &&(&NodeAllocations, AuditFinding)| self.is_due(&it.1.problem);
         if !self.delete || !found.iter().any(|it| is_due(&it)) {
-            return self.tell(&looked, &found, &RepairOutcomes::new(), out);
+            return self.print(&allocations, &found, &RepairOutcomes::new(), out);
         }
         if self.format.is_for_people() {
-            self.tell(&looked, &found, &RepairOutcomes::new(), out)?;
+            self.print(&allocations, &found, &RepairOutcomes::new(), out)?;
             out.flush()?;
         }
         let settle = Duration::from_secs(self.settle);
@@ -98,11 +98,11 @@ impl Audit {
         if self.format.is_for_people() {
             for ((node, consumer), outcome) in &outcomes {
                 let outcome = outcome.as_value();
-                let said = outcome.as_str().unwrap_or_default();
-                writeln!(out, "{node}: {consumer}: {said}")?;
+                let text = outcome.as_str().unwrap_or_default();
+                writeln!(out, "{node}: {consumer}: {text}")?;
             }
         } else {
-            self.tell(&looked, &found, &outcomes, out)?;
+            self.print(&allocations, &found, &outcomes, out)?;
         }
         not_done(&outcomes, "deleted")
     }
@@ -150,24 +150,28 @@ impl Audit {
 
     fn findings<'a>(
         &self,
-        looked: &'a HostAllocations,
+        allocations: &'a HostAllocations,
     ) -> Vec<(&'a NodeAllocations, AuditFinding)> {
-        let mut found = looked.findings();
+        let mut found = allocations.findings();
         found.retain(|(_, found)| self.consumer.is_none_or(|it| it == found.consumer));
         found
     }
 
-    fn tell(
+    fn print(
         &self,
-        looked: &HostAllocations,
+        allocations: &HostAllocations,
         found: &[(&NodeAllocations, AuditFinding)],
         outcomes: &RepairOutcomes,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let is_for_people = self.format.is_for_people();
         if is_for_people && found.is_empty() {
-            let consumers = looked.consumers();
-            let nodes: Vec<_> = looked.nodes.iter().map(|it| it.name.as_str()).collect();
+            let consumers = allocations.consumers();
+            let nodes: Vec<_> = allocations
+                .nodes
+                .iter()
+                .map(|it| it.name.as_str())
+                .collect();
             writeln!(
                 out,
                 "no problems with the {consumers} consumers of {}",

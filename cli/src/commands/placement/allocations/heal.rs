@@ -49,7 +49,7 @@ pub(in crate::commands::placement) async fn heal(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let intent = match asked.dry_run {
-        true => Intent::Look,
+        true => Intent::Observe,
         false => Intent::Act,
     };
     let placement = asked.which.ask(config, intent).await?;
@@ -65,15 +65,15 @@ impl Heal {
         config: &Config,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
-        let looked = HostAllocations::at(placement, config).await?;
-        let mut found = looked.findings();
+        let host = HostAllocations::at(placement, config).await?;
+        let mut found = host.findings();
         found.retain(|(_, found)| {
             matches!(found.problem, AllocationProblem::Guest { .. })
                 && self.guest.is_none_or(|it| it == found.consumer)
         });
         let is_for_people = self.format.is_for_people();
         if is_for_people {
-            self.tell(&found, &RepairOutcomes::new(), out)?;
+            self.print(&found, &RepairOutcomes::new(), out)?;
             out.flush()?;
         }
         // A guest may have been deleted while everything was read.
@@ -103,7 +103,7 @@ impl Heal {
             } else {
                 let held = node.held.of(&found.consumer).cloned();
                 let held =
-                    held.unwrap_or_else(|| self.nothing(found.consumer, &looked.journal, config));
+                    held.unwrap_or_else(|| self.nothing(found.consumer, &host.journal, config));
                 let allocations = heal_allocations(&held, &node.tree, wanted);
                 healing.wait(key, allocations);
             }
@@ -111,13 +111,13 @@ impl Heal {
         outcomes.append(&mut healing.put(placement).await);
         if is_for_people {
             for ((_, consumer), outcome) in &outcomes {
-                if let Some(said) = outcome.as_value().as_str() {
-                    writeln!(out, "{consumer}: {said}")?;
+                if let Some(text) = outcome.as_value().as_str() {
+                    writeln!(out, "{consumer}: {text}")?;
                 }
             }
         }
         if !is_for_people {
-            self.tell(&found, &outcomes, out)?;
+            self.print(&found, &outcomes, out)?;
         }
         not_done(&outcomes, "healed")
     }
@@ -144,7 +144,7 @@ impl Heal {
         }
     }
 
-    fn tell(
+    fn print(
         &self,
         found: &[(&NodeAllocations, AuditFinding)],
         outcomes: &RepairOutcomes,

@@ -61,12 +61,12 @@ impl PlacementChoice {
             }
         };
         refuse_if_open_elsewhere(&url)?;
-        let looking = database::look(&url).await?;
-        refuse_service_sessions(&looking).await?;
+        let read_only = database::open_read_only(&url).await?;
+        refuse_service_sessions(&read_only).await?;
         let store = match intent {
-            Intent::Look => looking,
+            Intent::Observe => read_only,
             Intent::Act => {
-                looking.close().await;
+                read_only.close().await;
                 database::open_existing(&url).await?
             }
         };
@@ -102,7 +102,8 @@ pub(super) struct HostAllocations {
 impl HostAllocations {
     /// Reads everything, the journal first and last: a guest that is in neither was never requested here.
     pub(super) async fn at(placement: &PlacementClient, config: &Config) -> Result<Self, Failure> {
-        let mut host = HostNodes::observe(config, placement, Rename::Refuse, Intent::Look).await?;
+        let mut host =
+            HostNodes::observe(config, placement, Rename::Refuse, Intent::Observe).await?;
         if host.view.hypervisor.kind == BARE_METAL {
             let what = "bare metal nodes are managed by their own service";
             return Err(Failure::new(ErrorCode::Refused, what));

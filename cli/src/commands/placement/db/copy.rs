@@ -25,7 +25,7 @@ pub(super) async fn copy_all(
 ) -> Result<(), Failure> {
     refuse_if_open_elsewhere(from)?;
     refuse_if_open_elsewhere(to)?;
-    let (old, named) = database::look_at_any(from).await?;
+    let (old, named) = database::open_any_read_only(from).await?;
     let old = old.ok_or_else(|| {
         let what = format!("{named} does not exist, or has no tables");
         Failure::new(ErrorCode::Refused, what).hint("name the database that the service uses")
@@ -45,7 +45,7 @@ pub(super) async fn copy_all(
 
 /// Must run before anything of the new database is changed, the journal mode of a file included.
 async fn is_empty(to: &Secret, named: &str) -> Result<(), Failure> {
-    let (there, new_named) = database::look_at_any(to).await?;
+    let (there, new_named) = database::open_any_read_only(to).await?;
     let Some(there) = there else {
         return Ok(());
     };
@@ -134,14 +134,14 @@ mod tests {
     /// Lets another process open a database as soon as all tables are reported as copied.
     struct Opening {
         file: PathBuf,
-        said: Vec<u8>,
+        written: Vec<u8>,
         other: Option<Child>,
     }
 
     impl Write for Opening {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.said.extend_from_slice(bytes);
-            if self.other.is_none() && self.said.ends_with(b"rows of allocations\n") {
+            self.written.extend_from_slice(bytes);
+            if self.other.is_none() && self.written.ends_with(b"rows of allocations\n") {
                 let file = File::open(&self.file)?;
                 self.other = Some(Command::new("sleep").arg("1000").stdin(file).spawn()?);
             }
@@ -175,7 +175,7 @@ mod tests {
         for file in [&from, &to] {
             let mut out = Opening {
                 file: file.clone(),
-                said: Vec::new(),
+                written: Vec::new(),
                 other: None,
             };
             let copied = copy_all(&url(&from), &url(&to), folder.path(), &mut out).await;

@@ -244,10 +244,10 @@ fn what_is_sent_must_be_what_was_planned() {
     cyborgs.inventories.insert(uuid(CYBORGS), BTreeMap::new());
     let child = cyborgs.tree.get_mut(uuid(CYBORGS)).unwrap();
     child.inventories.clear();
-    let mut stranger = request();
+    let mut unknown = request();
     let inventory = BTreeMap::from([(ResourceClass::VCPU, of(1))]);
-    stranger.inventories.insert(uuid(OTHER_HOST), inventory);
-    for wrong in [forgotten, bigger, cyborgs, stranger] {
+    unknown.inventories.insert(uuid(OTHER_HOST), inventory);
+    for wrong in [forgotten, bigger, cyborgs, unknown] {
         let refused = refusal(&wrong);
         assert!(
             matches!(refused, ReshapeRefused::NotAsPlanned { .. }),

@@ -30,7 +30,7 @@ fn of_sound(host: &DeviceTestHost, file: &str) -> usize {
 }
 
 #[tokio::test]
-async fn what_shares_a_cards_group_goes_to_vfio_with_it_and_is_cleaned_and_given_back_with_it() {
+async fn what_shares_a_cards_group_goes_to_vfio_with_it_and_is_cleaned_and_returned_with_it() {
     let host = both();
     let companions = host.devices().check(&managed(CARD)).unwrap();
     assert_eq!(companions, companions_held(SOUND));
@@ -42,7 +42,7 @@ async fn what_shares_a_cards_group_goes_to_vfio_with_it_and_is_cleaned_and_given
     }
     host.libvirt_takes(CARD);
     for _ in 0..2 {
-        let reset = host.devices().reset(&managed(CARD), &nobody()).await;
+        let reset = host.devices().reset(&managed(CARD), &no_functions()).await;
         assert_eq!(reset.unwrap(), of_igb());
         assert_eq!(host.kernel.driver(SOUND).as_deref(), Some(SOUNDS));
         assert_eq!(of_sound(&host, "reset"), 1);
@@ -59,7 +59,7 @@ async fn a_kill_at_any_write_leaves_no_companion_behind() {
             host.kernel.kills_at(number, before);
             let killed = host.devices().prepare(&managed(CARD)).await;
             host.kernel.lets_live();
-            let reset = host.devices().reset(&managed(CARD), &nobody()).await;
+            let reset = host.devices().reset(&managed(CARD), &no_functions()).await;
             assert_eq!(reset.unwrap(), of_igb(), "write {number}");
             assert_eq!(host.kernel.driver(SOUND).as_deref(), Some(SOUNDS));
             if killed.is_ok() {
@@ -72,9 +72,9 @@ async fn a_kill_at_any_write_leaves_no_companion_behind() {
             host.devices().prepare(&managed(CARD)).await.unwrap();
             host.libvirt_takes(CARD);
             host.kernel.kills_at(number, before);
-            let killed = host.devices().reset(&managed(CARD), &nobody()).await;
+            let killed = host.devices().reset(&managed(CARD), &no_functions()).await;
             host.kernel.lets_live();
-            let reset = host.devices().reset(&managed(CARD), &nobody()).await;
+            let reset = host.devices().reset(&managed(CARD), &no_functions()).await;
             assert_eq!(reset.unwrap(), of_igb(), "write {number}");
             assert_eq!(host.kernel.driver(SOUND).as_deref(), Some(SOUNDS));
             if killed.is_ok() {
@@ -94,9 +94,9 @@ async fn a_guest_that_has_a_whole_group_gives_each_function_back_to_its_own_driv
     for card in [CARD, SOUND] {
         assert_eq!(host.kernel.driver(card).as_deref(), Some("vfio-pci"));
     }
-    let reset = host.devices().reset(&managed(CARD), &nobody()).await;
+    let reset = host.devices().reset(&managed(CARD), &no_functions()).await;
     assert_eq!(reset.unwrap(), of_igb());
-    let reset = host.devices().reset(&managed(SOUND), &nobody()).await;
+    let reset = host.devices().reset(&managed(SOUND), &no_functions()).await;
     let driver = Some(SOUNDS.to_owned());
     assert_eq!(reset.unwrap(), DeviceReset::Reset { driver });
     assert_eq!(host.kernel.driver(CARD).as_deref(), Some("igb"));
@@ -117,7 +117,7 @@ async fn a_group_of_which_another_guest_has_a_function_stays_as_that_guest_needs
     assert_eq!(host.kernel.driver(SOUND).as_deref(), Some("vfio-pci"));
     assert_eq!(of_sound(&host, "reset"), 0);
     // The end of that guest returns its own companions.
-    let reset = host.devices().reset(&managed(SOUND), &nobody()).await;
+    let reset = host.devices().reset(&managed(SOUND), &no_functions()).await;
     let driver = Some(SOUNDS.to_owned());
     assert_eq!(reset.unwrap(), DeviceReset::Reset { driver });
     assert_eq!(host.kernel.driver(CARD).as_deref(), Some("igb"));
@@ -132,7 +132,7 @@ async fn a_card_that_stays_on_vfio_has_its_companions_brought_along_as_well() {
     host.kernel.put_on(CARD, Some("vfio-pci"));
     host.devices().prepare(&managed(CARD)).await.unwrap();
     assert_eq!(host.kernel.driver(SOUND).as_deref(), Some("vfio-pci"));
-    let reset = host.devices().reset(&managed(CARD), &nobody()).await;
+    let reset = host.devices().reset(&managed(CARD), &no_functions()).await;
     let driver = Some("vfio-pci".to_owned());
     assert_eq!(reset.unwrap(), DeviceReset::Reset { driver });
     assert_eq!(host.kernel.driver(SOUND).as_deref(), Some(SOUNDS));
@@ -148,7 +148,7 @@ async fn a_bridge_a_function_without_a_driver_and_one_on_vfio_are_left_where_the
     for driver in [None, Some("vfio-pci")] {
         host.kernel.put_on(SOUND, driver);
         host.devices().prepare(&managed(CARD)).await.unwrap();
-        let reset = host.devices().reset(&managed(CARD), &nobody()).await;
+        let reset = host.devices().reset(&managed(CARD), &no_functions()).await;
         assert_eq!(reset.unwrap(), of_igb());
         assert_eq!(host.kernel.driver(SOUND).as_deref(), driver);
         assert_eq!(host.kernel.driver(bridge).as_deref(), Some("pcieport"));
@@ -174,7 +174,10 @@ async fn a_companion_that_cannot_leave_its_driver_keeps_the_card_from_guests() {
         (parted, "mediated device"),
     ] {
         let error = host.refused(&managed(CARD));
-        assert!(matches!(error, DeviceError::NotWhole { .. }), "{error}");
+        assert!(
+            matches!(error, DeviceError::GroupNotViable { .. }),
+            "{error}"
+        );
         let text = error.to_string();
         assert!(text.contains(words) && text.contains("81:00.1"), "{text}");
         let prepared = host.devices().prepare(&managed(CARD)).await;
@@ -190,7 +193,7 @@ async fn without_the_vfio_driver_a_companion_stays_where_it_is_and_the_error_say
     let error = host.devices().prepare(&managed(CARD)).await.unwrap_err();
     assert!(error.to_string().contains("modprobe vfio-pci"), "{error}");
     assert_eq!(host.kernel.driver(SOUND).as_deref(), Some(SOUNDS));
-    let reset = host.devices().reset(&managed(CARD), &nobody()).await;
+    let reset = host.devices().reset(&managed(CARD), &no_functions()).await;
     assert_eq!(reset.unwrap(), of_igb());
     assert_eq!(host.kernel.driver(SOUND).as_deref(), Some(SOUNDS));
 }

@@ -116,7 +116,7 @@ fn a_restart_forgives_nothing_and_a_reset_does() {
 }
 
 #[test]
-fn errors_after_counters_began_anew_are_not_taken_for_the_old_ones() {
+fn errors_after_a_counter_reset_are_not_taken_for_the_old_ones() {
     let errors = |count: u32| format!("TOTAL_ERR_FATAL {count}\n");
     let mut ward = Ward::of(ssd());
     ward.write("aer_dev_fatal", &errors(3));

@@ -50,7 +50,7 @@ fn passed() -> FailedAttempt {
         host: None,
         cell: None,
         reason: "its devices wait".to_owned(),
-        told: None,
+        user_message: None,
         avoid: Vec::new(),
         passes: true,
     }
@@ -71,7 +71,7 @@ fn no_token() -> BootError {
 }
 
 /// The name of a verdict, and the providers that are avoided from then on.
-fn told(
+fn verdict_of(
     error: &BootError,
     attempt: u32,
     patience: RetryBudget,
@@ -140,7 +140,7 @@ fn a_boot_waits_retries_elsewhere_or_fails_by_the_error_and_its_duration() {
             vec![],
         ),
     ] {
-        let verdict = told(&error, attempt, patience, Vec::new());
+        let verdict = verdict_of(&error, attempt, patience, Vec::new());
         assert_eq!(
             verdict,
             (expected, avoid),
@@ -148,8 +148,14 @@ fn a_boot_waits_retries_elsewhere_or_fails_by_the_error_and_its_duration() {
         );
     }
     // Where others were tried in vain, it is waited for.
-    assert_eq!(told(&not_ready(), 2, Remaining, vec![passed()]).0, "wait");
-    assert_eq!(told(&not_ready(), 2, Exhausted, vec![passed()]).0, "fail");
+    assert_eq!(
+        verdict_of(&not_ready(), 2, Remaining, vec![passed()]).0,
+        "wait"
+    );
+    assert_eq!(
+        verdict_of(&not_ready(), 2, Exhausted, vec![passed()]).0,
+        "fail"
+    );
 }
 
 #[test]
@@ -166,5 +172,8 @@ fn the_message_for_users_names_no_host() {
         panic!("{verdict:?}");
     };
     assert_eq!(failed.to_string(), "on n1: on n1: internal error");
-    assert_eq!(failed.told(), "the selected host could not build it");
+    assert_eq!(
+        failed.user_message(),
+        "the selected host could not build it"
+    );
 }

@@ -79,11 +79,11 @@ impl Cloud {
     }
 
     /// The hosts, all with the given state.
-    pub(super) fn hosts(&self, told: &Value) -> (Vec<HeadroomHost>, RequestSpec) {
+    pub(super) fn hosts(&self, given_state: &Value) -> (Vec<HeadroomHost>, RequestSpec) {
         let found = self.answer();
         let considered = CandidateHosts::new(&found, &BTreeSet::new(), Uuid::nil());
         let hosts = considered.hosts().map(|host| {
-            let mut state = told.clone();
+            let mut state = given_state.clone();
             state["uuid"] = json!(host.to_string());
             state["host"] = json!(format!("host-{host}"));
             state
@@ -110,8 +110,8 @@ pub(super) fn scheduler(filters: &[&str]) -> Scheduler {
     Scheduler::new(options).unwrap()
 }
 
-fn fits(cloud: &Cloud, told: &Value, filters: &[&str]) -> (usize, usize) {
-    let (hosts, request) = cloud.hosts(told);
+fn fits(cloud: &Cloud, given_state: &Value, filters: &[&str]) -> (usize, usize) {
+    let (hosts, request) = cloud.hosts(given_state);
     let filled = fill_hosts(
         &scheduler(filters),
         &request,
@@ -197,7 +197,7 @@ fn filters_see_the_guests_that_were_counted_before() {
         &[(10, "VCPU", 8), (20, "VCPU", 8)],
         &[&[(10, "VCPU", 1)], &[(20, "VCPU", 1)]],
     );
-    let told = json!({"free_ram_mb": 1024 + 511, "total_ram_mb": 4096, "num_instances": 0});
+    let given_state = json!({"free_ram_mb": 1024 + 511, "total_ram_mb": 4096, "num_instances": 0});
     for (filters, expected) in [
         (&["AllHostsFilter"][..], (2, 16)),
         // Three are as many as a host may have.
@@ -206,7 +206,7 @@ fn filters_see_the_guests_that_were_counted_before() {
         (&["RamFilter", "NumInstancesFilter"], (2, 4)),
         (&["ComputeFilter"], (2, 16)),
     ] {
-        assert_eq!(fits(&cloud, &told, filters), expected, "{filters:?}");
+        assert_eq!(fits(&cloud, &given_state, filters), expected, "{filters:?}");
     }
     let off = json!({"service": {"disabled": true}});
     assert_eq!(fits(&cloud, &off, &["ComputeFilter"]), (0, 0));

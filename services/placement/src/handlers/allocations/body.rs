@@ -47,7 +47,7 @@ struct ProviderReference {
 
 impl ConsumerBody {
     /// Converts the body to one form for all versions.
-    pub(crate) fn wanting(
+    pub(crate) fn into_desired(
         self,
         consumer: &str,
         version: Microversion,
@@ -140,6 +140,6 @@ pub(crate) fn consumers(
 ) -> Vec<DesiredAllocations> {
     bodies
         .into_iter()
-        .map(|(consumer, body)| body.wanting(&consumer, version, options))
+        .map(|(consumer, body)| body.into_desired(&consumer, version, options))
         .collect()
 }

@@ -22,7 +22,7 @@ pub(crate) struct ConsumerReader {
 #[derive(Debug)]
 struct WaitingReader {
     consumer: String,
-    told: oneshot::Sender<Option<Arc<Consumer>>>,
+    sender: oneshot::Sender<Option<Arc<Consumer>>>,
 }
 
 impl ConsumerReader {
@@ -35,11 +35,11 @@ impl ConsumerReader {
 
     /// The allocations of a consumer; `None` if it has none.
     pub(crate) async fn read(&self, uuid: &str) -> Result<Option<Arc<Consumer>>, SqlError> {
-        let (told, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let is_first = self.with_waiting(|waiting| {
             waiting.push(WaitingReader {
                 consumer: uuid.to_owned(),
-                told,
+                sender,
             });
             waiting.len() == 1
         });
@@ -67,7 +67,7 @@ impl ConsumerReader {
         for one in all {
             let consumer = found.get(&one.consumer).cloned();
             // A caller that was cancelled gets no result.
-            let _ = one.told.send(consumer);
+            let _ = one.sender.send(consumer);
         }
         Ok(())
     }
@@ -118,7 +118,7 @@ mod tests {
         ] {
             store.write(&crate::store::tests::Sql(sql)).await.unwrap();
         }
-        let wanting = |n: usize| DesiredAllocations {
+        let desired = |n: usize| DesiredAllocations {
             consumer: format!("c{n}"),
             project: "project".into(),
             user: "user".into(),
@@ -131,7 +131,7 @@ mod tests {
         };
         let replace = Replace {
             providers: Vec::new(),
-            consumers: (0..consumers).map(wanting).collect(),
+            consumers: (0..consumers).map(desired).collect(),
         };
         store.write(&replace).await.unwrap();
         ConsumerReader::new(store)
@@ -145,11 +145,11 @@ mod tests {
     async fn each_of_many_callers_gets_its_own_answer() {
         let reader = reader(20).await;
         let names: Vec<String> = (0..25).map(|n| format!("c{}", n % 22)).collect();
-        let told = join_all(names.iter().map(|name| reader.read(name))).await;
-        for (n, told) in told.into_iter().enumerate() {
+        let read = join_all(names.iter().map(|name| reader.read(name))).await;
+        for (n, read) in read.into_iter().enumerate() {
             let expected = i64::try_from(n % 22).unwrap() + 1;
             assert_eq!(
-                used(told.unwrap()),
+                used(read.unwrap()),
                 (n % 22 < 20).then_some(expected),
                 "{n}"
             );

@@ -64,8 +64,8 @@ impl Replace {
     ) -> Result<(), ReplaceError> {
         self.check_providers(&read.providers)?;
         self.check_consumers(&read.consumers)?;
-        for wanting in &self.consumers {
-            for (provider, _) in &wanting.allocations {
+        for desired in &self.consumers {
+            for (provider, _) in &desired.allocations {
                 if !read.providers.contains_key(provider) {
                     return Err(ReplaceError::NoSuchProvider(provider.clone()));
                 }
@@ -88,8 +88,8 @@ impl Replace {
             let provider = read.provider(&reshaped.provider);
             ledger.reshaped.insert(provider, inventories.collect());
         }
-        for wanting in &self.consumers {
-            for (provider, resources) in &wanting.allocations {
+        for desired in &self.consumers {
+            for (provider, resources) in &desired.allocations {
                 for (class, amount) in resources {
                     ledger.wanted.push(RequestedAmount {
                         slot: (read.provider(provider), read.class(class)),
@@ -132,9 +132,9 @@ impl Replace {
     }
 
     fn check_consumers(&self, known: &BTreeMap<String, ConsumerRow>) -> Result<(), ReplaceError> {
-        for wanting in &self.consumers {
-            let actual = known.get(&wanting.consumer).map(|row| row.generation);
-            let (matches, got) = match wanting.generation {
+        for desired in &self.consumers {
+            let actual = known.get(&desired.consumer).map(|row| row.generation);
+            let (matches, got) = match desired.generation {
                 ExpectedGeneration::Any => (true, String::new()),
                 ExpectedGeneration::Absent => (actual.is_none(), "None".to_owned()),
                 ExpectedGeneration::At(given) => (actual == Some(given), given.to_string()),
@@ -264,8 +264,8 @@ async fn read_emptied(
     let giving_back = replaces
         .iter()
         .flat_map(|it| &it.consumers)
-        .filter(|wanting| wanting.allocations.is_empty())
-        .filter_map(|wanting| held.get(&wanting.consumer));
+        .filter(|desired| desired.allocations.is_empty())
+        .filter_map(|desired| held.get(&desired.consumer));
     let emptied: BTreeSet<ProviderId> = giving_back.flatten().map(|row| row.slot.0).collect();
     let emptied: Vec<ProviderId> = emptied.into_iter().collect();
     let head = Statement::new("SELECT id, generation FROM resource_providers WHERE id IN");

@@ -34,9 +34,9 @@ impl<'a> AcceptedWrites<'a> {
         for (provider, inventories) in &ledger.reshaped {
             *self.steps.entry(*provider).or_default() += if inventories.is_empty() { 1 } else { 2 };
         }
-        let gives_all_back = |wanting: &&DesiredAllocations| wanting.allocations.is_empty();
+        let gives_all_back = |desired: &&DesiredAllocations| desired.allocations.is_empty();
         let emptied = replace.consumers.iter().filter(gives_all_back);
-        let emptied = emptied.flat_map(|wanting| read.held_by(&wanting.consumer));
+        let emptied = emptied.flat_map(|desired| read.held_by(&desired.consumer));
         let wanted = ledger.wanted.iter().map(|wanted| wanted.slot.0);
         let allocated: BTreeSet<ProviderId> = wanted.chain(emptied.map(|row| row.slot.0)).collect();
         for provider in allocated {
@@ -67,7 +67,7 @@ impl<'a> AcceptedWrites<'a> {
 
     fn staying(&self) -> impl Iterator<Item = &'a DesiredAllocations> {
         let all = self.consumers.iter().copied();
-        all.filter(|wanting| !wanting.allocations.is_empty())
+        all.filter(|desired| !desired.allocations.is_empty())
     }
 
     async fn write_consumers(
@@ -88,29 +88,29 @@ impl<'a> AcceptedWrites<'a> {
         let types = names(|one| one.consumer_type.as_ref());
         let types = consumers::ensure(tx, NameTable::ConsumerTypes, &types).await?;
         let (mut made, mut changed) = (Vec::new(), Vec::new());
-        for wanting in self.staying() {
-            let row = read.consumers.get(&wanting.consumer);
+        for desired in self.staying() {
+            let row = read.consumers.get(&desired.consumer);
             let id = |of: &BTreeMap<String, i64>, name: &String| {
                 of.get(name).copied().ok_or(ReplaceError::ConcurrentUpdate)
             };
             let owner = ConsumerOwner {
-                project: id(&projects, &wanting.project)?,
-                user: id(&users, &wanting.user)?,
-                consumer_type: match &wanting.consumer_type {
+                project: id(&projects, &desired.project)?,
+                user: id(&users, &desired.user)?,
+                consumer_type: match &desired.consumer_type {
                     Some(name) => Some(id(&types, name)?),
                     None => row.and_then(|row| row.owner.consumer_type),
                 },
             };
             match row {
-                None => made.push((wanting.consumer.as_str(), owner)),
+                None => made.push((desired.consumer.as_str(), owner)),
                 Some(row) => changed.push((*row, owner)),
             }
         }
         consumers::insert(tx, &made).await?;
         let going = self.consumers.iter();
-        let going = going.filter(|wanting| wanting.allocations.is_empty());
+        let going = going.filter(|desired| desired.allocations.is_empty());
         let going: Vec<ConsumerRow> = going
-            .filter_map(|wanting| read.consumers.get(&wanting.consumer).copied())
+            .filter_map(|desired| read.consumers.get(&desired.consumer).copied())
             .collect();
         // Consumers first: this locks them before their allocations change.
         if !consumers::update(tx, &changed).await? || !consumers::delete(tx, &going).await? {
@@ -154,9 +154,9 @@ impl<'a> AcceptedWrites<'a> {
     fn changes(&self, read: &NamedObjects) -> AllocationChanges<'a> {
         let mut changes = AllocationChanges::default();
         let mut wanted = self.wanted.as_slice();
-        for wanting in &self.consumers {
-            let (own, rest) = wanted.split_at(wanting.classes().count());
-            changes.add(&wanting.consumer, read.held_by(&wanting.consumer), own);
+        for desired in &self.consumers {
+            let (own, rest) = wanted.split_at(desired.classes().count());
+            changes.add(&desired.consumer, read.held_by(&desired.consumer), own);
             wanted = rest;
         }
         changes

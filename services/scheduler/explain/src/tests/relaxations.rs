@@ -125,13 +125,13 @@ fn a_filter_that_takes_away_what_another_needs_stands_in_the_way_too() {
     let mut these = hosts(&json!([{}]));
     these[0].candidates = Arc::from([candidate("B"), candidate("D")]);
     let diagnosis = diagnose_plans(NonZero::<usize>::MIN, &plans(), &these).expect("few filters");
-    let told = diagnosis.relaxations.iter().map(|one| {
+    let found = diagnosis.relaxations.iter().map(|one| {
         let verdict = &one.nearest.verdicts[0];
         (one.without.join(" "), one.hosts, verdict.reason.is_some())
     });
-    let told: Vec<_> = told.collect();
+    let found: Vec<_> = found.collect();
     assert_eq!(
-        told,
+        found,
         [("B".to_owned(), 1, false), ("D".to_owned(), 1, true)]
     );
 }
@@ -152,13 +152,13 @@ fn a_hundred_thousand_hosts_are_diagnosed() {
     });
     let many: Vec<_> = many.collect();
     let diagnosis = diagnose_plans(NonZero::<usize>::MIN, &plans(), &many).expect("few filters");
-    let told = diagnosis
+    let found = diagnosis
         .relaxations
         .iter()
         .map(|one| (one.without.join(" "), one.hosts));
-    let told: Vec<_> = told.collect();
+    let found: Vec<_> = found.collect();
     assert_eq!(
-        told,
+        found,
         [("A C".to_owned(), 33_334), ("C E F".to_owned(), 33_333)]
     );
 }

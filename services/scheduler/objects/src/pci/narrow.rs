@@ -169,10 +169,10 @@ pub(super) fn is_near_or_unknown(pool: &PciSummary, host: &NumaTopology, chosen:
 /// Whether the pool is at a socket of the chosen cells. A host that does not report the socket of each cell has no
 /// sockets.
 fn is_at_socket(pool: &PciSummary, host: &NumaTopology, chosen: CellSet) -> bool {
-    let is_told = host.cells.iter().all(|cell| cell.socket.is_some());
+    let is_known = host.cells.iter().all(|cell| cell.socket.is_some());
     let mut there = host
         .cells
         .iter()
         .filter(|cell| pool.numa_node == Some(cell.id));
-    is_told && there.any(|cell| chosen.of(host).any(|it| it.socket == cell.socket))
+    is_known && there.any(|cell| chosen.of(host).any(|it| it.socket == cell.socket))
 }

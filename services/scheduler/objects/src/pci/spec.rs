@@ -45,10 +45,10 @@ impl<'a> DeviceSpecMatcher<'a> {
     /// Whether the pool with this index matches.
     pub(super) fn describes(&self, pools: &PciPools, place: usize) -> bool {
         let (summary, pool) = (&pools.summaries()[place], || pools.at(place));
-        let is_id = |at: usize, told: fn(&PciPools, usize) -> &str| {
+        let is_id = |at: usize, text_of: fn(&PciPools, usize) -> &str| {
             self.ids[at].is_none_or(|(id, text)| {
                 let is = id.is(summary.ids[at]);
-                is.unwrap_or_else(|| is_same(text, told(pools, place)))
+                is.unwrap_or_else(|| is_same(text, text_of(pools, place)))
             })
         };
         let is_dev_type = || {

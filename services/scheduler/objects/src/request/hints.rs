@@ -94,7 +94,7 @@ impl Hints {
 
     /// The texts of a hint; `None` if it is missing or empty.
     #[must_use]
-    pub fn said(&self, name: &str) -> Option<&[String]> {
+    pub fn given(&self, name: &str) -> Option<&[String]> {
         match self.all(name) {
             [] => None,
             [one] if one.is_empty() => None,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_that_is_meant_by_one_that_nobody_reads_is_told() {
+    fn a_name_that_nobody_reads_is_reported_with_the_one_that_is_meant() {
         for (name, meant) in [
             ("diferent_host", Some("different_host")),
             ("same-host", Some("same_host")),

@@ -86,7 +86,7 @@ impl ImageProperties {
     }
 
     /// The known properties with a value other than false, 0, and an empty text or list.
-    pub fn telling(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn meaningful(&self) -> impl Iterator<Item = (&str, &str)> {
         self.iter()
             .filter(|(name, value)| kind_of(name).is_some_and(|kind| !kind.is_empty(value)))
     }
@@ -108,14 +108,14 @@ fn is_old(name: &str) -> bool {
 }
 
 /// The one spelling of a value; as it came where Nova does not know the name.
-fn canonical(told_as: &str, name: &str, value: &str) -> Result<String, ImagePropertyError> {
+fn canonical(written_as: &str, name: &str, value: &str) -> Result<String, ImagePropertyError> {
     let read = match kind_of(name) {
         Some(kind) => kind.canonical(value),
         None if name.starts_with("hw_numa_mem.") => kind::PropertyKind::Int.canonical(value),
         None => return Ok(value.to_owned()),
     };
     read.map_err(|should_be| ImagePropertyError {
-        property: told_as.to_owned(),
+        property: written_as.to_owned(),
         value: value.to_owned(),
         should_be,
     })
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_tells_nothing() {
+    fn an_empty_property_is_not_meaningful() {
         let properties = read(&[
             ("os_distro", ""),
             ("hw_numa_nodes", "0"),
@@ -265,7 +265,7 @@ mod tests {
         ]);
         let properties = properties.expect("all are read");
         assert_eq!(
-            properties.telling().collect::<Vec<_>>(),
+            properties.meaningful().collect::<Vec<_>>(),
             [("hw_machine_type", "0")]
         );
     }

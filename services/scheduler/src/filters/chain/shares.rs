@@ -18,10 +18,10 @@ pub fn in_shares<T: Send, L: FnMut(&mut ConsideredHost) -> Option<T>>(
     begin: impl Fn() -> L + Sync,
 ) -> Vec<(usize, T)> {
     let one_by_one = |from: usize, hosts: &mut [ConsideredHost]| -> Vec<(usize, T)> {
-        let mut look = begin();
+        let mut check = begin();
         let numbered = (from..).zip(hosts);
         numbered
-            .filter_map(|(place, host)| Some((place, look(host)?)))
+            .filter_map(|(place, host)| Some((place, check(host)?)))
             .collect()
     };
     let share = hosts.len().div_ceil(threads.get()).max(HOSTS_PER_THREAD);

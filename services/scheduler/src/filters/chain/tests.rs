@@ -59,7 +59,7 @@ fn a_filter_is_asked_about_hosts_that_passed_before() {
 }
 
 #[test]
-fn many_hosts_are_looked_at_as_one_is() {
+fn many_hosts_are_checked_as_one_is() {
     let many = 2 * HOSTS_PER_THREAD + 1;
     let host = |number: usize| json!({"num_instances": number % 3, "num_io_ops": number % 5});
     let hosts: Vec<_> = (0..many).map(host).collect();
@@ -94,7 +94,7 @@ fn many_hosts_are_looked_at_as_one_is() {
 }
 
 #[test]
-fn a_later_instance_is_not_looked_at_by_what_no_claim_changes() {
+fn a_later_instance_is_not_checked_by_what_no_claim_changes() {
     let options = options(&["ComputeFilter", "NumInstancesFilter"], &[ALL_FILTERS]);
     let (_, did) = filtered(&options, &json!({}), InstancePosition::Later);
     assert_eq!(did, [passed("NumInstancesFilter", 3, 2)]);
@@ -113,7 +113,7 @@ fn no_filter_is_asked_after_the_last_host_is_out() {
 }
 
 #[test]
-fn a_rebuild_is_only_looked_at_for_its_image() {
+fn a_rebuild_is_only_checked_for_its_image() {
     let enabled = [
         "ComputeFilter",
         "NumInstancesFilter",

@@ -121,8 +121,8 @@ fn a_zone_that_is_asked_for_is_one_that_there_is() {
     let many: Vec<_> = (10..40)
         .map(|at| aggregate("z", &[("availability_zone", &format!("a{at}"))]))
         .collect();
-    let told = members("az1", &many, Some("nova"));
-    assert!(told.ends_with("a28, a29 and 11 more"), "{told}");
+    let listed = members("az1", &many, Some("nova"));
+    assert!(listed.ends_with("a28, a29 and 11 more"), "{listed}");
     // Nova's pre-filter ignores an unknown zone.
     assert_eq!(members("az9", &aggregates, None), "");
 }

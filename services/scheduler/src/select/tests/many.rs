@@ -46,10 +46,10 @@ fn the_same_answers_with_any_number_of_threads() {
         let (claims, ended) = run(scheduler.select(ask(&asked, 5), many), |_| true);
         let turns = ended.expect("hosts").record.turns;
         let kinds = turns.iter().flat_map(|turn| turn.rejected.kinds());
-        let told = kinds.map(|it| (it.filter, it.hosts, format!("{:?}", it.named[0].reason)));
-        let told: Vec<_> = told.collect();
+        let rejected = kinds.map(|it| (it.filter, it.hosts, format!("{:?}", it.named[0].reason)));
+        let rejected: Vec<_> = rejected.collect();
         let passed: Vec<_> = turns.into_iter().map(|turn| turn.passed).collect();
-        (claims, told, passed)
+        (claims, rejected, passed)
     };
     let alone = answer(1);
     assert_eq!(alone.0.len(), 5);
@@ -60,7 +60,7 @@ fn the_same_answers_with_any_number_of_threads() {
 }
 
 #[test]
-fn without_a_record_the_same_hosts_are_chosen_and_nothing_is_told() {
+fn without_a_record_the_same_hosts_are_chosen_and_nothing_is_reported() {
     let some = json!([{"host": "a", "free_ram_mb": 9000}, {"host": "b", "free_ram_mb": 9900}, {"service": {"disabled": true}}]);
     let chosen = |scheduler: &Scheduler| {
         let step = scheduler.select(ask(&json!({}), 3), hosts(&some));

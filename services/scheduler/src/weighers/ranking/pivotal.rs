@@ -46,7 +46,7 @@ impl HostRanking {
         let mut rests = Vec::new();
         let mut pivotal = Vec::new();
         for (at, column) in self.columns.iter().enumerate() {
-            if !column.tells_apart() {
+            if !column.distinguishes() {
                 continue;
             }
             let other = match column.taken_from(&weighed, &mut rests) {
@@ -89,7 +89,7 @@ impl WeighedHost {
 
 impl Column {
     /// Whether its scores may differ.
-    fn tells_apart(&self) -> bool {
+    fn distinguishes(&self) -> bool {
         let has_weight = self.multiplier.as_slice().iter().any(|it| *it != 0.0);
         has_weight && (self.on_scale().differ() || self.multiplier.differ())
     }
@@ -163,12 +163,12 @@ impl HostRanking {
     }
 
     /// The number of hosts that are checked, and the number without the bound.
-    pub(super) fn looked_at(&self) -> (usize, usize) {
+    pub(super) fn considered(&self) -> (usize, usize) {
         let Some(weighed) = WeighedHost::new(self.weights()) else {
             return (0, 0);
         };
         let mut rests = Vec::new();
-        let columns = self.columns.iter().filter(|it| it.tells_apart());
+        let columns = self.columns.iter().filter(|it| it.distinguishes());
         columns.fold((0, 0), |(some, all), column| {
             column.taken_from(&weighed, &mut rests);
             (some + rests.len(), all + weighed.weights.len())

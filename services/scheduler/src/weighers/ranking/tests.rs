@@ -273,7 +273,7 @@ fn a_weigher_is_pivotal_where_another_host_would_be_the_best_without_it() {
 
 #[test]
 fn a_metric_or_a_multiplier_that_is_not_finite_is_as_good_as_none() {
-    let host = |said: &str| json!({"metrics": [{"name": "m", "value": 4}], "aggregates": [{"metadata": {"metrics_weight_multiplier": said}}]});
+    let host = |multiplier: &str| json!({"metrics": [{"name": "m", "value": 4}], "aggregates": [{"metadata": {"metrics_weight_multiplier": multiplier}}]});
     let mut these = hosts(&json!([host("inf"), host("3"), host("nan")]));
     let mut options = options("MetricsWeigher", Normalization::Upstream);
     options.metrics.weight_setting = vec!["m=1".to_owned()];
@@ -324,12 +324,12 @@ fn any_number() -> impl Strategy<Value = f64> {
 
 /// A host with arbitrary numbers and arbitrary multipliers in its aggregates.
 fn extreme_host() -> impl Strategy<Value = Value> {
-    let said = prop_oneof![
+    let multiplier = prop_oneof![
         any_number().prop_map(|it| format!("{it:e}")),
         prop::sample::select(vec!["inf", "-inf", "nan", "x", "1e999"]).prop_map(str::to_owned),
     ];
     let numbers = prop::array::uniform4(any_number());
-    (numbers, prop::array::uniform3(said), any::<[i64; 2]>()).prop_map(
+    (numbers, prop::array::uniform3(multiplier), any::<[i64; 2]>()).prop_map(
         |([a, b, ratio, other], [cpu, ram, metrics], [free, used])| {
             json!({
                 "free_ram_mb": free, "total_ram_mb": used, "vcpus_total": free, "vcpus_used": used,
@@ -379,7 +379,7 @@ proptest! {
     }
 
     #[test]
-    fn on_a_fixed_scale_nobody_elses_numbers_matter(
+    fn on_a_fixed_scale_only_the_hosts_own_numbers_matter(
         these in prop::collection::vec(any_host(), 2..8),
         percent in any::<bool>(),
     ) {
@@ -458,7 +458,7 @@ proptest! {
 }
 
 #[test]
-fn of_a_thousand_hosts_few_are_looked_at_for_who_decides() {
+fn of_a_thousand_hosts_few_are_considered_for_who_decides() {
     let these: Vec<Value> = (0..1000)
         .map(|at| {
             json!({"free_ram_mb": (at * 7_919) % 100_000, "free_disk_mb": (at * 104_729) % 900_000,
@@ -470,7 +470,7 @@ fn of_a_thousand_hosts_few_are_looked_at_for_who_decides() {
         &hosts(&json!(these)),
         &request(&json!({})),
     );
-    let (some, all) = ranking.looked_at();
+    let (some, all) = ranking.considered();
     assert!(some * 4 < all, "{some} of {all}");
     assert_eq!(ranking.pivotal(), ranking.pivotal_by_all());
 }
@@ -494,7 +494,7 @@ fn failed_builds_count_nothing_where_they_are_not_counted() {
 }
 
 #[test]
-fn the_cards_of_thirty_thousand_hosts_are_told_at_once() {
+fn the_cards_of_thirty_thousand_hosts_are_reported_at_once() {
     let two = hosts(&json!([{"free_ram_mb": 1}, {"free_ram_mb": 3}]));
     let mut many = vec![two[0].clone(); 30_000];
     many[7] = two[1].clone();

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn dedicated_cpus_are_shared_ones_only_where_a_host_does_not_tell_them_apart() {
+    fn dedicated_cpus_are_shared_ones_only_where_a_host_does_not_distinguish_them() {
         let mut found = answer(&[(1, "PCPU", &["PCPU", "VCPU"])]);
         // The second host has no PCPU left, the third reports none.
         let more = answer(&[

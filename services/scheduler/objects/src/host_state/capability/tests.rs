@@ -95,7 +95,7 @@ fn only_what_is_asked_for_its_text_keeps_one() {
 }
 
 #[test]
-fn keys_that_begin_alike_are_told_apart() {
+fn keys_that_begin_alike_are_distinguished() {
     let keys = [
         "",
         "\0",

@@ -14,9 +14,9 @@ use crate::request::{
 };
 
 /// A random number generator (SplitMix64) with a fixed seed.
-pub(super) struct Dice(u64);
+pub(super) struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     pub(super) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
@@ -55,30 +55,30 @@ pub(super) struct Case {
 }
 
 pub(super) fn case(number: u64) -> Case {
-    let dice = &mut Dice::new(number);
-    let host_cells = dice.one_of(&[1, 2, 2, 3, 4, 4, 5]);
-    let shape = shape(dice);
-    let cells = (0..host_cells).map(|id| cell(dice, id, &shape)).collect();
-    let topology = instance(dice, host_cells);
-    let ratio = |dice: &mut Dice| dice.one_of(&[0.5, 1.0, 1.5, 4.0, 16.0]);
+    let rng = &mut TestRng::new(number);
+    let host_cells = rng.one_of(&[1, 2, 2, 3, 4, 4, 5]);
+    let shape = shape(rng);
+    let cells = (0..host_cells).map(|id| cell(rng, id, &shape)).collect();
+    let topology = instance(rng, host_cells);
+    let ratio = |rng: &mut TestRng| rng.one_of(&[0.5, 1.0, 1.5, 4.0, 16.0]);
     Case {
         numa: NumaTopology { cells },
-        pci: (!dice.once_in(8)).then(|| pools(dice, host_cells)),
+        pci: (!rng.once_in(8)).then(|| pools(rng, host_cells)),
         request: RequestSpec {
             numa_topology: Some(topology),
-            pci_requests: pci_requests(dice),
-            network_metadata: dice.once_in(2).then(|| networks(dice)),
+            pci_requests: pci_requests(rng),
+            network_metadata: rng.once_in(2).then(|| networks(rng)),
             ..RequestSpec::default()
         },
-        mappings: match dice.below(2) {
+        mappings: match rng.below(2) {
             0 => Mappings::new(),
-            _ => mappings(dice),
+            _ => mappings(rng),
         },
-        limits: (!dice.once_in(6)).then(|| NumaLimits {
-            cpu_allocation_ratio: ratio(dice),
-            ram_allocation_ratio: ratio(dice),
+        limits: (!rng.once_in(6)).then(|| NumaLimits {
+            cpu_allocation_ratio: ratio(rng),
+            ram_allocation_ratio: ratio(rng),
         }),
-        packing: dice.one_of(&[
+        packing: rng.one_of(&[
             CellStrategy::Spread,
             CellStrategy::Spread,
             CellStrategy::Pack,
@@ -94,16 +94,16 @@ struct Shape {
     has_sockets: bool,
 }
 
-fn shape(dice: &mut Dice) -> Shape {
+fn shape(rng: &mut TestRng) -> Shape {
     Shape {
-        cores: 2 + dice.below(4),
-        threads: dice.one_of(&[1, 2, 2, 4]),
-        are_sets_equal: dice.once_in(2),
-        has_sockets: !dice.once_in(6),
+        cores: 2 + rng.below(4),
+        threads: rng.one_of(&[1, 2, 2, 4]),
+        are_sets_equal: rng.once_in(2),
+        has_sockets: !rng.once_in(6),
     }
 }
 
-fn cell(dice: &mut Dice, id: u16, shape: &Shape) -> NumaCell {
+fn cell(rng: &mut TestRng, id: u16, shape: &Shape) -> NumaCell {
     let Shape { cores, threads, .. } = *shape;
     let first = id * cores * threads;
     let all: CpuBitSet = (first..first + cores * threads).collect();
@@ -111,61 +111,61 @@ fn cell(dice: &mut Dice, id: u16, shape: &Shape) -> NumaCell {
         let of_core = (0..threads).map(|thread| first + core + thread * cores);
         of_core.collect()
     });
-    let is_dedicated: Vec<bool> = all.iter().map(|_| dice.once_in(2)).collect();
+    let is_dedicated: Vec<bool> = all.iter().map(|_| rng.once_in(2)).collect();
     let part = |wanted: bool| -> CpuBitSet {
         let cpus = all.iter().zip(&is_dedicated);
         let cpus = cpus.filter(|(_, it)| shape.are_sets_equal || **it == wanted);
         cpus.map(|(cpu, _)| cpu).collect()
     };
     let (cpuset, pcpuset) = (part(false), part(true));
-    let use_in = 2 + dice.below(10);
-    let memory = 512 * (1 + i64::from(dice.below(8)));
+    let use_in = 2 + rng.below(10);
+    let memory = 512 * (1 + i64::from(rng.below(8)));
     NumaCell {
         id: id.into(),
-        pinned_cpus: pcpuset.iter().filter(|_| dice.once_in(use_in)).collect(),
-        cpu_usage: dice.below(4).into(),
+        pinned_cpus: pcpuset.iter().filter(|_| rng.once_in(use_in)).collect(),
+        cpu_usage: rng.below(4).into(),
         cpuset,
         pcpuset,
-        memory_usage: 256 * i64::from(dice.one_of(&[0, 0, 1, 2, 4])),
-        mempages: pages(dice, memory),
+        memory_usage: 256 * i64::from(rng.one_of(&[0, 0, 1, 2, 4])),
+        mempages: pages(rng, memory),
         memory,
         siblings: siblings.collect(),
-        socket: shape.has_sockets.then(|| dice.below(2).into()),
+        socket: shape.has_sockets.then(|| rng.below(2).into()),
         physnets: ["net1", "net2"]
             .into_iter()
-            .filter(|_| dice.once_in(3))
+            .filter(|_| rng.once_in(3))
             .map(str::to_owned)
             .collect(),
-        tunneled: dice.once_in(3),
+        tunneled: rng.once_in(3),
     }
 }
 
-fn pages(dice: &mut Dice, memory: i64) -> Vec<NumaPages> {
+fn pages(rng: &mut TestRng, memory: i64) -> Vec<NumaPages> {
     let mut sizes = vec![4, 2048, 262_144, 1_048_576];
-    if dice.once_in(3) {
+    if rng.once_in(3) {
         sizes.clear();
     }
-    sizes.retain(|size| *size == 4 || dice.once_in(2));
-    if dice.once_in(4) {
+    sizes.retain(|size| *size == 4 || rng.once_in(2));
+    if rng.once_in(4) {
         sizes.reverse();
     }
     let pages = sizes.into_iter().map(|size_kb| {
         let total = memory * 1024 / size_kb;
-        let eighth = |dice: &mut Dice| total * i64::from(dice.one_of(&[0, 0, 1, 2, 6])) / 8;
+        let eighth = |rng: &mut TestRng| total * i64::from(rng.one_of(&[0, 0, 1, 2, 6])) / 8;
         NumaPages {
             size_kb,
             total,
-            used: eighth(dice),
-            reserved: if dice.once_in(4) { eighth(dice) } else { 0 },
+            used: eighth(rng),
+            reserved: if rng.once_in(4) { eighth(rng) } else { 0 },
         }
     });
     pages.collect()
 }
 
-fn instance(dice: &mut Dice, host_cells: u16) -> InstanceNumaTopology {
-    let cells = 1 + dice.below(host_cells.min(4));
-    let cells = if dice.once_in(20) { cells + 1 } else { cells };
-    let cpu_policy = dice.one_of(&[
+fn instance(rng: &mut TestRng, host_cells: u16) -> InstanceNumaTopology {
+    let cells = 1 + rng.below(host_cells.min(4));
+    let cells = if rng.once_in(20) { cells + 1 } else { cells };
+    let cpu_policy = rng.one_of(&[
         None,
         Some(CpuAllocationPolicy::Shared),
         Some(CpuAllocationPolicy::Dedicated),
@@ -187,20 +187,20 @@ fn instance(dice: &mut Dice, host_cells: u16) -> InstanceNumaTopology {
         Some(EmulatorThreadsPolicy::Share),
         Some(EmulatorThreadsPolicy::Isolate),
     ];
-    let are_alike = dice.once_in(2);
+    let are_alike = rng.once_in(2);
     let (mut next, mut last) = (0, None);
     let cells = (0..cells).map(|_| {
         let like = last.filter(|_| are_alike);
         let (cpus, memory) = like.unwrap_or_else(|| {
-            let memory = 128 * i64::from(dice.one_of(&[1, 2, 2, 4, 8]));
-            (1 + dice.below(4), memory)
+            let memory = 128 * i64::from(rng.one_of(&[1, 2, 2, 4, 8]));
+            (1 + rng.below(4), memory)
         });
         last = Some((cpus, memory));
         let all: CpuBitSet = (next..next + cpus).collect();
         next += cpus;
         let pcpuset: CpuBitSet = match cpu_policy {
             Some(CpuAllocationPolicy::Dedicated) => all.clone(),
-            Some(CpuAllocationPolicy::Mixed) => all.iter().filter(|_| dice.once_in(2)).collect(),
+            Some(CpuAllocationPolicy::Mixed) => all.iter().filter(|_| rng.once_in(2)).collect(),
             _ => CpuBitSet::default(),
         };
         InstanceNumaCell {
@@ -212,9 +212,9 @@ fn instance(dice: &mut Dice, host_cells: u16) -> InstanceNumaTopology {
     InstanceNumaTopology {
         cells: cells.collect(),
         cpu_policy,
-        cpu_thread_policy: dice.one_of(&thread_policies).filter(|_| is_pinned),
-        emulator_threads_policy: dice.one_of(&emulator_policies).filter(|_| is_pinned),
-        pagesize: dice.one_of(&[
+        cpu_thread_policy: rng.one_of(&thread_policies).filter(|_| is_pinned),
+        emulator_threads_policy: rng.one_of(&emulator_policies).filter(|_| is_pinned),
+        pagesize: rng.one_of(&[
             None,
             None,
             None,
@@ -230,56 +230,53 @@ fn instance(dice: &mut Dice, host_cells: u16) -> InstanceNumaTopology {
     }
 }
 
-fn networks(dice: &mut Dice) -> NetworkMetadata {
+fn networks(rng: &mut TestRng) -> NetworkMetadata {
     let nets = ["net1", "net2", "net3"].into_iter();
-    let physnets: BTreeSet<String> = nets
-        .filter(|_| dice.once_in(2))
-        .map(str::to_owned)
-        .collect();
+    let physnets: BTreeSet<String> = nets.filter(|_| rng.once_in(2)).map(str::to_owned).collect();
     NetworkMetadata {
         physnets,
-        tunneled: dice.once_in(3),
+        tunneled: rng.once_in(3),
     }
 }
 
-fn pools(dice: &mut Dice, host_cells: u16) -> PciPools {
+fn pools(rng: &mut TestRng, host_cells: u16) -> PciPools {
     // Policies differ when all devices are at one cell that others are far from.
-    let one = dice.once_in(2).then(|| dice.below(host_cells).into());
-    let pools = (0..1 + dice.below(6)).map(|provider| {
+    let one = rng.once_in(2).then(|| rng.below(host_cells).into());
+    let pools = (0..1 + rng.below(6)).map(|provider| {
         let mut tags = BTreeMap::new();
         let mut tag = |key: &str, value: &str| tags.insert(key.to_owned(), value.to_owned());
         let types = ["type-VF", "type-VF", "type-PCI", "type-PF", "vdpa"];
-        tag("dev_type", dice.one_of(&types));
-        if !dice.once_in(3) {
-            let provider = if dice.once_in(10) { 0 } else { provider };
+        tag("dev_type", rng.one_of(&types));
+        if !rng.once_in(3) {
+            let provider = if rng.once_in(10) { 0 } else { provider };
             tag("rp_uuid", &format!("p{provider}"));
         }
-        if dice.once_in(6) {
+        if rng.once_in(6) {
             tag("remote_managed", "true");
         }
-        if dice.once_in(2) {
-            tag("live_migratable", dice.one_of(&["true", "false"]));
+        if rng.once_in(2) {
+            tag("live_migratable", rng.one_of(&["true", "false"]));
         }
-        if dice.once_in(3) {
-            tag("physical_network", dice.one_of(&["NET1", "net2"]));
+        if rng.once_in(3) {
+            tag("physical_network", rng.one_of(&["NET1", "net2"]));
         }
         PciPool {
             vendor_id: "8086".to_owned(),
-            product_id: dice.one_of(&["1520", "1520", "1520", "1521"]).to_owned(),
-            numa_node: one.or_else(|| (!dice.once_in(5)).then(|| dice.below(host_cells).into())),
-            count: dice.below(6).into(),
+            product_id: rng.one_of(&["1520", "1520", "1520", "1521"]).to_owned(),
+            numa_node: one.or_else(|| (!rng.once_in(5)).then(|| rng.below(host_cells).into())),
+            count: rng.below(6).into(),
             tags,
         }
     });
     PciPools::new(pools.collect())
 }
 
-fn pci_requests(dice: &mut Dice) -> Vec<PciRequest> {
-    let count = dice.one_of(&[0, 0, 1, 1, 2]);
+fn pci_requests(rng: &mut TestRng) -> Vec<PciRequest> {
+    let count = rng.one_of(&[0, 0, 1, 1, 2]);
     let requests = (0..count).map(|id| {
         let mut spec = BTreeMap::new();
-        let mut say = |key: &str, value: &str| spec.insert(key.to_owned(), value.to_owned());
-        say("vendor_id", "8086");
+        let mut set = |key: &str, value: &str| spec.insert(key.to_owned(), value.to_owned());
+        set("vendor_id", "8086");
         for (key, values, cases) in [
             ("product_id", ["1520", "1520"], 2),
             ("dev_type", ["type-PF", "vdpa"], 8),
@@ -287,19 +284,19 @@ fn pci_requests(dice: &mut Dice) -> Vec<PciRequest> {
             ("live_migratable", ["true", "true"], 12),
             ("physical_network", ["net1", "NET2"], 12),
         ] {
-            if dice.once_in(cases) {
-                say(key, dice.one_of(&values));
+            if rng.once_in(cases) {
+                set(key, rng.one_of(&values));
             }
         }
         let alias = PciRequestOrigin::Flavor("a".to_owned());
         PciRequest {
-            count: 1 + i64::from(dice.below(3)),
+            count: 1 + i64::from(rng.below(3)),
             spec: vec![spec],
             request_id: Some(format!("r{id}")),
-            origin: dice.one_of(&[alias, PciRequestOrigin::Port]),
-            numa_policy: match dice.once_in(3) {
+            origin: rng.one_of(&[alias, PciRequestOrigin::Port]),
+            numa_policy: match rng.once_in(3) {
                 true => NumaAffinityPolicy::Socket,
-                false => dice.one_of(&NumaAffinityPolicy::ALL.map(|(_, policy)| policy)),
+                false => rng.one_of(&NumaAffinityPolicy::ALL.map(|(_, policy)| policy)),
             },
         }
     });
@@ -307,11 +304,11 @@ fn pci_requests(dice: &mut Dice) -> Vec<PciRequest> {
 }
 
 /// Devices of the first request, and at times of the second.
-fn mappings(dice: &mut Dice) -> Mappings {
+fn mappings(rng: &mut TestRng) -> Mappings {
     let mut mappings = Mappings::from([(String::new(), vec!["host".to_owned()])]);
-    for id in 0..1 + dice.below(2) {
-        for device in 0..1 + dice.below(3) {
-            let provider = format!("p{}", dice.below(5));
+    for id in 0..1 + rng.below(2) {
+        for device in 0..1 + rng.below(3) {
+            let provider = format!("p{}", rng.below(5));
             mappings.insert(format!("r{id}-{device}"), vec![provider]);
         }
     }

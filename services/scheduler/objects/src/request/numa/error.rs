@@ -23,7 +23,7 @@ pub enum NumaRequestError {
     /// The image sets what only the flavor may set, or contradicts the flavor.
     #[error(
         "{property}: the image says {image:?}, and may not where the flavor's {spec} is {}",
-        said(flavor)
+        value_text(flavor)
     )]
     Conflict {
         spec: String,
@@ -132,7 +132,7 @@ pub enum NumaRequestError {
 }
 
 /// The flavor's value, which may be missing.
-fn said(value: &str) -> String {
+fn value_text(value: &str) -> String {
     match value.is_empty() {
         true => "not set".to_owned(),
         false => format!("{value:?}"),

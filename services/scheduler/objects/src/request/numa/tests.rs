@@ -362,7 +362,7 @@ fn devices_are_near_as_flavor_or_image_says() {
 }
 
 #[test]
-fn a_topology_is_told_as_nova_tells_it() {
+fn a_topology_is_reported_as_nova_reports_it() {
     let specs = [
         ("hw:cpu_policy", "dedicated"),
         ("hw:mem_page_size", "large"),

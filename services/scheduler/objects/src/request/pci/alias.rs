@@ -117,10 +117,10 @@ impl ListItem for PciAlias {
 impl PciAlias {
     /// An alias as it is configured: a table, or Nova's JSON text.
     pub fn read(value: &Value) -> Result<Self, PciAliasError> {
-        let told = |error: serde_json::Error| PciAliasError::NoAlias(error.to_string());
+        let invalid = |error: serde_json::Error| PciAliasError::NoAlias(error.to_string());
         let alias: Self = match value {
-            Value::String(text) => serde_json::from_str(text).map_err(told)?,
-            table => Self::deserialize(table).map_err(told)?,
+            Value::String(text) => serde_json::from_str(text).map_err(invalid)?,
+            table => Self::deserialize(table).map_err(invalid)?,
         };
         alias.check()?;
         Ok(alias)
@@ -172,9 +172,9 @@ impl PciAlias {
             ("traits", &self.traits),
             ("live_migratable", &live),
         ];
-        let said = fields.into_iter();
-        let said = said.filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
-        said.collect()
+        let set = fields.into_iter();
+        let set = set.filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
+        set.collect()
     }
 }
 
@@ -309,12 +309,12 @@ mod tests {
     #[test]
     fn a_flavor_asks_by_alias_and_count() {
         let requests = asked(&[(PCI_ALIAS_SPEC, "gpu:2, nic:1")]).expect("two");
-        let told: Vec<_> = requests
+        let read: Vec<_> = requests
             .iter()
             .map(|it| (it.count, it.numa_policy, it.request_id.as_deref()))
             .collect();
         let (required, legacy) = (NumaAffinityPolicy::Required, NumaAffinityPolicy::Legacy);
-        assert_eq!(told, [(2, required, Some("r0")), (1, legacy, Some("r1"))]);
+        assert_eq!(read, [(2, required, Some("r0")), (1, legacy, Some("r1"))]);
         assert_eq!(
             json!(requests[0].spec),
             json!([{"vendor_id": "10de", "product_id": "20b7", "dev_type": "type-PF"}])
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_aliases_is_refused_with_the_mend() {
+    fn what_is_no_list_of_aliases_is_refused_with_the_remedy() {
         for text in [
             "",
             "gpu",

@@ -47,7 +47,7 @@ fn another_host_with_a_certificate_is_served_and_new_files_are_loaded_at_sighup(
     }
     assert_eq!(node.run(&["config", "check"]).code, 0);
     let mut agent = node.start(&["agent"]);
-    node.wait_until_well(&mut agent);
+    node.wait_until_healthy(&mut agent);
 
     let url = format!("https://127.0.0.1:{port}/v1/state");
     let client = ours.client();

@@ -49,7 +49,7 @@ fn commands_reach_another_hosts_agent_with_a_certificate_and_fail_clearly_withou
     let others = Authority::new(&node.home.path("pki"), "others");
     let url = listening(&mut node, &ours);
     let mut agent = node.start(&["agent"]);
-    node.wait_until_well(&mut agent);
+    node.wait_until_healthy(&mut agent);
 
     // The command's own host has no agent.
     let mut desk = Hypervisor::new("pcpu", "desk", &way("http://127.0.0.1:1"));
@@ -67,7 +67,7 @@ fn commands_reach_another_hosts_agent_with_a_certificate_and_fail_clearly_withou
     assert_eq!(devices.code, 0, "{}", devices.stderr);
     let devices: Value = serde_json::from_str(&devices.stdout).expect("JSON");
     let name = devices["items"][0]["name"].as_str().expect("a device");
-    let set_aside = [
+    let quarantine = [
         "device",
         "quarantine",
         name,
@@ -76,9 +76,9 @@ fn commands_reach_another_hosts_agent_with_a_certificate_and_fail_clearly_withou
         "-f",
         "json",
     ];
-    let set_aside = ask(&set_aside, &with);
-    assert_eq!(set_aside.code, 0, "{}", set_aside.stderr);
-    let output: Value = serde_json::from_str(&set_aside.stdout).expect("JSON");
+    let quarantine = ask(&quarantine, &with);
+    assert_eq!(quarantine.code, 0, "{}", quarantine.stderr);
+    let output: Value = serde_json::from_str(&quarantine.stdout).expect("JSON");
     assert_eq!(output["items"][0]["device"], name, "{output}");
     let shown = ask(
         &["device", "show", name, "-f", "value", "-c", "state"],
@@ -194,14 +194,14 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
         here.home.set_env(&format!("BERTH__{key}"), value);
     }
     let mut up = here.start(&["up"]);
-    here.wait_until_well(&mut up);
+    here.wait_until_healthy(&mut up);
     let placement = fs::read_to_string(here.home.state_dir().join("placement.endpoint"));
     there.configure(
         &way(placement.expect("up says where Placement is").trim()),
         "",
     );
     let mut agent = there.start(&["--log-level", "debug", "agent"]);
-    there.wait_until_well(&mut agent);
+    there.wait_until_healthy(&mut agent);
 
     // Events about binds go to the agent of their host, not to that next to the service.
     let file = here.home.state_dir().join("accelerator.endpoint");
@@ -263,7 +263,7 @@ fn the_accelerator_service_reports_binds_to_the_agent_of_their_host() {
     let authority = Authority::new(&node.home.path("pki"), "ours");
     let url = listening(&mut node, &authority);
     let mut agent = node.start(&["--log-level", "debug", "agent"]);
-    node.wait_until_well(&mut agent);
+    node.wait_until_healthy(&mut agent);
 
     let client = authority.client();
     let mut home = BerthHome::new().expect("a home");

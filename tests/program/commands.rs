@@ -21,7 +21,7 @@ fn each_node_of_a_cluster_is_seen_by_each_command() {
     node.home
         .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
     let mut up = node.start(&["up"]);
-    node.wait_until_well(&mut up);
+    node.wait_until_healthy(&mut up);
     let nodes = BTreeSet::from(["cluster-1", "cluster-2", "cluster-3"]);
     let listed = done(&mut node, &["agent", "status", "-f", "value", "-c", "node"]);
     assert_eq!(listed.lines().collect::<BTreeSet<_>>(), nodes);
@@ -60,7 +60,7 @@ fn a_host_out_of_service_is_planned_as_one() {
     let api = Api::lease();
     let mut node = Hypervisor::new("pcpu", "disabled-1", &api.way());
     let mut agent = node.start(&["agent"]);
-    node.wait_until_well(&mut agent);
+    node.wait_until_healthy(&mut agent);
     let root = node.root();
     let disabled = || {
         let traits = api.get(&format!("/resource_providers/{root}/traits"));
@@ -81,7 +81,7 @@ fn a_host_out_of_service_is_planned_as_one() {
     assert_eq!(once.code, 0, "{}", once.stderr);
     assert!(disabled());
     let mut agent = node.start(&["agent"]);
-    node.wait_until_well(&mut agent);
+    node.wait_until_healthy(&mut agent);
     let enabled = done(&mut node, &["agent", "enable", "-f", "json"]);
     let enabled: serde_json::Value = serde_json::from_str(&enabled).expect("JSON");
     assert_eq!(enabled["items"][0]["disabled"], false, "{enabled}");
@@ -106,7 +106,7 @@ fn options_that_a_reload_does_not_change_still_show_the_need_of_a_restart() {
     let mut agent = node.start(&["agent"]);
     let ready = |times: usize| move || manager.count("READY=1") == times;
     let mut is_ready = ready(2);
-    node.wait_until_well(&mut agent);
+    node.wait_until_healthy(&mut agent);
     let way = format!("{}\ntimeout = 5.0", api.way());
     node.configure(&way, "reserved_host_memory_mb = 1024");
     let diff = ["config", "diff", "-f", "csv", "--no-header"];

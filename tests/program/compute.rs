@@ -303,7 +303,7 @@ fn the_compute_api_alone_boots_a_server_with_remote_services_and_agent() {
         node.home.set_env(&format!("BERTH__{key}"), value);
     }
     let mut agent = node.start(&["agent"]);
-    node.wait_until_well(&mut agent);
+    node.wait_until_healthy(&mut agent);
     let mut operator = Operator::before(&url);
     let end = Instant::now() + PATIENCE;
     while operator.json("hypervisor list") == json!([]) {

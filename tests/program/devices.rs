@@ -49,7 +49,7 @@ fn an_unused_device_is_reset_by_a_command_and_a_used_one_is_not() {
     let guest = format!("uuid = \"{GUEST}\"");
     node.edit(&guest, &format!("{guest}\nfunctions = [\"{HELD}\"]"));
     let mut agent = node.start(&["agent"]);
-    node.wait_until_well(&mut agent);
+    node.wait_until_healthy(&mut agent);
 
     let would = node.device(&["reset", FREE, "--dry-run"]);
     assert_eq!(would, format!("would be reset: {FREE}\n"));
@@ -88,7 +88,7 @@ fn a_device_leaves_its_quarantine_by_a_command_after_a_reset_or_an_accepted_risk
     let api = Api::lease();
     let mut node = Hypervisor::new("accelerators", "devices-2", &way(&api.placement.url()));
     let mut agent = node.start(&["agent"]);
-    node.wait_until_well(&mut agent);
+    node.wait_until_healthy(&mut agent);
     let why = node.refused_device(&["release", FREE]);
     let free = format!("device {FREE} is not in quarantine");
     assert!(why.contains(&free), "{why}");

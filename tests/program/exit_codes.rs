@@ -35,7 +35,7 @@ fn up(machine: &str) -> (Hypervisor, berth_tests::berth::RunningBerth) {
     node.home
         .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
     let mut up = node.start(&["up"]);
-    node.wait_until_well(&mut up);
+    node.wait_until_healthy(&mut up);
     (node, up)
 }
 
@@ -138,7 +138,7 @@ fn a_database_of_another_release_is_78_for_every_service() {
         write(&file, ours);
     }
     let mut up = node.start(&["up"]);
-    node.wait_until_well(&mut up);
+    node.wait_until_healthy(&mut up);
     expect(&up.stop(PATIENCE).expect("it ends"), 0, &[]);
 }
 
@@ -211,7 +211,7 @@ fn a_machine_edited_while_the_agent_runs_is_75_and_the_next_start_reshapes() {
     let api = Api::lease();
     let mut node = Hypervisor::new("eight-gpu-flat", "edited-1", &api.way());
     let mut agent = node.start(&["agent"]);
-    node.wait_until_well(&mut agent);
+    node.wait_until_healthy(&mut agent);
     let root = node.root();
     api.claim(SINGLE, &[(&root, "VGPU", 1), (&root, "VCPU", 8)]);
     node.edit("vgpu = \"root\"", "vgpu = \"per-gpu\"");

@@ -30,7 +30,7 @@ impl EventNode {
         node.home
             .set_env("BERTH__AGENT__EVENTS_LISTEN", address.to_string());
         let mut agent = node.start(&["--log-level", "trace", "agent"]);
-        node.wait_until_well(&mut agent);
+        node.wait_until_healthy(&mut agent);
         let name = node.run(&["agent", "status", "-f", "value", "-c", "node"]);
         let body = json!({"uuid": KNOWN, "name": "vm", "project_id": "p", "node": name.stdout.trim(),
             "flavor": {"name": "f", "vcpus": 1, "ram_mb": 64}, "power": "shut_off"});

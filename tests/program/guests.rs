@@ -64,7 +64,7 @@ impl Host {
             );
         }
         let mut up = node.start(&["up"]);
-        node.wait_until_well(&mut up);
+        node.wait_until_healthy(&mut up);
         Self { node, up, kernel }
     }
 
@@ -72,7 +72,7 @@ impl Host {
     pub(crate) fn kill_and_start_again(&mut self) {
         self.up.kill();
         self.up = self.node.start(&["up"]);
-        self.node.wait_until_well(&mut self.up);
+        self.node.wait_until_healthy(&mut self.up);
     }
 
     #[track_caller]
@@ -361,7 +361,7 @@ fn an_unreadable_guest_in_a_journal_is_reported_until_it_is_readable() {
         host.up.kill();
         write(&journal, "UPDATE guest SET course = ltrim(course, '?')");
         host.up = host.node.start(&["up"]);
-        host.node.wait_until_well(&mut host.up);
+        host.node.wait_until_healthy(&mut host.up);
         host.until(&["guest", "list"], |guests| {
             guests.iter().any(|guest| guest["status"] == "active")
         });

@@ -340,7 +340,7 @@ impl Environment {
         let line = format!("{}exec {command}", self.preamble);
         self.home.run_within(["bash", "-c", &line]);
         let mut up = self.home.start(None::<&str>).expect("berth starts");
-        wait_until_well(&mut up, socket);
+        wait_until_healthy(&mut up, socket);
         let printed = up.stdout();
         self.up = Some(up);
         printed
@@ -505,7 +505,7 @@ fn differences(page: &Path, text: &str) -> Vec<String> {
 }
 
 /// Waits until the agent of a running `berth up` is well.
-fn wait_until_well(up: &mut RunningBerth, socket: &Path) {
+fn wait_until_healthy(up: &mut RunningBerth, socket: &Path) {
     let probe = || {
         let ask = Command::new("curl")
             .args(["-sf", "http://localhost/healthz", "--unix-socket"])
@@ -647,7 +647,7 @@ fn each_command_that_up_prints_works_when_it_is_pasted() {
             &machine.display().to_string(),
         ])
         .expect("berth starts");
-    wait_until_well(&mut up, &state.join("agent.sock"));
+    wait_until_healthy(&mut up, &state.join("agent.sock"));
     let output = up.stdout();
     let (_, next) = output.split_once("next:\n").expect("it says what is next");
     let mut worked = 0;

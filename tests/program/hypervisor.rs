@@ -102,7 +102,7 @@ impl Hypervisor {
     }
 
     /// Waits until its health is good.
-    pub(crate) fn wait_until_well(&self, agent: &mut RunningBerth) {
+    pub(crate) fn wait_until_healthy(&self, agent: &mut RunningBerth) {
         let well = || self.ask("/healthz").is_some_and(|it| it.status == 200);
         agent.wait_until(PATIENCE, well).expect("it is well");
     }

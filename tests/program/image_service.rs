@@ -36,7 +36,7 @@ impl Host {
         node.home
             .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
         let mut up = node.start(&["up"]);
-        node.wait_until_well(&mut up);
+        node.wait_until_healthy(&mut up);
         let cloud = json!({"service": {"region_name": keystone.region(), "auth": {
             "auth_url": keystone.url(), "username": "berth", "password": "test-only", "project_name": "service",
             "user_domain_id": "default", "project_domain_id": "default"}}});

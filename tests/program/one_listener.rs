@@ -271,7 +271,7 @@ fn a_controller_boots_a_server_on_the_host_of_an_agent_in_another_process() {
     node.home
         .set_env("BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES", folder);
     let mut agent = node.start(&["agent"]);
-    node.wait_until_well(&mut agent);
+    node.wait_until_healthy(&mut agent);
     let mut operator = operator(&home.state_dir());
     let end = Instant::now() + PATIENCE;
     while operator.json("hypervisor list") == json!([]) {

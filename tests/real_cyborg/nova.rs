@@ -55,7 +55,7 @@ struct EventReceiver {
 #[derive(Clone)]
 pub(crate) struct Nova {
     url: String,
-    desk: Arc<Mutex<EventReceiver>>,
+    receiver: Arc<Mutex<EventReceiver>>,
 }
 
 impl Nova {
@@ -65,7 +65,7 @@ impl Nova {
         let address = listener.local_addr().expect("an address");
         let nova = Self {
             url: format!("http://{address}/v2.1"),
-            desk: Arc::default(),
+            receiver: Arc::default(),
         };
         let router = Router::new().fallback(receive).with_state(nova.clone());
         std::thread::spawn(move || {
@@ -92,16 +92,19 @@ impl Nova {
         let journal = runtime.block_on(SqlJournal::in_memory());
         let journal = Arc::new(journal.expect("memory"));
         let without_guests = compute_api(journal, ExternalEvents::default(), sources.clone());
-        let mut desk = self.desk();
-        desk.without_guests = Some(without_guests);
-        desk.sources = Some(sources);
+        let mut receiver = self.receiver();
+        receiver.without_guests = Some(without_guests);
+        receiver.sources = Some(sources);
         // The journal's own tasks live on.
         std::mem::forget(runtime);
     }
 
     /// Who may tell events.
     pub(crate) fn sources(&self) -> EventSources {
-        self.desk().sources.clone().expect("opened at the start")
+        self.receiver()
+            .sources
+            .clone()
+            .expect("opened at the start")
     }
 
     /// `http://127.0.0.1:PORT/v2.1`.
@@ -111,27 +114,27 @@ impl Nova {
 
     /// Sets what happens to a guest's events from now on.
     pub(crate) fn deliver(&self, guest: ConsumerUuid, mailbox: EventDelivery) {
-        self.desk().mailboxes.insert(guest, mailbox);
+        self.receiver().mailboxes.insert(guest, mailbox);
     }
 
     /// Sends the events of guests without a mailbox to this compute API until the value is dropped; events without a
     /// server there are handled as before.
     pub(crate) fn deliver_to_compute(&self, url: &str) -> ComputeNotification {
-        self.desk().compute = Some(url.to_owned());
+        self.receiver().compute = Some(url.to_owned());
         ComputeNotification(self.clone())
     }
 
     /// Cyborg's events for a guest so far.
     pub(crate) fn received(&self, guest: ConsumerUuid) -> Vec<ReceivedEvent> {
-        self.desk()
+        self.receiver()
             .received
             .get(&guest)
             .cloned()
             .unwrap_or_default()
     }
 
-    fn desk(&self) -> MutexGuard<'_, EventReceiver> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn receiver(&self) -> MutexGuard<'_, EventReceiver> {
+        self.receiver.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -140,7 +143,7 @@ pub(crate) struct ComputeNotification(Nova);
 
 impl Drop for ComputeNotification {
     fn drop(&mut self) {
-        self.0.desk().compute = None;
+        self.0.receiver().compute = None;
     }
 }
 
@@ -154,9 +157,13 @@ async fn receive(State(nova): State<Nova>, request: Request) -> Response {
     let microversion = microversion.and_then(|value| value.to_str().ok());
     let microversion = microversion.unwrap_or_default().to_owned();
     let (mailbox, without_guests, compute) = {
-        let desk = nova.desk();
-        let mailbox = guest.and_then(|guest| desk.mailboxes.get(&guest).cloned());
-        (mailbox, desk.without_guests.clone(), desk.compute.clone())
+        let receiver = nova.receiver();
+        let mailbox = guest.and_then(|guest| receiver.mailboxes.get(&guest).cloned());
+        (
+            mailbox,
+            receiver.without_guests.clone(),
+            receiver.compute.clone(),
+        )
     };
     let request = Request::from_parts(head, Body::from(body));
     let of_compute = match (&mailbox, compute) {
@@ -189,7 +196,11 @@ async fn receive(State(nova): State<Nova>, request: Request) -> Response {
             status: status.as_u16(),
             answer: serde_json::from_slice(&answer).unwrap_or_default(),
         };
-        nova.desk().received.entry(guest).or_default().push(event);
+        nova.receiver()
+            .received
+            .entry(guest)
+            .or_default()
+            .push(event);
     }
     (status, headers, answer).into_response()
 }

@@ -329,7 +329,7 @@ async fn an_image_that_cannot_be_used_is_not_tried_with_another_device() {
     let of_all = json!({"glance": uuid::Uuid::from_u128(7).to_string()});
     let of_host = json!({"path": "/images/a.qcow2"});
     let nowhere_else = "no other host or device satisfies the request";
-    for (mood, location, attempts, last) in [
+    for (behaviour, location, attempts, last) in [
         (AgentBehaviour::BadImage, &of_all, 1, "it is no qcow2"),
         // Another host has a file of its own of that name; this is the only host.
         (AgentBehaviour::BadImage, &of_host, 2, nowhere_else),
@@ -337,8 +337,8 @@ async fn an_image_that_cannot_be_used_is_not_tried_with_another_device() {
     ] {
         let stage = BootStage::new().await;
         stage.effects.begin(None);
-        let mood_text = format!("{mood:?}");
-        stage.agent.is(mood);
+        let mood_text = format!("{behaviour:?}");
+        stage.agent.is(behaviour);
         let (reason, made) = fails_with_image(&stage, location.clone()).await;
         assert_eq!(made, attempts, "{mood_text}: {reason}");
         assert!(reason.ends_with(last), "{mood_text}: {reason}");
@@ -565,7 +565,7 @@ async fn a_guest_of_that_uuid_at_the_agent_is_not_deleted_when_the_agent_refuses
 /// Before the delete, or while it is under way.
 #[tokio::test]
 async fn a_running_guest_keeps_its_resources_after_its_agent_lost_its_journal() {
-    for mood in [AgentBehaviour::Forgetful, AgentBehaviour::ForgetsTheDelete] {
+    for behaviour in [AgentBehaviour::Forgetful, AgentBehaviour::ForgetsTheDelete] {
         let stage = BootStage::new().await;
         stage.effects.begin(None);
         let conductor = stage.conductor();
@@ -573,23 +573,26 @@ async fn a_running_guest_keeps_its_resources_after_its_agent_lost_its_journal() 
         let end = conductor.reconcile_guest(guest(1)).await;
         assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
         let held = stage.holders().await;
-        stage.agent.is(mood.clone());
+        stage.agent.is(behaviour.clone());
         conductor.delete(guest(1)).await.unwrap();
         let end = conductor.reconcile_guest(guest(1)).await;
         let GuestRunOutcome::Blocked { reason } = end else {
-            panic!("{mood:?}: {end:?}");
+            panic!("{behaviour:?}: {end:?}");
         };
         for expected in [
             "is on this host, and the journal does not know it",
             "its devices and claim are kept",
         ] {
-            assert!(reason.contains(expected), "{mood:?}: {reason}");
+            assert!(reason.contains(expected), "{behaviour:?}: {reason}");
         }
-        assert_eq!(stage.holders().await, held, "{mood:?}");
+        assert_eq!(stage.holders().await, held, "{behaviour:?}");
         // The journal is back from a backup.
         stage.agent.is(AgentBehaviour::Well);
         let end = conductor.reconcile_guest(guest(1)).await;
-        assert!(matches!(end, GuestRunOutcome::Gone), "{mood:?}: {end:?}");
+        assert!(
+            matches!(end, GuestRunOutcome::Gone),
+            "{behaviour:?}: {end:?}"
+        );
         stage.judge().await;
     }
 }

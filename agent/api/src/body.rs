@@ -94,7 +94,7 @@ impl HealthBody {
 
     /// Whether the agent is healthy: no error, and past its start.
     #[must_use]
-    pub fn is_well(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         matches!(self.status.as_str(), "ok" | "warning")
     }
 }
@@ -441,7 +441,7 @@ impl TickBody {
 
     /// Whether the host was observed and no node's cycle failed.
     #[must_use]
-    pub fn is_well(&self) -> bool {
+    pub fn is_healthy(&self) -> bool {
         let failed = PassResult::Failed.as_str();
         self.unobserved.is_none() && self.nodes.iter().all(|node| node.pass.result != failed)
     }

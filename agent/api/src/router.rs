@@ -182,7 +182,7 @@ async fn authorize(
 
 async fn healthz(State(shared): State<AdminContext>) -> Response {
     let body = HealthBody::new(&shared.state(), Instant::now());
-    let status = if body.is_well() {
+    let status = if body.is_healthy() {
         StatusCode::OK
     } else {
         StatusCode::SERVICE_UNAVAILABLE

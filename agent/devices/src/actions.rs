@@ -246,7 +246,7 @@ impl<D: VirtDriver> DeviceManager<D> {
                 Ok(())
             }
             ResetOutcome::Held(guest) => Err(ActError::Held { name, guest }),
-            ResetOutcome::UnderWay => Err(ActError::Busy { name }),
+            ResetOutcome::InProgress => Err(ActError::Busy { name }),
             ResetOutcome::Failed(source) => Err(ActError::Reset { source }),
         }
     }

@@ -89,7 +89,7 @@ impl<D: VirtDriver> DeviceManager<D> {
 /// nodes continue meanwhile; after the end of a poll, all are restarted.
 #[derive(Default)]
 struct Waits<'a> {
-    under_way: BTreeMap<(NodeName, String), BoxFuture<'a, WaitResult>>,
+    in_progress: BTreeMap<(NodeName, String), BoxFuture<'a, WaitResult>>,
 }
 
 type WaitResult = Result<WaitOutcome, Box<AcceleratorError>>;
@@ -97,10 +97,10 @@ type WaitResult = Result<WaitOutcome, Box<AcceleratorError>>;
 impl<'a> Waits<'a> {
     /// Starts missing polls, and drops those with an outdated token.
     fn update(&mut self, service: &'a AcceleratorClient, marks: BTreeMap<NodeName, String>) {
-        self.under_way
+        self.in_progress
             .retain(|(node, after), _| marks.get(node) == Some(after));
         for mark in marks {
-            self.under_way.entry(mark).or_insert_with_key(|mark| {
+            self.in_progress.entry(mark).or_insert_with_key(|mark| {
                 let (node, after) = mark.clone();
                 async move {
                     let answer = service.host_changes(node.as_str(), &after, WAIT).await;
@@ -117,13 +117,13 @@ impl<'a> Waits<'a> {
 
     /// Waits for the first result. Never returns if no poll is running.
     async fn next_outcome(&mut self) -> WaitResult {
-        if self.under_way.is_empty() {
+        if self.in_progress.is_empty() {
             return pending().await;
         }
-        let waits = self.under_way.iter_mut();
+        let waits = self.in_progress.iter_mut();
         let waits = waits.map(|(mark, wait)| wait.map(|polled| (mark.clone(), polled)));
         let ((mark, polled), ..) = select_all(waits).await;
-        self.under_way.remove(&mark);
+        self.in_progress.remove(&mark);
         polled
     }
 }

@@ -251,7 +251,7 @@ impl<D: VirtDriver> DeviceManager<D> {
         let mut table = self.table();
         let before = &table.register;
         let changed = before.disabled != register.disabled
-            || before.sick.keys().ne(register.sick.keys())
+            || before.unhealthy.keys().ne(register.unhealthy.keys())
             || before.quarantines.keys().ne(register.quarantines.keys());
         table.register = register;
         drop(table);

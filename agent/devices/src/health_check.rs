@@ -116,7 +116,7 @@ impl<D: VirtDriver> DeviceManager<D> {
 
     /// Deletes the verdicts of a program that is no longer configured.
     async fn clear_stale_verdicts(&self) {
-        if self.table().register.sick.is_empty() {
+        if self.table().register.unhealthy.is_empty() {
             return;
         }
         let forgotten = async {
@@ -208,7 +208,7 @@ impl<D: VirtDriver> DeviceManager<D> {
         address: &str,
         result: Result<(), HookError>,
     ) -> Result<(), JournalError> {
-        let before = self.table().register.sick.get(address).cloned();
+        let before = self.table().register.unhealthy.get(address).cloned();
         match (result, before) {
             (Ok(()), None) => return Ok(()),
             (Ok(()), Some(_)) => {

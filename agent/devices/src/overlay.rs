@@ -23,7 +23,7 @@ pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Re
         device.condition = DeviceCondition::Unfit { reason };
         return;
     }
-    if register.sick.contains_key(&device.address.to_string()) {
+    if register.unhealthy.contains_key(&device.address.to_string()) {
         let reason = UnfitReason::Vendor;
         device.condition = DeviceCondition::Unfit { reason };
         return;
@@ -46,14 +46,14 @@ pub(super) fn overlay(node: &NodeName, device: &mut OfferedDevice, register: &Re
         let name = handle.name();
         quarantine(&name).is_some() && !register.held.contains_key(&name)
     });
-    device.set_aside.extend(aside.cloned());
+    device.unfit_handles.extend(aside.cloned());
 }
 
 /// Why a device is unfit, with the output of the health check if that is the reason.
 pub(super) fn reason(device: &OfferedDevice, register: &Register) -> Option<String> {
     let reason = device.condition.reason()?;
     let words = match reason {
-        UnfitReason::Vendor => register.sick.get(&device.address.to_string()),
+        UnfitReason::Vendor => register.unhealthy.get(&device.address.to_string()),
         _ => None,
     };
     Some(match words {

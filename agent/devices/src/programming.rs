@@ -202,7 +202,7 @@ impl<D: VirtDriver> DeviceManager<D> {
                     let reason = format!("guest {guest} uses {name}");
                     tried = Some(ProgrammingAttempt::Ended(Err(reason)));
                 }
-                Ok(CleaningStart::UnderWay) => {
+                Ok(CleaningStart::InProgress) => {
                     tried = Some(ProgrammingAttempt::Later(format!("{name} is being reset")));
                 }
                 Err(error) => tried = Some(ProgrammingAttempt::Later(error.to_string())),

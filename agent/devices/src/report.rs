@@ -96,7 +96,7 @@ fn deployable(
     scrub: Scrub,
 ) -> HostDeployable {
     let name = device.provider_name(node);
-    let words = register.sick.get(&device.address.to_string());
+    let words = register.unhealthy.get(&device.address.to_string());
     let vendors = || words.map(|words| format!("{}: {words}", UnfitReason::Vendor));
     let reason = device.condition.reason().map(|reason| reason.to_string());
     let reason = reason.or_else(vendors);

@@ -36,7 +36,7 @@ pub(super) enum ResetOutcome {
     /// A guest uses the device.
     Held(ConsumerUuid),
     /// Another reset of the device is running.
-    UnderWay,
+    InProgress,
     /// The reset failed or could not be verified.
     Failed(DeviceError),
 }
@@ -127,7 +127,7 @@ impl<D: VirtDriver> DeviceManager<D> {
                 tracing::info!(device = %name, ?reset, "repeated a reset that the end of the previous process had interrupted");
                 return;
             }
-            Ok(ResetOutcome::UnderWay) => return,
+            Ok(ResetOutcome::InProgress) => return,
             Ok(ResetOutcome::Held(guest)) => format!("guest {guest} uses it"),
             Ok(ResetOutcome::Failed(error)) => error.to_string(),
             Err(error) => error.to_string(),
@@ -185,7 +185,7 @@ impl<D: VirtDriver> DeviceManager<D> {
                 self.clear_message(&subject(&name));
                 return Ok(true);
             }
-            ResetOutcome::UnderWay | ResetOutcome::Held(_) => return Ok(false),
+            ResetOutcome::InProgress | ResetOutcome::Held(_) => return Ok(false),
             ResetOutcome::Failed(error) => error.to_string(),
         };
         if self.is_new_message(&subject(&name), &text) {
@@ -250,7 +250,7 @@ impl<D: VirtDriver> DeviceManager<D> {
                 tracing::info!(device = %name, ?reset, "device reset after its release and free");
                 return;
             }
-            Ok(ResetOutcome::UnderWay) => {
+            Ok(ResetOutcome::InProgress) => {
                 // The end of that reset wakes the reporter; otherwise retry.
                 let again = Instant::now() + FIRST_PAUSE;
                 let attempt = ResetAttempt {
@@ -314,7 +314,7 @@ impl<D: VirtDriver> DeviceManager<D> {
         match self.begin_cleaning(name).await? {
             CleaningStart::Begun => {}
             CleaningStart::Held(guest) => return Ok(ResetOutcome::Held(guest)),
-            CleaningStart::UnderWay => return Ok(ResetOutcome::UnderWay),
+            CleaningStart::InProgress => return Ok(ResetOutcome::InProgress),
         }
         // From here on, the cleaning must be finished, whatever fails.
         let refreshed = self.refresh().await;
@@ -339,7 +339,7 @@ impl<D: VirtDriver> DeviceManager<D> {
     /// process did not finish.
     pub(super) async fn begin_cleaning(&self, name: &str) -> Result<CleaningStart, JournalError> {
         let begun = self.inner.register.begin_cleaning(name).await?;
-        if begun == CleaningStart::UnderWay && self.table().interrupted.remove(name) {
+        if begun == CleaningStart::InProgress && self.table().interrupted.remove(name) {
             return Ok(CleaningStart::Begun);
         }
         Ok(begun)

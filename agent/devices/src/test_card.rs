@@ -136,7 +136,7 @@ pub fn offered(handles: Vec<OfferedHandle>) -> OfferedDevice {
         traits: BTreeSet::new(),
         handles,
         unit: berth_virt::DeviceUnit::Handle,
-        set_aside: BTreeSet::new(),
+        unfit_handles: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }

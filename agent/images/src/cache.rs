@@ -169,7 +169,7 @@ impl ImageCache {
     /// Cancellable: incomplete files are removed.
     async fn fetch(&self, image: &ImageSource, most: u64) -> Result<(), DiskError> {
         let key = image.key();
-        let _under_way = self.downloads.track(key.clone());
+        let _in_progress = self.downloads.track(key.clone());
         let progress: Arc<dyn ImageProgress> = Arc::clone(&self.downloads) as _;
         let path = self.path(&key);
         let fetched = PartialFile::of(&path);

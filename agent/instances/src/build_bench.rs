@@ -395,7 +395,7 @@ pub fn bench_of_devices() -> Bench {
             .map(|at| OfferedHandle::Function(at.parse().unwrap()))
             .collect(),
         unit: berth_virt::DeviceUnit::Handle,
-        set_aside: BTreeSet::new(),
+        unfit_handles: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
     };

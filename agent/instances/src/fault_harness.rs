@@ -49,7 +49,7 @@ pub enum SimulatedFailure {
     Extra(u32),
     NeverBound(u32),
     ServiceAway,
-    DeviceSick(u32),
+    DeviceUnhealthy(u32),
     PrepareFails(u32),
     ResetFails(u32),
     ResetHangs(u32),

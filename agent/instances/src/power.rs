@@ -73,8 +73,8 @@ pub(super) fn ensure_idle(record: &GuestRecord) -> Result<(), PowerError> {
             return Ok(());
         }
         Goal::Spawn => {
-            let turning = record.overrides.turning.as_ref();
-            turning.map_or("spawn", |turning| turning.turn.as_str())
+            let transition = record.overrides.transition.as_ref();
+            transition.map_or("spawn", |transition| transition.kind.as_str())
         }
         Goal::Undo { .. } => "undo",
         Goal::Destroy => "destroy",
@@ -107,7 +107,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let context = &self.inner.context;
         let (_guard, record) = self.lock_record(uuid).await?;
         ensure_idle(&record)?;
-        if record.overrides.has_acted(id) {
+        if record.overrides.has_recorded(id) {
             return Ok(GuestPowerOutcome::Unchanged);
         }
         let plan = match action {
@@ -165,7 +165,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                     // The reboot counts as done: a retry must not stop the guest again.
                     context
                         .journal
-                        .record_overrides(uuid, &overrides.acted_by(id), &[])
+                        .record_overrides(uuid, &overrides.with_action(id), &[])
                         .await?;
                 }
                 self.spawn_reconcile(uuid);
@@ -192,12 +192,12 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             };
             context
                 .journal
-                .record_overrides(uuid, &overrides.acted_by(id), &done)
+                .record_overrides(uuid, &overrides.with_action(id), &done)
                 .await?;
         } else if id.is_some() {
             context
                 .journal
-                .record_overrides(uuid, &overrides.acted_by(id), &[])
+                .record_overrides(uuid, &overrides.with_action(id), &[])
                 .await?;
         }
         Ok(powered)

@@ -123,7 +123,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             match record.goal.clone() {
                 Goal::Spawn
                     if record.state(SpawnStep::Start) == Some(StepState::Done)
-                        && record.overrides.turning.is_none() =>
+                        && record.overrides.transition.is_none() =>
                 {
                     return Ok(ReconcileOutcome::Settled);
                 }

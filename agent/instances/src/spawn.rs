@@ -143,9 +143,9 @@ impl RequestedSpawn {
     pub(super) fn from_record(record: GuestRecord) -> Result<Self, GuestRequestError> {
         let phase = record
             .overrides
-            .turning
+            .transition
             .as_ref()
-            .map(|turning| &turning.stage);
+            .map(|transition| &transition.phase);
         let is_rebuilding = matches!(phase, Some(TransitionPhase::Rebuilding { .. }));
         Ok(Self {
             last_boot_id: record.ran_in().to_owned(),
@@ -337,7 +337,7 @@ impl PreparedSpawn {
     ) -> Result<DefinedSpawn, SpawnError> {
         let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
-        if !guest.is_stale && guest.overrides.turning.is_some() {
+        if !guest.is_stale && guest.overrides.transition.is_some() {
             // The new definition is in place. Journaling the step as begun would define it once more.
             return Ok(DefinedSpawn(guest, spec));
         }
@@ -388,7 +388,7 @@ impl DefinedSpawn {
         let (state, detail) = (StepState::Done, context.boot_id.clone());
         let steps = [(SpawnStep::Start, StepRecord { state, detail })];
         let overrides = InstanceOverrides {
-            turning: None,
+            transition: None,
             ended: false,
             ..guest.overrides
         };

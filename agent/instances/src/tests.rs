@@ -50,7 +50,7 @@ async fn each_mishap_undoes_the_guest_and_leaves_its_requests_unbound_and_there(
             "is missing in the guest's request",
         ),
         (
-            SimulatedFailure::DeviceSick(2),
+            SimulatedFailure::DeviceUnhealthy(2),
             "cannot be assigned to a guest",
         ),
         (SimulatedFailure::PrepareFails(2), "no such function"),

@@ -115,9 +115,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let (guard, record) = self.lock_record(uuid).await?;
         match decide_transition(&record, request, id, context.resources.as_ref())? {
             TransitionDecision::Already => return Ok(()),
-            TransitionDecision::InProgress if id.is_none() || record.overrides.has_acted(id) => {}
+            TransitionDecision::InProgress if id.is_none() || record.overrides.has_recorded(id) => {
+            }
             TransitionDecision::InProgress => {
-                let overrides = record.overrides.clone().acted_by(id);
+                let overrides = record.overrides.clone().with_action(id);
                 let written = context
                     .journal
                     .record_overrides(uuid, &overrides, &[])
@@ -227,7 +228,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let context = &self.inner.context;
         let (_guard, record) = self.lock_record(uuid).await?;
         ensure_idle(&record)?;
-        if record.overrides.has_acted(id) {
+        if record.overrides.has_recorded(id) {
             return Ok(GuestPowerOutcome::Unchanged);
         }
         let suspending = |suspending| InstanceOverrides {
@@ -253,7 +254,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             }
             Ok(suspended) => Ok(suspended),
         };
-        let overrides = suspending(false).acted_by(id.filter(|_| suspended.is_ok()));
+        let overrides = suspending(false).with_action(id.filter(|_| suspended.is_ok()));
         context
             .journal
             .record_overrides(uuid, &overrides, &[])

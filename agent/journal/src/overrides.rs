@@ -85,8 +85,10 @@ pub enum TransitionPhase {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PendingTransition {
-    pub turn: TransitionKind,
-    pub stage: TransitionPhase,
+    #[serde(rename = "turn")]
+    pub kind: TransitionKind,
+    #[serde(rename = "stage")]
+    pub phase: TransitionPhase,
 }
 
 /// The differences between a guest and its request. The default has none.
@@ -99,8 +101,8 @@ pub struct InstanceOverrides {
     /// The boot source of the rescue; `None` if the guest is not rescued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescue: Option<BootSource>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub turning: Option<PendingTransition>,
+    #[serde(rename = "turning", skip_serializing_if = "Option::is_none")]
+    pub transition: Option<PendingTransition>,
     /// Whether the guest was stopped without Berth: from inside, or by a hypervisor command.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ended: bool,
@@ -108,8 +110,8 @@ pub struct InstanceOverrides {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub suspending: bool,
     /// The last action with an id that is done, or that is recorded and will be completed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub acted: Option<ActionId>,
+    #[serde(rename = "acted", skip_serializing_if = "Option::is_none")]
+    pub last_action: Option<ActionId>,
 }
 
 impl InstanceOverrides {
@@ -121,10 +123,10 @@ impl InstanceOverrides {
 
     /// The same with this action as the last one; unchanged without an id.
     #[must_use]
-    pub fn acted_by(self, id: Option<&ActionId>) -> Self {
+    pub fn with_action(self, id: Option<&ActionId>) -> Self {
         match id {
             Some(id) => Self {
-                acted: Some(id.clone()),
+                last_action: Some(id.clone()),
                 ..self
             },
             None => self,
@@ -133,14 +135,14 @@ impl InstanceOverrides {
 
     /// Whether the action is done, or recorded and will be completed.
     #[must_use]
-    pub fn has_acted(&self, id: Option<&ActionId>) -> bool {
-        id.is_some() && self.acted.as_ref() == id
+    pub fn has_recorded(&self, id: Option<&ActionId>) -> bool {
+        id.is_some() && self.last_action.as_ref() == id
     }
 
     /// The disks that the current transition creates again.
     #[must_use]
     pub fn recreate_disks(&self) -> RecreateDisks {
-        match self.turning.as_ref().map(|turning| &turning.stage) {
+        match self.transition.as_ref().map(|transition| &transition.phase) {
             Some(
                 TransitionPhase::Rebuilding { recreate }
                 | TransitionPhase::Stopping { recreate, .. },

@@ -164,12 +164,12 @@ impl GuestRecord {
     /// Whether a transition has begun and the guest must be stopped first.
     #[must_use]
     pub fn is_leaving(&self) -> bool {
-        let stage = self
+        let phase = self
             .overrides
-            .turning
+            .transition
             .as_ref()
-            .map(|turning| &turning.stage);
-        matches!(stage, Some(TransitionPhase::Stopping { .. }))
+            .map(|transition| &transition.phase);
+        matches!(phase, Some(TransitionPhase::Stopping { .. }))
     }
 
     /// The state of a step; `None` before it begins.
@@ -198,8 +198,8 @@ impl GuestRecord {
         let uuid = self.request.uuid();
         match &self.goal {
             Goal::Spawn if self.state(SpawnStep::Start) != Some(StepState::Done) => {
-                let turn = self.overrides.turning.as_ref();
-                let what = turn.map_or("spawn", |turning| turning.turn.as_str());
+                let transition = self.overrides.transition.as_ref();
+                let what = transition.map_or("spawn", |transition| transition.kind.as_str());
                 Some(format!("{what} {uuid}"))
             }
             Goal::Undo { .. } if SpawnStep::ALL.iter().any(|s| self.may_have_acted(*s)) => {

@@ -5,8 +5,8 @@
 //! reset" are decided in one transaction: a guest's device is never reset, and a device is never claimed during its reset. The
 //! name of a device is its PCI address, or the UUID of a mediated device.
 
-mod given_back;
 mod records;
+mod returned;
 mod sql;
 
 use std::collections::BTreeSet;
@@ -15,17 +15,17 @@ use berth_model::{NodeName, ProviderUuid};
 use berth_store::Statement;
 use berth_workflow::{JournalError, JournalFile};
 
-use crate::register::given_back::CountAsCleaned;
+use crate::register::returned::CountAsCleaned;
 use crate::register::sql::{
     BeginCleaning, delete_quarantine, read_register, set_cleaned, set_quarantine, set_sick,
 };
 
-pub use given_back::record_released;
-pub(crate) use given_back::{CREATE_GIVEN_BACK, delete_given_back};
 pub use records::{
     CleaningOutcome, CleaningStart, Quarantine, QuarantineStays, QuarantinedBy, Register,
     WithheldReason,
 };
+pub use returned::record_released;
+pub(crate) use returned::{CREATE_RETURNED, delete_returned};
 pub(crate) use sql::{CREATE, withheld_reason};
 
 /// The device tables of a journal. Clones share the file.

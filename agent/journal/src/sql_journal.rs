@@ -187,7 +187,7 @@ impl Work for ClaimDevices<'_> {
         let insert = "INSERT INTO device (name, guest) VALUES";
         tx.insert_rows(insert, rows.collect(), "").await?;
         for name in self.names {
-            tx.execute(register::delete_given_back(name)).await?;
+            tx.execute(register::delete_returned(name)).await?;
         }
         tx.execute(step(self.uuid, SpawnStep::Bind, &StepState::Done.into()))
             .await?;

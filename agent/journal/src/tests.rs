@@ -56,10 +56,10 @@ enum Op {
     Reopen,
 }
 
-fn turning() -> PendingTransition {
+fn transition() -> PendingTransition {
     PendingTransition {
-        turn: TransitionKind::Rescue,
-        stage: TransitionPhase::Stopping {
+        kind: TransitionKind::Rescue,
+        phase: TransitionPhase::Stopping {
             grace_seconds: 3,
             discard: vec![HostPath::new("/instances/1/disk.rescue").unwrap()],
             recreate: RecreateDisks::Root,
@@ -92,12 +92,12 @@ fn op() -> impl Strategy<Value = Op> {
         Just(InstanceOverrides {
             rebuilt: own(),
             ended: true,
-            acted: "req-1.7".parse().ok(),
+            last_action: "req-1.7".parse().ok(),
             ..InstanceOverrides::default()
         }),
         Just(InstanceOverrides {
             rescue: own(),
-            turning: Some(turning()),
+            transition: Some(transition()),
             ..InstanceOverrides::default()
         }),
     ];

@@ -84,10 +84,10 @@ fn is_io_heavy(record: &GuestRecord) -> bool {
     let is_built = record.goal == Goal::Spawn
         && record.ran_in().is_empty()
         && record.state(SpawnStep::Start) != Some(StepState::Done);
-    let turning = record.overrides.turning.as_ref();
+    let transition = record.overrides.transition.as_ref();
     is_built
-        || turning
-            .is_some_and(|it| matches!(it.turn, TransitionKind::Rebuild | TransitionKind::Rescue))
+        || transition
+            .is_some_and(|it| matches!(it.kind, TransitionKind::Rebuild | TransitionKind::Rescue))
 }
 
 /// The allocation ratio of a class on the node's own providers, the root first; 1 if none has the class.

@@ -37,7 +37,7 @@ pub(super) fn pools(facts: &NodeFacts<'_>) -> Option<Vec<PciPool>> {
             let OfferedHandle::Function(address) = handle else {
                 continue;
             };
-            if !device.set_aside.contains(handle) && !taken.contains(&address.to_string()) {
+            if !device.unfit_handles.contains(handle) && !taken.contains(&address.to_string()) {
                 *pools.entry(pool(facts, device, *address)).or_default() += 1;
             }
         }

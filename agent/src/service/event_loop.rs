@@ -324,7 +324,7 @@ impl<D: VirtDriver> EventLoop<D> {
             self.keepalive.wake_at(),
             self.health.next_change(now),
             self.once.as_ref().map(|once| once.deadline),
-            self.under_way(now)
+            self.in_progress(now)
                 .map(|work| now + work.may_be_silent.saturating_sub(work.silence))
                 .filter(|at| *at > now)
                 .min(),
@@ -332,7 +332,7 @@ impl<D: VirtDriver> EventLoop<D> {
     }
 
     /// All running tasks that are monitored for progress.
-    fn under_way(&self, now: Instant) -> impl Iterator<Item = MonitoredTask> {
+    fn in_progress(&self, now: Instant) -> impl Iterator<Item = MonitoredTask> {
         let nodes = u32::try_from(self.nodes.count()).unwrap_or(u32::MAX);
         let may_be_silent = self
             .context
@@ -405,7 +405,7 @@ impl<D: VirtDriver> EventLoop<D> {
     /// Detects running tasks without progress.
     fn check_progress(&mut self, now: Instant) -> OverallProgress {
         let silent: BTreeMap<String, Duration> = self
-            .under_way(now)
+            .in_progress(now)
             .filter(|work| work.silence >= work.may_be_silent)
             .map(|work| (work.subject, work.silence))
             .collect();

@@ -192,7 +192,7 @@ fn underallocated(
         let Some(uses) = claims.get(&guest.uuid).filter(|_| !is_moving) else {
             continue;
         };
-        if guest.is_under_way {
+        if guest.is_in_progress {
             continue;
         }
         let held = input.held.of(consumer);
@@ -233,7 +233,7 @@ struct AuditedGuest<'a> {
     /// Other consumers that may hold allocations for the guest.
     also: BTreeSet<ConsumerUuid>,
     /// Whether the agent has an unfinished operation on the guest.
-    is_under_way: bool,
+    is_in_progress: bool,
 }
 
 /// The node's guests by their consumer.
@@ -249,13 +249,13 @@ fn guests<'a>(input: &AuditInput<'a>) -> BTreeMap<ConsumerUuid, AuditedGuest<'a>
         let mut also = guest.also.clone();
         also.insert(*uuid);
         also.remove(&consumer);
-        let is_under_way =
+        let is_in_progress =
             |record: &&GuestRecord| record.open().is_some() || record.goal != Goal::Spawn;
         let guest = AuditedGuest {
             uuid: *uuid,
             name: &guest.name,
             also,
-            is_under_way: record.is_some_and(is_under_way),
+            is_in_progress: record.is_some_and(is_in_progress),
         };
         (consumer, guest)
     };

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_accelerator::{AcceleratorApiOptions, EventsBell, HostsBell, ServiceTokens};
+use berth_accelerator::{AcceleratorApiOptions, EventNotifier, HostChangeNotifier, ServiceTokens};
 use berth_config::{AuthStrategy, Config};
 use berth_http::{NoAuth2, ValidateToken};
 use berth_output::Failure;
@@ -19,8 +19,8 @@ pub const PROVIDER_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// Errors: Access to Keystone is not configured, or the policy file cannot be used.
 pub fn accelerator_options(
     config: &Config,
-    bell: EventsBell,
-    hosts: HostsBell,
+    event_notifier: EventNotifier,
+    hosts: HostChangeNotifier,
 ) -> Result<AcceleratorApiOptions, Failure> {
     let (tokens, service_tokens): (Arc<dyn ValidateToken>, _) =
         match config.accelerator_service.auth_strategy {
@@ -34,7 +34,7 @@ pub fn accelerator_options(
         tokens,
         policy: accelerator_policy_in_force(config)?,
         service_tokens,
-        bell,
+        notifier: event_notifier,
         hosts,
         orphan_grace: config.accelerator_service.orphan_request_grace,
         bind_timeout: config.accelerator_service.bind_timeout,

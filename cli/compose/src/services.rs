@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_accelerator::{
-    AcceleratorApiOptions, EventsBell, HostsBell, ServiceTokens, delete_idle_arqs, deliver_events,
-    end_late_programmings, router, serve_tcp, watch_providers,
+    AcceleratorApiOptions, EventNotifier, HostChangeNotifier, ServiceTokens, delete_idle_arqs,
+    deliver_events, end_late_programmings, router, serve_tcp, watch_providers,
 };
 use berth_agent::metrics::EmbeddedMetrics;
 use berth_agent_api::{AdminError, EmbeddedSocket};
@@ -44,8 +44,8 @@ use crate::{
 /// The accelerator service, open but not yet served.
 pub struct OpenAccelerator {
     store: SqlStore,
-    bell: EventsBell,
-    hosts: HostsBell,
+    event_notifier: EventNotifier,
+    hosts: HostChangeNotifier,
     /// Its own listener in addition to the front listener, with the address.
     listener: Option<(TcpListener, SocketAddr)>,
     /// A client of the service in this process.
@@ -68,10 +68,10 @@ impl OpenAccelerator {
                 Some((listener, address))
             }
         };
-        let (bell, hosts) = (EventsBell::default(), HostsBell::default());
+        let (event_notifier, hosts) = (EventNotifier::default(), HostChangeNotifier::default());
         // Requests in this process come from this process and need no token.
         let own = AcceleratorApiOptions {
-            bell: bell.clone(),
+            notifier: event_notifier.clone(),
             hosts: hosts.clone(),
             orphan_grace: service.orphan_request_grace,
             bind_timeout: service.bind_timeout,
@@ -80,7 +80,7 @@ impl OpenAccelerator {
         let client = accelerators_in_process(router(store.clone(), own))?;
         Ok(Self {
             store,
-            bell,
+            event_notifier,
             hosts,
             listener,
             client,
@@ -186,8 +186,12 @@ impl Services {
             scheduler,
         };
         let conductor = Conductor::open(parts, conductor_options(config));
-        let (store, bell, hosts) = (accelerator.store, accelerator.bell, accelerator.hosts);
-        let options = accelerator_options(config, bell.clone(), hosts.clone())?;
+        let (store, event_notifier, hosts) = (
+            accelerator.store,
+            accelerator.event_notifier,
+            accelerator.hosts,
+        );
+        let options = accelerator_options(config, event_notifier.clone(), hosts.clone())?;
         let accelerator_behind = api_tokens.as_ref().map(|tokens| {
             let behind = AcceleratorApiOptions {
                 tokens: Arc::clone(tokens),
@@ -211,12 +215,17 @@ impl Services {
         }
         tasks.spawn(end_late_programmings(
             store.clone(),
-            bell.clone(),
+            event_notifier.clone(),
             stopped(),
         ));
         let grace = config.accelerator_service.unbound_request_grace;
         tasks.spawn(delete_idle_arqs(store.clone(), grace, stopped()));
-        tasks.spawn(deliver_events(store.clone(), receivers, bell, stopped()));
+        tasks.spawn(deliver_events(
+            store.clone(),
+            receivers,
+            event_notifier,
+            stopped(),
+        ));
         tasks.spawn(watch_providers(
             store.clone(),
             placement,

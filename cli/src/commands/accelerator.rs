@@ -8,8 +8,8 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use berth_accelerator::{
-    EventsBell, HostsBell, delete_idle_arqs, deliver_events, end_late_programmings, router,
-    serve_tcp, watch_providers,
+    EventNotifier, HostChangeNotifier, delete_idle_arqs, deliver_events, end_late_programmings,
+    router, serve_tcp, watch_providers,
 };
 use berth_client::{AuthOptions, AuthType, PlacementClient};
 use berth_compose::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
@@ -126,9 +126,9 @@ async fn serve(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let end = signals::end();
-    let bell = EventsBell::default();
-    let hosts = HostsBell::default();
-    let options = accelerator_options(config, bell.clone(), hosts.clone())?;
+    let event_notifier = EventNotifier::default();
+    let hosts = HostChangeNotifier::default();
+    let options = accelerator_options(config, event_notifier.clone(), hosts.clone())?;
     let receivers = ConfiguredReceivers::new(config)?;
     let store = database::open_accelerator(url, &config.state_path).await?;
     let listener = ACCELERATOR
@@ -140,13 +140,22 @@ async fn serve(
     let stopped = CancellationToken::new();
     let mut background = JoinSet::new();
     let late = stopped.clone().cancelled_owned();
-    background.spawn(end_late_programmings(store.clone(), bell.clone(), late));
+    background.spawn(end_late_programmings(
+        store.clone(),
+        event_notifier.clone(),
+        late,
+    ));
     let grace = config.accelerator_service.unbound_request_grace;
     let unbound = stopped.clone().cancelled_owned();
     background.spawn(delete_idle_arqs(store.clone(), grace, unbound));
     if let Some(receivers) = receivers {
         let stopped = stopped.clone().cancelled_owned();
-        background.spawn(deliver_events(store.clone(), receivers, bell, stopped));
+        background.spawn(deliver_events(
+            store.clone(),
+            receivers,
+            event_notifier,
+            stopped,
+        ));
     }
     if let Some(placement) = placement {
         let stopped = stopped.clone().cancelled_owned();

@@ -58,7 +58,7 @@ pub(crate) struct HostDevices {
     /// Devices for flavors and for accelerator requests.
     list: AllowList,
     mdev_types: MdevTypes,
-    resting: HomeDriverRecords,
+    home_drivers: HomeDriverRecords,
     hook: Option<Hook>,
     limit: Duration,
 }
@@ -79,7 +79,7 @@ impl HostDevices {
             procfs: Procfs::at(&life.procfs),
             list: options.pci_devices.and(&options.accelerator_devices),
             mdev_types: options.mdev_types.clone(),
-            resting: HomeDriverRecords::at(life.resting.clone()),
+            home_drivers: HomeDriverRecords::at(life.home_drivers.clone()),
             hook: life.reset_hook.clone(),
             // A reset makes at most eight writes and verifies each.
             limit: (life.write_limit + life.patience) * 8

@@ -170,7 +170,7 @@ pub struct DeviceLife {
     /// The kernel's mounts, swap and routes, which show the host's own devices.
     pub procfs: PathBuf,
     /// The directory that records which driver a function belongs to while a guest has it; `None`: the kernel chooses.
-    pub resting: Option<PathBuf>,
+    pub home_drivers: Option<PathBuf>,
     /// The file with the healthy state of devices, so that a restart does not hide errors; `None`: in memory only.
     pub baselines: Option<PathBuf>,
     /// How long the kernel may take until a write takes effect.
@@ -187,7 +187,7 @@ impl Default for DeviceLife {
     fn default() -> Self {
         Self {
             procfs: PathBuf::from("/proc"),
-            resting: None,
+            home_drivers: None,
             baselines: None,
             patience: Duration::from_secs(10),
             write_limit: Duration::from_mins(1),

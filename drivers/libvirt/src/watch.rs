@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use berth_sysfs::{DeviceNews, UeventError, UeventStream};
+use berth_sysfs::{DeviceUevent, UeventError, UeventStream};
 use berth_virt::HostEvent;
 use futures_core::Stream;
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -47,13 +47,13 @@ pub(crate) enum KernelEvents {
 }
 
 /// The kernel's events: its socket, or a simulation in tests.
-type KernelNews = Pin<Box<dyn Stream<Item = Result<DeviceNews, UeventError>> + Send>>;
+type KernelEventStream = Pin<Box<dyn Stream<Item = Result<DeviceUevent, UeventError>> + Send>>;
 
 /// The kernel's event source.
 enum Uevents {
     /// Opened at the first poll, inside the runtime.
     Unopened,
-    Open(KernelNews),
+    Open(KernelEventStream),
     /// Not wanted, or the socket failed.
     Closed,
 }
@@ -95,8 +95,8 @@ impl Watch {
         };
         match stream.as_mut().poll_next(context) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Some(Ok(DeviceNews::Changed(_)))) => Poll::Ready(HostEvent::Devices),
-            Poll::Ready(Some(Ok(DeviceNews::Lost))) => Poll::Ready(HostEvent::Unknown),
+            Poll::Ready(Some(Ok(DeviceUevent::Changed(_)))) => Poll::Ready(HostEvent::Devices),
+            Poll::Ready(Some(Ok(DeviceUevent::Lost))) => Poll::Ready(HostEvent::Unknown),
             Poll::Ready(Some(Err(error))) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
@@ -135,15 +135,15 @@ mod tests {
     use super::*;
 
     /// A simulated kernel with these events.
-    struct SimulatedKernel(VecDeque<Result<DeviceNews, UeventError>>);
+    struct SimulatedKernel(VecDeque<Result<DeviceUevent, UeventError>>);
 
     impl Stream for SimulatedKernel {
-        type Item = Result<DeviceNews, UeventError>;
+        type Item = Result<DeviceUevent, UeventError>;
 
         fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
             self.0
                 .pop_front()
-                .map_or(Poll::Pending, |news| Poll::Ready(Some(news)))
+                .map_or(Poll::Pending, |event| Poll::Ready(Some(event)))
         }
     }
 
@@ -155,13 +155,13 @@ mod tests {
             devpath: "/devices/pci0000:80/0000:81:00.0".to_owned(),
             subsystem: "pci".to_owned(),
         };
-        let news = [
-            Ok(DeviceNews::Changed(plugged)),
-            Ok(DeviceNews::Lost),
+        let sent = [
+            Ok(DeviceUevent::Changed(plugged)),
+            Ok(DeviceUevent::Lost),
             Err(UeventError::Read(io::Error::other("gone"))),
         ];
         let mut watch = Watch::new(&subscribers, KernelEvents::Ignored);
-        watch.kernel = Uevents::Open(Box::pin(SimulatedKernel(news.into())));
+        watch.kernel = Uevents::Open(Box::pin(SimulatedKernel(sent.into())));
         subscribers.publish(HostEvent::Guests);
         drop(subscribers);
         let mut events = Vec::new();

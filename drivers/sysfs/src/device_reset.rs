@@ -59,7 +59,7 @@ impl ResetMethod {
 
 /// How a function should be reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResetWay {
+pub enum ResetSelection {
     /// The first that the kernel offers.
     Kernels,
     /// Only by this method.
@@ -70,7 +70,7 @@ pub enum ResetWay {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedReset {
     pub address: PciAddress,
-    pub way: ResetWay,
+    pub selection: ResetSelection,
     /// The link afterwards, if it has one.
     pub link: Option<Link>,
 }
@@ -85,7 +85,7 @@ pub enum FunctionResetError {
     #[error(
         "PCI function {address} cannot be reset: the kernel offers no method ({file} does not exist)"
     )]
-    NoWay {
+    NoResetMethod {
         address: PciAddress,
         /// The missing file.
         file: String,
@@ -130,7 +130,7 @@ impl FunctionResetError {
     pub fn disposition(&self) -> Disposition {
         match self {
             FunctionResetError::NotTheSame(error) => error.disposition(),
-            FunctionResetError::NoWay { .. }
+            FunctionResetError::NoResetMethod { .. }
             | FunctionResetError::PowerStateOnly { .. }
             | FunctionResetError::NotOffered { .. }
             | FunctionResetError::NotBack { .. } => Disposition::Fatal,
@@ -164,7 +164,7 @@ impl DeviceTree {
     pub async fn reset(
         &self,
         allowed: &AllowedFunction,
-        way: ResetWay,
+        selection: ResetSelection,
     ) -> Result<VerifiedReset, FunctionResetError> {
         let address = allowed.address();
         self.unchanged(allowed)
@@ -172,14 +172,14 @@ impl DeviceTree {
         let at = self.sysfs().pci_device(address);
         if read::resolved(&at.join("reset"))?.is_none() {
             let file = at.join("reset").display().to_string();
-            return Err(FunctionResetError::NoWay { address, file });
+            return Err(FunctionResetError::NoResetMethod { address, file });
         }
         let before = self.sysfs().link(address)?;
-        if let ResetWay::Only(method) = way {
+        if let ResetSelection::Only(method) = selection {
             self.choose(address, method).await?;
         }
         let done = self.trigger(address, "reset", "1").await;
-        if matches!(way, ResetWay::Only(_)) {
+        if matches!(selection, ResetSelection::Only(_)) {
             // Restores the kernel's order, also after a failed reset.
             let restored = self.trigger(address, "reset_method", "default").await;
             done.and(restored)?;
@@ -189,7 +189,7 @@ impl DeviceTree {
         self.verify(allowed, before).await?;
         Ok(VerifiedReset {
             address,
-            way,
+            selection,
             link: self.sysfs().link(address)?,
         })
     }

@@ -12,13 +12,13 @@
 use berth_model::{Disposition, PciAddress};
 
 use crate::allow_list::AllowedFunction;
-use crate::device_reset::{FunctionResetError, ResetMethod, ResetWay, VerifiedReset};
+use crate::device_reset::{FunctionResetError, ResetMethod, ResetSelection, VerifiedReset};
 use crate::devices::DeviceTree;
 use crate::vfio::{VFIO_DRIVER, VfioError};
 
 /// The resting driver: the driver of a function while no guest has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RestsOn {
+pub enum HomeDriver {
     /// Its current driver, which gives it to guests.
     ItsPlace,
     /// On this driver, or on none.
@@ -70,7 +70,7 @@ impl DeviceTree {
     pub async fn return_function(
         &self,
         allowed: &AllowedFunction,
-        rests: &RestsOn,
+        home: &HomeDriver,
         need: ResetNeed,
     ) -> Result<ReturnedFunction, ReturnError> {
         let address = allowed.address();
@@ -82,37 +82,39 @@ impl DeviceTree {
         if methods.is_none() && need == ResetNeed::Always {
             let file = self.sysfs().pci_device(address).join("reset");
             let file = file.display().to_string();
-            return Err(FunctionResetError::NoWay { address, file }.into());
+            return Err(FunctionResetError::NoResetMethod { address, file }.into());
         }
-        let way = methods.as_deref().map(best);
-        if way == Some(None) && need == ResetNeed::Always {
+        let selection = methods.as_deref().map(best);
+        if selection == Some(None) && need == ResetNeed::Always {
             return Err(FunctionResetError::PowerStateOnly { address }.into());
         }
         let on_a_hosts_driver = now
             .driver
             .as_deref()
             .filter(|driver| *driver != VFIO_DRIVER);
-        let rests = match (rests, on_a_hosts_driver) {
-            (RestsOn::KernelsChoice, Some(driver)) => RestsOn::Driver(Some(driver.to_owned())),
-            (rests, _) => rests.clone(),
+        let home = match (home, on_a_hosts_driver) {
+            (HomeDriver::KernelsChoice, Some(driver)) => {
+                HomeDriver::Driver(Some(driver.to_owned()))
+            }
+            (home, _) => home.clone(),
         };
-        if on_a_hosts_driver.is_some() && rests != RestsOn::ItsPlace {
+        if on_a_hosts_driver.is_some() && home != HomeDriver::ItsPlace {
             self.unbind(address).await?;
         }
-        let reset = match way {
+        let reset = match selection {
             // An external cleaner then finds the function at least in its state after power-on.
-            Some(way) => Some(
-                self.reset(allowed, way.unwrap_or(ResetWay::Kernels))
+            Some(selection) => Some(
+                self.reset(allowed, selection.unwrap_or(ResetSelection::Kernels))
                     .await?,
             ),
             None => None,
         };
-        match &rests {
-            RestsOn::ItsPlace => {}
-            RestsOn::Driver(former) => {
+        match &home {
+            HomeDriver::ItsPlace => {}
+            HomeDriver::Driver(former) => {
                 self.release_vfio(allowed, former.as_deref()).await?;
             }
-            RestsOn::KernelsChoice => self.return_to_kernel(allowed).await?,
+            HomeDriver::KernelsChoice => self.return_to_kernel(allowed).await?,
         }
         Ok(ReturnedFunction {
             reset,
@@ -141,10 +143,12 @@ impl DeviceTree {
 }
 
 /// The kernel's first method that clears memory: power states do not, so they are skipped. `None` if there is no other.
-fn best(methods: &[ResetMethod]) -> Option<ResetWay> {
+fn best(methods: &[ResetMethod]) -> Option<ResetSelection> {
     match methods {
-        [ResetMethod::PowerManagement, rest @ ..] => rest.first().copied().map(ResetWay::Only),
-        _ => Some(ResetWay::Kernels),
+        [ResetMethod::PowerManagement, rest @ ..] => {
+            rest.first().copied().map(ResetSelection::Only)
+        }
+        _ => Some(ResetSelection::Kernels),
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum KillTime {
 /// The state of a card after a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResetEffect {
-    Well,
+    Healthy,
     AllOnes,
     SlowLink,
     AsAnotherCard,
@@ -90,7 +90,7 @@ impl KernelSimulator {
             state: Mutex::new(KernelSimulatorState {
                 log: Vec::new(),
                 natural: BTreeMap::from([(CARD.to_owned(), "igb".to_owned())]),
-                comeback: ResetEffect::Well,
+                comeback: ResetEffect::Healthy,
                 refused: None,
                 ignored: None,
                 kill: None,
@@ -250,7 +250,7 @@ impl KernelSimulator {
             ("reset_method", "default") => write(file, b"flr bus\n"),
             ("driver_override" | "reset_method", other) => write(file, other.as_bytes()),
             ("reset", "1") => match state.comeback {
-                ResetEffect::Well => {}
+                ResetEffect::Healthy => {}
                 ResetEffect::AllOnes => write("config", &[0xff; 256]),
                 ResetEffect::SlowLink => write("current_link_width", b"1\n"),
                 ResetEffect::AsAnotherCard => write("config", &header(0x10de, 0x0001)),

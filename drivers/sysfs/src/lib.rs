@@ -38,8 +38,8 @@ pub use allow_list::{AllowList, AllowedFunction, DEVICE_SPEC, NotAllowed};
 pub use attribute::{AttributeError, AttributeWrites, KernelAttributes, WriteFuture};
 pub use config_space::{ConfigSpace, Link};
 pub use cpu::{HugePagePool, NumaCell, cpu_list};
-pub use device_reset::{FunctionResetError, ResetMethod, ResetWay, VerifiedReset};
-pub use device_return::{ResetNeed, RestsOn, ReturnError, ReturnedFunction};
+pub use device_reset::{FunctionResetError, ResetMethod, ResetSelection, VerifiedReset};
+pub use device_return::{HomeDriver, ResetNeed, ReturnError, ReturnedFunction};
 pub use device_spec::{DeviceSpecError, DeviceTags};
 pub use devices::DeviceTree;
 pub use group_viability::{GroupError, ViableGroup};
@@ -49,13 +49,13 @@ pub use iommu::IommuGroup;
 pub use mdev::{MdevDevice, MdevParent, MdevType};
 pub use mdev_instance::{MdevError, MdevMade, MdevRemoved};
 pub use offered_devices::{
-    Baseline, ConditionNews, DeviceLists, DeviceRefusal, LastObservation, OfferedDevices,
+    Baseline, ConditionChange, DeviceLists, DeviceRefusal, LastObservation, OfferedDevices,
     SeenFunction, SeenMdevs, offered_devices,
 };
 pub use pci::{PciFunction, Sriov};
 pub use read::SysfsError;
 pub use sriov::{SriovError, VirtualFunctionsMade};
-pub use uevent::{DeviceNews, Uevent, UeventError, UeventStream, parse_uevent};
+pub use uevent::{DeviceUevent, Uevent, UeventError, UeventStream, parse_uevent};
 pub use vfio::{VFIO_DRIVER, VfioBound, VfioError, VfioReleased};
 
 use std::path::{Path, PathBuf};

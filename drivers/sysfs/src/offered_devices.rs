@@ -21,7 +21,7 @@ use berth_virt::{DeviceCondition, OfferedDevice, OfferedHandle, PciInPlacement};
 use uuid::Uuid;
 
 use crate::{AllowList, AllowedFunction, PciFunction, Sriov};
-pub use observe::{Baseline, ConditionNews, LastObservation};
+pub use observe::{Baseline, ConditionChange, LastObservation};
 pub use refusal::DeviceRefusal;
 
 #[derive(Debug, Clone, Copy)]

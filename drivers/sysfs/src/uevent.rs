@@ -2,7 +2,7 @@
 //! socket.
 //!
 //! The stream contains only what concerns the inventory (PCI, mediated devices, IOMMU, VFIO). Its reader observes the
-//! whole tree again, so a lost event only needs another observation: a full receive buffer gives [`DeviceNews::Lost`].
+//! whole tree again, so a lost event only needs another observation: a full receive buffer gives [`DeviceUevent::Lost`].
 
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -50,7 +50,7 @@ pub struct Uevent {
 
 /// An item of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DeviceNews {
+pub enum DeviceUevent {
     /// A device of interest changed.
     Changed(Uevent),
     /// Events were lost because they were read too slowly: observe everything again.
@@ -90,7 +90,7 @@ impl UeventStream {
 }
 
 impl Stream for UeventStream {
-    type Item = Result<DeviceNews, UeventError>;
+    type Item = Result<DeviceUevent, UeventError>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
@@ -111,7 +111,7 @@ impl Stream for UeventStream {
 }
 
 /// Reads one message from the socket; `Ok(None)` if it does not concern the inventory.
-fn receive(socket: &OwnedFd) -> Result<Option<DeviceNews>, Errno> {
+fn receive(socket: &OwnedFd) -> Result<Option<DeviceUevent>, Errno> {
     let mut packet = [0; LONGEST];
     match recvfrom::<NetlinkAddr>(socket.as_raw_fd(), &mut packet) {
         // Only the kernel has port 0. Other processes may send to the group and are ignored.
@@ -119,15 +119,15 @@ fn receive(socket: &OwnedFd) -> Result<Option<DeviceNews>, Errno> {
             Ok(parse_uevent(&packet[..length]).and_then(of_interest))
         }
         Ok(_) => Ok(None),
-        Err(Errno::ENOBUFS) => Ok(Some(DeviceNews::Lost)),
+        Err(Errno::ENOBUFS) => Ok(Some(DeviceUevent::Lost)),
         Err(errno) => Err(errno),
     }
 }
 
-fn of_interest(event: Uevent) -> Option<DeviceNews> {
+fn of_interest(event: Uevent) -> Option<DeviceUevent> {
     SUBSYSTEMS
         .contains(&event.subsystem.as_str())
-        .then_some(DeviceNews::Changed(event))
+        .then_some(DeviceUevent::Changed(event))
 }
 
 /// Reads one message of the kernel: `ACTION@DEVPATH`, then `KEY=VALUE` pairs, each ended by a zero byte. `None` for anything
@@ -173,7 +173,10 @@ mod tests {
                 subsystem: "pci".to_owned(),
             }
         );
-        assert_eq!(of_interest(event.clone()), Some(DeviceNews::Changed(event)));
+        assert_eq!(
+            of_interest(event.clone()),
+            Some(DeviceUevent::Changed(event))
+        );
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub struct OfferedDevice {
     /// What one unit of its inventory is.
     pub unit: DeviceUnit,
     /// Unused handles that may not be given out now although the device is fit. They are reserved in the inventory.
-    pub set_aside: BTreeSet<OfferedHandle>,
+    pub unfit_handles: BTreeSet<OfferedHandle>,
     /// Whether it is given out once and then reserved until it was cleaned externally (Nova's `one_time_use`).
     pub one_time_use: bool,
     /// Whether it may be given out.
@@ -384,7 +384,7 @@ mod tests {
             traits: BTreeSet::new(),
             handles: Vec::new(),
             unit: DeviceUnit::Handle,
-            set_aside: BTreeSet::new(),
+            unfit_handles: BTreeSet::new(),
             one_time_use: false,
             condition: DeviceCondition::Fit,
         }

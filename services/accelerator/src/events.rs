@@ -41,12 +41,12 @@ const TAKEN: Duration = Duration::from_secs(60);
 /// The number of hosts served concurrently.
 const AT_ONCE: usize = 64;
 
-/// Rung by a bind, heard by [`deliver_events`].
+/// Notified by a bind; the waiter is [`deliver_events`].
 #[derive(Debug, Clone, Default)]
-pub struct EventsBell(Arc<Notify>);
+pub struct EventNotifier(Arc<Notify>);
 
-impl EventsBell {
-    pub(crate) fn ring(&self) {
+impl EventNotifier {
+    pub(crate) fn notify(&self) {
         self.0.notify_one();
     }
 }
@@ -68,7 +68,7 @@ impl EventReceivers for ComputeClient {
 pub async fn deliver_events(
     store: SqlStore,
     receivers: impl EventReceivers,
-    bell: EventsBell,
+    notifier: EventNotifier,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let tables = AcceleratorTables::of(store);
@@ -94,7 +94,7 @@ pub async fn deliver_events(
             biased;
             () = &mut shutdown => break,
             () = sending.ended(), if !sending.tasks.is_empty() => {}
-            () = bell.0.notified() => {}
+            () = notifier.0.notified() => {}
             () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }

@@ -19,13 +19,13 @@ const MAX_WAITERS: usize = 256;
 /// The polling interval if other processes may make changes.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Rung when something else is wanted of a host's devices; heard by agents that wait. Clones are one.
+/// Notifies waiting agents when the requested state of a host's devices changes. Clones share one state.
 #[derive(Debug, Clone)]
-pub struct HostsBell(Arc<HostsBellInner>);
+pub struct HostChangeNotifier(Arc<HostChangeInner>);
 
 #[derive(Debug)]
-struct HostsBellInner {
-    rung: watch::Sender<ChangeSignal>,
+struct HostChangeInner {
+    changes: watch::Sender<ChangeSignal>,
     permits: Semaphore,
 }
 
@@ -43,28 +43,28 @@ impl ChangeSignal {
     }
 }
 
-impl Default for HostsBell {
+impl Default for HostChangeNotifier {
     fn default() -> Self {
         Self::with_permits(MAX_WAITERS)
     }
 }
 
-impl HostsBell {
+impl HostChangeNotifier {
     fn with_permits(permits: usize) -> Self {
-        Self(Arc::new(HostsBellInner {
-            rung: watch::Sender::default(),
+        Self(Arc::new(HostChangeInner {
+            changes: watch::Sender::default(),
             permits: Semaphore::new(permits),
         }))
     }
 
     /// Answers all waiters and accepts no new ones, because the service is stopping.
     pub fn end(&self) {
-        self.0.rung.send_modify(|rung| rung.ended = true);
+        self.0.changes.send_modify(|changes| changes.ended = true);
     }
 
-    pub(crate) fn ring(&self, host: &str) {
-        self.0.rung.send_modify(|rung| {
-            *rung.hosts.entry(host.to_owned()).or_default() += 1;
+    pub(crate) fn notify(&self, host: &str) {
+        self.0.changes.send_modify(|changes| {
+            *changes.hosts.entry(host.to_owned()).or_default() += 1;
         });
     }
 
@@ -78,12 +78,12 @@ impl HostsBell {
     ) -> Result<String, SqlError> {
         let permit = self.0.permits.try_acquire();
         let end = Instant::now() + wait;
-        let mut rung = self.0.rung.subscribe();
+        let mut changes = self.0.changes.subscribe();
         loop {
             // Subscribe before reading the marker, so that no later change is missed.
             let (known, ended) = {
-                let rung = rung.borrow_and_update();
-                (rung.times(host), rung.ended)
+                let changes = changes.borrow_and_update();
+                (changes.times(host), changes.ended)
             };
             let mark = {
                 let mut tx = tables.read().await?;
@@ -96,7 +96,7 @@ impl HostsBell {
                 true => end.min(Instant::now() + POLL_INTERVAL),
                 false => end,
             };
-            let other = rung.wait_for(|rung| rung.ended || rung.times(host) != known);
+            let other = changes.wait_for(|changes| changes.ended || changes.times(host) != known);
             // Timeout or not, the marker is read again.
             drop(timeout_at(until, other).await);
         }
@@ -136,15 +136,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiter_for_a_host_is_woken_by_that_host_only() {
-        let (bell, tables) = (HostsBell::default(), tables().await);
+        let (notifier, tables) = (HostChangeNotifier::default(), tables().await);
         let before = mark(&tables, "here").await;
         assert_eq!(mark(&tables, "there").await, before);
         let waiting = tokio::join!(
-            bell.changed(&tables, "here", &before, LONG),
-            bell.changed(&tables, "there", &before, Duration::from_millis(20)),
+            notifier.changed(&tables, "here", &before, LONG),
+            notifier.changed(&tables, "there", &before, Duration::from_millis(20)),
             async {
                 tables.write(&Change("here")).await.unwrap();
-                bell.ring("here");
+                notifier.notify("here");
             }
         );
         let (here, there) = (waiting.0.unwrap(), waiting.1.unwrap());
@@ -155,39 +155,45 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_changed_before_the_wait_is_not_waited_for() {
-        let (bell, tables) = (HostsBell::default(), tables().await);
+        let (notifier, tables) = (HostChangeNotifier::default(), tables().await);
         let before = mark(&tables, "here").await;
         // A change by another process: no waiter is woken here.
         tables.write(&Change("here")).await.unwrap();
-        let answered = bell.changed(&tables, "here", &before, LONG).await.unwrap();
+        let answered = notifier
+            .changed(&tables, "here", &before, LONG)
+            .await
+            .unwrap();
         assert_ne!(answered, before);
         // A marker of another database does not match either.
         let other = self::tables().await;
-        let known = bell.changed(&other, "here", &answered, LONG).await.unwrap();
+        let known = notifier
+            .changed(&other, "here", &answered, LONG)
+            .await
+            .unwrap();
         assert_ne!(known, answered);
     }
 
     #[tokio::test]
     async fn a_stop_releases_all_waiters_and_admits_no_more() {
-        let (bell, tables) = (HostsBell::default(), tables().await);
+        let (notifier, tables) = (HostChangeNotifier::default(), tables().await);
         let before = mark(&tables, "here").await;
-        let wait = || bell.changed(&tables, "here", &before, LONG);
+        let wait = || notifier.changed(&tables, "here", &before, LONG);
         let (answered, ()) = tokio::join!(wait(), async {
             tokio::task::yield_now().await;
-            bell.end();
+            notifier.end();
         });
         assert_eq!(answered.unwrap(), before);
         assert_eq!(wait().await.unwrap(), before);
     }
 
     #[tokio::test]
-    async fn where_all_seats_are_taken_the_answer_comes_at_once() {
-        let (bell, tables) = (HostsBell::with_permits(1), tables().await);
+    async fn where_all_permits_are_taken_the_answer_comes_at_once() {
+        let (notifier, tables) = (HostChangeNotifier::with_permits(1), tables().await);
         let before = mark(&tables, "here").await;
         tokio::select! {
             biased;
-            _ = bell.changed(&tables, "here", &before, LONG) => panic!("the bell did not ring"),
-            changed = bell.changed(&tables, "here", &before, LONG) => assert_eq!(changed.unwrap(), before),
+            _ = notifier.changed(&tables, "here", &before, LONG) => panic!("it answers without a change"),
+            changed = notifier.changed(&tables, "here", &before, LONG) => assert_eq!(changed.unwrap(), before),
         }
     }
 }

@@ -14,7 +14,7 @@
 //! that the devices' resource providers exist in Placement, [`delete_idle_arqs`] deletes requests that hold no device.
 //!
 //! Agents report all devices of a host at once (`PUT /internal/v1/hosts/{host}/devices`). Only agents write the providers in
-//! Placement. A report never removes what a request holds. Agents wait for operators' changes by long polling ([`HostsBell`]).
+//! Placement. A report never removes what a request holds. Agents wait for operators' changes by long polling ([`HostChangeNotifier`]).
 //! `cli` composes this crate, served or in process.
 
 mod events;
@@ -30,8 +30,8 @@ mod router;
 mod store;
 
 pub use berth_http::{serve_tcp, serve_unix};
-pub use events::{EventReceivers, EventsBell, deliver_events};
-pub use host_changes::HostsBell;
+pub use events::{EventNotifier, EventReceivers, deliver_events};
+pub use host_changes::HostChangeNotifier;
 pub use idle_arqs::{IdleArqCollector, IdleArqsError, delete_idle_arqs};
 pub use policies::default_policy;
 pub use programmings::end_late_programmings;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use berth_store::{SqlStore, SqlTimestamp};
 
-use crate::events::EventsBell;
+use crate::events::EventNotifier;
 use crate::store::AcceleratorTables;
 use crate::store::programmings::{EndLateProgrammings, any_late};
 
@@ -17,7 +17,7 @@ const KNOWN: Duration = Duration::from_secs(600);
 /// Ends late programmings until `shutdown` resolves. Events report the outcome.
 pub async fn end_late_programmings(
     store: SqlStore,
-    bell: EventsBell,
+    notifier: EventNotifier,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let tables = AcceleratorTables::of(store);
@@ -41,7 +41,7 @@ pub async fn end_late_programmings(
         }
         match tables.write(&late).await {
             Ok(0) => {}
-            Ok(_) => bell.ring(),
+            Ok(_) => notifier.notify(),
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(error, "late programmings cannot be ended");

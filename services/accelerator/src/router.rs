@@ -11,9 +11,9 @@ use berth_http::{
 use berth_store::SqlStore;
 use tokio::sync::Notify;
 
-use crate::events::EventsBell;
+use crate::events::EventNotifier;
 use crate::handlers::operations;
-use crate::host_changes::HostsBell;
+use crate::host_changes::HostChangeNotifier;
 use crate::microversions;
 use crate::policies::default_policy;
 use crate::store::AcceleratorTables;
@@ -39,9 +39,9 @@ pub struct AcceleratorApiOptions {
     /// The largest request body, in bytes.
     pub body_limit: usize,
     /// Signals new events in the outbox.
-    pub bell: EventsBell,
-    /// Rung when something else is wanted of a host's devices.
-    pub hosts: HostsBell,
+    pub notifier: EventNotifier,
+    /// Notified when something else is wanted of a host's devices.
+    pub hosts: HostChangeNotifier,
     /// How long a request stays bound to a guest that its host does not have before it is deleted.
     pub orphan_grace: Duration,
     /// How long a host may take to program the devices of a bind.
@@ -55,8 +55,8 @@ impl Default for AcceleratorApiOptions {
             policy: default_policy(),
             service_tokens: ServiceTokens::Waived,
             body_limit: 8 << 20,
-            bell: EventsBell::default(),
-            hosts: HostsBell::default(),
+            notifier: EventNotifier::default(),
+            hosts: HostChangeNotifier::default(),
             orphan_grace: Duration::from_secs(3600),
             bind_timeout: Duration::from_secs(60),
         }
@@ -98,8 +98,8 @@ impl AcceleratorApi {
     }
 
     /// Signals new events in the outbox.
-    pub(crate) fn ring(&self) {
-        self.options.bell.ring();
+    pub(crate) fn notify(&self) {
+        self.options.notifier.notify();
     }
 }
 

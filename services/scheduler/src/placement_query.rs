@@ -25,7 +25,7 @@ pub use constraints::MEMORY_ENCRYPTION_MODELS;
 pub use error::PlacementQueryError;
 pub use groups::ResourceGroup;
 
-use prefilters::Wishes;
+use prefilters::PrefilterDemands;
 use translate::CpuClass;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +49,9 @@ pub fn placement_query(
     cloud: &Cloud<'_>,
 ) -> Result<PlacementQuery, PlacementQueryError> {
     let outside = outside_groups(request, options, cloud)?;
-    let wishes = prefilters::wishes(request, options, cloud, &outside)?;
+    let demands = prefilters::demands(request, options, cloud, &outside)?;
     let outside = prefilters::owned(outside, request, cloud);
-    let ask = |class| query(request, options, cloud, &wishes, &outside, class);
+    let ask = |class| query(request, options, cloud, &demands, &outside, class);
     let (query, pinning_requested) = ask(CpuClass::Pcpu)?;
     let is_fallback = pinning_requested && !options.workarounds.disable_fallback_pcpu_query;
     let fallback_query = match is_fallback {
@@ -82,20 +82,20 @@ fn query(
     request: &RequestSpec,
     options: &SchedulerOptions,
     cloud: &Cloud<'_>,
-    wishes: &Wishes,
+    demands: &PrefilterDemands,
     outside: &[(String, ResourceGroup)],
     class: CpuClass,
 ) -> Result<(String, bool), PlacementQueryError> {
     let mut translated = translate::groups(request, outside, class)?;
     let groups = &mut translated.groups;
-    if !wishes.aggregates.is_empty() {
+    if !demands.aggregates.is_empty() {
         groups
             .unsuffixed()
             .aggregates
-            .clone_from(&wishes.aggregates);
+            .clone_from(&demands.aggregates);
     }
-    if !wishes.forbidden_aggregates.is_empty() {
-        let forbidden = wishes.forbidden_aggregates.iter().cloned();
+    if !demands.forbidden_aggregates.is_empty() {
+        let forbidden = demands.forbidden_aggregates.iter().cloned();
         groups.unsuffixed().forbidden_aggregates.extend(forbidden);
     }
     let mut is_limited = !["group", "same_host", "different_host"]
@@ -110,7 +110,7 @@ fn query(
         groups.policy = Some("none".to_owned());
     }
     let limit = options.scheduler.max_placement_results;
-    let query = groups.query(wishes, is_limited.then_some(limit));
+    let query = groups.query(demands, is_limited.then_some(limit));
     Ok((query, translated.is_pinned))
 }
 

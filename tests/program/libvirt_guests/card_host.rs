@@ -41,7 +41,7 @@ impl CardHost {
         }
         let up = up(&mut home, &libvirtd);
         let mut host = Self { home, up, libvirtd };
-        host.wait_until_well();
+        host.wait_until_healthy();
         // Their former users are unknown.
         host.until(&["device", "list"], |all| {
             all.len() == CARDS.len() && all.iter().all(|card| card["state"] == "free")
@@ -57,7 +57,7 @@ impl CardHost {
         host
     }
 
-    fn wait_until_well(&mut self) {
+    fn wait_until_healthy(&mut self) {
         let begun = Instant::now();
         loop {
             let status = self.run(&["agent", "status", "-f", "value", "-c", "plan"]);
@@ -74,7 +74,7 @@ impl CardHost {
     pub(super) fn kill_berth(&mut self) {
         self.up.kill();
         self.up = up(&mut self.home, &self.libvirtd);
-        self.wait_until_well();
+        self.wait_until_healthy();
     }
 
     /// SIGKILL, and another life: guests run on meanwhile.

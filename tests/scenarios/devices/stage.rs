@@ -11,7 +11,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use berth_accelerator::{
-    AcceleratorApiOptions, EventsBell, deliver_events, end_late_programmings, prepare, router,
+    AcceleratorApiOptions, EventNotifier, deliver_events, end_late_programmings, prepare, router,
     watch_providers,
 };
 use berth_agent_api::devices as api;
@@ -73,7 +73,7 @@ pub(super) fn card(n: u8) -> OfferedDevice {
         traits: BTreeSet::from([Trait::new("CUSTOM_NVIDIA_1EB8").unwrap()]),
         handles: vec![OfferedHandle::Function(address(n))],
         unit: berth_virt::DeviceUnit::Handle,
-        set_aside: BTreeSet::new(),
+        unfit_handles: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }
@@ -410,7 +410,7 @@ impl DeviceStage {
     pub(super) fn watch_the_clock(&self) -> tokio::task::JoinHandle<()> {
         let ending = end_late_programmings(
             self.store.clone(),
-            EventsBell::default(),
+            EventNotifier::default(),
             std::future::pending(),
         );
         tokio::spawn(ending)
@@ -430,7 +430,8 @@ impl DeviceStage {
         let client = ComputeClient::new(receiver, auth, &AdapterOptions::default());
         let stop = CancellationToken::new();
         let ended = stop.clone().cancelled_owned();
-        let delivering = deliver_events(self.store.clone(), client, EventsBell::default(), ended);
+        let delivering =
+            deliver_events(self.store.clone(), client, EventNotifier::default(), ended);
         let delivering = tokio::spawn(delivering);
         let body = within("an event arrives", received.recv()).await.unwrap();
         stop.cancel();

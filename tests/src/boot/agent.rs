@@ -60,7 +60,7 @@ struct BuiltGuest {
 
 #[derive(Default)]
 struct AgentWorld {
-    mood: AgentBehaviour,
+    behaviour: AgentBehaviour,
     guests: BTreeMap<ConsumerUuid, BuiltGuest>,
     /// What must never be seen.
     broken: Vec<String>,
@@ -88,8 +88,8 @@ impl BootAgent {
     }
 
     /// From now on it is so.
-    pub fn is(&self, mood: AgentBehaviour) {
-        self.world().mood = mood;
+    pub fn is(&self, behaviour: AgentBehaviour) {
+        self.world().behaviour = behaviour;
     }
 
     /// What it builds, by guest.
@@ -137,7 +137,7 @@ impl BootAgent {
     }
 
     async fn answer(&self, request: Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
-        if self.world().mood == AgentBehaviour::Away {
+        if self.world().behaviour == AgentBehaviour::Away {
             return Err(TransportError::Refused {
                 peer: "agent.sock".to_owned(),
             });
@@ -162,15 +162,15 @@ impl BootAgent {
             }
         };
         let uuid = ConsumerUuid::from(build.uuid);
-        if self.world().mood == AgentBehaviour::Refuses {
+        if self.world().behaviour == AgentBehaviour::Refuses {
             let sentence = "flavor.extra_specs.hw:numa_nodes: 9 is more than this host has";
             return refusal(StatusCode::BAD_REQUEST, "bad_request", sentence);
         }
-        if self.world().mood == AgentBehaviour::ConflictsOnce {
+        if self.world().behaviour == AgentBehaviour::ConflictsOnce {
             self.is(AgentBehaviour::Well);
             return answer(StatusCode::CONFLICT, &json!({}));
         }
-        if self.world().mood == AgentBehaviour::NoRoomForOne {
+        if self.world().behaviour == AgentBehaviour::NoRoomForOne {
             self.is(AgentBehaviour::Well);
             let sentence = "the host has no room: cell 0 lacks 2 CPUs";
             return refusal(StatusCode::CONFLICT, "no_room", sentence);
@@ -242,14 +242,14 @@ impl BootAgent {
     async fn show(&self, guest: ConsumerUuid) -> Response<Bytes> {
         let (fails, requests) = {
             let mut world = self.world();
-            let mood = world.mood.clone();
+            let behaviour = world.behaviour.clone();
             let Some(built) = world.guests.get_mut(&guest) else {
                 return unknown();
             };
-            if mood == AgentBehaviour::Forgetful {
+            if behaviour == AgentBehaviour::Forgetful {
                 return unknown();
             }
-            let fails = match mood {
+            let fails = match behaviour {
                 AgentBehaviour::CannotBuild
                 | AgentBehaviour::CannotBuildOne
                 | AgentBehaviour::BadImage
@@ -258,7 +258,7 @@ impl BootAgent {
             };
             if fails {
                 built.status = "failed";
-                let (reason, blame) = match mood {
+                let (reason, blame) = match behaviour {
                     AgentBehaviour::BadImage => {
                         ("its image cannot be used: it is no qcow2", Some("image"))
                     }
@@ -269,12 +269,12 @@ impl BootAgent {
                 };
                 built.reason = Some(reason.to_owned());
                 built.blame = blame;
-            } else if built.status == "building" && mood != AgentBehaviour::Slow {
+            } else if built.status == "building" && behaviour != AgentBehaviour::Slow {
                 built.status = "active";
             }
             let requests = built.build.accelerator_requests.clone();
-            if fails && mood == AgentBehaviour::CannotBuildOne {
-                world.mood = AgentBehaviour::Well;
+            if fails && behaviour == AgentBehaviour::CannotBuildOne {
+                world.behaviour = AgentBehaviour::Well;
             }
             (fails, requests)
         };
@@ -290,17 +290,17 @@ impl BootAgent {
     }
 
     async fn delete(&self, guest: ConsumerUuid) -> Response<Bytes> {
-        let mood = self.world().mood.clone();
-        if self.knows(guest) && mood == AgentBehaviour::Forgetful {
+        let behaviour = self.world().behaviour.clone();
+        if self.knows(guest) && behaviour == AgentBehaviour::Forgetful {
             let sentence = "guest instance-1 is on this host, and the journal does not know it";
             return refusal(StatusCode::CONFLICT, "guest_orphan", sentence);
         }
-        if mood == AgentBehaviour::ForgetsTheDelete {
+        if behaviour == AgentBehaviour::ForgetsTheDelete {
             self.is(AgentBehaviour::Forgetful);
             return answer(StatusCode::ACCEPTED, &json!({}));
         }
         if let Some(built) = self.world().guests.get_mut(&guest)
-            && mood == AgentBehaviour::SlowToDelete
+            && behaviour == AgentBehaviour::SlowToDelete
         {
             built.status = "deleting";
             return answer(StatusCode::ACCEPTED, &json!({}));

@@ -101,7 +101,7 @@ impl EffectAction for AttributeWriteCall {
     }
 
     /// The fault came after the write: the kernel executed it but reported an error.
-    fn result_if_corrupted(&self, _: Self::Value, _: Fault) -> Self::Value {
+    fn result_if_failed_after(&self, _: Self::Value, _: Fault) -> Self::Value {
         Err(self.failed())
     }
 

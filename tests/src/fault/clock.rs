@@ -39,7 +39,7 @@ impl fmt::Debug for Followers {
 #[derive(Debug, Default)]
 struct ClockHold {
     held: Mutex<Option<mpsc::Sender<()>>>,
-    under_way: AtomicUsize,
+    in_progress: AtomicUsize,
 }
 
 impl HarnessClock {
@@ -118,15 +118,15 @@ impl HarnessClock {
             let mut held = held.unwrap_or_else(PoisonError::into_inner);
             held.get_or_insert_with(hold);
         }
-        let under_way = &self.stillness.under_way;
-        under_way.fetch_add(1, Ordering::SeqCst);
-        let _under_way = BlockedClock(under_way);
+        let in_progress = &self.stillness.in_progress;
+        in_progress.fetch_add(1, Ordering::SeqCst);
+        let _in_progress = BlockedClock(in_progress);
         effect.await
     }
 
     /// Lets the clock go on, unless an effect is under way.
     pub(super) fn let_time_pass(&self) {
-        if self.stillness.under_way.load(Ordering::SeqCst) == 0 {
+        if self.stillness.in_progress.load(Ordering::SeqCst) == 0 {
             let held = self.stillness.held.lock();
             drop(held.unwrap_or_else(PoisonError::into_inner).take());
         }

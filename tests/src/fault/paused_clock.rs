@@ -15,7 +15,7 @@ pub async fn busy<T>(effect: impl Future<Output = T>) -> T {
 
 /// The same around an effect that comes to gates in its turn: while one of those takes its turn ([`turn`]), time passes.
 pub async fn busy_but_at_gates<T>(effect: impl Future<Output = T>) -> T {
-    let _under_way = PendingCount::begin(Count::UnderWay);
+    let _in_progress = PendingCount::begin(Count::InProgress);
     effect.await
 }
 
@@ -56,7 +56,7 @@ thread_local! {
 
 #[derive(Clone, Copy)]
 enum Count {
-    UnderWay,
+    InProgress,
     AtGate,
 }
 
@@ -70,17 +70,17 @@ impl PendingCount {
     }
 
     fn change(count: Count, by: impl FnOnce(usize) -> usize) {
-        UNDER_WAY.with_borrow_mut(|under_way| {
+        UNDER_WAY.with_borrow_mut(|in_progress| {
             let n = match count {
-                Count::UnderWay => &mut under_way.effects,
-                Count::AtGate => &mut under_way.at_gates,
+                Count::InProgress => &mut in_progress.effects,
+                Count::AtGate => &mut in_progress.at_gates,
             };
             *n = by(*n);
-            match under_way.effects > 0 && under_way.at_gates == 0 {
+            match in_progress.effects > 0 && in_progress.at_gates == 0 {
                 true => {
-                    under_way.still.get_or_insert_with(hold);
+                    in_progress.still.get_or_insert_with(hold);
                 }
-                false => under_way.still = None,
+                false => in_progress.still = None,
             }
         });
     }

@@ -92,9 +92,9 @@ fn status(record: &GuestRecord) -> &'static str {
         Goal::Spawn if record.open().is_some() => {
             match record
                 .overrides
-                .turning
+                .transition
                 .as_ref()
-                .map(|turning| turning.turn)
+                .map(|transition| transition.kind)
             {
                 Some(TransitionKind::Rescue) => "rescuing",
                 Some(TransitionKind::Unrescue) => "unrescuing",

@@ -92,7 +92,7 @@ fn view() -> HostView {
         traits: BTreeSet::new(),
         handles: vec![OfferedHandle::Function(address)],
         unit: DeviceUnit::Handle,
-        set_aside: BTreeSet::new(),
+        unfit_handles: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
     };

@@ -25,7 +25,7 @@ fn device(handles: Vec<OfferedHandle>) -> OfferedDevice {
         traits: BTreeSet::from([Trait::new("CUSTOM_A").unwrap()]),
         handles,
         unit: berth_virt::DeviceUnit::Handle,
-        set_aside: BTreeSet::new(),
+        unfit_handles: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }
@@ -147,11 +147,11 @@ fn a_quarantine_and_a_cleaning_are_reported_only_for_their_handle() {
 #[test]
 fn a_sick_device_says_why() {
     for reason in UnfitReason::ALL {
-        let sick = OfferedDevice {
+        let unhealthy = OfferedDevice {
             condition: DeviceCondition::Unfit { reason },
             ..device(vec![function("0000:84:00.0")])
         };
-        let report = body(&[sick], &Register::default());
+        let report = body(&[unhealthy], &Register::default());
         let Some(card) = report.devices.first() else {
             assert_eq!(reason, UnfitReason::Vanished);
             continue;

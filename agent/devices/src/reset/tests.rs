@@ -93,14 +93,21 @@ async fn a_reset_without_a_retry_does_not_wake_the_reporter() {
 #[tokio::test]
 async fn a_mediated_device_is_removed_only_if_it_certainly_has_no_user() {
     let (register, devices) = devices("SELECT 1").await;
-    let [unowned, a_guests, bound, unclean, set_aside, gone] = [1, 2, 3, 4, 5, 6].map(mdev);
-    let all = [&unowned, &a_guests, &bound, &unclean, &set_aside, &gone];
+    let [unowned, a_guests, bound, unclean, quarantined_mdev, gone] = [1, 2, 3, 4, 5, 6].map(mdev);
+    let all = [
+        &unowned,
+        &a_guests,
+        &bound,
+        &unclean,
+        &quarantined_mdev,
+        &gone,
+    ];
     let there = all
         .iter()
         .filter(|handle| ***handle != gone)
         .map(|handle| uuid(handle));
     *devices.inner.driver.mdevs.lock().unwrap() = there.collect();
-    let quarantined = BTreeMap::from([(set_aside.name(), "no".to_owned())]);
+    let quarantined = BTreeMap::from([(quarantined_mdev.name(), "no".to_owned())]);
     let released = ReleasedDevices {
         quarantined,
         ..ReleasedDevices::default()
@@ -142,6 +149,6 @@ async fn a_mediated_device_is_removed_only_if_it_certainly_has_no_user() {
         .unwrap()
         .insert(uuid(&unowned));
     assert_eq!(removed().await, Vec::<String>::new());
-    let left = [&unowned, &a_guests, &bound, &unclean, &set_aside].map(uuid);
+    let left = [&unowned, &a_guests, &bound, &unclean, &quarantined_mdev].map(uuid);
     assert_eq!(*devices.inner.driver.mdevs.lock().unwrap(), left.into());
 }

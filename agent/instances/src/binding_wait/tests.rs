@@ -216,7 +216,7 @@ enum WaitEvent {
 #[derive(Debug, Default)]
 struct Story {
     ended: BTreeMap<u32, End>,
-    under_way: Option<ArqLookups>,
+    in_progress: Option<ArqLookups>,
 }
 
 impl Story {
@@ -257,9 +257,9 @@ impl Story {
             }
             WaitEvent::Asked => {
                 wait.query_sent();
-                self.under_way = Some(self.truth());
+                self.in_progress = Some(self.truth());
             }
-            WaitEvent::Answered => return Some(wait.query_answered(&self.under_way.take()?)),
+            WaitEvent::Answered => return Some(wait.query_answered(&self.in_progress.take()?)),
         }
         None
     }

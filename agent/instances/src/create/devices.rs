@@ -193,7 +193,7 @@ impl DevicePicker<'_> {
         }
         for number in 0..amount {
             let offered = device.handles.iter();
-            let offered = offered.filter(|handle| !device.set_aside.contains(*handle));
+            let offered = offered.filter(|handle| !device.unfit_handles.contains(*handle));
             let free = offered
                 .map(report::wanted_device)
                 .find(|wanted| !self.taken.contains(&wanted.device.name()));

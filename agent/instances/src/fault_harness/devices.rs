@@ -50,12 +50,12 @@ impl GuestResources for SimulatedDevices {
         let effect = async {
             let mut world = self.0.world();
             for name in devices_of(spec) {
-                let sick = world
+                let unhealthy = world
                     .failures
-                    .contains(&SimulatedFailure::DeviceSick(number(&name)));
+                    .contains(&SimulatedFailure::DeviceUnhealthy(number(&name)));
                 let device = world.devices.entry(name.clone()).or_default();
                 let other = device.prepared.is_some_and(|owner| owner != spec.uuid);
-                if sick || other {
+                if unhealthy || other {
                     return Err(ResourceError::Refused {
                         what: name,
                         reason: "its link is down".to_owned(),

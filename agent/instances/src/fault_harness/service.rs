@@ -182,7 +182,7 @@ impl SimulatedWorld {
             (&Method::DELETE, Some(("arqs", uuid))) => {
                 match self.arqs.remove(&uuid.parse().unwrap()) {
                     Some(arq) => {
-                        self.given_back(&arq);
+                        self.release(&arq);
                         reply(204, Vec::new())
                     }
                     None => missing(),
@@ -201,7 +201,7 @@ impl SimulatedWorld {
                     }
                     let before = arq.clone();
                     arq.state = ArqState::Unbound;
-                    self.given_back(&before);
+                    self.release(&before);
                 }
                 reply(202, Vec::new())
             }
@@ -210,7 +210,7 @@ impl SimulatedWorld {
     }
 
     /// Checks that the released device is clean: the service may now bind it for another guest.
-    fn given_back(&mut self, arq: &Arq) {
+    fn release(&mut self, arq: &Arq) {
         let Some(handle) = arq.state.attach_handle() else {
             return;
         };

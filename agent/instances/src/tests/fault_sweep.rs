@@ -19,7 +19,7 @@ enum ClientOperation {
 const OPERATIONS: [ClientOperation; 8] = [
     ClientOperation::Spawn,
     ClientOperation::SpawnFails(SimulatedFailure::BindFailed(2)),
-    ClientOperation::SpawnFails(SimulatedFailure::DeviceSick(2)),
+    ClientOperation::SpawnFails(SimulatedFailure::DeviceUnhealthy(2)),
     ClientOperation::SpawnFails(SimulatedFailure::PrepareFails(2)),
     ClientOperation::SpawnFails(SimulatedFailure::DefineFails),
     ClientOperation::SpawnFails(SimulatedFailure::StartFails),

@@ -107,7 +107,7 @@ async fn a_guest_whose_devices_are_no_longer_bound_to_it_does_not_start() {
         (SimulatedFailure::BindFailed(2), "BindFailed"),
         (SimulatedFailure::NeverBound(2), "to be bound"),
         (SimulatedFailure::ServiceAway, "connection reset"),
-        (SimulatedFailure::DeviceSick(2), "link is down"),
+        (SimulatedFailure::DeviceUnhealthy(2), "link is down"),
         (SimulatedFailure::StartFails, "virDomainCreate"),
     ] {
         let (harness, guests) = running().await;
@@ -210,7 +210,7 @@ async fn after_a_boot_of_the_host_guests_come_back_with_their_devices() {
 async fn a_guest_that_cannot_be_brought_back_is_held_and_not_undone() {
     for failure in [
         SimulatedFailure::ServiceAway,
-        SimulatedFailure::DeviceSick(2),
+        SimulatedFailure::DeviceUnhealthy(2),
         SimulatedFailure::StartFails,
     ] {
         let (harness, _) = running().await;

@@ -159,7 +159,7 @@ pub(super) async fn is_whole(
     guests: &Guests<SimulatedHypervisor, SimulatedDevices>,
 ) {
     let record = guests.show(guest(1)).await.unwrap();
-    assert_eq!(record.overrides.turning, None);
+    assert_eq!(record.overrides.transition, None);
     let present = record.present().unwrap();
     let world = harness.world();
     let document = &world.documents[&guest(1)];
@@ -247,7 +247,7 @@ async fn a_rescued_guest_is_rescued_after_a_boot_of_the_host_and_a_rebuilt_one_r
 async fn missing_resources_are_reported_before_the_guest_is_stopped() {
     for (failure, sentence) in [
         (SimulatedFailure::NoImage, "its checksum is another"),
-        (SimulatedFailure::DeviceSick(2), "its link is down"),
+        (SimulatedFailure::DeviceUnhealthy(2), "its link is down"),
         (
             SimulatedFailure::Bound(2, "compute2", 1),
             "on host compute2",

@@ -30,21 +30,21 @@ pub(super) fn decide_transition<R: GuestResources>(
     id: Option<&ActionId>,
     resources: &R,
 ) -> Result<TransitionDecision, TransitionError> {
-    if record.overrides.has_acted(id) {
-        if record.overrides.turning.is_some() {
+    if record.overrides.has_recorded(id) {
+        if record.overrides.transition.is_some() {
             return Ok(TransitionDecision::InProgress);
         }
         ensure_idle(record)?;
         return Ok(TransitionDecision::Already);
     }
     let plan = plan_transition(record, request, resources)?;
-    if let Some(turning) = &record.overrides.turning {
+    if let Some(transition) = &record.overrides.transition {
         let is_same = plan.overrides.rescue == record.overrides.rescue
             && plan.overrides.rebuilt == record.overrides.rebuilt
-            && turning.turn == plan.kind;
+            && transition.kind == plan.kind;
         // An unrescue may replace a rescue that is still in progress.
         let ends_rescue =
-            turning.turn == TransitionKind::Rescue && plan.kind == TransitionKind::Unrescue;
+            transition.kind == TransitionKind::Rescue && plan.kind == TransitionKind::Unrescue;
         match (is_same, ends_rescue) {
             (true, _) => return Ok(TransitionDecision::InProgress),
             (false, true) => {}
@@ -69,14 +69,14 @@ pub(super) fn decide_transition<R: GuestResources>(
         discard: plan.discard,
         recreate: plan.recreate,
     };
-    let turning = Some(PendingTransition {
-        turn: plan.kind,
-        stage: phase,
+    let transition = Some(PendingTransition {
+        kind: plan.kind,
+        phase,
     });
     let overrides = InstanceOverrides {
-        turning,
+        transition,
         ended: false,
-        ..plan.overrides.acted_by(id)
+        ..plan.overrides.with_action(id)
     };
     let power = match plan.kind {
         TransitionKind::Rescue | TransitionKind::Unrescue => DesiredPower::Running,

@@ -18,14 +18,14 @@ pub(crate) async fn stop_for_transition<D: VirtDriver, R: GuestResources>(
     record: &GuestRecord,
 ) -> Result<(), StopError> {
     let Some(PendingTransition {
-        turn,
-        stage:
+        kind,
+        phase:
             TransitionPhase::Stopping {
                 grace_seconds,
                 discard,
                 recreate,
             },
-    }) = &record.overrides.turning
+    }) = &record.overrides.transition
     else {
         return Ok(());
     };
@@ -44,9 +44,9 @@ pub(crate) async fn stop_for_transition<D: VirtDriver, R: GuestResources>(
     }
     context.resources.remove(uuid, discard).await?;
     let overrides = InstanceOverrides {
-        turning: Some(PendingTransition {
-            turn: *turn,
-            stage: TransitionPhase::Rebuilding {
+        transition: Some(PendingTransition {
+            kind: *kind,
+            phase: TransitionPhase::Rebuilding {
                 recreate: *recreate,
             },
         }),

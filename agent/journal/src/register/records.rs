@@ -50,7 +50,7 @@ impl Quarantine {
 pub struct Register {
     pub quarantines: BTreeMap<String, Quarantine>,
     /// The output of each failed health check, by the address of its device.
-    pub sick: BTreeMap<String, String>,
+    pub unhealthy: BTreeMap<String, String>,
     /// The devices that are being reset.
     pub cleaning: BTreeSet<String>,
     /// The release of the handle after which each device was last reset.
@@ -69,7 +69,7 @@ pub enum CleaningStart {
     /// This guest has the device.
     Held(ConsumerUuid),
     /// The device is already being reset.
-    UnderWay,
+    InProgress,
 }
 
 /// Whether a device stays quarantined after a successful reset.

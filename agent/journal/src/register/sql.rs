@@ -3,10 +3,10 @@
 use berth_model::NodeName;
 use berth_store::{Row, SqlError, Statement, Transaction, Work};
 
-use crate::register::given_back::delete_given_back;
 use crate::register::records::{
     CleaningStart, Quarantine, QuarantinedBy, Register, WithheldReason, from_seconds, seconds,
 };
+use crate::register::returned::delete_returned;
 
 /// The tables. Journals of earlier releases get them when they are opened.
 pub(crate) const CREATE: &str = "
@@ -95,10 +95,10 @@ impl Work for BeginCleaning<'_> {
         let sql = "INSERT INTO device_cleaning (name) VALUES (?) ON CONFLICT (name) DO NOTHING";
         let begun = tx.execute(Statement::new(sql).bind(self.0)).await?;
         if begun.rows_affected == 0 {
-            return Ok(Ok(CleaningStart::UnderWay));
+            return Ok(Ok(CleaningStart::InProgress));
         }
         // The reset of the last guest no longer counts: the device is reset again or programmed.
-        tx.execute(delete_given_back(self.0)).await?;
+        tx.execute(delete_returned(self.0)).await?;
         Ok(Ok(CleaningStart::Begun))
     }
 }
@@ -114,7 +114,7 @@ pub(super) async fn read_register(
         .await?;
     let sql = "SELECT name, releases FROM device_cleaned";
     let cleaned = tx.rows(Statement::new(sql)).await?;
-    let sick = tx
+    let unhealthy = tx
         .rows(Statement::new("SELECT address, words FROM device_sick"))
         .await?;
     let held = tx
@@ -132,8 +132,8 @@ pub(super) async fn read_register(
     for row in &cleaned {
         register.cleaned.insert(row.text(0)?, row.int(1)?);
     }
-    for row in &sick {
-        register.sick.insert(row.text(0)?, row.text(1)?);
+    for row in &unhealthy {
+        register.unhealthy.insert(row.text(0)?, row.text(1)?);
     }
     for row in &held {
         let (name, guest) = (row.text(0)?, row.text(1)?);

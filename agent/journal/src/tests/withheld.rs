@@ -54,7 +54,7 @@ async fn no_guest_claims_a_device_that_is_being_reset() {
     );
     assert_eq!(
         register.begin_cleaning(&name(1)).await.unwrap(),
-        CleaningStart::UnderWay
+        CleaningStart::InProgress
     );
     let withheld = DeviceClaim::Withheld {
         device: name(1),
@@ -184,7 +184,7 @@ async fn apply(op: Op, journal: &SqlJournal, register: &DeviceRegister, model: &
             let begun = register.begin_cleaning(&name(device)).await.unwrap();
             let expected = match model.held.get(&name(device)) {
                 Some(holder) => CleaningStart::Held(*holder),
-                None if model.resetting.contains(&name(device)) => CleaningStart::UnderWay,
+                None if model.resetting.contains(&name(device)) => CleaningStart::InProgress,
                 None => CleaningStart::Begun,
             };
             assert_eq!(begun, expected);

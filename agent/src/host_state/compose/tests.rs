@@ -380,7 +380,7 @@ fn device(bus: u8, condition: DeviceCondition) -> OfferedDevice {
         traits: BTreeSet::new(),
         handles: vec![OfferedHandle::Function(address)],
         unit: DeviceUnit::Handle,
-        set_aside: BTreeSet::new(),
+        unfit_handles: BTreeSet::new(),
         one_time_use: false,
         condition,
     }
@@ -412,7 +412,7 @@ fn a_node_with_cards_reports_the_free_ones_in_pools_of_equal_cards() {
         .insert(Trait::new("HW_PCI_LIVE_MIGRATABLE").unwrap());
     let parts = (1..5).map(|part| format!("0000:20:00.{part}").parse().unwrap());
     card.handles = parts.map(OfferedHandle::Function).collect();
-    card.set_aside.insert(card.handles[3].clone());
+    card.unfit_handles.insert(card.handles[3].clone());
     let mut accelerators = device(0x30, DeviceCondition::Fit);
     accelerators.owner = DeviceOwner::Accelerator;
     world.seen.devices = vec![
@@ -500,12 +500,12 @@ fn what_the_driver_says_of_the_processor_and_its_guests_is_reported_as_nova_has_
 
 #[test]
 fn what_keeps_disks_busy_is_counted() {
-    let turn = |turn| {
+    let kind = |kind| {
         let mut record = plain(1);
-        let stage = TransitionPhase::Rebuilding {
+        let phase = TransitionPhase::Rebuilding {
             recreate: RecreateDisks::Root,
         };
-        record.overrides.turning = Some(PendingTransition { turn, stage });
+        record.overrides.transition = Some(PendingTransition { kind, phase });
         record
     };
     let building = || {
@@ -523,9 +523,9 @@ fn what_keeps_disks_busy_is_counted() {
         (plain(1), false),
         (building(), true),
         (back_after_a_boot, false),
-        (turn(TransitionKind::Rebuild), true),
-        (turn(TransitionKind::Rescue), true),
-        (turn(TransitionKind::Unrescue), false),
+        (kind(TransitionKind::Rebuild), true),
+        (kind(TransitionKind::Rescue), true),
+        (kind(TransitionKind::Unrescue), false),
         (ending, false),
     ] {
         assert_eq!(is_io_heavy(&record), counts, "{record:?}");

@@ -23,7 +23,7 @@ use crate::host_state::service::HostStateOptions;
 
 /// The behaviour of the service.
 #[derive(Default)]
-struct ServiceMood {
+struct ServiceBehaviour {
     /// Part of state identifiers; changes when the service loses its states.
     epoch: u64,
     refuses: bool,
@@ -39,7 +39,7 @@ enum ReceivedReport {
 
 /// A service that takes states.
 struct FakeHostService {
-    mood: Arc<Mutex<ServiceMood>>,
+    behaviour: Arc<Mutex<ServiceBehaviour>>,
     received: mpsc::UnboundedReceiver<ReceivedReport>,
     sender: mpsc::UnboundedSender<ReceivedReport>,
     port: u16,
@@ -47,44 +47,45 @@ struct FakeHostService {
 }
 
 type ServiceState = (
-    Arc<Mutex<ServiceMood>>,
+    Arc<Mutex<ServiceBehaviour>>,
     mpsc::UnboundedSender<ReceivedReport>,
 );
 type FakeAnswer = (StatusCode, axum::Json<Value>);
 
-fn answer(mood: &ServiceMood) -> FakeAnswer {
-    let named = json!({"state": mood.epoch.to_string(), "disabled_reason": mood.disabled});
-    match mood.refuses {
+fn answer(behaviour: &ServiceBehaviour) -> FakeAnswer {
+    let named =
+        json!({"state": behaviour.epoch.to_string(), "disabled_reason": behaviour.disabled});
+    match behaviour.refuses {
         true => (StatusCode::SERVICE_UNAVAILABLE, axum::Json(json!({}))),
         false => (StatusCode::OK, axum::Json(named)),
     }
 }
 
 async fn state(
-    State((mood, sender)): State<ServiceState>,
+    State((behaviour, sender)): State<ServiceState>,
     Path(host): Path<String>,
     axum::Json(body): axum::Json<Value>,
 ) -> FakeAnswer {
-    let mood = mood.lock().unwrap();
-    if !mood.refuses {
+    let behaviour = behaviour.lock().unwrap();
+    if !behaviour.refuses {
         sender.send(ReceivedReport::State(host, body)).unwrap();
     }
-    answer(&mood)
+    answer(&behaviour)
 }
 
 async fn seen(
-    State((mood, sender)): State<ServiceState>,
+    State((behaviour, sender)): State<ServiceState>,
     axum::Json(body): axum::Json<Value>,
 ) -> FakeAnswer {
-    let mood = mood.lock().unwrap();
-    let is_known = body["state"] == json!(mood.epoch.to_string());
-    if !is_known && !mood.refuses {
+    let behaviour = behaviour.lock().unwrap();
+    let is_known = body["state"] == json!(behaviour.epoch.to_string());
+    if !is_known && !behaviour.refuses {
         return (StatusCode::CONFLICT, axum::Json(json!({})));
     }
-    if !mood.refuses {
+    if !behaviour.refuses {
         sender.send(ReceivedReport::Seen(body)).unwrap();
     }
-    answer(&mood)
+    answer(&behaviour)
 }
 
 impl FakeHostService {
@@ -93,7 +94,7 @@ impl FakeHostService {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (sender, received) = mpsc::unbounded_channel();
         Self {
-            mood: Arc::default(),
+            behaviour: Arc::default(),
             received,
             sender,
             port: listener.local_addr().unwrap().port(),
@@ -108,7 +109,7 @@ impl FakeHostService {
     }
 
     async fn come(&mut self) {
-        let service_state: ServiceState = (Arc::clone(&self.mood), self.sender.clone());
+        let service_state: ServiceState = (Arc::clone(&self.behaviour), self.sender.clone());
         let api = Router::new()
             .route("/internal/v1/hosts/{host}/state", put(state))
             .route("/internal/v1/hosts/{host}/seen", put(seen))
@@ -119,8 +120,8 @@ impl FakeHostService {
         }));
     }
 
-    fn be(&self, change: impl FnOnce(&mut ServiceMood)) {
-        change(&mut self.mood.lock().unwrap());
+    fn be(&self, change: impl FnOnce(&mut ServiceBehaviour)) {
+        change(&mut self.behaviour.lock().unwrap());
     }
 
     async fn next_report(&mut self) -> ReceivedReport {
@@ -322,7 +323,7 @@ async fn a_scheduler_that_lost_the_state_gets_all_of_it() {
     let agent = Agent::reporting(&scheduler, eager()).await;
     agent.runs();
     let first = scheduler.next_state().await;
-    scheduler.be(|mood| mood.epoch = 7);
+    scheduler.be(|behaviour| behaviour.epoch = 7);
     let again = scheduler.next_state().await;
     assert_eq!(first, again);
     assert_eq!(
@@ -349,10 +350,10 @@ async fn a_scheduler_that_is_away_gets_the_state_when_it_comes_and_health_shows_
     assert_eq!(reported["nodes"][0]["vcpus"], 8);
     agent.has_reported(true).await;
     // It goes, and comes back with the same state.
-    scheduler.be(|mood| mood.refuses = true);
+    scheduler.be(|behaviour| behaviour.refuses = true);
     agent.has_reported(false).await;
     agent.changes.send_modify(|it| it.failed_builds = 3);
-    scheduler.be(|mood| mood.refuses = false);
+    scheduler.be(|behaviour| behaviour.refuses = false);
     let reported = scheduler.next_state().await;
     assert_eq!(reported["nodes"][0]["failed_builds"], 3);
     agent.has_reported(true).await;
@@ -362,7 +363,7 @@ async fn a_scheduler_that_is_away_gets_the_state_when_it_comes_and_health_shows_
 #[tokio::test]
 async fn what_an_operator_of_the_cloud_wants_is_handed_on_until_it_is_so() {
     let mut scheduler = FakeHostService::here().await;
-    scheduler.be(|mood| mood.disabled = Some("moved"));
+    scheduler.be(|behaviour| behaviour.disabled = Some("moved"));
     let mut agent = Agent::reporting(&scheduler, eager()).await;
     agent.runs();
     let body = scheduler.next_state().await;
@@ -384,7 +385,7 @@ async fn what_an_operator_of_the_cloud_wants_is_handed_on_until_it_is_so() {
     }
     assert_eq!(body["service"]["disabled_reason"], Value::Null);
     while agent.requests.try_recv().is_ok() {}
-    scheduler.be(|mood| mood.disabled = None);
+    scheduler.be(|behaviour| behaviour.disabled = None);
     let Some(AgentRequest::SetDisabledInCloud { reason }) = agent.requests.recv().await else {
         panic!("the service is asked for nothing else");
     };

@@ -80,7 +80,10 @@ async fn an_operator_asks_and_is_answered() {
     agent.live.config = serde_json::json!({"placement.password": "***"});
     let (ended, ()) = run_with(agent, &options.socket, async |client| {
         let tick = client.tick().await.unwrap();
-        assert!(tick.is_well() && tick.nodes[0].name == "gpu-01", "{tick:?}");
+        assert!(
+            tick.is_healthy() && tick.nodes[0].name == "gpu-01",
+            "{tick:?}"
+        );
         let health = client.health().await.unwrap();
         assert_eq!((health.status.as_str(), health.messages.len()), ("ok", 0));
         let state = client.state().await.unwrap();
@@ -111,7 +114,7 @@ async fn an_operator_asks_and_is_answered() {
             disabled.disabled.unwrap().by_uid,
             Some(nix::unistd::geteuid().as_raw())
         );
-        assert!(disabled.tick.unwrap().is_well());
+        assert!(disabled.tick.unwrap().is_healthy());
         assert!(
             bench
                 .placement
@@ -223,7 +226,7 @@ async fn a_second_agent_is_refused_and_a_killed_ones_socket_is_not_in_the_way() 
         assert_eq!(error.reason(), ExitReason::HeldByAnother);
         assert!(error.to_string().contains("agent.sock"), "{error}");
         assert!(
-            client.tick().await.unwrap().is_well(),
+            client.tick().await.unwrap().is_healthy(),
             "the first agent is not affected"
         );
         let mode = std::fs::metadata(&options.socket)
@@ -245,7 +248,7 @@ async fn health_is_503_while_placement_is_away_and_a_tick_says_why() {
     agent.admin = Some(options.clone());
     let (ended, ()) = run_with(agent, &options.socket, async |client| {
         let tick = client.tick().await.unwrap();
-        assert!(!tick.is_well());
+        assert!(!tick.is_healthy());
         assert!(
             tick.nodes[0].pass.text.contains("refuses connections"),
             "{tick:?}"
@@ -255,11 +258,11 @@ async fn health_is_503_while_placement_is_away_and_a_tick_says_why() {
         assert_eq!(client.health().await.unwrap().status, "starting");
         let disabled = client.disable("away").await.unwrap();
         assert!(
-            disabled.disabled.is_some() && !disabled.tick.unwrap().is_well(),
+            disabled.disabled.is_some() && !disabled.tick.unwrap().is_healthy(),
             "it is stored and not yet reported"
         );
         bench.placement.set(PlacementBehaviour::Fine);
-        assert!(client.tick().await.unwrap().is_well());
+        assert!(client.tick().await.unwrap().is_healthy());
         assert!(bench.placement.has_trait("a", "COMPUTE_STATUS_DISABLED"));
     })
     .await;
@@ -386,7 +389,7 @@ async fn a_real_sighup_reads_the_configuration_again() {
         while reads.load(Ordering::SeqCst) == 0 {
             sleep(Duration::from_millis(2)).await;
         }
-        assert!(client.tick().await.unwrap().is_well());
+        assert!(client.tick().await.unwrap().is_healthy());
     })
     .await;
     ended.unwrap();

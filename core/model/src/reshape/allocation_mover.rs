@@ -73,9 +73,9 @@ pub(super) fn place(
             Homes::Nowhere(reason) => mover.hold(&allocation, allocation.amount, reason),
         }
     }
-    let left = until_nothing_moves(exact, |wish| mover.move_all(wish));
-    for wish in left {
-        mover.move_part(wish);
+    let left = until_nothing_moves(exact, |exact_move| mover.move_all(exact_move));
+    for exact_move in left {
+        mover.move_part(exact_move);
     }
     let left = until_nothing_moves(together.into_values().collect(), |group| {
         mover.move_group(group)
@@ -150,18 +150,18 @@ impl<'a> AllocationMover<'a> {
         if given < allocation.amount {
             self.hold(allocation, allocation.amount - given, rest);
         }
-        let mut wishes = Vec::new();
+        let mut moves = Vec::new();
         for home in merged(homes) {
             if home.provider == m.provider && home.class == m.class {
                 continue;
             }
             self.check_home(allocation, m, home.provider, &home.class)?;
-            wishes.push(ExactMove {
+            moves.push(ExactMove {
                 allocation: allocation.clone(),
                 home,
             });
         }
-        Ok(wishes)
+        Ok(moves)
     }
 
     fn check_home(
@@ -226,19 +226,19 @@ impl<'a> AllocationMover<'a> {
         self.pending.desired.tree.inventory(provider, class)
     }
 
-    fn move_all(&mut self, wish: &ExactMove) -> bool {
-        let (home, consumer) = (&wish.home, &wish.allocation.consumer);
+    fn move_all(&mut self, exact_move: &ExactMove) -> bool {
+        let (home, consumer) = (&exact_move.home, &exact_move.allocation.consumer);
         let fits = self.free_capacity(home.provider, &home.class) >= home.amount
             && self.accepts_sum(consumer, home.provider, &home.class, home.amount);
         if fits {
-            self.relocate(&wish.allocation, home);
+            self.relocate(&exact_move.allocation, home);
         }
         fits
     }
 
     /// Moves as much as fits if the home has no room for all units, or does not accept so many at once.
-    fn move_part(&mut self, wish: ExactMove) {
-        let ExactMove { allocation, home } = wish;
+    fn move_part(&mut self, exact_move: ExactMove) {
+        let ExactMove { allocation, home } = exact_move;
         let room = self.free_capacity(home.provider, &home.class);
         let consumer = &allocation.consumer;
         let takes = |amount| self.accepts_sum(consumer, home.provider, &home.class, amount);

@@ -151,7 +151,7 @@ impl From<DeviceFacts> for OfferedDevice {
                 true => DeviceUnit::Device,
                 false => DeviceUnit::Handle,
             },
-            set_aside: BTreeSet::new(),
+            unfit_handles: BTreeSet::new(),
             one_time_use: device.one_time_use,
             condition: match device.condition {
                 ConditionFacts::Fit => DeviceCondition::Fit,

@@ -93,7 +93,7 @@ pub(super) fn device(
             true => DeviceUnit::Device,
             false => DeviceUnit::Handle,
         },
-        set_aside: BTreeSet::new(),
+        unfit_handles: BTreeSet::new(),
         one_time_use: one_time_use?,
         condition: condition?,
     })

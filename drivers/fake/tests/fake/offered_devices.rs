@@ -155,11 +155,11 @@ fn a_sick_device_is_reserved_with_its_reason_and_there_is_a_way_back() {
         if reason == UnfitReason::Vanished {
             continue;
         }
-        let sick = format!(
+        let unhealthy = format!(
             "{}health = \"{word}\"\n\n",
             table.trim_end_matches('\n').to_owned() + "\n"
         );
-        stage.text = well.replace(&table, &sick);
+        stage.text = well.replace(&table, &unhealthy);
         assert_eq!(stage.tick(), 0);
         assert_eq!(stage.amounts(name), (4, 4), "{word}");
         assert_eq!(stage.reasons(name), [reason]);

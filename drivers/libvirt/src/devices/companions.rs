@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use berth_model::PciAddress;
 use berth_sysfs::{
-    AllowedFunction, ResetNeed, RestsOn, Sriov, SysfsError, VFIO_DRIVER, VfioError, ViableGroup,
+    AllowedFunction, HomeDriver, ResetNeed, Sriov, SysfsError, VFIO_DRIVER, VfioError, ViableGroup,
 };
 use berth_virt::{DeviceError, HostDeviceId};
 
@@ -84,7 +84,9 @@ impl HostDevices {
             let Some(driver) = hosts_driver(&companion) else {
                 continue;
             };
-            let kept = self.resting.remember(companion.address(), Some(driver));
+            let kept = self
+                .home_drivers
+                .remember(companion.address(), Some(driver));
             kept.map_err(|error| unfinished(device, error.to_string()))?;
             let bound = self.devices.bind_vfio(&companion, &group).await;
             bound.map_err(|error| unbound(device, &error))?;
@@ -111,13 +113,13 @@ impl HostDevices {
             };
             let unkept = |error: std::io::Error| unfinished(device, error.to_string());
             let is_taken = companion.function().driver.as_deref() == Some(VFIO_DRIVER);
-            let rests = match self.resting.recall(fellow).map_err(unkept)? {
-                RestsOn::Driver(Some(driver)) if driver != VFIO_DRIVER => {
-                    RestsOn::Driver(Some(driver))
+            let home = match self.home_drivers.recall(fellow).map_err(unkept)? {
+                HomeDriver::Driver(Some(driver)) if driver != VFIO_DRIVER => {
+                    HomeDriver::Driver(Some(driver))
                 }
                 // Without a record it is unknown whether it was taken or belongs on VFIO, as for the function itself.
-                RestsOn::KernelsChoice if is_taken && !self.resting.is_enabled() => {
-                    RestsOn::KernelsChoice
+                HomeDriver::KernelsChoice if is_taken && !self.home_drivers.is_enabled() => {
+                    HomeDriver::KernelsChoice
                 }
                 // It was not taken.
                 _ => continue,
@@ -130,12 +132,12 @@ impl HostDevices {
                 }
                 None => {
                     let need = ResetNeed::WhereOffered;
-                    let taken = self.devices.return_function(&companion, &rests, need).await;
+                    let taken = self.devices.return_function(&companion, &home, need).await;
                     taken.map(drop)
                 }
             };
             returned.map_err(|error| device_error(device, &error))?;
-            self.resting.forget(fellow).map_err(unkept)?;
+            self.home_drivers.forget(fellow).map_err(unkept)?;
         }
         Ok(())
     }

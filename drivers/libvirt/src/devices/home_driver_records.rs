@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use berth_model::PciAddress;
-use berth_sysfs::RestsOn;
+use berth_sysfs::HomeDriver;
 use uuid::Uuid;
 
 /// The file content for "no driver"; driver names cannot begin with a dot.
@@ -32,18 +32,18 @@ impl HomeDriverRecords {
     }
 
     /// The driver that a function returns to.
-    pub(super) fn recall(&self, address: PciAddress) -> io::Result<RestsOn> {
+    pub(super) fn recall(&self, address: PciAddress) -> io::Result<HomeDriver> {
         let Some(file) = self.file(address) else {
-            return Ok(RestsOn::KernelsChoice);
+            return Ok(HomeDriver::KernelsChoice);
         };
         match fs::read_to_string(file) {
             Ok(text) => Ok(match text.trim() {
                 // The file system lost data that were not yet on disk.
-                "" => RestsOn::KernelsChoice,
-                NONE => RestsOn::Driver(None),
-                driver => RestsOn::Driver(Some(driver.to_owned())),
+                "" => HomeDriver::KernelsChoice,
+                NONE => HomeDriver::Driver(None),
+                driver => HomeDriver::Driver(Some(driver.to_owned())),
             }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(RestsOn::KernelsChoice),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HomeDriver::KernelsChoice),
             Err(error) => Err(error),
         }
     }
@@ -150,23 +150,23 @@ mod tests {
     #[test]
     fn a_driver_is_remembered_until_it_is_forgotten() {
         let folder = tempfile::tempdir().unwrap();
-        let resting = HomeDriverRecords::at(Some(folder.path().join("resting")));
+        let home_drivers = HomeDriverRecords::at(Some(folder.path().join("resting")));
         let address = "81:00.0".parse().unwrap();
-        let recall = || resting.recall(address).unwrap();
-        assert_eq!(recall(), RestsOn::KernelsChoice);
+        let recall = || home_drivers.recall(address).unwrap();
+        assert_eq!(recall(), HomeDriver::KernelsChoice);
         for driver in [Some("igb"), None, Some("vfio-pci")] {
-            resting.remember(address, driver).unwrap();
-            assert_eq!(recall(), RestsOn::Driver(driver.map(str::to_owned)));
+            home_drivers.remember(address, driver).unwrap();
+            assert_eq!(recall(), HomeDriver::Driver(driver.map(str::to_owned)));
         }
         assert_eq!(
-            resting.recall("81:00.1".parse().unwrap()).unwrap(),
-            RestsOn::KernelsChoice
+            home_drivers.recall("81:00.1".parse().unwrap()).unwrap(),
+            HomeDriver::KernelsChoice
         );
         let half_written = folder.path().join("resting/pci_0000_81_00_0.new");
         std::fs::write(half_written, "ig").unwrap();
         for _ in 0..2 {
-            resting.forget(address).unwrap();
-            assert_eq!(recall(), RestsOn::KernelsChoice);
+            home_drivers.forget(address).unwrap();
+            assert_eq!(recall(), HomeDriver::KernelsChoice);
         }
         let mut left = std::fs::read_dir(folder.path().join("resting")).unwrap();
         assert!(left.next().is_none());
@@ -175,33 +175,36 @@ mod tests {
     #[test]
     fn what_was_made_and_what_was_taken_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
-        let resting = HomeDriverRecords::at(Some(folder.path().join("resting")));
+        let home_drivers = HomeDriverRecords::at(Some(folder.path().join("resting")));
         let (address, mdev) = ("81:00.0".parse().unwrap(), Uuid::from_u128(1));
-        assert!(resting.functions().unwrap().is_empty());
-        assert!(!resting.is_recorded_mdev(mdev).unwrap());
+        assert!(home_drivers.functions().unwrap().is_empty());
+        assert!(!home_drivers.is_recorded_mdev(mdev).unwrap());
         for _ in 0..2 {
-            resting.record_created_mdev(mdev).unwrap();
-            resting.remember(address, Some("igb")).unwrap();
+            home_drivers.record_created_mdev(mdev).unwrap();
+            home_drivers.remember(address, Some("igb")).unwrap();
             // A kill in the midst of a write.
             std::fs::write(folder.path().join("resting/pci_0000_82_00_0.new"), "").unwrap();
-            assert_eq!(resting.functions().unwrap(), [address]);
+            assert_eq!(home_drivers.functions().unwrap(), [address]);
             assert!(
-                resting.is_recorded_mdev(mdev).unwrap()
-                    && !resting.is_recorded_mdev(Uuid::from_u128(2)).unwrap()
+                home_drivers.is_recorded_mdev(mdev).unwrap()
+                    && !home_drivers.is_recorded_mdev(Uuid::from_u128(2)).unwrap()
             );
         }
         for _ in 0..2 {
-            resting.forget_mdev(mdev).unwrap();
-            assert!(!resting.is_recorded_mdev(mdev).unwrap());
+            home_drivers.forget_mdev(mdev).unwrap();
+            assert!(!home_drivers.is_recorded_mdev(mdev).unwrap());
         }
     }
 
     #[test]
     fn without_a_directory_nothing_is_remembered() {
-        let resting = HomeDriverRecords::at(None);
+        let home_drivers = HomeDriverRecords::at(None);
         let address = "81:00.0".parse().unwrap();
-        resting.remember(address, Some("igb")).unwrap();
-        assert_eq!(resting.recall(address).unwrap(), RestsOn::KernelsChoice);
-        resting.forget(address).unwrap();
+        home_drivers.remember(address, Some("igb")).unwrap();
+        assert_eq!(
+            home_drivers.recall(address).unwrap(),
+            HomeDriver::KernelsChoice
+        );
+        home_drivers.forget(address).unwrap();
     }
 }

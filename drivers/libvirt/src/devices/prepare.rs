@@ -1,7 +1,7 @@
 //! Prepares devices: creates mediated devices before a guest gets them, and virtual functions before the host is
 //! observed.
 
-use berth_sysfs::{MdevError, RestsOn, Sriov, SriovError, VFIO_DRIVER, VirtualFunctionsMade};
+use berth_sysfs::{HomeDriver, MdevError, Sriov, SriovError, VFIO_DRIVER, VirtualFunctionsMade};
 use berth_virt::{DeviceError, HostDeviceId, UnfitReason, WantedDevice};
 
 use super::{DeviceHandling, HostDevices, whole};
@@ -20,15 +20,23 @@ impl HostDevices {
                 // It is on a VFIO driver because the hypervisor was killed, or because it belongs there; the record
                 // decides.
                 let is_taken = driver.as_deref() == Some(VFIO_DRIVER);
-                let unknown = |recalled| recalled == RestsOn::KernelsChoice;
+                let unknown = |recalled| recalled == HomeDriver::KernelsChoice;
                 let unkept = |error: std::io::Error| DeviceError::Unfinished {
                     device,
                     call: "recording its driver",
                     reason: error.to_string(),
                 };
-                if !is_taken || self.resting.recall(address).map(unknown).map_err(unkept)? {
+                if !is_taken
+                    || self
+                        .home_drivers
+                        .recall(address)
+                        .map(unknown)
+                        .map_err(unkept)?
+                {
                     let driver = driver.as_deref();
-                    self.resting.remember(address, driver).map_err(unkept)?;
+                    self.home_drivers
+                        .remember(address, driver)
+                        .map_err(unkept)?;
                 }
                 self.prepare_companions(device, address).await
             }
@@ -38,7 +46,7 @@ impl HostDevices {
                 if self.mdev(device, uuid)?.is_none() {
                     // Recorded before it is created: devices without a record belong to others and are never removed
                     // automatically.
-                    let kept = self.resting.record_created_mdev(uuid);
+                    let kept = self.home_drivers.record_created_mdev(uuid);
                     kept.map_err(|error| DeviceError::Unfinished {
                         device,
                         call: "recording its creation",

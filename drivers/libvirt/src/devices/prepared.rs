@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use berth_model::PciAddress;
-use berth_sysfs::{RestsOn, VFIO_DRIVER};
+use berth_sysfs::{HomeDriver, VFIO_DRIVER};
 use berth_virt::guest_spec::{GuestDevice, PciManagement};
 use berth_virt::{DeviceError, HostDeviceId, MdevSource, PreparedDevice, Preparer, WantedDevice};
 
@@ -24,7 +24,7 @@ impl HostDevices {
             .map_err(|error| unobservable(&error))?
         {
             let is_ours = self
-                .resting
+                .home_drivers
                 .is_recorded_mdev(mdev.uuid)
                 .map_err(|error| unobservable(&error))?;
             // A parent that is on no PCI bus was none of ours to part.
@@ -45,7 +45,7 @@ impl HostDevices {
             });
         }
         for address in self
-            .resting
+            .home_drivers
             .functions()
             .map_err(|error| unobservable(&error))?
         {
@@ -76,14 +76,14 @@ impl HostDevices {
         if allowed.tags().managed == Some(false) {
             return Ok(false);
         }
-        let rests = self.resting.recall(address);
-        let rests = rests.map_err(|error| DeviceError::Unfinished {
+        let home = self.home_drivers.recall(address);
+        let home = home.map_err(|error| DeviceError::Unfinished {
             device,
             call: "reading the recorded driver",
             reason: error.to_string(),
         })?;
         let rests_elsewhere =
-            matches!(&rests, RestsOn::Driver(driver) if driver.as_deref() != Some(VFIO_DRIVER));
+            matches!(&home, HomeDriver::Driver(driver) if driver.as_deref() != Some(VFIO_DRIVER));
         let on_vfio = allowed.function().driver.as_deref() == Some(VFIO_DRIVER);
         let reserved = self.sysfs().driver_override(address);
         let reserved = reserved.map_err(unreadable(device))?;

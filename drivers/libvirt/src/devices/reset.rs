@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_model::PciAddress;
 use berth_sysfs::{
-    FunctionResetError, MdevRemoved, ResetNeed, RestsOn, ReturnError, ReturnedFunction,
+    FunctionResetError, HomeDriver, MdevRemoved, ResetNeed, ReturnError, ReturnedFunction,
     VFIO_DRIVER, VfioError,
 };
 use berth_virt::{DeviceError, DeviceReset, HostDeviceId, UnfitReason, WantedDevice};
@@ -31,20 +31,20 @@ impl HostDevices {
                 };
                 let is_shared = self.is_shared(device, address, held)?;
                 if is_shared && !self.is_the_hosts(device, address)? {
-                    let place = RestsOn::ItsPlace;
+                    let place = HomeDriver::ItsPlace;
                     return self.reset_function(device, address, &place).await;
                 }
-                let rests = self.resting.recall(address).map_err(unkept)?;
-                let rests = self.record_home_driver(device, address, rests)?;
-                let reset = self.reset_function(device, address, &rests).await?;
+                let home = self.home_drivers.recall(address).map_err(unkept)?;
+                let home = self.record_home_driver(device, address, home)?;
+                let reset = self.reset_function(device, address, &home).await?;
                 if !is_shared {
                     self.return_companions(device, address).await?;
                 }
-                self.resting.forget(address).map_err(unkept)?;
+                self.home_drivers.forget(address).map_err(unkept)?;
                 Ok(reset)
             }
             DeviceHandling::InPlace(address, _) => {
-                let place = RestsOn::ItsPlace;
+                let place = HomeDriver::ItsPlace;
                 let reset = self.reset_function(device, address, &place).await?;
                 if !self.is_shared(device, address, held)? {
                     self.return_companions(device, address).await?;
@@ -59,7 +59,7 @@ impl HostDevices {
                 };
                 let removed = self.devices.remove_mdev(uuid).await;
                 let removed = removed.map_err(|error| unfinished(whole(&error)))?;
-                let forgotten = self.resting.forget_mdev(uuid);
+                let forgotten = self.home_drivers.forget_mdev(uuid);
                 forgotten.map_err(|error| unfinished(error.to_string()))?;
                 Ok(match removed {
                     MdevRemoved::Removed => DeviceReset::Removed,
@@ -98,9 +98,9 @@ impl HostDevices {
         &self,
         device: HostDeviceId,
         address: PciAddress,
-        recalled: RestsOn,
-    ) -> Result<RestsOn, DeviceError> {
-        if recalled != RestsOn::KernelsChoice {
+        recalled: HomeDriver,
+    ) -> Result<HomeDriver, DeviceError> {
+        if recalled != HomeDriver::KernelsChoice {
             return Ok(recalled);
         }
         let function = self.sysfs().pci_function(address);
@@ -109,15 +109,15 @@ impl HostDevices {
             .and_then(|it| it.driver);
         match driver {
             Some(driver) if driver != VFIO_DRIVER => {
-                let kept = self.resting.remember(address, Some(&driver));
+                let kept = self.home_drivers.remember(address, Some(&driver));
                 kept.map_err(|error| DeviceError::Unfinished {
                     device,
                     call: "recording its driver",
                     reason: error.to_string(),
                 })?;
-                Ok(RestsOn::Driver(Some(driver)))
+                Ok(HomeDriver::Driver(Some(driver)))
             }
-            _ => Ok(RestsOn::KernelsChoice),
+            _ => Ok(HomeDriver::KernelsChoice),
         }
     }
 
@@ -125,7 +125,7 @@ impl HostDevices {
         &self,
         device: HostDeviceId,
         address: PciAddress,
-        rests: &RestsOn,
+        home: &HomeDriver,
     ) -> Result<DeviceReset, DeviceError> {
         let quarantined = |cause, reason| DeviceError::Quarantined {
             device,
@@ -150,7 +150,7 @@ impl HostDevices {
             Some(_) => ResetNeed::WhereOffered,
             None => ResetNeed::Always,
         };
-        let returned = self.devices.return_function(&allowed, rests, need).await;
+        let returned = self.devices.return_function(&allowed, home, need).await;
         let ReturnedFunction { driver, .. } =
             returned.map_err(|error| device_error(device, &error))?;
         if let Some(hook) = &self.hook {
@@ -174,7 +174,7 @@ pub(super) fn device_error(device: HostDeviceId, error: &ReturnError) -> DeviceE
     let reason = whole(error);
     let cause = match error {
         ReturnError::Reset(
-            FunctionResetError::NoWay { .. }
+            FunctionResetError::NoResetMethod { .. }
             | FunctionResetError::PowerStateOnly { .. }
             | FunctionResetError::NotOffered { .. }
             | FunctionResetError::NotBack { .. },

@@ -13,7 +13,7 @@ use berth_sysfs::{AttributeError, AttributeWrites, WriteFuture};
 /// The effect of a reset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CardAfterReset {
-    Well,
+    Healthy,
     AllOnes,
 }
 
@@ -42,7 +42,7 @@ impl TestKernel {
             state: Mutex::new(TestKernelState {
                 log: Vec::new(),
                 natural: BTreeMap::new(),
-                comeback: CardAfterReset::Well,
+                comeback: CardAfterReset::Healthy,
                 mdev_group: None,
                 kill: None,
                 made: 0,

@@ -31,7 +31,7 @@ impl DeviceTestHost {
         let kernel = TestKernel::of(&sys);
         let mut options = LibvirtOptions::new("qemu:///system");
         options.device_life.procfs = folder.path().join("proc");
-        options.device_life.resting = Some(folder.path().join("resting"));
+        options.device_life.home_drivers = Some(folder.path().join("resting"));
         options.device_life.patience = Duration::from_millis(200);
         let host = Self {
             folder,
@@ -476,12 +476,12 @@ async fn a_card_that_rested_on_vfio_stays_there() {
 async fn a_kill_at_any_write_is_repaired_by_asking_again() {
     type Put = fn(&DeviceTestHost);
     let left_on_vfio: Put = |host| host.libvirt_takes(CARD);
-    let given_back: Put = |_| {};
+    let returned: Put = |_| {};
     for (before, put) in [
         (true, left_on_vfio),
         (false, left_on_vfio),
-        (true, given_back),
-        (false, given_back),
+        (true, returned),
+        (false, returned),
     ] {
         for number in 1.. {
             let host = DeviceTestHost::new();

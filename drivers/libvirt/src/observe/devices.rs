@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use berth_model::{NodeName, PciAddress};
 use berth_sysfs::{
-    ConditionNews, DeviceRefusal, LastObservation, OfferedDevices, SeenFunction, SeenMdevs, Sysfs,
-    offered_devices,
+    ConditionChange, DeviceRefusal, LastObservation, OfferedDevices, SeenFunction, SeenMdevs,
+    Sysfs, offered_devices,
 };
 use berth_virt::{ObserveError, OfferedMdevs, PhysicalGpu};
 
@@ -49,7 +49,7 @@ pub(super) fn observe_devices(
             || offering.contains_key(&address)
             || parted.contains(&address)
     };
-    let (mut functions, news) = sysfs
+    let (mut functions, changes) = sysfs
         .observe_devices(lists, &mut last, is_parted)
         .map_err(unreadable)?;
     if let Some(file) = file
@@ -59,7 +59,7 @@ pub(super) fn observe_devices(
         tracing::warn!(%file, %error, "failed to store the devices' baselines; retrying at the next observation");
     }
     drop(last);
-    news.iter().for_each(log_condition);
+    changes.iter().for_each(log_condition);
     let names = type_names(sysfs, options)?;
     for seen in &mut functions {
         let address = seen.function.address;
@@ -112,10 +112,14 @@ fn type_names(
     Ok(names)
 }
 
-fn log_condition(news: &ConditionNews) {
-    let device = news.address.to_string();
-    match news.condition.reason() {
-        Some(_) => tracing::warn!(device, reason = news.detail, "device is not fit for guests"),
+fn log_condition(changes: &ConditionChange) {
+    let device = changes.address.to_string();
+    match changes.condition.reason() {
+        Some(_) => tracing::warn!(
+            device,
+            reason = changes.detail,
+            "device is not fit for guests"
+        ),
         None => tracing::info!(device, "device is fit for guests again"),
     }
 }

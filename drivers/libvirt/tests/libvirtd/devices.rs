@@ -55,7 +55,7 @@ impl Host {
             ])),
             pci_devices: list(serde_json::json!([{"address": cards::TAKEN}])),
             device_life: DeviceLife {
-                resting: Some(self.path().join("resting")),
+                home_drivers: Some(self.path().join("resting")),
                 ..DeviceLife::default()
             },
             ..options(&self.daemon)

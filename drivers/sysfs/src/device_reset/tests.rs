@@ -13,7 +13,7 @@ async fn a_reset_that_came_back_is_verified() {
     let kernel = KernelSimulator::new();
     let reset = kernel
         .devices()
-        .reset(&kernel.allowed(), ResetWay::Kernels)
+        .reset(&kernel.allowed(), ResetSelection::Kernels)
         .await
         .unwrap();
     assert_eq!(reset.link.unwrap().to_string(), "8.0 GT/s x16");
@@ -23,10 +23,10 @@ async fn a_reset_that_came_back_is_verified() {
 #[tokio::test]
 async fn a_chosen_way_is_taken_and_the_kernels_order_restored() {
     let kernel = KernelSimulator::new();
-    let way = ResetWay::Only(ResetMethod::Bus);
+    let selection = ResetSelection::Only(ResetMethod::Bus);
     kernel
         .devices()
-        .reset(&kernel.allowed(), way)
+        .reset(&kernel.allowed(), selection)
         .await
         .unwrap();
     let at = format!("bus/pci/devices/{CARD}");
@@ -44,8 +44,8 @@ async fn a_chosen_way_is_taken_and_the_kernels_order_restored() {
 #[tokio::test(start_paused = true)]
 async fn a_reset_survives_a_kill_anywhere() {
     let act = |kernel: std::sync::Arc<KernelSimulator>| async move {
-        let way = ResetWay::Only(ResetMethod::FunctionLevel);
-        let reset = kernel.devices().reset(&kernel.allowed(), way).await;
+        let selection = ResetSelection::Only(ResetMethod::FunctionLevel);
+        let reset = kernel.devices().reset(&kernel.allowed(), selection).await;
         reset.map(|_| ()).map_err(|error| error.to_string())
     };
     survives_a_kill_anywhere(|_| {}, act, |kernel| assert_eq!(methods(kernel), "flr bus")).await;
@@ -57,10 +57,10 @@ async fn a_choice_left_standing_by_a_kill_does_not_hide_the_others() {
     kernel
         .tree
         .write(&format!("bus/pci/devices/{CARD}/reset_method"), "flr\n");
-    let way = ResetWay::Only(ResetMethod::Bus);
+    let selection = ResetSelection::Only(ResetMethod::Bus);
     kernel
         .devices()
-        .reset(&kernel.allowed(), way)
+        .reset(&kernel.allowed(), selection)
         .await
         .unwrap();
 }
@@ -80,7 +80,7 @@ async fn a_card_that_does_not_come_back_is_not_clean() {
         kernel.set_reset_effect(comeback);
         let error = kernel
             .devices()
-            .reset(&kernel.allowed(), ResetWay::Kernels)
+            .reset(&kernel.allowed(), ResetSelection::Kernels)
             .await
             .unwrap_err();
         assert!(error.to_string().contains(words), "{error}");
@@ -91,20 +91,23 @@ async fn a_card_that_does_not_come_back_is_not_clean() {
 #[tokio::test]
 async fn a_way_that_is_not_there_is_not_taken() {
     let kernel = KernelSimulator::new();
-    let way = ResetWay::Only(ResetMethod::PowerManagement);
+    let selection = ResetSelection::Only(ResetMethod::PowerManagement);
     let error = kernel
         .devices()
-        .reset(&kernel.allowed(), way)
+        .reset(&kernel.allowed(), selection)
         .await
         .unwrap_err();
     assert!(error.to_string().contains("offers: flr bus"), "{error}");
     kernel.tree.remove(&format!("bus/pci/devices/{CARD}/reset"));
     let error = kernel
         .devices()
-        .reset(&kernel.allowed(), ResetWay::Kernels)
+        .reset(&kernel.allowed(), ResetSelection::Kernels)
         .await
         .unwrap_err();
-    assert!(matches!(error, FunctionResetError::NoWay { .. }), "{error}");
+    assert!(
+        matches!(error, FunctionResetError::NoResetMethod { .. }),
+        "{error}"
+    );
     assert!(
         !kernel.log().iter().any(|write| write.contains("/reset=")),
         "{:?}",
@@ -116,10 +119,10 @@ async fn a_way_that_is_not_there_is_not_taken() {
 async fn a_reset_that_the_kernel_refuses_leaves_its_order_as_it_was() {
     let kernel = KernelSimulator::new();
     kernel.refuses("/reset");
-    let way = ResetWay::Only(ResetMethod::Bus);
+    let selection = ResetSelection::Only(ResetMethod::Bus);
     let error = kernel
         .devices()
-        .reset(&kernel.allowed(), way)
+        .reset(&kernel.allowed(), selection)
         .await
         .unwrap_err();
     assert!(matches!(error, FunctionResetError::Write { .. }), "{error}");

@@ -5,8 +5,8 @@ use crate::kernel::{CARD, KernelSimulator, ResetEffect, survives_a_kill_anywhere
 
 const IGB: &str = "igb";
 
-fn igb() -> RestsOn {
-    RestsOn::Driver(Some(IGB.to_owned()))
+fn igb() -> HomeDriver {
+    HomeDriver::Driver(Some(IGB.to_owned()))
 }
 
 /// The state after the hypervisor was killed while a guest had the function.
@@ -21,19 +21,19 @@ fn left_on_vfio(kernel: &KernelSimulator) {
 
 async fn take_back(
     kernel: &Arc<KernelSimulator>,
-    rests: &RestsOn,
+    home: &HomeDriver,
 ) -> Result<ReturnedFunction, ReturnError> {
     let devices = kernel.devices();
     devices
-        .return_function(&kernel.allowed(), rests, ResetNeed::Always)
+        .return_function(&kernel.allowed(), home, ResetNeed::Always)
         .await
 }
 
 #[tokio::test]
 async fn a_card_that_is_on_its_driver_again_is_reset_without_it() {
-    for rests in [igb(), RestsOn::KernelsChoice] {
+    for home in [igb(), HomeDriver::KernelsChoice] {
         let kernel = KernelSimulator::new();
-        let returned = take_back(&kernel, &rests).await.unwrap();
+        let returned = take_back(&kernel, &home).await.unwrap();
         assert_eq!(returned.driver.as_deref(), Some(IGB));
         let at = format!("bus/pci/devices/{CARD}");
         assert_eq!(
@@ -49,10 +49,10 @@ async fn a_card_that_is_on_its_driver_again_is_reset_without_it() {
 
 #[tokio::test]
 async fn a_card_that_was_left_on_vfio_is_reset_there_and_given_to_its_driver() {
-    for rests in [igb(), RestsOn::KernelsChoice] {
+    for home in [igb(), HomeDriver::KernelsChoice] {
         let kernel = KernelSimulator::new();
         left_on_vfio(&kernel);
-        let returned = take_back(&kernel, &rests).await.unwrap();
+        let returned = take_back(&kernel, &home).await.unwrap();
         assert_eq!(returned.driver.as_deref(), Some(IGB));
         assert!(returned.reset.is_some());
         assert!(kernel.log()[0].ends_with("reset=1"), "{:?}", kernel.log());
@@ -63,7 +63,7 @@ async fn a_card_that_was_left_on_vfio_is_reset_there_and_given_to_its_driver() {
 async fn a_card_that_rests_on_vfio_stays_there() {
     let kernel = KernelSimulator::new();
     left_on_vfio(&kernel);
-    let returned = take_back(&kernel, &RestsOn::ItsPlace).await.unwrap();
+    let returned = take_back(&kernel, &HomeDriver::ItsPlace).await.unwrap();
     assert_eq!(returned.driver.as_deref(), Some("vfio-pci"));
     assert_eq!(kernel.log(), [format!("bus/pci/devices/{CARD}/reset=1")]);
 }
@@ -88,7 +88,7 @@ async fn without_a_memory_of_its_driver_a_kill_is_repaired_as_well() {
     let nothing: fn(&KernelSimulator) = |_| {};
     for prepare in [nothing, left_on_vfio] {
         let act = |kernel: Arc<KernelSimulator>| async move {
-            let returned = take_back(&kernel, &RestsOn::KernelsChoice).await;
+            let returned = take_back(&kernel, &HomeDriver::KernelsChoice).await;
             returned.map(|_| ()).map_err(|error| error.to_string())
         };
         survives_a_kill_anywhere(prepare, act, |kernel| {
@@ -122,8 +122,11 @@ async fn a_card_that_cannot_be_reset_is_left_alone_unless_something_else_cleans_
     let kernel = KernelSimulator::new();
     kernel.tree.remove(&format!("bus/pci/devices/{CARD}/reset"));
     let error = take_back(&kernel, &igb()).await.unwrap_err();
-    let no_way = matches!(error, ReturnError::Reset(FunctionResetError::NoWay { .. }));
-    assert!(no_way && kernel.log().is_empty(), "{error}");
+    let no_method = matches!(
+        error,
+        ReturnError::Reset(FunctionResetError::NoResetMethod { .. })
+    );
+    assert!(no_method && kernel.log().is_empty(), "{error}");
     left_on_vfio(&kernel);
     let devices = kernel.devices();
     let returned = devices
@@ -160,17 +163,20 @@ async fn a_card_whose_power_states_alone_can_be_changed_is_not_clean_unless_some
 #[tokio::test]
 async fn a_power_state_is_not_taken_for_a_reset_where_the_bus_can_be_reset() {
     use ResetMethod::{Bus, CxlBus, DeviceSpecific, FunctionLevel, PowerManagement};
-    for (offered, way) in [
-        (vec![FunctionLevel, Bus], Some(ResetWay::Kernels)),
+    for (offered, selection) in [
+        (vec![FunctionLevel, Bus], Some(ResetSelection::Kernels)),
         (
             vec![DeviceSpecific, PowerManagement, Bus],
-            Some(ResetWay::Kernels),
+            Some(ResetSelection::Kernels),
         ),
         (vec![PowerManagement], None),
-        (vec![PowerManagement, Bus], Some(ResetWay::Only(Bus))),
-        (vec![PowerManagement, CxlBus], Some(ResetWay::Only(CxlBus))),
-        (vec![], Some(ResetWay::Kernels)),
+        (vec![PowerManagement, Bus], Some(ResetSelection::Only(Bus))),
+        (
+            vec![PowerManagement, CxlBus],
+            Some(ResetSelection::Only(CxlBus)),
+        ),
+        (vec![], Some(ResetSelection::Kernels)),
     ] {
-        assert_eq!(best(&offered), way, "{offered:?}");
+        assert_eq!(best(&offered), selection, "{offered:?}");
     }
 }

@@ -107,13 +107,13 @@ fn card_in_parts(
     let Some(first) = first_of(parts)? else {
         return Ok(None);
     };
-    let (set_aside, condition) = unfit_parts(parts);
+    let (unfit_handles, condition) = unfit_parts(parts);
     let mut device = accelerator(node, first);
     device.handles = parts.iter().map(handle).collect();
     device.handles.sort();
     Ok(Some(OfferedDevice {
         address,
-        set_aside,
+        unfit_handles,
         condition,
         ..device
     }))
@@ -159,7 +159,7 @@ fn accelerator(node: &NodeName, one: &ListedFunction<'_>) -> OfferedDevice {
         traits,
         handles,
         unit: DeviceUnit::Handle,
-        set_aside: BTreeSet::new(),
+        unfit_handles: BTreeSet::new(),
         one_time_use: tags.one_time_use == Some(true),
         condition: one.seen.condition,
     }

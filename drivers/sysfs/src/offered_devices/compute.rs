@@ -70,7 +70,7 @@ fn compute_card(
         }
     }
     let function = &first.seen.function;
-    let (set_aside, condition) = unfit_parts(parts);
+    let (unfit_handles, condition) = unfit_parts(parts);
     Ok(Some(OfferedDevice {
         address,
         vendor_id: function.vendor,
@@ -86,7 +86,7 @@ fn compute_card(
         traits,
         handles: parts.iter().map(handle).collect(),
         unit: DeviceUnit::Handle,
-        set_aside,
+        unfit_handles,
         one_time_use: first.allowed.tags().one_time_use == Some(true),
         condition,
     }))

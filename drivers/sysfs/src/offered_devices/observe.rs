@@ -48,7 +48,7 @@ pub struct LastObservation {
 
 /// A device with a condition that changed since the last observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConditionNews {
+pub struct ConditionChange {
     pub address: PciAddress,
     pub condition: DeviceCondition,
     /// What was observed, as text; empty for a device that is fit again.
@@ -124,7 +124,7 @@ impl LastObservation {
         function: &PciFunction,
         health: Result<DeviceHealth, SysfsError>,
         group: Option<GroupError>,
-    ) -> (DeviceCondition, Option<ConditionNews>) {
+    ) -> (DeviceCondition, Option<ConditionChange>) {
         let (reason, detail) = match health {
             Err(error) => (Some(UnfitReason::ConfigSpace), error.to_string()),
             Ok(health) => self.compare(function, health, group),
@@ -133,12 +133,12 @@ impl LastObservation {
             reason,
         });
         let before = self.conditions.insert(function.address, condition);
-        let news = (before.unwrap_or_default() != condition).then_some(ConditionNews {
+        let changes = (before.unwrap_or_default() != condition).then_some(ConditionChange {
             address: function.address,
             condition,
             detail,
         });
-        (condition, news)
+        (condition, changes)
     }
 
     fn compare(
@@ -252,12 +252,12 @@ impl Sysfs {
         lists: DeviceLists<'_>,
         last: &mut LastObservation,
         is_parted: impl Fn(PciAddress) -> bool,
-    ) -> Result<(Vec<SeenFunction>, Vec<ConditionNews>), SysfsError> {
+    ) -> Result<(Vec<SeenFunction>, Vec<ConditionChange>), SysfsError> {
         if lists.are_empty() {
             last.retain_present(&BTreeSet::new());
             return Ok((Vec::new(), Vec::new()));
         }
-        let (mut seen, mut news) = (Vec::new(), Vec::new());
+        let (mut seen, mut changes) = (Vec::new(), Vec::new());
         let all = lists.compute.and(lists.accelerator);
         for function in self.pci_functions()? {
             let names = self.network_names(function.address)?;
@@ -272,7 +272,7 @@ impl Sysfs {
             let whole = of(list).filter(|_| !is_parted(function.address));
             let group = whole.and_then(|allowed| self.viable_group(&allowed, list).err());
             let (condition, conditions) = last.judge(&function, health, group);
-            news.extend(conditions);
+            changes.extend(conditions);
             seen.push(SeenFunction {
                 function,
                 names,
@@ -281,6 +281,6 @@ impl Sysfs {
             });
         }
         last.retain_present(&seen.iter().map(|seen| seen.function.address).collect());
-        Ok((seen, news))
+        Ok((seen, changes))
     }
 }

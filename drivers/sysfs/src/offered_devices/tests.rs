@@ -205,9 +205,9 @@ fn the_functions_of_a_xilinx_card_are_one_device_with_one_unit_as_cyborgs_are() 
     // If one function is unhealthy, neither is given out.
     let config = "devices/pci0000:80/0000:81:00.1/config";
     tree.write(config, [0xff_u8; 64]);
-    let sick = offered(&tree, &json!([]), &json!([{"vendor_id": "10ee"}]));
+    let unhealthy = offered(&tree, &json!([]), &json!([{"vendor_id": "10ee"}]));
     assert_eq!(
-        sick.devices[0].condition.reason(),
+        unhealthy.devices[0].condition.reason(),
         Some(UnfitReason::ConfigSpace)
     );
     // Tags apply to both functions.
@@ -264,10 +264,10 @@ fn the_virtual_functions_of_an_intel_gate_array_are_units_of_one_device_as_cybor
     // An unhealthy one is set aside; the others are given out.
     let other = format!("devices/pci0000:80/{}/config", parts[1]);
     tree.write(&other, [0xff_u8; 64]);
-    let sick = offered(&tree, &json!([]), &listed);
-    let card = &sick.devices[0];
+    let unhealthy = offered(&tree, &json!([]), &listed);
+    let card = &unhealthy.devices[0];
     assert_eq!(card.condition, DeviceCondition::Fit);
-    let aside: Vec<_> = card.set_aside.iter().collect();
+    let aside: Vec<_> = card.unfit_handles.iter().collect();
     assert_eq!(aside, [&OfferedHandle::Function(address("81:00.5"))]);
     // Tags apply to all functions.
     let mixed = json!([{"address": parts[0], "traits": "gold"}, {"product_id": "09c5"}]);

@@ -146,14 +146,14 @@ fn unfit(
         let well = tick(&fit, tree)?;
         let reasons = UnfitReason::ALL.into_iter();
         for reason in reasons.filter(|reason| *reason != UnfitReason::Vanished) {
-            let sick = set(view, node, device, DeviceCondition::Unfit { reason });
-            let reported = tick(&sick, &well)?;
+            let unhealthy = set(view, node, device, DeviceCondition::Unfit { reason });
+            let reported = tick(&unhealthy, &well)?;
             let one = child(&reported, node, device).ok_or("it is gone")?;
             let all = inventory(one, device).is_some_and(|all| all.reserved == all.total);
             if !all || !one.traits.contains(&reason.as_trait()) {
                 return Err(format!("unfit ({reason}), and is {one:?}"));
             }
-            if tick(&sick, &reported)? != reported {
+            if tick(&unhealthy, &reported)? != reported {
                 return Err(format!("unfit ({reason}): reported twice"));
             }
             if tick(&fit, &reported)? != well {

@@ -249,7 +249,7 @@ fn reservation(
     let operators = operators.min(whole);
     let elsewhere = before.map_or(0, |before| held_elsewhere(before, &device.class));
     // Handles in a guest are already allocated; reserving them would count them twice.
-    let aside = device.set_aside.iter();
+    let aside = device.unfit_handles.iter();
     let aside = aside.filter(|part| !is_in_a_guest_as(seen, part)).count();
     let aside = u32::try_from(aside).unwrap_or(u32::MAX);
     let (ours, amount) = match device.condition {

@@ -38,7 +38,7 @@ fn device(bus: u8, owner: DeviceOwner) -> OfferedDevice {
         traits: BTreeSet::from(["CUSTOM_GOLD".parse().unwrap()]),
         handles: vec![OfferedHandle::Function(address)],
         unit: DeviceUnit::Handle,
-        set_aside: BTreeSet::new(),
+        unfit_handles: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }
@@ -332,7 +332,7 @@ fn a_card_that_is_given_out_whole_has_one_unit_however_many_handles() {
     let claims = guest_allocations(&seen, &name(), &tree);
     assert_eq!(claims[&consumer(1)][&(child.uuid(), card.class.clone())], 1);
     // One function set aside reserves the whole unit, and no more.
-    card.set_aside = (0..2).map(function).collect();
+    card.unfit_handles = (0..2).map(function).collect();
     let aside = reported(&with(vec![card]), &tree);
     assert_eq!(reserved(&aside, "n1_0000:cd:00.0"), 1);
 }
@@ -451,7 +451,7 @@ fn what_an_operator_reserved_outlives_a_sickness() {
     let mut card = device(0x81, DeviceOwner::Accelerator);
     let part = |n| OfferedHandle::Function(format!("0000:81:01.{n}").parse().unwrap());
     card.handles = (0..4).map(part).collect();
-    let sick = OfferedDevice {
+    let unhealthy = OfferedDevice {
         condition: UNFIT,
         ..card.clone()
     };
@@ -459,9 +459,9 @@ fn what_an_operator_reserved_outlives_a_sickness() {
     for operators in [0, 1, 4] {
         let mut tree = reported(&with(vec![card.clone()]), &bare());
         reserve(&mut tree, name, operators);
-        let ill = reported(&with(vec![sick.clone()]), &tree);
+        let ill = reported(&with(vec![unhealthy.clone()]), &tree);
         assert_eq!(reserved(&ill, name), 4);
-        assert_eq!(reported(&with(vec![sick.clone()]), &ill), ill);
+        assert_eq!(reported(&with(vec![unhealthy.clone()]), &ill), ill);
         let back = reported(&with(vec![card.clone()]), &ill);
         assert_eq!(back, tree, "{operators} reserved before");
     }
@@ -474,9 +474,9 @@ fn the_quarantined_parts_of_a_card_are_reserved_in_addition_to_what_an_operator_
     card.handles = (0..4).map(part).collect();
     let name = "n1_0000:81:00.0";
     let aside = |parts: &[u8]| {
-        let set_aside = parts.iter().map(|n| part(*n)).collect();
+        let unfit_handles = parts.iter().map(|n| part(*n)).collect();
         with(vec![OfferedDevice {
-            set_aside,
+            unfit_handles,
             ..card.clone()
         }])
     };
@@ -521,9 +521,9 @@ fn a_device_that_is_used_once_is_kept_back_until_somebody_else_frees_it() {
         tree = reported(view, &tree);
         assert_eq!(reserved(&tree, name), 1);
     }
-    let mut sick = free.clone();
-    sick.devices[0].condition = UNFIT;
-    for view in [&sick, &free] {
+    let mut unhealthy = free.clone();
+    unhealthy.devices[0].condition = UNFIT;
+    for view in [&unhealthy, &free] {
         tree = reported(view, &tree);
         assert_eq!(reserved(&tree, name), 1, "a sickness does not clean it");
     }
@@ -577,10 +577,10 @@ fn a_device() -> impl Strategy<Value = OfferedDevice> {
                 |n| OfferedHandle::Function(format!("0000:{bus:02x}:01.{n}").parse().unwrap());
             one.handles = (0..parts).map(part).collect();
             one.class = class(of);
-            let set_aside = one.handles.iter().skip(2).cloned().collect();
+            let unfit_handles = one.handles.iter().skip(2).cloned().collect();
             OfferedDevice {
                 condition,
-                set_aside,
+                unfit_handles,
                 one_time_use,
                 ..one
             }

@@ -217,7 +217,7 @@ async fn patch(
         bind_timeout: accelerator.options.bind_timeout,
     };
     let outcome = accelerator.tables.write(&patch).await.map_err(fault)?;
-    accelerator.ring();
+    accelerator.notify();
     match outcome {
         PatchOutcome::Done => Ok(ApiResponse::empty(StatusCode::ACCEPTED)),
         PatchOutcome::Refused(reason) => Err(refused(&reason)),

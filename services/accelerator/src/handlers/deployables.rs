@@ -130,7 +130,7 @@ async fn program(
                 let message = format!("Deployable {deployable} was not programmed: {reason}");
                 return Err(Fault::new(StatusCode::INTERNAL_SERVER_ERROR, message));
             }
-            ProgrammingProgress::UnderWay => {}
+            ProgrammingProgress::InProgress => {}
         }
         if SqlTimestamp::now() > begin.deadline {
             let now = SqlTimestamp::now();

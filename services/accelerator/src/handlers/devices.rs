@@ -137,7 +137,7 @@ async fn set_status(
     let uuid = uuid(call, "Device")?;
     let set = SetDeviceStatus { uuid, status };
     if let Some(host) = accelerator.tables.write(&set).await.map_err(fault)? {
-        accelerator.options.hosts.ring(&host);
+        accelerator.options.hosts.notify(&host);
     }
     Ok(ApiResponse::no_content())
 }

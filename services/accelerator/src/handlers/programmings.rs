@@ -48,7 +48,7 @@ async fn end(
         .await
         .map_err(accelerator_requests::fault)?;
     if settled {
-        accelerator.ring();
+        accelerator.notify();
     }
     accelerator.programmed.notify_waiters();
     Ok(ApiResponse::no_content())

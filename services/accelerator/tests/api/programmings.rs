@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_accelerator::{AcceleratorApiOptions, EventsBell, end_late_programmings};
+use berth_accelerator::{AcceleratorApiOptions, EventNotifier, end_late_programmings};
 use berth_wire::accelerator::{DueProgrammings, Program, ProgrammingEnd};
 use serde_json::{Value, json};
 
@@ -233,10 +233,14 @@ async fn a_bind_that_its_host_does_not_end_in_time_has_failed() {
     .await;
     let uuids = pair(&service, ["image", "plain"]).await;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let bell = EventsBell::default();
-    let task = tokio::spawn(end_late_programmings(service.store.clone(), bell, async {
-        let _ = stopped.await;
-    }));
+    let notifier = EventNotifier::default();
+    let task = tokio::spawn(end_late_programmings(
+        service.store.clone(),
+        notifier,
+        async {
+            let _ = stopped.await;
+        },
+    ));
     while states(&service, &uuids).await != ["BindFailed"; 2] {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -326,9 +330,12 @@ async fn a_programming_that_makes_no_sense_is_refused_and_nothing_is_due() {
     let refused = ask(&service, &uuid, program(IMAGE)).await;
     assert_eq!(refused.status, 409, "{refused:?}");
     assert!(refused.message().contains("requests hold it"));
-    let mut sick = programmable(1, RP_2, 4);
-    sick["deployables"][0]["health"] = json!("bad");
-    for (report, sentence) in [(sick, "not healthy"), (card(1, RP_2, 4), "program_hook")] {
+    let mut unhealthy = programmable(1, RP_2, 4);
+    unhealthy["deployables"][0]["health"] = json!("bad");
+    for (report, sentence) in [
+        (unhealthy, "not healthy"),
+        (card(1, RP_2, 4), "program_hook"),
+    ] {
         service
             .report(HOST, json!([programmable(0, RP, 4), report]))
             .await;

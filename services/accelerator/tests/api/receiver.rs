@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use berth_accelerator::{AcceleratorApiOptions, EventReceivers, EventsBell, deliver_events};
+use berth_accelerator::{AcceleratorApiOptions, EventNotifier, EventReceivers, deliver_events};
 use berth_client::{AdapterOptions, Auth, ComputeClient, HttpService, Secret, TransportError};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -39,7 +39,7 @@ struct ReceiverState {
 pub(crate) struct Receiver {
     state: Arc<Mutex<ReceiverState>>,
     news: Arc<Notify>,
-    pub(crate) bell: EventsBell,
+    pub(crate) notifier: EventNotifier,
 }
 
 impl Receiver {
@@ -51,11 +51,11 @@ impl Receiver {
         Self {
             state: Arc::new(Mutex::new(state)),
             news: Arc::new(Notify::new()),
-            bell: EventsBell::default(),
+            notifier: EventNotifier::default(),
         }
     }
 
-    /// A service that rings for this receiver, with sixteen handles and a profile of one.
+    /// A service that notifies this receiver, with sixteen handles and a profile of one.
     pub(crate) async fn service(&self) -> Service {
         let service = Service::with(self.options()).await;
         service.report(HOST, json!([card(0, RP, 16)])).await;
@@ -65,7 +65,7 @@ impl Receiver {
 
     pub(crate) fn options(&self) -> AcceleratorApiOptions {
         AcceleratorApiOptions {
-            bell: self.bell.clone(),
+            notifier: self.notifier.clone(),
             ..options()
         }
     }
@@ -130,7 +130,12 @@ impl Receiver {
         let ended = async {
             stopped.await.ok();
         };
-        let delivering = deliver_events(service.store.clone(), receivers, self.bell.clone(), ended);
+        let delivering = deliver_events(
+            service.store.clone(),
+            receivers,
+            self.notifier.clone(),
+            ended,
+        );
         Delivery {
             stop,
             task: tokio::spawn(delivering),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::prefilters::Wishes;
+use super::prefilters::PrefilterDemands;
 use crate::numbers;
 
 /// Resources and traits of one provider. The group without a suffix may be satisfied by several providers of one tree.
@@ -129,7 +129,7 @@ impl ResourceGroups {
     }
 
     /// The query string, with parameters sorted by name and value.
-    pub(super) fn query(&self, wishes: &Wishes, limit: Option<usize>) -> String {
+    pub(super) fn query(&self, demands: &PrefilterDemands, limit: Option<usize>) -> String {
         let mut parameters = Vec::new();
         if let Some(limit) = limit {
             parameters.push(("limit".to_owned(), limit.to_string()));
@@ -137,7 +137,7 @@ impl ResourceGroups {
         if let Some(policy) = &self.policy {
             parameters.push(("group_policy".to_owned(), policy.clone()));
         }
-        let root = traits(&wishes.root_required, &wishes.root_forbidden);
+        let root = traits(&demands.root_required, &demands.root_forbidden);
         if !root.is_empty() {
             parameters.push(("root_required".to_owned(), root));
         }

@@ -14,7 +14,7 @@ use crate::request::{FlavorAndImage, RequestImage, RequestSpec};
 
 /// The constraints that the pre-filters add to a query.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Wishes {
+pub(super) struct PrefilterDemands {
     /// The provider must be in at least one aggregate of each list.
     pub(super) aggregates: Vec<Vec<String>>,
     pub(super) forbidden_aggregates: BTreeSet<String>,
@@ -24,29 +24,29 @@ pub(super) struct Wishes {
 
 const OWNER: &str = "OWNER_NOVA";
 
-pub(super) fn wishes(
+pub(super) fn demands(
     request: &RequestSpec,
     options: &SchedulerOptions,
     cloud: &Cloud<'_>,
     outside: &[(String, ResourceGroup)],
-) -> Result<Wishes, PlacementQueryError> {
-    let mut wishes = Wishes::default();
-    wishes
+) -> Result<PrefilterDemands, PlacementQueryError> {
+    let mut demands = PrefilterDemands::default();
+    demands
         .root_forbidden
         .insert("COMPUTE_STATUS_DISABLED".to_owned());
-    wishes.aggregates.extend(tenant(request, options, cloud)?);
-    let zone = zone::wishes(request, cloud)?;
-    wishes.aggregates.extend(zone.aggregates);
+    demands.aggregates.extend(tenant(request, options, cloud)?);
+    let zone = zone::demands(request, cloud)?;
+    demands.aggregates.extend(zone.aggregates);
     let image = request.image.as_ref().ok_or(PlacementQueryError::NoImage)?;
-    let root = &mut wishes.root_required;
+    let root = &mut demands.root_required;
     if options.scheduler.query_placement_for_image_type_support && !request.is_bfv {
         let format = image.disk_format.as_deref();
         root.extend(format.and_then(|it| standard::made("COMPUTE_IMAGE_TYPE", it)));
     }
     if options.scheduler.enable_isolated_aggregate_filtering {
-        wishes.forbidden_aggregates = isolated(request, cloud, outside)?;
+        demands.forbidden_aggregates = isolated(request, cloud, outside)?;
     }
-    wishes.forbidden_aggregates.extend(zone.forbidden);
+    demands.forbidden_aggregates.extend(zone.forbidden);
     if options.scheduler.image_metadata_prefilter {
         root.extend(image_traits(image).unwrap_or_default());
     }
@@ -55,7 +55,7 @@ pub(super) fn wishes(
         .query_placement_for_routed_network_aggregates
     {
         let networks = cloud.network_aggregates.iter().filter(|it| !it.is_empty());
-        wishes.aggregates.extend(networks.cloned());
+        demands.aggregates.extend(networks.cloned());
     }
     if cloud.has_remote_managed_ports {
         root.insert("COMPUTE_REMOTE_MANAGED_PORTS".to_owned());
@@ -64,7 +64,7 @@ pub(super) fn wishes(
     if cloud.all_computes_report_owner_trait {
         root.insert(OWNER.to_owned());
     }
-    Ok(wishes)
+    Ok(demands)
 }
 
 /// Requires Nova as owner of the host and of its devices.

@@ -95,18 +95,21 @@ async fn a_leftover_device_of_an_unknown_guest_is_reclaimed_after_the_grace_peri
         by,
         fellows: BTreeSet::new(),
     };
-    let [ours, anothers, set_aside] = [1, 2, 3].map(mdev);
+    let [ours, anothers, quarantined] = [1, 2, 3].map(mdev);
     let driver = Arc::clone(devices.driver());
-    let there = [&ours, &anothers, &set_aside].map(uuid);
+    let there = [&ours, &anothers, &quarantined].map(uuid);
     *driver.mdevs.lock().unwrap() = there.into();
     *driver.prepared.lock().unwrap() = vec![
         left(&function, Preparer::Berth),
         left(&ours, Preparer::Berth),
         left(&anothers, Preparer::Another),
-        left(&set_aside, Preparer::Berth),
+        left(&quarantined, Preparer::Berth),
     ];
     let why = Quarantine::new("no", QuarantinedBy::Operator);
-    register.quarantine(&set_aside.name(), &why).await.unwrap();
+    register
+        .quarantine(&quarantined.name(), &why)
+        .await
+        .unwrap();
     devices.refresh().await.unwrap();
     let reconciler = reconciler(&devices);
     let counted = Arc::new(CountedFindings::default());
@@ -138,5 +141,5 @@ async fn a_leftover_device_of_an_unknown_guest_is_reclaimed_after_the_grace_peri
         .iter()
         .map(|device| device.wanted.device.name())
         .collect();
-    assert_eq!(stays, [anothers.name(), set_aside.name()]);
+    assert_eq!(stays, [anothers.name(), quarantined.name()]);
 }

@@ -67,7 +67,7 @@ fn offered(owner: DeviceOwner) -> OfferedDevice {
         traits: BTreeSet::new(),
         handles: vec![OfferedHandle::Function(address)],
         unit: berth_virt::DeviceUnit::Handle,
-        set_aside: BTreeSet::new(),
+        unfit_handles: BTreeSet::new(),
         one_time_use: false,
         condition: DeviceCondition::Fit,
     }

@@ -12,7 +12,7 @@ pub(super) struct ProviderOffer {
     pub(super) hostname: String,
     pub(super) disabled: bool,
     pub(super) vanished: bool,
-    pub(super) sick: Option<String>,
+    pub(super) unhealthy: Option<String>,
     pub(super) resource_class: String,
     pub(super) programmable: bool,
     pub(super) held: bool,
@@ -44,7 +44,7 @@ pub(super) async fn offer(
     let deployable = row.int(0)?;
     let mut free = handles::free(tx, deployable, wanted).await?;
     free.reverse();
-    let sick = match row.text(5)?.as_str() {
+    let unhealthy = match row.text(5)?.as_str() {
         "bad" => Some(
             row.opt_text(6)?
                 .unwrap_or_else(|| "no reason given".to_owned()),
@@ -56,7 +56,7 @@ pub(super) async fn offer(
         hostname: row.text(1)?,
         disabled: row.text(2)? != devices::ENABLED,
         vanished: row.int(3)? != 0 || row.int(4)? != 0,
-        sick,
+        unhealthy,
         resource_class: row.text(7)?,
         programmable: row.int(8)? != 0,
         held: row.int(9)? != 0,
@@ -86,7 +86,7 @@ impl ProviderOffer {
         if self.being_programmed {
             return Err(BindRefusal::BeingProgrammed(provider));
         }
-        match &self.sick {
+        match &self.unhealthy {
             Some(reason) => Err(BindRefusal::Sick {
                 provider,
                 reason: reason.clone(),

@@ -61,10 +61,10 @@ impl Work for BeginProgram {
             let host = row.text(1)?;
             return Err(ProgramError::NotProgrammable { uuid, host });
         }
-        let sick = row.text(3)? == "bad";
+        let unhealthy = row.text(3)? == "bad";
         let reason = if row.int(2)? != 0 {
             Some("its device no longer exists".to_owned())
-        } else if sick {
+        } else if unhealthy {
             let reason = row.opt_text(4)?;
             let reason = reason.unwrap_or_else(|| "no reason given".to_owned());
             Some(format!("it is not healthy: {reason}"))
@@ -92,7 +92,7 @@ impl Work for BeginProgram {
 /// How far an operator's programming is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ProgrammingProgress {
-    UnderWay,
+    InProgress,
     Done,
     Failed(String),
 }
@@ -109,7 +109,7 @@ pub(crate) async fn progress(
         ));
     };
     Ok(match (row.int(0)?, row.opt_text(1)?) {
-        (0, _) => ProgrammingProgress::UnderWay,
+        (0, _) => ProgrammingProgress::InProgress,
         (_, None) => ProgrammingProgress::Done,
         (_, Some(reason)) => ProgrammingProgress::Failed(reason),
     })

@@ -18,7 +18,7 @@ pub(super) struct Zone {
 }
 
 /// The aggregates of the requested zone.
-pub(super) fn wishes(
+pub(super) fn demands(
     request: &RequestSpec,
     cloud: &Cloud<'_>,
 ) -> Result<Zone, PlacementQueryError> {

@@ -9,7 +9,7 @@ use crate::register::sql::{set_cleaned, set_quarantine};
 use crate::released::ReleasedDevices;
 
 /// The table. A journal of an earlier release gets it when it is opened.
-pub(crate) const CREATE_GIVEN_BACK: &str = "
+pub(crate) const CREATE_RETURNED: &str = "
 CREATE TABLE IF NOT EXISTS device_given_back (
     name TEXT NOT NULL PRIMARY KEY
 );
@@ -23,13 +23,13 @@ pub fn record_released(released: &ReleasedDevices) -> Vec<Statement> {
     });
     let quarantined = released.quarantined.iter().flat_map(|(name, reason)| {
         let why = Quarantine::new(reason.as_str(), QuarantinedBy::Agent);
-        [delete_given_back(name), set_quarantine(name, &why)]
+        [delete_returned(name), set_quarantine(name, &why)]
     });
     clean.chain(quarantined).collect()
 }
 
 /// The statement for a device that may be used from now on: its last reset no longer counts.
-pub(crate) fn delete_given_back(name: &str) -> Statement {
+pub(crate) fn delete_returned(name: &str) -> Statement {
     Statement::new("DELETE FROM device_given_back WHERE name = ?").bind(name)
 }
 
@@ -44,12 +44,7 @@ impl Work for CountAsCleaned<'_> {
     type Error = SqlError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<bool, SqlError> {
-        if tx
-            .execute(delete_given_back(self.name))
-            .await?
-            .rows_affected
-            == 0
-        {
+        if tx.execute(delete_returned(self.name)).await?.rows_affected == 0 {
             return Ok(false);
         }
         tx.execute(set_cleaned(self.name, self.releases)).await?;

@@ -96,6 +96,7 @@ pub enum GuestPowerOutcome {
     /// The operation was executed.
     Done,
     /// The guest was so already.
+    #[serde(rename = "already_so")]
     Unchanged,
     /// The guest does not exist.
     NotThere,

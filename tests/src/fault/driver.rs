@@ -207,7 +207,7 @@ impl<D: VirtDriver> EffectAction for ObserveCall<'_, D> {
         })
     }
 
-    fn result_if_spoiled(&self, seen: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_failed_after(&self, seen: Self::Value, fault: Fault) -> Self::Value {
         match fault {
             Fault::Stale => {
                 let before = self

@@ -94,7 +94,7 @@ impl EffectAction for FileReadCall<'_> {
         Err(failed(self.files, self.name, fault))
     }
 
-    fn result_if_spoiled(&self, read: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_failed_after(&self, read: Self::Value, fault: Fault) -> Self::Value {
         let content = read?;
         Ok(content.map(|mut content| match fault {
             Fault::Truncated => {
@@ -146,7 +146,7 @@ impl EffectAction for FileWriteCall {
     }
 
     /// A failed atomic write leaves the old content, or the new one in spite of the error: here the new one.
-    fn result_if_spoiled(&self, _: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_failed_after(&self, _: Self::Value, fault: Fault) -> Self::Value {
         Err(failed(self.files.as_ref(), &self.name, fault))
     }
 

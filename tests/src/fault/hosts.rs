@@ -65,7 +65,7 @@ where
         Err((self.instead)(fault))
     }
 
-    fn result_if_spoiled(&self, _: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_failed_after(&self, _: Self::Value, fault: Fault) -> Self::Value {
         Err((self.instead)(fault))
     }
 

@@ -175,7 +175,7 @@ impl EffectAction for Exchange {
         })
     }
 
-    fn result_if_spoiled(&self, answer: HttpResult, fault: Fault) -> HttpResult {
+    fn result_if_failed_after(&self, answer: HttpResult, fault: Fault) -> HttpResult {
         let answer = answer?;
         match fault {
             Fault::Stale => {

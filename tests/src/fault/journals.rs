@@ -49,7 +49,7 @@ where
         }))
     }
 
-    fn result_if_spoiled(&self, _: Self::Value, _: Fault) -> Self::Value {
+    fn result_if_failed_after(&self, _: Self::Value, _: Fault) -> Self::Value {
         Err(damaged("the disk reports an input/output error"))
     }
 

@@ -57,7 +57,7 @@ pub(super) trait EffectAction: Sync {
     fn result_if_prevented(&self, fault: Fault) -> Self::Value;
 
     /// The result that the caller gets if the fault follows the effect. `value` is the result of the effect.
-    fn result_if_spoiled(&self, value: Self::Value, fault: Fault) -> Self::Value;
+    fn result_if_failed_after(&self, value: Self::Value, fault: Fault) -> Self::Value;
 
     /// The effect without its caller, to be executed after the caller's timeout.
     fn detached(&self) -> AbandonedEffect;
@@ -181,7 +181,7 @@ impl FaultStage {
                 HangEnd::GaveUp => act.result_if_prevented(Fault::Late),
                 HangEnd::GoesOn => value,
             },
-            GateDecision::Fault(fault) => act.result_if_spoiled(value, fault),
+            GateDecision::Fault(fault) => act.result_if_failed_after(value, fault),
         }
     }
 

@@ -103,7 +103,7 @@ impl<D: VirtDriver> EffectAction for DeviceActionCall<'_, D> {
         })
     }
 
-    fn result_if_spoiled(&self, done: DeviceActionResult, fault: Fault) -> DeviceActionResult {
+    fn result_if_failed_after(&self, done: DeviceActionResult, fault: Fault) -> DeviceActionResult {
         match fault {
             // A look answers the same as the one before.
             Fault::Stale => done,
@@ -145,7 +145,7 @@ impl<D: VirtDriver> EffectAction for PreparedDevicesCall<'_, D> {
         Err(DeviceError::Unseen { reason })
     }
 
-    fn result_if_spoiled(&self, told: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_failed_after(&self, told: Self::Value, fault: Fault) -> Self::Value {
         match fault {
             Fault::Stale => told,
             other => self.result_if_prevented(other),

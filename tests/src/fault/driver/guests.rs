@@ -92,7 +92,7 @@ impl<D: VirtDriver> EffectAction for GuestChangeCall<'_, D> {
         Err(instead(self.change.call(), fault))
     }
 
-    fn result_if_spoiled(&self, _: Self::Value, _: Fault) -> Self::Value {
+    fn result_if_failed_after(&self, _: Self::Value, _: Fault) -> Self::Value {
         Err(away("the connection was lost"))
     }
 
@@ -129,7 +129,7 @@ impl<D: VirtDriver> EffectAction for Listing<'_, D> {
         Err(instead("guests", fault))
     }
 
-    fn result_if_spoiled(&self, listed: Self::Value, fault: Fault) -> Self::Value {
+    fn result_if_failed_after(&self, listed: Self::Value, fault: Fault) -> Self::Value {
         match fault {
             Fault::Stale => self.before.clone().map_or(listed, Ok),
             _ => Err(away("the connection was lost")),

@@ -132,7 +132,7 @@ pub(crate) fn explain(
 ) -> String {
     let (scenario, points_name) = (swept.situation.journey.as_str(), name(points));
     let mut text = format!(
-        "BERTH_FAULT_AT={scenario}:{points_name} cargo test -p berth-tests --test fault every_scenario -- --nocapture\n"
+        "BERTH_FAULT_AT={scenario}:{points_name} cargo test -p berth-tests --test fault fails_well_at_every_effect -- --nocapture\n"
     );
     let _ = writeln!(
         text,

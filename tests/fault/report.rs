@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use berth_fault_injection::{Boundary, EffectKind};
 
-use crate::rows::{FaultOutcome, Rows};
+use crate::rows::Rows;
 use crate::scenarios::FaultScenario;
 use crate::sweep::{CellTally, CleanRun};
 
@@ -19,10 +19,15 @@ fault, one at a time, until the unit is idle. The allowed outcomes were written 
 the four outcomes. After every run, Placement is compared row by row with a run without a fault, every unit with its expected\n\
 provider, and everything is audited.\n";
 
-/// Cells and outcomes that `rows.toml` lists and no case had.
-pub(crate) fn never_exercised(rows: &Rows, tally: &CellTally) -> Vec<String> {
+/// Cells and outcomes of a scenario that `rows.toml` lists and no case had.
+pub(crate) fn never_exercised(
+    scenario: FaultScenario,
+    rows: &Rows,
+    tally: &CellTally,
+) -> Vec<String> {
     let mut findings = Vec::new();
-    for (cell, allowed) in rows {
+    let cells = rows.iter().filter(|(cell, _)| cell.journey == scenario);
+    for (cell, allowed) in cells {
         for outcome in allowed {
             let had = tally
                 .get(cell)
@@ -61,7 +66,7 @@ pub(crate) fn as_rows(tally: &CellTally) -> String {
 /// A part of the page: each is written and compared by a test of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Section {
-    Node,
+    Node(FaultScenario),
     Guests,
 }
 
@@ -75,19 +80,30 @@ fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/faults.md")
 }
 
-fn sections() -> (String, String) {
-    let there = std::fs::read_to_string(path()).unwrap_or_default();
-    let at = there.find(GUESTS).unwrap_or(there.len());
-    let (node, guests) = there.split_at(at);
-    (format!("{}\n", node.trim_end()), guests.to_owned())
+/// The scenarios' sections and the part on guests, as the file has them.
+fn sections() -> (BTreeMap<FaultScenario, String>, String) {
+    let text = std::fs::read_to_string(path()).unwrap_or_default();
+    let (node, guests) = text.split_at(text.find(GUESTS).unwrap_or(text.len()));
+    let section = |scenario: FaultScenario| {
+        let from = node.find(&title(scenario))?;
+        let rest = &node[from..];
+        let to = rest.find("\n## ").map_or(rest.len(), |at| at + 1);
+        Some((scenario, format!("{}\n", rest[..to].trim_end())))
+    };
+    let node = FaultScenario::ALL.into_iter().filter_map(section);
+    (node.collect(), guests.to_owned())
+}
+
+fn title(scenario: FaultScenario) -> String {
+    format!("## {}\n", scenario.as_str())
 }
 
 /// A part of the page as it is.
 pub(crate) fn section(section: Section) -> String {
     let _held = PAGE.lock().unwrap();
-    let (node, guests) = sections();
+    let (mut node, guests) = sections();
     match section {
-        Section::Node => node,
+        Section::Node(scenario) => node.remove(&scenario).unwrap_or_default(),
         Section::Guests => guests,
     }
 }
@@ -95,72 +111,56 @@ pub(crate) fn section(section: Section) -> String {
 /// Replaces a part of the page.
 pub(crate) fn replace(section: Section, text: &str) {
     let _held = PAGE.lock().unwrap();
-    let (node, guests) = sections();
-    let (node, guests) = match section {
-        Section::Node => (text, guests.as_str()),
-        Section::Guests => (node.as_str(), text),
-    };
-    let gap = if guests.is_empty() { "" } else { "\n" };
-    std::fs::write(path(), format!("{node}{gap}{guests}")).unwrap();
+    let (mut node, mut guests) = sections();
+    match section {
+        Section::Node(scenario) => drop(node.insert(scenario, text.to_owned())),
+        Section::Guests => text.clone_into(&mut guests),
+    }
+    let mut parts = vec![HEAD.to_owned()];
+    parts.extend(node.into_values());
+    parts.extend((!guests.is_empty()).then_some(guests));
+    std::fs::write(path(), parts.join("\n")).unwrap();
 }
 
-/// Compares the page with what was seen.
-pub(crate) fn compare(swept: &[CleanRun], tally: &CellTally) {
-    let page = page(swept, tally);
+/// Compares a scenario's part of the page with what was seen.
+pub(crate) fn compare(swept: &CleanRun, tally: &CellTally) {
+    let own = Section::Node(swept.situation.journey);
+    let text = text_of(swept, tally);
     if std::env::var_os("BLESS").is_some() {
-        replace(Section::Node, &page);
+        replace(own, &text);
         return;
     }
     assert!(
-        section(Section::Node) == page,
+        section(own) == text,
         "docs/faults.md is not what the sweep found: BLESS=1 cargo test -p berth-tests --test fault"
     );
 }
 
-fn page(swept: &[CleanRun], tally: &CellTally) -> String {
-    let mut text = HEAD.to_owned();
+/// A scenario's part of the page.
+fn text_of(swept: &CleanRun, tally: &CellTally) -> String {
+    let scenario = swept.situation.journey;
+    let effects = swept.clean.trace.effects();
+    let writes = swept.clean.trace.effects().filter(|line| {
+        line.effect.kind == EffectKind::Write && line.effect.boundary == Boundary::Http
+    });
+    let cases: usize = tally.values().flat_map(BTreeMap::values).sum();
+    let (effects, writes) = (effects.count(), writes.count());
+    let mut text = title(scenario);
     let _ = write!(
         text,
-        "\n| scenario | effects | of them writes | cases |\n|---|---|---|---|\n"
+        "\n{effects} effects, {writes} of them writes; {cases} cases.\n\n"
     );
-    for swept in swept {
-        let journey = swept.situation.journey;
-        let crossings = swept.clean.trace.effects();
-        let writes = swept.clean.trace.effects().filter(|line| {
-            line.effect.kind == EffectKind::Write && line.effect.boundary == Boundary::Http
-        });
-        let cases: usize = of(journey, tally).flat_map(|(_, seen)| seen.values()).sum();
-        let (name, crossings, writes) = (journey.as_str(), crossings.count(), writes.count());
-        let _ = writeln!(text, "| {name} | {crossings} | {writes} | {cases} |");
-    }
-    let all: usize = tally.values().flat_map(BTreeMap::values).sum();
-    let _ = writeln!(text, "| all | | | {all} |");
-    for swept in swept {
-        table(&mut text, swept.situation.journey, tally);
-    }
+    table(&mut text, tally);
     text
 }
 
-fn of(
-    journey: FaultScenario,
-    tally: &CellTally,
-) -> impl Iterator<Item = (&crate::rows::Cell, &BTreeMap<FaultOutcome, usize>)> {
-    tally
-        .iter()
-        .filter(move |(cell, _)| cell.journey == journey)
-}
-
 /// Rows of a fault, columns of kinds, cells with outcomes and their numbers of cases.
-fn table(text: &mut String, journey: FaultScenario, tally: &CellTally) {
-    let kinds: BTreeSet<&str> = of(journey, tally)
-        .map(|(cell, _)| cell.kind.as_str())
-        .collect();
-    let mut faults: Vec<&str> = of(journey, tally)
-        .map(|(cell, _)| cell.fault.as_str())
-        .collect();
+fn table(text: &mut String, tally: &CellTally) {
+    let kinds: BTreeSet<&str> = tally.keys().map(|cell| cell.kind.as_str()).collect();
+    let mut faults: Vec<&str> = tally.keys().map(|cell| cell.fault.as_str()).collect();
     faults.sort_by_key(|fault| (number(fault), *fault));
     faults.dedup();
-    let _ = write!(text, "\n## {}\n\n| fault |", journey.as_str());
+    text.push_str("| fault |");
     kinds
         .iter()
         .for_each(|kind| text.push_str(&format!(" {kind} |")));
@@ -168,8 +168,9 @@ fn table(text: &mut String, journey: FaultScenario, tally: &CellTally) {
     for fault in faults {
         let _ = write!(text, "| {fault} |");
         for kind in &kinds {
-            let seen =
-                of(journey, tally).find(|(cell, _)| cell.fault == fault && cell.kind == *kind);
+            let seen = tally
+                .iter()
+                .find(|(cell, _)| cell.fault == fault && cell.kind == *kind);
             let seen =
                 seen.map(|(_, seen)| seen.iter().map(|(outcome, n)| format!("{outcome} {n}")));
             let cell: Vec<String> = seen.into_iter().flatten().collect();

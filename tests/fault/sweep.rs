@@ -13,6 +13,7 @@ use berth_model::SeededRng;
 use crate::case::{Case, run};
 use crate::judge;
 use crate::regressions;
+use crate::report;
 use crate::rows::{self, Cell, FaultOutcome};
 use crate::scenarios::{FaultScenario, Situation};
 
@@ -140,7 +141,7 @@ fn the_parts_of_a_sweep_are_the_whole_and_each_case_is_in_one() {
 struct SweepFindings {
     tally: CellTally,
     cases: usize,
-    failed: Vec<(FaultScenario, Vec<InjectionPoint>, String)>,
+    failed: Vec<(Vec<InjectionPoint>, String)>,
 }
 
 /// Runs a case, judges it, and counts it.
@@ -169,7 +170,7 @@ fn case(
         .or_default() += 1;
     if !wrong.is_empty() {
         let text = judge::explain(swept, points, &case, &wrong);
-        findings.failed.push((journey, points.to_vec(), text));
+        findings.failed.push((points.to_vec(), text));
     }
     drop(findings);
     case
@@ -212,58 +213,46 @@ fn asked_for() -> Option<(FaultScenario, Vec<InjectionPoint>)> {
     Some((journey.expect("a scenario's name"), points.collect()))
 }
 
-#[test]
-fn every_scenario_fails_well_at_every_effect() {
+/// Runs a scenario with every fault, or with the one that `BERTH_FAULT_AT` names, and compares its part of the page.
+fn fails_well_at_every_effect(scenario: FaultScenario) {
     let (asked, pairs, rows) = (asked_for(), PairSelection::asked_for(), rows::read());
     let part = SweepPart::asked_for();
-    let swept: Vec<CleanRun> = FaultScenario::ALL.into_iter().map(CleanRun::of).collect();
-    let mut wrong: Vec<String> = swept.iter().flat_map(judge::clean).collect();
     let findings = Mutex::new(SweepFindings::default());
-    if let Some((journey, points)) = &asked {
-        let swept = swept
-            .iter()
-            .find(|swept| swept.situation.journey == *journey)
-            .unwrap();
-        let case = case(swept, points, &rows, &findings);
+    if asked.as_ref().is_some_and(|(named, _)| *named != scenario) {
+        return;
+    }
+    let swept = CleanRun::of(scenario);
+    let mut wrong = judge::clean(&swept);
+    if let Some((_, points)) = &asked {
+        let case = case(&swept, points, &rows, &findings);
         println!("{}\n{:#?}", case.trace, case.history);
     } else {
         if part.number == 1 {
-            for swept in &swept {
-                for points in regressions::of(swept) {
-                    replay(swept, &points, &rows, &mut wrong);
-                }
+            for points in regressions::of(&swept) {
+                replay(&swept, &points, &rows, &mut wrong);
             }
         }
-        let points = |swept: &CleanRun| swept.clean.trace.points();
-        let firsts = swept
-            .iter()
-            .flat_map(|swept| points(swept).into_iter().map(move |point| (swept, point)));
-        let firsts: Vec<(&CleanRun, InjectionPoint)> = part.take(firsts);
-        on_all_processors(&firsts, |(swept, first)| {
-            let single = case(swept, &[*first], &rows, &findings);
+        let firsts = part.take(swept.clean.trace.points().into_iter());
+        on_all_processors(&firsts, |first| {
+            let single = case(&swept, &[*first], &rows, &findings);
             for second in pairs.after(*first, &single) {
-                case(swept, &[*first, second], &rows, &findings);
+                case(&swept, &[*first, second], &rows, &findings);
             }
         });
     }
     let mut findings = findings.into_inner().unwrap();
     findings.failed.sort();
     let (count, cases) = (findings.failed.len(), findings.cases);
-    wrong.extend(
-        findings
-            .failed
-            .into_iter()
-            .take(30)
-            .map(|(_, _, text)| text),
-    );
+    let failed = findings.failed.into_iter().take(30);
+    wrong.extend(failed.map(|(_, text)| text));
     let is_whole =
         asked.is_none() && pairs == PairSelection::SampledKills && part == SweepPart::WHOLE;
     if is_whole {
-        wrong.extend(crate::report::never_exercised(&rows, &findings.tally));
+        wrong.extend(report::never_exercised(scenario, &rows, &findings.tally));
     }
     println!("{cases} cases");
     if std::env::var_os("BERTH_FAULT_TALLY").is_some() {
-        println!("{}", crate::report::as_rows(&findings.tally));
+        println!("{}", report::as_rows(&findings.tally));
     }
     assert!(
         wrong.is_empty(),
@@ -271,6 +260,26 @@ fn every_scenario_fails_well_at_every_effect() {
         wrong.join("\n")
     );
     if is_whole {
-        crate::report::compare(&swept, &findings.tally);
+        report::compare(&swept, &findings.tally);
     }
+}
+
+#[test]
+fn a_tick_fails_well_at_every_effect() {
+    fails_well_at_every_effect(FaultScenario::Tick);
+}
+
+#[test]
+fn a_reshape_at_the_start_fails_well_at_every_effect() {
+    fails_well_at_every_effect(FaultScenario::StartupReshape);
+}
+
+#[test]
+fn a_first_start_fails_well_at_every_effect() {
+    fails_well_at_every_effect(FaultScenario::Greenfield);
+}
+
+#[test]
+fn a_rename_fails_well_at_every_effect() {
+    fails_well_at_every_effect(FaultScenario::Rename);
 }

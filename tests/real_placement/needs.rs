@@ -1,7 +1,7 @@
 //! Computes how large a machine must be for its guests.
 
 use berth_fake::MachineGuest;
-use berth_virt::{GuestCell, NumaCell};
+use berth_virt::{GuestCell, HostNumaCell};
 
 /// What all guests need, by where they are.
 pub(crate) struct Needs {
@@ -30,7 +30,7 @@ impl Needs {
     }
 
     /// The first cell has room for half of the guests that are on none.
-    pub(crate) fn cells(&self) -> Vec<NumaCell> {
+    pub(crate) fn cells(&self) -> Vec<HostNumaCell> {
         let cpus = [
             format!("0-{}", self.vcpus - 1),
             format!("{}-{}", self.vcpus, 2 * self.vcpus - 1),
@@ -40,7 +40,7 @@ impl Needs {
             .zip(cpus)
             .zip(self.placed.iter().zip(rooms))
             .map(|((id, cpus), (placed, room))| {
-                NumaCell::new(id, cpus.parse().expect("a CPU set"), placed + room)
+                HostNumaCell::new(id, cpus.parse().expect("a CPU set"), placed + room)
             })
             .collect()
     }

@@ -400,7 +400,7 @@ async fn a_guest_with_an_unreachable_agent_is_undone_only_after_the_agent_confir
     // It has accepted the guest.
     stage.wait_for_build(&conductor, guest(1)).await;
     stage.agent.is(AgentBehaviour::Away);
-    stage.wait_until_stuck(&conductor, guest(1)).await;
+    stage.wait_until_blocked(&conductor, guest(1)).await;
     // Out of patience, and on the way back, which the agent must allow.
     let GuestRunOutcome::Blocked { reason } = conductor.reconcile_guest(guest(1)).await else {
         panic!("it is held");
@@ -435,7 +435,7 @@ async fn a_guest_unknown_to_its_agent_is_undone_without_that_agent() {
     };
     let conductor = stage.conductor_with(options);
     conductor.create(&request(1, "gpu")).await.unwrap();
-    stage.wait_until_stuck(&conductor, guest(1)).await;
+    stage.wait_until_blocked(&conductor, guest(1)).await;
     let GuestRunOutcome::Failed { reason } = conductor.reconcile_guest(guest(1)).await else {
         panic!("there is no other host");
     };

@@ -413,7 +413,7 @@ batch() {
     if [ ! -s "$report" ]; then
         kills=$(sed -n 's/^\([0-9][0-9]*\) kills$/\1/p' "$log" | tail -n1)
     fi
-    cases=$(sed -n 's/^\([0-9][0-9]*\) cases$/\1/p' "$log" | tail -n1)
+    cases=$(awk '/^[0-9]+ cases$/ {sum += $1} END {if (NR && sum) print sum}' "$log")
     took=$((SECONDS - began))
     exec 9>"$STATE/lock"
     flock 9
@@ -484,7 +484,7 @@ if [ "$ONLY" != guests ]; then
     [ "$ONLY" != '' ] || [ "$SUITE" = 0 ] || whole_suite
     for ((part = 1; part <= PARTS; part++)); do
         BERTH_FAULT_PAIRS=$PAIRS BERTH_FAULT_PART=$part/$PARTS batch "sweep, pairs $PAIRS, part $part of $PARTS" 0 "$part" \
-            "$STATE/fault" -q --nocapture every_scenario_fails
+            "$STATE/fault" -q --nocapture fails_well_at_every_effect
     done
     for ((seed = FROM; seed < FROM + KILLS; seed += BATCH)); do
         left=$((FROM + KILLS - seed))

@@ -17,7 +17,7 @@
 //! | field | set by | meaning |
 //! |---|---|---|
 //! | `scrubbed` | host | the host cleans this device after each release |
-//! | `releases` | service | the number of the last release; a new device starts as released and unclean |
+//! | `releases` | service | the number of the last release; a new device has one release and no `cleaned`, so it is unclean |
 //! | `cleaned` | host | the last release after which the host cleaned the device |
 //!
 //! The device is clean, and may be assigned, when `cleaned` equals `releases`. No host runs in these tests, so
@@ -75,7 +75,7 @@ pub struct BootStage {
     pub effects: ConductorEffects,
     /// The scheduler's database: the reported state of the host, and the server groups.
     pub hosts: Hosts,
-    /// A server group with anti-affinity; in these tests it has at most one guest.
+    /// A server group with anti-affinity. There is one host, so a second guest of the group has no valid host.
     pub apart: Uuid,
     journal: Arc<SqlBootJournal>,
     /// The tasks that send the host's heartbeats.
@@ -284,12 +284,12 @@ impl BootStage {
     /// Starts a conductor with these options; see [`conductor`](Self::conductor).
     #[must_use]
     pub fn conductor_with(&self, options: ConductorOptions) -> Conductor {
-        let effects = self.effects.present();
+        let effects = self.effects.of_current_process();
         let placement = self
             .cloud
-            .decorated(|http| effects.before("placement", http))
+            .decorated(|http| effects.in_front_of("placement", http))
             .placement();
-        let agent = effects.before("agent", self.agent.http());
+        let agent = effects.in_front_of("agent", self.agent.http());
         let auth = Auth::none("http://agent").expect("an endpoint");
         let parts = ConductorParts {
             journal: Arc::new(journal::FaultyBootJournal::new(
@@ -358,7 +358,7 @@ impl BootStage {
     ///
     /// # Panics
     /// The boot is not blocked in time.
-    pub async fn wait_until_stuck(&self, conductor: &Conductor, guest: ConsumerUuid) {
+    pub async fn wait_until_blocked(&self, conductor: &Conductor, guest: ConsumerUuid) {
         poll_until("the boot is blocked", async || {
             match conductor.blocked_reason(guest).is_some() {
                 true => Ok(()),
@@ -423,7 +423,7 @@ pub(crate) fn accelerators(
 ) -> AcceleratorClient {
     let http = HttpService::in_process::<_, Body, _>(service.clone(), 8 << 20);
     let http = match effects {
-        Some(effects) => effects.before("accelerator", http),
+        Some(effects) => effects.in_front_of("accelerator", http),
         None => http,
     };
     let token = Secret::from("admin".to_owned());

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderName, ResourceClass, Trait};
 use berth_virt::{
-    CpuSet, CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostView,
-    HypervisorInfo, NodeCpus, NodeDisk, NodeView, NumaCell, OfferedMdevs, PhysicalGpu, PowerState,
+    CpuSet, CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostNumaCell,
+    HostView, HypervisorInfo, NodeCpus, NodeDisk, NodeView, OfferedMdevs, PhysicalGpu, PowerState,
     ResourceModel,
 };
 use uuid::Uuid;
@@ -183,7 +183,7 @@ impl Host {
             node.cells = (0..cells)
                 .map(|id| {
                     let cpus = format!("{}-{}", id * each, (id + 1) * each - 1);
-                    NumaCell::new(id, cpus.parse().expect("a CPU set"), memory)
+                    HostNumaCell::new(id, cpus.parse().expect("a CPU set"), memory)
                 })
                 .collect();
         })

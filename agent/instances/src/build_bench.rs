@@ -14,10 +14,10 @@ use berth_model::{
 use berth_virt::guest_spec::{CpuModel, GuestInterfaces, GuestSpec, HostPath, InterfaceSource};
 use berth_virt::{
     DeviceCondition, DeviceOwner, DeviceType, GuestDestroyOutcome, GuestError, GuestMark,
-    GuestOnHost, GuestPowerOutcome, GuestSpawnOutcome, GuestState, HostEvents, HostView,
-    HypervisorInfo, NoLink, NodeCpus, NodeDisk, NodeView, NumaCell, ObserveError, OfferedDevice,
-    OfferedHandle, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerAction, ResourceModel,
-    VirtDriver, WantedDevice,
+    GuestOnHost, GuestPowerOutcome, GuestSpawnOutcome, HostEvents, HostNumaCell, HostView,
+    HypervisorInfo, NoLink, NodeCpus, NodeDisk, NodeView, ObserveError, OfferedDevice,
+    OfferedHandle, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerAction, PowerState,
+    ResourceModel, VirtDriver, WantedDevice,
 };
 use berth_wire::guest::GuestBuild;
 use serde_json::json;
@@ -116,13 +116,13 @@ impl Bench {
             .map(|id| {
                 let first = id * self.each;
                 let cpus = first..first + self.each;
-                NumaCell {
+                HostNumaCell {
                     siblings: cpus
                         .clone()
                         .step_by(2)
                         .map(|cpu| [cpu, cpu + 1].into_iter().collect())
                         .collect(),
-                    ..NumaCell::new(id, cpus.collect(), 4096)
+                    ..HostNumaCell::new(id, cpus.collect(), 4096)
                 }
             })
             .collect();
@@ -301,7 +301,7 @@ impl VirtDriver for BenchHost {
         let guests = world.specs.iter().map(|(uuid, spec)| {
             let guest = GuestOnHost {
                 name: spec.name.to_string(),
-                state: GuestState::Running,
+                state: PowerState::Running,
                 owner: Some(GuestMark {
                     project: spec.owner.project.to_string(),
                     consumer: spec.owner.consumer,

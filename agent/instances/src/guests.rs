@@ -20,7 +20,7 @@ use berth_agent_journal::{
 };
 use berth_keyed_tasks::KeyedTasks;
 use berth_model::ConsumerUuid;
-use berth_virt::{CpuSet, GuestError, GuestState, VirtDriver};
+use berth_virt::{CpuSet, GuestError, PowerState, VirtDriver};
 use berth_workflow::JournalHealth;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -303,7 +303,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// The power state of each guest on the hypervisor; empty if the hypervisor does not answer in time.
-    pub async fn states(&self) -> BTreeMap<ConsumerUuid, GuestState> {
+    pub async fn states(&self) -> BTreeMap<ConsumerUuid, PowerState> {
         let guests = timeout(STATUS_TIMEOUT, self.inner.context.driver.guests()).await;
         let guests = guests.ok().and_then(Result::ok).unwrap_or_default();
         let states = guests.into_iter().map(|(uuid, found)| (uuid, found.state));
@@ -311,7 +311,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     }
 
     /// The power state of one guest on the hypervisor; `None` if the hypervisor does not answer in time.
-    pub async fn state(&self, uuid: ConsumerUuid) -> Option<GuestState> {
+    pub async fn state(&self, uuid: ConsumerUuid) -> Option<PowerState> {
         let guest = timeout(STATUS_TIMEOUT, self.inner.context.driver.guest(uuid)).await;
         let guest = guest.ok().and_then(Result::ok).flatten();
         guest.map(|found| found.state)

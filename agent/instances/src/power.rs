@@ -15,7 +15,7 @@ use berth_keyed_tasks::KeyGuard;
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{
-    GuestError, GuestHardware, GuestPowerOutcome, GuestSpawnOutcome, GuestState, PowerAction,
+    GuestError, GuestHardware, GuestPowerOutcome, GuestSpawnOutcome, PowerAction, PowerState,
     VirtDriver,
 };
 use berth_wire::guest::ActionId;
@@ -219,7 +219,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             return Ok(false);
         };
         let differs = has.difference(&GuestHardware::of(spec)).is_some();
-        Ok(action == PowerAction::HardReboot || (state == GuestState::ShutOff && differs))
+        Ok(action == PowerAction::HardReboot || (state == PowerState::ShutOff && differs))
     }
 
     /// Starts a guest from its spec, after stopping it for a hard reboot.
@@ -244,7 +244,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     /// Whether the hypervisor reports the guest as shut off, or does not answer.
     async fn is_off(&self, uuid: ConsumerUuid) -> bool {
         let found = self.inner.context.on_host(uuid).await;
-        !found.is_ok_and(|found| found.is_some_and(|guest| guest.state != GuestState::ShutOff))
+        !found.is_ok_and(|found| found.is_some_and(|guest| guest.state != PowerState::ShutOff))
     }
 
     /// Locks the instance and reads its record.

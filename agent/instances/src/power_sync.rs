@@ -18,7 +18,7 @@
 
 use berth_agent_journal::{Goal, GuestRecord, SpawnStep, StepState};
 use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{GuestOnHost, GuestState};
+use berth_virt::{GuestOnHost, PowerState};
 
 use crate::spawn_context::is_ours;
 
@@ -75,11 +75,11 @@ pub(super) fn plan_power_sync(
 
 fn action_for(
     wanted: DesiredPower,
-    found: Option<GuestState>,
+    found: Option<PowerState>,
     started_in: StartedIn,
 ) -> PowerSyncAction {
     use DesiredPower as Wanted;
-    use GuestState::{Crashed, Paused, Running, ShutOff};
+    use PowerState::{Crashed, Paused, Running, ShutOff};
     match (wanted, found, started_in) {
         (Wanted::Running, Some(Running), _)
         | (Wanted::Paused, Some(Paused), _)
@@ -110,7 +110,7 @@ mod tests {
     /// Desired state, observed state, and the actions if it was started in this boot and in an earlier one.
     type Row = (
         DesiredPower,
-        Option<GuestState>,
+        Option<PowerState>,
         PowerSyncAction,
         PowerSyncAction,
     );
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn each_pair_of_desired_and_observed_state_has_an_action() {
         use DesiredPower as Wanted;
-        use GuestState::{Crashed, Paused, Running, ShutOff};
+        use PowerState::{Crashed, Paused, Running, ShutOff};
         let rows: [Row; 15] = [
             (Wanted::Running, None, StartAgain, StartAgain),
             (Wanted::Running, Some(Running), InSync, InSync),
@@ -165,7 +165,7 @@ mod tests {
         let spec = record.request.spec();
         let found = GuestOnHost {
             name: spec.name.to_string(),
-            state: GuestState::Running,
+            state: PowerState::Running,
             owner: Some(berth_virt::GuestMark {
                 project: spec.owner.project.to_string(),
                 consumer: spec.owner.consumer,

@@ -29,7 +29,7 @@ use berth_agent_journal::{
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{
-    GuestError, GuestRedefineOutcome, GuestState, HostDeviceId, PowerAction, VirtDriver,
+    GuestError, GuestRedefineOutcome, HostDeviceId, PowerAction, PowerState, VirtDriver,
 };
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -351,7 +351,7 @@ impl PreparedSpawn {
             // A guest of an interrupted spawn may be running already.
             Some(_) if !guest.is_stale => true,
             Some(found) => {
-                if found.state != GuestState::ShutOff {
+                if found.state != PowerState::ShutOff {
                     // Someone started it in its previous form.
                     let grace = Duration::ZERO;
                     let _ = context

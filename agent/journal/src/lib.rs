@@ -1,9 +1,10 @@
-//! The agent's journal: one SQLite file with the goal and the steps of each guest, and a register of devices. Each change is on
-//! disk before anything acts on it.
+//! The agent's journal: one SQLite file with the goal and the steps of each guest, and a register of device
+//! quarantines and resets. Each change is on disk before anything acts on it.
 //!
 //! [`GuestJournal`] is the trait, which tests wrap to inject faults; [`SqlJournal`] is the file (`guests.db`), a
-//! [`berth_workflow::Journal`] of [`GuestRecord`]s behind a cache. [`DeviceRegister`] has quarantines and resets in the same
-//! file, so that "no guest has the device" and "the device is being reset" are decided in one transaction.
+//! [`berth_workflow::Journal`] of [`GuestRecord`]s with a cache for reads. [`DeviceRegister`] is the register, and
+//! [`Register`] its content. It is in the same file, so that one transaction decides both "no guest has the device" and "the
+//! device is being reset".
 
 mod bound_devices;
 mod cache;

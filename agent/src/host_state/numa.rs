@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use berth_agent_instances::fit::{CellUse, HostUsage};
 use berth_agent_instances::host_usage;
-use berth_virt::CpuSet;
+use berth_virt::{CpuSet, HostNumaCell};
 use berth_wire::host_state::{CpuBitSet, NumaCell, NumaPages};
 
 use crate::host_state::node_facts::{NodeFacts, whole};
@@ -24,12 +24,7 @@ pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCell>> {
     Some(cells.collect())
 }
 
-fn body(
-    cell: &berth_virt::NumaCell,
-    shared: &CpuSet,
-    dedicated: &CpuSet,
-    held: &HostUsage,
-) -> NumaCell {
+fn body(cell: &HostNumaCell, shared: &CpuSet, dedicated: &CpuSet, held: &HostUsage) -> NumaCell {
     let used = held.on(Some(cell.id));
     NumaCell {
         id: i64::from(cell.id),
@@ -49,7 +44,7 @@ fn body(
 
 /// Normal pages are the memory that is not in huge pages. Guests that are not in the journal may use huge pages, but
 /// count as users of normal pages as far as there are any.
-fn pages(cell: &berth_virt::NumaCell, used: &CellUse) -> Vec<NumaPages> {
+fn pages(cell: &HostNumaCell, used: &CellUse) -> Vec<NumaPages> {
     let huge = cell.huge_pages.iter();
     let huge_kib = huge.map(|(size, count)| size.saturating_mul(*count));
     let huge_kib = huge_kib.fold(0, u64::saturating_add);

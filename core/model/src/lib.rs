@@ -34,6 +34,7 @@
 //! | instance | Nova's object, known by its UUID on every side |
 //! | server | an instance as the compute API shows it |
 //! | guest | an instance as a hypervisor runs it: a domain with its disks and devices |
+//! | power state | [`PowerState`] as a hypervisor reports it, [`DesiredPower`] as it should be |
 //! | node, host | a node is a hypervisor with one root provider; a host is a machine with an agent and has one or more nodes |
 //!
 //! # Glossary: Berth's words
@@ -76,6 +77,7 @@ mod ids;
 mod inventory;
 mod pci_address;
 mod plan;
+mod power_state;
 mod printable;
 mod provider_tree;
 mod request_group;
@@ -104,6 +106,7 @@ pub use ids::{
 pub use inventory::{AllocationRatio, Inventory, InventoryError};
 pub use pci_address::{PciAddress, PciAddressError};
 pub use plan::{DesiredTree, HeldUnits, Move, Plan, Usages, plan, usages_to_probe};
+pub use power_state::{DesiredPower, PowerState};
 pub use printable::printable;
 pub use provider_tree::{OWNER_TRAITS, Provider, ProviderTree, TreeError};
 pub use request_group::{

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
+use berth_model::DesiredPower;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::guest::{
-    ConfigDriveBody, FlavorBody, GuestPower, ImageBody, ImageComing, KernelBody, NetworkBody,
-};
+use crate::guest::{ConfigDriveBody, FlavorBody, ImageBody, ImageComing, KernelBody, NetworkBody};
 
 /// The API version, `api` in each response.
 pub const API: &str = "berth/1";
@@ -64,7 +63,7 @@ pub struct CreateGuest {
     pub config_drive: Option<ConfigDriveBody>,
     /// The desired power state.
     #[serde(default)]
-    pub power: GuestPower,
+    pub power: DesiredPower,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

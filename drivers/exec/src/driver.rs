@@ -20,7 +20,7 @@ use tokio::sync::broadcast::error::RecvError;
 use crate::call_error::{CallError, FailedCall, NAME};
 use crate::options::ExecOptions;
 use crate::protocol::{
-    Empty, EmptyResult, GuestQuestion, GuestsResult, Method, MigrateParams, OutcomeResult,
+    AsText, Empty, EmptyResult, GuestQuestion, GuestsResult, Method, MigrateParams, OutcomeResult,
     PowerParams, PrepareHostResult, PreparedDevicesResult, ResetResult, SpecParams, UuidParams,
     ViewResult, WantedParams, decode, params,
 };
@@ -204,7 +204,10 @@ impl VirtDriver for ExecDriver {
             action: Some(action),
             ..GuestQuestion::of(Method::Power, uuid)
         };
-        let asked = params(&PowerParams::of(uuid, action));
+        let asked = params(&PowerParams {
+            uuid: AsText(uuid),
+            action,
+        });
         let result: OutcomeResult<GuestPowerOutcome> = self.guest(question, asked).await?;
         Ok(result.outcome)
     }

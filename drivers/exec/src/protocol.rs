@@ -29,8 +29,8 @@ pub use codes::{DeviceCode, GuestCode, ObserveCode};
 pub use device::{ConditionFacts, DeviceFacts, HandleFacts};
 pub use guest::{
     Empty, EmptyResult, GuestFacts, GuestOnHostFacts, GuestsResult, MarkFacts, MigrateParams,
-    OutcomeResult, PowerParams, PowerWord, PreparedDevicesResult, PreparedFacts, ResetResult,
-    SpecParams, UnreadableFacts, UuidParams, WantedParams,
+    OutcomeResult, PowerParams, PreparedDevicesResult, PreparedFacts, ResetResult, SpecParams,
+    UnreadableFacts, UuidParams, WantedParams,
 };
 pub use hello::{ConfiguredOptions, DriverFacts, Hello, HelloResult, VERSION};
 pub use message::{ChangeKind, ChangedNotification, ErrorObject, LONGEST_LINE};

@@ -10,9 +10,8 @@ use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, VcpuPin};
 use berth_virt::{
     GuestCell, GuestCpuPolicy, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark,
-    GuestMdev, GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, GuestState,
-    GuestView, HeldDevice, HostDeviceId, HostView, NodeView, OfferedHandle, PowerAction,
-    PowerState,
+    GuestMdev, GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, GuestView,
+    HeldDevice, HostDeviceId, HostView, NodeView, OfferedHandle, PowerAction, PowerState,
 };
 use serde::{Deserialize, Serialize};
 
@@ -138,7 +137,10 @@ impl GuestBook {
         if spec.power == DesiredPower::ShutOff {
             return Err(GuestError::Another {
                 uuid: spec.uuid,
-                difference: format!("it is {}, but should be shut off", state(made.state)),
+                difference: format!(
+                    "it is {}, but should be shut off",
+                    PowerState::from(made.state)
+                ),
             });
         }
         if made.state == DesiredPower::ShutOff {
@@ -182,7 +184,7 @@ impl GuestBook {
             (PowerAction::Pause, Running) => Paused,
             (PowerAction::Start | PowerAction::SoftReboot, Paused)
             | (PowerAction::Pause | PowerAction::Unpause | PowerAction::SoftReboot, ShutOff) => {
-                let state = state(made.state);
+                let state = made.state.into();
                 return Err(GuestError::WrongState {
                     uuid,
                     state,
@@ -208,7 +210,7 @@ impl GuestBook {
             return Err(GuestError::Another { uuid, difference });
         }
         if made.state != DesiredPower::ShutOff {
-            let state = state(made.state);
+            let state = made.state.into();
             return Err(GuestError::NotOff { uuid, state });
         }
         made.spec = spec.clone();
@@ -235,21 +237,13 @@ impl GuestBook {
             }
             DesiredPower::ShutOff => Err(GuestError::NotRunning {
                 uuid,
-                state: GuestState::ShutOff,
+                state: PowerState::ShutOff,
             }),
         }
     }
 
     fn of(&mut self, uuid: ConsumerUuid) -> Option<&mut FakeGuest> {
         self.guests.get_mut(&uuid).map(Arc::make_mut)
-    }
-}
-
-fn state(power: DesiredPower) -> GuestState {
-    match power {
-        DesiredPower::Running => GuestState::Running,
-        DesiredPower::Paused => GuestState::Paused,
-        DesiredPower::ShutOff => GuestState::ShutOff,
     }
 }
 
@@ -305,10 +299,7 @@ fn of_file(guest: &GuestView) -> GuestOnHost {
     let mdevs = guest.mdevs.iter().map(|mdev| HostDeviceId::Mdev(mdev.uuid));
     GuestOnHost {
         name: guest.name.clone(),
-        state: match guest.power {
-            PowerState::Running => GuestState::Running,
-            PowerState::ShutOff => GuestState::ShutOff,
-        },
+        state: guest.power,
         owner: None,
         devices: functions
             .chain(mdevs)
@@ -329,7 +320,7 @@ impl FakeGuest {
         let devices = self.spec.held_devices();
         GuestOnHost {
             name: self.spec.name.to_string(),
-            state: state(self.state),
+            state: self.state.into(),
             owner: Some(GuestMark {
                 project: self.spec.owner.project.to_string(),
                 consumer: self.spec.owner.consumer,
@@ -362,10 +353,7 @@ impl FakeGuest {
         let consumer = self.spec.owner.consumer;
         GuestView {
             name: self.spec.name.to_string(),
-            power: match self.state {
-                DesiredPower::Running | DesiredPower::Paused => PowerState::Running,
-                DesiredPower::ShutOff => PowerState::ShutOff,
-            },
+            power: self.state.into(),
             also: (consumer != self.spec.uuid)
                 .then_some(consumer)
                 .into_iter()

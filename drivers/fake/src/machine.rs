@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_virt::{
-    CpuSet, CustomResource, GuestCpuPolicy, GuestMdev, GuestView, HypervisorInfo, NodeCpus,
-    NodeDisk, NumaCell, OfferedDevice, PciInPlacement, PowerState, ResourceModel, VirtualFunctions,
+    CpuSet, CustomResource, GuestCpuPolicy, GuestMdev, GuestView, HostNumaCell, HypervisorInfo,
+    NodeCpus, NodeDisk, OfferedDevice, PciInPlacement, PowerState, ResourceModel, VirtualFunctions,
 };
 use uuid::Uuid;
 
@@ -28,7 +28,7 @@ pub struct MachineNode {
     /// Its memory in MiB.
     pub memory_mib: u64,
     pub disk: NodeDisk,
-    pub cells: Vec<NumaCell>,
+    pub cells: Vec<HostNumaCell>,
     pub gpus: Vec<Gpu>,
     pub nics: Vec<VirtualFunctions>,
     /// Devices offered as a whole, as virtual functions or as mediated devices.

@@ -2,9 +2,9 @@
 
 use berth_model::ResourceClass;
 use berth_virt::{
-    CustomResource, DeviceOwner, DeviceUnit, GuestCell, GuestCpuPolicy, GuestMdev, NodeCpus,
-    NodeDisk, NumaCell, NumaModel, OfferedDevice, OfferedHandle, PciInPlacement, PcpuModel,
-    PowerState, ResourceModel, VgpuModel, VirtualFunctions,
+    CustomResource, DeviceOwner, DeviceUnit, GuestCell, GuestCpuPolicy, GuestMdev, HostNumaCell,
+    NodeCpus, NodeDisk, NumaModel, OfferedDevice, OfferedHandle, PciInPlacement, PcpuModel,
+    ResourceModel, VgpuModel, VirtualFunctions,
 };
 use toml::{Table, Value};
 
@@ -112,7 +112,7 @@ fn cpus(cpus: &NodeCpus) -> Table {
     table
 }
 
-fn cell(cell: &NumaCell) -> Table {
+fn cell(cell: &HostNumaCell) -> Table {
     let mut table = Table::new();
     put(&mut table, "id", i64::from(cell.id));
     put(&mut table, "cpus", text(&cell.cpus));
@@ -227,11 +227,7 @@ fn guest(guest: &MachineGuest) -> Table {
     let seen = &guest.seen;
     put(&mut table, "uuid", text(guest.uuid));
     put(&mut table, "name", text(&seen.name));
-    let power = match seen.power {
-        PowerState::Running => "running",
-        PowerState::ShutOff => "shut off",
-    };
-    put(&mut table, "power", power);
+    put(&mut table, "power", text(seen.power));
     policy(&mut table, seen.cpu_policy);
     put(&mut table, "vcpus", number(seen.vcpus));
     put(&mut table, "memory_mib", number(seen.memory_mib));

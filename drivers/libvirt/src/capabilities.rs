@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_virt::{CpuSet, NumaCell, Processor, ProcessorTopology};
+use berth_virt::{CpuSet, HostNumaCell, Processor, ProcessorTopology};
 use roxmltree::Node;
 
 use crate::options::VirtType;
@@ -20,7 +20,7 @@ pub(crate) struct Capabilities {
     /// The features listed in addition to those of the CPU model.
     pub(crate) cpu_features: BTreeSet<String>,
     /// NUMA cells; empty if the driver shows none.
-    pub(crate) cells: Vec<NumaCell>,
+    pub(crate) cells: Vec<HostNumaCell>,
     /// The size of normal pages in KiB, if shown.
     pub(crate) small_page_kib: Option<u64>,
     /// Whether some core runs more than one thread.
@@ -117,7 +117,7 @@ pub(crate) fn expanded_features(text: &str) -> Result<BTreeSet<String>, XmlError
     Ok(features(reader.root()))
 }
 
-fn numa_cell(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<NumaCell, XmlError> {
+fn numa_cell(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<HostNumaCell, XmlError> {
     let id = reader.required(
         "cell/@id",
         cell.attribute("id"),
@@ -141,16 +141,16 @@ fn numa_cell(reader: &Reader<'_>, cell: Node<'_, '_>) -> Result<NumaCell, XmlErr
         cpus.insert(number);
         let socket = cpu.attribute("socket_id");
         sockets.extend(socket.and_then(|text| text.parse::<u32>().ok()));
-        let of_core = cpu.attribute("siblings").and_then(|text| text.parse().ok());
-        siblings.extend(of_core.map(|cpus: CpuSet| cpus.iter().collect::<Vec<_>>()));
+        let of_core = cpu.attribute("siblings");
+        siblings.extend(of_core.and_then(|text| text.parse::<CpuSet>().ok()));
     }
     let mut pages = pages(reader, cell)?;
     let small = pages.pop_first();
-    let new = NumaCell::new(id, CpuSet::from_iter(cpus), memory.unwrap_or(0) / 1024);
+    let new = HostNumaCell::new(id, CpuSet::from_iter(cpus), memory.unwrap_or(0) / 1024);
     let mut sockets = sockets.into_iter();
-    Ok(NumaCell {
+    Ok(HostNumaCell {
         socket: sockets.next().filter(|_| sockets.next().is_none()),
-        siblings: siblings.into_iter().map(CpuSet::from_iter).collect(),
+        siblings: siblings.into_iter().collect(),
         huge_pages: pages,
         small_page_kib: small.map_or(new.small_page_kib, |(size, _)| size.max(1)),
         ..new

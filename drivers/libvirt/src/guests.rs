@@ -19,8 +19,8 @@ use berth_model::ConsumerUuid;
 use berth_sysfs::Sysfs;
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    GuestError, GuestHardware, GuestOnHost, GuestPowerOutcome, GuestSpawnOutcome, GuestState,
-    HeldDevice,
+    GuestError, GuestHardware, GuestOnHost, GuestPowerOutcome, GuestSpawnOutcome, HeldDevice,
+    PowerState,
 };
 use virt::connect::Connect;
 use virt::domain::{Domain, DomainState};
@@ -116,7 +116,7 @@ fn readable(
 fn unreadable(domain: &Domain, uuid: ConsumerUuid, error: &GuestError) -> GuestOnHost {
     GuestOnHost {
         name: domain.name().unwrap_or_else(|_| uuid.to_string()),
-        state: state(domain).unwrap_or(GuestState::Running),
+        state: state(domain).unwrap_or(PowerState::Running),
         owner: None,
         devices: BTreeSet::new(),
         unreadable: Some(error.to_string()),
@@ -137,19 +137,19 @@ fn guest(domain: &Domain, uuid: ConsumerUuid) -> Result<Option<GuestOnHost>, Gue
     }
 }
 
-fn state(domain: &Domain) -> Result<GuestState, virt::error::Error> {
+fn state(domain: &Domain) -> Result<PowerState, virt::error::Error> {
     let (state, _) = domain.state()?;
     let known = |wanted| state.is_known_and(|known| known == wanted);
     Ok(
         if known(DomainState::Paused) || known(DomainState::PMSuspended) {
-            GuestState::Paused
+            PowerState::Paused
         } else if known(DomainState::Shutoff) {
-            GuestState::ShutOff
+            PowerState::ShutOff
         } else if known(DomainState::Crashed) {
-            GuestState::Crashed
+            PowerState::Crashed
         } else {
             // Also during shutdown: it holds its resources until it is off.
-            GuestState::Running
+            PowerState::Running
         },
     )
 }
@@ -196,7 +196,7 @@ pub(crate) fn spawn(
     };
     if let Err(given_up) = waited_for("virDomainCreate") {
         if defined == GuestSpawnOutcome::Spawned
-            && matches!(state(&domain), Ok(GuestState::ShutOff))
+            && matches!(state(&domain), Ok(PowerState::ShutOff))
         {
             destroy::undefine(connect, uuid)?;
         }
@@ -232,7 +232,7 @@ fn with_its_hardware(
     options: &GuestXmlOptions,
 ) -> Result<Domain, GuestError> {
     let uuid = spec.uuid;
-    let found = guest(&domain, uuid)?.filter(|found| found.state == GuestState::ShutOff);
+    let found = guest(&domain, uuid)?.filter(|found| found.state == PowerState::ShutOff);
     let difference = found
         .and_then(|found| found.hardware)
         .and_then(|has| has.difference(&GuestHardware::of(spec)));

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use berth_sysfs::{LastObservation, SeenFunction, Sysfs};
-use berth_virt::{CpuSet, HostView, NodeDisk, NumaCell, ObserveError, UnreadableGuest};
+use berth_virt::{CpuSet, HostNumaCell, HostView, NodeDisk, ObserveError, UnreadableGuest};
 use uuid::Uuid;
 use virt::connect::{Connect, NodeInfo};
 use virt::domain::Domain;
@@ -50,7 +50,7 @@ struct ObservedFacts {
     /// Online CPUs, if the device tree shows them.
     online: Option<CpuSet>,
     /// NUMA cells of the device tree, for a libvirt driver that shows none.
-    cells: Vec<NumaCell>,
+    cells: Vec<HostNumaCell>,
     /// The number of active CPUs; some drivers report nothing else.
     active_cpus: u32,
     memory_kib: u64,
@@ -187,32 +187,20 @@ fn domain_capabilities(
 
 fn online_cpus(sysfs: Option<&Sysfs>) -> Result<Option<CpuSet>, ObserveError> {
     let online = sysfs.map(Sysfs::online_cpus).transpose();
-    Ok(online.map_err(unreadable)?.flatten().map(CpuSet::from_iter))
+    Ok(online.map_err(unreadable)?.flatten())
 }
 
 /// NUMA cells from sysfs. Only libvirt knows the size of normal pages, in KiB.
 fn numa_cells(
     sysfs: Option<&Sysfs>,
     small_page_kib: Option<u64>,
-) -> Result<Vec<NumaCell>, ObserveError> {
+) -> Result<Vec<HostNumaCell>, ObserveError> {
     let cells = sysfs.map(Sysfs::numa_cells).transpose();
-    let cells = cells.map_err(unreadable)?.unwrap_or_default();
-    let cells = cells.into_iter().map(|cell| NumaCell {
-        siblings: cell.siblings.into_iter().map(CpuSet::from_iter).collect(),
-        huge_pages: cell
-            .huge_pages
-            .iter()
-            .map(|pages| (pages.size_kib, pages.total))
-            .collect(),
-        socket: cell.socket,
-        small_page_kib: small_page_kib.unwrap_or(NumaCell::SMALL_PAGE_KIB),
-        ..NumaCell::new(
-            cell.id,
-            CpuSet::from_iter(cell.cpus),
-            cell.memory_kib / 1024,
-        )
-    });
-    Ok(cells.collect())
+    let mut cells = cells.map_err(unreadable)?.unwrap_or_default();
+    for cell in &mut cells {
+        cell.small_page_kib = small_page_kib.unwrap_or(cell.small_page_kib);
+    }
+    Ok(cells)
 }
 
 /// The size of the file system that a path is, or will be, on.

@@ -186,7 +186,9 @@ impl TestGuest {
         // The test driver's numbers of guests' states.
         let state = match self.power {
             PowerState::Running => 1,
+            PowerState::Paused => 3,
             PowerState::ShutOff => 5,
+            PowerState::Crashed => 6,
         };
         format!(
             "<domain type='test' xmlns:test='http://libvirt.org/schemas/domain/test/1.0'>\

@@ -1,7 +1,9 @@
 //! Reads CPUs and NUMA cells: which CPUs are online, which cell each belongs to, and each cell's memory and huge pages.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+use berth_virt::{CpuSet, HostNumaCell};
 
 use crate::Sysfs;
 use crate::read::{self, SysfsError};
@@ -9,41 +11,16 @@ use crate::read::{self, SysfsError};
 /// The largest accepted CPU number. Linux supports at most 8192.
 const LAST_CPU: u32 = 65_535;
 
-/// One NUMA cell of this host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NumaCell {
-    pub id: u32,
-    /// Its CPUs, online or not. Empty for a cell that has only memory.
-    pub cpus: BTreeSet<u32>,
-    /// Its CPUs grouped by core, as far as known.
-    pub siblings: BTreeSet<BTreeSet<u32>>,
-    /// Its memory in KiB (`MemTotal`).
-    pub memory_kib: u64,
-    /// Its huge pages, by size.
-    pub huge_pages: Vec<HugePagePool>,
-    /// The socket of all its CPUs, if known.
-    pub socket: Option<u32>,
-}
-
-/// The huge pages of one size in one cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HugePagePool {
-    /// Size of one page in KiB, for example 2048 or 1048576.
-    pub size_kib: u64,
-    pub total: u64,
-    /// How many of them are free.
-    pub free: u64,
-}
-
 impl Sysfs {
     /// The online CPUs; `None` if the tree does not contain them.
-    pub fn online_cpus(&self) -> Result<Option<BTreeSet<u32>>, SysfsError> {
+    pub fn online_cpus(&self) -> Result<Option<CpuSet>, SysfsError> {
         let path = self.root().join("devices/system/cpu/online");
         read::value(&path, "a list of CPUs such as 0-3,8", cpu_list)
     }
 
-    /// The NUMA cells by number; empty if the kernel reports none.
-    pub fn numa_cells(&self) -> Result<Vec<NumaCell>, SysfsError> {
+    /// The NUMA cells by number; empty if the kernel reports none. A cell may have no CPU. The kernel does not state the
+    /// size of its usual pages.
+    pub fn numa_cells(&self) -> Result<Vec<HostNumaCell>, SysfsError> {
         let directory = self.root().join("devices/system/node");
         let mut cells = Vec::new();
         for name in read::names(&directory)? {
@@ -55,7 +32,7 @@ impl Sysfs {
         Ok(cells)
     }
 
-    fn numa_cell(&self, at: &Path, id: u32) -> Result<Option<NumaCell>, SysfsError> {
+    fn numa_cell(&self, at: &Path, id: u32) -> Result<Option<HostNumaCell>, SysfsError> {
         let cpus = read::value(
             &at.join("cpulist"),
             "a list of CPUs such as 0-3,8",
@@ -69,31 +46,29 @@ impl Sysfs {
         let (Some(cpus), Some(memory_kib)) = (cpus, memory) else {
             return Ok(None);
         };
-        Ok(Some(NumaCell {
-            id,
+        Ok(Some(HostNumaCell {
             siblings: self.siblings(&cpus)?,
-            socket: self.socket(&cpus)?,
-            cpus,
-            memory_kib,
             huge_pages: huge_pages(&at.join("hugepages"))?,
+            socket: self.socket(&cpus)?,
+            ..HostNumaCell::new(id, cpus, memory_kib / 1024)
         }))
     }
 
     /// The CPUs grouped by core. An offline CPU has no topology.
-    fn siblings(&self, cpus: &BTreeSet<u32>) -> Result<BTreeSet<BTreeSet<u32>>, SysfsError> {
+    fn siblings(&self, cpus: &CpuSet) -> Result<Vec<CpuSet>, SysfsError> {
         let mut cores = BTreeSet::new();
-        for cpu in cpus {
+        for cpu in cpus.iter() {
             let path = format!("devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
             let path = self.root().join(path);
             cores.extend(read::value(&path, "a list of CPUs such as 0,32", cpu_list)?);
         }
-        Ok(cores)
+        Ok(cores.into_iter().collect())
     }
 
     /// The socket of these CPUs; `None` if they are in several, or if unknown (the kernel then reports -1).
-    fn socket(&self, cpus: &BTreeSet<u32>) -> Result<Option<u32>, SysfsError> {
+    fn socket(&self, cpus: &CpuSet) -> Result<Option<u32>, SysfsError> {
         let mut sockets = BTreeSet::new();
-        for cpu in cpus {
+        for cpu in cpus.iter() {
             let path = format!("devices/system/cpu/cpu{cpu}/topology/physical_package_id");
             let number = |text: &str| text.parse::<i64>().ok();
             let number = read::value(&self.root().join(path), "a socket's number", number)?;
@@ -111,8 +86,9 @@ fn memory_total(meminfo: &str) -> Option<u64> {
     read::decimal(amount.trim().strip_suffix("kB")?.trim_end())
 }
 
-fn huge_pages(directory: &Path) -> Result<Vec<HugePagePool>, SysfsError> {
-    let mut pages = Vec::new();
+/// The number of huge pages, free or not, by size in KiB.
+fn huge_pages(directory: &Path) -> Result<BTreeMap<u64, u64>, SysfsError> {
+    let mut pages = BTreeMap::new();
     for name in read::names(directory)? {
         let size = name
             .strip_prefix("hugepages-")
@@ -120,27 +96,21 @@ fn huge_pages(directory: &Path) -> Result<Vec<HugePagePool>, SysfsError> {
         let Some(size_kib) = size.and_then(read::decimal) else {
             continue;
         };
-        let count =
-            |file: &str| read::value(&directory.join(&name).join(file), "a count", read::decimal);
-        if let (Some(total), Some(free)) = (count("nr_hugepages")?, count("free_hugepages")?) {
-            pages.push(HugePagePool {
-                size_kib,
-                total,
-                free,
-            });
+        let count = directory.join(&name).join("nr_hugepages");
+        let count = read::value(&count, "a count", read::decimal)?;
+        if let Some(count) = count {
+            pages.insert(size_kib, count);
         }
     }
-    pages.sort_unstable_by_key(|pages| pages.size_kib);
     Ok(pages)
 }
 
 /// Reads the kernel's list format, `0-3,8,10-11`; an empty text is the empty set. `None` for anything else, ranges that run
 /// backwards and numbers above 65535 included.
-#[must_use]
-pub fn cpu_list(text: &str) -> Option<BTreeSet<u32>> {
+fn cpu_list(text: &str) -> Option<CpuSet> {
     let mut cpus = BTreeSet::new();
     if text.is_empty() {
-        return Some(cpus);
+        return Some(CpuSet::default());
     }
     for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -150,7 +120,7 @@ pub fn cpu_list(text: &str) -> Option<BTreeSet<u32>> {
         }
         cpus.extend(first..=last);
     }
-    Some(cpus)
+    Some(cpus.into_iter().collect())
 }
 
 /// Digits only: the standard parser would take a plus sign too.
@@ -190,7 +160,7 @@ mod tests {
         tree.write("devices/system/cpu/online", "0-3\n");
         tree.numa_cell(0, "0-1", 16_384_000);
         tree.numa_cell(1, "2-3", 8_192_000);
-        tree.huge_pages(1, 2048, 512, 500);
+        tree.huge_pages(1, 2048, 512);
         for cpu in [2, 3] {
             let topology = format!("devices/system/cpu/cpu{cpu}/topology");
             tree.write(&format!("{topology}/thread_siblings_list"), "2-3\n");
@@ -200,30 +170,22 @@ mod tests {
         let cells = tree.sysfs().numa_cells().unwrap();
         assert_eq!(
             cells[1],
-            NumaCell {
-                id: 1,
-                cpus: [2, 3].into(),
-                siblings: [[2, 3].into()].into(),
-                memory_kib: 8_192_000,
-                huge_pages: vec![HugePagePool {
-                    size_kib: 2048,
-                    total: 512,
-                    free: 500
-                }],
+            HostNumaCell {
+                siblings: vec![CpuSet::from_iter([2, 3])],
+                huge_pages: [(2048, 512)].into(),
                 socket: Some(1),
+                ..HostNumaCell::new(1, CpuSet::from_iter([2, 3]), 8000)
             }
         );
-        assert_eq!((&cells[0].huge_pages, cells[0].socket), (&vec![], None));
+        assert!(cells[0].huge_pages.is_empty());
+        assert_eq!(cells[0].socket, None);
         for (package, socket) in [("2", None), ("-1", None), ("1", Some(1))] {
             let file = "devices/system/cpu/cpu3/topology/physical_package_id";
             tree.write(file, package);
             let cells = tree.sysfs().numa_cells().unwrap();
             assert_eq!(cells[1].socket, socket, "{package}");
         }
-        assert_eq!(
-            tree.sysfs().online_cpus().unwrap(),
-            Some([0, 1, 2, 3].into())
-        );
+        assert_eq!(tree.sysfs().online_cpus().unwrap(), Some(CpuSet::first(4)));
     }
 
     #[test]
@@ -246,7 +208,7 @@ mod tests {
         ] {
             let tree = TestTree::new();
             tree.numa_cell(0, "0", 1024);
-            tree.huge_pages(0, 2048, 1, 1);
+            tree.huge_pages(0, 2048, 1);
             tree.write(file, content);
             let error = tree.sysfs().numa_cells().unwrap_err().to_string();
             assert!(error.contains(file), "{error}");
@@ -257,7 +219,7 @@ mod tests {
         #[test]
         fn a_set_written_as_ranges_reads_back(cpus in proptest::collection::btree_set(0u32..9000, 0..40)) {
             let text: Vec<String> = cpus.iter().map(ToString::to_string).collect();
-            prop_assert_eq!(cpu_list(&text.join(",")), Some(cpus));
+            prop_assert_eq!(cpu_list(&text.join(",")), Some(cpus.into_iter().collect()));
         }
 
         #[test]

@@ -37,7 +37,6 @@ mod vfio;
 pub use allow_list::{AllowList, AllowedFunction, DEVICE_SPEC, NotAllowed};
 pub use attribute::{AttributeError, AttributeWrites, KernelAttributes, WriteFuture};
 pub use config_space::{ConfigSpace, Link};
-pub use cpu::{HugePagePool, NumaCell, cpu_list};
 pub use device_reset::{FunctionResetError, ResetMethod, ResetSelection, VerifiedReset};
 pub use device_return::{HomeDriver, ResetNeed, ReturnError, ReturnedFunction};
 pub use device_spec::{DeviceSpecError, DeviceTags};

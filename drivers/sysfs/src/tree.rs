@@ -153,10 +153,9 @@ impl TestTree {
         );
     }
 
-    pub(crate) fn huge_pages(&self, cell: u32, size_kib: u64, total: u64, free: u64) {
+    pub(crate) fn huge_pages(&self, cell: u32, size_kib: u64, total: u64) {
         let at = format!("devices/system/node/node{cell}/hugepages/hugepages-{size_kib}kB");
         self.write(&format!("{at}/nr_hugepages"), format!("{total}\n"));
-        self.write(&format!("{at}/free_hugepages"), format!("{free}\n"));
     }
 }
 
@@ -209,7 +208,7 @@ mod any_content {
             tree.mdev_type("0000:81:00.0", "nvidia-222", "GRID T4-1B", 16);
             tree.mdev("0000:81:00.0", "nvidia-222", "4b20d080-1b54-4048-85b3-a6a62d165c01");
             tree.numa_cell(0, "0-3", 1024);
-            tree.huge_pages(0, 2048, 8, 8);
+            tree.huge_pages(0, 2048, 8);
             for (file, bytes) in planted {
                 tree.write(file, bytes);
             }

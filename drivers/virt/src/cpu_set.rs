@@ -20,7 +20,7 @@ pub struct CpuSetError {
 }
 
 /// Host CPUs by number. Reads and shows Nova's grammar: `0-3,^2,8`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct CpuSet(BTreeSet<u32>);
 
 impl CpuSet {

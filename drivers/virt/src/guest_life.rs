@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use berth_model::{ArqUuid, ConsumerUuid, Disposition, PciAddress};
-use serde::{Deserialize, Serialize};
+use berth_model::{ArqUuid, ConsumerUuid, Disposition, PciAddress, PowerState};
+use serde::{Deserialize, Serialize, Serializer};
 use uuid::Uuid;
 
 use crate::guest_hardware::GuestHardware;
@@ -54,13 +54,15 @@ pub struct NoLink {
 }
 
 /// A power operation on a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
 pub enum PowerAction {
     /// Switches the guest on.
     Start,
     /// Requests a shutdown, and switches the guest off after the grace period. Zero: immediately.
     Stop {
         /// The time that the guest has to shut down by itself.
+        #[serde(rename = "grace_seconds", serialize_with = "whole_seconds")]
         grace: Duration,
     },
     /// Stops the CPUs; the guest keeps its resources.
@@ -71,6 +73,11 @@ pub enum PowerAction {
     SoftReboot,
     /// Switches the guest off and on. Devices that the hypervisor manages are reset as between two guests.
     HardReboot,
+}
+
+/// Rounds up, so that the guest does not lose a part of its grace period.
+fn whole_seconds<S: Serializer>(grace: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(grace.as_secs() + u64::from(grace.subsec_nanos() > 0))
 }
 
 impl PowerAction {
@@ -100,31 +107,6 @@ pub enum GuestPowerOutcome {
     Unchanged,
     /// The guest does not exist.
     NotThere,
-}
-
-/// The state of a guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum GuestState {
-    /// Started, and its CPUs run.
-    Running,
-    /// Its CPUs are stopped, by Berth or by the hypervisor (for example because a disk is full).
-    Paused,
-    /// Defined and switched off.
-    ShutOff,
-    /// It failed and still holds its resources.
-    Crashed,
-}
-
-impl std::fmt::Display for GuestState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            GuestState::Running => "running",
-            GuestState::Paused => "paused",
-            GuestState::ShutOff => "shut off",
-            GuestState::Crashed => "crashed",
-        })
-    }
 }
 
 /// A device of the host as used by a guest.
@@ -178,7 +160,7 @@ pub struct GuestOnHost {
     /// Its name on the hypervisor, unique per host.
     pub name: String,
     /// Its state at the observation.
-    pub state: GuestState,
+    pub state: PowerState,
     /// The owner, if the guest has Berth's mark. Berth must not change guests without it.
     pub owner: Option<GuestMark>,
     /// The devices of the host that it has.
@@ -311,7 +293,7 @@ pub enum GuestError {
         /// The UUID of the affected guest.
         uuid: ConsumerUuid,
         /// The state that does not permit the operation.
-        state: GuestState,
+        state: PowerState,
     },
     /// The operation needs a running guest.
     #[error("guest {uuid} is {state}: only a running guest can be suspended")]
@@ -319,7 +301,7 @@ pub enum GuestError {
         /// The UUID of the affected guest.
         uuid: ConsumerUuid,
         /// The state that does not permit the operation.
-        state: GuestState,
+        state: PowerState,
     },
     /// The driver cannot do that with guests.
     #[error("the driver {driver} cannot {action}")]
@@ -416,7 +398,7 @@ pub enum GuestError {
         /// The UUID of the affected guest.
         uuid: ConsumerUuid,
         /// The state that does not permit the operation.
-        state: GuestState,
+        state: PowerState,
         /// The power operation that was refused.
         action: PowerAction,
     },

@@ -17,6 +17,7 @@ mod topology;
 use berth_model::{ConsumerUuid, NodeName};
 use serde::{Deserialize, Serialize};
 
+pub use berth_model::DesiredPower;
 pub use cpus::{CpuModel, CpuModelName, CpuPinning, VcpuPin};
 pub use device::{AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, PciManagement};
 pub use disk::{BaseImage, DiskFormat, GuestDisks, QcowDisk};
@@ -88,21 +89,6 @@ pub enum GuestBoot {
         /// The command line that is passed to the kernel.
         command_line: KernelCommandLine,
     },
-}
-
-/// Whether a guest should run.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::Display, strum::EnumString,
-)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum DesiredPower {
-    /// The guest should run; a stopped one is started.
-    Running,
-    /// Defined, with its CPUs stopped.
-    Paused,
-    /// Defined and switched off.
-    ShutOff,
 }
 
 #[cfg(test)]

@@ -2,10 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
+use berth_model::{
+    ConsumerUuid, NodeName, PciAddress, PowerState, ProviderUuid, ResourceClass, Trait,
+};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::guest_spec::text;
 use crate::{CpuSet, NodeCapabilities, OfferedDevice, ResourceModel};
 
 /// The result of one `observe`.
@@ -41,7 +44,7 @@ pub struct NodeView {
     /// Its disk for guests, local or shared.
     pub disk: NodeDisk,
     /// The NUMA cells; empty if the hypervisor reports none.
-    pub cells: Vec<NumaCell>,
+    pub cells: Vec<HostNumaCell>,
     /// Its physical GPUs that can be parted into mediated devices, configured or not.
     pub gpus: Vec<PhysicalGpu>,
     /// Its network cards' virtual functions that are offered.
@@ -122,9 +125,10 @@ pub enum NodeDisk {
     None,
 }
 
-/// A NUMA cell of the host.
+/// A NUMA cell of the host, without its usage. With the usage of guests it is Nova's `NUMACell`, which only travels to
+/// the scheduler (`host_state` of `core/wire`).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NumaCell {
+pub struct HostNumaCell {
     /// The kernel's number of the cell.
     pub id: u32,
     /// The online CPUs of the cell.
@@ -141,10 +145,7 @@ pub struct NumaCell {
     pub small_page_kib: u64,
 }
 
-impl NumaCell {
-    /// The normal page size in KiB, if the host does not report it.
-    pub const SMALL_PAGE_KIB: u64 = 4;
-
+impl HostNumaCell {
     /// A cell with pages of 4 KiB, without huge pages, in which each CPU is a core.
     #[must_use]
     pub fn new(id: u32, cpus: CpuSet, memory_mib: u64) -> Self {
@@ -155,7 +156,7 @@ impl NumaCell {
             siblings: Vec::new(),
             huge_pages: BTreeMap::new(),
             socket: None,
-            small_page_kib: Self::SMALL_PAGE_KIB,
+            small_page_kib: 4,
         }
     }
 }
@@ -206,15 +207,6 @@ pub struct CustomResource {
     pub total: u64,
 }
 
-/// Whether a guest runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PowerState {
-    /// Running, or paused: it uses its resources.
-    Running,
-    /// Defined and switched off.
-    ShutOff,
-}
-
 /// How a guest's CPUs are placed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
@@ -235,7 +227,7 @@ pub enum GuestCpuPolicy {
 pub struct GuestView {
     /// Its name on the hypervisor.
     pub name: String,
-    /// Whether the guest runs at present.
+    /// Its state at present. A driver may report a paused guest as running, because it uses its resources.
     pub power: PowerState,
     /// Further consumers that hold allocations for it here, as far as the hypervisor knows them (a migration).
     pub also: BTreeSet<ConsumerUuid>,
@@ -275,10 +267,13 @@ pub struct GuestCell {
 }
 
 /// A mediated device a guest uses.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GuestMdev {
     /// The UUID of the mediated device.
+    #[serde(with = "text")]
     pub uuid: Uuid,
     /// The physical GPU; `None` if unknown (the mediated device does not exist at present).
+    #[serde(default, with = "text::maybe")]
     pub parent: Option<PciAddress>,
 }

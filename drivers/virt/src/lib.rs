@@ -28,6 +28,7 @@ mod resource_model;
 mod takeover;
 mod trees;
 
+pub use berth_model::PowerState;
 pub use cpu_set::{CpuSet, CpuSetError};
 pub use device_life::{DeviceError, DeviceReset, MdevSource, WantedDevice};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
@@ -35,8 +36,7 @@ pub use guest_allocations::{Resources, device_places, guest_allocations};
 pub use guest_hardware::GuestHardware;
 pub use guest_life::{
     GuestDestroyOutcome, GuestError, GuestMark, GuestOnHost, GuestPowerOutcome,
-    GuestRedefineOutcome, GuestSpawnOutcome, GuestState, HeldDevice, HostDeviceId, NoLink,
-    PowerAction,
+    GuestRedefineOutcome, GuestSpawnOutcome, HeldDevice, HostDeviceId, NoLink, PowerAction,
 };
 pub use homes::{guest_behind, homes};
 pub use host_device::{
@@ -44,8 +44,8 @@ pub use host_device::{
     OfferedHandle, UnfitReason, vendor_name,
 };
 pub use host_view::{
-    CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostView, HypervisorInfo,
-    NodeCpus, NodeDisk, NodeView, NumaCell, OfferedMdevs, PciInPlacement, PhysicalGpu, PowerState,
+    CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostNumaCell, HostView,
+    HypervisorInfo, NodeCpus, NodeDisk, NodeView, OfferedMdevs, PciInPlacement, PhysicalGpu,
     UnreadableGuest, VirtualFunctions,
 };
 pub use node_capabilities::{

@@ -17,7 +17,7 @@ pub(crate) use listing::{FlavorQuery, FlavorSortKey, Publicity, SortDirection};
 
 use crate::compute::Compute;
 
-/// A flavor to be created.
+/// A flavor to be created: the columns of Nova's `flavors` table that a request sets, with their types.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewFlavor {
     /// The id in the API, 1 to 255 characters, unique.
@@ -39,6 +39,8 @@ pub struct NewFlavor {
     pub description: Option<String>,
 }
 
+/// A flavor as the database has it. A server is created with a [`ServerFlavor`](crate::ServerFlavor) that is made of it;
+/// sizes become unsigned then.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComputeFlavor {
     /// The row number, never reused.

@@ -80,8 +80,8 @@ pub use quota::{
 };
 pub use router::{ComputeApiOptions, router};
 pub use server_state::{
-    Action, ActionRefused, BootPhase, GuestObservation, GuestStatus, NovaPowerState, ServerFacts,
-    ServerState, TaskState, UnknownWord, VmState,
+    Action, ActionRefused, BootPhase, GuestObservation, GuestStatus, ServerFacts, ServerState,
+    TaskState, UnknownWord, VmState,
 };
 pub use servers::{
     ConductorHandoff, Lock, Locker, NewServers, ServerError, ServerFlavor, ServerRecord,

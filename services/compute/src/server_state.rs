@@ -6,8 +6,10 @@
 mod action;
 mod names;
 
+use berth_model::PowerState;
+
 pub use action::{Action, ActionRefused};
-pub use names::{GuestStatus, NovaPowerState, TaskState, UnknownWord, VmState};
+pub use names::{GuestStatus, TaskState, UnknownWord, VmState};
 
 /// How far the conductor is with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub enum BootPhase {
 pub struct GuestObservation {
     pub status: GuestStatus,
     /// The hypervisor's power state; `None` if it has no such guest or does not answer.
-    pub power: Option<NovaPowerState>,
+    pub power: Option<PowerState>,
 }
 
 /// The input from which the state is computed.
@@ -51,7 +53,8 @@ pub struct ServerFacts {
 pub struct ServerState {
     pub vm_state: VmState,
     pub task_state: Option<TaskState>,
-    pub power_state: NovaPowerState,
+    /// `None` is Nova's `NOSTATE`.
+    pub power_state: Option<PowerState>,
 }
 
 impl ServerState {
@@ -88,8 +91,14 @@ impl ServerState {
         Self {
             vm_state,
             task_state,
-            power_state: power_state.unwrap_or(NovaPowerState::NoState),
+            power_state,
         }
+    }
+
+    /// Nova's number of the power state.
+    #[must_use]
+    pub fn power_number(&self) -> u8 {
+        self.power_state.map_or(0, PowerState::nova_number)
     }
 
     /// The `status` that users see.

@@ -48,7 +48,8 @@ use crate::server_state::{GuestObservation, TaskState};
 /// The maximum number of metadata keys of a server (Nova's quota `metadata_items`); the limit of config drives.
 pub(crate) const MOST_METADATA: usize = 128;
 
-/// The flavor of a server, as it was when the server was created.
+/// The flavor of a server, as it was when the server was created. Stored as JSON: the guest API's form, and what only the
+/// compute API shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFlavor {
     /// The id in the API.

@@ -55,8 +55,8 @@ pub(crate) async fn undo(
         // Keep the detail: the undo may be interrupted, too.
         let detail = || was.detail.clone();
         if was.state != StepState::Undoing {
-            // A claim that is only begun stays in this state, because `release` depends on it also when
-            // it is repeated.
+            // A claim that has begun stays `Begun`: its result is unknown, and `release` must still see that if the
+            // undo is repeated.
             if was.state == StepState::Done || step != BootStep::Claim {
                 context
                     .record_step(place, step, StepState::Undoing, detail())
@@ -74,7 +74,8 @@ pub(crate) async fn undo(
             .await?;
     }
     leave_group(context, record).await?;
-    // Release the ownership last. While a late claim may take effect, the guest stays owned.
+    // Release the ownership last. A late claim, which Placement may still execute although its answer was lost,
+    // keeps the guest owned.
     if !context.has_late_claim(guest).await? {
         context
             .scheduler
@@ -85,8 +86,8 @@ pub(crate) async fn undo(
     Ok(())
 }
 
-/// Removes the guest from its server group if it may be a member: members are added between the recording of a claim
-/// and the claim. Otherwise, a member with this UUID belongs to another conductor.
+/// Removes the guest from its server group if it may be a member. A boot adds its member after it has recorded the claim
+/// as begun, and before it sends the claim. If no claim is recorded, a member with this UUID is another conductor's.
 async fn leave_group(context: &BootContext, record: &BootRecord) -> Result<(), BootUndoError> {
     let Some(group) = record.request.server_group() else {
         return Ok(());
@@ -183,7 +184,8 @@ async fn delete_requests(
             }
         }
         None => {
-            // ARQs with unknown UUIDs may exist.
+            // The create may have succeeded without an answer. With the recorded profile, a later scan finds these ARQs and
+            // deletes them.
             if let Some(profile) = record.request.profile() {
                 context.record_lost_arqs(profile).await?;
             }

@@ -18,7 +18,8 @@
 //!                                         berth agent 0, berth agent 1
 //! ```
 //!
-//! In both, the client reaches each service at an address of its own that checks no token. Every process has its own
+//! In both topologies, each service also has a separate listener that checks no token; the client uses only these. Every
+//! process has its own
 //! [`BerthHome`] (configuration and state), and all hypervisors are the fake driver.
 
 use std::fmt::Write as _;
@@ -105,7 +106,7 @@ impl Stand {
         let text = host("") + &format!("[image_cache]\nimage_directories = [\"{images}\"]\n");
         addresses.configure(&mut home, &text);
         write_machine(&home, 0..NODES);
-        addresses.stand("berth up", vec![Process::of(home, &["up"])])
+        addresses.into_stand("berth up", vec![Process::of(home, &["up"])])
     }
 
     /// Starts a `berth controller`, and a `berth agent` for each node.
@@ -158,17 +159,17 @@ impl Stand {
             write_machine(&home, node..node + 1);
             processes.push(Process::of(home, &["agent"]));
         }
-        addresses.stand("controller, two agents", processes)
+        addresses.into_stand("controller, two agents", processes)
     }
 
-    /// Kills one process with SIGKILL and restarts it at once. `seeded` selects the process if there are several.
+    /// Kills one process with SIGKILL and restarts it at once. `rng` selects the process if there are several.
     ///
     /// # Panics
     /// A process has exited by itself since its last start.
-    pub(super) fn kill_and_restart_one(&mut self, seeded: &mut SeededRng) {
+    pub(super) fn kill_and_restart_one(&mut self, rng: &mut SeededRng) {
         let drawn = match self.processes.len() {
             1 => 0,
-            several => seeded.below(several),
+            several => rng.below(several),
         };
         for process in &mut self.processes {
             let running = process.running.as_mut().expect("it was begun");
@@ -236,8 +237,8 @@ impl Addresses {
         home.set_env("BERTH__ACCELERATOR_SERVICE__LISTEN", &self.accelerators);
     }
 
-    /// Starts the processes that are not running yet.
-    fn stand(self, what: &'static str, mut processes: Vec<Process>) -> Stand {
+    /// Starts the processes that are not running yet, and returns the stand of all.
+    fn into_stand(self, what: &'static str, mut processes: Vec<Process>) -> Stand {
         let rest = processes.iter_mut().filter(|it| it.running.is_none());
         rest.for_each(Process::begin);
         Stand {
@@ -268,8 +269,8 @@ fn host(agent: &str) -> String {
     )
 }
 
-/// The options with which an agent logs in as the first user. The controller has written the password to
-/// `clouds.yaml` below its state directory; `base` is the URL of its listener.
+/// The options with which an agent logs in as `admin`, the user that the controller creates at its first start. The
+/// controller has written the password to `clouds.yaml` below its state directory; `base` is the URL of its listener.
 fn login(base: &str, state: &Path) -> String {
     let clouds = fs::read_to_string(state.join("clouds.yaml")).expect("it was written");
     let password = clouds

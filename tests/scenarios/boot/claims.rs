@@ -14,7 +14,7 @@ async fn standing_still(stage: &BootStage) -> Conductor {
     conductor.create(&request(1, "gpu")).await.unwrap();
     stage.wait_for_build(&conductor, guest(1)).await;
     stage.agent.is(AgentBehaviour::Away);
-    stage.wait_until_stuck(&conductor, guest(1)).await;
+    stage.wait_until_blocked(&conductor, guest(1)).await;
     stage.agent.is(AgentBehaviour::Well);
     conductor
 }
@@ -104,7 +104,7 @@ async fn a_claim_that_takes_effect_after_it_was_given_up_is_released() {
     stage.effects.begin(Some((point, BootFault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
-    stage.wait_until_stuck(&conductor, guest(2)).await;
+    stage.wait_until_blocked(&conductor, guest(2)).await;
     // An earlier claim of other devices than the recorded ones.
     let record = conductor.show(guest(2)).await.unwrap();
     let chosen = record.chosen(record.attempt).expect("a choice");
@@ -142,7 +142,7 @@ async fn unheard(stage: &BootStage, n: u32) -> (Conductor, ConsumerAllocations) 
     stage.effects.begin(Some((point, BootFault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(n, "gpu")).await.unwrap();
-    stage.wait_until_stuck(&conductor, guest(n)).await;
+    stage.wait_until_blocked(&conductor, guest(n)).await;
     let record = conductor.show(guest(n)).await.unwrap();
     let chosen = record.chosen(record.attempt).expect("a choice");
     let asked = ConsumerAllocations {
@@ -236,7 +236,7 @@ async fn a_claim_that_was_moved_before_a_bind_is_released_and_repeated() {
     stage.effects.begin(Some((point, BootFault::Error)));
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
-    stage.wait_until_stuck(&conductor, guest(2)).await;
+    stage.wait_until_blocked(&conductor, guest(2)).await;
     let before = held(&stage, guest(2)).await;
     let taken = [device_of(&held(&stage, guest(1)).await), device_of(&before)];
     let free = (0..8).map(gpu).find(|it| !taken.contains(it));
@@ -266,7 +266,7 @@ async fn a_release_after_the_claim_of_the_next_attempt_repeats_that_claim() {
     stage.agent.is(AgentBehaviour::CannotBuildOne);
     let conductor = stage.conductor();
     conductor.create(&request(2, "gpu")).await.unwrap();
-    stage.wait_until_stuck(&conductor, guest(2)).await;
+    stage.wait_until_blocked(&conductor, guest(2)).await;
     let end = conductor.reconcile_guest(guest(2)).await;
     assert!(matches!(end, GuestRunOutcome::Active), "{end:?}");
     let history = stage.effects.history();

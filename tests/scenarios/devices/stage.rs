@@ -31,8 +31,8 @@ use berth_tests::node::{Node, NodeLife};
 use berth_tests::wait::{poll_until, within};
 use berth_virt::{
     DeviceCondition, DeviceError, DeviceOwner, DeviceReset, DeviceType, GuestError, GuestMark,
-    GuestOnHost, GuestState, HeldDevice, HostDeviceId, HostEvents, HostView, ObserveError,
-    OfferedDevice, OfferedHandle, UnfitReason, VirtDriver, WantedDevice,
+    GuestOnHost, HeldDevice, HostDeviceId, HostEvents, HostView, ObserveError, OfferedDevice,
+    OfferedHandle, PowerState, UnfitReason, VirtDriver, WantedDevice,
 };
 use http::Request;
 use http_body_util::BodyExt;
@@ -148,7 +148,7 @@ impl VirtDriver for Cards {
             let device = HostDeviceId::Function(address);
             let on_host = GuestOnHost {
                 name: format!("guest-{uuid}"),
-                state: GuestState::Running,
+                state: PowerState::Running,
                 owner: Some(GuestMark {
                     project: "p".to_owned(),
                     consumer: uuid,

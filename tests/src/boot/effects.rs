@@ -105,7 +105,7 @@ impl ConductorEffects {
 
     /// The effects of the current process run.
     #[must_use]
-    pub fn present(&self) -> Self {
+    pub fn of_current_process(&self) -> Self {
         let life = self.state().life;
         Self {
             life,
@@ -150,7 +150,7 @@ impl ConductorEffects {
 
     /// Wraps a service, so that each request to it is an effect.
     #[must_use]
-    pub fn before(&self, name: &'static str, http: HttpService) -> HttpService {
+    pub fn in_front_of(&self, name: &'static str, http: HttpService) -> HttpService {
         let effects = self.clone();
         HttpService::new(service_fn(move |request: Request<Bytes>| {
             let (effects, http) = (effects.clone(), http.clone());

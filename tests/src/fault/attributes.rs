@@ -2,8 +2,8 @@
 //! `/sys/bus/pci/devices/*/driver_override`, and can make each write fail.
 //!
 //! - An *effect* is one write, numbered in the order of the run.
-//! - The *gate* decides for each effect, before and after it, whether to inject a fault. The [`FaultStage`] belongs to one
-//!   node: it has the node's gate and clock, and executes the gate's decisions.
+//! - The *gate* decides for each effect, before and after it, whether to inject a fault.
+//! - The *stage* ([`FaultStage`], one for each node) asks the gate, and injects the fault that the gate chooses.
 //! - An *injection point* names one decision as text, `effect:<n>:<before|after>:<fault>`. For example,
 //!   `effect:2:after:input_output` lets the second write happen and then reports an I/O error.
 //!
@@ -87,8 +87,8 @@ impl EffectAction for AttributeWriteCall {
         }
     }
 
-    /// The fault prevented the write: a timeout or a refusal. The limit appears in the error text only; nothing waits
-    /// for a minute.
+    /// The caller gets an error: a timeout (`Late`: the write happens later, see `detached`) or a refusal. The `limit` of
+    /// one minute is only text in the error; nothing waits.
     fn result_if_prevented(&self, fault: Fault) -> Self::Value {
         Err(match fault {
             Fault::Late => AttributeError::TimedOut {

@@ -9,7 +9,7 @@ use berth_model::{ConsumerUuid, PciAddress};
 use berth_virt::guest_spec::{DesiredPower, GuestDevices, GuestSpec};
 use berth_virt::{
     DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
-    GuestSpawnOutcome, GuestState, HostDeviceId, HostEvents, HostView, ObserveError, PowerAction,
+    GuestSpawnOutcome, HostDeviceId, HostEvents, HostView, ObserveError, PowerAction, PowerState,
     PreparedDevice, VirtDriver, WantedDevice,
 };
 
@@ -209,7 +209,7 @@ impl Hardware {
     /// Never: the guests are in memory.
     pub async fn boot(&self) {
         for (uuid, guest) in self.fake.guests().await.expect("in memory") {
-            if guest.state != GuestState::ShutOff {
+            if guest.state != PowerState::ShutOff {
                 let grace = Duration::ZERO;
                 let stopped = self.fake.power(uuid, PowerAction::Stop { grace }).await;
                 let _ = stopped.expect("in memory");
@@ -222,7 +222,7 @@ impl Hardware {
         let guests = self.fake.guests().await?;
         let running = guests
             .get(&uuid)
-            .filter(|guest| guest.state == GuestState::Running);
+            .filter(|guest| guest.state == PowerState::Running);
         let mut state = self.state();
         for held in running.iter().flat_map(|guest| &guest.devices) {
             let users = state.used.entry(name_of(held.device)).or_default();

@@ -12,7 +12,7 @@ use berth_invariants::{
 use berth_model::{ArqPhase, AttachHandleType, ConsumerUuid, ProviderTree};
 use berth_store::{SqlError, Statement};
 use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{GuestOnHost, GuestState, VirtDriver as _};
+use berth_virt::{GuestOnHost, PowerState, VirtDriver as _};
 use berth_wire::accelerator::AttachHandleInfoBody;
 
 use super::{ComputeNode, GuestCloud, NODE, card, name_of, server_rows};
@@ -326,7 +326,7 @@ impl GuestCloud {
     /// Never: the guests are in memory.
     pub async fn is_running(&self, guest: ConsumerUuid) -> bool {
         let found = self.found(guest).await;
-        found.is_some_and(|found| found.state == GuestState::Running)
+        found.is_some_and(|found| found.state == PowerState::Running)
     }
 
     /// How the agent's journal says that a guest should be.
@@ -411,7 +411,7 @@ impl ComputeNode {
             let state = found.get(&uuid).map(|found| found.state);
             let should_run =
                 record.goal == AgentGoal::Spawn && record.power == DesiredPower::Running;
-            if should_run && state != Some(GuestState::Running) {
+            if should_run && state != Some(PowerState::Running) {
                 wrong.push(format!("guest {uuid} should run on {}", self.name));
             }
             if state.is_none() {

@@ -12,7 +12,7 @@ use berth_agent_journal::{
 };
 use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{GuestState, PowerAction};
+use berth_virt::{PowerAction, PowerState};
 use berth_wire::guest::{
     GuestAction, GuestBody, GuestBuild, GuestList, ImageBody, ImageComing as ImageComingBody,
     StepBody,
@@ -29,7 +29,7 @@ const LONGEST_GRACE: u16 = 600;
 pub(super) fn guest_list(
     records: &[Arc<GuestRecord>],
     held: &BTreeMap<ConsumerUuid, String>,
-    states: &BTreeMap<ConsumerUuid, GuestState>,
+    states: &BTreeMap<ConsumerUuid, PowerState>,
 ) -> GuestList {
     let guests = records.iter().map(|record| {
         let uuid = record.request.uuid();

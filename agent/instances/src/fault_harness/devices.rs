@@ -4,7 +4,7 @@ use berth_agent_images::{DiskPlan, ImageDownload, ImageStage, InstancesPath, Rec
 use berth_agent_journal::{GuestRequest, ReleasedDevices};
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
-use berth_virt::{GuestState, HostDeviceId};
+use berth_virt::{HostDeviceId, PowerState};
 
 use crate::fault_harness::hypervisor::names;
 use crate::fault_harness::{
@@ -193,7 +193,7 @@ impl GuestResources for SimulatedDevices {
         let effect = async {
             let mut world = self.0.world();
             let found = world.guests.get(&guest);
-            if found.is_some_and(|found| found.state != GuestState::ShutOff) {
+            if found.is_some_and(|found| found.state != PowerState::ShutOff) {
                 world
                     .broken
                     .push("files were removed under a running guest".to_owned());

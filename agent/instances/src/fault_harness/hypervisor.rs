@@ -7,9 +7,9 @@ use berth_model::{ConsumerUuid, NodeName};
 use berth_virt::guest_spec::{DesiredPower, DeviceOrigin, GuestSpec};
 use berth_virt::{
     CpuSet, GuestDestroyOutcome, GuestError, GuestHardware, GuestMark, GuestOnHost,
-    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, GuestState, HeldDevice,
-    HostDeviceId, HostEvents, HostView, NodeCpus, NodeDisk, NodeView, ObserveError, PciInPlacement,
-    PowerAction, ResourceModel, VirtDriver,
+    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HeldDevice, HostDeviceId,
+    HostEvents, HostView, NodeCpus, NodeDisk, NodeView, ObserveError, PciInPlacement, PowerAction,
+    PowerState, ResourceModel, VirtDriver,
 };
 
 use crate::fault_harness::devices::devices_of;
@@ -23,7 +23,7 @@ impl FaultHarness {
         let mut world = self.world();
         world.boots += 1;
         for found in world.guests.values_mut() {
-            found.state = GuestState::ShutOff;
+            found.state = PowerState::ShutOff;
         }
         world.devices.clear();
     }
@@ -31,14 +31,14 @@ impl FaultHarness {
     /// The guest shuts itself down.
     pub fn guest_ends(&self, number: u32) {
         let mut world = self.world();
-        world.guests.get_mut(&guest(number)).unwrap().state = GuestState::ShutOff;
+        world.guests.get_mut(&guest(number)).unwrap().state = PowerState::ShutOff;
     }
 
     /// The names of the running guest's devices.
     pub fn running(&self, number: u32) -> Vec<String> {
         let world = self.world();
         let running = world.guests.get(&guest(number));
-        let running = running.filter(|found| found.state == GuestState::Running);
+        let running = running.filter(|found| found.state == PowerState::Running);
         running.map(names).unwrap_or_default()
     }
 
@@ -89,7 +89,7 @@ impl FaultHarness {
         });
         let foreign = GuestOnHost {
             name: "by-hand".to_owned(),
-            state: GuestState::Running,
+            state: PowerState::Running,
             owner: None,
             devices: device.into_iter().collect(),
             unreadable: None,
@@ -143,7 +143,7 @@ impl SimulatedHypervisor {
                 });
             }
             let found = world.guests.get_mut(&spec.uuid);
-            if let Some(found) = found.filter(|found| found.state == GuestState::ShutOff) {
+            if let Some(found) = found.filter(|found| found.state == PowerState::ShutOff) {
                 found.hardware = Some(GuestHardware::of(spec));
                 world.next_memory.remove(&spec.uuid);
             }
@@ -153,7 +153,7 @@ impl SimulatedHypervisor {
             }
             let defined = GuestOnHost {
                 name: spec.name.to_string(),
-                state: GuestState::ShutOff,
+                state: PowerState::ShutOff,
                 owner: Some(GuestMark {
                     project: spec.owner.project.to_string(),
                     consumer: spec.owner.consumer,
@@ -187,7 +187,7 @@ impl SimulatedHypervisor {
                 }
             }
             if let Some(found) = world.guests.get_mut(&spec.uuid) {
-                found.state = GuestState::Running;
+                found.state = PowerState::Running;
             }
         }
         Ok(GuestSpawnOutcome::Spawned)
@@ -270,7 +270,7 @@ impl VirtDriver for SimulatedHypervisor {
             }
             match world.guests.get(&uuid).map(|found| found.state) {
                 None => return Ok(GuestRedefineOutcome::NotThere),
-                Some(GuestState::ShutOff) => {}
+                Some(PowerState::ShutOff) => {}
                 Some(state) => return Err(GuestError::NotOff { uuid, state }),
             }
             world.documents.insert(uuid, spec.clone());
@@ -288,7 +288,7 @@ impl VirtDriver for SimulatedHypervisor {
                 return Ok(GuestPowerOutcome::NotThere);
             };
             found.holds_nothing_for(uuid, "be suspended", "a device has a state")?;
-            found.state = GuestState::ShutOff;
+            found.state = PowerState::ShutOff;
             Ok(GuestPowerOutcome::Done)
         };
         self.0
@@ -315,16 +315,16 @@ impl VirtDriver for SimulatedHypervisor {
                 return Ok(GuestPowerOutcome::NotThere);
             };
             if action == PowerAction::HardReboot && cannot_start {
-                found.state = GuestState::ShutOff;
+                found.state = PowerState::ShutOff;
                 return Err(Self::refused(uuid, "virDomainCreate"));
             }
             if let (Some(mib), Some(hardware)) = (given, &mut found.hardware) {
                 hardware.memory_mib += mib;
             }
             found.state = match action {
-                PowerAction::Stop { .. } => GuestState::ShutOff,
-                PowerAction::Pause => GuestState::Paused,
-                _ => GuestState::Running,
+                PowerAction::Stop { .. } => PowerState::ShutOff,
+                PowerAction::Pause => PowerState::Paused,
+                _ => PowerState::Running,
             };
             Ok(GuestPowerOutcome::Done)
         };

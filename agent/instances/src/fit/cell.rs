@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_virt::guest_spec::{MemoryPages, VcpuPin};
-use berth_virt::{CpuSet, NodeView, NumaCell};
+use berth_virt::{CpuSet, HostNumaCell, NodeView};
 
 use crate::fit::Limits;
 use crate::fit::cores::{self, Core, CpuPick, CpuShortage};
@@ -11,7 +11,7 @@ use crate::fit::error::CellConstraint;
 use crate::fit::flavor::{EmulatorThreads, FlavorPlacement, WantedCell, WantedPages};
 use crate::fit::usage::{CellUse, HostUsage};
 
-/// A host cell, with its usage.
+/// What a guest may still get on a [`HostNumaCell`]; the whole host if it has no NUMA cells.
 #[derive(Debug, Clone)]
 pub(super) struct HostCell {
     /// The cell's ID; `None` for a host without NUMA cells.
@@ -39,7 +39,7 @@ impl HostCell {
     /// The host's cells. A host without NUMA cells counts as one cell.
     pub(super) fn all(host: &NodeView, held: &HostUsage) -> Vec<Self> {
         if host.cells.is_empty() {
-            let whole = NumaCell::new(0, host.cpus.online.clone(), host.memory_mib);
+            let whole = HostNumaCell::new(0, host.cpus.online.clone(), host.memory_mib);
             return vec![Self::of(None, &whole, host, held)];
         }
         let cells = host.cells.iter();
@@ -48,7 +48,7 @@ impl HostCell {
             .collect()
     }
 
-    fn of(id: Option<u32>, cell: &NumaCell, host: &NodeView, held: &HostUsage) -> Self {
+    fn of(id: Option<u32>, cell: &HostNumaCell, host: &NodeView, held: &HostUsage) -> Self {
         let online = cell.cpus.intersection(&host.cpus.online);
         let free = host.cpus.dedicated_online().difference(&held.reserved());
         let mut listed = BTreeSet::new();

@@ -5,7 +5,7 @@ mod oracle;
 use std::collections::BTreeMap;
 
 use berth_virt::guest_spec::{GuestTopology, MemoryPages, VcpuPin};
-use berth_virt::{NodeCpus, NodeDisk, NodeView, NumaCell, ResourceModel};
+use berth_virt::{HostNumaCell, NodeCpus, NodeDisk, NodeView, ResourceModel};
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn flavor(vcpus: u32, memory_mib: u64, text: &str) -> FlavorPlacement {
 }
 
 /// A host with these cells and without devices.
-fn host(cells: Vec<NumaCell>, shared: &str, dedicated: &str) -> NodeView {
+fn host(cells: Vec<HostNumaCell>, shared: &str, dedicated: &str) -> NodeView {
     let set = |text: &str| (!text.is_empty()).then(|| text.parse().unwrap());
     NodeView {
         uuid: None,
@@ -49,13 +49,13 @@ fn host(cells: Vec<NumaCell>, shared: &str, dedicated: &str) -> NodeView {
 
 /// Two cells with four cores of two threads each: 0-3 and 8-11, 4-7 and 12-15 (thread n and n + 8). Each has 4096 MiB;
 /// on cell 1, 1024 MiB of these are huge pages of 2 MiB.
-fn two_cells() -> Vec<NumaCell> {
-    let cell = |id: u32, first: u32, huge: &[(u64, u64)]| NumaCell {
+fn two_cells() -> Vec<HostNumaCell> {
+    let cell = |id: u32, first: u32, huge: &[(u64, u64)]| HostNumaCell {
         siblings: (first..first + 4)
             .map(|cpu| CpuSet::from_iter([cpu, cpu + 8]))
             .collect(),
         huge_pages: huge.iter().copied().collect(),
-        ..NumaCell::new(
+        ..HostNumaCell::new(
             id,
             (first..first + 4).chain(first + 8..first + 12).collect(),
             4096,
@@ -384,7 +384,8 @@ fn huge_pages_are_found_where_they_are_and_counted() {
         refused.to_string().contains("601 MiB are not a multiple"),
         "{refused}"
     );
-    let bare = crate::fit::tests::host(vec![NumaCell::new(0, "0".parse().unwrap(), 64)], "", "");
+    let bare =
+        crate::fit::tests::host(vec![HostNumaCell::new(0, "0".parse().unwrap(), 64)], "", "");
     assert_eq!(
         place(&wanted("large"), &bare, &held).unwrap_err(),
         FitError::NoHugePages

@@ -7,7 +7,7 @@ use berth_agent_journal::{Goal, GuestRecord, InstanceOverrides, SpawnStep, StepR
 use berth_model::ArqUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestDevice, PciManagement};
 use berth_virt::{
-    GuestHardware, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDeviceId, Preparer,
+    GuestHardware, GuestMark, GuestOnHost, HeldDevice, HostDeviceId, PowerState, Preparer,
     WantedDevice,
 };
 use uuid::Uuid;
@@ -46,7 +46,7 @@ fn on_host() -> GuestOnHost {
     let spec = bound(&[1]).attached_to(record.request.spec()).unwrap();
     GuestOnHost {
         name: spec.name.to_string(),
-        state: GuestState::Running,
+        state: PowerState::Running,
         owner: Some(GuestMark {
             project: spec.owner.project.as_str().to_owned(),
             consumer: guest(1),
@@ -140,10 +140,10 @@ fn each_difference_between_two_sources_has_its_own_finding() {
         ("guest_away", |facts| hypervisor(facts).clear()),
         ("guest_away", |facts| {
             facts.boot_id = "boot-2".to_owned();
-            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::ShutOff;
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = PowerState::ShutOff;
         }),
         ("guest_ended", |facts| {
-            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::ShutOff;
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = PowerState::ShutOff;
         }),
         ("guest_not_at_rest", |facts| {
             facts.journal[0].power = DesiredPower::ShutOff;
@@ -153,10 +153,10 @@ fn each_difference_between_two_sources_has_its_own_finding() {
         }),
         ("guest_not_at_rest", |facts| {
             facts.journal[0].power = DesiredPower::ShutOff;
-            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::Paused;
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = PowerState::Paused;
         }),
         ("guest_paused", |facts| {
-            hypervisor(facts).get_mut(&guest(1)).unwrap().state = GuestState::Paused;
+            hypervisor(facts).get_mut(&guest(1)).unwrap().state = PowerState::Paused;
         }),
         ("guest_undone", |facts| {
             let reason = "no".to_owned();

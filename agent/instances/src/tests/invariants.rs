@@ -6,7 +6,7 @@ use berth_agent_journal::GuestJournal;
 use berth_agent_journal::samples::NODE;
 use berth_invariants::{Device, Guest, Journal, SystemSnapshot, audit, audit_at_rest};
 use berth_model::{ArqState, ConsumerUuid};
-use berth_virt::GuestState;
+use berth_virt::PowerState;
 
 use crate::fault_harness::{FaultHarness, SimulatedFailure, names};
 
@@ -54,7 +54,7 @@ pub(super) async fn check_always(harness: &FaultHarness) {
         .iter()
         .filter(|(_, found)| found.owner.is_some())
     {
-        if found.state == GuestState::Running {
+        if found.state == PowerState::Running {
             let has: BTreeSet<_> = names(found).into_iter().collect();
             assert_eq!(has, bound_for(&world, *uuid), "S4: guest {uuid}");
         }

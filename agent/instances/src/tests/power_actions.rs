@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use berth_agent_journal::samples::{bound, guest, request};
 use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{GuestPowerOutcome, GuestState, PowerAction};
+use berth_virt::{GuestPowerOutcome, PowerAction, PowerState};
 
 use crate::fault_harness::{
     FaultHarness, FaultPoint, InjectedFault, SimulatedDevices, SimulatedFailure,
@@ -307,9 +307,9 @@ async fn at_rest(harness: &FaultHarness, what: &str) -> DesiredPower {
     );
     let state = harness.world().guests[&guest(1)].state;
     let does = match state {
-        GuestState::Running => DesiredPower::Running,
-        GuestState::Paused => DesiredPower::Paused,
-        GuestState::ShutOff | GuestState::Crashed => DesiredPower::ShutOff,
+        PowerState::Running => DesiredPower::Running,
+        PowerState::Paused => DesiredPower::Paused,
+        PowerState::ShutOff | PowerState::Crashed => DesiredPower::ShutOff,
     };
     assert_eq!(record.power, does, "{what}");
     does
@@ -383,7 +383,7 @@ async fn an_action_without_an_answer_is_completed_and_a_guest_never_runs_unnotic
 }
 
 /// Someone changes the guest's state by hand.
-fn is(harness: &FaultHarness, state: GuestState) {
+fn is(harness: &FaultHarness, state: PowerState) {
     harness.world().guests.get_mut(&guest(1)).unwrap().state = state;
 }
 
@@ -429,7 +429,7 @@ async fn what_no_guest_uses_is_removed_by_the_clock_and_not_at_each_change() {
 async fn a_guest_that_is_off_for_berth_and_was_started_by_hand_is_stopped() {
     let (harness, guests) = running().await;
     let _ = guests.power(guest(1), STOP).await.unwrap();
-    is(&harness, GuestState::Running);
+    is(&harness, PowerState::Running);
     let end = guests.sync_one(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
     assert!(harness.running(1).is_empty());
@@ -439,10 +439,10 @@ async fn a_guest_that_is_off_for_berth_and_was_started_by_hand_is_stopped() {
 #[tokio::test]
 async fn a_guest_that_should_run_and_was_paused_by_others_is_left_to_them() {
     let (harness, guests) = running().await;
-    is(&harness, GuestState::Paused);
+    is(&harness, PowerState::Paused);
     let end = guests.sync_one(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
-    assert_eq!(harness.world().guests[&guest(1)].state, GuestState::Paused);
+    assert_eq!(harness.world().guests[&guest(1)].state, PowerState::Paused);
     assert_eq!(wanted(&guests).await, DesiredPower::Running);
 }
 

@@ -7,7 +7,7 @@ use berth_agent_journal::{
     StepState, TransitionPhase,
 };
 use berth_model::ConsumerUuid;
-use berth_virt::{GuestError, GuestState, PowerAction, VirtDriver};
+use berth_virt::{GuestError, PowerAction, PowerState, VirtDriver};
 
 use crate::resources::{GuestResources, ResourceError};
 use crate::spawn_context::{SpawnContext, is_ours};
@@ -34,7 +34,7 @@ pub(crate) async fn stop_for_transition<D: VirtDriver, R: GuestResources>(
         if !is_ours(&found, &record.request) {
             return Err(StopError::Foreign { uuid });
         }
-        if found.state != GuestState::ShutOff {
+        if found.state != PowerState::ShutOff {
             let grace = Duration::from_secs((*grace_seconds).into());
             let _ = context
                 .driver

@@ -19,7 +19,7 @@ use berth_virt::guest_spec::{
 };
 use berth_virt::{
     ClassOrigin, CpuSet, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, GuestCell,
-    GuestCpuPolicy, GuestView, NodeCapabilities, NodeCpus, NodeDisk, NumaCell, OfferedDevice,
+    GuestCpuPolicy, GuestView, HostNumaCell, NodeCapabilities, NodeCpus, NodeDisk, OfferedDevice,
     OfferedHandle, PciInPlacement, PowerState, Processor, ProcessorTopology, ResourceModel,
     SupportedInstance, UnfitReason, UnreadableGuest,
 };
@@ -278,12 +278,12 @@ fn a_guest_counts_until_nothing_of_it_is_left() {
 #[test]
 fn a_node_with_cells_reports_what_its_guests_have_of_each() {
     let mut world = World::bare();
-    let cell = |id: u32, first: u32, huge: &[(u64, u64)]| NumaCell {
+    let cell = |id: u32, first: u32, huge: &[(u64, u64)]| HostNumaCell {
         siblings: [first, first + 1]
             .map(|cpu| CpuSet::from_iter([cpu, cpu + 2]))
             .to_vec(),
         huge_pages: huge.iter().copied().collect(),
-        ..NumaCell::new(id, (first..first + 4).collect(), 8192)
+        ..HostNumaCell::new(id, (first..first + 4).collect(), 8192)
     };
     world.seen.cells = vec![cell(0, 0, &[]), cell(1, 4, &[(2048, 512)])];
     world.seen.cells[1].socket = Some(3);
@@ -343,9 +343,9 @@ fn pages_have_the_hosts_size_and_no_more_of_them_are_used_than_there_are() {
         (64, 99_999, 131_072, 131_072),
     ] {
         let mut world = World::bare();
-        world.seen.cells = vec![NumaCell {
+        world.seen.cells = vec![HostNumaCell {
             small_page_kib: size,
-            ..NumaCell::new(0, (0..8).collect(), 8192)
+            ..HostNumaCell::new(0, (0..8).collect(), 8192)
         }];
         let mut placed = foreign(1, foreign_mib);
         placed.cells = vec![GuestCell {

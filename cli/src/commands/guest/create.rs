@@ -8,11 +8,12 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use berth_conductor::BootRequest;
+use berth_model::DesiredPower;
 use berth_output::progress::GuestProgress;
 use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use berth_wire::conductor::{CreateGuest, GuestShown};
 use berth_wire::guest::{
-    ConfigDriveBody, FlavorBody, GuestPower, KernelBody, NetworkBody, NetworkSource, SshKeyBody,
+    ConfigDriveBody, FlavorBody, KernelBody, NetworkBody, NetworkSource, SshKeyBody,
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -186,9 +187,9 @@ impl CreateArguments {
             scheduler_hints,
             config_drive: self.config_drive()?,
             power: if self.off {
-                GuestPower::ShutOff
+                DesiredPower::ShutOff
             } else {
-                GuestPower::Running
+                DesiredPower::Running
             },
         })
     }

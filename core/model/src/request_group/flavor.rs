@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{GroupPolicy, GroupSuffix, RequestGroups};
 use crate::{ResourceClass, Trait, TraitDemand};
 
-/// The size of an instance, and its extra specs.
+/// The size of an instance, and its extra specs: what Nova's ResourceRequest reads of a flavor. Flavors travel in the
+/// guest API's form (`FlavorBody` of `core/wire`), which has a name and no swap.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Flavor {
     /// Number of virtual CPUs of the instance.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use berth_model::DesiredPower;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -53,7 +54,7 @@ pub struct GuestBuild {
     pub config_drive: Option<ConfigDriveBody>,
     /// The desired power state.
     #[serde(default)]
-    pub power: GuestPower,
+    pub power: DesiredPower,
 }
 
 /// A flavor, as embedded by Nova.
@@ -218,18 +219,6 @@ pub struct SshKeyBody {
     pub name: String,
     /// The line of `authorized_keys`.
     pub public_key: String,
-}
-
-/// Whether a guest should run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum GuestPower {
-    #[default]
-    Running,
-    /// Started, with its CPUs stopped.
-    Paused,
-    /// Defined but not running.
-    ShutOff,
 }
 
 /// POST /v1/guests/{uuid}/action. (All variants have braces, because serde ignores unknown keys in unit variants.)

@@ -25,7 +25,7 @@ fn a_build_travels_whole_and_a_small_one_says_little() {
     let least = r#"{"uuid":"11111111-2222-4333-8444-000000000001","name":"a","project_id":"p","node":"n",
                     "flavor":{"name":"f","vcpus":1,"ram_mb":1}}"#;
     let least: GuestBuild = decode(least.as_bytes()).unwrap();
-    assert_eq!(least.power, GuestPower::Running);
+    assert_eq!(least.power, berth_model::DesiredPower::Running);
     let text = String::from_utf8(encode(&least)).unwrap();
     assert!(
         !text.contains("limits") && !text.contains("config_drive"),

@@ -1,4 +1,5 @@
-//! A node's NUMA cells, like Nova's `NUMACell`.
+//! A node's NUMA cells with the usage of guests: Nova's `NUMACell`. An agent composes them from the observed cells and its
+//! journal; the scheduler reads them.
 
 use std::collections::BTreeSet;
 

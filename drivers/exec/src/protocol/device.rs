@@ -76,7 +76,8 @@ pub enum HandleFacts {
     },
 }
 
-/// Whether a device may be given out: `"fit"` or `{"unfit": "aer"}`.
+/// Whether a device may be given out: `"fit"` or `{"unfit": "aer"}`. A copy of [`DeviceCondition`], because the error for
+/// another reason names those that exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConditionFacts {

@@ -1,17 +1,14 @@
 //! Guests as a driver reports them, and the parameters and results of guest methods.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use berth_model::{ArqUuid, ConsumerUuid, NodeName, PciAddress};
 use berth_virt::guest_spec::GuestSpec;
 use berth_virt::{
-    DeviceReset, GuestCell, GuestCpuPolicy, GuestMark, GuestMdev, GuestOnHost, GuestState,
-    GuestView, HeldDevice, PowerAction, PowerState, PreparedDevice, Preparer, UnreadableGuest,
-    WantedDevice,
+    DeviceReset, GuestCell, GuestCpuPolicy, GuestMark, GuestMdev, GuestOnHost, GuestView,
+    HeldDevice, PowerAction, PowerState, PreparedDevice, Preparer, UnreadableGuest, WantedDevice,
 };
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::value::{AsText, Text, list, twice};
 
@@ -39,20 +36,10 @@ pub struct GuestFacts {
     pub cells: Vec<GuestCell>,
     /// Its mediated devices, at most 1024. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
-    pub mdevs: Vec<GuestMdevFacts>,
+    pub mdevs: Vec<GuestMdev>,
     /// Its PCI functions, at most 1024. Optional.
     #[serde(default, deserialize_with = "list::<_, _, 1024>")]
     pub functions: Vec<AsText<PciAddress>>,
-}
-
-/// A mediated device a guest uses.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GuestMdevFacts {
-    pub uuid: AsText<Uuid>,
-    /// The parent GPU. Optional: unknown.
-    #[serde(default)]
-    pub parent: Option<AsText<PciAddress>>,
 }
 
 /// A guest that exists but cannot be read.
@@ -89,7 +76,7 @@ pub struct GuestOnHostFacts {
     /// Its name on the hypervisor.
     pub name: Text<255>,
     /// The state of the guest: `"running"`, `"paused"`, `"shut_off"` or `"crashed"`.
-    pub state: GuestState,
+    pub state: PowerState,
     /// The owner. Null or omitted for guests that Berth did not create, which Berth never changes.
     #[serde(default)]
     pub owner: Option<MarkFacts>,
@@ -132,30 +119,12 @@ pub struct UuidParams {
     pub uuid: AsText<ConsumerUuid>,
 }
 
-/// The params of `power`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// The params of `power`: `action`, and with `stop` the `grace_seconds` that the guest has to shut down by itself; 0 for none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PowerParams {
     pub uuid: AsText<ConsumerUuid>,
-    pub action: PowerWord,
-    /// Only with `stop`: the number of seconds that the guest has to shut down by itself before it is switched off; 0
-    /// for none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grace_seconds: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PowerWord {
-    Start,
-    /// Requests a shutdown, and switches the guest off after the grace period.
-    Stop,
-    Pause,
-    Unpause,
-    /// Requests a reboot of the guest.
-    SoftReboot,
-    /// Switches the guest off and on.
-    HardReboot,
+    #[serde(flatten)]
+    pub action: PowerAction,
 }
 
 /// The params of `live_migrate`.
@@ -250,26 +219,6 @@ impl MigrateParams {
     }
 }
 
-impl PowerParams {
-    pub(crate) fn of(uuid: ConsumerUuid, action: PowerAction) -> Self {
-        let (action, grace) = match action {
-            PowerAction::Start => (PowerWord::Start, None),
-            PowerAction::Stop { grace } => (PowerWord::Stop, Some(grace)),
-            PowerAction::Pause => (PowerWord::Pause, None),
-            PowerAction::Unpause => (PowerWord::Unpause, None),
-            PowerAction::SoftReboot => (PowerWord::SoftReboot, None),
-            PowerAction::HardReboot => (PowerWord::HardReboot, None),
-        };
-        // Rounded up, so that the guest does not lose a part of its grace period.
-        let seconds = |grace: Duration| grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
-        Self {
-            uuid: AsText(uuid),
-            action,
-            grace_seconds: grace.map(seconds),
-        }
-    }
-}
-
 impl From<ResetResult> for DeviceReset {
     fn from(result: ResetResult) -> Self {
         match result {
@@ -285,10 +234,6 @@ impl From<ResetResult> for DeviceReset {
 
 impl From<GuestFacts> for (ConsumerUuid, GuestView) {
     fn from(guest: GuestFacts) -> Self {
-        let mdevs = guest.mdevs.into_iter().map(|mdev| GuestMdev {
-            uuid: mdev.uuid.0,
-            parent: mdev.parent.map(|parent| parent.0),
-        });
         let view = GuestView {
             name: guest.name.into(),
             power: match guest.running {
@@ -300,7 +245,7 @@ impl From<GuestFacts> for (ConsumerUuid, GuestView) {
             vcpus: guest.vcpus,
             memory_mib: guest.memory_mib,
             cells: guest.cells,
-            mdevs: mdevs.collect(),
+            mdevs: guest.mdevs,
             functions: guest.functions.into_iter().map(|it| it.0).collect(),
         };
         (guest.uuid.0, view)

@@ -1,10 +1,11 @@
 //! A node, as a driver reports it: [`berth_virt::NodeView`] with lists instead of maps, and texts for its value types.
+//! The types are copies of `drivers/virt`'s where a driver's list or text has a limit.
 
 use std::collections::BTreeMap;
 
 use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass, Trait};
 use berth_virt::{
-    CpuSet, CustomResource, NodeCpus, NodeDisk, NodeView, NumaCell, OfferedMdevs, PhysicalGpu,
+    CpuSet, CustomResource, HostNumaCell, NodeCpus, NodeDisk, NodeView, OfferedMdevs, PhysicalGpu,
     VirtualFunctions,
 };
 use serde::{Deserialize, Serialize};
@@ -221,16 +222,16 @@ impl NodeFacts {
     }
 }
 
-impl From<CellFacts> for NumaCell {
+impl From<CellFacts> for HostNumaCell {
     fn from(cell: CellFacts) -> Self {
         let pages = cell.huge_pages.into_iter();
-        NumaCell {
+        HostNumaCell {
             siblings: cell.siblings.into_iter().map(|set| set.0).collect(),
             huge_pages: pages
                 .map(|pages| (pages.size_kib, pages.count))
                 .collect::<BTreeMap<_, _>>(),
             socket: cell.socket.map(u32::from),
-            ..NumaCell::new(cell.id, cell.cpus.0, cell.memory_mib)
+            ..HostNumaCell::new(cell.id, cell.cpus.0, cell.memory_mib)
         }
     }
 }

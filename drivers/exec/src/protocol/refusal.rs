@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use berth_model::ConsumerUuid;
 use berth_virt::{
-    DeviceError, GuestError, GuestState, HeldDevice, HostDeviceId, ObserveError, PowerAction,
+    DeviceError, GuestError, HeldDevice, HostDeviceId, ObserveError, PowerAction, PowerState,
     UnfitReason,
 };
 use serde::de::DeserializeOwned;
@@ -53,7 +53,7 @@ impl GuestQuestion {
 /// Data of errors, by their fields.
 mod data {
     use super::{
-        AsText, ConsumerUuid, Deserialize, GuestState, HeldDevice, HostDeviceId, Text, UnfitReason,
+        AsText, ConsumerUuid, Deserialize, HeldDevice, HostDeviceId, PowerState, Text, UnfitReason,
         list, unfit_reason,
     };
 
@@ -75,7 +75,7 @@ mod data {
         Path { path: Text<4096>, }
         Setting { option: Text<255>, }
         Library { library: Text<255>, }
-        State { state: GuestState, }
+        State { state: PowerState, }
         Device { device: HostDeviceId, }
         Name { name: Text<255>, holder: AsText<ConsumerUuid>, }
         Devices {

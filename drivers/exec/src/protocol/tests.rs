@@ -325,10 +325,19 @@ fn each_code_of_devices_is_an_error_of_its_own() {
 #[test]
 fn a_grace_is_whole_seconds_and_never_shorter() {
     let uuid = ConsumerUuid::from(Uuid::from_u128(1));
-    let asked = |grace| params(&PowerParams::of(uuid, PowerAction::Stop { grace }));
+    let of = |action| PowerParams {
+        uuid: AsText(uuid),
+        action,
+    };
+    let asked = |grace| params(&of(PowerAction::Stop { grace }));
     let millis = std::time::Duration::from_millis;
-    assert_eq!(asked(millis(0))["grace_seconds"], 0);
     assert_eq!(asked(millis(1500))["grace_seconds"], 2);
-    let start = params(&PowerParams::of(uuid, PowerAction::Start));
+    let stop = asked(millis(0));
+    assert_eq!(
+        stop,
+        json!({"uuid": uuid.to_string(), "action": "stop", "grace_seconds": 0})
+    );
+    assert_eq!(params(&PowerState::ShutOff), "shut_off");
+    let start = params(&of(PowerAction::Start));
     assert_eq!(start, json!({"uuid": uuid.to_string(), "action": "start"}));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass};
 use berth_virt::{
-    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, NumaCell, OfferedDevice,
+    ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, HostNumaCell, OfferedDevice,
     OfferedHandle, UnfitReason,
 };
 
@@ -36,7 +36,7 @@ const KEYS: [&str; 15] = [
 pub(super) fn device(
     table: &Table<'_>,
     node: Option<&NodeName>,
-    cells: &[NumaCell],
+    cells: &[HostNumaCell],
     reading: &mut MachineParser<'_>,
 ) -> Option<OfferedDevice> {
     table.only(&KEYS, reading);

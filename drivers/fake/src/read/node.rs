@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{NodeName, PciAddress, ResourceClass, did_you_mean};
 use berth_virt::{
-    CpuSet, CustomResource, DeviceOwner, NodeCpus, NodeDisk, NumaCell, OfferedDevice,
+    CpuSet, CustomResource, DeviceOwner, HostNumaCell, NodeCpus, NodeDisk, OfferedDevice,
     PciInPlacement, ResourceModel, VirtualFunctions,
 };
 
@@ -191,7 +191,7 @@ fn cpus_of(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> Option<
     })
 }
 
-fn cell(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<NumaCell> {
+fn cell(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<HostNumaCell> {
     table.only(
         &[
             "id",
@@ -221,11 +221,11 @@ fn cell(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<NumaCell> 
         .map(|field| huge_pages(&field, reading));
     let socket = table.field("socket");
     let socket = socket.and_then(|field| field.number(0..=65_535, "the socket's number", reading));
-    Some(NumaCell {
+    Some(HostNumaCell {
         socket: socket.and_then(|it| u32::try_from(it).ok()),
         siblings,
         huge_pages: huge_pages.unwrap_or_default(),
-        ..NumaCell::new(id?, cpus?, memory_mib?)
+        ..HostNumaCell::new(id?, cpus?, memory_mib?)
     })
 }
 
@@ -279,7 +279,7 @@ pub(super) fn within(table: &Table<'_>, shown: impl ToString) -> String {
 /// The NUMA cell of a device. It must exist if the node lists its cells.
 pub(super) fn numa(
     table: &Table<'_>,
-    cells: &[NumaCell],
+    cells: &[HostNumaCell],
     reading: &mut MachineParser<'_>,
 ) -> Option<u32> {
     let field = table.field("numa")?;
@@ -290,7 +290,7 @@ pub(super) fn numa(
     Some(id)
 }
 
-pub(super) fn no_such_cell(id: u32, cells: &[NumaCell]) -> String {
+pub(super) fn no_such_cell(id: u32, cells: &[HostNumaCell]) -> String {
     let known: Vec<_> = cells.iter().map(|cell| cell.id.to_string()).collect();
     if known.is_empty() {
         return format!("unknown NUMA cell {id}; the node has none");
@@ -305,7 +305,7 @@ pub(super) fn address(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Opt
     Some(address)
 }
 
-fn gpu(table: &Table<'_>, cells: &[NumaCell], reading: &mut MachineParser<'_>) -> Option<Gpu> {
+fn gpu(table: &Table<'_>, cells: &[HostNumaCell], reading: &mut MachineParser<'_>) -> Option<Gpu> {
     table.only(&["address", "numa", "types", "enabled", "class"], reading);
     let address = address(table, reading);
     let numa_node = numa(table, cells, reading);
@@ -340,7 +340,7 @@ fn gpu(table: &Table<'_>, cells: &[NumaCell], reading: &mut MachineParser<'_>) -
 
 fn nic(
     table: &Table<'_>,
-    cells: &[NumaCell],
+    cells: &[HostNumaCell],
     reading: &mut MachineParser<'_>,
 ) -> Option<VirtualFunctions> {
     table.only(&["address", "numa", "class", "functions"], reading);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_virt::{CpuSet, GuestCell, GuestCpuPolicy, NumaCell};
+use berth_virt::{CpuSet, GuestCell, GuestCpuPolicy, HostNumaCell};
 
 use super::LibvirtGuest;
 
@@ -25,7 +25,7 @@ impl LibvirtGuest {
 
     /// The host cells that the guest is placed on, with its CPUs and memory on each. Empty without NUMA placement or if
     /// the document is ambiguous.
-    pub(crate) fn placement(&self, host: &[NumaCell]) -> Vec<GuestCell> {
+    pub(crate) fn placement(&self, host: &[HostNumaCell]) -> Vec<GuestCell> {
         let shares = if self.cells.is_empty() {
             self.whole_on_one_cell(host).map(|cell| vec![cell])
         } else {
@@ -44,12 +44,12 @@ impl LibvirtGuest {
     }
 
     /// The host cell of a guest cell: the cell of its memory, or else of its CPUs.
-    fn host_cell(&self, cell: u32, vcpus: &CpuSet, host: &[NumaCell]) -> Option<u32> {
+    fn host_cell(&self, cell: u32, vcpus: &CpuSet, host: &[HostNumaCell]) -> Option<u32> {
         let from = self.cell_nodes.get(&cell).or(self.nodes.as_ref());
         from.map_or_else(|| self.pinned_to_one(vcpus.iter(), host), single)
     }
 
-    fn whole_on_one_cell(&self, host: &[NumaCell]) -> Option<GuestCell> {
+    fn whole_on_one_cell(&self, host: &[HostNumaCell]) -> Option<GuestCell> {
         let host_cell = match &self.nodes {
             Some(nodes) => single(nodes),
             None => self.pinned_to_one(0..self.vcpus, host),
@@ -62,7 +62,11 @@ impl LibvirtGuest {
     }
 
     /// The single cell that contains all allowed host CPUs of these virtual CPUs.
-    fn pinned_to_one(&self, vcpus: impl Iterator<Item = u32>, host: &[NumaCell]) -> Option<u32> {
+    fn pinned_to_one(
+        &self,
+        vcpus: impl Iterator<Item = u32>,
+        host: &[HostNumaCell],
+    ) -> Option<u32> {
         let mut pins = vcpus.map(|vcpu| self.pins.get(&vcpu)).peekable();
         pins.peek()?;
         let allowed: Vec<&CpuSet> = pins.collect::<Option<_>>()?;

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use berth_virt::{GuestCpuPolicy, NumaCell};
+use berth_virt::{GuestCpuPolicy, HostNumaCell};
 
 use super::*;
 
@@ -20,9 +20,9 @@ fn guest(inner: &str) -> LibvirtGuest {
     LibvirtGuest::read(&document("", inner)).unwrap()
 }
 
-fn host() -> Vec<NumaCell> {
+fn host() -> Vec<HostNumaCell> {
     [(0, "0-3"), (1, "4-7")]
-        .map(|(id, cpus)| NumaCell::new(id, cpus.parse().unwrap(), 8192))
+        .map(|(id, cpus)| HostNumaCell::new(id, cpus.parse().unwrap(), 8192))
         .into()
 }
 

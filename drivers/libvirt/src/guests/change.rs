@@ -2,7 +2,7 @@
 
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::GuestSpec;
-use berth_virt::{GuestError, GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, GuestState};
+use berth_virt::{GuestError, GuestOnHost, GuestPowerOutcome, GuestRedefineOutcome, PowerState};
 use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::error::ErrorNumber;
@@ -23,7 +23,7 @@ pub(crate) fn redefine(
     };
     is_the_same(&domain, spec)?;
     let now = state(&domain).map_err(refused(uuid, "virDomainGetState"))?;
-    if now != GuestState::ShutOff {
+    if now != PowerState::ShutOff {
         return Err(GuestError::NotOff { uuid, state: now });
     }
     // Saved memory belongs to the previous disks.
@@ -49,12 +49,12 @@ pub(crate) fn suspend(
         "the state of a device cannot be written to disk",
     )?;
     match seen.state {
-        GuestState::Running | GuestState::Paused => domain
+        PowerState::Running | PowerState::Paused => domain
             .managed_save(0)
             .map_err(refused(uuid, "virDomainManagedSave"))
             .map(|()| GuestPowerOutcome::Done),
-        GuestState::ShutOff if has_memory(&domain, uuid)? => Ok(GuestPowerOutcome::Unchanged),
-        state @ (GuestState::ShutOff | GuestState::Crashed) => {
+        PowerState::ShutOff if has_memory(&domain, uuid)? => Ok(GuestPowerOutcome::Unchanged),
+        state @ (PowerState::ShutOff | PowerState::Crashed) => {
             Err(GuestError::NotRunning { uuid, state })
         }
     }

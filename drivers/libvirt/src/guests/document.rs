@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use berth_sysfs::{Sysfs, SysfsError};
 use berth_virt::guest_spec::AttachedDevice;
-use berth_virt::{GuestError, GuestMark, GuestOnHost, GuestState, HeldDevice, HostDeviceId};
+use berth_virt::{GuestError, GuestMark, GuestOnHost, HeldDevice, HostDeviceId, PowerState};
 use roxmltree::Node;
 use uuid::Uuid;
 
@@ -20,7 +20,7 @@ use crate::xml::{self, Reader, XmlError};
 pub(super) fn guest(
     name: String,
     text: &str,
-    state: GuestState,
+    state: PowerState,
 ) -> Result<GuestOnHost, GuestError> {
     read(&name, text, state).map_err(|error| GuestError::Malformed {
         origin: format!("libvirt's document of guest {name:?}"),
@@ -28,7 +28,7 @@ pub(super) fn guest(
     })
 }
 
-fn read(name: &str, text: &str, state: GuestState) -> Result<GuestOnHost, XmlError> {
+fn read(name: &str, text: &str, state: PowerState) -> Result<GuestOnHost, XmlError> {
     let reader = Reader::new("a guest", "domain", text)?;
     let domain = reader.root();
     let mark = GuestMetadata::read(&reader, domain)?;

@@ -3,7 +3,7 @@
 use berth_model::ConsumerUuid;
 use berth_sysfs::Sysfs;
 use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{GuestError, GuestPowerOutcome, GuestState, PowerAction};
+use berth_virt::{GuestError, GuestPowerOutcome, PowerAction, PowerState};
 use virt::connect::Connect;
 use virt::domain::Domain;
 use virt::error::ErrorNumber;
@@ -39,19 +39,19 @@ pub(super) fn bring_to(
 ) -> Result<GuestPowerOutcome, GuestError> {
     let now = state(domain).map_err(refused(uuid, "virDomainGetState"))?;
     match (now, wanted) {
-        (GuestState::Running, DesiredPower::Running)
-        | (GuestState::Paused, DesiredPower::Paused)
-        | (GuestState::ShutOff, DesiredPower::ShutOff) => Ok(GuestPowerOutcome::Unchanged),
-        (GuestState::Paused, DesiredPower::Running) => resume(domain, uuid),
-        (GuestState::Running, DesiredPower::Paused) => suspend(domain, uuid),
-        (GuestState::ShutOff, DesiredPower::Running) => start(domain, uuid, sysfs),
-        (GuestState::ShutOff, DesiredPower::Paused) => start_paused(domain, uuid, sysfs),
+        (PowerState::Running, DesiredPower::Running)
+        | (PowerState::Paused, DesiredPower::Paused)
+        | (PowerState::ShutOff, DesiredPower::ShutOff) => Ok(GuestPowerOutcome::Unchanged),
+        (PowerState::Paused, DesiredPower::Running) => resume(domain, uuid),
+        (PowerState::Running, DesiredPower::Paused) => suspend(domain, uuid),
+        (PowerState::ShutOff, DesiredPower::Running) => start(domain, uuid, sysfs),
+        (PowerState::ShutOff, DesiredPower::Paused) => start_paused(domain, uuid, sysfs),
         // Powering off is only done by its own operation.
         (state, DesiredPower::ShutOff) => Err(GuestError::Another {
             uuid,
             difference: format!("it is {state}, and should be off"),
         }),
-        (GuestState::Crashed, DesiredPower::Running | DesiredPower::Paused) => {
+        (PowerState::Crashed, DesiredPower::Running | DesiredPower::Paused) => {
             off(domain, uuid)?;
             bring_to(domain, uuid, wanted, sysfs)
         }
@@ -155,7 +155,7 @@ fn first_call(
     action: PowerAction,
     sysfs: Option<&Sysfs>,
 ) -> Result<PowerStep, GuestError> {
-    use GuestState::{Crashed, Paused, Running, ShutOff};
+    use PowerState::{Crashed, Paused, Running, ShutOff};
     let state = state(domain).map_err(refused(uuid, "virDomainGetState"))?;
     let powered = match (action, state) {
         (PowerAction::Start | PowerAction::Unpause, Running)
@@ -210,7 +210,7 @@ pub(crate) fn is_off(connect: &Connect, uuid: ConsumerUuid) -> Result<bool, Gues
     match find(connect, uuid)? {
         None => Ok(true),
         Some(domain) => state(&domain)
-            .map(|state| state == GuestState::ShutOff)
+            .map(|state| state == PowerState::ShutOff)
             .map_err(refused(uuid, "virDomainGetState")),
     }
 }

@@ -111,7 +111,7 @@ async fn a_guest_that_cannot_be_read_hides_no_other_and_may_have_any_device() {
     let odd = &listed[&ConsumerUuid::from(Uuid::from_u128(9))];
     assert_eq!(
         (odd.name.as_str(), odd.state),
-        ("theirs", GuestState::Running)
+        ("theirs", PowerState::Running)
     );
     assert!(
         odd.unreadable.as_ref().unwrap().contains("not XML"),
@@ -162,7 +162,7 @@ fn a_guest_whose_caller_is_gone_is_neither_started_nor_left_defined() {
     let _ = spawn(&connect, &spec, &options, None, &|| true).unwrap();
     let _ = spawn(&connect, &spec, &options, None, &|| false).unwrap_err();
     let left = &guests(&connect, &Starts::new(Path::new("/proc"))).unwrap()[&spec.uuid];
-    assert_eq!(left.state, GuestState::Running);
+    assert_eq!(left.state, PowerState::Running);
 }
 
 #[tokio::test]
@@ -213,7 +213,7 @@ async fn a_guest_is_asked_to_end_before_it_is_switched_off() {
     let stopped = driver.power(spec.uuid, PowerAction::Stop { grace }).await;
     assert_eq!(stopped.unwrap(), GuestPowerOutcome::Done);
     let state = driver.guests().await.unwrap()[&spec.uuid].state;
-    assert_eq!(state, GuestState::ShutOff);
+    assert_eq!(state, PowerState::ShutOff);
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use berth_model::{ConsumerUuid, NodeName, PciAddress};
 use berth_sysfs::{DeviceRefusal, SeenFunction, Sriov};
 use berth_virt::{
-    CpuSet, GuestMdev, GuestView, HostView, HypervisorInfo, NodeCapabilities, NodeCpus, NodeView,
-    NumaCell, ObserveError, Processor, SupportedInstance,
+    CpuSet, GuestMdev, GuestView, HostNumaCell, HostView, HypervisorInfo, NodeCapabilities,
+    NodeCpus, NodeView, ObserveError, Processor, SupportedInstance,
 };
 use uuid::Uuid;
 
@@ -136,7 +136,7 @@ fn capabilities(
 }
 
 /// The online CPUs: from the device tree, or else the union of all cells, or else as many as are active.
-fn online(of_tree: Option<CpuSet>, cells: &[NumaCell], active: u32) -> CpuSet {
+fn online(of_tree: Option<CpuSet>, cells: &[HostNumaCell], active: u32) -> CpuSet {
     let of_cells = || CpuSet::from_iter(cells.iter().flat_map(|cell| cell.cpus.iter()));
     of_tree.unwrap_or_else(|| match of_cells() {
         none if none.is_empty() => CpuSet::first(active),
@@ -175,7 +175,7 @@ fn check_cpu_sets(cpus: &NodeCpus) -> Result<(), ObserveError> {
 
 fn guest_view(
     guest: LibvirtGuest,
-    cells: &[NumaCell],
+    cells: &[HostNumaCell],
     dedicated: &CpuSet,
     parent: impl Fn(Uuid) -> Option<PciAddress>,
 ) -> GuestView {
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn online_cpus_are_those_of_the_tree_else_of_the_cells_else_so_many() {
-        let cell = NumaCell::new(0, "2-3".parse().unwrap(), 1);
+        let cell = HostNumaCell::new(0, "2-3".parse().unwrap(), 1);
         for (of_tree, cells, expected) in [
             (Some("0-5".parse().unwrap()), vec![cell.clone()], "0-5"),
             (None, vec![cell], "2-3"),

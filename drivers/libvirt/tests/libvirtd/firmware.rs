@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use berth_virt::guest_spec::{GuestBoot, GuestDisks, GuestSpec, GuestTopology};
 use berth_virt::{
-    GuestError, GuestPowerOutcome, GuestRedefineOutcome, GuestState, PowerAction, VirtDriver as _,
+    GuestError, GuestPowerOutcome, GuestRedefineOutcome, PowerAction, PowerState, VirtDriver as _,
 };
 use virt::connect::Connect;
 
@@ -79,7 +79,7 @@ async fn a_guest_with_secure_boot_gets_a_firmware_that_has_it() {
     let text = text.expect("it runs");
     assert!(text.contains("secure='yes'"), "{text}");
     let guests = driver.guests().await.expect("guests are listed");
-    assert_eq!(guests[&spec.uuid].state, GuestState::Running);
+    assert_eq!(guests[&spec.uuid].state, PowerState::Running);
     let _ = driver.destroy(spec.uuid).await.expect("it ends");
     assert_eq!(daemon.variables(), Vec::<std::path::PathBuf>::new());
 }

@@ -12,7 +12,7 @@ use berth_virt::guest_spec::{
     QcowDisk,
 };
 use berth_virt::{
-    GuestDestroyOutcome, GuestError, GuestPowerOutcome, GuestSpawnOutcome, GuestState, PowerAction,
+    GuestDestroyOutcome, GuestError, GuestPowerOutcome, GuestSpawnOutcome, PowerAction, PowerState,
     VirtDriver as _,
 };
 use uuid::Uuid;
@@ -208,7 +208,7 @@ async fn a_spawn_that_a_killed_libvirtd_cut_off_is_finished_by_the_next_one() {
         spawn_in_the_end(&mut daemon, &driver, &spec).await;
         let guests = driver.guests().await.expect("guests are listed");
         assert_eq!(guests.len(), 1);
-        assert_eq!(guests[&spec.uuid].state, GuestState::Running);
+        assert_eq!(guests[&spec.uuid].state, PowerState::Running);
         let _ = driver.destroy(spec.uuid).await.expect("it ends");
         assert_eq!(open_files(folder.path()), Vec::<String>::new());
     }
@@ -227,7 +227,7 @@ async fn a_guest_that_does_not_end_by_itself_is_switched_off_after_its_grace() {
     let stopped = driver.power(spec.uuid, PowerAction::Stop { grace }).await;
     assert_eq!(stopped.expect("it is off"), GuestPowerOutcome::Done);
     let guests = driver.guests().await.expect("guests are listed");
-    assert_eq!(guests[&spec.uuid].state, GuestState::ShutOff);
+    assert_eq!(guests[&spec.uuid].state, PowerState::ShutOff);
     let _ = driver.destroy(spec.uuid).await.expect("it is undefined");
 }
 
@@ -248,7 +248,7 @@ async fn a_guest_that_cannot_start_is_refused_and_can_be_destroyed() {
     let guests = driver.guests().await.expect("guests are listed");
     assert_ne!(
         guests.get(&spec.uuid).map(|guest| guest.state),
-        Some(GuestState::Running)
+        Some(PowerState::Running)
     );
     let _ = driver.destroy(spec.uuid).await.expect("it is undefined");
     assert!(driver.guests().await.expect("guests are listed").is_empty());
@@ -279,7 +279,7 @@ async fn a_guest_that_libvirt_still_starts_for_one_caller_is_had_by_all_others_t
     }
     let driver = driver(&daemon);
     let guests = driver.guests().await.expect("libvirtd answers");
-    assert_eq!(guests[&uuid].state, GuestState::Running);
+    assert_eq!(guests[&uuid].state, PowerState::Running);
     assert_eq!(
         driver.destroy(uuid).await.expect("it ends"),
         GuestDestroyOutcome::Destroyed

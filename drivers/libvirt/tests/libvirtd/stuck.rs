@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use berth_model::Disposition;
 use berth_virt::{
-    DeviceError, GuestDestroyOutcome, GuestError, GuestPowerOutcome, GuestSpawnOutcome, GuestState,
-    PowerAction, VirtDriver as _,
+    DeviceError, GuestDestroyOutcome, GuestError, GuestPowerOutcome, GuestSpawnOutcome,
+    PowerAction, PowerState, VirtDriver as _,
 };
 
 use crate::devices::{Host, taken};
@@ -54,7 +54,7 @@ async fn a_guest_that_nothing_can_end_is_reported_with_its_remedy_and_continues_
     let driver = host.driver();
     let listed = driver.guests().await.expect("guests are listed");
     let found = &listed[&spec.uuid];
-    assert_eq!((found.state, &found.stuck), (GuestState::Paused, &None));
+    assert_eq!((found.state, &found.stuck), (PowerState::Paused, &None));
     let error = driver
         .destroy(spec.uuid)
         .await
@@ -95,7 +95,7 @@ async fn a_guest_that_nothing_can_end_is_reported_with_its_remedy_and_continues_
     host.daemon.start_again();
     let listed = driver.guests().await.expect("guests are listed");
     let found = &listed[&spec.uuid];
-    assert_eq!((found.state, &found.stuck), (GuestState::ShutOff, &None));
+    assert_eq!((found.state, &found.stuck), (PowerState::ShutOff, &None));
     assert_eq!(
         driver.spawn(&spec).await.expect("it starts"),
         GuestSpawnOutcome::Spawned

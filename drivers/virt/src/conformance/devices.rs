@@ -7,7 +7,7 @@ use super::{Promise, Violation, broken};
 use crate::guest_spec::{CpuModel, DesiredPower, GuestDevice, GuestDevices, GuestSpec};
 use crate::{
     DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestRedefineOutcome,
-    GuestSpawnOutcome, GuestState, PowerAction, Preparer, VirtDriver, WantedDevice,
+    GuestSpawnOutcome, PowerAction, PowerState, Preparer, VirtDriver, WantedDevice,
 };
 
 /// Runs the guest's devices, `wanted`, through prepare, spawn, destroy and reset, twice. The guest must not exist
@@ -131,7 +131,7 @@ impl<D: VirtDriver> DeviceSuite<'_, D> {
             Ok(guests) => match guests.get(&spec.uuid) {
                 Some(guest)
                     if guest.devices == spec.held_devices()
-                        && guest.state == GuestState::ShutOff => {}
+                        && guest.state == PowerState::ShutOff => {}
                 seen => self.breach(
                     Promise::KeepsDevices,
                     format!("after refused resets the guest is {seen:?}"),

@@ -8,7 +8,7 @@ use super::{Promise, Violation, broken};
 use crate::guest_spec::{DesiredPower, GuestDisks, GuestSpec, GuestTopology};
 use crate::{
     GuestDestroyOutcome, GuestError, GuestHardware, GuestOnHost, GuestPowerOutcome,
-    GuestRedefineOutcome, GuestSpawnOutcome, GuestState, PowerAction, VirtDriver,
+    GuestRedefineOutcome, GuestSpawnOutcome, PowerAction, PowerState, VirtDriver,
 };
 
 const AT_ONCE: PowerAction = PowerAction::Stop {
@@ -84,7 +84,7 @@ impl<D: VirtDriver> GuestSuite<'_, D> {
         listed
     }
 
-    async fn state_is(&mut self, uuid: ConsumerUuid, wanted: GuestState, after: &str) {
+    async fn state_is(&mut self, uuid: ConsumerUuid, wanted: PowerState, after: &str) {
         let seen = self.guest(uuid).await.map(|guest| guest.state);
         if seen != Some(wanted) {
             let detail = format!("after {after} it is {seen:?} instead of {wanted:?}");
@@ -144,7 +144,7 @@ impl<D: VirtDriver> GuestSuite<'_, D> {
             let detail = format!("a spawned guest has the wrong mark: {mark:?}");
             self.breach(Promise::ListsGuests, detail);
         }
-        if guest.state != GuestState::Running {
+        if guest.state != PowerState::Running {
             self.breach(promise, format!("a spawned guest is {}", guest.state));
         }
     }
@@ -201,13 +201,13 @@ impl<D: VirtDriver> GuestSuite<'_, D> {
                 format!("a spawn with fewer devices over a guest of the same UUID: {seen:?}"),
             ),
         }
-        self.state_is(spec.uuid, GuestState::Running, "a refused spawn")
+        self.state_is(spec.uuid, PowerState::Running, "a refused spawn")
             .await;
     }
 
     async fn powered(&mut self, spec: &GuestSpec) {
-        use GuestState::{Paused, Running, ShutOff};
         use PowerAction::{HardReboot, Pause, SoftReboot, Start, Unpause};
+        use PowerState::{Paused, Running, ShutOff};
         for (action, outcome, state) in [
             (Start, GuestPowerOutcome::Unchanged, Running),
             (Unpause, GuestPowerOutcome::Unchanged, Running),
@@ -262,7 +262,7 @@ impl<D: VirtDriver> GuestSuite<'_, D> {
             spawned,
             &GuestSpawnOutcome::Spawned,
         );
-        self.state_is(spec.uuid, GuestState::Running, "a spawn")
+        self.state_is(spec.uuid, PowerState::Running, "a spawn")
             .await;
         let stopped = self.driver.power(spec.uuid, AT_ONCE).await;
         self.expect(
@@ -284,7 +284,7 @@ impl<D: VirtDriver> GuestSuite<'_, D> {
         }
         // The rival may be left defined, but must not run.
         if let Some(guest) = self.guest(rival.uuid).await
-            && guest.state != GuestState::ShutOff
+            && guest.state != PowerState::ShutOff
         {
             let detail = format!("a refused guest is {}", guest.state);
             self.breach(Promise::GivesADeviceOnce, detail);
@@ -337,8 +337,8 @@ impl<D: VirtDriver> GuestSuite<'_, D> {
     /// Guests that should not run are defined only.
     async fn prepared(&mut self, spec: &GuestSpec) {
         for (power, state) in [
-            (DesiredPower::ShutOff, GuestState::ShutOff),
-            (DesiredPower::Paused, GuestState::Paused),
+            (DesiredPower::ShutOff, PowerState::ShutOff),
+            (DesiredPower::Paused, PowerState::Paused),
         ] {
             let wanted = GuestSpec {
                 power,

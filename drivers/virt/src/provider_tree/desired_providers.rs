@@ -6,7 +6,7 @@ use berth_model::{NodeName, ProviderName, ResourceClass, Trait};
 
 use super::{ProviderTreeError, cell_name, child_name};
 use crate::{
-    CpuSet, NodeDisk, NodeView, NumaCell, NumaModel, PcpuModel, VgpuModel, VirtualFunctions,
+    CpuSet, HostNumaCell, NodeDisk, NodeView, NumaModel, PcpuModel, VgpuModel, VirtualFunctions,
 };
 
 /// Inventory wanted on one provider, in the classes' units.
@@ -68,7 +68,7 @@ fn add_flat(root: &mut InventoryAmounts, seen: &NodeView) {
 }
 
 /// CPUs of the node, or of one of its cells.
-fn add_cpus(amounts: &mut InventoryAmounts, seen: &NodeView, cell: Option<&NumaCell>) {
+fn add_cpus(amounts: &mut InventoryAmounts, seen: &NodeView, cell: Option<&HostNumaCell>) {
     let count = |set: CpuSet| match cell {
         Some(cell) => set.intersection(&cell.cpus).len() as u64,
         None => set.len() as u64,

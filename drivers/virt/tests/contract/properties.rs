@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use berth_model::{Allocations, Inventory, Plan, Provider, ProviderTree, Trait, Usages, plan};
 use berth_virt::{
-    CpuSet, GuestCpuPolicy, GuestView, NodeDisk, NodeView, NumaCell, ResourceModel, provider_tree,
+    CpuSet, GuestCpuPolicy, GuestView, HostNumaCell, NodeDisk, NodeView, ResourceModel,
+    provider_tree,
 };
 use proptest::collection::{btree_set, vec};
 use proptest::option;
@@ -81,7 +82,7 @@ fn hardware() -> impl Strategy<Value = NodeView> {
         node.cells = (0..cells)
             .map(|id| {
                 let cpus = (0..online).filter(|cpu| cpu % cells == id).collect();
-                NumaCell::new(id, cpus, memory / u64::from(cells))
+                HostNumaCell::new(id, cpus, memory / u64::from(cells))
             })
             .collect();
         let (gpus, cards, customs, disk) = devices;

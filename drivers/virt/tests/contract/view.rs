@@ -7,8 +7,8 @@ use berth_model::{
     ProviderTree, ProviderUuid, ReshapeRefused, ReshapeRequest, ResourceClass, Usages, plan,
 };
 use berth_virt::{
-    CpuSet, CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostView,
-    HypervisorInfo, NodeCpus, NodeDisk, NodeView, NumaCell, NumaModel, OfferedMdevs, PcpuModel,
+    CpuSet, CustomResource, GuestCell, GuestCpuPolicy, GuestMdev, GuestView, HostNumaCell,
+    HostView, HypervisorInfo, NodeCpus, NodeDisk, NodeView, NumaModel, OfferedMdevs, PcpuModel,
     PhysicalGpu, PowerState, ResourceModel, Resources, TreePair, VgpuModel, VirtualFunctions,
     guest_allocations, homes, provider_tree,
 };
@@ -79,11 +79,13 @@ pub(crate) fn node() -> NodeView {
 }
 
 /// Two cells of half the node each.
-pub(crate) fn two_cells() -> Vec<NumaCell> {
+pub(crate) fn two_cells() -> Vec<HostNumaCell> {
     ["0-3", "4-7"]
         .iter()
         .enumerate()
-        .map(|(id, cpus)| NumaCell::new(u32::try_from(id).unwrap(), cpus.parse().unwrap(), 4096))
+        .map(|(id, cpus)| {
+            HostNumaCell::new(u32::try_from(id).unwrap(), cpus.parse().unwrap(), 4096)
+        })
         .collect()
 }
 

@@ -7,7 +7,7 @@ mod bad_input;
 mod binds;
 mod canaries;
 mod client;
-mod crowds;
+mod concurrent_binds;
 mod defects;
 mod devices;
 mod events;

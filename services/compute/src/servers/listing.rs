@@ -118,7 +118,7 @@ impl ServerFilters {
             && is(self.task_state.as_ref(), |it| {
                 state.task_state.is_some_and(|task| it == task.as_str())
             })
-            && is(self.power_state, |it| it == state.power_state.number())
+            && is(self.power_state, |it| it == state.power_number())
             && is(self.host.as_ref(), |it| {
                 placement.is_some_and(|placement| placement.host == *it)
             })
@@ -230,7 +230,7 @@ impl ServerSortKey {
             Self::Name => a.name.cmp(&b.name),
             Self::Node => node(one).cmp(&node(other)),
             Self::PowerState => {
-                let number = |known: &ServerWithStatus| known.state.power_state.number();
+                let number = |known: &ServerWithStatus| known.state.power_number();
                 number(one).cmp(&number(other))
             }
             Self::Project => a.project_id.cmp(&b.project_id),

@@ -118,7 +118,7 @@ pub(crate) fn document(
         "OS-SRV-USG:terminated_at": null,
         "OS-EXT-STS:task_state": state.task_state.map(|task| task.as_str()),
         "OS-EXT-STS:vm_state": state.vm_state.as_str(),
-        "OS-EXT-STS:power_state": state.power_state.number(),
+        "OS-EXT-STS:power_state": state.power_number(),
         "os-extended-volumes:volumes_attached": [],
     });
     let Value::Object(mut shown) = shown else {

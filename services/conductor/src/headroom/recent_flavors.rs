@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, DesiredPower};
 use berth_wire::conductor::CreateGuest;
-use berth_wire::guest::GuestPower;
 use uuid::Uuid;
 
 use crate::BootRequest;
@@ -21,7 +20,8 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x8b0e_6c2d_41f7_5a93_b6d4_0c1e_77a2_9f3
 /// Length of the `spec` label, which distinguishes flavors of the same name.
 const SPEC_LABEL_LENGTH: usize = 8;
 
-/// A flavor, represented by a request that consists of this flavor only.
+/// A flavor with its device profile and project, represented by a request that consists of these only, because the
+/// search for hosts takes requests.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RequestedFlavor(BootRequest);
 
@@ -48,7 +48,7 @@ impl RequestedFlavor {
             ignore_hosts: Vec::new(),
             scheduler_hints: Default::default(),
             config_drive: None,
-            power: GuestPower::default(),
+            power: DesiredPower::default(),
         };
         BootRequest::new(hypothetical, uuid).ok().map(Self)
     }

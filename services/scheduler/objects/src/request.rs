@@ -62,7 +62,8 @@ pub struct RequestSpec {
     pub plugin_answers: PluginAnswers,
 }
 
-/// What an instance is given.
+/// The flavor of a request: Nova's `Flavor` object, with its names and with signed amounts, which a case may choose. The
+/// model's `Flavor` has only what request groups are made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestFlavor {
     /// What users call it.

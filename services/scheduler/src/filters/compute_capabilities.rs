@@ -18,8 +18,8 @@
 //! | key | checked |
 //! |---|---|
 //! | `capabilities:PATH` | for each host |
-//! | `NAME`, without a scope | if hosts have an attribute `NAME`, or this host has a stat `NAME`; other hosts pass |
-//! | `hw:maxphysaddr_bits` | as `capabilities:cpu_info:maxphysaddr:bits = ">= VALUE"`, which overrides an extra spec with this key |
+//! | `NAME`, without a scope | if `NAME` is an attribute of host states, or a stat of this host; otherwise the host passes |
+//! | `hw:maxphysaddr_bits` | as `capabilities:cpu_info:maxphysaddr:bits` = `>= VALUE`; an extra spec with that key is ignored then |
 //! | any other scope | never |
 
 use super::{Filter, FilterPlan, Runs};
@@ -119,7 +119,7 @@ impl CapabilityRequirement {
         if self.applies == Applicability::IfKnown && !is_known() {
             return Ok(());
         }
-        // A path may end at all of `stats` or `limits`, whose text is compared, too.
+        // A path may name all of `stats` or `limits`; then the text of the whole map is compared.
         let found = self.find(host).map(AttributeValue::into_plain);
         let value = found.as_ref().and_then(AttributeValue::value);
         let Some(value) = value.filter(|value| *value != CapabilityRef::Null) else {

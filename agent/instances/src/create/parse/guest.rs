@@ -6,13 +6,13 @@ use berth_agent_images::{
 };
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{
-    DesiredPower, DiskFormat, GuestBoot, GuestDevices, GuestInterface, GuestInterfaces, GuestName,
-    GuestOwner, GuestSpec, GuestTopology, HostPath, InterfaceSource, KernelCommandLine, LinkName,
-    MacAddress, ProjectId,
+    DiskFormat, GuestBoot, GuestDevices, GuestInterface, GuestInterfaces, GuestName, GuestOwner,
+    GuestSpec, GuestTopology, HostPath, InterfaceSource, KernelCommandLine, LinkName, MacAddress,
+    ProjectId,
 };
 use berth_wire::guest::{
-    ConfigDriveBody, GuestBuild, GuestPower, ImageBody, ImageLocation as Location, KernelBody,
-    NetworkBody, NetworkSource,
+    ConfigDriveBody, GuestBuild, ImageBody, ImageLocation as Location, KernelBody, NetworkBody,
+    NetworkSource,
 };
 use uuid::Uuid;
 
@@ -52,11 +52,7 @@ pub(super) fn spec(
         interfaces: interfaces(build)?,
         console_log: options.instances.console_log(uuid)?,
         devices: GuestDevices::default(),
-        power: match build.power {
-            GuestPower::Running => DesiredPower::Running,
-            GuestPower::Paused => DesiredPower::Paused,
-            GuestPower::ShutOff => DesiredPower::ShutOff,
-        },
+        power: build.power,
     };
     Ok((spec, disks))
 }

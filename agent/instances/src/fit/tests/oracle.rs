@@ -90,14 +90,14 @@ fn view(cells: &[Cell]) -> (NodeView, HostUsage) {
             next += u32::try_from(core.len()).unwrap();
             siblings.push(CpuSet::from_iter(threads));
         }
-        seen.push(NumaCell {
+        seen.push(HostNumaCell {
             siblings,
             huge_pages: if cell.huge > 0 {
                 [(2048, cell.huge)].into()
             } else {
                 BTreeMap::new()
             },
-            ..NumaCell::new(id, (first..next).collect(), cell.small + 2 * cell.huge)
+            ..HostNumaCell::new(id, (first..next).collect(), cell.small + 2 * cell.huge)
         });
         for (memory, pages) in [
             (cell.small_used, MemoryPages::Small),

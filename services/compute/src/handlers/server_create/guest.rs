@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use berth_conductor::BootRequest;
 use berth_hosts::ServerGroupError;
 use berth_http::{ApiRequest, Fault, RuleDefault};
+use berth_model::DesiredPower;
 use berth_wire::conductor::CreateGuest;
-use berth_wire::guest::{ConfigDriveBody, FlavorBody, GuestPower, SshKeyBody};
+use berth_wire::guest::{ConfigDriveBody, FlavorBody, SshKeyBody};
 use uuid::Uuid;
 
 use super::body::{Networks, ServerCreateRequest};
@@ -99,7 +100,7 @@ impl ComputeApi {
             ignore_hosts: Vec::new(),
             scheduler_hints: request.hints.clone(),
             config_drive: Some(config_drive(&request, key.as_ref())),
-            power: GuestPower::Running,
+            power: DesiredPower::Running,
         };
         self.check(&guest)?;
         let new = NewServers {

@@ -1,4 +1,5 @@
-//! Concurrent binds: no attach handle is given to two requests, and a bind gets handles for all its requests or fails.
+//! Concurrent binds: no attach handle is given to two accelerator requests (ARQs), and a bind gets handles for all its
+//! ARQs or fails.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +9,11 @@ use tokio::task::JoinSet;
 
 use super::service::{HOST, RP, Service, card, guest, options};
 
-/// Runs `binds` concurrent binds, each for another guest, on a card with `handles` attach handles. Each bind has `each`
-/// requests, and so needs `each` handles.
-async fn bind_concurrently(handles: usize, binds: usize, each: usize) {
+const PROFILE: &str = "dp";
+
+/// Runs `binds` concurrent binds, each for another guest, on a card with `handles` attach handles. Each bind has
+/// `arqs_per_bind` accelerator requests, and needs one handle for each of them.
+async fn bind_concurrently(handles: usize, binds: usize, arqs_per_bind: usize) {
     let folder = tempfile::tempdir().unwrap();
     let location = Location::SqliteFile(folder.path().join("accelerator.sqlite"));
     let fast = SqlOptions {
@@ -20,10 +23,10 @@ async fn bind_concurrently(handles: usize, binds: usize, each: usize) {
     let store = SqlStore::open(&location, &fast).await.unwrap();
     let service = Service::over(store, options()).await;
     service.report(HOST, json!([card(0, RP, handles)])).await;
-    service.profile("dp", each).await;
+    service.profile(PROFILE, arqs_per_bind).await;
     let mut running = JoinSet::new();
     for n in 0..binds {
-        let uuids = service.requests("dp").await;
+        let uuids = service.requests(PROFILE).await;
         let service = service.clone();
         running.spawn(async move { (n, service.bind(&uuids, &guest(n)).await) });
     }
@@ -38,7 +41,7 @@ async fn bind_concurrently(handles: usize, binds: usize, each: usize) {
         };
         assert_eq!(
             requests.states(),
-            vec![state; each],
+            vec![state; arqs_per_bind],
             "a bind succeeds or fails for all its requests"
         );
         if state == "Bound" {
@@ -57,10 +60,10 @@ async fn bind_concurrently(handles: usize, binds: usize, each: usize) {
     }
     assert_eq!(
         bound,
-        binds.min(handles / each),
-        "a bind fails only if fewer than {each} handles are free"
+        binds.min(handles / arqs_per_bind),
+        "a bind fails only if fewer than {arqs_per_bind} handles are free"
     );
-    assert_eq!(held.len(), bound * each);
+    assert_eq!(held.len(), bound * arqs_per_bind);
     service.store.close().await;
 }
 

@@ -25,8 +25,7 @@ import time
 
 LIMIT = float(os.environ.get("TEST_LIMIT", "300"))
 THREADS = int(os.environ.get("RUST_TEST_THREADS", os.cpu_count()))
-# One more than processors: many tests wait for servers and processes.
-LANES = int(os.environ.get("TEST_LANES", os.cpu_count() + 1))
+LANES = int(os.environ.get("TEST_LANES", os.cpu_count()))
 # A file to which each test's seconds of processor time are written. Then one test runs at a time.
 TIMES = os.environ.get("TEST_TIMES")
 # A program that lists its tests or exits needs no longer than this.

@@ -45,6 +45,7 @@ impl MariaDb {
         let data = scratch.join("data");
         copy_tree(&installed()?.join("templates/mariadb"), &data)
             .map_err(PeerError::files("copy MariaDB's template"))?;
+        std::fs::create_dir(scratch.join("tmp")).map_err(PeerError::files("create a folder"))?;
         let port = free_port().map_err(PeerError::files("find a free port"))?;
         let process = Self::run(&scratch, port)?;
         Ok(Self {
@@ -58,6 +59,8 @@ impl MariaDb {
         let mut program = Program::new("mariadbd")
             .arg("--no-defaults")
             .arg(format!("--datadir={}", scratch.join("data").display()))
+            // At its start a server deletes the temporary tables in this folder: no other server may use it.
+            .arg(format!("--tmpdir={}", scratch.join("tmp").display()))
             .arg(format!("--socket={}", scratch.join("sock").display()))
             .arg(format!("--pid-file={}", scratch.join("pid").display()))
             .args(["--bind-address=127.0.0.1", &format!("--port={port}")])

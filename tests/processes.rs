@@ -2,7 +2,7 @@
 
 #![cfg(test)]
 
-#[path = "../core/serve/tests/tls/authority.rs"]
+#[path = "../core/serve/tests/serve/tls/authority.rs"]
 mod authority;
 #[path = "claims/main.rs"]
 mod claims;

@@ -2,7 +2,7 @@
 
 #![cfg(test)]
 
-#[path = "../core/serve/tests/tls/authority.rs"]
+#[path = "../core/serve/tests/serve/tls/authority.rs"]
 mod authority;
 #[path = "databases/main.rs"]
 mod databases;

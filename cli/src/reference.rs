@@ -1,7 +1,7 @@
 //! Writes the reference pages that are generated from the code: exit codes, metrics, policies. The page of options is
 //! [`berth_config::reference`].
 //!
-//! A test compares the committed files with these; `BLESS=1 cargo test -p berth-cli --test generated` writes them.
+//! A test compares the committed files with these; `BLESS=1 cargo test -p berth-cli --test cli generated` writes them.
 
 mod policy;
 

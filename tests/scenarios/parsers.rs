@@ -1,6 +1,6 @@
 //! Parsers of the agent's own files and bodies, and of Keystone's answers, with arbitrary input: written values read
 //! back, and anything else gives an error that names the file or the peer, never a panic. Other crates test their
-//! parsers themselves (`cli/config/tests/config_errors` those of the configuration).
+//! parsers themselves (`cli/config/tests/config/errors` those of the configuration).
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

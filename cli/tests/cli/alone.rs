@@ -1,7 +1,5 @@
 //! What acts on a node without serving keeps an agent away meanwhile, and lets a running one be.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};

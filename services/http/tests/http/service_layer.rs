@@ -1,7 +1,5 @@
 //! The door before a router of its own: panics, missing doors, unavailable identity.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
-
 use std::sync::Arc;
 
 use axum::Router;

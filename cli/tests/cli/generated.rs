@@ -1,7 +1,5 @@
 //! Files that are generated from tables in the code must equal the committed ones. `BLESS=1` writes them.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +20,7 @@ fn same(path: &str, expected: &str) {
     let found = fs::read_to_string(&file).unwrap_or_default();
     assert!(
         found == expected,
-        "{path} is not what the code says: BLESS=1 cargo test -p berth-cli --test generated"
+        "{path} is not what the code says: BLESS=1 cargo test -p berth-cli --test cli generated"
     );
 }
 

@@ -1,7 +1,5 @@
 //! Rules: what they let pass, how they are written, and what of a file is refused.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
-
 use berth_http::policy::{PolicyCheck, PolicyCredential, PolicyRule, Template, parse, parse_lists};
 use berth_http::{Caller, Policy, PolicyFile, TokenScope};
 use proptest::prelude::*;

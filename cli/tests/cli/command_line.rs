@@ -1,7 +1,5 @@
 //! The program as scripts meet it: output, exit codes, words on standard error.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
-
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;

@@ -1,7 +1,5 @@
 //! `berth doctor` on a tree that looks like a good host, and with one fault planted at a time.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -1,7 +1,5 @@
 //! What is derived from the declarations of operations: routes, checks, policy.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
-
 use std::sync::Arc;
 
 use axum::body::Body;

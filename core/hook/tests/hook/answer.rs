@@ -1,15 +1,11 @@
 //! Tests of a program that answers a document, and of programs that do not.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod begun;
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use berth_hook::{Hook, HookError, HookInput};
 
-use begun::{DEADLINES, is_gone, is_there, number};
+use crate::script_process::{DEADLINES, is_gone, is_there, number};
 
 const MOST: usize = 100_000;
 

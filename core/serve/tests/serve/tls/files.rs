@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use berth_serve::{TlsError, TlsFile, TlsFiles};
 use tempfile::TempDir;
 
-use crate::authority::Authority;
-use crate::files;
+use super::authority::Authority;
+use super::files;
 
 const DAY: Duration = Duration::from_hours(24);
 

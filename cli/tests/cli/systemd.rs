@@ -1,7 +1,5 @@
 //! The unit file, as systemd itself judges it.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

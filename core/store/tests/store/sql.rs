@@ -1,7 +1,5 @@
 //! The SQL store: one owner, whole transactions, bounded retries.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

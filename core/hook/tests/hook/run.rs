@@ -1,15 +1,11 @@
 //! Tests of an operator's hook: its input, and what happens to it.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod begun;
-
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use berth_hook::{Hook, HookError};
 
-use begun::{DEADLINES, is_gone, number};
+use crate::script_process::{DEADLINES, is_gone, number};
 
 fn hook(folder: &tempfile::TempDir, script: &str) -> Hook {
     let [text, program] = ["text", "hook"].map(|name| folder.path().join(name));

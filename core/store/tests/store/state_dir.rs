@@ -1,7 +1,5 @@
 //! State files survive the kill of their writer.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -27,7 +25,7 @@ async fn writer_that_is_to_be_killed() {
 
 fn spawn_writer(folder: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "writer_that_is_to_be_killed"])
+        .args(["--exact", "state_dir::writer_that_is_to_be_killed"])
         .env(FOLDER, folder)
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -1,7 +1,5 @@
 //! Every command in the program's help and in the documents must be accepted by the program.
 
-#![expect(clippy::unwrap_used, reason = "a test ends at the first surprise")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,4 @@
+//! Tests of the configuration: wrong files, and the values of right ones.
+
+mod errors;
+mod values;

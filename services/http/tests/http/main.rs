@@ -1,0 +1,8 @@
+//! Tests of the parts that all built-in services share.
+
+#![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
+
+mod operation;
+mod parsers;
+mod policy;
+mod service_layer;

@@ -62,8 +62,8 @@ struct ConductorEffectState {
     keeps_members: bool,
 }
 
-/// The effects of a conductor. Clones share the state; the one of [`present`](Self::present) belongs to the current
-/// process run of the conductor.
+/// The effects of a conductor. Clones share the state; the one of [`of_current_process`](Self::of_current_process) belongs
+/// to the current process run of the conductor.
 #[derive(Clone, Default)]
 pub struct ConductorEffects {
     state: Arc<Mutex<ConductorEffectState>>,

@@ -70,7 +70,7 @@ struct BerthScheduler {
     /// Of the first one, where no record of it is kept.
     bare_ms: f64,
     /// Of the first one, with a record and an explanation.
-    told_ms: f64,
+    recorded_ms: f64,
     /// Of one for which there is no host, where no record of it is kept.
     none_ms: f64,
     /// Of one for which there is no host, with a record, a diagnosis and an explanation.
@@ -184,7 +184,7 @@ fn explained(with: &str, ours: BerthScheduler) -> Vec<Row> {
     let (bare, none) = (ours.bare_ms, ours.none_ms);
     vec![
         row("a record is kept", bare, ours.ran.first_ms, goal),
-        row("and explained", bare, ours.told_ms, goal),
+        row("and explained", bare, ours.recorded_ms, goal),
         row("no host, diagnosed", none, ours.diagnosed_ms, None),
     ]
 }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_process_that_is_gone_left_is_ended_with_all_it_started_and_nobody_elses() {
+    async fn the_processes_left_by_an_ended_one_are_ended_and_no_others() {
         // The namespace does not exist, so that an agent started by a concurrent test does not kill these processes.
         let this = HookOwner {
             namespace: u64::MAX,

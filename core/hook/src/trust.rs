@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_trusted_where_nobody_else_can_change_it_or_its_folders() {
+    fn a_program_is_trusted_where_no_other_user_can_change_it_or_its_folders() {
         let home = tempfile::tempdir().unwrap();
         let (folder, link) = (home.path().join("plugins"), home.path().join("link"));
         let program = folder.join("plugin");

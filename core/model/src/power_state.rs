@@ -45,7 +45,7 @@ impl From<DesiredPower> for PowerState {
     }
 }
 
-/// The power state that a guest should have. It is a type of its own, because nobody can ask for a crash.
+/// The power state that a guest should have. It is a separate type because a caller cannot request a crash.
 ///
 /// The agent's API and its journal store it in the same words.
 #[derive(

@@ -15,13 +15,14 @@ mod toml;
 mod top;
 mod variables;
 
-use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use berth_config::{ConfigDocument, ConfigRefusal, LoadedConfig, Sources};
+use berth_config::{ConfigRefusal, LoadedConfig, Sources};
 use proptest::prelude::*;
+
+use crate::resolve;
 
 /// A file and the problems it has, each with its place.
 type Case = (&'static str, &'static [&'static str]);
@@ -52,19 +53,6 @@ const FILES: &[&[Case]] = &[
     toml::CASES,
     top::CASES,
 ];
-
-/// What resolving this one file gives; the file is called `berth.toml`.
-fn resolve(text: &str, environment: &[(&str, &str)]) -> Result<LoadedConfig, ConfigRefusal> {
-    let document = ConfigDocument {
-        name: "berth.toml".to_owned(),
-        text: text.to_owned(),
-    };
-    let environment: Vec<(OsString, OsString)> = environment
-        .iter()
-        .map(|(name, value)| ((*name).into(), (*value).into()))
-        .collect();
-    berth_config::resolve(&[document], &environment)
-}
 
 fn problems(text: &str, environment: &[(&str, &str)]) -> Vec<String> {
     match resolve(text, environment) {

@@ -1,28 +1,17 @@
 //! Configurations that are right: what the composition root gets, and what is shown of it.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::time::Duration;
 
 use berth_conductor::PluginOptions;
 use berth_config::table::OPTIONS;
-use berth_config::{
-    ComputeDriver, ConfigDocument, LoadedConfig, OptionEffect, Secret, UpdateInterval, changes,
-};
+use berth_config::{ComputeDriver, LoadedConfig, OptionEffect, Secret, UpdateInterval, changes};
 use berth_scheduler::plugin::OnFailure;
 use berth_virt::{NumaModel, ResourceModel, VgpuModel};
 use serde_json::{Value, json};
 
 fn load(text: &str, environment: &[(&str, &str)]) -> LoadedConfig {
-    let document = ConfigDocument {
-        name: "berth.toml".to_owned(),
-        text: text.to_owned(),
-    };
-    let environment: Vec<(OsString, OsString)> = environment
-        .iter()
-        .map(|(name, value)| ((*name).into(), (*value).into()))
-        .collect();
-    berth_config::resolve(&[document], &environment).unwrap_or_else(|refused| panic!("{refused}"))
+    crate::resolve(text, environment).unwrap_or_else(|refused| panic!("{refused}"))
 }
 
 fn shown(loaded: &LoadedConfig) -> BTreeMap<String, (Value, String)> {

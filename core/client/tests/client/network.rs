@@ -312,7 +312,7 @@ fn speak_tls() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn tls_trusts_the_cafile_and_nobody_else_unless_configured() {
+async fn tls_trusts_only_the_cafile_unless_configured() {
     let endpoint = format!("https://{}", speak_tls());
     let trusting = network(|options| options.cafile = Some(certificate("authority.pem")));
     client(trusting, &endpoint)

@@ -545,7 +545,7 @@ async fn a_card_that_went_away_or_left_the_list_is_set_aside() {
 #[tokio::test]
 async fn the_hook_gets_the_device_and_its_verdict_counts() {
     let mut host = DeviceTestHost::new();
-    let recorded = host.folder.path().join("told").display().to_string();
+    let recorded = host.folder.path().join("recorded").display().to_string();
     host.hook(&format!(
         "echo $BERTH_DEVICE_ADDRESS $BERTH_DEVICE_VENDOR $BERTH_DEVICE_PRODUCT $BERTH_DEVICE_DRIVER >{recorded}"
     ));

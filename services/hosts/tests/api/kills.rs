@@ -12,7 +12,7 @@ use serde_json::json;
 use super::service::{Service, node_with, state};
 
 const FILE: &str = "BERTH_TEST_HOSTS_FILE";
-const REPORTED: &str = "told once";
+const REPORTED: &str = "reported once";
 const NODES: u128 = 6;
 
 async fn over(path: &Path) -> Service {

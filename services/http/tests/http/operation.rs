@@ -91,7 +91,7 @@ async fn each_method_of_a_path_checks_its_own_rule() {
 }
 
 #[tokio::test]
-async fn an_operation_without_a_rule_admits_nobody() {
+async fn an_operation_without_a_rule_admits_no_caller() {
     let answer = status("GET", "/forgotten", "1.39").await;
     assert_eq!(answer, StatusCode::INTERNAL_SERVER_ERROR);
 }

@@ -107,7 +107,7 @@ fn run(file: &str, filters: &str, request: &str, instances: &str) -> Result<Valu
     };
     Ok(json!({
         "done": chosen.hosts.len(), "passed": chosen.passed, "first_ms": first, "later_ms": later.max(0.0),
-        "bare_ms": bare_first, "told_ms": recorded, "none_ms": none, "diagnosed_ms": diagnosed,
+        "bare_ms": bare_first, "recorded_ms": recorded, "none_ms": none, "diagnosed_ms": diagnosed,
     }))
 }
 

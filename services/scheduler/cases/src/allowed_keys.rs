@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_that_nobody_reads_is_refused_with_the_one_that_is_meant() {
+    fn an_unknown_key_is_refused_with_the_nearest_one() {
         for (case_of, text) in [
             (
                 json!({"confg": {}}),

@@ -544,7 +544,7 @@ proptest! {
         schedules(answer.as_bytes(), PluginKind::Both);
         let answer = read(PluginKind::Both, hosts).expect("an answer");
         for (host, (pass, weight)) in ["ua", "ub", "uc"].iter().zip(expected) {
-            let host_answer = answer.of(host).expect("it is told");
+            let host_answer = answer.of(host).expect("the answer has every host");
             prop_assert_eq!(host_answer.verdict == PluginVerdict::Pass, pass);
             prop_assert_eq!(host_answer.weight, if pass { f64::from(weight) } else { 0.0 });
         }

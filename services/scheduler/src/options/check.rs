@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_whose_other_half_nobody_gives_is_reported() {
+    fn an_option_without_its_counterpart_is_reported() {
         let mut options = SchedulerOptions::default();
         options
             .scheduler

@@ -135,7 +135,7 @@ fn a_certificate_is_refused_before_and_after_its_time() {
 }
 
 #[test]
-fn an_expired_authority_admits_nobody_and_may_be_listed_with_its_successor() {
+fn an_expired_authority_admits_no_client_and_may_be_listed_with_its_successor() {
     let folder = TempDir::new().unwrap();
     let files = files(&Authority::new(folder.path(), "authority"));
     // Signed by itself to be over at once.

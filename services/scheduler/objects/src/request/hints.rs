@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_nobody_reads_is_reported_with_the_one_that_is_meant() {
+    fn an_unknown_name_is_reported_with_the_nearest_one() {
         for (name, meant) in [
             ("diferent_host", Some("different_host")),
             ("same-host", Some("same_host")),

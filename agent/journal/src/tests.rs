@@ -448,3 +448,45 @@ async fn a_second_agent_is_kept_away_and_another_request_with_the_same_uuid_too(
     let other = journal.accept(&request(1, &[2])).await.unwrap();
     assert_eq!(other, AcceptOutcome::Conflict);
 }
+
+/// Hypervisors keep journals of earlier releases: a renamed field needs a `serde(rename)`.
+#[test]
+fn the_names_in_stored_overrides_are_fixed() {
+    let rescue = PendingTransition {
+        kind: TransitionKind::Rescue,
+        phase: TransitionPhase::Stopping {
+            grace_seconds: 5,
+            discard: Vec::new(),
+            recreate: RecreateDisks::None,
+        },
+    };
+    let rebuild = PendingTransition {
+        kind: TransitionKind::Rebuild,
+        phase: TransitionPhase::Rebuilding {
+            recreate: RecreateDisks::All,
+        },
+    };
+    for (transition, stored) in [
+        (
+            rescue,
+            r#"{"turn":"rescue","stage":{"leaving":{"grace_seconds":5,"discard":[],"anew":"nothing"}}}"#,
+        ),
+        (
+            rebuild,
+            r#"{"turn":"rebuild","stage":{"making":{"anew":"all"}}}"#,
+        ),
+    ] {
+        let overrides = InstanceOverrides {
+            transition: Some(transition),
+            ended: true,
+            suspending: true,
+            last_action: Some("req-1".parse().unwrap()),
+            ..InstanceOverrides::default()
+        };
+        let stored =
+            format!(r#"{{"turning":{stored},"ended":true,"suspending":true,"acted":"req-1"}}"#);
+        assert_eq!(serde_json::to_string(&overrides).unwrap(), stored);
+        let read: InstanceOverrides = serde_json::from_str(&stored).unwrap();
+        assert_eq!(read, overrides);
+    }
+}

@@ -391,3 +391,43 @@ async fn a_guest_with_a_possible_late_claim_is_remembered_after_its_record_is_de
     journal.clear_late_claim(guest()).await.unwrap();
     assert_eq!(journal.late_claims().await.unwrap(), []);
 }
+
+/// Controllers keep journals of earlier releases: a renamed field needs a `serde(rename)`.
+#[test]
+fn the_names_in_stored_goals_are_fixed() {
+    let failed = FailedAttempt {
+        node: Some("n1".to_owned()),
+        host: Some("h1".to_owned()),
+        cell: Some("c1".to_owned()),
+        reason: "no space".to_owned(),
+        user_message: Some("the host is full".to_owned()),
+        avoid: vec![Uuid::from_u128(2)],
+        passes: true,
+    };
+    let undo = BootGoal::Undo {
+        failed,
+        then: AfterUndo::Retry,
+    };
+    let stored = json!({"undo": {
+        "failed": {
+            "node": "n1",
+            "host": "h1",
+            "cell": "c1",
+            "reason": "no space",
+            "told": "the host is full",
+            "avoid": [Uuid::from_u128(2)],
+            "passes": true,
+        },
+        "then": "again",
+    }});
+    assert_eq!(serde_json::to_value(&undo).unwrap(), stored);
+    assert_eq!(serde_json::from_value::<BootGoal>(stored).unwrap(), undo);
+
+    let failed = BootGoal::Failed {
+        reason: "no host".to_owned(),
+        user_message: Some("no valid host".to_owned()),
+    };
+    let stored = json!({"failed": {"reason": "no host", "told": "no valid host"}});
+    assert_eq!(serde_json::to_value(&failed).unwrap(), stored);
+    assert_eq!(serde_json::from_value::<BootGoal>(stored).unwrap(), failed);
+}

@@ -88,9 +88,12 @@ impl SqlJournal {
         write: impl Future<Output = Result<T, JournalError>>,
     ) -> Result<T, JournalError> {
         let cached = self.cache.begin_write(guest);
-        let written = write.await?;
-        cached.complete();
-        Ok(written)
+        let written = write.await;
+        // An unknown guest is a result like any other: nothing can be committed later.
+        if matches!(written, Ok(_) | Err(JournalError::Unknown { .. })) {
+            cached.complete();
+        }
+        written
     }
 
     fn change(&self, guest: ConsumerUuid, statements: Vec<Statement>) -> JournalFuture<'_, ()> {
@@ -315,5 +318,29 @@ impl GuestJournal for SqlJournal {
         let delete = "DELETE FROM guest WHERE uuid = ''";
         let statements = [insert, delete].map(Statement::new);
         Box::pin(self.journal.file().execute(statements.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::samples::{guest, request};
+
+    #[tokio::test]
+    async fn a_write_of_a_deleted_guest_leaves_no_stale_record_that_every_read_reads_again() {
+        let journal = SqlJournal::in_memory().await.unwrap();
+        journal.guests().await.unwrap();
+        journal.accept(&request(1, &[])).await.unwrap();
+        journal.delete_guest(guest(1)).await.unwrap();
+        let late = journal.set_power(guest(1), DesiredPower::ShutOff).await;
+        assert!(
+            matches!(late, Err(JournalError::Unknown { .. })),
+            "{late:?}"
+        );
+        assert_eq!(journal.guests().await.unwrap(), []);
+        let CacheLookup::Hit((records, stale)) = journal.cache.all() else {
+            panic!("all guests were read")
+        };
+        assert_eq!((records, stale), (vec![], vec![]));
     }
 }

@@ -116,12 +116,11 @@ pick_stage() {
     fi
 }
 
-# What all stages have in common: nothing that stands elsewhere is written, and no port is fixed.
+# What all stages have in common: nothing that stands elsewhere is written.
 common() {
     on=(env BERTH__PERIODIC_FUZZY_DELAY=0 BERTH__STATE_PATH="$place/state" BERTH__AGENT__ADMIN_SOCKET="$place/agent.sock"
         BERTH__INSTANCES_PATH="$place/instances" BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES="$images"
-        BERTH__PLACEMENT_SERVICE__LISTEN=127.0.0.1:0 BERTH__ACCELERATOR_SERVICE__LISTEN=127.0.0.1:0
-        BERTH__CONDUCTOR_SERVICE__LISTEN=127.0.0.1:0 BERTH__API__LISTEN="$api"
+        BERTH__API__LISTEN="$api"
         BERTH__COMPUTE_SERVICE__IMAGES_FILE="$images/images.toml")
     mkdir -p "$place/state" "$place/instances"
 }
@@ -193,16 +192,12 @@ unset_settings() {
     on=(env "${names[@]}" "${on[@]:1}")
 }
 
-# A guest's allocation, as Placement tells everybody.
+# A guest's allocation, which Placement shows to operators of this host. Its socket is next to that of the agent.
 allocation() {
-    local url path=/allocations/$1
-    url=$(cat "$place/state/placement.endpoint")
-    printf '\n$ curl -H "X-Auth-Token: admin" %s%s\n' "$url" "$path"
-    url=${url#http://}
-    exec 8<>"/dev/tcp/${url%:*}/${url##*:}"
-    printf 'GET %s HTTP/1.0\r\nHost: %s\r\nX-Auth-Token: admin\r\nAccept: application/json\r\n\r\n' "$path" "$url" >&8
-    sed '1,/^\r*$/d' <&8
-    exec 8>&-
+    local socket=$place/placement.sock url=http://placement/allocations/$1
+    [ "$stage" != machine ] || socket=$place/state/placement.sock
+    printf '\n$ curl --unix-socket %s -H "X-Auth-Token: admin" %s\n' "${socket/#$PWD\//}" "$url"
+    curl -sS --fail-with-body --unix-socket "$socket" -H 'X-Auth-Token: admin' "$url" || fail "Placement does not answer on $socket"
     echo
 }
 

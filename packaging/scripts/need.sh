@@ -4,7 +4,7 @@
 # Usage:  need.sh GROUP...        groups: build node peers
 #
 #   build   to compile berth and its tests, and to run them: a C and a C++ compiler, libvirt's headers, Python
-#   node    to be a hypervisor: libvirt, QEMU and its firmware
+#   node    to be a hypervisor: libvirt, QEMU and its firmware, curl
 #   peers   to test against real services: Python with venv, MariaDB's and PostgreSQL's server programs, systemd-analyze, curl
 #
 # Asks nothing, starts no service, removes nothing. Where all is there it only looks (dpkg), and says nothing.
@@ -13,7 +13,7 @@ set -eu -o pipefail
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 
 BUILD="gcc g++ libc6-dev pkg-config libvirt-dev make python3"
-NODE="libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients libxml2-utils qemu-system-x86 qemu-utils ovmf util-linux"
+NODE="curl libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients libxml2-utils qemu-system-x86 qemu-utils ovmf util-linux"
 # mariadb-server-core holds the server's program and no system service, so that no database of ours starts beside yours.
 # PostgreSQL's server has no such package: see no_cluster.
 PEERS="systemd curl ca-certificates python3 python3-venv python3-dev mariadb-server-core mariadb-client postgresql util-linux"

@@ -32,7 +32,7 @@ pub(crate) fn home_reporting_to(url: &str) -> Outcome<BerthHome> {
 /// A home for `berth up` with a Placement at this address.
 pub(crate) fn home_with_placement(listen: &str) -> Outcome<BerthHome> {
     home(&format!(
-        "{CONFIGURATION}\n[placement_service]\nlisten = \"{listen}\"\n"
+        "{CONFIGURATION}\n[placement_service]\nlisten = \"{listen}\"\nauth_strategy = \"noauth2\"\n"
     ))
 }
 

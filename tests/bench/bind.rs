@@ -358,8 +358,6 @@ fn built_in(
          password = \"{password}\"\nproject_name = \"service\"\nuser_domain_name = \"Default\"\nproject_domain_name = \"Default\"\n",
         cyborg.keystone().url()
     ))?;
-    // The test harness gives each a port of its own choice; this one is to be known.
-    home.set_env("BERTH__ACCELERATOR_SERVICE__LISTEN", &listen);
     let config = home.config_file();
     let arguments = [
         "--config".as_ref(),

@@ -143,12 +143,14 @@ impl BootCloud {
         let mut home = agent::home(&format!(
             "compute_driver = \"fake\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
              cpu_allocation_ratio = 16.0\n[fake]\nmachine = \"@HOME@/machine.toml\"\n\
-             [agent]\nadmin_socket = \"@HOME@/agent.sock\"\n[placement_service]\nlisten = \"{placement}\"\n\
-             [compute_service]\nlisten = \"{compute}\"\nimages_file = \"@HOME@/images.toml\"\n\
+             [agent]\nadmin_socket = \"@HOME@/agent.sock\"\n[compute_service]\nimages_file = \"@HOME@/images.toml\"\n\
              [conductor_service]\nheadroom_interval = 0\n[image_cache]\nimage_directories = [\"@HOME@/images\"]\n"
         ))?;
-        // A home has these for any port.
-        home.set_env("BERTH__ACCELERATOR_SERVICE__LISTEN", &accelerators);
+        home.open_to_everybody(&[
+            ("PLACEMENT_SERVICE", &placement),
+            ("ACCELERATOR_SERVICE", &accelerators),
+            ("COMPUTE_SERVICE", &compute),
+        ]);
         for folder in ["instances", "images"] {
             std::fs::create_dir(home.path(folder))?;
         }

@@ -181,7 +181,6 @@ impl Accelerators {
         home.configure(&format!(
             "state_path = \"@HOME@/state\"\n[accelerator_service]\nlisten = \"{listen}\"\n"
         ))?;
-        home.set_env("BERTH__ACCELERATOR_SERVICE__LISTEN", &listen);
         let config = home.config_file();
         let arguments = [
             "--config".as_ref(),

@@ -59,6 +59,7 @@ impl Host {
         let libvirtd = Libvirtd::start_with_cards().expect("libvirtd starts");
         let mut home = BerthHome::new().expect("a home");
         let emulator = libvirtd.emulator().expect("an emulator");
+        let open = "listen = \"127.0.0.1:0\"\nauth_strategy = \"noauth2\"\n";
         home.configure(&format!(
             "host = \"{NODE}\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
              reconcile_interval = 1\nupdate_resources_interval = 1\nperiodic_fuzzy_delay = 0\n\
@@ -66,7 +67,7 @@ impl Host {
              [devices]\nenabled_mdev_types = [\"virt-1\"]\n\
              [accelerators]\ndevice_spec = [{{ vendor_id = \"1234\" }}]\n\
              [image_cache]\nimage_directories = [\"@HOME@/images\"]\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
-             [placement_service]\nlisten = \"127.0.0.1:0\"\n",
+             [placement_service]\n{open}[accelerator_service]\n{open}[conductor_service]\n{open}",
             libvirtd.uri(),
             emulator.display()
         ))

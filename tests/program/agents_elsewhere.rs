@@ -175,8 +175,6 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
             .set_env(&format!("BERTH__CONDUCTOR__{key}"), value);
     }
     for (key, value) in [
-        ("COMPUTE_SERVICE__LISTEN", scheduler),
-        ("PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0".to_owned()),
         (
             "CONDUCTOR_SERVICE__AGENTS",
             format!("elsewhere-there={url}"),
@@ -193,6 +191,11 @@ fn the_conductor_boots_a_guest_on_another_host_over_tls_and_its_delete_leaves_no
     ] {
         here.home.set_env(&format!("BERTH__{key}"), value);
     }
+    here.home.open_to_everybody(&[
+        ("COMPUTE_SERVICE", &scheduler),
+        ("PLACEMENT_SERVICE", "127.0.0.1:0"),
+        ("ACCELERATOR_SERVICE", "127.0.0.1:0"),
+    ]);
     let mut up = here.start(&["up"]);
     here.wait_until_healthy(&mut up);
     let placement = fs::read_to_string(here.home.state_dir().join("placement.endpoint"));

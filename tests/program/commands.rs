@@ -18,8 +18,6 @@ fn done(node: &mut Hypervisor, arguments: &[&str]) -> String {
 #[test]
 fn each_node_of_a_cluster_is_seen_by_each_command() {
     let mut node = Hypervisor::new("three-node-cluster", "cluster-1", "");
-    node.home
-        .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
     let mut up = node.start(&["up"]);
     node.wait_until_healthy(&mut up);
     let nodes = BTreeSet::from(["cluster-1", "cluster-2", "cluster-3"]);

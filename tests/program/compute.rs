@@ -133,6 +133,7 @@ impl Cloud {
         let listen = format!("127.0.0.1:{port}");
         let environment = [
             ("BERTH__COMPUTE_SERVICE__LISTEN", listen.as_str()),
+            ("BERTH__COMPUTE_SERVICE__AUTH_STRATEGY", "noauth2"),
             ("BERTH__COMPUTE_SERVICE__IMAGES_FILE", file.as_str()),
         ];
         Self {

@@ -30,7 +30,7 @@ impl Host {
             "compute_driver = \"exec:{driver}\"\nhost = \"{NODE}\"\nstate_path = \"@HOME@/state\"\n\
              update_resources_interval = 1\nperiodic_fuzzy_delay = 0\nreconcile_interval = 1\n\
              [agent]\nadmin_socket = \"@HOME@/agent.sock\"\nmetrics_listen = \"127.0.0.1:{metrics}\"\n\
-             [placement_service]\nlisten = \"127.0.0.1:0\"\n\
+             [placement_service]\nlisten = \"127.0.0.1:0\"\nauth_strategy = \"noauth2\"\n\
              [image_cache]\nimage_directories = [\"@HOME@/images\"]\n"
         );
         home.configure(&text).expect("a configuration");

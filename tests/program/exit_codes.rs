@@ -33,7 +33,7 @@ fn expect(outcome: &Outcome, code: i32, words: &[&str]) {
 fn up(machine: &str) -> (Hypervisor, berth_tests::berth::RunningBerth) {
     let mut node = Hypervisor::new(machine, "node-1", "");
     node.home
-        .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
+        .open_to_everybody(&[("PLACEMENT_SERVICE", "127.0.0.1:0")]);
     let mut up = node.start(&["up"]);
     node.wait_until_healthy(&mut up);
     (node, up)
@@ -183,8 +183,7 @@ fn a_silent_agent_is_69_after_the_time_limit() {
 
 #[test]
 fn up_prints_the_next_steps_only_once_it_works() {
-    let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
-    let mut node = Hypervisor::new("pcpu", "node-1", listen);
+    let mut node = Hypervisor::new("pcpu", "node-1", "");
     node.home
         .write("machine.toml", "nodes = 3")
         .expect("a file");

@@ -97,9 +97,12 @@ const BAD: [&str; 7] = [
 ];
 
 #[test]
-fn without_keystone_local_callers_are_accepted_and_invalid_events_refused() {
+fn with_noauth2_local_callers_are_accepted_and_invalid_events_refused() {
     let api = Api::lease();
-    let door = EventNode::open(Hypervisor::new("pcpu", "events-1", &api.way()));
+    let mut node = Hypervisor::new("pcpu", "events-1", &api.way());
+    node.home
+        .set_env("BERTH__AGENT__EVENTS_AUTH_STRATEGY", "noauth2");
+    let door = EventNode::open(node);
     door.expect_code(None, KNOWN, 200, 200);
     // As Nova answers for a guest without a host: the real Cyborg takes a 404 for a failed bind.
     door.expect_code(None, UNKNOWN, 207, 422);

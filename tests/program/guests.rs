@@ -43,7 +43,7 @@ impl Host {
         let kernel = images.join("vmlinuz").display().to_string();
         fs::write(&kernel, "a kernel, as far as a fake machine looks").expect("a file");
         node.home
-            .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
+            .open_to_everybody(&[("PLACEMENT_SERVICE", "127.0.0.1:0")]);
         let mut folders = images.display().to_string();
         if let Some(folder) = folder {
             folders = format!("{folders},{folder}");
@@ -371,18 +371,18 @@ fn an_unreadable_guest_in_a_journal_is_reported_until_it_is_readable() {
 
 #[test]
 fn a_second_service_on_the_port_is_reported_by_its_option() {
-    let first = Host::start("guests-3");
+    let own = [
+        ("BERTH__ACCELERATOR_SERVICE__LISTEN", "127.0.0.1:0"),
+        ("BERTH__ACCELERATOR_SERVICE__AUTH_STRATEGY", "noauth2"),
+    ];
+    let first = Host::start_with("guests-3", &own);
     let endpoint = first.node.home.state_dir().join("accelerator.endpoint");
     let endpoint = fs::read_to_string(endpoint).expect("up says where it is");
     let address = endpoint.trim().trim_start_matches("http://").to_owned();
     let mut second = Hypervisor::new("accelerators", "guests-4", "");
-    for (section, listen) in [
-        ("PLACEMENT_SERVICE", "127.0.0.1:0"),
-        ("ACCELERATOR_SERVICE", &address),
-    ] {
-        let variable = format!("BERTH__{section}__LISTEN");
-        second.home.set_env(&variable, listen);
-    }
+    second
+        .home
+        .open_to_everybody(&[("ACCELERATOR_SERVICE", &address)]);
     let ended = second.run(&["up"]);
     assert_eq!(ended.code, 73, "{}", ended.stderr);
     assert!(

@@ -228,9 +228,8 @@ impl Environment {
         }
         symlink(&berth, home.path("target/debug/berth")).expect("a link");
         symlink(&berth, home.path("bin/berth")).expect("a link");
-        let address = || format!("127.0.0.1:{}", free_port().expect("a port"));
-        home.set_env("BERTH__PLACEMENT_SERVICE__LISTEN", address());
-        home.set_env("BERTH__API__LISTEN", address());
+        let port = free_port().expect("a port");
+        home.set_env("BERTH__API__LISTEN", format!("127.0.0.1:{port}"));
         home.set_env("HOME", home.path(""));
         let peers = installed().expect("the peers, for the openstack client");
         let path = std::env::var("PATH").expect("a path");
@@ -612,14 +611,10 @@ fn outputs_are_compared_without_parts_that_vary_between_runs() {
 
 /// Runs a line in a shell and gives what it printed.
 #[track_caller]
-fn shell(line: &str, home: &BerthHome, listen: &str) -> String {
+fn shell(line: &str, home: &BerthHome) -> String {
     let output = Command::new("bash")
         .args(["-e", "-c", line])
         .current_dir(checkout())
-        .env("BERTH__PLACEMENT_SERVICE__LISTEN", listen)
-        .env("BERTH__ACCELERATOR_SERVICE__LISTEN", "127.0.0.1:0")
-        .env("BERTH__CONDUCTOR_SERVICE__LISTEN", "127.0.0.1:0")
-        .env("BERTH__API__LISTEN", "none")
         .env("HOME", home.path(""))
         .output()
         .expect("bash runs");
@@ -633,8 +628,7 @@ fn shell(line: &str, home: &BerthHome, listen: &str) -> String {
 #[test]
 fn each_command_that_up_prints_works_when_it_is_pasted() {
     let mut home = BerthHome::new().expect("a home");
-    let listen = "127.0.0.1:0";
-    home.set_env("BERTH__PLACEMENT_SERVICE__LISTEN", listen);
+    home.set_env("BERTH__API__LISTEN", "127.0.0.1:0");
     // A folder that a shell would take for two words.
     let state = home.path("a state");
     let machine = checkout().join("drivers/fake/machines/pcpu.toml");
@@ -661,13 +655,13 @@ fn each_command_that_up_prints_works_when_it_is_pasted() {
             );
             continue;
         }
-        let printed = shell(line, &home, listen);
+        let printed = shell(line, &home);
         assert!(printed.contains("cpu-01"), "{line}: {printed}");
         worked += 1;
     }
     assert!(worked >= 3, "{output}");
     assert_eq!(up.stop(PATIENCE).expect("it ends").code, 0);
-    assert!(!state.join("placement.endpoint").exists(), "it is no more");
+    assert!(!state.join("placement.sock").exists(), "it is no more");
 }
 
 /// The commands of the README's walk: the lines of the block beneath its heading.

@@ -33,8 +33,6 @@ impl Host {
         let mut node = Hypervisor::new("accelerators", name, "");
         let login = Region::shared().login(&keystone.berth());
         node.configure(&format!("[glance]\n{login}"), "");
-        node.home
-            .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
         let mut up = node.start(&["up"]);
         node.wait_until_healthy(&mut up);
         let cloud = json!({"service": {"region_name": keystone.region(), "auth": {

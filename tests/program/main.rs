@@ -24,6 +24,7 @@ mod image_service;
 mod keystone;
 mod libvirt;
 mod libvirt_guests;
+mod listeners;
 mod made_up_requests;
 mod notify;
 mod offline_upgrade;

@@ -210,8 +210,6 @@ fn a_database_on_a_server_is_upgraded_offline_and_returned_to_placement() {
 fn a_database_written_by_berth_up_works_with_placement() {
     let mut api = Api::lease();
     let mut node = Hypervisor::new("shared-storage", "handed-1", "");
-    node.home
-        .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
     done(&node.run(&["up", "--once"]));
     let ours = node.home.state_dir().join("placement.sqlite");
     let theirs = api.placement.sqlite_path().expect("a file").to_owned();
@@ -242,8 +240,6 @@ fn a_database_written_by_berth_up_works_with_placement() {
 #[test]
 fn a_database_that_is_not_placements_is_named_and_not_changed() {
     let mut node = Hypervisor::new("pcpu", "node-1", "");
-    node.home
-        .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
     let ours = node.home.state_dir().join("placement.sqlite");
     for content in ["not a database, and longer than a header of one", "\u{0}"] {
         fs::write(&ours, content.repeat(100)).expect("a file");

@@ -4,6 +4,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -105,12 +106,24 @@ fn links(document: &Value, found: &mut Vec<String>) {
     }
 }
 
+/// The head and the body of the answer to a request with this `Host`, which also claims to be forwarded.
+fn answer_to(url: &str, host: &str) -> (String, String) {
+    let output = Command::new("curl")
+        .args(["-s", "-i", "-m", "30", "-H", &format!("Host: {host}")])
+        .args(["-H", "X-Forwarded-Host: evil.example"])
+        .args(["-H", "X-Forwarded-Proto: https", url])
+        .output()
+        .expect("curl runs");
+    let answer = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("an answer");
+    (head.to_owned(), body.to_owned())
+}
+
 #[test]
-fn version_documents_name_the_url_that_the_client_used() {
+fn links_name_the_listener_whatever_host_a_request_names() {
     let cloud = Cloud::start("front-links", &[]);
-    let port = cloud.base.rsplit(':').next().unwrap_or_default().to_owned();
-    for host in ["127.0.0.1", "localhost"] {
-        let base = format!("http://{host}:{port}");
+    let base = &cloud.base;
+    for host in ["localhost", "evil.example"] {
         for path in [
             "/",
             "/identity",
@@ -122,10 +135,8 @@ fn version_documents_name_the_url_that_the_client_used() {
             "/image",
             "/image/v2",
         ] {
-            let answer = HttpCall::get(format!("{base}{path}"))
-                .send()
-                .expect("it answers");
-            let document = answer.json();
+            let (_, body) = answer_to(&format!("{base}{path}"), host);
+            let document: Value = serde_json::from_str(&body).expect("JSON");
             let mut found = Vec::new();
             links(&document, &mut found);
             let below = format!("{base}{}", path.trim_end_matches('/'));
@@ -138,20 +149,23 @@ fn version_documents_name_the_url_that_the_client_used() {
                 );
             }
         }
-        let root = HttpCall::get(format!("{base}/placement")).send();
-        assert_eq!(
-            root.expect("it answers").json()["versions"][0]["id"],
-            "v1.0"
-        );
         // A request without a token is refused, and the answer names the Identity service.
-        let refused = HttpCall::get(format!("{base}/placement/resource_providers")).send();
-        let refused = refused.expect("it answers");
-        assert_eq!(refused.status, 401);
-        let message = refused.header("www-authenticate");
-        assert!(message.contains("/identity/v3"), "{message}");
-        let nowhere = HttpCall::get(format!("{base}/resource_providers")).send();
-        assert_eq!(nowhere.expect("it answers").status, 404);
+        for path in ["/placement/resource_providers", "/identity/v3/users"] {
+            let (head, _) = answer_to(&format!("{base}{path}"), host);
+            assert!(head.starts_with("HTTP/1.1 401"), "{path}: {head}");
+            let head = head.to_lowercase();
+            assert!(head.contains("www-authenticate: keystone uri"), "{head}");
+            assert!(head.contains("/identity/v3"), "{path}: {head}");
+            assert!(!head.contains("evil"), "{path}: {head}");
+        }
     }
+    let root = HttpCall::get(format!("{base}/placement")).send();
+    assert_eq!(
+        root.expect("it answers").json()["versions"][0]["id"],
+        "v1.0"
+    );
+    let nowhere = HttpCall::get(format!("{base}/resource_providers")).send();
+    assert_eq!(nowhere.expect("it answers").status, 404);
 }
 
 #[test]

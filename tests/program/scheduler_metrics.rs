@@ -66,6 +66,11 @@ fn the_schedulers_metrics_are_on_the_agents_and_the_conductors_page() {
             .header("content-type")
             .starts_with("text/plain; version=0.0.4")
     );
+    // Nobody said that every local user may create guests there.
+    let guests = HttpCall::get(format!("{}/v1/guests", endpoint.trim())).send();
+    let guests = guests.expect("the conductor answers");
+    assert_eq!(guests.status, 404, "{}", guests.text());
+    assert!(guests.text().contains("conductor.sock"), "{guests:?}");
     let own = answer.text();
     assert!(own.contains("berth_scheduler_headroom_hosts{"), "{own}");
     assert!(!own.contains("berth_plan_state"), "{own}");

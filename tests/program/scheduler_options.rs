@@ -7,15 +7,7 @@ use crate::program::hypervisor::{Hypervisor, PATIENCE};
 
 /// A machine with these additional sections in its configuration.
 fn machine(node: &str, sections: &str) -> Hypervisor {
-    let mut machine = Hypervisor::new("pcpu", node, sections);
-    let any = "127.0.0.1:0";
-    machine
-        .home
-        .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", any);
-    machine
-        .home
-        .set_env("BERTH__ACCELERATOR_SERVICE__LISTEN", any);
-    machine
+    Hypervisor::new("pcpu", node, sections)
 }
 
 #[test]

@@ -138,6 +138,14 @@ impl BerthHome {
         self.environment.push((key.to_owned(), value.into()));
     }
 
+    /// Gives services of the runs to come an address of their own, where they believe every caller.
+    pub fn open_to_everybody(&mut self, services: &[(&str, &str)]) {
+        for (section, listen) in services {
+            self.set_env(&format!("BERTH__{section}__LISTEN"), listen);
+            self.set_env(&format!("BERTH__{section}__AUTH_STRATEGY"), "noauth2");
+        }
+    }
+
     /// Has the runs to come started by this command, which becomes `berth`: words that come before the program.
     pub fn run_within<I: IntoIterator<Item: Into<OsString>>>(&mut self, command: I) {
         self.within = command.into_iter().map(Into::into).collect();
@@ -169,12 +177,7 @@ impl BerthHome {
                 command = command.env_remove(&key);
             }
         }
-        // Tests run concurrently, so ports that no test names are any free ones.
-        for section in ["ACCELERATOR_SERVICE", "CONDUCTOR_SERVICE"] {
-            let variable = format!("BERTH__{section}__LISTEN");
-            command = command.env(&variable, "127.0.0.1:0");
-        }
-        // Who means the one listener says where it is.
+        // Tests run concurrently, so a test that uses the front listener gives it a free port.
         command = command.env("BERTH__API__LISTEN", "none");
         for (key, value) in &self.environment {
             command = command.env(key, value);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
-use berth_serve::{ReloadableTls, ServeLimits, TlsClient};
+use berth_serve::{ReloadableTls, ServeLimits, TlsClient, for_loopback_names};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -131,7 +131,8 @@ impl AdminListeners {
             requests,
         };
         if let Some(tcp) = self.tcp {
-            let (stop, router) = (stop.clone(), router::public_routes(shared.clone()));
+            let router = for_loopback_names(router::public_routes(shared.clone()));
+            let stop = stop.clone();
             tasks.spawn(async move {
                 berth_serve::serve(tcp, LIMITS, |_| router.clone(), stop.cancelled_owned()).await;
             });

@@ -172,9 +172,9 @@ async fn authorize(
     if allowed {
         return next.run(request).await;
     }
-    tracing::warn!(uid = ?peer.uid, path = request.uri().path(), "access to the admin API was refused");
+    tracing::warn!(uid = ?peer.uid, path = request.uri().path(), "access to a socket was refused");
     let message = format!(
-        "only root and members of group {} may use the admin API (usermod -aG {0} USER)",
+        "only root and members of group {} may use this socket (usermod -aG {0} USER)",
         access.name()
     );
     refusal(StatusCode::FORBIDDEN, "forbidden", message)

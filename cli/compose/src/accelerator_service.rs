@@ -23,7 +23,7 @@ pub fn accelerator_options(
     hosts: HostChangeNotifier,
 ) -> Result<AcceleratorApiOptions, Failure> {
     let (tokens, service_tokens): (Arc<dyn ValidateToken>, _) =
-        match config.accelerator_service.auth_strategy {
+        match config.accelerator_service.auth_strategy.unwrap_or_default() {
             AuthStrategy::Noauth2 => (Arc::new(NoAuth2::default()), ServiceTokens::Waived),
             AuthStrategy::Keystone => {
                 let tokens = KeystoneTokens::new(&config.keystone_authtoken)?;

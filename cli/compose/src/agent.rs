@@ -128,7 +128,7 @@ impl AgentHost {
         agent.admin = (!arguments.once).then(|| AdminOptions {
             socket: config.agent.admin_socket.clone(),
             group: config.agent.admin_group.clone(),
-            metrics_listen: config.agent.metrics_listen,
+            metrics_listen: config.agent.metrics_listen.address(),
             tls,
         });
         agent.lock = Some(self.lock);

@@ -14,7 +14,6 @@ use berth_http::{NoAuth2, Policy, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use berth_wire::guest::NetworkBody;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +21,7 @@ use crate::database;
 use crate::guests::journal_code;
 use crate::images::ServerImages;
 use crate::keystone_tokens::KeystoneTokens;
+use crate::listener::ServiceListener;
 use crate::policy::compute_policy_in_force;
 
 /// The compute API, open and not served yet.
@@ -60,7 +60,7 @@ impl OpenCompute {
         self,
         config: &Config,
         (conductor, hosts): (Conductor, Hosts),
-        listener: Option<(TcpListener, Router)>,
+        listener: Option<(ServiceListener, Router)>,
         tasks: &mut JoinSet<()>,
         stop: &CancellationToken,
     ) -> Result<RunningCompute, Failure> {
@@ -85,7 +85,7 @@ impl OpenCompute {
             );
             // All routes that are not for agents belong to the API.
             let routes = for_agents.fallback_service(api);
-            tasks.spawn(berth_http::serve_tcp(listener, routes, stopped()));
+            tasks.spawn(listener.serve(routes, stopped()));
         }
         let (end, kept) = (stopped(), compute.clone());
         tasks.spawn(async move { kept.run_reconciler(end).await });
@@ -124,12 +124,14 @@ impl RunningCompute {
 
 /// Validates tokens at the API's own address.
 fn own_tokens(config: &Config) -> Result<Arc<dyn ValidateToken>, Failure> {
-    Ok(match config.compute_service.auth_strategy {
-        AuthStrategy::Noauth2 => Arc::new(NoAuth2::with_admin_roles([
-            "admin", "service", "member", "reader",
-        ])),
-        AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
-    })
+    Ok(
+        match config.compute_service.auth_strategy.unwrap_or_default() {
+            AuthStrategy::Noauth2 => Arc::new(NoAuth2::with_admin_roles([
+                "admin", "service", "member", "reader",
+            ])),
+            AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
+        },
+    )
 }
 
 fn options_at(tokens: Arc<dyn ValidateToken>, policy: &Policy) -> ComputeApiOptions {

@@ -92,7 +92,7 @@ fn one(config: &Config, endpoint: &str) -> Result<ComputeClient, Failure> {
     let http =
         HttpService::network(&account.transport()).map_err(|error| endpoint_failure(&error))?;
     let options = AdapterOptions::from(&account);
-    let auth = match service.auth_strategy {
+    let auth = match service.auth_strategy.unwrap_or_default() {
         AuthStrategy::Noauth2 => Auth::admin_token(endpoint, &Secret::from(EMBEDDED_TOKEN)),
         AuthStrategy::Keystone => Auth::from_options(&account, &http, system_clock(), &options),
     }

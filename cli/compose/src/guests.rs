@@ -21,13 +21,13 @@ use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, ComputeClient, Downloads, GuestClient, HostsClient,
     HttpService, ImageClient, JitterRng, PlacementClient, TransportOptions,
 };
-use berth_config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolicy, Secret};
+use berth_config::{
+    AuthStrategy, ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolicy, Secret,
+};
 use berth_hook::{EndedHooks, Hook, end_left_behind};
 use berth_output::{ErrorCode, Failure};
-use berth_placement::serve_tcp;
 use berth_store::OpenError;
 use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -35,6 +35,7 @@ use super::host_state::host_state_options;
 use super::{Driver, EMBEDDED_TOKEN};
 use crate::images::image_service;
 use crate::keystone_tokens::identity_client;
+use crate::listener::EVENTS;
 
 /// The id of the current boot of the host.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -242,29 +243,22 @@ impl HostGuests {
         config: &Config,
         stop: &CancellationToken,
     ) -> Result<Option<JoinHandle<()>>, Failure> {
-        let Some(address) = config.agent.events_listen else {
+        let Some(address) = config.agent.events_listen.address() else {
             return Ok(None);
         };
-        let authtoken = &config.keystone_authtoken;
-        let sources = match authtoken.account.auth_url {
-            None => EventSources::NoToken,
-            Some(_) => EventSources::WithToken {
-                identity: Box::new(identity_client(authtoken)?),
+        let strategy = config.agent.events_auth_strategy;
+        let sources = match strategy {
+            AuthStrategy::Noauth2 => EventSources::NoToken,
+            AuthStrategy::Keystone => EventSources::WithToken {
+                identity: Box::new(identity_client(&config.keystone_authtoken)?),
                 // The roles that Nova accepts.
                 roles: Arc::new(["service".to_owned(), "admin".to_owned()]),
             },
         };
-        let listener = TcpListener::bind(address).await.map_err(|error| {
-            let code = match error.kind() {
-                std::io::ErrorKind::AddrInUse => ErrorCode::Held,
-                _ => ErrorCode::BadValue,
-            };
-            Failure::caused(code, format!("cannot listen on {address}"), &error)
-                .hint("stop what listens there, or set [agent] events_listen")
-        })?;
+        let listener = EVENTS.listen_on(address, strategy).await?;
         let api = self.compute_api(sources);
         let stop = stop.clone().cancelled_owned();
-        Ok(Some(tokio::spawn(serve_tcp(listener, api, stop))))
+        Ok(Some(tokio::spawn(listener.serve(api, stop))))
     }
 
     /// The receiver of external events in this process.

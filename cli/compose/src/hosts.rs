@@ -14,12 +14,11 @@ use berth_http::{NoAuth2, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
-use tokio::net::TcpListener;
 
 use crate::database;
 use crate::hosts_in_process;
 use crate::keystone_tokens::KeystoneTokens;
-use crate::listener::COMPUTE;
+use crate::listener::ServiceListener;
 
 pub struct OpenHosts {
     store: SqlStore,
@@ -28,16 +27,16 @@ pub struct OpenHosts {
     plugins: Plugins,
     attestations: Option<AttestationSource>,
     /// The listener for agents of other hosts, if one is configured.
-    listener: Option<(TcpListener, Router)>,
+    listener: Option<(ServiceListener, Router)>,
     /// The client through which this process's agent reports its host state.
     pub client: HostsClient,
 }
 
 impl OpenHosts {
-    /// Opens the database.
+    /// Opens the database. `listener` is the address of the compute API, to which agents of other hosts report.
     ///
-    /// Errors: Another process uses it, the scheduler's options are invalid, or a plugin's manifest cannot be read.
-    pub async fn open(config: &Config) -> Result<Self, Failure> {
+    /// Errors: Another process uses the database, the scheduler's options are invalid, or a plugin's manifest cannot be read.
+    pub async fn open(config: &Config, listener: Option<ServiceListener>) -> Result<Self, Failure> {
         let options = config.scheduler_options();
         let kept = HostsOptions {
             default_availability_zone: options.default.default_availability_zone.clone(),
@@ -48,13 +47,9 @@ impl OpenHosts {
         let (scheduler, plugins) = scheduler(config).await?;
         let store = database::open_hosts(&config.hosts_database(), &config.state_path).await?;
         let hosts = Hosts::new(store.clone(), kept);
-        let service = &config.compute_service;
-        let listener = match service.listen {
+        let listener = match listener {
             None => None,
-            Some(address) => {
-                let listener = COMPUTE.listen_on(address, service.auth_strategy).await?;
-                Some((listener, router(hosts.clone(), options_for_others(config)?)))
-            }
+            Some(listener) => Some((listener, router(hosts.clone(), options_for_others(config)?))),
         };
         // Requests in this process come from this process.
         let client = hosts_in_process(router(hosts.clone(), HostsApiOptions::default()))?;
@@ -72,11 +67,11 @@ impl OpenHosts {
     /// The address of the listener for agents of other hosts, for messages.
     pub fn address(&self) -> Option<SocketAddr> {
         let (listener, _) = self.listener.as_ref()?;
-        listener.local_addr().ok()
+        Some(listener.address)
     }
 
     /// The listener for agents of other hosts, to be served.
-    pub fn take_listener(&mut self) -> Option<(TcpListener, Router)> {
+    pub fn take_listener(&mut self) -> Option<(ServiceListener, Router)> {
         self.listener.take()
     }
 
@@ -127,10 +122,11 @@ fn attestations(config: &Config) -> Option<AttestationSource> {
 
 /// Callers in other processes need a token.
 fn options_for_others(config: &Config) -> Result<HostsApiOptions, Failure> {
-    let tokens: Arc<dyn ValidateToken> = match config.compute_service.auth_strategy {
-        AuthStrategy::Noauth2 => Arc::new(NoAuth2::default()),
-        AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
-    };
+    let tokens: Arc<dyn ValidateToken> =
+        match config.compute_service.auth_strategy.unwrap_or_default() {
+            AuthStrategy::Noauth2 => Arc::new(NoAuth2::default()),
+            AuthStrategy::Keystone => Arc::new(KeystoneTokens::new(&config.keystone_authtoken)?),
+        };
     Ok(HostsApiOptions {
         tokens,
         ..HostsApiOptions::default()

@@ -56,8 +56,8 @@ pub use guests::{
 pub use host_state::hosts_over_network;
 pub use placement_client::{
     ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, EMBEDDED_TOKEN, ENDPOINT_FILE,
-    conductor_socket, placement_for_commands, placement_in_process, placement_over_network,
-    write_endpoint,
+    accelerator_socket, accelerators_of_this_host, conductor_socket, placement_for_commands,
+    placement_in_process, placement_of_this_host, placement_over_network, placement_socket,
 };
 pub use tracker::{provider_configs, tracker_options};
 

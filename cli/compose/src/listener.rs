@@ -3,7 +3,9 @@
 
 use std::net::SocketAddr;
 
+use axum::Router;
 use berth_config::AuthStrategy;
+use berth_http::{for_loopback_names, serve_tcp};
 use berth_output::{ErrorCode, Failure};
 use tokio::net::TcpListener;
 
@@ -11,44 +13,103 @@ use tokio::net::TcpListener;
 pub struct BuiltIn {
     called: &'static str,
     section: &'static str,
+    option: &'static str,
 }
 
 pub const PLACEMENT: BuiltIn = BuiltIn {
     called: "the built-in Placement",
     section: "placement_service",
+    option: "listen",
 };
 
 /// The built-in accelerator service.
 pub const ACCELERATOR: BuiltIn = BuiltIn {
     called: "the accelerator service",
     section: "accelerator_service",
+    option: "listen",
 };
 
 /// All services behind one address.
 pub const API: BuiltIn = BuiltIn {
     called: "the front listener",
     section: "api",
+    option: "listen",
 };
 
 pub const IDENTITY: BuiltIn = BuiltIn {
     called: "the identity service",
     section: "identity_service",
+    option: "listen",
 };
 
 /// The compute API, which also receives the host states of other hosts' agents.
 pub const COMPUTE: BuiltIn = BuiltIn {
     called: "the compute API",
     section: "compute_service",
+    option: "listen",
+};
+
+/// The conductor. Its API has no authentication.
+pub const CONDUCTOR: BuiltIn = BuiltIn {
+    called: "the conductor",
+    section: "conductor_service",
+    option: "listen",
+};
+
+/// The agent's receiver of external events.
+pub const EVENTS: BuiltIn = BuiltIn {
+    called: "the receiver of external events",
+    section: "agent",
+    option: "events_listen",
 };
 
 impl BuiltIn {
+    /// Opens a service's own address in `berth up` and `berth controller`; `None` if it has none.
+    ///
+    /// Errors: `auth_strategy` is not set, or as for [`BuiltIn::listen_on`].
+    pub async fn own(
+        &self,
+        listen: Option<SocketAddr>,
+        auth: Option<AuthStrategy>,
+    ) -> Result<Option<ServiceListener>, Failure> {
+        let Some(address) = listen else {
+            return Ok(None);
+        };
+        let auth = auth.ok_or_else(|| self.without_strategy(address))?;
+        self.listen_on(address, auth).await.map(Some)
+    }
+
+    /// Opens the address of a command that serves this service alone.
+    ///
+    /// Errors: There is no address, or as for [`BuiltIn::listen_on`].
+    pub async fn alone(
+        &self,
+        listen: Option<SocketAddr>,
+        auth: AuthStrategy,
+    ) -> Result<ServiceListener, Failure> {
+        let Self {
+            called, section, ..
+        } = self;
+        let address = listen.ok_or_else(|| {
+            let what = format!("{called} has no address to listen on");
+            Failure::new(ErrorCode::Missing, what).hint(format!(
+                "set [{section}] listen, or give --listen 127.0.0.1:PORT"
+            ))
+        })?;
+        self.listen_on(address, auth).await
+    }
+
     /// Opens the listener. Without authentication, only loopback addresses are accepted.
+    ///
+    /// Errors: The address is not loopback and callers are not authenticated, or it cannot be used.
     pub async fn listen_on(
         &self,
         address: SocketAddr,
         auth: AuthStrategy,
-    ) -> Result<TcpListener, Failure> {
-        let Self { called, section } = self;
+    ) -> Result<ServiceListener, Failure> {
+        let Self {
+            called, section, ..
+        } = self;
         if auth == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
             let what = format!(
                 "{called} does not authenticate its callers (noauth2); {address} is not loopback"
@@ -57,14 +118,76 @@ impl BuiltIn {
                 "listen on 127.0.0.1 or [::1], or set [{section}] auth_strategy = \"keystone\""
             )));
         }
-        TcpListener::bind(address).await.map_err(|error| {
+        let listener = self.bind(address, auth).await?;
+        if auth == AuthStrategy::Noauth2 {
+            let address = listener.address;
+            tracing::warn!(
+                %address,
+                "{called} does not authenticate its callers (noauth2): every user and process of this host may use it"
+            );
+        }
+        Ok(listener)
+    }
+
+    /// Opens a loopback address for routes that every local user may use.
+    ///
+    /// Errors: The address cannot be used.
+    pub async fn for_everybody(&self, address: SocketAddr) -> Result<ServiceListener, Failure> {
+        self.bind(address, AuthStrategy::Noauth2).await
+    }
+
+    async fn bind(
+        &self,
+        address: SocketAddr,
+        auth: AuthStrategy,
+    ) -> Result<ServiceListener, Failure> {
+        let Self {
+            section, option, ..
+        } = self;
+        let listener = TcpListener::bind(address).await.map_err(|error| {
             let code = match error.kind() {
                 std::io::ErrorKind::AddrInUse => ErrorCode::Held,
                 _ => ErrorCode::BadValue,
             };
             Failure::caused(code, format!("cannot listen on {address}"), &error).hint(format!(
-                "stop what listens there, or set [{section}] listen"
+                "stop what listens there, or set [{section}] {option}"
             ))
+        })?;
+        Ok(ServiceListener {
+            address: listener.local_addr().unwrap_or(address),
+            listener,
+            auth,
         })
+    }
+
+    fn without_strategy(&self, address: SocketAddr) -> Failure {
+        let section = self.section;
+        let what = format!(
+            "[{section}] listen is {address}, and auth_strategy does not say who may use it"
+        );
+        Failure::new(ErrorCode::Missing, what).hint(format!(
+            "write auth_strategy = \"keystone\" in [{section}], or \"noauth2\" if every user and process of this host may \
+             do everything there; without listen the service is below [api] listen, for callers with a token"
+        ))
+    }
+}
+
+/// An open address of a service.
+pub struct ServiceListener {
+    listener: TcpListener,
+    /// The address, with the port that the system chose for port 0.
+    pub address: SocketAddr,
+    auth: AuthStrategy,
+}
+
+impl ServiceListener {
+    /// Serves until `stop`. If callers are not authenticated, only requests for names of the loopback interface are
+    /// answered, so that no web page can send them.
+    pub async fn serve(self, api: Router, stop: impl Future<Output = ()> + Send + 'static) {
+        let api = match self.auth {
+            AuthStrategy::Noauth2 => for_loopback_names(api),
+            AuthStrategy::Keystone => api,
+        };
+        serve_tcp(self.listener, api, stop).await;
     }
 }

@@ -1,9 +1,8 @@
-//! The services of `berth up` and `berth controller` next to Placement: accelerator service, conductor, scheduler,
-//! compute API.
+//! The services of `berth up` and `berth controller`: Placement, accelerator service, conductor, scheduler, compute API.
 //!
-//! Each has its own database, and this process calls them without a socket. The conductor requires no token: it listens
-//! on a unix socket for the users of the agent's admin socket, and on a port only if `[conductor_service] listen` is
-//! set.
+//! Each has its own database, and this process calls them without a socket. Local commands use the unix sockets of
+//! Placement, accelerator service and conductor, for the users of the agent's admin socket. A service has a port of its
+//! own only if its section has `listen`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,18 +11,17 @@ use std::sync::Arc;
 use axum::Router;
 use berth_accelerator::{
     AcceleratorApiOptions, EventNotifier, HostChangeNotifier, ServiceTokens, delete_idle_arqs,
-    deliver_events, end_late_programmings, router, serve_tcp, watch_providers,
+    deliver_events, end_late_programmings, router, watch_providers,
 };
 use berth_agent::metrics::EmbeddedMetrics;
 use berth_agent_api::{AdminError, EmbeddedSocket};
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Agents, Conductor, ConductorParts};
-use berth_config::Config;
-use berth_http::ValidateToken;
+use berth_config::{AuthStrategy, ConductorAuthStrategy, Config};
+use berth_http::{NoAuth2, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -35,10 +33,12 @@ use crate::compute_service::{OpenCompute, RunningCompute, conductor_options, unu
 use crate::database;
 use crate::event_receivers::ConfiguredReceivers;
 use crate::images::ServerImages;
-use crate::listener::ACCELERATOR;
+use crate::listener::{ACCELERATOR, CONDUCTOR, ServiceListener};
 use crate::placement_client::write_endpoint;
+use crate::placement_service::BuiltInPlacement;
 use crate::{
-    ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, accelerators_in_process, conductor_socket,
+    ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, ENDPOINT_FILE, accelerator_socket,
+    accelerators_in_process, conductor_socket, placement_socket,
 };
 
 /// The accelerator service, open but not yet served.
@@ -46,28 +46,23 @@ pub struct OpenAccelerator {
     store: SqlStore,
     event_notifier: EventNotifier,
     hosts: HostChangeNotifier,
-    /// Its own listener in addition to the front listener, with the address.
-    listener: Option<(TcpListener, SocketAddr)>,
+    /// Its own listener in addition to the front listener.
+    listener: Option<ServiceListener>,
     /// A client of the service in this process.
     pub client: AcceleratorClient,
 }
 
 impl OpenAccelerator {
     /// Opens the database, and the listener if one is configured.
-    pub async fn open(config: &Config, listen: Option<SocketAddr>) -> Result<Self, Failure> {
+    ///
+    /// Errors: Another process uses one of them, or the configuration does not say who may use the listener.
+    pub async fn open(config: &Config) -> Result<Self, Failure> {
         let service = &config.accelerator_service;
         let store =
             database::open_accelerator(&config.accelerator_database(), &config.state_path).await?;
-        let listener = match listen {
-            None => None,
-            Some(address) => {
-                let listener = ACCELERATOR
-                    .listen_on(address, service.auth_strategy)
-                    .await?;
-                let address = listener.local_addr().unwrap_or(address);
-                Some((listener, address))
-            }
-        };
+        let listener = ACCELERATOR
+            .own(service.own_listen(), service.auth_strategy)
+            .await?;
         let (event_notifier, hosts) = (EventNotifier::default(), HostChangeNotifier::default());
         // Requests in this process come from this process and need no token.
         let own = AcceleratorApiOptions {
@@ -89,16 +84,17 @@ impl OpenAccelerator {
 
     /// The address of its own listener, for messages.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.listener.as_ref().map(|(_, address)| *address)
+        self.listener.as_ref().map(|listener| listener.address)
     }
 }
 
 /// The inputs of [`Services::begin`].
 pub struct ServiceParts {
+    pub placement: BuiltInPlacement,
     pub accelerator: OpenAccelerator,
     pub hosts: OpenHosts,
     /// A client of Placement in this process.
-    pub placement: PlacementClient,
+    pub placement_client: PlacementClient,
     /// The agents that the conductor calls.
     pub agents: Arc<dyn Agents>,
     /// The receivers of external events.
@@ -115,7 +111,7 @@ pub struct MountedApis {
     pub compute: Router,
 }
 
-/// The running services next to Placement.
+/// The running services.
 pub struct Services {
     accelerators: SqlStore,
     hosts: SqlStore,
@@ -125,25 +121,26 @@ pub struct Services {
     endpoints: Vec<PathBuf>,
     /// The routers to be mounted behind the front listener, if there is one.
     pub behind: Option<MountedApis>,
-    /// The addresses of the conductor, for messages.
-    pub conductor: String,
+    /// The addresses for local commands and for the conductor's metrics, each as a line for people.
+    pub addresses: Vec<String>,
     /// Why the conductor's journal cannot be used; `None` while it can.
     pub unusable: watch::Receiver<Option<String>>,
     pub metrics: Arc<dyn EmbeddedMetrics>,
 }
 
 impl Services {
-    /// Serves the accelerator service and the conductor until `stop`, and creates the compute API if it is served
-    /// anywhere.
+    /// Serves Placement, the accelerator service and the conductor until `stop`, and creates the compute API if it is
+    /// served anywhere.
     pub async fn begin(
         config: &Config,
         parts: ServiceParts,
         stop: &CancellationToken,
     ) -> Result<Self, Failure> {
         let ServiceParts {
+            placement,
             accelerator,
             mut hosts,
-            placement,
+            placement_client,
             agents,
             receivers,
             images,
@@ -153,21 +150,24 @@ impl Services {
         let boots = SqlBootJournal::open(state)
             .await
             .map_err(|error| unusable_journal(&error))?;
-        let path = conductor_socket(config);
-        let socket = EmbeddedSocket::open(&path, &config.agent.admin_group).await;
-        let socket = socket.map_err(|error| not_open(&path, &error))?;
-        let mut conductor_at = path.display().to_string();
+        let sockets = LocalSockets::open(config).await?;
+        let mut addresses = sockets.addresses.clone();
         let mut endpoints = Vec::new();
-        if let Some(address) = accelerator.address() {
-            endpoints.push(endpoint(state, ACCELERATOR_ENDPOINT_FILE, address)?);
+        if let Some(url) = placement.url(config) {
+            endpoints.push(endpoint(state, ENDPOINT_FILE, &url)?);
         }
-        let mut port = None;
-        if let Some(address) = config.conductor_service.listen {
-            let listener = conductor_port(address).await?;
-            let address = listener.local_addr().unwrap_or(address);
-            endpoints.push(endpoint(state, CONDUCTOR_ENDPOINT_FILE, address)?);
-            conductor_at = format!("{conductor_at} and http://{address}");
-            port = Some(listener);
+        if let Some(address) = accelerator.address() {
+            let url = format!("http://{address}");
+            endpoints.push(endpoint(state, ACCELERATOR_ENDPOINT_FILE, &url)?);
+        }
+        let conductor_port = conductor_port(config).await?;
+        if let Some((listener, offers)) = &conductor_port {
+            let url = format!("http://{}", listener.address);
+            addresses.push(match offers {
+                PortOffers::Metrics => format!("Conductor's metrics at {url}/metrics"),
+                PortOffers::Everything => format!("Conductor at {url}"),
+            });
+            endpoints.push(endpoint(state, CONDUCTOR_ENDPOINT_FILE, &url)?);
         }
         let compute = match hosts.take_listener() {
             None if api_tokens.is_none() => None,
@@ -180,7 +180,7 @@ impl Services {
         let (scheduler, kept) = hosts.into_scheduler();
         let parts = ConductorParts {
             journal: Arc::new(boots.clone()),
-            placement: placement.clone(),
+            placement: placement_client.clone(),
             accelerators: accelerator.client,
             agents,
             scheduler,
@@ -200,9 +200,21 @@ impl Services {
             };
             router(store.clone(), behind)
         });
+        let local = AcceleratorApiOptions {
+            tokens: Arc::new(NoAuth2::default()),
+            service_tokens: ServiceTokens::Waived,
+            ..options.clone()
+        };
+        let local_accelerators = router(store.clone(), local);
         let api = router(store.clone(), options);
         let stopped = || stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();
+        tasks.spawn(sockets.placement.serve(placement.local_api(), stop.clone()));
+        if let Some(listener) = placement.listener {
+            let api = berth_placement::router(placement.store, placement.options);
+            tasks.spawn(listener.serve(api, stopped()));
+        }
+        tasks.spawn(sockets.accelerators.serve(local_accelerators, stop.clone()));
         let end = stopped();
         let end = async move {
             end.await;
@@ -210,7 +222,7 @@ impl Services {
             hosts.end();
         };
         match accelerator.listener {
-            Some((listener, _)) => drop(tasks.spawn(serve_tcp(listener, api, end))),
+            Some(listener) => drop(tasks.spawn(listener.serve(api, end))),
             None => drop(tasks.spawn(end)),
         }
         tasks.spawn(end_late_programmings(
@@ -228,7 +240,7 @@ impl Services {
         ));
         tasks.spawn(watch_providers(
             store.clone(),
-            placement,
+            placement_client,
             PROVIDER_CHECK_INTERVAL,
             stopped(),
         ));
@@ -250,10 +262,14 @@ impl Services {
             _ => None,
         };
         let api = berth_conductor::router(conductor.clone());
-        if let Some(port) = port {
-            tasks.spawn(berth_conductor::serve_tcp(port, api.clone(), stopped()));
+        if let Some((listener, offers)) = conductor_port {
+            let api = match offers {
+                PortOffers::Metrics => berth_conductor::metrics_router(conductor.clone()),
+                PortOffers::Everything => api.clone(),
+            };
+            tasks.spawn(listener.serve(api, stopped()));
         }
-        tasks.spawn(socket.serve(api, stop.clone()));
+        tasks.spawn(sockets.conductor.serve(api, stop.clone()));
         let end = stopped();
         let unusable = conductor.unusable();
         let metrics = Arc::new(ConductorMetrics(conductor.clone()));
@@ -266,7 +282,7 @@ impl Services {
             tasks,
             endpoints,
             behind,
-            conductor: conductor_at,
+            addresses,
             unusable,
             metrics,
         })
@@ -289,10 +305,47 @@ impl Services {
 }
 
 /// Writes the address of a service into a file below `state_path`.
-fn endpoint(state: &Path, name: &str, address: SocketAddr) -> Result<PathBuf, Failure> {
+fn endpoint(state: &Path, name: &str, url: &str) -> Result<PathBuf, Failure> {
     let file = state.join(name);
-    write_endpoint(&file, &format!("http://{address}"))?;
+    write_endpoint(&file, url)?;
     Ok(file)
+}
+
+/// The sockets for local commands, next to the agent's socket and for the same users.
+struct LocalSockets {
+    placement: EmbeddedSocket,
+    accelerators: EmbeddedSocket,
+    conductor: EmbeddedSocket,
+    /// Each as a line for people.
+    addresses: Vec<String>,
+}
+
+impl LocalSockets {
+    async fn open(config: &Config) -> Result<Self, Failure> {
+        let (placement, accelerators, conductor) = (
+            placement_socket(config),
+            accelerator_socket(config),
+            conductor_socket(config),
+        );
+        let addresses = [
+            ("Placement", &placement),
+            ("Accelerator", &accelerators),
+            ("Conductor", &conductor),
+        ];
+        let addresses = addresses.map(|(service, path)| format!("{service} at {}", path.display()));
+        let group = &config.agent.admin_group;
+        Ok(Self {
+            placement: open_socket(&placement, group).await?,
+            accelerators: open_socket(&accelerators, group).await?,
+            conductor: open_socket(&conductor, group).await?,
+            addresses: addresses.to_vec(),
+        })
+    }
+}
+
+async fn open_socket(path: &Path, group: &str) -> Result<EmbeddedSocket, Failure> {
+    let socket = EmbeddedSocket::open(path, group).await;
+    socket.map_err(|error| not_open(path, &error))
 }
 
 fn not_open(socket: &Path, error: &AdminError) -> Failure {
@@ -300,18 +353,28 @@ fn not_open(socket: &Path, error: &AdminError) -> Failure {
         AdminError::Held { .. } => ErrorCode::Held,
         _ => ErrorCode::BadValue,
     };
-    let what = format!("the conductor cannot listen on {}", socket.display());
+    let what = format!("cannot listen on {}", socket.display());
     Failure::caused(code, what, error)
         .hint("the socket is in the folder of [agent] admin_socket: set that")
 }
 
-async fn conductor_port(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let code = match error.kind() {
-            std::io::ErrorKind::AddrInUse => ErrorCode::Held,
-            _ => ErrorCode::BadValue,
-        };
-        Failure::caused(code, format!("cannot listen on {address}"), &error)
-            .hint("stop what listens there, or set [conductor_service] listen")
-    })
+/// What the conductor's port offers to every local user.
+enum PortOffers {
+    Metrics,
+    Everything,
+}
+
+/// The conductor's port, if one is configured.
+async fn conductor_port(config: &Config) -> Result<Option<(ServiceListener, PortOffers)>, Failure> {
+    let service = &config.conductor_service;
+    let Some(address) = service.listen.address() else {
+        return Ok(None);
+    };
+    Ok(Some(match service.auth_strategy {
+        None => (CONDUCTOR.for_everybody(address).await?, PortOffers::Metrics),
+        Some(ConductorAuthStrategy::Noauth2) => {
+            let listener = CONDUCTOR.listen_on(address, AuthStrategy::Noauth2).await?;
+            (listener, PortOffers::Everything)
+        }
+    }))
 }

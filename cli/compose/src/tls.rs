@@ -16,7 +16,7 @@ pub fn named(config: &Config) -> Option<(SocketAddr, TlsFiles)> {
         key: agent.tls_key.clone()?,
         client_ca: agent.client_ca.clone()?,
     };
-    Some((agent.listen?, files))
+    Some((agent.listen.address()?, files))
 }
 
 /// Opens the listener and reads its files; `None` if `[agent] listen` is not set.

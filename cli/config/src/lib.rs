@@ -26,7 +26,7 @@ mod view;
 
 pub use authtoken::KeystoneAuthtoken;
 pub use berth_compute_driver::{ComputeDriver, CpuMode, FakeSection, LibvirtSection, VirtType};
-pub use berth_options::{OptionEffect, OptionKind, OptionRow};
+pub use berth_options::{Listen, OptionEffect, OptionKind, OptionRow};
 pub use file::ConfigDocument;
 pub use load::{load, resolve};
 pub use problem::{ConfigProblem, ConfigRefusal};
@@ -34,9 +34,10 @@ pub use rules::SNAPSHOT_NEEDS_SQLITE;
 pub use secret::{MASK, Secret};
 pub use sections::{
     AcceleratorService, AcceleratorsSection, AgentClient, AgentSection, ApiSection, AuthStrategy,
-    ComputeSection, ComputeService, ConductorService, Config, ConfigDriveLayout, DevicesSection,
-    HOST_PART, IdentityService, ImageCacheSection, MdevTypeSection, ModelSection, PciSection,
-    PlacementService, ScrubPolicy, TrustedComputingSection, UpdateInterval, catalog_entry,
+    ComputeSection, ComputeService, ConductorAuthStrategy, ConductorService, Config,
+    ConfigDriveLayout, DevicesSection, HOST_PART, IdentityService, ImageCacheSection,
+    MdevTypeSection, ModelSection, PciSection, PlacementService, ScrubPolicy,
+    TrustedComputingSection, UpdateInterval, catalog_entry,
 };
 pub use sources::{DIRECTORY, FILE, Sources};
 pub use view::{Effective, LoadedConfig, OptionChange, Public, after_reload, changes};

@@ -34,8 +34,9 @@ pub use guests::{
     PciSection, ScrubPolicy,
 };
 pub use services::{
-    AcceleratorService, AgentClient, AuthStrategy, ComputeService, ConductorService, HOST_PART,
-    IdentityService, PlacementService, TrustedComputingSection, catalog_entry,
+    AcceleratorService, AgentClient, AuthStrategy, ComputeService, ConductorAuthStrategy,
+    ConductorService, HOST_PART, IdentityService, PlacementService, TrustedComputingSection,
+    catalog_entry,
 };
 
 pub(super) use services::{QuotaSection, SchedulerPlugin};

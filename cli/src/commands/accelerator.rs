@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use berth_accelerator::{
     EventNotifier, HostChangeNotifier, delete_idle_arqs, deliver_events, end_late_programmings,
-    router, serve_tcp, watch_providers,
+    router, watch_providers,
 };
 use berth_client::{AuthOptions, AuthType, PlacementClient};
 use berth_compose::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
@@ -112,7 +112,7 @@ pub fn run(
         || config.accelerator_database(),
         |url| Secret::from(url.to_owned()),
     );
-    let listen = listen.unwrap_or(config.accelerator_service.listen);
+    let listen = listen.or(config.accelerator_service.serve_listen());
     let placement = placement_of(placement.as_deref(), &config)?;
     context.block_on(serve(&url, &config, listen, placement, out))??;
     Ok(ExitCode::Done)
@@ -121,7 +121,7 @@ pub fn run(
 async fn serve(
     url: &Secret,
     config: &Config,
-    address: SocketAddr,
+    listen: Option<SocketAddr>,
     placement: Option<PlacementClient>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
@@ -131,11 +131,9 @@ async fn serve(
     let options = accelerator_options(config, event_notifier.clone(), hosts.clone())?;
     let receivers = ConfiguredReceivers::new(config)?;
     let store = database::open_accelerator(url, &config.state_path).await?;
-    let listener = ACCELERATOR
-        .listen_on(address, config.accelerator_service.auth_strategy)
-        .await?;
-    let address = listener.local_addr().unwrap_or(address);
-    writeln!(out, "Accelerator at http://{address}/v2")?;
+    let strategy = config.accelerator_service.auth_strategy.unwrap_or_default();
+    let listener = ACCELERATOR.alone(listen, strategy).await?;
+    writeln!(out, "Accelerator at http://{}/v2", listener.address)?;
     out.flush()?;
     let stopped = CancellationToken::new();
     let mut background = JoinSet::new();
@@ -171,7 +169,7 @@ async fn serve(
         // Pending long polls of agents would delay the stop.
         hosts.end();
     };
-    serve_tcp(listener, router(store.clone(), options), end).await;
+    listener.serve(router(store.clone(), options), end).await;
     stopped.cancel();
     // The tasks end with the token. A panic in one of them is already reported.
     while background.join_next().await.is_some() {}
@@ -189,7 +187,7 @@ fn placement_of(url: Option<&str>, config: &Config) -> Result<Option<PlacementCl
             endpoint_override: Some(url.to_owned()),
             ..section.clone()
         },
-        (Some(url), None) => match config.accelerator_service.auth_strategy {
+        (Some(url), None) => match config.accelerator_service.auth_strategy.unwrap_or_default() {
             AuthStrategy::Noauth2 => AuthOptions {
                 auth_type: Some(AuthType::AdminToken),
                 endpoint_override: Some(url.to_owned()),

@@ -9,17 +9,14 @@ use berth_compose::api::{FrontListener, OpenApi, ServedListener};
 use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::hosts::OpenHosts;
 use berth_compose::images::{ServerImages, report_images};
-use berth_compose::listener::PLACEMENT;
-use berth_compose::placement_service::{placement_options, placement_url};
+use berth_compose::listener::COMPUTE;
+use berth_compose::placement_service::BuiltInPlacement;
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::StateLock;
 use berth_compose::{AgentReceivers, agents_elsewhere, database, placement_in_process, signals};
 use berth_config::{Config, LoadedConfig, Secret};
 use berth_output::{ErrorCode, ExitCode, Failure};
-use berth_placement::{router, serve_tcp};
-use berth_store::SqlStore;
 use berth_store::sql::Location;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, quoted};
@@ -74,30 +71,23 @@ async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure
     let end = signals::end();
     let config = &loaded.config;
     let _folder = StateLock::take(&config.state_path)?;
-    let address = config.controller_listen().ok_or_else(|| {
+    let address = config.api_listen().ok_or_else(|| {
         let what = "the controller has no address to listen on";
         Failure::new(ErrorCode::Missing, what)
             .hint("set [api] listen, or give --listen 127.0.0.1:8770")
     })?;
     let stop = CancellationToken::new();
-    let url = config.placement_database();
-    let options = placement_options(config, &url)?;
-    let store = database::open(&url, config).await?;
+    let listen = config.placement_service.own_listen();
+    let placement = BuiltInPlacement::open(config, listen).await?;
+    if let Some(url) = placement.url(config) {
+        writeln!(out, "Placement at {url}")?;
+    }
+    let store = placement.store.clone();
     let images = ServerImages::of(config).await?;
     let open = OpenApi::open(address, loaded, &images).await?;
     let clouds = open.clouds.clone();
-    let front = FrontListener::new(open, &options, &images);
-    let mut tasks = JoinSet::new();
-    if let Some(address) = own_address(loaded, "placement_service", config.placement_service.listen)
-    {
-        let strategy = config.placement_service.auth_strategy;
-        let listener = PLACEMENT.listen_on(address, strategy).await?;
-        let address = listener.local_addr().unwrap_or(address);
-        writeln!(out, "Placement at {}", placement_url(address, config))?;
-        let api = router(store.clone(), options);
-        tasks.spawn(serve_tcp(listener, api, stop.clone().cancelled_owned()));
-    }
-    let (services, front) = begin(loaded, &store, (front, images), &stop, out).await?;
+    let front = FrontListener::new(open, &placement.options, &images);
+    let (services, front) = begin(config, placement, (front, images), &stop, out).await?;
     writeln!(
         out,
         "next:\n  OS_CLIENT_CONFIG_FILE={} OS_CLOUD=berth openstack compute service list",
@@ -106,27 +96,27 @@ async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure
     out.flush()?;
     end.await;
     stop.cancel();
-    // The tasks end with the token. A panic in one of them is already reported.
-    while tasks.join_next().await.is_some() {}
     services.ended().await;
     front.ended().await;
     store.close().await;
     Ok(())
 }
 
-/// Starts all services except Placement at its own address.
+/// Starts all services.
 async fn begin(
-    loaded: &LoadedConfig,
-    store: &SqlStore,
+    config: &Config,
+    placement: BuiltInPlacement,
     (front, images): (FrontListener, ServerImages),
     stop: &CancellationToken,
     out: &mut dyn Write,
 ) -> Result<(Services, ServedListener), Failure> {
-    let config = &loaded.config;
-    let own = config.accelerator_service.listen;
-    let accelerator =
-        OpenAccelerator::open(config, own_address(loaded, "accelerator_service", own)).await?;
-    let hosts = OpenHosts::open(config).await?;
+    let store = placement.store.clone();
+    let accelerator = OpenAccelerator::open(config).await?;
+    let compute = &config.compute_service;
+    let listener = COMPUTE
+        .own(compute.listen.address(), compute.auth_strategy)
+        .await?;
+    let hosts = OpenHosts::open(config, listener).await?;
     if let Some(address) = accelerator.address() {
         writeln!(out, "Accelerator at http://{address}/v2")?;
     }
@@ -134,9 +124,10 @@ async fn begin(
         writeln!(out, "Compute at http://{address}/v2.1")?;
     }
     let parts = ServiceParts {
+        placement_client: placement_in_process(store.clone(), None)?,
+        placement,
         accelerator,
         hosts,
-        placement: placement_in_process(store.clone(), None)?,
         agents: Arc::new(agents_elsewhere(config)?),
         receivers: match ConfiguredReceivers::new(config)? {
             Some(receivers) => receivers,
@@ -146,21 +137,15 @@ async fn begin(
         api: Some(front.open.tokens()),
     };
     let mut services = Services::begin(config, parts, stop).await?;
-    writeln!(out, "Conductor at {}", services.conductor)?;
+    for line in &services.addresses {
+        writeln!(out, "{line}")?;
+    }
     let behind = services.behind.take().ok_or_else(|| {
         let what = "the services are missing from the front listener";
         Failure::new(ErrorCode::Bug, what)
     })?;
     report_images(&images, out)?;
     writeln!(out, "All APIs at {}", front.open.base)?;
-    let front = front.serve(config, store, behind, stop)?;
+    let front = front.serve(config, &store, behind, stop)?;
     Ok((services, front))
-}
-
-/// The service's own address next to the front listener, only if it is set explicitly: the defaults of `berth up`
-/// do not apply here.
-fn own_address(loaded: &LoadedConfig, section: &str, address: SocketAddr) -> Option<SocketAddr> {
-    loaded
-        .is_set(&format!("{section}.listen"))
-        .then_some(address)
 }

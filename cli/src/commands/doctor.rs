@@ -54,7 +54,7 @@ pub fn run(
     let placement = match &loaded {
         Err(_) => PlacementObservation::NotAsked("the configuration is refused".to_owned()),
         Ok(_) if arguments.offline => PlacementObservation::NotAsked("--offline".to_owned()),
-        Ok(loaded) => context.block_on(probe::over_network(&loaded.config.placement))?,
+        Ok(loaded) => context.block_on(probe::placement(&loaded.config))?,
     };
     let host = CheckContext {
         facts: &HostFacts::below("/"),

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use berth_config::Listen;
 use berth_output::{ExitCode, Failure, ListFormat};
 
 use crate::context::Context;
@@ -89,7 +90,7 @@ pub fn run(
         } => {
             let own = &mut config.identity_service;
             own.users_file = users.clone().unwrap_or(own.users_file.clone());
-            own.listen = listen.unwrap_or(own.listen);
+            own.listen = listen.map_or(own.listen, Listen::at);
             context.block_on(service::serve(database.as_deref(), &config, out))??;
         }
         IdentityCommand::User {

@@ -18,7 +18,7 @@ use berth_compose::policy::placement_policy_in_force;
 use berth_compose::{database, signals};
 use berth_config::{Config, Secret};
 use berth_output::{ExitCode, Failure, ListFormat};
-use berth_placement::{router, serve_tcp};
+use berth_placement::router;
 
 use crate::context::Context;
 use crate::policy_list;
@@ -95,7 +95,7 @@ pub fn run(
     match &arguments.command {
         PlacementCommand::Serve { database, listen } => {
             let url = placement_database(database.as_deref(), &config);
-            let listen = listen.unwrap_or(config.placement_service.listen);
+            let listen = listen.or(config.placement_service.serve_listen());
             context.block_on(serve(&url, &config, listen, out))??;
         }
         PlacementCommand::Policy { format } => {
@@ -121,20 +121,19 @@ pub fn run(
 async fn serve(
     url: &Secret,
     config: &Config,
-    address: SocketAddr,
+    listen: Option<SocketAddr>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let end = signals::end();
     let options = placement_options(config, url)?;
     let store = database::open(url, config).await?;
-    let listener = PLACEMENT
-        .listen_on(address, config.placement_service.auth_strategy)
-        .await?;
-    let address = listener.local_addr().unwrap_or(address);
-    writeln!(out, "Placement at {}", placement_url(address, config))?;
+    let strategy = config.placement_service.auth_strategy.unwrap_or_default();
+    let listener = PLACEMENT.alone(listen, strategy).await?;
+    let url = placement_url(listener.address, config);
+    writeln!(out, "Placement at {url}")?;
     out.flush()?;
     let api = router(store.clone(), options);
-    serve_tcp(listener, api, end).await;
+    listener.serve(api, end).await;
     store.close().await;
     Ok(())
 }

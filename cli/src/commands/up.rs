@@ -1,6 +1,5 @@
-//! `berth up`: runs everything on this machine, in the foreground, in one process. Placement and the accelerator
-//! service listen on loopback, the conductor on a socket for operators. The agent runs in the same process. One front
-//! listener serves all APIs in addition.
+//! `berth up`: runs everything on this machine, in the foreground, in one process. One front listener serves all APIs to
+//! callers with a token. Local commands use unix sockets, which are for operators. The agent runs in the same process.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -14,19 +13,17 @@ use berth_compose::api::{FrontListener, OpenApi};
 use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::hosts::{OpenHosts, scheduler};
 use berth_compose::images::{ServerImages, report_images};
-use berth_compose::listener::PLACEMENT;
-use berth_compose::placement_service::{placement_options, placement_url};
+use berth_compose::listener::COMPUTE;
+use berth_compose::placement_service::BuiltInPlacement;
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::StateLock;
 use berth_compose::{
-    AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, database,
-    images_in_process, placement_in_process, signals, state_file, write_endpoint,
+    AgentReceivers, EMBEDDED_TOKEN, HostGuests, KnownAgents, images_in_process,
+    placement_in_process, placement_socket, signals, state_file,
 };
 use berth_config::{AuthStrategy, Config, LoadedConfig};
 use berth_image::ImageApiOptions as ImageOptions;
 use berth_output::{ExitCode, Failure};
-use berth_placement::{router, serve_tcp};
-use berth_store::SqlStore;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -63,23 +60,13 @@ async fn everything(
     let end = signals::end();
     let config = &loaded.config;
     let _folder = StateLock::take(&config.state_path)?;
-    let service = &config.placement_service;
-    let url = config.placement_database();
-    let options = placement_options(config, &url)?;
-    let store = database::open(&url, config).await?;
-    let listener = PLACEMENT
-        .listen_on(service.listen, service.auth_strategy)
-        .await?;
-    let address = listener.local_addr().unwrap_or(service.listen);
-    let url = placement_url(address, config);
-    let endpoint = config.state_path.join(ENDPOINT_FILE);
-    write_endpoint(&endpoint, &url)?;
-    match service.auth_strategy {
-        AuthStrategy::Noauth2 => writeln!(out, "Placement at {url}, token {EMBEDDED_TOKEN}")?,
-        // With Keystone, callers get a token themselves.
-        AuthStrategy::Keystone => writeln!(out, "Placement at {url}")?,
+    // With --once no caller can use a service.
+    let listen = config.placement_service.own_listen();
+    let placement = BuiltInPlacement::open(config, listen.filter(|_| !arguments.run.once)).await?;
+    let own_url = placement.url(config);
+    if let Some(url) = &own_url {
+        writeln!(out, "Placement at {url}")?;
     }
-    // With --once no caller can use the service.
     let images = match arguments.run.once {
         true => ServerImages::Service,
         false => ServerImages::of(config).await?,
@@ -88,19 +75,17 @@ async fn everything(
         Some(address) => Some(OpenApi::open(address, loaded, &images).await?),
         None => None,
     };
-    let clouds = match &front {
-        Some(front) => Some(front.clouds.clone()),
-        None => clouds_without_identity(config, &url)?,
+    let clouds = match (&front, &own_url) {
+        (Some(front), _) => Some(front.clouds.clone()),
+        (None, Some(url)) => clouds_without_identity(config, url)?,
+        (None, None) => None,
     };
     out.flush()?;
 
     let shutdown = CancellationToken::new();
-    let front = front.map(|open| FrontListener::new(open, &options, &images));
+    let front = front.map(|open| FrontListener::new(open, &placement.options, &images));
     let has_front = front.is_some();
-    let believes = service.auth_strategy == AuthStrategy::Noauth2;
-    let believing = believes.then_some(url.as_str());
-    let api = router(store.clone(), options);
-    let serving = tokio::spawn(serve_tcp(listener, api, shutdown.clone().cancelled_owned()));
+    let store = placement.store.clone();
     let stop = shutdown.clone();
     let waiting = tokio::spawn(async move {
         end.await;
@@ -110,12 +95,12 @@ async fn everything(
         arguments,
         context,
         loaded,
-        (&store, front, images),
+        (placement, front, images),
         &shutdown,
         |out| {
             next(
                 &context.invocation(),
-                believing,
+                &placement_socket(config),
                 clouds.as_deref(),
                 has_front,
                 out,
@@ -126,11 +111,6 @@ async fn everything(
     .await;
     shutdown.cancel();
     waiting.abort();
-    // The task ends with the token. A panic in it is already reported.
-    let _ = serving.await;
-    // Commands read the address from this file from now on. A stale file would make them report an unreachable
-    // conductor.
-    let _ = std::fs::remove_file(&endpoint);
     store.close().await;
     ended
 }
@@ -141,21 +121,20 @@ async fn host(
     arguments: &UpArguments,
     context: &Context,
     loaded: &LoadedConfig,
-    (store, front, images): (&SqlStore, Option<FrontListener>, ServerImages),
+    (built_in, front, images): (BuiltInPlacement, Option<FrontListener>, ServerImages),
     shutdown: &CancellationToken,
     print_ready: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let config = &loaded.config;
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
+    let store = built_in.store.clone();
     let placement = placement_in_process(store.clone(), Some(Arc::new(metrics.clone())))?;
     let own = AgentHost::take(loaded, &arguments.run)?;
     // With --once no caller can request a guest.
     let accelerator = match arguments.run.once {
         true => None,
-        false => {
-            Some(OpenAccelerator::open(config, Some(config.accelerator_service.listen)).await?)
-        }
+        false => Some(OpenAccelerator::open(config).await?),
     };
     // Opening the hosts waits for plugins, which may be slow.
     let hosts = tokio::select! {
@@ -190,9 +169,10 @@ async fn host(
             }
             let here = Some(guests.receiver()?);
             let parts = ServiceParts {
+                placement: built_in,
                 accelerator,
                 hosts,
-                placement: placement.clone(),
+                placement_client: placement.clone(),
                 agents: Arc::new(KnownAgents::new(config, guests.client()?, guests.trees())?),
                 receivers: match ConfiguredReceivers::new(config)? {
                     Some(receivers) => receivers,
@@ -202,7 +182,9 @@ async fn host(
                 api: front.as_ref().map(|front| front.open.tokens()),
             };
             let begun = Services::begin(config, parts, shutdown).await?;
-            writeln!(out, "Conductor at {}", begun.conductor)?;
+            for line in &begun.addresses {
+                writeln!(out, "{line}")?;
+            }
             Some(begun)
         }
     };
@@ -212,7 +194,7 @@ async fn host(
         Some((front, behind)) => {
             report_images(&images, out)?;
             writeln!(out, "All APIs at {}", front.open.base)?;
-            Some(front.serve(config, store, behind, shutdown)?)
+            Some(front.serve(config, &store, behind, shutdown)?)
         }
     };
     out.flush()?;
@@ -263,7 +245,12 @@ async fn host(
 async fn hosts(config: &Config, once: bool) -> Result<Option<OpenHosts>, Failure> {
     match once {
         true => scheduler(config).await.map(|_| None),
-        false => OpenHosts::open(config).await.map(Some),
+        false => {
+            let service = &config.compute_service;
+            let listen = service.listen.address();
+            let listener = COMPUTE.own(listen, service.auth_strategy).await?;
+            OpenHosts::open(config, listener).await.map(Some)
+        }
     }
 }
 
@@ -281,10 +268,10 @@ async fn with_next(
     agent.await
 }
 
-/// Prints the next steps. `believing`: the URL of a Placement that does not authenticate its callers.
+/// Prints the next steps. `socket`: Placement's for local commands.
 fn next(
     berth: &str,
-    believing: Option<&str>,
+    socket: &Path,
     clouds: Option<&Path>,
     has_front: bool,
     out: &mut dyn Write,
@@ -292,12 +279,11 @@ fn next(
     writeln!(out, "next:")?;
     writeln!(out, "  {berth} agent status")?;
     writeln!(out, "  {berth} provider tree")?;
-    if let Some(url) = believing {
-        writeln!(
-            out,
-            "  curl -H 'X-Auth-Token: {EMBEDDED_TOKEN}' {url}/resource_providers"
-        )?;
-    }
+    writeln!(
+        out,
+        "  curl --unix-socket {} -H 'X-Auth-Token: {EMBEDDED_TOKEN}' http://placement/resource_providers",
+        quoted(socket)
+    )?;
     if let Some(clouds) = clouds {
         let more: &[&str] = match has_front {
             true => &["hypervisor list", "resource provider list"],
@@ -314,14 +300,15 @@ fn next(
     out.flush()
 }
 
-/// A `clouds.yaml` for a Placement without an Identity service, if it does not authenticate its callers; otherwise
-/// callers have their own configuration.
+/// A `clouds.yaml` for a Placement with an address of its own and without an Identity service, if it does not
+/// authenticate its callers; otherwise callers have their own configuration.
 fn clouds_without_identity(config: &Config, url: &str) -> Result<Option<PathBuf>, Failure> {
-    if config.placement_service.auth_strategy == AuthStrategy::Keystone {
+    if config.placement_service.auth_strategy != Some(AuthStrategy::Noauth2) {
         return Ok(None);
     }
     let clouds = config.state_path.join("clouds.yaml");
-    let compute = config.compute_service.listen.filter(|it| it.port() != 0);
+    let compute = config.compute_service.listen.address();
+    let compute = compute.filter(|it| it.port() != 0);
     state_file::write(&clouds, &clouds_yaml(url, compute))?;
     Ok(Some(clouds))
 }

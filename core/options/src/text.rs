@@ -192,34 +192,36 @@ fn address(text: &str, write: &'static str) -> Result<std::net::SocketAddr, Wron
     })
 }
 
-const WRITE_LISTEN: &str = "write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\"";
-const WRITE_LISTEN_OR_NONE: &str = "write address and port such as \"127.0.0.1:8770\", or \"none\"";
-const WRITE_LOOPBACK: &str = "write a loopback address and port such as \"127.0.0.1:9177\"";
+/// The text of a `listen` option that opens no listener.
+pub const NO_LISTENER: &str = "none";
 
-/// Address and port to listen on.
-pub const LISTEN: OptionKind = Text(&TextKind::new("address:port", WRITE_LISTEN, |text| {
-    address(text, WRITE_LISTEN).map(drop)
-}));
+const WRITE_LISTEN: &str =
+    "write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\", or \"none\"";
+const WRITE_LOOPBACK: &str =
+    "write a loopback address and port such as \"127.0.0.1:9177\", or \"none\"";
 
 /// Address and port to listen on, or `none`.
-pub const LISTEN_OR_NONE: OptionKind = Text(&TextKind::new(
+pub const LISTEN: OptionKind = Text(&TextKind::new(
     "address:port, or `none`",
-    WRITE_LISTEN_OR_NONE,
+    WRITE_LISTEN,
     |text| match text {
-        "none" => Ok(()),
-        _ => address(text, WRITE_LISTEN_OR_NONE).map(drop),
+        NO_LISTENER => Ok(()),
+        _ => address(text, WRITE_LISTEN).map(drop),
     },
 ));
 
-/// Address and port to listen on, on the loopback interface only.
+/// Address and port to listen on, on the loopback interface only, or `none`.
 pub const LOOPBACK_LISTEN: OptionKind = Text(&TextKind::new(
-    "loopback address:port",
+    "loopback address:port, or `none`",
     WRITE_LOOPBACK,
-    |text| {
-        let address = address(text, WRITE_LOOPBACK)?;
-        match address.ip().is_loopback() {
-            true => Ok(()),
-            false => Err(format!("{address} is not on the loopback interface").into()),
+    |text| match text {
+        NO_LISTENER => Ok(()),
+        _ => {
+            let address = address(text, WRITE_LOOPBACK)?;
+            match address.ip().is_loopback() {
+                true => Ok(()),
+                false => Err(format!("{address} is not on the loopback interface").into()),
+            }
         }
     },
 ));

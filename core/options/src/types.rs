@@ -1,14 +1,18 @@
 //! The types of option values.
 
-use std::net::{IpAddr, SocketAddr};
+use std::fmt;
+use std::net::{AddrParseError, IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use berth_model::PciAddress;
 use serde_json::Value;
 
 use crate::OptionKind;
-use crate::text::{IP_ADDRESS, LISTEN, PATH, PATHS, PCI_ADDRESSES, TABLES, TEXT, TEXTS};
+use crate::text::{
+    IP_ADDRESS, LISTEN, NO_LISTENER, PATH, PATHS, PCI_ADDRESSES, TABLES, TEXT, TEXTS,
+};
 
 /// A type of option values.
 pub trait OptionType: Sized {
@@ -100,9 +104,63 @@ macro_rules! text_type {
 }
 
 text_type!(String, TEXT, TEXTS);
-text_type!(SocketAddr, LISTEN);
 text_type!(IpAddr, IP_ADDRESS);
 text_type!(PciAddress, TEXT, PCI_ADDRESSES);
+
+/// The value of a `listen` option: an address, or `none` for no listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Listen(Option<SocketAddr>);
+
+impl Listen {
+    /// No listener.
+    pub const NONE: Self = Self(None);
+
+    /// A listener at this address.
+    #[must_use]
+    pub const fn at(address: SocketAddr) -> Self {
+        Self(Some(address))
+    }
+
+    /// The address; `None` for no listener.
+    #[must_use]
+    pub const fn address(self) -> Option<SocketAddr> {
+        self.0
+    }
+}
+
+impl FromStr for Listen {
+    type Err = AddrParseError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            NO_LISTENER => Ok(Self::NONE),
+            text => text.parse().map(Self::at),
+        }
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            None => f.write_str(NO_LISTENER),
+            Some(address) => address.fmt(f),
+        }
+    }
+}
+
+/// No listener is no default value: the sample file shows the option's example instead.
+impl OptionType for Listen {
+    const KIND: OptionKind = LISTEN;
+
+    fn read(value: &Value) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+
+    fn write(&self) -> Value {
+        self.0
+            .map_or(Value::Null, |address| Value::from(address.to_string()))
+    }
+}
 
 impl OptionType for PathBuf {
     const KIND: OptionKind = PATH;

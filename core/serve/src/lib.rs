@@ -10,6 +10,7 @@
 mod body;
 mod certificate;
 mod giving_way;
+mod host_header;
 mod refusal;
 mod tls;
 mod unread;
@@ -38,6 +39,7 @@ use tower::{Service, ServiceExt, service_fn};
 
 pub use body::{RequestBody, RequestBodyError};
 pub use certificate::CertificateHolder;
+pub use host_header::for_loopback_names;
 pub use tls::{ReloadableTls, TlsError, TlsFile, TlsFiles, TlsSettings};
 
 use certificate::Certificate;

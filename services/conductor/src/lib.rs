@@ -68,5 +68,5 @@ pub use metrics::METRICS;
 pub use options::ConductorOptions;
 pub use plugins::{ExtraSpecsError, HintError, PluginError, PluginOptions, Plugins};
 pub use request::{BootRequest, BootRequestError};
-pub use router::{ROUTES, router};
+pub use router::{ROUTES, metrics_router, router};
 pub use undo::BootUndoError;

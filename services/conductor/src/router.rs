@@ -82,6 +82,20 @@ pub fn router(conductor: Conductor) -> Router {
         .with_state(conductor)
 }
 
+/// Builds the route of the metrics alone, for a listener without access control.
+pub fn metrics_router(conductor: Conductor) -> Router {
+    Router::new()
+        .route("/metrics", get(metrics))
+        .fallback(async || {
+            let message =
+                "only /metrics is here; the API for guests is on the socket conductor.sock, \
+                           and here with [conductor_service] auth_strategy = \"noauth2\""
+                    .to_owned();
+            refusal_response(StatusCode::NOT_FOUND, "no_such_path", message)
+        })
+        .with_state(conductor)
+}
+
 async fn list(State(conductor): State<Conductor>) -> Response {
     match conductor.list().await {
         Ok(records) => {

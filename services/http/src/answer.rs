@@ -78,7 +78,7 @@ impl ApiResponse {
         self.with_header(header::LAST_MODIFIED, &time)
     }
 
-    /// Adds a `location` header. The URL is absolute if the request names its host.
+    /// Adds a `location` header. The URL is absolute if the request came over TCP.
     #[must_use]
     pub fn located(self, call: &ApiRequest, path: &str) -> Self {
         let location = call.absolute(path);

@@ -143,10 +143,10 @@ impl ApiRequest {
         self.prefix != Prefix::default()
     }
 
-    /// A path of this service as a URL, if the listener or the request names the host; else the path alone.
+    /// A path of this service as a URL, if the request came over TCP; else the path alone.
     #[must_use]
     pub fn absolute(&self, path: &str) -> String {
-        absolute(&self.headers, self.public.as_ref(), &self.prefix, path)
+        absolute(self.public.as_ref(), &self.prefix, path)
     }
 }
 
@@ -154,24 +154,10 @@ fn invalid(reason: &str) -> Fault {
     Fault::bad_request(format!("JSON does not validate: {reason}"))
 }
 
-/// A path behind the prefix as a URL, if the listener or the headers name the host; else the path alone.
-pub(crate) fn absolute(
-    headers: &HeaderMap,
-    public: Option<&PublicEndpoint>,
-    prefix: &Prefix,
-    path: &str,
-) -> String {
-    if let Some(PublicEndpoint(url)) = public {
-        return format!("{url}{prefix}{path}");
-    }
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    match text("host") {
-        None => format!("{prefix}{path}"),
-        Some(host) => {
-            let scheme = text("x-forwarded-proto").unwrap_or("http");
-            format!("{scheme}://{host}{prefix}{path}")
-        }
-    }
+/// A path behind the prefix as a URL, if that of the listener is known; else the path alone.
+pub(crate) fn absolute(public: Option<&PublicEndpoint>, prefix: &Prefix, path: &str) -> String {
+    let url = public.map_or("", |PublicEndpoint(url)| url);
+    format!("{url}{prefix}{path}")
 }
 
 /// Validates and parses a body, like [`ApiRequest::body`], for callers that have no request.

@@ -43,5 +43,5 @@ pub use prefix::{Prefix, PrefixError, under};
 pub use query::QueryString;
 pub use request_id::RequestId;
 pub use schema::BodySchema;
-pub use serve::{serve_tcp, serve_unix};
+pub use serve::{for_loopback_names, serve_tcp, serve_unix};
 pub use service_layer::{ServiceLayer, with_service_layer};

@@ -15,11 +15,11 @@ pub fn mount(several: Router, at: &Prefix, service: Router) -> Router {
     }
 }
 
-/// The public URL of a listener, without a trailing slash.
+/// The URL of a listener for links, without a trailing slash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PublicEndpoint(pub(crate) Arc<str>);
 
-/// Makes links of the router's services use this URL instead of the host of the request, which is different behind a
+/// Makes links of the router's services use this URL instead of the listener's address, which is different behind a
 /// proxy. Routes that are added later are not affected.
 pub fn found_at(router: Router, url: &str) -> Router {
     router.layer(Extension(PublicEndpoint(url.trim_end_matches('/').into())))

@@ -164,7 +164,7 @@ impl ServiceLayer {
         let extensions = request.extensions();
         let prefix = extensions.get::<Prefix>().cloned().unwrap_or_default();
         let public = extensions.get::<PublicEndpoint>();
-        Some(named.unwrap_or_else(|| absolute(request.headers(), public, &prefix, "/v3")))
+        Some(named.unwrap_or_else(|| absolute(public, &prefix, "/v3")))
     }
 
     fn unauthorized(&self) -> Rejection {

@@ -134,7 +134,7 @@ impl Stand {
             file(&client.key),
         );
         addresses.configure(&mut home, &text);
-        home.set_env("BERTH__CONDUCTOR_SERVICE__LISTEN", &conductor);
+        home.open_to_everybody(&[("CONDUCTOR_SERVICE", &conductor)]);
         let mut controller = Process::of(home, &["controller", "--listen", &api]);
         controller.begin();
         let running = controller.running.as_mut().expect("it was begun");
@@ -227,14 +227,16 @@ impl Addresses {
 
     /// Writes the configuration of the process that has the services: `text`, and the sections of the services.
     fn configure(&self, home: &mut BerthHome, text: &str) {
-        let (placement, compute) = (&self.placement, &self.compute);
         let services = format!(
-            "{text}[placement_service]\nlisten = \"{placement}\"\n[accelerator_service]\nunbound_request_grace = 10\n\
-             [compute_service]\nlisten = \"{compute}\"\nimages_file = \"@HOME@/images.toml\"\n"
+            "{text}[accelerator_service]\nunbound_request_grace = 10\n\
+             [compute_service]\nimages_file = \"@HOME@/images.toml\"\n"
         );
         prepare(home, &services);
-        // [`BerthHome`] sets this variable, which overrides the file. Set it again with the address above.
-        home.set_env("BERTH__ACCELERATOR_SERVICE__LISTEN", &self.accelerators);
+        home.open_to_everybody(&[
+            ("PLACEMENT_SERVICE", &self.placement),
+            ("ACCELERATOR_SERVICE", &self.accelerators),
+            ("COMPUTE_SERVICE", &self.compute),
+        ]);
     }
 
     /// Starts the processes that are not running yet, and returns the stand of all.

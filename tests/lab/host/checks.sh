@@ -59,10 +59,12 @@ not() {
     [ "$status" = 1 ]
 }
 
-# placement METHOD PATH [BODY]: the built-in Placement's answer.
+# placement METHOD PATH [BODY]: the built-in Placement's answer, over the socket of `berth up` or from `berth placement serve`.
 placement() {
+    local at=(http://127.0.0.1:8778)
+    [ ! -S /run/berth/placement.sock ] || at=(--unix-socket /run/berth/placement.sock http://placement)
     curl -sSf -X "$1" -H 'x-auth-token: admin' -H 'openstack-api-version: placement 1.39' -H 'content-type: application/json' \
-        ${3:+--data "$3"} "http://127.0.0.1:8778$2"
+        ${3:+--data "$3"} "${at[@]::${#at[@]}-1}" "${at[-1]}$2"
 }
 
 export -f placement

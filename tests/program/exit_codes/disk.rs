@@ -25,8 +25,6 @@ fn start_on_a_small_disk(node: &Hypervisor, size: &str, arguments: &[&str]) -> P
         .arg(program().expect("berth is built"))
         .args(["--config", &node.home.config_file().display().to_string()])
         .args(arguments)
-        // Another service may have the usual port.
-        .env("BERTH__ACCELERATOR_SERVICE__LISTEN", "127.0.0.1:0")
         .start_with_outputs(&node.home.path("out"), &node.home.path("err"))
         .expect("it starts")
 }
@@ -44,7 +42,7 @@ fn on_a_small_disk(node: &Hypervisor, size: &str, arguments: &[&str]) -> Outcome
 
 #[test]
 fn a_full_disk_under_a_running_placement_is_reported_and_survived() {
-    let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
+    let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"\nauth_strategy = \"noauth2\"";
     let node = Hypervisor::new("pcpu", "node-1", listen);
     let mut up = start_on_a_small_disk(&node, "size=2m", &["up"]);
     let well = || node.ask("/healthz").is_some_and(|it| it.status == 200);
@@ -84,8 +82,7 @@ fn a_full_disk_under_a_running_placement_is_reported_and_survived() {
 
 #[test]
 fn an_agent_that_cannot_store_its_disabled_state_exits_with_74() {
-    let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
-    let mut node = Hypervisor::new("pcpu", "node-1", listen);
+    let mut node = Hypervisor::new("pcpu", "node-1", "");
     let mut up = start_on_a_small_disk(&node, "size=2m", &["up"]);
     let well = || node.ask("/healthz").is_some_and(|it| it.status == 200);
     up.wait_until(PATIENCE, well).expect("it is well");
@@ -104,9 +101,8 @@ fn an_agent_that_cannot_store_its_disabled_state_exits_with_74() {
 
 #[test]
 fn a_full_disk_is_74_and_names_the_file() {
-    let listen = "[placement_service]\nlisten = \"127.0.0.1:0\"";
     for size in ["size=8k", "size=64k", "size=200k"] {
-        let node = Hypervisor::new("pcpu", "node-1", listen);
+        let node = Hypervisor::new("pcpu", "node-1", "");
         let full = on_a_small_disk(&node, size, &["up"]);
         expect(&full, 74, &[&node.home.state_dir().display().to_string()]);
     }

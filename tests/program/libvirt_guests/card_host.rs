@@ -33,7 +33,7 @@ impl CardHost {
              [libvirt]\nconnection_uri = \"{uri}\"\nvirt_type = \"qemu\"\nemulator = \"{emulator}\"\n\
              [accelerator_service]\nunbound_request_grace = 10\n[accelerators]\ndevice_spec = [{{ vendor_id = \"1234\", product_id = \"1111\" }}]\n\
              [image_cache]\nimage_directories = [\"{images}\", \"@HOME@/images\"]\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
-             [placement_service]\nlisten = \"127.0.0.1:0\"\n"
+             [placement_service]\nlisten = \"127.0.0.1:0\"\nauth_strategy = \"noauth2\"\n"
         ))
         .expect("a configuration");
         for folder in ["instances", "images"] {

@@ -66,7 +66,7 @@ async fn raw(socket: &Path, request: &str) -> String {
 
 fn request(method: &str, path: &str, body: &str) -> String {
     format!(
-        "{method} {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
 }

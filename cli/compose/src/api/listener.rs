@@ -9,12 +9,11 @@ use axum::{Json, Router};
 use berth_config::{AuthStrategy, Config, LoadedConfig};
 use berth_http::auth::Validation;
 use berth_http::{Prefix, TokenRequest, ValidateToken, found_at, mount};
-use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router, serve_tcp};
+use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +23,7 @@ use crate::database;
 use crate::identity_service::catalog;
 use crate::identity_service::users_failure;
 use crate::images::ServerImages;
-use crate::listener::API;
+use crate::listener::{API, ServiceListener};
 use crate::state_file;
 
 /// The services: type, path, and the path in the catalog. The image service is served unless an external one is
@@ -41,12 +40,10 @@ const IMAGE: &str = "image";
 
 /// The listener, open but not yet served.
 pub struct OpenApi {
-    listener: TcpListener,
+    listener: ServiceListener,
     identity: Identity,
     store: SqlStore,
-    /// The URL in links, if the operator configured one.
-    public_endpoint: Option<String>,
-    /// The URL for callers, without a slash at its end.
+    /// The URL for callers and in links, without a slash at its end.
     pub base: String,
     /// The `clouds.yaml` that was written for it.
     pub clouds: PathBuf,
@@ -73,8 +70,7 @@ impl OpenApi {
         let config = &loaded.config;
         // All callers need a token of the Identity service.
         let listener = API.listen_on(address, AuthStrategy::Keystone).await?;
-        let address = listener.local_addr().unwrap_or(address);
-        let base = base(config, address)?;
+        let base = base(config, listener.address)?;
         let clouds = config.state_path.join("clouds.yaml");
         let people = people(loaded, &clouds).await?;
         let users = UsersFile::open(&people.users_file).map_err(|error| users_failure(&error))?;
@@ -98,7 +94,6 @@ impl OpenApi {
             listener,
             identity: Identity::new(store.clone(), users, options),
             store,
-            public_endpoint: config.api.public_endpoint.as_ref().map(|_| base.clone()),
             base,
             clouds,
         })
@@ -120,9 +115,9 @@ impl OpenApi {
         tasks: &mut JoinSet<()>,
         stop: &CancellationToken,
     ) -> Result<SqlStore, Failure> {
-        let public = self.public_endpoint;
+        let base = self.base;
         let options = IdentityApiOptions {
-            public_endpoint: public.as_ref().map(|base| format!("{base}/identity")),
+            public_endpoint: Some(format!("{base}/identity")),
             cors: config.cors.clone(),
             ..IdentityApiOptions::default()
         };
@@ -144,20 +139,14 @@ impl OpenApi {
             several = mount(several, &path_of(service)?, router);
         }
         let names: Arc<[&str]> = names.into();
+        let several = found_at(several, &base);
         let index_of = Arc::clone(&names);
-        let base = public.clone();
-        let index = move |headers: HeaderMap| async move {
-            let base = base.unwrap_or_else(|| base_of(&headers));
-            index(&index_of, &base)
-        };
-        let mut several = several
+        let index = move || async move { index(&index_of, &base) };
+        let several = several
             .route("/", get(index))
             .fallback(move || async move { nothing(&names) });
-        if let Some(url) = &public {
-            several = found_at(several, url);
-        }
         let end = stop.clone().cancelled_owned();
-        tasks.spawn(serve_tcp(self.listener, several, end));
+        tasks.spawn(self.listener.serve(several, end));
         Ok(self.store)
     }
 }
@@ -222,13 +211,6 @@ fn index(services: &[&str], base: &str) -> Json<Value> {
     let services =
         services.map(|service| json!({"type": service, "href": format!("{base}/{service}")}));
     Json(json!({ "services": services.collect::<Vec<_>>() }))
-}
-
-/// The URL that a request was sent to, from its headers.
-fn base_of(headers: &HeaderMap) -> String {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let scheme = text("x-forwarded-proto").unwrap_or("http");
-    text("host").map_or_else(String::new, |host| format!("{scheme}://{host}"))
 }
 
 fn nothing(services: &[&str]) -> (StatusCode, Json<Value>) {

@@ -1,4 +1,4 @@
-//! Rules for `[accelerator_service]` when it is reachable from other hosts.
+//! Rules for services that are reachable from other hosts: callers of their own addresses, and events to agents.
 
 use berth_output::ErrorCode;
 
@@ -50,24 +50,35 @@ impl Judge<'_> {
     }
 
     fn believed_callers(&mut self) {
-        let (accelerators, hosts) = (
+        let (placement, accelerators, compute) = (
+            &self.config.placement_service,
             &self.config.accelerator_service,
             &self.config.compute_service,
         );
         for (section, listen, strategy) in [
             (
+                "placement_service",
+                placement.own_listen(),
+                placement.auth_strategy,
+            ),
+            (
                 "accelerator_service",
-                Some(accelerators.listen),
+                accelerators.own_listen(),
                 accelerators.auth_strategy,
             ),
-            ("compute_service", hosts.listen, hosts.auth_strategy),
+            (
+                "compute_service",
+                compute.listen.address(),
+                compute.auth_strategy,
+            ),
         ] {
             let key = format!("{section}.listen");
             if self.is_broken(&[&key, &format!("{section}.auth_strategy")]) {
                 continue;
             }
             let believed = listen.filter(|it| !it.ip().is_loopback());
-            if let (Some(address), AuthStrategy::Noauth2) = (believed, strategy) {
+            if let (Some(address), AuthStrategy::Noauth2) = (believed, strategy.unwrap_or_default())
+            {
                 self.refuse(
                     &key,
                     format!("{address} is not on the loopback interface, and callers are not authenticated (noauth2)"),

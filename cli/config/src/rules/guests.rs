@@ -5,6 +5,7 @@ use berth_output::ErrorCode;
 use berth_sysfs::AllowList;
 
 use super::Judge;
+use crate::sections::AuthStrategy;
 
 impl Judge<'_> {
     pub(super) fn guests(&mut self) {
@@ -12,6 +13,7 @@ impl Judge<'_> {
         self.disk_cache();
         self.device_owners();
         self.agent_over_tls();
+        self.events_without_token();
         self.agents_elsewhere();
     }
 
@@ -28,7 +30,8 @@ impl Judge<'_> {
             .zip(names)
             .partition(|(_, name)| self.is_set(name));
         let missing: Vec<_> = missing.iter().map(|(file, _)| *file).collect();
-        match (self.is_set(listen), set.first()) {
+        let has_listener = self.config.agent.listen.address().is_some();
+        match (has_listener, set.first()) {
             (true, _) if !missing.is_empty() => self.refuse(
                 listen,
                 format!("without {} no client can connect", missing.join(" and ")),
@@ -41,6 +44,32 @@ impl Judge<'_> {
                 "write listen = \"192.0.2.10:9178\" in [agent], or remove it",
             ),
             _ => {}
+        }
+    }
+
+    /// Callers of `[agent] events_listen` need a token, unless the operator accepts every local caller.
+    fn events_without_token(&mut self) {
+        let (listen, strategy, auth_url) = (
+            "agent.events_listen",
+            "agent.events_auth_strategy",
+            "keystone_authtoken.auth_url",
+        );
+        if self.is_broken(&[listen, strategy, auth_url]) {
+            return;
+        }
+        let agent = &self.config.agent;
+        let has_keystone = self.config.keystone_authtoken.account.auth_url.is_some();
+        if agent.events_listen.address().is_some()
+            && agent.events_auth_strategy == AuthStrategy::Keystone
+            && !has_keystone
+        {
+            self.refuse(
+                listen,
+                "callers need a token, and no Keystone is named that validates it",
+                "set auth_url and an account in [keystone_authtoken], or write events_auth_strategy = \"noauth2\" in \
+                 [agent] to accept events from every user of this host",
+                ErrorCode::Missing,
+            );
         }
     }
 

@@ -15,7 +15,9 @@ impl Judge<'_> {
             return;
         }
         let service = &self.config.identity_service;
-        let address = service.listen;
+        let Some(address) = service.listen.address() else {
+            return;
+        };
         if address.ip().is_unspecified() && service.public_endpoint.is_none() {
             self.refuse(
                 listen,

@@ -20,17 +20,26 @@ impl Judge<'_> {
             ("api.listen", config.api_listen()),
             (
                 "placement_service.listen",
-                Some(config.placement_service.listen),
+                config.placement_service.own_listen(),
             ),
             (
                 "accelerator_service.listen",
-                Some(config.accelerator_service.listen),
+                config.accelerator_service.own_listen(),
             ),
-            ("compute_service.listen", config.compute_service.listen),
-            ("conductor_service.listen", config.conductor_service.listen),
-            ("agent.listen", config.agent.listen),
-            ("agent.events_listen", config.agent.events_listen),
-            ("agent.metrics_listen", config.agent.metrics_listen),
+            (
+                "compute_service.listen",
+                config.compute_service.listen.address(),
+            ),
+            (
+                "conductor_service.listen",
+                config.conductor_service.listen.address(),
+            ),
+            ("agent.listen", config.agent.listen.address()),
+            ("agent.events_listen", config.agent.events_listen.address()),
+            (
+                "agent.metrics_listen",
+                config.agent.metrics_listen.address(),
+            ),
         ];
         let listeners = listeners.map(|(name, address)| Some((name, address?)));
         self.no_two(
@@ -128,9 +137,9 @@ mod tests {
         for (text, expected) in [
             ("", None),
             (
-                "[api]\nlisten = \"127.0.0.1:8778\"\n",
+                "[compute_service]\nlisten = \"127.0.0.1:8770\"\n",
                 Some(
-                    "berth.toml:2:10: api.listen: 127.0.0.1:8778 is used by placement_service.listen",
+                    "berth.toml:2:10: compute_service.listen: 127.0.0.1:8770 is used by api.listen",
                 ),
             ),
             (
@@ -140,9 +149,9 @@ mod tests {
                 ),
             ),
             (
-                "[compute_service]\nlisten = \"127.0.0.1:6666\"\n",
+                "[accelerator_service]\nlisten = \"127.0.0.1:6666\"\n[compute_service]\nlisten = \"127.0.0.1:6666\"\n",
                 Some(
-                    "berth.toml:2:10: compute_service.listen: 127.0.0.1:6666 is used by accelerator_service.listen",
+                    "berth.toml:4:10: compute_service.listen: 127.0.0.1:6666 is used by accelerator_service.listen",
                 ),
             ),
             (

@@ -1,16 +1,11 @@
-//! `[api]`: the front listener, and when it is enabled by default.
+//! `[api]`: the front listener.
 
-use std::fmt;
-use std::net::{AddrParseError, Ipv4Addr, SocketAddr};
-use std::str::FromStr;
+use std::net::SocketAddr;
 
-use berth_options::text::LISTEN_OR_NONE;
-use berth_options::{options, text_type};
+use berth_options::{Listen, options};
 
-use super::{AuthStrategy, Config, Secret};
-
-/// The default address of the front listener.
-const DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 8770);
+use super::services::loopback;
+use super::{Config, Secret};
 
 options! {
     /// The front listener of `berth up` and `berth controller`: identity, compute, placement and accelerator at one
@@ -19,79 +14,26 @@ options! {
     pub struct ApiSection in "api" {
         /// Address and port where all APIs are served to callers with a token of the Identity service in this process:
         /// `/identity`, `/compute`, `/placement`, `/accelerator`, and `/image` if `[glance]` names no image service.
-        /// The services keep their own addresses as well. The listener speaks HTTP: use a proxy with TLS for callers of
-        /// other hosts. `none`: no such listener.
-        pub(super) listen: Option<ApiListen> = None,
-            derived: "`127.0.0.1:8770`; in `berth up` `none` if a service uses Keystone (`auth_strategy`)", example: "\"127.0.0.1:8770\"";
+        /// A service has an address of its own as well if its section has `listen`. The listener speaks HTTP: use a proxy
+        /// with TLS for callers of other hosts. `none`: no such listener.
+        pub(super) listen: Listen = Listen::at(loopback(8770));
         /// The URL of the listener for callers, as in the catalog and in `clouds.yaml`.
         pub public_endpoint: Option<String> = None,
             kind: URL, derived: "the address of `listen`", example: "\"https://cloud.example.org\"";
     }
 }
 
-/// `[api] listen` in its written form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ApiListen {
-    None,
-    At(SocketAddr),
-}
-
-impl FromStr for ApiListen {
-    type Err = AddrParseError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "none" => Ok(Self::None),
-            text => text.parse().map(Self::At),
-        }
-    }
-}
-
-impl fmt::Display for ApiListen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("none"),
-            Self::At(address) => address.fmt(f),
-        }
-    }
-}
-
-text_type!(ApiListen, LISTEN_OR_NONE);
-
 impl Config {
-    /// The address of the front listener of `berth up`; `None`: it has none. By default it is enabled if no service
-    /// uses Keystone, because the cloud has an Identity service otherwise.
+    /// The address of the front listener; `None`: there is none.
     #[must_use]
     pub fn api_listen(&self) -> Option<SocketAddr> {
-        match self.api.listen {
-            Some(ApiListen::At(address)) => Some(address),
-            Some(ApiListen::None) => None,
-            None => {
-                let strategies = [
-                    self.placement_service.auth_strategy,
-                    self.accelerator_service.auth_strategy,
-                    self.compute_service.auth_strategy,
-                ];
-                let are_believed = strategies.iter().all(|it| *it == AuthStrategy::Noauth2);
-                are_believed.then_some(DEFAULT)
-            }
-        }
-    }
-
-    /// The address for `berth controller`, which always has a front listener.
-    #[must_use]
-    pub fn controller_listen(&self) -> Option<SocketAddr> {
-        match self.api.listen {
-            Some(ApiListen::At(address)) => Some(address),
-            Some(ApiListen::None) => None,
-            None => Some(DEFAULT),
-        }
+        self.api.listen.address()
     }
 
     /// The configuration with another address for the one listener.
     #[must_use]
     pub fn with_api_listen(mut self, address: SocketAddr) -> Self {
-        self.api.listen = Some(ApiListen::At(address));
+        self.api.listen = Listen::at(address);
         self
     }
 }
@@ -130,32 +72,22 @@ mod tests {
     }
 
     #[test]
-    fn the_one_listener_is_there_unless_a_keystone_is_asked_or_none_is_wanted() {
+    fn the_front_listener_is_there_unless_none_is_wanted() {
         let keystone = "[keystone_authtoken]\nauth_url = \"http://k/v3\"\nusername = \"u\"\npassword = \"p\"\n\
                         project_name = \"service\"\nuser_domain_name = \"Default\"\nproject_domain_name = \"Default\"\n\
                         [placement_service]\nauth_strategy = \"keystone\"\n";
-        for (text, up, controller) in [
-            (
-                String::new(),
-                Some("127.0.0.1:8770"),
-                Some("127.0.0.1:8770"),
-            ),
-            (keystone.to_owned(), None, Some("127.0.0.1:8770")),
+        for (text, listen) in [
+            (String::new(), Some("127.0.0.1:8770")),
+            (keystone.to_owned(), Some("127.0.0.1:8770")),
             (
                 format!("[api]\nlisten = \"[::1]:80\"\n{keystone}"),
                 Some("[::1]:80"),
-                Some("[::1]:80"),
             ),
-            ("[api]\nlisten = \"none\"\n".to_owned(), None, None),
+            ("[api]\nlisten = \"none\"\n".to_owned(), None),
         ] {
-            let config = loaded(&text).config;
-            let shown = |address: Option<std::net::SocketAddr>| address.map(|it| it.to_string());
-            assert_eq!(shown(config.api_listen()).as_deref(), up, "{text}");
-            assert_eq!(
-                shown(config.controller_listen()).as_deref(),
-                controller,
-                "{text}"
-            );
+            let address = loaded(&text).config.api_listen();
+            let address = address.map(|it| it.to_string());
+            assert_eq!(address.as_deref(), listen, "{text}");
         }
     }
 

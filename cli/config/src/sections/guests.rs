@@ -1,14 +1,13 @@
 //! Options of guests, their devices and images, and of the agent's listeners.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_model::{PciAddress, ResourceClass};
-use berth_options::{Json, OptionKind, TextKind, WEEK, choices, options, seconds};
+use berth_options::{Json, Listen, OptionKind, TextKind, WEEK, choices, options, seconds};
 use berth_sysfs::DEVICE_SPEC;
 
-use super::PLACEMENT_MAX;
+use super::{AuthStrategy, PLACEMENT_MAX};
 
 options! {
     /// PCI devices of this host that flavors request, as Nova gives them to guests.
@@ -138,15 +137,16 @@ options! {
     /// The agent's own listeners.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct AgentSection in "agent" {
-        /// The unix socket of the agent's API. Root and the group below may use it.
+        /// The unix socket of the agent's API. Root and the group below may use it. The sockets of Placement, accelerator
+        /// service and conductor are in the same folder, for the same users.
         pub admin_socket: PathBuf = "/run/berth/agent.sock".into(), kind: SOCKET_PATH;
         /// The group that may use the admin socket.
         pub admin_group: String = "berth".into();
         /// A loopback address for Prometheus. The metrics are also available on the admin socket.
-        pub metrics_listen: Option<SocketAddr> = None, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:9177\"";
+        pub metrics_listen: Listen = Listen::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:9177\"";
         /// Address and port for the complete API of the agent over TLS, for callers with a certificate that `client_ca`
         /// signed. The three files below are required with it.
-        pub listen: Option<SocketAddr> = None, example: "\"192.0.2.10:9178\"";
+        pub listen: Listen = Listen::NONE, example: "\"192.0.2.10:9178\"";
         /// PEM file with the certificate of `listen`, followed by its intermediate certificates. The three files are
         /// read again at each SIGHUP.
         pub tls_cert: Option<PathBuf> = None, example: "\"/etc/berth/tls/node.pem\"";
@@ -156,7 +156,11 @@ options! {
         /// everything on this host that root may do through the admin socket.
         pub client_ca: Option<PathBuf> = None, example: "\"/etc/berth/tls/clients.pem\"";
         /// A loopback address for external events only (POST /v2.1/os-server-external-events), without TLS: for a
-        /// Cyborg on this host that reports binds. If `[keystone_authtoken] auth_url` is set, its tokens are checked.
-        pub events_listen: Option<SocketAddr> = None, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:8775\"";
+        /// Cyborg on this host that reports binds.
+        pub events_listen: Listen = Listen::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:8775\"";
+        /// How callers of `events_listen` are authenticated: `keystone` validates their tokens by
+        /// `[keystone_authtoken]`, with the role `service` or `admin`. `noauth2` accepts events from every user and
+        /// process of this host.
+        pub events_auth_strategy: AuthStrategy = AuthStrategy::Keystone;
     }
 }

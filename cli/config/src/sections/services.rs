@@ -8,7 +8,7 @@ use berth_compute::{OnQuotaFailure, QuotaOptions};
 use berth_http::Prefix;
 use berth_identity::EndpointInterface;
 use berth_options::text::{check_url, is_host_name};
-use berth_options::{OptionKind, TextKind, WEEK, WrongText, choices, options, seconds};
+use berth_options::{Listen, OptionKind, TextKind, WEEK, WrongText, choices, options, seconds};
 use berth_placement::CandidatesFrom;
 use berth_scheduler::plugin::OnFailure;
 use berth_store::Isolation;
@@ -20,7 +20,7 @@ use crate::secret::Secret;
 const NIL_UUID: &str = "00000000-0000-0000-0000-000000000000";
 
 /// The default address of a service.
-const fn loopback(port: u16) -> SocketAddr {
+pub(super) const fn loopback(port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
@@ -33,11 +33,15 @@ options! {
             kind: DATABASE, derived: "`sqlite:` and `placement.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/placement.sqlite\"";
         /// The isolation level of write transactions if the database is on a server. Berth is correct at both.
         pub isolation_level: Isolation = Isolation::RepeatableRead;
-        /// Address and port of the API.
-        pub listen: SocketAddr = loopback(8778);
-        /// How tokens are validated: `noauth2` trusts the token as it is and listens on loopback only, `keystone`
-        /// validates it by `[keystone_authtoken]`. Placement's option of this name, from its `[api]`.
-        pub auth_strategy: AuthStrategy = AuthStrategy::Noauth2;
+        /// Address and port of Placement alone. `berth up` and `berth controller` always serve it below `[api] listen`,
+        /// and to local commands on `placement.sock` in the folder of `[agent] admin_socket`.
+        pub(super) listen: Option<Listen> = None,
+            derived: "`127.0.0.1:8778` in `berth placement serve`, otherwise `none`", example: "\"127.0.0.1:8778\"";
+        /// How tokens are validated at `listen`: `noauth2` trusts the token as it is, so every user and process of this
+        /// host may do everything; it listens on loopback only. `keystone` validates the token by
+        /// `[keystone_authtoken]`. Placement's option of this name, from its `[api]`.
+        pub auth_strategy: Option<AuthStrategy> = None,
+            derived: "`noauth2` in `berth placement serve`; `berth up` and `berth controller` require it with `listen`", example: "\"keystone\"";
         /// Rules that replace the default policy: a YAML file in the language of oslo.policy, like Placement's
         /// policy.yaml; read at start.
         pub policy_file: Option<PathBuf> = None, example: "\"/etc/berth/placement-policy.yaml\"";
@@ -66,6 +70,20 @@ options! {
     }
 }
 
+impl PlacementService {
+    /// The address in `berth up` and `berth controller`; `None` without one.
+    #[must_use]
+    pub fn own_listen(&self) -> Option<SocketAddr> {
+        self.listen?.address()
+    }
+
+    /// The address of `berth placement serve`; `None` if the option is `none`.
+    #[must_use]
+    pub fn serve_listen(&self) -> Option<SocketAddr> {
+        self.listen.map_or(Some(loopback(8778)), Listen::address)
+    }
+}
+
 /// The placeholder for a host's name in `[accelerator_service] external_events_endpoint`.
 pub const HOST_PART: &str = "{host}";
 
@@ -76,11 +94,15 @@ options! {
         /// The database; not the one of Placement. On a database server, several processes may serve the API from it.
         pub(super) connection: Option<Secret> = None,
             kind: DATABASE, derived: "`sqlite:` and `accelerator.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/accelerator.sqlite\"";
-        /// Address and port of the API.
-        pub listen: SocketAddr = loopback(6666);
-        /// How tokens are validated: `noauth2` trusts the token as it is and listens on loopback only, `keystone`
-        /// validates it by `[keystone_authtoken]` and requires a service token for binds.
-        pub auth_strategy: AuthStrategy = AuthStrategy::Noauth2;
+        /// Address and port of the accelerator service alone. `berth up` and `berth controller` always serve it below
+        /// `[api] listen`, and to local commands on `accelerator.sock` in the folder of `[agent] admin_socket`.
+        pub(super) listen: Option<Listen> = None,
+            derived: "`127.0.0.1:6666` in `berth accelerator serve`, otherwise `none`", example: "\"127.0.0.1:6666\"";
+        /// How tokens are validated at `listen`: `noauth2` trusts the token as it is, so every user and process of this
+        /// host may do everything; it listens on loopback only. `keystone` validates the token by
+        /// `[keystone_authtoken]` and requires a service token for binds.
+        pub auth_strategy: Option<AuthStrategy> = None,
+            derived: "`noauth2` in `berth accelerator serve`; `berth up` and `berth controller` require it with `listen`", example: "\"keystone\"";
         /// Rules that replace the default policy: a YAML file in the language of oslo.policy, like Cyborg's
         /// policy.yaml; read at start.
         pub policy_file: Option<PathBuf> = None, example: "\"/etc/berth/accelerator-policy.yaml\"";
@@ -100,11 +122,26 @@ options! {
     }
 }
 
+impl AcceleratorService {
+    /// The address in `berth up` and `berth controller`; `None` without one.
+    #[must_use]
+    pub fn own_listen(&self) -> Option<SocketAddr> {
+        self.listen?.address()
+    }
+
+    /// The address of `berth accelerator serve`; `None` if the option is `none`.
+    #[must_use]
+    pub fn serve_listen(&self) -> Option<SocketAddr> {
+        self.listen.map_or(Some(loopback(6666)), Listen::address)
+    }
+}
+
 choices! {
     /// `auth_strategy`.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum AuthStrategy {
         /// Tokens are trusted as they are.
+        #[default]
         Noauth2 = "noauth2",
         /// Keystone validates tokens (`[keystone_authtoken]`).
         Keystone = "keystone",
@@ -119,10 +156,12 @@ options! {
         /// groups. The conductors of one cloud share it.
         pub(super) connection: Option<Secret> = None,
             kind: DATABASE, derived: "`sqlite:` and `hosts.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/hosts.sqlite\"";
-        /// A loopback address for the API, in addition to the socket `conductor.sock` in the folder of `[agent]
-        /// admin_socket`. Every user of this host may use it without authentication. Unset: only the socket, for root
-        /// and `[agent] admin_group`.
-        pub listen: Option<SocketAddr> = None, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:8774\"";
+        /// A loopback address for Prometheus: `/metrics` of the conductor. Its API for guests is on the socket
+        /// `conductor.sock` in the folder of `[agent] admin_socket`, for root and `[agent] admin_group`.
+        pub listen: Listen = Listen::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:8776\"";
+        /// `noauth2`: `listen` offers the API for guests, too. It has no authentication, so every user and process of
+        /// this host may then create and delete guests. Unset: `listen` offers only the metrics.
+        pub auth_strategy: Option<ConductorAuthStrategy> = None, example: "\"noauth2\"";
         /// Seconds for which a blocked boot is retried before it is rolled back. A boot is blocked while a service is
         /// not reachable, or while its devices are still being cleaned.
         pub retry_timeout: Duration = seconds(120), kind: Integer(0, 86_400);
@@ -135,6 +174,15 @@ options! {
         /// The agents of other hosts, each by its node and its `[agent] listen`. They are called with the certificate
         /// of `[agent_client]`. All other nodes belong to this host.
         pub agents: Vec<String> = Vec::new(), kind: AGENTS, example: "[\"compute2=https://192.0.2.11:9178\"]";
+    }
+}
+
+choices! {
+    /// `[conductor_service] auth_strategy`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ConductorAuthStrategy {
+        /// Every caller may do everything.
+        Noauth2 = "noauth2",
     }
 }
 
@@ -155,9 +203,8 @@ options! {
         pub(super) connection: Option<Secret> = None,
             kind: DATABASE, derived: "`sqlite:` and `compute.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/compute.sqlite\"";
         /// Address and port of the compute API (`/v2.1`). Agents of other hosts also report their host state to it
-        /// (`[conductor] endpoint_override` there). Unset: `berth up` serves no compute API, and only this host's agent
-        /// reports its state.
-        pub listen: Option<SocketAddr> = None, example: "\"127.0.0.1:8774\"";
+        /// (`[conductor] endpoint_override` there). Unset: the compute API is served below `[api] listen` only.
+        pub listen: Listen = Listen::NONE, example: "\"127.0.0.1:8774\"";
         /// The images for servers if `[glance]` names no image service; the built-in image service shows them, too. A
         /// TOML file with an `[[image]]` for each (`name`, `disk_format`, `file`, or `path` or `url` with `checksum`,
         /// and optionally `id`, `size`, `min_ram` in MiB, `min_disk` in GiB, `tags`, `properties`, `os_hidden`). It is
@@ -166,9 +213,11 @@ options! {
         /// The network of servers that are created with networks `auto`: `network:NAME` of a libvirt network or
         /// `bridge:NAME` of a Linux bridge, on every host. Unset: such servers have no interface.
         pub auto_network: Option<String> = None, example: "\"network:default\"";
-        /// How tokens are validated: `noauth2` trusts the token as it is and listens on loopback only, `keystone`
-        /// validates it by `[keystone_authtoken]`. An agent's account needs the role `service`.
-        pub auth_strategy: AuthStrategy = AuthStrategy::Noauth2;
+        /// How tokens are validated at `listen`: `noauth2` trusts the token as it is, so every user and process of this
+        /// host may do everything; it listens on loopback only. `keystone` validates the token by
+        /// `[keystone_authtoken]`. An agent's account needs the role `service`.
+        pub auth_strategy: Option<AuthStrategy> = None,
+            derived: "`noauth2` in `berth compute serve`; `berth up` and `berth controller` require it with `listen`", example: "\"keystone\"";
         /// Rules that replace the default policy: a YAML file in the language of oslo.policy, like Nova's policy.yaml;
         /// read at start.
         pub policy_file: Option<PathBuf> = None, example: "\"/etc/berth/compute-policy.yaml\"";
@@ -271,7 +320,7 @@ options! {
         pub(super) connection: Option<Secret> = None,
             kind: DATABASE, derived: "`sqlite:` and `identity.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/identity.sqlite\"";
         /// Address and port of the API. It speaks HTTP: use a proxy with TLS for callers of other hosts.
-        pub listen: SocketAddr = loopback(5000);
+        pub listen: Listen = Listen::at(loopback(5000));
         /// The file of users, projects, roles and role assignments. It is read again when it changes. Only its owner
         /// may write to it. If this option is not set and the file does not exist, `berth up` and `berth controller`
         /// create `identity.toml` below `state_path`, with one user.

@@ -54,7 +54,29 @@ fn an_empty_configuration_has_the_defaults_of_openstack() {
         config.agent.admin_socket.to_str(),
         Some("/run/berth/agent.sock")
     );
-    assert_eq!(config.agent.metrics_listen, None);
+    assert_eq!(config.agent.metrics_listen.address(), None);
+    assert_eq!(config.placement_service.own_listen(), None);
+    assert_eq!(config.accelerator_service.own_listen(), None);
+    let api = config.api_listen().map(|address| address.to_string());
+    assert_eq!(api.as_deref(), Some("127.0.0.1:8770"));
+}
+
+#[test]
+fn every_listen_option_accepts_none_and_shows_it() {
+    let listeners = OPTIONS.iter().filter(|row| row.key.ends_with("listen"));
+    let listeners: Vec<_> = listeners.collect();
+    assert!(listeners.len() >= 9, "{} options", listeners.len());
+    for row in listeners {
+        let text = format!("[{}]\n{} = \"none\"\n", row.section, row.key);
+        let loaded = load(&text, &[]);
+        assert_eq!(shown(&loaded)[&row.name()].0, json!("none"), "{text}");
+    }
+    let text = "[placement_service]\nlisten = \"none\"\n[accelerator_service]\nlisten = \"none\"\n\
+                [identity_service]\nlisten = \"none\"\n";
+    let config = load(text, &[]).config;
+    assert_eq!(config.placement_service.serve_listen(), None);
+    assert_eq!(config.accelerator_service.serve_listen(), None);
+    assert_eq!(config.identity_service.listen.address(), None);
 }
 
 #[test]

@@ -4,11 +4,9 @@ use std::io::Write;
 
 use berth_client::accelerator::DeviceSwitch;
 use berth_client::placement::DeleteOutcome;
-use berth_client::{
-    AcceleratorClient, AcceleratorError, AuthOptions, AuthType, Disposition, ReportedArq,
-};
-use berth_compose::{ACCELERATOR_ENDPOINT_FILE, EMBEDDED_TOKEN};
-use berth_config::{Config, Secret};
+use berth_client::{AcceleratorClient, AcceleratorError, AuthOptions, Disposition, ReportedArq};
+use berth_compose::accelerators_of_this_host;
+use berth_config::Config;
 use berth_model::{ArqUuid, AttachHandleInfo};
 use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use berth_wire::accelerator::{CreateDeviceProfile, DeviceProfileBody, GroupBody};
@@ -111,24 +109,10 @@ fn group(text: &str) -> Result<GroupBody, String> {
 
 /// A client of the service that `[cyborg]` configures; without it, of the service that `berth up` runs on this machine.
 pub(super) fn service(config: &Config) -> Result<AcceleratorClient, Failure> {
-    let local;
-    let options = if config.cyborg.auth_type.is_some() {
-        &config.cyborg
-    } else {
-        let recorded = std::fs::read_to_string(config.state_path.join(ACCELERATOR_ENDPOINT_FILE));
-        let url = recorded.map_or_else(
-            |_| format!("http://{}", config.accelerator_service.listen),
-            |url| url.trim().to_owned(),
-        );
-        local = AuthOptions {
-            auth_type: Some(AuthType::AdminToken),
-            endpoint_override: Some(url),
-            token: Some(Secret::from(EMBEDDED_TOKEN)),
-            ..config.cyborg.clone()
-        };
-        &local
-    };
-    service_of(options)
+    match config.cyborg.auth_type {
+        Some(_) => service_of(&config.cyborg),
+        None => accelerators_of_this_host(config),
+    }
 }
 
 /// A client of the service that these options configure.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use berth_compose::compute_service::{OpenCompute, conductor_options, unusable_journal};
 use berth_compose::hosts::OpenHosts;
 use berth_compose::images::ServerImages;
+use berth_compose::listener::COMPUTE;
 use berth_compose::{accelerators_over_network, agents_elsewhere, placement_over_network, signals};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Conductor, ConductorParts};
 use berth_config::{Config, Secret};
 use berth_output::{ErrorCode, Failure};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -30,13 +30,12 @@ pub(super) async fn serve(
     let agents = agents_elsewhere(config)?;
     let images = ServerImages::of(config).await?;
     let compute = OpenCompute::open(&with_database(config, database), &images).await?;
-    let mut hosts = OpenHosts::open(config).await?;
-    let Some(listener) = hosts.take_listener() else {
-        let what = "the compute API has no address to listen on";
-        return Err(Failure::new(ErrorCode::Missing, what)
-            .hint("set [compute_service] listen, or give --listen 127.0.0.1:8774"));
-    };
-    let address = address_of(&listener.0, config);
+    let own = &config.compute_service;
+    let strategy = own.auth_strategy.unwrap_or_default();
+    let listener = COMPUTE.alone(own.listen.address(), strategy).await?;
+    let address = listener.address;
+    let mut hosts = OpenHosts::open(config, Some(listener)).await?;
+    let listener = hosts.take_listener();
     let boots = SqlBootJournal::open(&config.state_path)
         .await
         .map_err(|error| unusable_journal(&error))?;
@@ -53,7 +52,7 @@ pub(super) async fn serve(
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
     let both = (conductor.clone(), known);
-    let compute = compute.begin(config, both, Some(listener), &mut tasks, &stop)?;
+    let compute = compute.begin(config, both, listener, &mut tasks, &stop)?;
     let stopped = stop.clone().cancelled_owned();
     tasks.spawn(async move { conductor.run(stopped).await });
     writeln!(out, "Compute at http://{address}/v2.1")?;
@@ -75,9 +74,4 @@ fn with_database(config: &Config, database: Option<&str>) -> Config {
         config.compute_service.set_connection(Secret::from(url));
     }
     config
-}
-
-fn address_of(listener: &TcpListener, config: &Config) -> String {
-    let listened = listener.local_addr().ok().or(config.compute_service.listen);
-    listened.map_or_else(String::new, |address| address.to_string())
 }

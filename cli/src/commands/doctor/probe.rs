@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 use berth_client::{
     AuthOptions, HttpService, PlacementClient, PlacementError, ServiceCallError, TransportError,
 };
+use berth_compose::{placement_of_this_host, placement_socket};
+use berth_config::Config;
 use berth_output::sentence;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
@@ -18,11 +20,35 @@ use super::placement_observation::{Answers, PlacementObservation};
 /// The time limit of the whole probe.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Probes over the network.
-pub(super) async fn over_network(options: &AuthOptions) -> PlacementObservation {
-    if options.auth_type.is_none() {
-        return PlacementObservation::NotAsked("no auth_type is set in [placement]".to_owned());
+/// Probes the Placement of `[placement]`; without one, that of `berth up` on this host.
+pub(super) async fn placement(config: &Config) -> PlacementObservation {
+    if config.placement.auth_type.is_some() {
+        return over_network(&config.placement).await;
     }
+    let socket = placement_socket(config);
+    if !socket.exists() {
+        let why = format!(
+            "no auth_type is set in [placement], and {} does not exist",
+            socket.display()
+        );
+        return PlacementObservation::NotAsked(why);
+    }
+    match placement_of_this_host(config) {
+        Ok((http, options)) => match over(http, &options).await {
+            PlacementObservation::Answered(answers) => PlacementObservation::Answered(Answers {
+                endpoint: socket.display().to_string(),
+                ..answers
+            }),
+            other => other,
+        },
+        Err(error) => PlacementObservation::NoLogin {
+            error: error.explain(),
+        },
+    }
+}
+
+/// Probes over the network.
+async fn over_network(options: &AuthOptions) -> PlacementObservation {
     match HttpService::network(&options.transport()) {
         Ok(http) => over(http, options).await,
         Err(error) => PlacementObservation::NoLogin {
@@ -257,10 +283,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_login_no_request_is_sent() {
-        let seen = over_network(&AuthOptions::for_service("placement")).await;
+    async fn without_a_login_and_a_socket_no_request_is_sent() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = Config::default();
+        config.agent.admin_socket = folder.path().join("agent.sock");
+        let seen = placement(&config).await;
         assert!(
-            matches!(seen, PlacementObservation::NotAsked(_)),
+            matches!(&seen, PlacementObservation::NotAsked(why) if why.contains("placement.sock")),
             "{seen:?}"
         );
     }

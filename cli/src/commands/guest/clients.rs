@@ -42,7 +42,7 @@ impl GuestClients {
         let socket = conductor_socket(config);
         let recorded = std::fs::read_to_string(config.state_path.join(CONDUCTOR_ENDPOINT_FILE));
         let recorded = recorded.ok().map(|endpoint| endpoint.trim().to_owned());
-        let listen = config.conductor_service.listen;
+        let listen = config.conductor_service.listen.address();
         let endpoint = recorded.or(listen.map(|address| format!("http://{address}")));
         let (http, endpoint) = match endpoint.filter(|_| !socket.exists()) {
             Some(endpoint) => (HttpService::network(&transport), endpoint),

@@ -7,7 +7,7 @@ use berth_compose::identity_service::{catalog, users_failure};
 use berth_compose::listener::IDENTITY;
 use berth_compose::{database, signals};
 use berth_config::{AuthStrategy, Config, Secret};
-use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router, serve_tcp};
+use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router};
 use berth_output::{ErrorCode, Failure};
 
 pub(super) async fn serve(
@@ -25,10 +25,9 @@ pub(super) async fn serve(
     let store = database::open_identity(&url, &config.state_path).await?;
     // All callers need a token of this service.
     let listener = IDENTITY
-        .listen_on(own.listen, AuthStrategy::Keystone)
+        .alone(own.listen.address(), AuthStrategy::Keystone)
         .await?;
-    let address = listener.local_addr().unwrap_or(own.listen);
-    let base = base(config, address)?;
+    let base = base(config, listener.address)?;
     let options = IdentityOptions {
         token_expiration: own.token_expiration,
         catalog: catalog(config, &[("identity", format!("{base}/v3"))]),
@@ -43,7 +42,7 @@ pub(super) async fn serve(
     };
     writeln!(out, "Identity at {base}/v3")?;
     out.flush()?;
-    serve_tcp(listener, router(identity, routes), end).await;
+    listener.serve(router(identity, routes), end).await;
     store.close().await;
     Ok(())
 }

@@ -8,7 +8,7 @@ use axum::body::Body;
 use berth_accelerator::{AcceleratorApiOptions, ServiceTokens, prepare, router};
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, HttpService, Secret};
 use berth_http::auth::Validation;
-use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken};
+use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken, found_at};
 use berth_store::{SqlStore, Statement};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -122,7 +122,7 @@ impl Service {
     pub(crate) async fn over(store: SqlStore, options: AcceleratorApiOptions) -> Self {
         prepare(&store).await.unwrap();
         Self {
-            router: router(store.clone(), options),
+            router: found_at(router(store.clone(), options), "http://127.0.0.1:6666"),
             store,
             _kept: Arc::new(()),
             version: "accelerator 2.3",
@@ -184,7 +184,7 @@ impl Service {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header("host", "127.0.0.1:6666")
+            .header("host", "evil.example")
             .header("openstack-api-version", self.version)
             .header("x-auth-token", self.token);
         if let Some(token) = self.service_token {

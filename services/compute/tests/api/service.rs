@@ -8,7 +8,7 @@ use axum::body::Body;
 use berth_compute::{Compute, ComputeApiOptions, ComputeParts, QuotaHook, prepare, router};
 use berth_conductor::journal::{BootGoal, SqlBootJournal};
 use berth_http::auth::Validation;
-use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken, under};
+use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken, found_at, under};
 use berth_store::{SqlError, SqlStore, Transaction, Work};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -128,7 +128,10 @@ impl Service {
             cloud,
             store,
             kept,
-            router: under(routes, PREFIX.parse().unwrap()),
+            router: found_at(
+                under(routes, PREFIX.parse().unwrap()),
+                "http://cloud.example",
+            ),
         }
     }
 
@@ -142,7 +145,7 @@ impl Service {
         let mut request = Request::builder()
             .method(method)
             .uri(format!("{PREFIX}{path}"))
-            .header("host", "cloud.example");
+            .header("host", "evil.example");
         if !ask.token.is_empty() {
             request = request.header("x-auth-token", ask.token);
         }

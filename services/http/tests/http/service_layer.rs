@@ -1,5 +1,6 @@
 //! The door before a router of its own: panics, missing doors, unavailable identity.
 
+use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 
 use axum::Router;
@@ -8,7 +9,8 @@ use axum::routing::{get, post};
 use berth_http::auth::Validation;
 use berth_http::{
     ApiDialect, ApiRequest, ApiResponse, Fault, Microversion, MicroversionRange, NoAuth2,
-    ServiceLayer, TokenError, TokenRequest, ValidateToken, found_at, mount, with_service_layer,
+    ServiceLayer, TokenError, TokenRequest, ValidateToken, found_at, mount, serve_tcp,
+    with_service_layer,
 };
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
@@ -102,7 +104,7 @@ fn a_token_is_never_shown() {
 }
 
 #[tokio::test]
-async fn links_name_where_callers_find_the_listener_and_not_the_host_that_was_asked() {
+async fn links_repeat_neither_the_host_nor_the_scheme_that_a_request_names() {
     let link = |call: ApiRequest| async move { ApiResponse::ok(&call.absolute("/echo")) };
     let service = || {
         let routes = Router::new().route("/link", get(link));
@@ -112,11 +114,13 @@ async fn links_name_where_callers_find_the_listener_and_not_the_host_that_was_as
     let public = found_at(several(), "https://cloud.example.org/");
     for (router, expected) in [
         (public, "https://cloud.example.org/placement/echo"),
-        (several(), "http://10.0.0.1/placement/echo"),
+        (several(), "/placement/echo"),
     ] {
         let request = Request::get("/placement/link")
             .header("x-auth-token", "alice")
-            .header("host", "10.0.0.1");
+            .header("host", "evil.example")
+            .header("x-forwarded-host", "evil.example")
+            .header("x-forwarded-proto", "https");
         let response = router.oneshot(request.body(Body::empty()).unwrap()).await;
         let body = response.unwrap().into_body().collect().await.unwrap();
         assert_eq!(body.to_bytes(), format!("\"{expected}\""));
@@ -218,4 +222,38 @@ async fn cyborgs_root_is_open_the_rest_is_not_and_a_service_token_is_checked() {
     assert_eq!(body, "[\"2.0\",\"nova\"]");
     let empty = [("x-auth-token", "alice"), ("x-service-token", "")];
     assert_eq!(asked(&empty, "/v2/devices").await.0, 401);
+}
+
+/// Sends a request with a forged origin to a listener, and gives its answer.
+fn answer_to_a_forged_origin(address: std::net::SocketAddr) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream
+        .write_all(
+            b"GET /link HTTP/1.1\r\nhost: evil.example\r\nx-forwarded-proto: https\r\n\
+              x-forwarded-host: evil.example\r\nx-auth-token: alice\r\nconnection: close\r\n\r\n",
+        )
+        .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn over_tcp_links_name_the_address_that_the_client_connected_to() {
+    let link = |call: ApiRequest| async move { ApiResponse::ok(&call.absolute("/echo")) };
+    let routes = Router::new().route("/link", get(link));
+    let router = with_service_layer(routes, entrance(NoAuth2::default()));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let serving = tokio::spawn(serve_tcp(listener, router, async {
+        stopped.await.ok();
+    }));
+    let answer = tokio::task::spawn_blocking(move || answer_to_a_forged_origin(address));
+    let answer = answer.await.unwrap();
+    let link = format!("\"http://{address}/echo\"");
+    assert!(answer.ends_with(&link), "{answer}");
+    assert!(!answer.contains("evil"), "{answer}");
+    stop.send(()).unwrap();
+    serving.await.unwrap();
 }

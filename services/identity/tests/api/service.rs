@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use berth_http::found_at;
 use berth_identity::{
     Catalog, CatalogService, Endpoint, EndpointInterface, Identity, IdentityApiOptions,
     IdentityOptions, PasswordHash, TokenClock, UsersFile, prepare, router,
@@ -170,7 +171,7 @@ impl Service {
         let users = UsersFile::open(path).unwrap();
         let identity = Identity::new(store.clone(), users, identity_options);
         Self {
-            router: router(identity.clone(), options),
+            router: found_at(router(identity.clone(), options), "http://cloud"),
             identity,
             store,
             path: path.to_owned(),
@@ -205,7 +206,8 @@ impl Service {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
-            .header("host", "cloud");
+            .header("host", "evil.example")
+            .header("x-forwarded-proto", "https");
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -218,7 +220,7 @@ impl Service {
 
     pub(crate) async fn post_text(&self, text: &str) -> Reply {
         let request = Request::post("/v3/auth/tokens")
-            .header("host", "cloud")
+            .header("host", "evil.example")
             .header("content-type", "application/json")
             .header("content-length", text.len());
         self.send(request.body(Body::from(text.to_owned())).unwrap())

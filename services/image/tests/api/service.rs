@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use berth_http::{Prefix, mount};
+use berth_http::{Prefix, found_at, mount};
 use berth_image::{ImageApiOptions, ImageList, router};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
@@ -93,7 +93,7 @@ impl Service {
         let at: Prefix = "/image".parse().unwrap();
         let service = router(Arc::new(list), ImageApiOptions::default());
         Self {
-            router: mount(Router::new(), &at, service),
+            router: found_at(mount(Router::new(), &at, service), "http://cloud"),
             folder,
         }
     }
@@ -118,11 +118,10 @@ impl Service {
         let request = Request::builder()
             .method(method)
             .uri(format!("/image{path}"));
-        let request = headers
-            .iter()
-            .fold(request.header("host", "cloud"), |request, (name, value)| {
-                request.header(*name, *value)
-            });
+        let request = headers.iter().fold(
+            request.header("host", "evil.example"),
+            |request, (name, value)| request.header(*name, *value),
+        );
         self.send(request.body(Body::empty()).unwrap()).await
     }
 

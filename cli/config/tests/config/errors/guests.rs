@@ -18,8 +18,10 @@ pub(super) const CASES: &[Case] = cases! {
     "[libvirt]\ndisk_cachemodes = [\"file=none\", \"file=writeback\"]" => ["berth.toml:2:19: libvirt.disk_cachemodes: only one cache mode per kind of disk is supported; write file=none or file=writeback [BERTH-E0108]"];
     "[cyborg]\nauth_type = \"none\"" => ["berth.toml:2:13: cyborg.endpoint_override: is not set; auth_type none needs it [BERTH-E0107]"];
     "[glance]\npassword = \"hunter2\"" => ["berth.toml:2:12: glance.password: set, but auth_type is not; write auth_type = \"password\" in [glance] [BERTH-E0107]"];
-    "[agent]\nevents_listen = \"0.0.0.0:8775\"" => ["berth.toml:2:17: agent.events_listen: 0.0.0.0:8775 is not on the loopback interface; write a loopback address and port such as \"127.0.0.1:9177\" [BERTH-E0105]"];
-    "[agent]\nlisten = \"9178\"" => ["berth.toml:2:10: agent.listen: \"9178\" is not an address and port; write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\" [BERTH-E0105]"];
+    "[agent]\nevents_listen = \"0.0.0.0:8775\"" => ["berth.toml:2:17: agent.events_listen: 0.0.0.0:8775 is not on the loopback interface; write a loopback address and port such as \"127.0.0.1:9177\", or \"none\" [BERTH-E0105]"];
+    "[agent]\nevents_listen = \"127.0.0.1:8775\"" => ["berth.toml:2:17: agent.events_listen: callers need a token, and no Keystone is named that validates it; set auth_url and an account in [keystone_authtoken], or write events_auth_strategy = \"noauth2\" in [agent] to accept events from every user of this host [BERTH-E0107]"];
+    "[conductor_service]\nauth_strategy = \"keystone\"" => ["berth.toml:2:17: conductor_service.auth_strategy: \"keystone\" is not one of the words accepted; write one of noauth2 [BERTH-E0105]"];
+    "[agent]\nlisten = \"9178\"" => ["berth.toml:2:10: agent.listen: \"9178\" is not an address and port; write address and port such as \"127.0.0.1:8778\" or \"[::]:8778\", or \"none\" [BERTH-E0105]"];
     "[agent]\nlisten = \"[::]:9178\"\ntls_cert = \"/c\"" => ["berth.toml:2:10: agent.listen: without tls_key and client_ca no client can connect; write tls_cert, tls_key and client_ca in [agent] [BERTH-E0107]"];
     "[accelerators]\nscrub = \"sometimes\"" => ["berth.toml:2:9: accelerators.scrub: \"sometimes\" is not one of the words accepted; write one of always, never [BERTH-E0105]"];
     "[conductor_service]\nretry_timeout = -1" => ["berth.toml:2:17: conductor_service.retry_timeout: -1 is out of range; write a whole number from 0 to 86400 [BERTH-E0105]"];
@@ -29,5 +31,5 @@ pub(super) const CASES: &[Case] = cases! {
     "[conductor_service]\nagents = [\"n2=https://h:1\"]" => ["berth.toml:2:10: conductor_service.agents: agents of other hosts require a client certificate, and none is set; write certfile and keyfile in [agent_client] [BERTH-E0107]"];
     "[conductor_service]\nagents = [\"n2=https://h:1\", \"n2=https://i:1\"]\n[agent_client]\ncertfile = \"/c\"" => ["berth.toml:2:10: conductor_service.agents: node n2 is listed twice; a node has one agent: remove one of the two [BERTH-E0108]"];
     "[agent_client]\nkeyfile = \"/k\"" => ["berth.toml:2:11: agent_client.keyfile: certfile is not set; write certfile in [agent_client], or remove it [BERTH-E0108]"];
-    "[conductor_service]\nlisten = \"0.0.0.0:8774\"" => ["berth.toml:2:10: conductor_service.listen: 0.0.0.0:8774 is not on the loopback interface; write a loopback address and port such as \"127.0.0.1:9177\" [BERTH-E0105]"];
+    "[conductor_service]\nlisten = \"0.0.0.0:8774\"" => ["berth.toml:2:10: conductor_service.listen: 0.0.0.0:8774 is not on the loopback interface; write a loopback address and port such as \"127.0.0.1:9177\", or \"none\" [BERTH-E0105]"];
 };

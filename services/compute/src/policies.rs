@@ -69,3 +69,31 @@ pub fn default_policy() -> Policy {
     ];
     Policy::of_operations(&crate::handlers::operations(), base)
 }
+
+#[cfg(test)]
+mod tests {
+    use berth_http::PolicyFile;
+
+    use super::*;
+
+    #[test]
+    fn the_base_rules_of_nova_may_be_referred_to() {
+        let base = [
+            "context_is_admin",
+            "admin_api",
+            "admin_or_owner",
+            "project_manager_api",
+            "project_member_api",
+            "project_reader_api",
+            "project_manager_or_admin",
+            "project_member_or_admin",
+            "project_reader_or_admin",
+            "service_api",
+            "service_or_admin",
+        ];
+        let any: Vec<String> = base.iter().map(|rule| format!("rule:{rule}")).collect();
+        let text = format!("os_compute_api:servers:show: {}\n", any.join(" or "));
+        let file = PolicyFile::read(&text).unwrap();
+        default_policy().with_file(file).unwrap();
+    }
+}

@@ -215,6 +215,33 @@ fn allocations_of_a_migration_are_reported_but_never_as_orphans() {
 }
 
 #[test]
+fn an_allocation_of_another_service_is_no_orphan_unless_its_consumer_is_named() {
+    let api = Api::lease();
+    let (mut host, root) = host(&api, "heal-6");
+    done(&host.run(&HEAL));
+    api.claim_as("BLAZAR_RESERVATION", UNKNOWN, &[(&root, "VCPU", 4)]);
+    let delete = [&AUDIT[..], &["--delete", "--settle", "0"]].concat();
+    let left = host.run(&delete);
+    let words = "its consumer type is BLAZAR_RESERVATION";
+    assert!(left.stdout.contains(words), "{}{}", left.stdout, left.stderr);
+    assert_eq!(api.held(UNKNOWN).len(), 1, "it was left");
+    let named = [&delete[..], &["--consumer", UNKNOWN]].concat();
+    done(&host.run(&named));
+    assert_eq!(api.held(UNKNOWN), []);
+}
+
+#[test]
+fn no_proxy_with_an_asterisk_turns_the_proxy_off_for_names_and_addresses() {
+    let api = Api::lease();
+    let (mut host, _) = host(&api, "heal-7");
+    // Nothing listens there.
+    host.home.set_env("http_proxy", "http://127.0.0.1:9");
+    assert_ne!(host.run(&AUDIT).code, 0, "the proxy is used");
+    host.home.set_env("no_proxy", "*");
+    done(&host.run(&AUDIT));
+}
+
+#[test]
 fn a_database_is_audited_and_healed_where_no_service_has_it_open() {
     let mut api = Api::lease();
     let (mut host, root) = host(&api, "heal-3");

@@ -73,8 +73,9 @@ impl Api {
         self.claim_as("MIGRATION", consumer, resources);
     }
 
+    /// The same for a consumer of any type.
     #[track_caller]
-    fn claim_as(&self, kind: &str, consumer: &str, resources: &[(&str, &str, u64)]) {
+    pub(crate) fn claim_as(&self, kind: &str, consumer: &str, resources: &[(&str, &str, u64)]) {
         let mut allocations = json!({});
         for (provider, class, amount) in resources {
             allocations[provider]["resources"][class] = json!(amount);

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use berth_config::{Config, regular_file};
-use berth_http::{Policy, PolicyFile, PolicyFileError};
+use berth_http::{Policy, PolicyFile, PolicyFileError, PolicyFileErrors};
 use berth_output::{ErrorCode, Failure};
 use berth_placement::DeprecatedDefaults;
 
@@ -23,12 +23,20 @@ pub enum PolicyRefusal {
     /// The file is not UTF-8.
     #[error("{} is not UTF-8", path.display())]
     NoText { path: PathBuf },
-    /// A rule in the file is invalid.
-    #[error("{}: {reason}", path.display())]
+    /// Rules in the file are invalid.
+    #[error("{}", lines(path, errors))]
     Wrong {
         path: PathBuf,
-        reason: PolicyFileError,
+        errors: PolicyFileErrors,
     },
+}
+
+/// One line for each error, with the path.
+fn lines(path: &Path, errors: &PolicyFileErrors) -> String {
+    let lines = errors
+        .iter()
+        .map(|error| format!("{}: {error}", path.display()));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 impl PolicyRefusal {
@@ -37,16 +45,14 @@ impl PolicyRefusal {
         match self {
             Self::Unreadable { .. } => ErrorCode::Unreadable,
             Self::NoText { .. } => ErrorCode::Syntax,
-            Self::Wrong { reason, .. } => match reason {
-                PolicyFileError::Long(_)
-                | PolicyFileError::Malformed(_)
-                | PolicyFileError::Rule { .. } => ErrorCode::Syntax,
-                PolicyFileError::Unknown { .. } | PolicyFileError::Missing { .. } => {
+            Self::Wrong { errors, .. } => match errors.iter().next() {
+                Some(PolicyFileError::Unknown { .. } | PolicyFileError::Missing { .. }) => {
                     ErrorCode::UnknownKey
                 }
-                PolicyFileError::Circular { .. } | PolicyFileError::Far { .. } => {
+                Some(PolicyFileError::Circular { .. } | PolicyFileError::Far { .. }) => {
                     ErrorCode::Contradiction
                 }
+                _ => ErrorCode::Syntax,
             },
         }
     }
@@ -67,7 +73,7 @@ fn with_file(defaults: Policy, path: Option<&Path>) -> Result<Policy, PolicyRefu
     };
     PolicyFile::read(&text)
         .and_then(|file| defaults.with_file(file))
-        .map_err(|reason| PolicyRefusal::Wrong { path, reason })
+        .map_err(|errors| PolicyRefusal::Wrong { path, errors })
 }
 
 pub fn accelerator_policy(config: &Config) -> Result<Policy, PolicyRefusal> {

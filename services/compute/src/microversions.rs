@@ -29,6 +29,8 @@ pub(crate) const LOCKED: Microversion = Microversion::new(2, 9);
 pub(crate) const HOST_STATUS: Microversion = Microversion::new(2, 16);
 /// A server has a description.
 pub(crate) const SERVER_DESCRIPTION: Microversion = Microversion::new(2, 19);
+/// The live migrations of a server are listed.
+pub(crate) const SERVER_MIGRATIONS: Microversion = Microversion::new(2, 23);
 /// A server has tags.
 pub(crate) const TAGS: Microversion = Microversion::new(2, 26);
 /// `networks` is required and may be `none` or `auto`.

@@ -34,7 +34,11 @@ impl PageQuery {
         };
         Ok(Self {
             limit: limit.min(MAX_LIMIT),
-            marker: call.query.last("marker").map(str::to_owned),
+            marker: call
+                .query
+                .last("marker")
+                .filter(|marker| !marker.is_empty())
+                .map(str::to_owned),
         })
     }
 

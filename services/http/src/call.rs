@@ -16,7 +16,7 @@ use crate::operation::DeclaredOperation;
 use crate::prefix::Prefix;
 use crate::query::QueryString;
 use crate::request_id::RequestId;
-use crate::schema::BodySchema;
+use crate::schema::{BodySchema, normal_uuid};
 
 /// The maximum size of a body, in bytes. The service layer sets it.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +45,13 @@ pub struct ApiRequest {
     operation: DeclaredOperation,
     path: Vec<(String, String)>,
     body: Bytes,
+}
+
+/// UUIDs are stored in lower case with dashes, and clients may write them otherwise.
+fn path_value(name: &str, value: &str) -> String {
+    let is_uuid = matches!(name, "uuid" | "consumer_uuid");
+    let normal = is_uuid.then(|| normal_uuid(value)).flatten();
+    normal.unwrap_or_else(|| value.to_owned())
 }
 
 impl ApiRequest {
@@ -191,7 +198,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
             .await
             .map_err(|_| Fault::no_such_route())?
             .iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .map(|(name, value)| (name.to_owned(), path_value(name, value)))
             .collect();
         let extensions = &mut parts.extensions;
         // The service layer inserts all of these; a router without it is a programming error.

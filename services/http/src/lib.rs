@@ -38,7 +38,7 @@ pub use fault::Fault;
 pub use microversion::{Microversion, MicroversionRange};
 pub use mount::{found_at, mount};
 pub use operation::{HeadRequests, Operation, OperationSet};
-pub use policy::{Policy, PolicyFile, PolicyFileError, PolicyRule, RuleDefault};
+pub use policy::{Policy, PolicyFile, PolicyFileError, PolicyFileErrors, PolicyRule, RuleDefault};
 pub use prefix::{Prefix, PrefixError, under};
 pub use query::QueryString;
 pub use request_id::RequestId;

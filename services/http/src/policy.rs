@@ -11,7 +11,7 @@ mod rule;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-pub use file::{PolicyFile, PolicyFileError};
+pub use file::{PolicyFile, PolicyFileError, PolicyFileErrors};
 pub use language::{RuleError, parse, parse_lists};
 pub use rule::{PolicyCheck, PolicyCredential, PolicyRule, TargetKey, Template};
 
@@ -65,8 +65,8 @@ impl Policy {
 
     /// Replaces the rules that an operator's file names.
     ///
-    /// Errors: The file names an unknown rule, refers to an unknown rule, or contains a cycle.
-    pub fn with_file(self, file: PolicyFile) -> Result<Self, PolicyFileError> {
+    /// Errors: all invalid or unknown rules, references to unknown rules, and cycles.
+    pub fn with_file(self, file: PolicyFile) -> Result<Self, PolicyFileErrors> {
         let own = self.rules.iter().map(|(name, (rule, _))| (&**name, rule));
         file.check(&own.collect())?;
         let rules = file.rules.into_iter();

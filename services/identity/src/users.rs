@@ -123,21 +123,23 @@ impl Users {
     /// The domain of a name.
     #[must_use]
     pub fn domain_named(&self, name: &str) -> Option<&Domain> {
-        self.domains().find(|domain| domain.name == name)
+        named(self.domains(), name, |domain| &domain.name)
     }
 
     /// The project of a name in the domain of an id.
     #[must_use]
     pub fn project_named(&self, domain_id: &str, name: &str) -> Option<&Project> {
-        self.projects()
-            .find(|project| project.domain_id == domain_id && project.name == name)
+        let projects = self
+            .projects()
+            .filter(|project| project.domain_id == domain_id);
+        named(projects, name, |project| &project.name)
     }
 
     /// The user of a name in the domain of an id.
     #[must_use]
     pub fn user_named(&self, domain_id: &str, name: &str) -> Option<&User> {
-        self.users()
-            .find(|user| user.domain_id == domain_id && user.name == name)
+        let users = self.users().filter(|user| user.domain_id == domain_id);
+        named(users, name, |user| &user.name)
     }
 
     /// Whether the user and its domain are enabled.
@@ -160,5 +162,21 @@ impl Users {
 
     fn is_domain_enabled(&self, id: &str) -> bool {
         self.domain(id).is_some_and(|domain| domain.enabled)
+    }
+}
+
+/// The entry of a name. As in Keystone on MariaDB, case does not count, unless two names differ in nothing else.
+fn named<'a, T>(
+    all: impl Iterator<Item = &'a T>,
+    name: &str,
+    name_of: impl Fn(&T) -> &str,
+) -> Option<&'a T> {
+    let lower = name.to_lowercase();
+    let same: Vec<&T> = all
+        .filter(|one| name_of(one).to_lowercase() == lower)
+        .collect();
+    match same[..] {
+        [only] => Some(only),
+        _ => same.into_iter().find(|one| name_of(one) == name),
     }
 }

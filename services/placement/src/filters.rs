@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_http::schema::is_uuid_like;
+use berth_http::schema::{is_uuid_like, normal_uuid};
 use berth_http::{Fault, Microversion, QueryString};
 
 use crate::microversions;
@@ -40,8 +40,8 @@ impl ProviderFilters {
         let traits = TraitSets::of_query(query, "required", version)?;
         Ok(Self {
             name: text("name"),
-            uuid: text("uuid"),
-            in_tree: text("in_tree"),
+            uuid: text("uuid").map(as_stored),
+            in_tree: text("in_tree").map(as_stored),
             member_of,
             forbidden_aggregates,
             required: traits.required,
@@ -52,6 +52,11 @@ impl ProviderFilters {
             },
         })
     }
+}
+
+/// A UUID as it is stored; any other text unchanged.
+pub(crate) fn as_stored(uuid: String) -> String {
+    normal_uuid(&uuid).unwrap_or(uuid)
 }
 
 type TraitSetsQuery = (Vec<BTreeSet<String>>, BTreeSet<String>);
@@ -100,13 +105,14 @@ fn one_member_of(value: &str) -> Result<Membership, Fault> {
         )));
     }
     let list = several.or_else(|| value.strip_prefix('!')).unwrap_or(value);
-    let set: BTreeSet<String> = list.split(',').map(str::to_owned).collect();
-    if let Some(wrong) = set.iter().find(|uuid| !is_uuid_like(uuid)) {
+    if let Some(wrong) = list.split(',').find(|uuid| !is_uuid_like(uuid)) {
         return Err(Fault::bad_request(format!(
             "Invalid query string parameters: Expected 'member_of' parameter to contain valid \
              UUID(s). Got: {wrong}"
         )));
     }
+    let set = list.split(',').map(|uuid| as_stored(uuid.to_owned()));
+    let set: BTreeSet<String> = set.collect();
     Ok(if value.starts_with('!') {
         Membership::Forbidden(set)
     } else {

@@ -42,7 +42,7 @@ pub enum ProviderFileError {
 }
 
 impl ProviderConfigs {
-    /// Reads all files `*.yaml` of the directory in the order of their names. A missing directory has no entries.
+    /// Reads all files `*.yaml` of the directory in the order of their names, without hidden ones. A missing directory has no entries.
     pub fn read(directory: &Path) -> Result<Self, Vec<ProviderFileError>> {
         let files = files(directory).map_err(|error| vec![unreadable(directory, error)])?;
         let mut configs = Self::default();
@@ -81,11 +81,11 @@ fn files(directory: &Path) -> io::Result<Vec<PathBuf>> {
     };
     let mut files = Vec::new();
     for entry in entries {
-        let path = entry?.path();
-        if path
-            .extension()
-            .is_some_and(|extension| extension == "yaml")
-        {
+        let entry = entry?;
+        // Hidden files are those of editors and package managers, such as `.a.yaml.swp` or `.a.yaml`.
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let path = entry.path();
+        if !is_hidden && path.extension().is_some_and(|it| it == "yaml") {
             files.push(path);
         }
     }

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{AllocationRatio, Inventory, ProviderName, ProviderUuid, ResourceClass, Trait};
+use berth_model::{
+    AllocationRatio, Inventory, ProviderName, ProviderUuid, ResourceClass, Trait, nearest_name,
+};
 use serde_json::{Map, Value};
 
 use crate::provider_config::entry::{ConfiguredProvider, ProviderIdentification};
@@ -35,7 +37,7 @@ pub(super) fn entries(
     };
     let document = at("the document").table(&value)?;
     let unknown = unknown_keys(file, document)?;
-    unknown.check(&at(""), document, &["meta", "providers"])?;
+    refuse_misspelt(&at(""), document, &["meta", "providers"])?;
     let Some(providers) = document.get("providers").filter(|list| !list.is_null()) else {
         return Ok(Vec::new());
     };
@@ -50,7 +52,7 @@ pub(super) fn entries(
     list.iter().enumerate().map(entry).collect()
 }
 
-/// How keys outside of schema 1.0 are handled.
+/// How keys of an inventory outside of schema 1.0 are handled. Everywhere else the schema allows additional keys.
 #[derive(Clone, Copy)]
 enum UnknownKeys {
     /// Schema 1.0: they are errors.
@@ -108,19 +110,36 @@ impl UnknownKeys {
     }
 }
 
+/// Refuses an additional key that is near to a known one: it is a spelling mistake, and its section would not be applied.
+fn refuse_misspelt(
+    path: &KeyPath<'_>,
+    table: &Map<String, Value>,
+    known: &[&str],
+) -> Result<(), ProviderFileError> {
+    let additional = table.keys().filter(|key| !known.contains(&key.as_str()));
+    for key in additional {
+        let missing = known.iter().filter(|known| !table.contains_key(**known));
+        if let Some(name) = nearest_name(key, missing.copied()) {
+            let right = format!("did you mean {name:?}?");
+            return Err(path.below(key).refused("unknown key", right));
+        }
+    }
+    Ok(())
+}
+
 fn provider(
     path: &KeyPath<'_>,
     value: &Value,
     unknown: UnknownKeys,
 ) -> Result<ConfiguredProvider, ProviderFileError> {
     let table = path.table(value)?;
-    unknown.check(path, table, &["identification", "inventories", "traits"])?;
+    refuse_misspelt(path, table, &["identification", "inventories", "traits"])?;
     let provider = identification(&path.below("identification"), table.get("identification"))?;
-    let inventories = match additional(path, table, "inventories", unknown)? {
+    let inventories = match additional(path, table, "inventories")? {
         Some((at, list)) => inventories(&at, list, unknown)?,
         None => BTreeMap::new(),
     };
-    let traits = match additional(path, table, "traits", unknown)? {
+    let traits = match additional(path, table, "traits")? {
         Some((at, list)) => traits(&at, list)?,
         None => BTreeSet::new(),
     };
@@ -177,14 +196,13 @@ fn additional<'p, 'v>(
     path: &KeyPath<'p>,
     table: &'v Map<String, Value>,
     part: &str,
-    unknown: UnknownKeys,
 ) -> Result<Option<(KeyPath<'p>, &'v [Value])>, ProviderFileError> {
     let Some(value) = table.get(part).filter(|value| !value.is_null()) else {
         return Ok(None);
     };
     let path = path.below(part);
     let table = path.table(value)?;
-    unknown.check(&path, table, &["additional"])?;
+    refuse_misspelt(&path, table, &["additional"])?;
     let Some(value) = table.get("additional").filter(|value| !value.is_null()) else {
         return Ok(None);
     };
@@ -311,9 +329,7 @@ fn traits(path: &KeyPath<'_>, list: &[Value]) -> Result<BTreeSet<Trait>, Provide
         if OWN_TRAITS.iter().any(|own| name.as_str().starts_with(own)) {
             return Err(path.refused(format!("{name} is reserved for Berth"), "use another name"));
         }
-        if !traits.insert(name) {
-            return Err(path.refused(format!("{value} is listed twice"), "write it once"));
-        }
+        traits.insert(name);
     }
     Ok(traits)
 }

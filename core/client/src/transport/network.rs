@@ -160,13 +160,26 @@ impl Connections {
 }
 
 fn builder(options: &TransportOptions) -> ClientBuilder {
-    Client::builder()
+    let builder = Client::builder();
+    // The library compares `*` with names, but not with addresses.
+    let builder = match proxies_are_off() {
+        true => builder.no_proxy(),
+        false => builder,
+    };
+    builder
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(options.connect_timeout)
         .tcp_nodelay(true)
         .tcp_keepalive(TCP_KEEPALIVE)
         .pool_idle_timeout(POOL_IDLE)
         .http1_only()
+}
+
+/// Whether `no_proxy` has the entry `*`, which excludes every host.
+fn proxies_are_off() -> bool {
+    let excluded = ["NO_PROXY", "no_proxy"].map(std::env::var);
+    let excluded = excluded.into_iter().find_map(Result::ok);
+    excluded.is_some_and(|list| list.split(',').any(|entry| entry.trim() == "*"))
 }
 
 fn build(builder: ClientBuilder, tls: rustls::ClientConfig) -> Result<Client, TransportError> {

@@ -16,10 +16,23 @@ use serde_json::{Map, Value};
 
 use super::Flaw;
 
+const KEYS: [&str; 9] = [
+    "physical_network",
+    "trusted",
+    "remote_managed",
+    "managed",
+    "live_migratable",
+    "resource_class",
+    "traits",
+    "one_time_use",
+    "num_vfs",
+];
+
 /// An entry's tags, `None` if not set. The comments give Nova's defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceTags {
-    /// The network that a network card's function is on.
+    /// The network that a network card's function is on. Empty if the tag names none, as JSON's `null` does: then it is
+    /// a network card's function for tunnelled networks.
     pub physical_network: Option<String>,
     /// Whether guests may use features that can harm others (promiscuous mode). Default: no.
     pub trusted: Option<bool>,
@@ -45,6 +58,11 @@ impl DeviceTags {
         let mut tags = Self::default();
         for (key, value) in table {
             match key.as_str() {
+                "physical_network" if value.is_null() => {
+                    tags.physical_network = Some(String::new());
+                }
+                // Any other tag without a value has its default.
+                key if value.is_null() && KEYS.contains(&key) => {}
                 "physical_network" => tags.physical_network = Some(text(key, value)?.to_owned()),
                 "trusted" => tags.trusted = Some(truth(key, value)?),
                 "remote_managed" => tags.remote_managed = Some(truth(key, value)?),
@@ -57,11 +75,8 @@ impl DeviceTags {
                 other if others.contains(&other) => {}
                 other => {
                     let shown: String = other.chars().take(80).collect();
-                    return Err(Flaw::new(
-                        &shown,
-                        "unknown key; address, devname, vendor_id, product_id, physical_network, trusted, \
-                         remote_managed, managed, live_migratable, resource_class, traits, one_time_use and num_vfs are known",
-                    ));
+                    let known = [others, &KEYS].concat().join(", ");
+                    return Err(Flaw::new(&shown, format!("unknown key; known are {known}")));
                 }
             }
         }

@@ -102,6 +102,20 @@ fn novas_json_texts_are_taken_one_table_or_a_list() {
 }
 
 #[test]
+fn a_tag_may_be_null_and_physical_network_is_then_there_without_a_name() {
+    let text = json!(r#"{"vendor_id": "15b3", "physical_network": null, "trusted": null}"#);
+    let tags = one(text).tags().clone();
+    assert_eq!(tags.physical_network.as_deref(), Some(""));
+    assert_eq!(tags.trusted, None);
+    let empty = one(json!({"vendor_id": "15b3", "physical_network": ""}));
+    assert_eq!(empty.tags(), &tags);
+    // An address or an identifier that is null would match every device.
+    for key in ["address", "vendor_id", "product_id", "devname"] {
+        assert_eq!(refused(json!({"vendor_id": "15b3", key: null})).key, key);
+    }
+}
+
+#[test]
 fn tags_are_read_as_nova_reads_them() {
     let spec = one(json!({
         "vendor_id": "8086", "managed": "no", "live_migratable": "yes", "one_time_use": true,

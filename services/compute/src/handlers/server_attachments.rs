@@ -1,12 +1,14 @@
-//! /v2.1/servers/{server}/ips, os-interface and os-volume_attachments: always empty, because this API has no network
-//! and no volume service.
+//! What a server has of other services, and what this API does not do: /v2.1/servers/{server}/ips, os-interface,
+//! os-volume_attachments, os-security-groups, migrations and os-server-password. They are always empty, because clients
+//! read them without asking whether there is a network service, a volume service or a live migration.
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use serde_json::json;
 
 use crate::fields::bounded;
-use crate::policies::reader;
+use crate::microversions::SERVER_MIGRATIONS;
+use crate::policies::{admin, reader};
 use crate::state::{ComputeApi, ComputeOperation};
 
 pub(super) fn operations() -> Vec<ComputeOperation> {
@@ -42,6 +44,24 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
         .rule(reader("os_compute_api:os-volumes-attachments:show"))
         .id("showVolumeAttachment")
         .summary("Shows a volume of a server"),
+        ComputeOperation::get("/v2.1/servers/{server}/os-security-groups", security_groups)
+            .rule(reader("os_compute_api:os-security-groups:list"))
+            .extension("os-security-groups", "SecurityGroups")
+            .id("listServerSecurityGroups")
+            .summary("Lists the security groups of a server")
+            .responds("security_groups"),
+        ComputeOperation::get("/v2.1/servers/{server}/migrations", migrations)
+            .rule(admin("os_compute_api:servers:migrations:index"))
+            .since(SERVER_MIGRATIONS)
+            .id("listServerMigrations")
+            .summary("Lists the live migrations of a server that are in progress")
+            .responds("migrations"),
+        ComputeOperation::get("/v2.1/servers/{server}/os-server-password", password)
+            .rule(reader("os_compute_api:os-server-password:show"))
+            .extension("os-server-password", "ServerPassword")
+            .id("showServerPassword")
+            .summary("Shows the password that the guest has published for its key pair")
+            .responds("password"),
     ]
 }
 
@@ -87,4 +107,22 @@ async fn volume(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         "volume_id not found: {volume} is not attached to instance {}",
         server.uuid
     )))
+}
+
+async fn security_groups(
+    State(api): State<ComputeApi>,
+    call: ApiRequest,
+) -> Result<ApiResponse, Fault> {
+    api.server(&call).await?;
+    ApiResponse::ok(&json!({"security_groups": []}))
+}
+
+async fn migrations(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.server(&call).await?;
+    ApiResponse::ok(&json!({"migrations": []}))
+}
+
+async fn password(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    api.server(&call).await?;
+    ApiResponse::ok(&json!({"password": ""}))
 }

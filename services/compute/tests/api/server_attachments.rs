@@ -38,6 +38,30 @@ async fn a_server_has_no_addresses_ports_and_volumes_that_are_known_here() {
 }
 
 #[tokio::test]
+async fn what_clients_read_of_a_server_without_asking_is_empty_and_not_missing() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    let server = service.server(json!({})).await;
+    for (token, path, key, none) in [
+        ("alice", "os-security-groups", "security_groups", json!([])),
+        ("alice", "os-server-password", "password", json!("")),
+        ("admin", "migrations", "migrations", json!([])),
+    ] {
+        let path = format!("/servers/{server}/{path}");
+        let reported = service.get(token, "2.82", &path).await;
+        assert_eq!(reported.status, 200, "{path}");
+        assert_eq!(reported.body[key], none, "{path}");
+        assert_eq!(
+            service.get("bob", "2.82", &path).await.status,
+            404,
+            "{path}"
+        );
+    }
+    let early = format!("/servers/{server}/migrations");
+    assert_eq!(service.get("admin", "2.22", &early).await.status, 404);
+}
+
+#[tokio::test]
 async fn hypervisors_are_searched_by_name_up_to_2_52() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;

@@ -68,6 +68,45 @@ pub enum PolicyFileError {
     },
 }
 
+/// All errors of a file, at least one, in the order of their lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyFileErrors(Vec<PolicyFileError>);
+
+impl PolicyFileErrors {
+    pub fn iter(&self) -> impl Iterator<Item = &PolicyFileError> {
+        self.0.iter()
+    }
+}
+
+impl From<PolicyFileError> for PolicyFileErrors {
+    fn from(error: PolicyFileError) -> Self {
+        Self(vec![error])
+    }
+}
+
+impl fmt::Display for PolicyFileErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let errors: Vec<String> = self.iter().map(ToString::to_string).collect();
+        f.write_str(&errors.join("\n"))
+    }
+}
+
+impl std::error::Error for PolicyFileErrors {}
+
+impl PolicyFileError {
+    /// The line in the file; 0 if the error concerns the whole file.
+    fn line(&self) -> u64 {
+        match self {
+            Self::Long(_) | Self::Malformed(_) => 0,
+            Self::Rule { line, .. }
+            | Self::Unknown { line, .. }
+            | Self::Missing { line, .. }
+            | Self::Circular { line, .. }
+            | Self::Far { line, .. } => *line,
+        }
+    }
+}
+
 fn guess(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |name| format!("; did you mean {name}?"))
 }
@@ -76,38 +115,43 @@ fn guess(nearest: Option<&str>) -> String {
 #[derive(Debug, Clone, Default)]
 pub struct PolicyFile {
     pub(super) rules: BTreeMap<String, (u64, PolicyRule)>,
+    /// Rules that cannot be parsed. In `rules` they are [`PolicyRule::Nobody`].
+    invalid: Vec<PolicyFileError>,
 }
 
 impl PolicyFile {
-    /// Reads the text of a file; an empty one has no rules.
-    pub fn read(text: &str) -> Result<Self, PolicyFileError> {
+    /// Reads the text of a file; an empty one has no rules. Errors in rules are reported with all others by
+    /// [`Policy::with_file`](super::Policy::with_file).
+    pub fn read(text: &str) -> Result<Self, PolicyFileErrors> {
         if text.len() > LONGEST {
-            return Err(PolicyFileError::Long(text.len()));
+            return Err(PolicyFileError::Long(text.len()).into());
         }
         let read: Option<BTreeMap<String, Spanned<RuleText>>> = serde_saphyr::from_str(text)
             .map_err(|error| PolicyFileError::Malformed(error.to_string()))?;
-        let mut rules = BTreeMap::new();
+        let mut file = Self::default();
         for (name, text) in read.unwrap_or_default() {
             let line = text.defined.line();
             let rule = match &text.value {
                 RuleText::Words(words) => parse(words),
                 RuleText::Lists(lists) => parse_lists(lists),
             };
-            let rule = rule.map_err(|reason| PolicyFileError::Rule {
-                line,
-                rule: name.clone(),
-                reason,
-            })?;
-            rules.insert(name, (line, rule));
+            let rule = rule.unwrap_or_else(|reason| {
+                let rule = name.clone();
+                file.invalid
+                    .push(PolicyFileError::Rule { line, rule, reason });
+                PolicyRule::Nobody
+            });
+            file.rules.insert(name, (line, rule));
         }
-        Ok(Self { rules })
+        Ok(file)
     }
 
     /// Checks the file against the rules of a service, including rules that exist only as references.
     pub(super) fn check(
         &self,
         of_service: &BTreeMap<&str, &PolicyRule>,
-    ) -> Result<(), PolicyFileError> {
+    ) -> Result<(), PolicyFileErrors> {
+        let mut errors = self.invalid.clone();
         let names = || {
             of_service
                 .keys()
@@ -122,9 +166,9 @@ impl PolicyFile {
             let (line, rule_name) = (*line, name.clone());
             for missing in rule.references() {
                 if found(missing).is_none() {
-                    return Err(PolicyFileError::Missing {
+                    errors.push(PolicyFileError::Missing {
                         line,
-                        rule: rule_name,
+                        rule: rule_name.clone(),
                         missing: missing.to_owned(),
                         nearest: nearest_name(missing, names()).map(str::to_owned),
                     });
@@ -137,7 +181,7 @@ impl PolicyFile {
                     .any(|used| used == name)
             };
             if !of_service.contains_key(name.as_str()) && !is_used() {
-                return Err(PolicyFileError::Unknown {
+                errors.push(PolicyFileError::Unknown {
                     line,
                     rule: rule_name,
                     nearest: nearest_name(name, of_service.keys().copied()).map(str::to_owned),
@@ -146,21 +190,23 @@ impl PolicyFile {
         }
         for (name, (line, _)) in &self.rules {
             if let Some(way) = way_round(name, &found) {
-                return Err(PolicyFileError::Circular {
+                errors.push(PolicyFileError::Circular {
                     line: *line,
                     rule: name.clone(),
                     way,
                 });
             }
         }
+        if !errors.is_empty() {
+            errors.sort_by_key(PolicyFileError::line);
+            return Err(PolicyFileErrors(errors));
+        }
         // Without cycles every path ends. The depth of a rule is known once the depths of its references are.
         let mut lengths = BTreeMap::new();
         for (name, (line, _)) in &self.rules {
             if length(name, &found, &mut lengths) > MAX_REFERENCE_CHAIN {
-                return Err(PolicyFileError::Far {
-                    line: *line,
-                    rule: name.clone(),
-                });
+                let (line, rule) = (*line, name.clone());
+                return Err(PolicyFileError::Far { line, rule }.into());
             }
         }
         Ok(())

@@ -212,6 +212,18 @@ fn a_file_that_cannot_be_meant_is_refused_with_the_line_and_the_key() {
     assert!(read(&long).unwrap_err().contains("bytes"));
 }
 
+#[test]
+fn all_errors_of_a_file_are_named_at_once_in_the_order_of_their_lines() {
+    let text = "thing:gte: \"@\"\nthing:get: role:a or\nb: rule:b\nthing:delete: rule:admin_apy\n";
+    let refused = read(text).err().unwrap_or_default();
+    let lines: Vec<&str> = refused.lines().map(|line| &line[..7]).collect();
+    assert_eq!(
+        lines,
+        ["line 1:", "line 2:", "line 3:", "line 4:"],
+        "{refused}"
+    );
+}
+
 fn rules() -> impl Strategy<Value = PolicyRule> {
     let template = proptest::sample::select(vec![
         "%(project_id)s",

@@ -97,6 +97,19 @@ async fn each_scope_gives_the_token_that_was_asked_for() {
 }
 
 #[tokio::test]
+async fn the_case_of_a_name_does_not_count_at_a_login() {
+    let service = Service::start().await;
+    for domain in ["Default", "default", "DEFAULT"] {
+        let user = json!({"name": "Alice", "domain": {"name": domain}, "password": PASSWORD});
+        let scope = json!({"project": {"name": "RESEARCH", "domain": {"name": domain}}});
+        let reply = service.log_in(user, Some(scope)).await;
+        assert_eq!(reply.status, 201, "{domain}: {}", reply.body);
+        assert_eq!(reply.body["token"]["user"]["name"], "alice");
+        assert_eq!(reply.body["token"]["project"]["name"], "research");
+    }
+}
+
+#[tokio::test]
 async fn a_refused_login_gets_no_reason() {
     let service = Service::start().await;
     let wrong =

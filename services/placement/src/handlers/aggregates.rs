@@ -1,11 +1,14 @@
 //! /resource_providers/{uuid}/aggregates: show and replace the aggregates of a provider.
 
+use std::collections::BTreeSet;
+
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::placement as wire;
 use serde::{Deserialize, Serialize};
 
 use super::{GENERATION_CHANGED, codes, database, modified, provider_fault, read};
+use crate::filters::as_stored;
 use crate::policies::admin_or_service;
 use crate::router::{Placement, PlacementOperation};
 use crate::store::aggregates::{self, AggregateError, SetProviderAggregates};
@@ -96,6 +99,9 @@ async fn set(State(placement): State<Placement>, call: ApiRequest) -> Result<Api
             .map_err(provider_fault)?;
     }
     let (generation, aggregates) = wanted(&call)?;
+    let mut aggregates: Vec<String> = aggregates.into_iter().map(as_stored).collect();
+    let mut seen = BTreeSet::new();
+    aggregates.retain(|uuid| seen.insert(uuid.clone()));
     let set = SetProviderAggregates {
         uuid: uuid.to_owned(),
         generation,

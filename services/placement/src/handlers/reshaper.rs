@@ -7,6 +7,7 @@ use berth_http::{ApiRequest, ApiResponse, Fault, Microversion};
 use serde::Deserialize;
 
 use super::allocations::{ConsumerBody, consumers, replace_fault};
+use crate::filters::as_stored;
 use crate::inventory::InventoryRecord;
 use crate::microversions::RANGE;
 use crate::policies::service;
@@ -45,7 +46,7 @@ impl Reshape {
     pub(crate) fn replace(self, version: Microversion, options: &PlacementApiOptions) -> Replace {
         let providers = self.inventories.into_iter();
         let providers = providers.map(|(provider, at)| ReshapedProvider {
-            provider,
+            provider: as_stored(provider),
             generation: at.resource_provider_generation,
             inventories: at.inventories,
         });

@@ -9,7 +9,7 @@ use http::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use super::{codes, modified, provider_fault, read};
-use crate::filters::ProviderFilters;
+use crate::filters::{ProviderFilters, as_stored};
 use crate::microversions::RANGE;
 use crate::openapi::query;
 use crate::policies::admin_or_service;
@@ -155,7 +155,7 @@ async fn create(
     let create = CreateProvider {
         uuid: given.unwrap_or_else(|| random_uuid().to_string()),
         name: body.name,
-        parent: body.parent_provider_uuid,
+        parent: body.parent_provider_uuid.map(as_stored),
     };
     if create.name.is_empty() {
         return Err(cannot_create(
@@ -221,7 +221,7 @@ async fn update(
     let update = UpdateProvider {
         uuid: uuid.to_owned(),
         name: body.name,
-        parent: body.parent_provider_uuid,
+        parent: body.parent_provider_uuid.map(|uuid| uuid.map(as_stored)),
         reparenting: if call.version.has(microversions::REPARENTING) {
             ReparentingRule::Allowed
         } else {

@@ -78,3 +78,15 @@ async fn providers_are_found_by_membership() {
         "Forbidden member_of parameters",
     );
 }
+
+#[tokio::test]
+async fn an_aggregate_in_upper_case_is_the_same_aggregate() {
+    let service = Service::start().await;
+    service.provider(HOST, None).await;
+    let body = json!({"aggregates": [A.to_uppercase(), A], "resource_provider_generation": 0});
+    let reply = service.put(&path(), body).await;
+    assert_eq!(reply.body["aggregates"], json!([A]));
+    let found = format!("/resource_providers?member_of={}", A.to_uppercase());
+    let found = service.get(&found).await.body;
+    assert_eq!(found["resource_providers"][0]["uuid"], HOST);
+}

@@ -53,6 +53,35 @@ async fn what_is_put_is_shown_by_version() {
 }
 
 #[tokio::test]
+async fn a_uuid_means_the_same_in_upper_and_lower_case_wherever_it_stands() {
+    let lower = "abcdefab-0000-0000-0000-000000000001";
+    let host = lower.to_uppercase();
+    let service = Service::start().await;
+    service.provider(&host, None).await;
+    let inventory = json!({"VCPU": {"total": 8}});
+    service.inventories(&host, inventory).await;
+    let upper = format!("/allocations/{}", consumer(7).to_uppercase());
+    let claimed = service
+        .claim(&consumer(7).to_uppercase(), &host, json!({"VCPU": 2}))
+        .await;
+    assert_eq!(claimed.status, 204, "{claimed:?}");
+    let shown = service.get(&path(7)).await.body;
+    assert_eq!(shown["allocations"][lower]["resources"], json!({"VCPU": 2}));
+    assert_eq!(service.get(&upper).await.body, shown);
+    for path in [
+        format!("/resource_providers?uuid={host}"),
+        format!("/resource_providers?in_tree={host}"),
+    ] {
+        let listed = service.get(&path).await.body;
+        assert_eq!(listed["resource_providers"][0]["uuid"], lower, "{path}");
+    }
+    let provider = service.get(&format!("/resource_providers/{host}")).await;
+    assert_eq!(provider.body["uuid"], lower);
+    assert_eq!(service.delete(&upper).await.status, 204);
+    assert_eq!(service.get(&path(7)).await.body["allocations"], json!({}));
+}
+
+#[tokio::test]
 async fn every_older_form_is_taken() {
     let service = host().await;
     let listed = json!([{"resource_provider": {"uuid": HOST}, "resources": {"VCPU": 1}}]);

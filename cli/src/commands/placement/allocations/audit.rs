@@ -25,7 +25,8 @@ use super::outcome::{RepairOutcome, RepairOutcomes, not_done, resources_by_name}
 pub(in crate::commands::placement) struct Audit {
     /// Delete orphaned allocations on this host. An allocation must look orphaned in two checks, --settle seconds
     /// apart. Allocations of the same consumer on other hosts are kept, and so are doubtful ones unless --consumer
-    /// names them. A guest that arrives by cold migration holds its resources here while its disks are copied: check
+    /// names them. So are those whose consumer type is neither INSTANCE nor unknown, such as a reservation of Blazar. A guest
+    /// that arrives by cold migration holds its resources here while its disks are copied: check
     /// for running migrations first.
     #[arg(long)]
     delete: bool,
@@ -135,10 +136,13 @@ impl Audit {
         // A lone allocation may come from a version without consumer types.
         let kind = placement.typed_allocations(consumer).await;
         if let Ok(Some(typed)) = kind
-            && typed.consumer_type == MIGRATION
+            && !DELETABLE_TYPES.contains(&typed.consumer_type.as_str())
             && self.consumer.is_none()
         {
-            return RepairOutcome::Not("it is a migration".to_owned());
+            let kind = &typed.consumer_type;
+            let reason =
+                format!("its consumer type is {kind}; delete it with --consumer {consumer}");
+            return RepairOutcome::Not(reason);
         }
         let rest = heal_allocations(&now, &node.tree, &Resources::new());
         match placement.put_allocations(consumer, &rest).await {
@@ -212,8 +216,9 @@ impl Audit {
     }
 }
 
-/// The consumer type of a migration in Placement.
-const MIGRATION: &str = "MIGRATION";
+/// The consumer types whose orphans are deleted: Nova's instances, and consumers from before there were types. Other types,
+/// such as MIGRATION, belong to a process or to another service, which may still need the allocation.
+const DELETABLE_TYPES: [&str; 2] = ["INSTANCE", "unknown"];
 
 const fn remedy(amiss: &AllocationProblem) -> &'static str {
     match amiss {

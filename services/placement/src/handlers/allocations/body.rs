@@ -9,6 +9,7 @@ use serde::de::{MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::filters::as_stored;
 use crate::microversions;
 use crate::router::PlacementApiOptions;
 use crate::store::replace::{DesiredAllocations, ExpectedGeneration};
@@ -86,7 +87,7 @@ impl<'de> Deserialize<'de> for AllocationsBody {
                 // Of a duplicate key the last one counts, as usual in JSON.
                 let mut all = BTreeMap::new();
                 while let Some((uuid, at)) = map.next_entry::<String, AtProviderBody>()? {
-                    all.insert(uuid, at.resources.0);
+                    all.insert(as_stored(uuid), at.resources.0);
                 }
                 Ok(AllocationsBody(all.into_iter().collect()))
             }
@@ -98,7 +99,7 @@ impl<'de> Deserialize<'de> for AllocationsBody {
                 // Of a provider that is listed twice the last counts.
                 let mut all = BTreeMap::new();
                 while let Some(one) = list.next_element::<ListedAllocation>()? {
-                    all.insert(one.resource_provider.uuid, one.resources.0);
+                    all.insert(as_stored(one.resource_provider.uuid), one.resources.0);
                 }
                 Ok(AllocationsBody(all.into_iter().collect()))
             }
@@ -140,6 +141,6 @@ pub(crate) fn consumers(
 ) -> Vec<DesiredAllocations> {
     bodies
         .into_iter()
-        .map(|(consumer, body)| body.into_desired(&consumer, version, options))
+        .map(|(consumer, body)| body.into_desired(&as_stored(consumer), version, options))
         .collect()
 }

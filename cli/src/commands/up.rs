@@ -17,7 +17,7 @@ use berth_compose::images::{ServerImages, report_images};
 use berth_compose::listener::PLACEMENT;
 use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
-use berth_compose::state_lock::StateLock;
+use berth_compose::state_lock::{StateLock, WITH_GUESTS};
 use berth_compose::{
     AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, database,
     images_in_process, placement_in_process, signals, state_file, write_endpoint,
@@ -35,7 +35,7 @@ use crate::context::{Context, quoted};
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
   berth up
-  berth up --machine drivers/fake/machines/eight-gpu-flat.toml --state-dir /tmp/berth    without hardware")]
+  berth up --machine drivers/fake/machines/eight-gpu-flat.toml --state-dir ~/berth    without hardware")]
 pub struct UpArguments {
     #[command(flatten)]
     run: AgentRunArguments,
@@ -62,7 +62,7 @@ async fn everything(
 ) -> Result<(), Failure> {
     let end = signals::end();
     let config = &loaded.config;
-    let _folder = StateLock::take(&config.state_path)?;
+    let _folder = StateLock::take(&config.state_path, WITH_GUESTS)?;
     let service = &config.placement_service;
     let url = config.placement_database();
     let options = placement_options(config, &url)?;

@@ -34,7 +34,7 @@ test: ## Everything, the real Placement, Keystone, Glance, Cyborg, MariaDB, Post
 	$(say) "testing"
 	@packaging/scripts/test.sh
 
-check: ## Format, lints, documentation, imports, licences
+check: ## Format, lints, documentation, imports, licences, advisories
 	$(say) "what the build needs"
 	@$(NEED) build
 	$(say) "format"
@@ -46,6 +46,8 @@ check: ## Format, lints, documentation, imports, licences
 	$(say) "who imports whom; licences, bans, sources"
 	@cargo test --quiet --workspace --test repository
 	@if command -v cargo-deny >/dev/null; then cargo deny --log-level error check bans licenses sources; fi
+	$(say) "known vulnerabilities of dependencies"
+	@packaging/scripts/advisories.sh
 
 peers: ## Install the real services that the tests talk to
 	@$(NEED) peers

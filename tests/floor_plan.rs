@@ -385,38 +385,89 @@ fn the_core_brings_no_runtime_socket_database_or_logger_with_it() {
 #[test]
 fn the_core_reads_no_clock_file_environment_or_socket() {
     for folder in PURE {
-        let found = impurities(&checkout().join(folder).join("src"));
+        let found = impurities(&checkout().join(folder).join("src"), &WORLD);
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
     assert!(
-        !impurities(&checkout().join("tests/src")).is_empty(),
+        !impurities(&checkout().join("tests/src"), &WORLD).is_empty(),
         "the question can be answered with yes"
     );
 }
 
-/// Lines outside tests that reach for the world, as `file:line: text`.
-fn impurities(folder: &Path) -> Vec<String> {
-    const WORLD: [&str; 7] = [
-        "std::fs",
-        "std::env",
-        "std::net",
-        "std::process",
-        "thread::sleep",
-        "Instant::now",
-        "SystemTime::now",
-    ];
+/// What reaches for the world.
+const WORLD: [&str; 7] = [
+    "std::fs",
+    "std::env",
+    "std::net",
+    "std::process",
+    "thread::sleep",
+    "Instant::now",
+    "SystemTime::now",
+];
+
+/// What writes through a link, or makes a folder whose mode depends on the umask.
+const CARELESS_WRITES: [&str; 5] = [
+    "fs::write(",
+    "File::create(",
+    "OpenOptions::new()",
+    "DirBuilder::new()",
+    "create_dir_all(",
+];
+
+/// Where these are right, with the reason.
+const CAREFUL: [(&str, &str); 3] = [
+    ("core/files/src", "the functions that all others call"),
+    (
+        "agent/images/src/atomic_file.rs",
+        "it sets O_NOFOLLOW itself, with other flags",
+    ),
+    (
+        "drivers/sysfs/src",
+        "attributes of the kernel, and the trees of its tests",
+    ),
+];
+
+#[test]
+fn product_code_writes_files_through_no_link() {
+    let mut found = Vec::new();
+    for (_, folder) in folders(&workspace()) {
+        let sources = checkout().join(&folder).join("src");
+        if !is_test_code(&folder) && folder != "tests" {
+            found.extend(impurities(&sources, &CARELESS_WRITES));
+        }
+    }
+    let is_careful = |line: &String| {
+        CAREFUL
+            .iter()
+            .any(|(place, _)| line.contains(&format!("/{place}")))
+    };
+    let (careful, careless): (Vec<_>, Vec<_>) = found.into_iter().partition(is_careful);
+    assert!(
+        careless.is_empty(),
+        "use berth_files (replace, open_options, open_lock, make_folder, own_folder):\n{}",
+        careless.join("\n")
+    );
+    assert!(!careful.is_empty(), "the question can be answered with yes");
+}
+
+/// Lines outside tests with one of these words, as `file:line: text`.
+fn impurities(folder: &Path, words: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder of sources").flatten() {
         let path = entry.path();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with("test") {
+            continue;
+        }
         if path.is_dir() {
-            found.extend(impurities(&path));
+            found.extend(impurities(&path, words));
         } else if path.extension().is_some_and(|it| it == "rs") {
             let text = fs::read_to_string(&path).expect("a source file");
             let product = text.split("#[cfg(test)]").next().unwrap_or_default();
             let lines = product
                 .lines()
                 .enumerate()
-                .filter(|(_, line)| WORLD.iter().any(|word| line.contains(word)));
+                .filter(|(_, line)| words.iter().any(|word| line.contains(word)));
             found.extend(
                 lines.map(|(number, line)| format!("{}:{}: {line}", path.display(), number + 1)),
             );

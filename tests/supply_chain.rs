@@ -3,8 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use berth_tests::peer::checkout;
+use berth_tests::scratch::Scratch;
 use berth_tests::workspace::{Package, Workspace};
 use serde::Deserialize;
 
@@ -13,9 +16,22 @@ const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 #[derive(Debug, Deserialize)]
 struct Deny {
+    advisories: Advisories,
     licenses: Licenses,
     bans: Bans,
     sources: Sources,
+}
+
+#[derive(Debug, Deserialize)]
+struct Advisories {
+    yanked: String,
+    ignore: Vec<IgnoredAdvisory>,
+}
+
+#[derive(Debug, Deserialize)]
+struct IgnoredAdvisory {
+    id: String,
+    reason: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -237,5 +253,57 @@ fn everything_comes_from_the_one_registry() {
         if let Some(source) = &package.source {
             assert_eq!(source, REGISTRY, "{}", package.name);
         }
+    }
+}
+
+#[test]
+fn withdrawn_versions_are_refused_and_each_ignored_advisory_has_a_reason() {
+    let advisories = deny().advisories;
+    assert_eq!(advisories.yanked, "deny");
+    for ignored in advisories.ignore {
+        assert!(ignored.reason.len() > 20, "{}", ignored.id);
+    }
+}
+
+/// Runs the script of `make check` with a cargo of this text in its PATH. Returns its exit code and output.
+fn advisories(cargo: &str, copies: Option<&str>) -> (Option<i32>, String) {
+    let scratch = Scratch::new().expect("a folder");
+    for name in ["cargo", "cargo-deny"] {
+        let program = scratch.join(name);
+        fs::write(&program, format!("#!/bin/sh\n{cargo}\n")).expect("a program");
+        fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).expect("it is ours");
+    }
+    let home = scratch.join("home");
+    fs::create_dir_all(home.join("advisory-dbs").join(copies.unwrap_or_default()))
+        .expect("a folder");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let ran = Command::new(checkout().join("packaging/scripts/advisories.sh"))
+        .env("PATH", format!("{}:{path}", scratch.path().display()))
+        .env("CARGO_HOME", &home)
+        .output()
+        .expect("bash is there");
+    let output = String::from_utf8_lossy(&ran.stdout).into_owned();
+    (ran.status.code(), output)
+}
+
+#[test]
+fn an_advisory_fails_the_check_and_an_unreachable_database_is_said_and_does_not() {
+    let unreachable = "case \"$*\" in *fetch*) exit 1;; esac";
+    let vulnerable = "case \"$*\" in *check*) exit 1;; esac";
+    for (cargo, copies, code, words) in [
+        ("exit 0", None, 0, "none applies"),
+        (vulnerable, None, 1, ""),
+        (
+            unreachable,
+            None,
+            0,
+            "NOT CHECKED: the advisory database cannot be reached",
+        ),
+        (unreachable, Some("rustsec"), 0, "its copy of "),
+        ("exit 1", Some("rustsec"), 1, "its copy of "),
+    ] {
+        let (ended, output) = advisories(cargo, copies);
+        assert_eq!(ended, Some(code), "{cargo}: {output}");
+        assert!(output.contains(words), "{cargo}: {output}");
     }
 }

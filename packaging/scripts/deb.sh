@@ -41,7 +41,7 @@ stage_documentation() {
     local folder=$1 page broken
     mkdir -p "$folder/monitoring"
     cp -R docs/. "$folder/"
-    for page in README.md ARCHITECTURE.md CONTRIBUTING.md; do
+    for page in README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md; do
         sed -e 's,](docs/,](,g' -e 's,](CHANGELOG.md),](CHANGELOG.md.gz),g' "$page" >"$folder/$page"
     done
     gzip -9nc CHANGELOG.md >"$folder/CHANGELOG.md.gz"

@@ -147,7 +147,13 @@ impl Cloud {
     #[track_caller]
     fn why_there_is_no_host(&mut self, shown: &Value) -> (String, String) {
         const NONE: &str = "No valid host was found: ";
-        let reported = shown["fault"]["message"].as_str().unwrap_or_default();
+        let message = shown["fault"]["message"].as_str().unwrap_or_default();
+        assert!(
+            message.starts_with(NONE) && !message.contains("Filter"),
+            "{message}"
+        );
+        // The operator's version.
+        let reported = shown["fault"]["details"].as_str().unwrap_or_default();
         let reason = reported.strip_prefix(NONE);
         let reason = reason.unwrap_or_else(|| panic!("{shown}")).to_owned();
         let id = shown["id"].as_str().expect("an id");

@@ -310,7 +310,7 @@ impl Environment {
     fn paths(&self) -> Vec<(&'static str, String)> {
         let here = |name: &str| self.home.path(name).display().to_string();
         vec![
-            ("/tmp/berth-trial", here("trial")),
+            ("~/berth-trial", here("trial")),
             ("/var/lib/berth", here("state")),
             ("/srv/images", here("images")),
         ]

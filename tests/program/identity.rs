@@ -288,7 +288,7 @@ fn commands_check_the_users_file_and_name_its_errors() {
     .expect("a mode");
     let open = run(&mut home, &["check"]);
     assert_eq!(open.code, 78, "{}", open.stderr);
-    assert!(open.stderr.contains("chmod 0600"), "{}", open.stderr);
+    assert!(open.stderr.contains("chmod go-w"), "{}", open.stderr);
 }
 
 /// An entry of clouds.yaml.

@@ -41,7 +41,7 @@ fn up_can_be_stopped_while_it_reads_a_plugins_manifest() {
 }
 
 #[test]
-fn a_plugin_that_others_can_change_is_refused_or_doubtful_with_its_remedy() {
+fn a_plugin_that_others_can_change_is_refused_with_its_remedy() {
     let mut home = home();
     let open = home.write("open.sh", "#!/bin/sh\nexit 1\n");
     let open = open.expect("a file");
@@ -63,7 +63,7 @@ fn a_plugin_that_others_can_change_is_refused_or_doubtful_with_its_remedy() {
         "{output}"
     );
     assert!(
-        output.contains("(mode 0777), who can change what is run"),
+        output.contains("mode 0777) can be written by others than its owner"),
         "{output}"
     );
     assert!(output.contains("chmod go-w /"), "{output}");

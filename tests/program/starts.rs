@@ -1,6 +1,14 @@
 //! The `berth` program starts, and ends with the exit codes that scripts and units rely on.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::path::Path;
+
 use berth_tests::berth::BerthHome;
+use berth_tests::peer::checkout;
+use nix::unistd::geteuid;
+
+use crate::program::hypervisor::PATIENCE;
 
 fn home() -> BerthHome {
     BerthHome::new().expect("a home")
@@ -26,4 +34,113 @@ fn an_unknown_command_is_a_usage_error_64() {
         outcome.stderr
     );
     assert_eq!(outcome.stdout, "");
+}
+
+/// The path of a machine of the fake driver.
+fn machine() -> String {
+    let machine = checkout().join("drivers/fake/machines/eight-gpu-flat.toml");
+    machine.display().to_string()
+}
+
+/// Root's files could be overwritten through links in it.
+#[test]
+fn a_state_folder_of_another_user_is_refused_and_no_link_in_it_is_followed() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let mut home = home();
+    let (state, victim) = (home.state_dir(), home.path("victim"));
+    fs::write(&victim, "precious").expect("a file");
+    for name in [
+        "placement.endpoint",
+        "up.lock",
+        "clouds.yaml",
+        ".clouds.yaml.new",
+    ] {
+        symlink(&victim, state.join(name)).expect("a link");
+    }
+    chown(&state, Some(65534), Some(65534)).expect("root may");
+    let folder = state.display().to_string();
+    let options = ["--machine", &machine(), "--state-dir", &folder];
+    for command in [&["up"][..], &["controller"], &["agent", "--once"]] {
+        let refused = home.run(options.iter().chain(command)).expect("it runs");
+        assert_eq!(refused.code, 78, "{command:?}: {}", refused.stderr);
+        for words in ["BERTH-E0110", "(user 65534, mode 0755)", "chown -h root "] {
+            assert!(
+                refused.stderr.contains(words),
+                "{words}: {}",
+                refused.stderr
+            );
+        }
+    }
+    chown(&state, Some(0), Some(0)).expect("root may");
+    fs::set_permissions(&state, Permissions::from_mode(0o777)).expect("it is ours");
+    let refused = home.run(options.iter().chain(&["up"])).expect("it runs");
+    assert_eq!(refused.code, 78, "{}", refused.stderr);
+    assert!(refused.stderr.contains("chmod go-w "), "{}", refused.stderr);
+    assert_eq!(
+        fs::read_to_string(&victim).expect("it is there"),
+        "precious"
+    );
+}
+
+#[test]
+fn a_new_state_folder_is_open_to_its_owner_alone_whatever_the_umask() {
+    let mut home = home();
+    home.run_within(["/bin/sh", "-c", "umask 0; exec \"$0\" \"$@\""]);
+    let folder = home.path("new/state");
+    let shown = folder.display().to_string();
+    let mut up = home
+        .start(["--machine", &machine(), "--state-dir", &shown, "up"])
+        .expect("it starts");
+    up.wait_until(PATIENCE, || folder.join("agent.sock").exists())
+        .expect("it is ready");
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o777;
+    // The emulator's user passes through to the guests' disks.
+    assert_eq!(mode(&folder), 0o711);
+    for name in ["instances", "instances/_base"] {
+        assert_eq!(mode(&folder.join(name)), 0o711, "{name}");
+    }
+    for entry in fs::read_dir(&folder).expect("a folder").flatten() {
+        let mode = mode(&entry.path());
+        assert_eq!(mode & 0o022, 0, "{}: {mode:o}", entry.path().display());
+    }
+    assert_eq!(up.stop(PATIENCE).expect("it ends").code, 0);
+}
+
+#[test]
+fn a_driver_that_others_can_change_is_not_run_by_root() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let mut home = home();
+    let ran = home.path("ran");
+    let driver = home
+        .write("driver", &format!("#!/bin/sh\ntouch {}\n", ran.display()))
+        .expect("a file");
+    fs::set_permissions(&driver, Permissions::from_mode(0o777)).expect("it is ours");
+    home.configure(&format!(
+        "compute_driver = \"exec:{}\"\nstate_path = \"@HOME@/state\"\n[agent]\nadmin_socket = \"@HOME@/state/agent.sock\"\n",
+        driver.display()
+    ))
+    .expect("a configuration");
+    let config = home.config_file();
+    fs::set_permissions(&config, Permissions::from_mode(0o666)).expect("it is ours");
+    let config = config.display().to_string();
+    for command in [&["config", "check"][..], &["up"]] {
+        let refused = home
+            .run(["--config", &config].iter().chain(command))
+            .expect("it runs");
+        assert_eq!(refused.code, 78, "{}", refused.stderr);
+        // Both at once.
+        for path in [&driver.display().to_string(), &config] {
+            let remedy = format!("chmod go-w {path}");
+            assert!(
+                refused.stderr.contains(&remedy),
+                "{remedy}: {}",
+                refused.stderr
+            );
+        }
+    }
+    assert!(!ran.exists());
 }

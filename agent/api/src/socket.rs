@@ -1,11 +1,12 @@
 //! The unix socket of the admin API and its lock. The file of a killed agent is replaced; the socket of a running agent
 //! is an error.
 
-use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{File, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 
+use berth_files::{open_lock, own_folder};
 use tokio::net::{UnixListener, UnixStream};
 
 use crate::error::AdminError;
@@ -34,21 +35,12 @@ impl SocketLock {
             source,
         };
         if let Some(folder) = socket.parent() {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o750)
-                .create(folder)
-                .map_err(failed)?;
+            // Members of the group pass through it.
+            own_folder(folder, 0o750).map_err(|error| failed(error.into_io()))?;
         }
         let mut name = socket.as_os_str().to_owned();
         name.push(".lock");
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(name)
-            .map_err(failed)?;
+        let file = open_lock(Path::new(&name)).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => Ok(Self(file)),
             Err(TryLockError::WouldBlock) => Err(AdminError::Held { socket: shown() }),

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use berth_files::{FolderError, own_folder};
 use nix::fcntl::OFlag;
 use nix::sys::statvfs::statvfs;
 use uuid::Uuid;
@@ -39,15 +40,15 @@ pub(super) fn ensure_folder(path: &Path, mode: u32) -> Result<(), DiskError> {
 }
 
 /// Creates the top folder and its parents if they do not exist. An existing folder, or a link to one, is left
-/// unchanged.
+/// unchanged, and refused if another user can change what is in it.
 pub(super) fn ensure_top_folder(path: &Path, mode: u32) -> Result<(), DiskError> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(above) = path.parent() {
-        fs::create_dir_all(above).map_err(|error| DiskError::io("making", above, error))?;
-    }
-    ensure_folder(path, mode)
+    own_folder(path, mode).map_err(|error| match error {
+        FolderError::Unusable { path, source } => DiskError::io("making", &path, source),
+        FolderError::Untrusted(_) => DiskError::Untrusted {
+            path: path.to_owned(),
+            source: error,
+        },
+    })
 }
 
 /// The type of the file at a path, without following links.

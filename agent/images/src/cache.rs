@@ -9,7 +9,7 @@
 //! after `remove_unused_original_minimum_age_seconds`.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -59,11 +59,7 @@ impl ImageCache {
         // Not listable, but QEMU's user must be able to pass.
         atomic_file::ensure_folder(folder, 0o711)?;
         let path = folder.join(".berth-lock");
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
+        let lock = berth_files::open_lock(&path)
             .map_err(|error| DiskError::io("opening", &path, error))?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -181,7 +177,7 @@ impl ImageCache {
         let found = found.map_err(|flaw| DiskError::flaw(image.location(), &flaw))?;
         let flat = match image.format() {
             DiskFormat::Raw => {
-                let whole = OpenOptions::new().write(true).open(fetched.path());
+                let whole = berth_files::open_options().write(true).open(fetched.path());
                 whole
                     .and_then(|file| file.set_len(found.virtual_size))
                     .map_err(|error| DiskError::io("writing", fetched.path(), error))?;
@@ -195,7 +191,12 @@ impl ImageCache {
                 // Create the file with our mode before qemu-img writes to it.
                 flat.create()?;
                 self.qemu_img
-                    .to_raw(fetched.path(), flat.path(), found.virtual_size)
+                    .to_raw(
+                        &image.location(),
+                        fetched.path(),
+                        flat.path(),
+                        found.virtual_size,
+                    )
                     .await?;
                 flat
             }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_client::{DownloadError, ImageError, TransportError};
+use berth_files::FolderError;
 use berth_model::Disposition;
 use berth_virt::guest_spec::GuestSpecError;
 
@@ -29,6 +30,9 @@ pub enum DiskError {
         found: &'static str,
         expected: &'static str,
     },
+    /// Another user can change what is in the folder of all instances.
+    #[error("{} is not used: {source}; {}", path.display(), source.hint())]
+    Untrusted { path: PathBuf, source: FolderError },
     #[error("{} is in use by another agent; each agent needs its own instances_path", path.display())]
     InUse { path: PathBuf },
     #[error("not enough space in {}: {free} bytes are free, {needed} are needed", path.display())]
@@ -86,6 +90,7 @@ impl DiskError {
             Self::NoRoom { .. }
             | Self::Missing { .. }
             | Self::WrongFileType { .. }
+            | Self::Untrusted { .. }
             | Self::InUse { .. }
             | Self::NoProgram { .. }
             | Self::QemuImg { .. } => Disposition::Refresh,

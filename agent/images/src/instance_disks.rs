@@ -53,6 +53,8 @@ impl Disks {
         let qemu_img = QemuImg {
             program: options.qemu_img.as_path().to_owned(),
             deadline: options.qemu_img_deadline,
+            #[cfg(test)]
+            scratch: options.qemu_img_scratch.clone(),
         };
         let cache = ImageCache::open(
             options.instances_path.base()?.as_path(),

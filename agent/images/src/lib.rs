@@ -34,6 +34,7 @@ mod plan;
 mod progress;
 mod provision;
 mod qemu_img;
+mod sandbox;
 pub mod serde_text;
 
 pub use atomic_file::open;

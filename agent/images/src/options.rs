@@ -23,6 +23,9 @@ pub struct DiskOptions {
     pub qemu_img: HostPath,
     /// Time limit for one image.
     pub qemu_img_deadline: Duration,
+    /// A folder that scripts in place of qemu-img write to.
+    #[cfg(test)]
+    pub(crate) qemu_img_scratch: Option<std::path::PathBuf>,
 }
 
 impl DiskOptions {
@@ -42,6 +45,8 @@ impl DiskOptions {
             remove_unused_original_minimum_age: Self::MINIMUM_AGE,
             qemu_img: HostPath::new(Self::QEMU_IMG)?,
             qemu_img_deadline: Self::QEMU_IMG_DEADLINE,
+            #[cfg(test)]
+            qemu_img_scratch: None,
         })
     }
 }

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::placement_failure::placement_error_code;
 use crate::plan_file::PlanFile;
+use crate::state_lock::{WITH_GUESTS, state_folder};
 use crate::{DEADLINE, Driver, HostGuests, open_driver, tls, tracker_options};
 
 /// Command line arguments of the agent.
@@ -74,6 +75,8 @@ impl AgentHost {
     /// Another agent holds the lock, the driver cannot be opened, or the folder cannot be used.
     pub fn take(loaded: &LoadedConfig, arguments: &AgentRunArguments) -> Result<Self, Failure> {
         let config = &loaded.config;
+        // Before the driver, which keeps its state in it.
+        state_folder(&config.state_path, WITH_GUESTS)?;
         let driver = Arc::new(open_driver(config)?);
         // Lock before anything in the state folder is changed: another agent may be writing to it.
         let lock = match arguments.once {

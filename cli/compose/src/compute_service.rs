@@ -41,8 +41,8 @@ impl OpenCompute {
         let images = images.for_compute(config)?;
         let quota = config.quota_hook().map(QuotaHook::open).transpose();
         let quota = quota.map_err(|error| {
-            let what = format!("[quota] hook: {error}");
-            Failure::new(ErrorCode::BadValue, what).hint(error.hint())
+            Failure::new(ErrorCode::Missing, format!("[quota] hook: {error}"))
+                .hint("name a program that exists")
         })?;
         let policy = compute_policy_in_force(config)?;
         let store = database::open_compute(&config.compute_database(), &config.state_path).await?;

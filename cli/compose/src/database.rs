@@ -11,6 +11,8 @@ use berth_output::{ErrorCode, Failure};
 use berth_placement::{PlacementSchemaError, prepare};
 use berth_store::sql::{Isolation, Location, OpenError, SqlError, SqlOptions, SqlStore};
 
+use crate::state_lock::{WITHOUT_GUESTS, state_folder};
+
 pub fn open_failure(error: OpenError) -> Failure {
     not_opened("cannot open the database".to_owned(), &error)
 }
@@ -295,10 +297,7 @@ fn make_folder(location: &Location, state_path: &Path) -> Result<(), Failure> {
         && let Some(folder) = path.parent()
         && absolute(state_path).is_ok_and(|state_path| state_path == folder)
     {
-        std::fs::create_dir_all(folder).map_err(|error| {
-            let what = format!("cannot create the database's folder {}", folder.display());
-            Failure::caused(ErrorCode::State, what, &error)
-        })?;
+        state_folder(folder, WITHOUT_GUESTS)?;
     }
     Ok(())
 }

@@ -9,7 +9,9 @@ use berth_agent::service::{DeviceService, GuestService};
 use berth_agent_api::{EventSources, compute_api, instances as api};
 use berth_agent_devices::report::Scrub;
 use berth_agent_devices::{DeviceManager, DeviceManagerParts, DeviceOptions, HealthCheck};
-use berth_agent_images::{ConfigDriveFormat, DiskOptions, Disks, ImageSources, LoggedProgress};
+use berth_agent_images::{
+    ConfigDriveFormat, DiskError, DiskOptions, Disks, ImageSources, LoggedProgress,
+};
 use berth_agent_instances::reconcile::Reconciler;
 use berth_agent_instances::{
     Accelerators, BuildContext, BuildOptions, ExternalEvents, GuestFiles, Guests, GuestsParts,
@@ -350,8 +352,11 @@ fn disks(config: &Config, images: Option<ImageClient>) -> Result<Disks, Failure>
     };
     Disks::open(options, sources, Arc::new(LoggedProgress::default())).map_err(|error| {
         let what = format!("cannot use the guests' disks below {}", folder.display());
-        Failure::caused(ErrorCode::State, what, &error)
-            .hint("set instances_path to another directory")
+        let code = match &error {
+            DiskError::Untrusted { .. } => ErrorCode::Untrusted,
+            _ => ErrorCode::State,
+        };
+        Failure::caused(code, what, &error).hint("set instances_path to another directory")
     })
 }
 

@@ -14,6 +14,8 @@ use berth_output::{ErrorCode, Failure};
 use berth_placement::{PlacementApiOptions as PlacementOptions, router};
 use berth_store::SqlStore;
 
+use crate::state_file;
+
 /// Placement over the network, by the options of `[placement]`.
 ///
 /// Errors: Options are missing or contradict each other, or one of their files cannot be used.
@@ -145,8 +147,5 @@ pub fn placement_in_process(
 
 /// Writes a service's URL into its endpoint file below `state_path`, for the commands of this host.
 pub(crate) fn write_endpoint(file: &Path, url: &str) -> Result<(), Failure> {
-    std::fs::write(file, format!("{url}\n")).map_err(|error| {
-        let what = format!("cannot write {}", file.display());
-        Failure::caused(ErrorCode::State, what, &error)
-    })
+    state_file::write_public(file, &format!("{url}\n"))
 }

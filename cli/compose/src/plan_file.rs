@@ -43,7 +43,7 @@ impl PlanFile {
     }
 
     pub fn write(&self, file: &Path) -> Result<(), Failure> {
-        std::fs::write(file, self.json()?).map_err(|error| {
+        berth_files::replace(file, self.json()?.as_bytes(), 0o644).map_err(|error| {
             let what = format!("cannot write {}", file.display());
             Failure::caused(ErrorCode::File, what, &error)
         })

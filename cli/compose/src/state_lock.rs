@@ -3,11 +3,11 @@
 //!
 //! The kernel releases the lock when the process ends. The file stays, and contains the pid of the last owner.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+use berth_files::{FolderError, open_lock, own_folder};
 use berth_output::{ErrorCode, Failure};
 
 /// Name of the lock file in the folder; it contains the pid of its owner.
@@ -26,22 +26,13 @@ impl Drop for StateLock {
 }
 
 impl StateLock {
-    /// Locks the folder, and creates it if it is missing.
-    pub fn take(folder: &Path) -> Result<Self, Failure> {
-        let unusable = |error: io::Error| {
-            let what = format!("cannot use the state folder {}", folder.display());
-            Failure::caused(ErrorCode::State, what, &error)
-                .hint("name one that this user may write to: --state-dir DIR, or state_path")
-        };
-        std::fs::create_dir_all(folder).map_err(unusable)?;
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(0o644)
-            .open(folder.join(LOCK))
-            .map_err(unusable)?;
+    /// Locks the folder, and creates it with this mode if it is missing.
+    ///
+    /// Errors: another process has the lock, or the folder is not this user's alone.
+    pub fn take(folder: &Path, mode: u32) -> Result<Self, Failure> {
+        state_folder(folder, mode)?;
+        let unusable = |error: io::Error| unusable(folder, &error);
+        let mut file = open_lock(&folder.join(LOCK)).map_err(unusable)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(held(folder, &mut file)),
@@ -51,6 +42,30 @@ impl StateLock {
         writeln!(file, "{}", std::process::id()).map_err(unusable)?;
         Ok(Self(file))
     }
+}
+
+/// The mode of a state folder with guests' disks below: the emulator's user may pass through it.
+pub const WITH_GUESTS: u32 = 0o711;
+/// The mode of any other state folder.
+pub const WITHOUT_GUESTS: u32 = 0o700;
+
+/// Creates the state folder with this mode if it is missing.
+///
+/// Errors: it cannot be created, or another user can change what is in it.
+pub(crate) fn state_folder(folder: &Path, mode: u32) -> Result<(), Failure> {
+    own_folder(folder, mode).map_err(|error| match &error {
+        FolderError::Unusable { source, .. } => unusable(folder, source),
+        FolderError::Untrusted(reason) => {
+            let what = format!("the state folder {} is refused", folder.display());
+            Failure::caused(ErrorCode::Untrusted, what, reason).hint(error.hint())
+        }
+    })
+}
+
+fn unusable(folder: &Path, error: &io::Error) -> Failure {
+    let what = format!("cannot use the state folder {}", folder.display());
+    Failure::caused(ErrorCode::State, what, error)
+        .hint("name one that this user may write to: --state-dir DIR, or state_path")
 }
 
 fn held(folder: &Path, lock: &mut File) -> Failure {
@@ -77,21 +92,51 @@ mod tests {
     fn a_folder_is_one_process_s_and_free_after_it() {
         let parent = tempfile::tempdir().unwrap();
         let folder = parent.path().join("state");
-        let first = StateLock::take(&folder).unwrap();
-        let error = StateLock::take(&folder).unwrap_err().explain();
+        let first = StateLock::take(&folder, WITHOUT_GUESTS).unwrap();
+        let error = StateLock::take(&folder, WITHOUT_GUESTS)
+            .unwrap_err()
+            .explain();
         let pid = std::process::id().to_string();
         let named = folder.display().to_string();
         assert!(error.contains(&named) && error.contains(&pid), "{error}");
         drop(first);
-        let again = StateLock::take(&folder).unwrap();
+        let again = StateLock::take(&folder, WITHOUT_GUESTS).unwrap();
         let text = std::fs::read_to_string(folder.join(LOCK)).unwrap();
         assert_eq!(text, format!("{pid}\n"));
         drop(again);
     }
 
     #[test]
+    fn a_link_in_place_of_the_lock_is_not_followed() {
+        let parent = tempfile::tempdir().unwrap();
+        let (folder, victim) = (parent.path().join("state"), parent.path().join("victim"));
+        state_folder(&folder, WITHOUT_GUESTS).unwrap();
+        std::fs::write(&victim, "precious").unwrap();
+        std::os::unix::fs::symlink(&victim, folder.join(LOCK)).unwrap();
+        StateLock::take(&folder, WITHOUT_GUESTS).unwrap_err();
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_is_refused_with_its_remedy() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("state");
+        state_folder(&folder, WITHOUT_GUESTS).unwrap();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        std::fs::set_permissions(&folder, open).unwrap();
+        let error = StateLock::take(&folder, WITHOUT_GUESTS).unwrap_err();
+        let text = error.explain();
+        assert!(
+            text.contains(&format!("chmod go-w {}", folder.display())),
+            "{text}"
+        );
+        assert!(text.contains("BERTH-E0110"), "{text}");
+        assert!(!folder.join(LOCK).exists());
+    }
+
+    #[test]
     fn a_folder_that_cannot_be_made_is_named() {
-        let error = StateLock::take(Path::new("/proc/none/state")).unwrap_err();
+        let error = StateLock::take(Path::new("/proc/none/state"), WITHOUT_GUESTS).unwrap_err();
         assert!(error.explain().contains("/proc/none/state"), "{error:?}");
     }
 }

@@ -38,7 +38,7 @@ options! {
         /// Secret of the application credential.
         application_credential_secret: Option<Secret> = None;
         /// PEM file of the authorities that may sign the server.
-        cafile: Option<PathBuf> = None, example: "\"/etc/ssl/certs/ca-certificates.crt\"";
+        cafile: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/ssl/certs/ca-certificates.crt\"";
         /// Whether any server certificate is accepted.
         insecure: bool = false;
         /// Seconds for which a validated token is cached. A revoked token stays valid for that long.

@@ -18,10 +18,12 @@ pub mod reference;
 pub mod regular_file;
 mod rules;
 mod secret;
+mod secret_file;
 mod sections;
 mod setting;
 mod sources;
 pub mod table;
+mod trust;
 mod view;
 
 pub use authtoken::KeystoneAuthtoken;

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::path::Path;
 
 use berth_options::{CheckedValues, Json, OptionMisfit};
 use berth_output::ErrorCode;
@@ -14,10 +15,12 @@ use super::file::{self, ConfigDocument};
 use super::pattern;
 use super::problem::{ConfigProblem, ConfigRefusal};
 use super::rules;
+use super::secret_file::{self, ReadSecret};
 use super::sections::Config;
 use super::setting::{self, Setting};
 use super::sources::{self, SourceFiles, Sources};
 use super::table::{self, OPTIONS};
+use super::trust;
 use super::view::{Effective, LoadedConfig};
 
 /// Reads the files and resolves them with the environment.
@@ -25,27 +28,44 @@ pub fn load(sources: &Sources) -> Result<LoadedConfig, ConfigRefusal> {
     let SourceFiles {
         documents,
         open_to_all,
-        mut unreadable,
+        paths,
+        unreadable: mut problems,
     } = sources::read_all(sources);
-    let resolved = resolve_with(
-        &documents,
-        &sources.environment,
-        command_line::read(sources),
-    );
-    if !unreadable.is_empty() {
-        unreadable.extend(
-            resolved
-                .err()
-                .iter()
-                .flat_map(|refused| refused.problems().to_vec()),
-        );
-        return Err(ConfigRefusal::new(unreadable));
+    let credentials = sources.credentials.as_deref().map(secret_file::credentials);
+    let (credentials, unusable) = credentials.unwrap_or_default();
+    problems.extend(unusable);
+    let further = FurtherSources {
+        credentials,
+        command_line: command_line::read(sources),
+        read_secret: &secret_file::read,
+    };
+    let resolved = resolve_with(&documents, &sources.environment, further);
+    let files = trust::of_files(&paths);
+    problems.extend(files.refused);
+    match resolved {
+        Err(refused) => {
+            problems.extend(refused.problems().to_vec());
+            Err(ConfigRefusal::new(problems))
+        }
+        Ok(mut loaded) => {
+            let named = trust::of_options(&loaded.effective);
+            problems.extend(named.refused);
+            if !problems.is_empty() {
+                return Err(ConfigRefusal::new(problems));
+            }
+            let exposed = rules::exposed_secrets(&loaded.effective, &open_to_all);
+            let warnings = files.warnings.into_iter().chain(named.warnings);
+            loaded.warnings.extend(warnings.chain(exposed));
+            Ok(loaded)
+        }
     }
-    let mut loaded = resolved?;
-    loaded
-        .warnings
-        .extend(rules::exposed_secrets(&loaded.effective, &open_to_all));
-    Ok(loaded)
+}
+
+/// What a configuration is made of besides files and environment.
+struct FurtherSources<'a> {
+    credentials: Vec<Setting>,
+    command_line: CommandLine,
+    read_secret: ReadSecret<'a>,
 }
 
 /// Checks and merges documents (later ones win) and environment (wins over all).
@@ -53,13 +73,21 @@ pub fn resolve(
     documents: &[ConfigDocument],
     environment: &[(OsString, OsString)],
 ) -> Result<LoadedConfig, ConfigRefusal> {
-    resolve_with(documents, environment, CommandLine::default())
+    let further = FurtherSources {
+        credentials: Vec::new(),
+        command_line: CommandLine::default(),
+        read_secret: &|path: &Path| {
+            let wrong = format!("{} is not read here", path.display());
+            Err((wrong, String::new()))
+        },
+    };
+    resolve_with(documents, environment, further)
 }
 
 fn resolve_with(
     documents: &[ConfigDocument],
     environment: &[(OsString, OsString)],
-    command_line: CommandLine,
+    further: FurtherSources<'_>,
 ) -> Result<LoadedConfig, ConfigRefusal> {
     let mut problems = Vec::new();
     let mut layers: Vec<Vec<Setting>> = Vec::new();
@@ -68,16 +96,22 @@ fn resolve_with(
         layers.push(settings);
         problems.extend(wrong);
     }
+    layers.push(further.credentials);
     let environment = environment::read(environment);
     layers.push(environment.settings);
     problems.extend(environment.problems);
-    layers.push(command_line.settings);
-    problems.extend(command_line.problems);
+    layers.push(further.command_line.settings);
+    problems.extend(further.command_line.problems);
 
-    let merged = merge(layers);
+    let mut merged = merge(layers);
+    problems.extend(secret_file::fill(&mut merged, further.read_secret));
     let named = named_sections(&merged);
     let effective = effective(&merged, &named);
-    let broken: BTreeSet<String> = problems.iter().map(|problem| problem.key.clone()).collect();
+    let mut broken: BTreeSet<String> = problems.iter().map(|problem| problem.key.clone()).collect();
+    // An option whose file cannot be used is not missing.
+    let of_files = broken.iter().filter_map(|key| key.strip_suffix("_file"));
+    let of_files: Vec<String> = of_files.map(ToOwned::to_owned).collect();
+    broken.extend(of_files);
     let mut values = CheckedValues::default();
     for set in merged.into_values() {
         values.set(&set.section, set.row.key, set.value);
@@ -105,7 +139,7 @@ fn resolve_with(
 }
 
 /// Every option that is set, by section and key; later layers win.
-type MergedSettings = BTreeMap<(String, &'static str), Setting>;
+pub(super) type MergedSettings = BTreeMap<(String, &'static str), Setting>;
 
 fn merge(layers: Vec<Vec<Setting>>) -> MergedSettings {
     let settings = layers.into_iter().flatten();

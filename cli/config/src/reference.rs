@@ -22,7 +22,10 @@ pub fn configuration_page() -> String {
          from. *Live* options take effect at a reload (`systemctl reload berth-agent`), the others at a restart:\n\
          `berth config diff` tells which is which.\n\n\
          A variable is `BERTH__KEY` or `BERTH__SECTION__KEY`; lists are separated by commas. `BERTH_DATABASE_URL` sets\n\
-         `connection` in `[placement_service]`.\n",
+         `connection` in `[placement_service]`.\n\n\
+         Each secret option `KEY` can be set by a file: `KEY_file = PATH`, or a credential `SECTION.KEY` of the unit\n\
+         (`LoadCredential=placement.password:/etc/berth/secrets/placement`). Every command that runs as root, or as a system\n\
+         account, refuses a configuration file, a program or a file that decides rights if other users can change it.\n",
     );
     for (section, help) in SECTIONS.iter() {
         let title = if section.is_empty() {

@@ -338,7 +338,7 @@ options! {
         /// The directory with files `*.yaml` that add custom inventories and traits (`CUSTOM_…`) to providers: Nova's
         /// provider.yaml, schema 1.x. The files are read at start and at SIGHUP. What is removed from them is removed
         /// from Placement.
-        pub provider_config_location: PathBuf = "/etc/berth/provider_config".into(), effect: Live;
+        pub provider_config_location: PathBuf = "/etc/berth/provider_config".into(), kind: RIGHTS_FILE, effect: Live;
     }
 }
 

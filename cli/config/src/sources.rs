@@ -30,6 +30,8 @@ pub struct Sources {
     pub machine: Option<PathBuf>,
     /// `--state-dir`: state and admin socket in this folder, independent of the configuration.
     pub state_dir: Option<PathBuf>,
+    /// `$CREDENTIALS_DIRECTORY`: the folder with the credentials that the service manager gives to this process.
+    pub credentials: Option<PathBuf>,
     /// The environment; variables that do not begin with `BERTH_` are ignored.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -44,6 +46,7 @@ impl Sources {
             directory,
             machine: None,
             state_dir: None,
+            credentials: std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from),
             environment: std::env::vars_os().filter(|(name, _)| ours(name)).collect(),
         }
     }
@@ -66,6 +69,8 @@ pub(super) struct SourceFiles {
     pub(super) documents: Vec<ConfigDocument>,
     /// The files that everybody may read.
     pub(super) open_to_all: BTreeSet<String>,
+    /// The paths of the files that could be read, and of the directory.
+    pub(super) paths: Vec<PathBuf>,
     /// The problems of the files that could not be read.
     pub(super) unreadable: Vec<ConfigProblem>,
 }
@@ -73,6 +78,9 @@ pub(super) struct SourceFiles {
 /// Reads every file that the sources name.
 pub(super) fn read_all(sources: &Sources) -> SourceFiles {
     let mut found = SourceFiles::default();
+    if let Some((directory, _)) = directory(sources) {
+        found.paths.push(directory);
+    }
     for (path, presence) in files(sources, &mut found.unreadable) {
         match read(&path) {
             Ok((document, mode)) => {
@@ -80,6 +88,7 @@ pub(super) fn read_all(sources: &Sources) -> SourceFiles {
                     found.open_to_all.insert(document.name.clone());
                 }
                 found.documents.push(document);
+                found.paths.push(path);
             }
             Err(error)
                 if presence == Presence::Optional && error.kind() == io::ErrorKind::NotFound => {}
@@ -95,18 +104,22 @@ enum Presence {
     Optional,
 }
 
+/// The directory to read files from, if any.
+fn directory(sources: &Sources) -> Option<(PathBuf, Presence)> {
+    match (&sources.directory, &sources.file) {
+        (Some(directory), _) => Some((directory.clone(), Presence::Required)),
+        (None, None) => Some((PathBuf::from(DIRECTORY), Presence::Optional)),
+        (None, Some(_)) => None,
+    }
+}
+
 /// The files to read, in order; a directory that cannot be read is a problem.
 fn files(sources: &Sources, problems: &mut Vec<ConfigProblem>) -> Vec<(PathBuf, Presence)> {
     let mut files = match &sources.file {
         Some(file) => vec![(file.clone(), Presence::Required)],
         None => vec![(PathBuf::from(FILE), Presence::Optional)],
     };
-    let directory = match (&sources.directory, &sources.file) {
-        (Some(directory), _) => Some((directory.clone(), Presence::Required)),
-        (None, None) => Some((PathBuf::from(DIRECTORY), Presence::Optional)),
-        (None, Some(_)) => None,
-    };
-    if let Some((directory, presence)) = directory {
+    if let Some((directory, presence)) = directory(sources) {
         match fragments(&directory) {
             Ok(found) => files.extend(found.into_iter().map(|path| (path, Presence::Required))),
             Err(error)

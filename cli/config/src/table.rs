@@ -2,6 +2,7 @@
 //!
 //! The options themselves are declared in the crates that read them ([`berth_options::options!`]).
 
+use std::iter;
 use std::sync::LazyLock;
 
 use berth_client::AuthOptions;
@@ -138,10 +139,11 @@ pub static OPTIONS: LazyLock<Vec<OptionRow>> = LazyLock::new(|| {
     let mut rows = Vec::new();
     for group in groups() {
         let client = CLIENTS.iter().find(|it| it.section == group.section);
-        rows.extend(group.rows.iter().map(|row| OptionRow {
+        let group_rows = group.rows.iter().map(|row| OptionRow {
             section: group.section,
             ..client.map_or(*row, |client| client.row(row))
-        }));
+        });
+        rows.extend(group_rows.flat_map(|row| iter::once(row).chain(row.of_file())));
     }
     rows
 });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use berth_options::{Json, OptionEffect, OptionRow};
+use berth_options::{FileRole, Json, OptionEffect, OptionRow};
 
 use super::problem::ConfigProblem;
 use super::secret::MASK;
@@ -55,6 +55,12 @@ impl Effective {
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.origin != DEFAULT_ORIGIN
+    }
+
+    /// The files that the value names, if rights depend on who can change or read them.
+    pub(super) fn files(&self) -> Vec<(FileRole, &str)> {
+        let value = self.value.as_ref();
+        value.map_or_else(Vec::new, |value| self.row.kind.files(value))
     }
 
     /// The value as JSON; `***` for a secret, null without a value.

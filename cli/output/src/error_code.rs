@@ -86,6 +86,8 @@ error_codes! {
     Contradiction = 108 => Configuration;
     /// Something in the configuration is valid but probably not intended; rejected only with `--deny-warnings`.
     Doubtful = 109 => Configuration;
+    /// Other users can change a file that is executed or that decides rights, or a folder of state.
+    Untrusted = 110 => Configuration;
 
     /// The agent's admin socket does not answer.
     AgentAway = 201 => Unavailable;

@@ -12,7 +12,7 @@ use berth_compose::images::{ServerImages, report_images};
 use berth_compose::listener::COMPUTE;
 use berth_compose::placement_service::BuiltInPlacement;
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
-use berth_compose::state_lock::StateLock;
+use berth_compose::state_lock::{StateLock, WITHOUT_GUESTS};
 use berth_compose::{AgentReceivers, agents_elsewhere, database, placement_in_process, signals};
 use berth_config::{Config, LoadedConfig, Secret};
 use berth_output::{ErrorCode, ExitCode, Failure};
@@ -70,7 +70,7 @@ fn configured(arguments: &ControllerArguments, mut config: Config) -> Result<Con
 async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure> {
     let end = signals::end();
     let config = &loaded.config;
-    let _folder = StateLock::take(&config.state_path)?;
+    let _folder = StateLock::take(&config.state_path, WITHOUT_GUESTS)?;
     let address = config.api_listen().ok_or_else(|| {
         let what = "the controller has no address to listen on";
         Failure::new(ErrorCode::Missing, what)

@@ -155,9 +155,10 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
             format!("{MACHINE} is not shipped"),
         ));
     };
-    std::fs::create_dir_all(state).map_err(|error| file_failure(state, &error))?;
+    berth_files::make_folder(state, 0o711).map_err(|error| file_failure(state, &error))?;
     let file = state.join(format!("{MACHINE}.toml"));
-    std::fs::write(&file, text).map_err(|error| file_failure(&file, &error))?;
+    berth_files::replace(&file, text.as_bytes(), 0o600)
+        .map_err(|error| file_failure(&file, &error))?;
     let config = as_machine(config, &file, state);
     let machine = Machine::from_text(MACHINE, text)
         .map_err(|error| Failure::caused(ErrorCode::Bug, "the shipped machine", &error))?;
@@ -213,7 +214,8 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
         "\n== the upgrade: one setting of the machine changes from {OLD_WORD} to {NEW_WORD}\n"
     )?;
     let edited = text.replace(OLD_WORD, NEW_WORD);
-    std::fs::write(&file, edited).map_err(|error| file_failure(&file, &error))?;
+    berth_files::replace(&file, edited.as_bytes(), 0o600)
+        .map_err(|error| file_failure(&file, &error))?;
     let mut host = HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Act).await?;
     let view = host.view.clone();
     let Some((_, tracker)) = host.nodes.first_mut() else {

@@ -16,7 +16,7 @@ use berth_compose::images::{ServerImages, report_images};
 use berth_compose::listener::COMPUTE;
 use berth_compose::placement_service::BuiltInPlacement;
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
-use berth_compose::state_lock::StateLock;
+use berth_compose::state_lock::{StateLock, WITH_GUESTS};
 use berth_compose::{
     AgentReceivers, EMBEDDED_TOKEN, HostGuests, KnownAgents, images_in_process,
     placement_in_process, placement_socket, signals, state_file,
@@ -32,7 +32,7 @@ use crate::context::{Context, quoted};
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
   berth up
-  berth up --machine drivers/fake/machines/eight-gpu-flat.toml --state-dir /tmp/berth    without hardware")]
+  berth up --machine drivers/fake/machines/eight-gpu-flat.toml --state-dir ~/berth    without hardware")]
 pub struct UpArguments {
     #[command(flatten)]
     run: AgentRunArguments,
@@ -59,7 +59,7 @@ async fn everything(
 ) -> Result<(), Failure> {
     let end = signals::end();
     let config = &loaded.config;
-    let _folder = StateLock::take(&config.state_path)?;
+    let _folder = StateLock::take(&config.state_path, WITH_GUESTS)?;
     // With --once no caller can use a service.
     let listen = config.placement_service.own_listen();
     let placement = BuiltInPlacement::open(config, listen.filter(|_| !arguments.run.once)).await?;

@@ -55,14 +55,15 @@ fn commands_that_change_a_node_are_refused_with_73_while_an_agent_runs() {
 }
 
 #[test]
-fn a_lock_that_cannot_be_created_is_74_and_names_the_file() {
+fn a_state_folder_that_cannot_be_created_is_74_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("file/state");
     fs::write(folder.path().join("file"), "").unwrap();
     let ended = berth(&state, ACTING[0]);
     let output = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(74), "{output}");
-    assert!(output.contains("state/agent.sock.lock"), "{output}");
+    let named = format!("cannot use the state folder {}", state.display());
+    assert!(output.contains(&named), "{output}");
 }
 
 #[test]

@@ -90,10 +90,11 @@ fn changes_nothing_and_can_be_uncommented(text: &str) {
     );
     assert!(loaded.effective.iter().all(|each| !each.is_set()));
 
-    // A system scope contradicts a project.
-    let is_option = |line: &str| {
-        line.starts_with('#') && !line.starts_with("# ") && !line.contains("system_scope")
-    };
+    // A system scope contradicts a project, and the file with a secret the secret.
+    let contradicts =
+        |line: &str| line.contains("system_scope") || line.contains("/etc/berth/secrets/");
+    let is_option =
+        |line: &str| line.starts_with('#') && !line.starts_with("# ") && !contradicts(line);
     let uncommented: Vec<&str> = text
         .lines()
         .map(|line| if is_option(line) { &line[1..] } else { line })

@@ -3,6 +3,8 @@
 //! [`Hook::ask`] runs a program and returns whether it exited with 0. [`Hook::answer`] also gives it a document on standard input and
 //! returns its standard output. The last line of its standard error is part of the error.
 //!
+//! Root and system accounts do not run a program that other users can change.
+//!
 //! A hook gets an empty environment except for its variables, and `/` as working directory. It runs in a process group of its own. At its
 //! deadline, and when its caller is dropped, the group and all other processes that it started are killed. A hook that hangs blocks only
 //! its caller. [`end_left_behind`] kills the hooks of a killed agent.
@@ -12,7 +14,6 @@
 mod answer;
 mod owner;
 mod run;
-mod trust;
 
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -20,13 +21,13 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use berth_files::{TrustError, enforces_trust, trusted};
 use nix::unistd::Pid;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStderr, Command};
 
 pub use answer::HookInput;
 pub use owner::{EndedHooks, end_left_behind};
-pub use trust::{TrustError, is_superuser, trusted};
 
 use owner::{HookOwner, OWNER};
 use run::{RUN, RunningHook, next_run};
@@ -68,6 +69,12 @@ pub enum HookError {
         program: PathBuf,
         source: std::io::Error,
     },
+    /// It was not started, because other users can change it.
+    #[error("the {called} is not run: {source}")]
+    Untrusted {
+        called: &'static str,
+        source: TrustError,
+    },
     /// It exited with another code than 0, or by a signal.
     #[error("the {called} {} says no ({status}){}", program.display(), output.after_a_colon())]
     No {
@@ -108,6 +115,7 @@ impl HookError {
     pub fn outcome(&self) -> String {
         match self {
             Self::NotStarted { source, .. } => format!("it cannot be started: {source}"),
+            Self::Untrusted { .. } => "it is not run, because other users can change it".to_owned(),
             Self::No { status, output, .. } => {
                 format!("it says no ({status}){}", output.after_a_colon())
             }
@@ -252,6 +260,7 @@ impl Hook {
     }
 
     async fn start(&self, mut command: Command) -> Result<(Child, RunningHook), HookError> {
+        self.check_trusted()?;
         let run = next_run();
         command.envs(run.iter().map(|run| (RUN, run)));
         let mut attempts = 0;
@@ -275,6 +284,19 @@ impl Hook {
                     });
                 }
             }
+        }
+    }
+
+    /// Checks before each run that no other user can change the program, because a file can be replaced after the start.
+    fn check_trusted(&self) -> Result<(), HookError> {
+        match trusted(&self.program) {
+            Err(source) if enforces_trust() && !source.is_inaccessible() => {
+                Err(HookError::Untrusted {
+                    called: self.called,
+                    source,
+                })
+            }
+            _ => Ok(()),
         }
     }
 

@@ -145,7 +145,7 @@ macro_rules! options {
                     $($property: $value,)*
                     ..$crate::OptionRow::new::<$type>(
                         $section,
-                        stringify!($key),
+                        (stringify!($key), concat!(stringify!($key), "_file")),
                         concat!($($help),+),
                         || {
                             let default: $type = $default;

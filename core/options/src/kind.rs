@@ -3,7 +3,7 @@
 use berth_model::nearest_name;
 use serde_json::{Number, Value};
 
-use crate::text::{TablesKind, TextKind};
+use crate::text::{FileRole, TablesKind, TextKind};
 
 /// The kind of an option's value.
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +101,19 @@ impl OptionKind {
     #[must_use]
     pub fn is_secret(self) -> bool {
         matches!(self, Self::Text(format) if format.is_secret)
+    }
+
+    /// The files that a checked value names, if rights depend on who can change or read them.
+    #[must_use]
+    pub fn files(self, value: &Value) -> Vec<(FileRole, &str)> {
+        match (self, value) {
+            (Self::Text(format), Value::String(text)) => (format.file)(text).into_iter().collect(),
+            (Self::Texts(format), Value::Array(texts)) => {
+                let texts = texts.iter().filter_map(Value::as_str);
+                texts.filter_map(format.file).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Reads the text of an environment variable: lists are separated by commas.

@@ -35,7 +35,7 @@ pub use group::{CheckedValues, OptionGroup, OptionMisfit, OptionValue, RowGroup}
 pub use kind::{OptionKind, ValueError, ValueFault};
 pub use row::{OptionEffect, OptionRow};
 pub use serde_json::{Map, Value as Json};
-pub use text::{TablesKind, TextKind, WrongElement, WrongText};
+pub use text::{FileRole, TablesKind, TextKind, WrongElement, WrongText};
 pub use types::{ListItem, Listen, OptionType, seconds, texts};
 
 /// Seconds of a week, the longest interval of many options.

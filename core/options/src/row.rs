@@ -2,7 +2,12 @@
 
 use serde_json::Value;
 
+use crate::text::SECRET_FILE;
 use crate::{OptionKind, OptionType};
+
+/// The text of an option that names a file with a secret.
+const OF_FILE: &str = "A file with the value of the option before this one, on one line, instead of that option. Every user of the \
+    host must not be able to read it.";
 
 /// One option: name, kind, default, what it does, and when a change takes effect.
 #[derive(Debug, Clone, Copy)]
@@ -10,6 +15,8 @@ pub struct OptionRow {
     /// The section, empty at the top level; `mdev_TYPE` and `scheduler_plugin_NAME` mean every section of that pattern.
     pub section: &'static str,
     pub key: &'static str,
+    /// The key with `_file` at its end: if the option is secret, the option that names a file with its value.
+    pub file_key: &'static str,
     /// The kind of its values.
     pub kind: OptionKind,
     /// Writes the default; null without a default.
@@ -29,13 +36,14 @@ impl OptionRow {
     #[must_use]
     pub const fn new<T: OptionType>(
         section: &'static str,
-        key: &'static str,
+        (key, file_key): (&'static str, &'static str),
         help: &'static str,
         default: fn() -> Value,
     ) -> Self {
         Self {
             section,
             key,
+            file_key,
             kind: T::KIND,
             default,
             derived: "",
@@ -43,6 +51,20 @@ impl OptionRow {
             help: help.trim_ascii(),
             example: "",
         }
+    }
+
+    /// The option that names a file with the value of this one; `None` if this one is not secret.
+    #[must_use]
+    pub fn of_file(&self) -> Option<Self> {
+        self.kind.is_secret().then(|| Self {
+            key: self.file_key,
+            kind: SECRET_FILE,
+            default: || Value::Null,
+            derived: "",
+            help: OF_FILE,
+            example: "\"/etc/berth/secrets/NAME\"",
+            ..*self
+        })
     }
 
     /// `section.key`, or the bare key at the top level.

@@ -16,6 +16,19 @@ pub struct TextKind {
     pub is_secret: bool,
     /// Checks a text that is not empty and has no control characters.
     pub check: fn(&str) -> Result<(), WrongText>,
+    /// The file that a text names, if rights depend on who can change or read it.
+    pub file: fn(&str) -> Option<(FileRole, &str)>,
+}
+
+/// Why it matters who can change or read the file that an option names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileRole {
+    /// A program that is executed.
+    Program,
+    /// A file, or a folder of files, that decides rights: rules, users, authorities, images.
+    Rights,
+    /// A file with a password or a key.
+    Secret,
 }
 
 /// Why a text is refused.
@@ -45,6 +58,7 @@ impl TextKind {
             write,
             is_secret: false,
             check,
+            file: |_| None,
         }
     }
 }
@@ -130,12 +144,32 @@ fn check_path(text: &str) -> Result<(), WrongText> {
     }
 }
 
-/// An absolute path.
-pub const PATH: OptionKind = Text(&TextKind::new(
+const ABSOLUTE: TextKind = TextKind::new(
     "absolute path",
     "write a path that begins with /",
     check_path,
-));
+);
+
+/// An absolute path.
+pub const PATH: OptionKind = Text(&ABSOLUTE);
+
+/// The absolute path of a program that is executed.
+pub const PROGRAM: OptionKind = Text(&TextKind {
+    file: |path| Some((FileRole::Program, path)),
+    ..ABSOLUTE
+});
+
+/// The absolute path of a file that decides rights.
+pub const RIGHTS_FILE: OptionKind = Text(&TextKind {
+    file: |path| Some((FileRole::Rights, path)),
+    ..ABSOLUTE
+});
+
+/// The absolute path of a file with a password or a key.
+pub const SECRET_FILE: OptionKind = Text(&TextKind {
+    file: |path| Some((FileRole::Secret, path)),
+    ..ABSOLUTE
+});
 
 /// A list of absolute paths.
 pub const PATHS: OptionKind = Texts(&TextKind::new(

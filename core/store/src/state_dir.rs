@@ -10,6 +10,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
+use berth_files::make_folder;
+
 /// The prefix of the names of temporary files.
 const TEMPORARY: &str = ".berth-";
 /// The maximum size of a state file, in bytes. A larger one was not written by Berth.
@@ -107,7 +109,7 @@ impl StateDir {
     /// Opens the folder, creates it if necessary, and removes temporary files of killed writes.
     pub fn open(folder: &Path) -> Result<Self, StateFileError> {
         let failed = |source| StateFileError::of(folder, source);
-        fs::create_dir_all(folder).map_err(failed)?;
+        make_folder(folder, 0o700).map_err(failed)?;
         for entry in fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {

@@ -17,7 +17,7 @@ use std::str::FromStr;
 use berth_exec::{ExecDriver, ExecOptions};
 use berth_fake::FakeDriver;
 use berth_model::nearest_name;
-use berth_options::{OptionKind, RowGroup, TextKind, WrongText, text_type};
+use berth_options::{FileRole, OptionKind, RowGroup, TextKind, WrongText, text_type};
 use berth_virt::PciInPlacement;
 
 pub use berth_fake::FakeSection;
@@ -116,9 +116,12 @@ use libvirt::open_libvirt;
 
 text_type!(
     ComputeDriver,
-    OptionKind::Text(&TextKind::new(DOCUMENTED, WRITE, |text| {
-        text.parse::<ComputeDriver>().map(drop)
-    }))
+    OptionKind::Text(&TextKind {
+        file: |text| Some((FileRole::Program, text.strip_prefix("exec:")?)),
+        ..TextKind::new(DOCUMENTED, WRITE, |text| {
+            text.parse::<ComputeDriver>().map(drop)
+        })
+    })
 );
 
 fn program_of(text: &str, program: &str) -> Result<PathBuf, WrongText> {

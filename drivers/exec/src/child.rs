@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_files::{FolderError, enforces_trust, own_folder, trusted};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::io::AsyncWriteExt as _;
@@ -35,8 +36,15 @@ pub(crate) fn start(
     options: &ExecOptions,
     conversation: Arc<Conversation>,
 ) -> io::Result<mpsc::Sender<Vec<u8>>> {
-    std::fs::create_dir_all(&options.state_path)?;
-    let mut command = Command::new(program(options)?);
+    own_folder(&options.state_path, 0o700).map_err(FolderError::into_io)?;
+    let program = program(options)?;
+    match trusted(&program) {
+        Err(error) if enforces_trust() && !error.is_inaccessible() => {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, error));
+        }
+        _ => {}
+    }
+    let mut command = Command::new(program);
     command
         .current_dir(&options.state_path)
         .env_clear()

@@ -96,7 +96,7 @@ impl FakeDriver {
     /// machine in a file, this writes the file.
     pub fn replace(&self, text: &str) -> std::io::Result<()> {
         match &self.source {
-            MachineSource::File(path) => std::fs::write(path, text),
+            MachineSource::File(path) => berth_files::replace(path, text.as_bytes(), 0o644),
             MachineSource::Text(machine) => {
                 let mut machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
                 text.clone_into(&mut machine.text);

@@ -4,12 +4,13 @@
 //! one with only a snapshot. So the cost of a change depends on its size, and a kill leaves the book as it was either
 //! before or after the change.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
+use berth_files::open_options;
 use berth_virt::GuestError;
 
 use crate::book_lines;
@@ -187,10 +188,12 @@ fn read(path: &Path) -> Result<CachedGuestFile, GuestError> {
         }
         Err(error) => return Err(unread(error)),
     }
-    let to_append = OpenOptions::new().read(true).append(true).open(path);
+    let to_append = open_options().read(true).append(true).open(path);
     // A reader may lack write permission.
     let appends = to_append.is_ok();
-    let mut file = to_append.or_else(|_| File::open(path)).map_err(unread)?;
+    let mut file = to_append
+        .or_else(|_| open_options().read(true).open(path))
+        .map_err(unread)?;
     // Taken before reading: a concurrent write then changes the stamp.
     let metadata = file.metadata().map_err(unread)?;
     let size = metadata.len();
@@ -253,7 +256,7 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<Arc<File>> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let options = OpenOptions::new().append(true).create_new(true).open(&new);
+    let options = open_options().append(true).create_new(true).open(&new);
     let mut file = options?;
     file.write_all(text)?;
     file.sync_all()?;

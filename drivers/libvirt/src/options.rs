@@ -37,7 +37,7 @@ options! {
         /// support), or in it (`file=writeback`).
         disk_cachemodes: Vec<DiskCache> = vec![DiskCache::Bypassed];
         /// The emulator of guests; unset: libvirt chooses one.
-        pub emulator: Option<PathBuf> = None, example: "\"/usr/bin/qemu-system-x86_64\"";
+        pub emulator: Option<PathBuf> = None, kind: PROGRAM, example: "\"/usr/bin/qemu-system-x86_64\"";
     }
 }
 

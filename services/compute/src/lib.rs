@@ -75,8 +75,8 @@ pub use key_pairs::{KeyPair, KeyPairError, NewKeyPair};
 pub use openapi::openapi;
 pub use policies::default_policy;
 pub use quota::{
-    OnQuotaFailure, QUOTA_SCHEMA, QuotaAmounts, QuotaHook, QuotaOptions, QuotaQuestion,
-    QuotaRefused,
+    OnQuotaFailure, QUOTA_SCHEMA, QuotaAmounts, QuotaHook, QuotaHookError, QuotaOptions,
+    QuotaQuestion, QuotaRefused,
 };
 pub use router::{ComputeApiOptions, router};
 pub use server_state::{

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_hook::{Hook, HookError, HookInput, TrustError, is_superuser, trusted};
+use berth_hook::{Hook, HookError, HookInput};
 use berth_options::choices;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
@@ -116,6 +116,14 @@ enum Unheard {
     Answer(berth_wire::BodyError),
 }
 
+/// The program does not exist, or may not be looked at.
+#[derive(Debug, thiserror::Error)]
+#[error("the quota hook {} cannot be used: {source}", program.display())]
+pub struct QuotaHookError {
+    program: PathBuf,
+    source: std::io::Error,
+}
+
 #[derive(Debug)]
 pub struct QuotaHook {
     hook: Hook,
@@ -124,12 +132,11 @@ pub struct QuotaHook {
 }
 
 impl QuotaHook {
-    /// Checks that the program may be executed. It is not run.
-    pub fn open(options: QuotaOptions) -> Result<Self, TrustError> {
-        match trusted(&options.program) {
-            Err(error @ TrustError::Inaccessible { .. }) => return Err(error),
-            Err(error) if is_superuser() => return Err(error),
-            Ok(()) | Err(_) => {}
+    /// Checks that the program exists. It is not run.
+    pub fn open(options: QuotaOptions) -> Result<Self, QuotaHookError> {
+        if let Err(source) = std::fs::metadata(&options.program) {
+            let program = options.program;
+            return Err(QuotaHookError { program, source });
         }
         Ok(Self {
             hook: Hook {

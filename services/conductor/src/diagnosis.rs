@@ -7,7 +7,7 @@ use berth_client::placement::Candidates;
 use berth_client::{PlacementClient, PlacementError};
 use berth_model::{CandidatesQuery, QueryDemand};
 
-use crate::BootError;
+use crate::boot::{BootError, NoHostReason};
 
 /// Maximum number of queries.
 const MAX_QUERIES: usize = 40;
@@ -101,7 +101,7 @@ fn most_free(found: &Candidates, class: &str) -> u64 {
 }
 
 /// The reason for a set of shortages; `None` if it is empty.
-pub(crate) fn shortage_reason(shortages: &[ResourceShortage]) -> Option<String> {
+pub(crate) fn shortage_reason(shortages: &[ResourceShortage]) -> Option<NoHostReason> {
     let describe = |one: &ResourceShortage| match one.most {
         Some(most) => format!("{} {}: at most {most} is free", one.amount, one.class),
         None => format!(
@@ -109,8 +109,13 @@ pub(crate) fn shortage_reason(shortages: &[ResourceShortage]) -> Option<String> 
             one.amount, one.class
         ),
     };
-    let all: Vec<String> = shortages.iter().map(describe).collect();
-    (!all.is_empty()).then(|| format!("no host has enough free resources: {}", all.join(", ")))
+    let wanted = |one: &ResourceShortage| format!("{} {}", one.amount, one.class);
+    let reason =
+        |all: Vec<String>| format!("no host has enough free resources: {}", all.join(", "));
+    (!shortages.is_empty()).then(|| {
+        let operator = reason(shortages.iter().map(describe).collect());
+        NoHostReason::new(operator, reason(shortages.iter().map(wanted).collect()))
+    })
 }
 
 /// The reason for a set of causes.
@@ -180,7 +185,9 @@ mod tests {
             one("DISK_GB", 5, None),
         ];
         assert_eq!(
-            shortage_reason(&shortages).as_deref(),
+            shortage_reason(&shortages)
+                .map(|it| it.to_string())
+                .as_deref(),
             Some(
                 "no host has enough free resources: 999999 MEMORY_MB: at most 65024 is free, 64 VCPU: at most 16 is free, \
                  5 DISK_GB: enough is free, but not in one allocation"

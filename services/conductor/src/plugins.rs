@@ -14,7 +14,6 @@ mod program;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use berth_hook::is_superuser;
 use berth_scheduler::custom_plugins::CustomPlugins;
 use berth_scheduler::plugin::{PluginAnswers, PluginOutcome, Question};
 use berth_scheduler::request::Hints;
@@ -36,8 +35,7 @@ pub struct Plugins {
 impl Plugins {
     /// Reads the manifest of each enabled plugin.
     ///
-    /// Errors: a plugin prints no valid manifest, or its manifest contradicts its options. If this process runs as root, a
-    /// program that other users can change is refused, too.
+    /// Errors: a plugin prints no valid manifest, or its manifest contradicts its options.
     pub async fn open(
         plugins: impl IntoIterator<Item = PluginOptions>,
         options: &SchedulerOptions,
@@ -47,27 +45,10 @@ impl Plugins {
             if let Some(enabled) =
                 EnabledRoles::from_options(&options.filter_scheduler, &plugin.name)
             {
-                if is_superuser() {
-                    plugin.check_trusted()?;
-                }
                 programs.push(Arc::new(PluginProgram::open(plugin, enabled).await?));
             }
         }
         Ok(Self { programs })
-    }
-
-    /// One error for each enabled plugin that other users can change. Only a process that runs as root refuses these
-    /// plugins ([`Plugins::open`]). Other processes log the errors as warnings.
-    pub fn untrusted(
-        plugins: impl IntoIterator<Item = PluginOptions>,
-        options: &SchedulerOptions,
-    ) -> Vec<PluginError> {
-        let enabled = plugins.into_iter().filter(|plugin| {
-            EnabledRoles::from_options(&options.filter_scheduler, &plugin.name).is_some()
-        });
-        enabled
-            .filter_map(|plugin| plugin.check_trusted().err())
-            .collect()
     }
 
     /// The plugins' filters and weighers, for

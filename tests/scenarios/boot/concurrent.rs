@@ -110,7 +110,7 @@ async fn a_host_disabled_between_a_recorded_claim_and_the_next_start_accepts_no_
     let reported = record.user_fault().unwrap();
     assert_eq!(
         reported,
-        "No valid host was found: of 1 hosts, ComputeFilter rejected 1"
+        "No valid host was found: no host with room fits the request"
     );
     assert!(!stage.holders().await.contains_key(&guest(2)));
     stage.judge().await;

@@ -164,6 +164,12 @@ fn header(image: &impl Bytes) -> Result<Header, ImageFlaw> {
         cluster_bits.into(),
         "expected 9 to 21",
     )?;
+    sane(
+        u64::from(length) <= 1 << cluster_bits,
+        "header_length",
+        length.into(),
+        "expected at most the size of a cluster",
+    )?;
     let header = Header {
         cluster_bits,
         size: u64_at(&head, 24),

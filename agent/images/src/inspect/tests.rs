@@ -197,6 +197,11 @@ fn each_bad_qcow2_is_refused_with_its_reason() {
             "header_length is 96",
         ),
         (
+            "a header longer than its cluster",
+            |f| put(f, 100, &0xffff_fff8_u32.to_be_bytes()),
+            "header_length is 4294967288; expected at most the size of a cluster",
+        ),
+        (
             "L2 beyond",
             |f| put(f, 3 * CLUSTER, &(1_u64 << 40).to_be_bytes()),
             "an L2 table ends at",

@@ -374,6 +374,7 @@ async fn process_to_be_killed() {
     let path = |below: &str| HostPath::new(scratch.join(below).to_str().unwrap()).unwrap();
     let options = DiskOptions {
         qemu_img: path("qemu-img"),
+        qemu_img_scratch: Some(scratch.clone()),
         ..DiskOptions::new(path("instances")).unwrap()
     };
     let sources = ImageSources {
@@ -460,7 +461,7 @@ async fn a_failing_hanging_or_missing_qemu_img_is_reported_and_leaves_nothing() 
             "no such luck",
         ),
         (Some("#!/bin/sh\nexec sleep 30\n"), "timed out after"),
-        (None, "qemu-img convert failed"),
+        (None, "qemu-img convert failed (exit status: 127)"),
     ] {
         let bench = Bench::new().await;
         let (path, bytes) = bench.image("one", Qcow2);

@@ -524,3 +524,22 @@ fn images_of_one_md5_at_two_places_are_two() {
     assert_ne!(of("/images/one"), of("/images/two"));
     assert_eq!(of("/images/one"), of("/images/one"));
 }
+
+#[tokio::test]
+async fn a_flaw_that_only_qemu_img_finds_is_the_images_fault_and_names_no_path() {
+    let bench = Bench::new().await;
+    let (path, mut bytes) = bench.image("one", Qcow2);
+    // The tables are intact, the compressed clusters behind them are not.
+    bytes[5 << 16..].fill(0xff);
+    fs::write(&path, &bytes).unwrap();
+    let disks = bench.disks();
+    let guest = Guest::new(1, &disks, plan(of_path(&path, &bytes, Qcow2), 1));
+    let error = disks.prepare(&guest.provision()).await.unwrap_err();
+    let DiskError::Image { reason, .. } = &error else {
+        panic!("{error:?}");
+    };
+    assert!(reason.starts_with("qemu-img cannot convert it"), "{reason}");
+    let folder = bench.path("").display().to_string();
+    assert!(!reason.contains(folder.trim_end_matches('/')), "{reason}");
+    assert_eq!(bench.found("instances/_base"), [""; 0]);
+}

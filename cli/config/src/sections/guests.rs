@@ -35,19 +35,19 @@ options! {
         /// A program that cleans a device of either list after its reset, before the device is available again. It gets
         /// the device's address. If it fails, the device is quarantined. It does not run for mediated devices: one that
         /// was created for its guest is removed, and an existing one is cleaned by its vendor's driver.
-        pub reset_hook: Option<PathBuf> = None, example: "\"/usr/local/lib/berth/clean-device\"";
+        pub reset_hook: Option<PathBuf> = None, kind: PROGRAM, example: "\"/usr/local/lib/berth/clean-device\"";
         /// Seconds that the program may run.
         pub reset_hook_timeout: Duration = seconds(300), kind: Integer(1, 86_400);
         /// A program that programs a device of this list if a device profile (`accel:bitstream_id`,
         /// `accel:function_id`) or an operator requests it. It gets the device's address and the requested program, and
         /// may run again for the same request. Unset: such binds are refused.
-        pub program_hook: Option<PathBuf> = None, example: "\"/usr/local/lib/berth/program-device\"";
+        pub program_hook: Option<PathBuf> = None, kind: PROGRAM, example: "\"/usr/local/lib/berth/program-device\"";
         /// Seconds that the program may run. A bind waits for at most `[accelerator_service] bind_timeout`.
         pub program_hook_timeout: Duration = seconds(60), kind: Integer(1, 86_400);
         /// A program that checks the health of a device of either list; exit status 0 means healthy. After any other
         /// result, or a timeout, the device is not allocated until it is healthy again; the reason is the first line of
         /// the program's standard error. It gets the device's address and the guests that have it.
-        pub health_hook: Option<PathBuf> = None, example: "\"/usr/local/lib/berth/check-device\"";
+        pub health_hook: Option<PathBuf> = None, kind: PROGRAM, example: "\"/usr/local/lib/berth/check-device\"";
         /// Seconds that the program may run for one device.
         pub health_hook_timeout: Duration = seconds(30), kind: Integer(1, 86_400);
         /// Seconds between two checks of a device.
@@ -149,12 +149,12 @@ options! {
         pub listen: Listen = Listen::NONE, example: "\"192.0.2.10:9178\"";
         /// PEM file with the certificate of `listen`, followed by its intermediate certificates. The three files are
         /// read again at each SIGHUP.
-        pub tls_cert: Option<PathBuf> = None, example: "\"/etc/berth/tls/node.pem\"";
+        pub tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/node.pem\"";
         /// PEM file with the key of `tls_cert`, without a password.
-        pub tls_key: Option<PathBuf> = None, example: "\"/etc/berth/tls/node.key\"";
+        pub tls_key: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/tls/node.key\"";
         /// PEM file of the authorities that sign clients' certificates. A caller with such a certificate may do
         /// everything on this host that root may do through the admin socket.
-        pub client_ca: Option<PathBuf> = None, example: "\"/etc/berth/tls/clients.pem\"";
+        pub client_ca: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/clients.pem\"";
         /// A loopback address for external events only (POST /v2.1/os-server-external-events), without TLS: for a
         /// Cyborg on this host that reports binds.
         pub events_listen: Listen = Listen::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:8775\"";

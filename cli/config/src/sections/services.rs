@@ -8,7 +8,9 @@ use berth_compute::{OnQuotaFailure, QuotaOptions};
 use berth_http::Prefix;
 use berth_identity::EndpointInterface;
 use berth_options::text::{check_url, is_host_name};
-use berth_options::{Listen, OptionKind, TextKind, WEEK, WrongText, choices, options, seconds};
+use berth_options::{
+    FileRole, Listen, OptionKind, TextKind, WEEK, WrongText, choices, options, seconds,
+};
 use berth_placement::CandidatesFrom;
 use berth_scheduler::plugin::OnFailure;
 use berth_store::Isolation;
@@ -44,7 +46,7 @@ options! {
             derived: "`noauth2` in `berth placement serve`; `berth up` and `berth controller` require it with `listen`", example: "\"keystone\"";
         /// Rules that replace the default policy: a YAML file in the language of oslo.policy, like Placement's
         /// policy.yaml; read at start.
-        pub policy_file: Option<PathBuf> = None, example: "\"/etc/berth/placement-policy.yaml\"";
+        pub policy_file: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/placement-policy.yaml\"";
         /// Whether only the newer default rules apply. With false the role `admin` alone passes every default rule,
         /// also for a reshape. Placement's option of this name, from its `[oslo_policy]`.
         pub enforce_new_defaults: bool = true;
@@ -105,7 +107,7 @@ options! {
             derived: "`noauth2` in `berth accelerator serve`; `berth up` and `berth controller` require it with `listen`", example: "\"keystone\"";
         /// Rules that replace the default policy: a YAML file in the language of oslo.policy, like Cyborg's
         /// policy.yaml; read at start.
-        pub policy_file: Option<PathBuf> = None, example: "\"/etc/berth/accelerator-policy.yaml\"";
+        pub policy_file: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/accelerator-policy.yaml\"";
         /// The compute API that receives external events for binds (POST /os-server-external-events): Nova's, or the
         /// one of the only agent. With `{host}` for the host's name (`https://{host}:9178/v2.1`), the agent of each
         /// host gets the events of that host at its `[agent] listen`, with the certificate of `[agent_client]`. Unset:
@@ -209,7 +211,7 @@ options! {
         /// TOML file with an `[[image]]` for each (`name`, `disk_format`, `file`, or `path` or `url` with `checksum`,
         /// and optionally `id`, `size`, `min_ram` in MiB, `min_disk` in GiB, `tags`, `properties`, `os_hidden`). It is
         /// read at the start.
-        pub images_file: Option<PathBuf> = None, example: "\"/etc/berth/images.toml\"";
+        pub images_file: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/images.toml\"";
         /// The network of servers that are created with networks `auto`: `network:NAME` of a libvirt network or
         /// `bridge:NAME` of a Linux bridge, on every host. Unset: such servers have no interface.
         pub auto_network: Option<String> = None, example: "\"network:default\"";
@@ -220,7 +222,7 @@ options! {
             derived: "`noauth2` in `berth compute serve`; `berth up` and `berth controller` require it with `listen`", example: "\"keystone\"";
         /// Rules that replace the default policy: a YAML file in the language of oslo.policy, like Nova's policy.yaml;
         /// read at start.
-        pub policy_file: Option<PathBuf> = None, example: "\"/etc/berth/compute-policy.yaml\"";
+        pub policy_file: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/compute-policy.yaml\"";
     }
 }
 
@@ -243,9 +245,8 @@ options! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct QuotaSection in "quota" {
         /// A program that is called before servers are created. It reads project, user, count and flavor as JSON and
-        /// answers yes, or no with a sentence (the guide's page on servers describes the format). If Berth runs as
-        /// root, a program that other users can change is not run.
-        hook: Option<PathBuf> = None, example: "\"/usr/libexec/berth/quota\"";
+        /// answers yes, or no with a sentence (the guide's page on servers describes the format).
+        hook: Option<PathBuf> = None, kind: PROGRAM, example: "\"/usr/libexec/berth/quota\"";
         /// Seconds that the program may run for one request. After that it is killed with its child processes, and
         /// counts as failed.
         time_budget: Duration = seconds(2), kind: Seconds(0.1, 60.0);
@@ -273,7 +274,7 @@ options! {
     pub(crate) struct SchedulerPlugin in "scheduler_plugin_NAME" {
         /// The program. With `--manifest` it prints its description. For each guest it reads the request and its hosts
         /// as JSON and answers with verdicts and weights (the guide's page on plugins describes both formats).
-        pub(crate) program: Option<PathBuf> = None, example: "\"/usr/libexec/berth/rack_power\"";
+        pub(crate) program: Option<PathBuf> = None, kind: PROGRAM, example: "\"/usr/libexec/berth/rack_power\"";
         /// Seconds that the program may run for one guest. After that it is killed with its child processes, and counts
         /// as failed.
         pub(crate) time_budget: Duration = seconds(2), kind: Seconds(0.1, 60.0);
@@ -292,7 +293,7 @@ options! {
         /// On the conductor's host: a JSON file with the attestations of the nodes, in the format of OpenAttestation
         /// (`TrustedFilter`). It is read for each guest whose flavor has `trust:trusted_host`. Unset: no node is
         /// trusted.
-        pub attestation_file: Option<PathBuf> = None, example: "\"/var/lib/attestation/hosts.json\"";
+        pub attestation_file: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/var/lib/attestation/hosts.json\"";
         /// Seconds for which an attestation is valid after its `vtime`.
         pub attestation_auth_timeout: Duration = seconds(60), kind: Integer(1, WEEK);
     }
@@ -324,7 +325,7 @@ options! {
         /// The file of users, projects, roles and role assignments. It is read again when it changes. Only its owner
         /// may write to it. If this option is not set and the file does not exist, `berth up` and `berth controller`
         /// create `identity.toml` below `state_path`, with one user.
-        pub users_file: PathBuf = "/etc/berth/identity.toml".into();
+        pub users_file: PathBuf = "/etc/berth/identity.toml".into(), kind: RIGHTS_FILE;
         /// The URL of the service for callers, without `/v3`, as in the catalog and in links. Keystone's option of this
         /// name, from its `[DEFAULT]`.
         pub public_endpoint: Option<String> = None,
@@ -362,17 +363,18 @@ options! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct AgentClient in "agent_client" {
         /// PEM file of the authorities that sign agents' certificates; unset: the system's.
-        pub cafile: Option<PathBuf> = None, example: "\"/etc/berth/tls/nodes.pem\"";
+        pub cafile: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/nodes.pem\"";
         /// PEM file with the certificate that is shown to agents; their `client_ca` must have signed it.
-        pub certfile: Option<PathBuf> = None, example: "\"/etc/berth/tls/conductor.pem\"";
+        pub certfile: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/conductor.pem\"";
         /// PEM file with the key of `certfile`, without a password; unset: the key is in `certfile`.
-        pub keyfile: Option<PathBuf> = None, example: "\"/etc/berth/tls/conductor.key\"";
+        pub keyfile: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/tls/conductor.key\"";
     }
 }
 
 /// A database URL: a SQLite file of this process, or a server. It may contain a password.
 const DATABASE: OptionKind = OptionKind::Text(&TextKind {
     is_secret: true,
+    file: |text| Some((FileRole::Secret, url_file(text)?)),
     ..TextKind::new(
         "database URL (sqlite:PATH, postgresql://, mysql://, or file:PATH of a file with it), secret",
         "write sqlite:PATH with an absolute path, postgresql://USER:PASSWORD@HOST/DATABASE, \
@@ -387,10 +389,15 @@ const DATABASE: OptionKind = OptionKind::Text(&TextKind {
     )
 });
 
+/// The path in `file:PATH` or `file://PATH`.
+fn url_file(text: &str) -> Option<&str> {
+    let file = text.strip_prefix("file:")?;
+    Some(file.strip_prefix("//").unwrap_or(file))
+}
+
 /// A SQLite file of this machine, or a file with the URL.
 fn is_database(text: &str) -> bool {
-    if let Some(file) = text.strip_prefix("file:") {
-        let path = file.strip_prefix("//").unwrap_or(file);
+    if let Some(path) = url_file(text) {
         return path.starts_with('/') && path.len() > 1;
     }
     let absolute = text

@@ -1,6 +1,7 @@
 //! Tests of the configuration: wrong files, and the values of right ones.
 
 mod errors;
+mod files;
 mod values;
 
 use std::ffi::OsString;

@@ -2,7 +2,6 @@
 
 use berth_conductor::{PluginError, Plugins};
 use berth_config::{ConfigProblem, LoadedConfig};
-use berth_hook::is_superuser;
 use berth_output::ErrorCode;
 use berth_scheduler::select::{Scheduler, SchedulerError};
 
@@ -13,40 +12,30 @@ pub(super) struct SchedulingFindings {
     pub(super) warnings: Vec<ConfigProblem>,
 }
 
-/// Checks the scheduler's options and plugins. A plugin that only root would refuse to run is reported
-/// to other users, too.
+/// Checks the scheduler's options and plugins.
 pub(super) async fn judge(loaded: &LoadedConfig) -> SchedulingFindings {
     let options = loaded.config.scheduler_options();
-    let configured = || loaded.config.scheduler_plugins();
-    let doubtful: Vec<ConfigProblem> = match is_superuser() {
-        true => Vec::new(),
-        false => Plugins::untrusted(configured(), &options)
-            .iter()
-            .map(|error| of_plugin(loaded, error, ErrorCode::Doubtful))
-            .collect(),
-    };
-    let refused = |errors: Vec<ConfigProblem>, warnings: Vec<ConfigProblem>| SchedulingFindings {
+    let refused = |errors: Vec<ConfigProblem>| SchedulingFindings {
         errors,
-        warnings,
+        warnings: Vec::new(),
     };
-    let plugins = match Plugins::open(configured(), &options).await {
+    let plugins = match Plugins::open(loaded.config.scheduler_plugins(), &options).await {
         Ok(plugins) => plugins,
-        Err(error) => {
-            let error = of_plugin(loaded, &error, ErrorCode::BadValue);
-            return refused(vec![error], doubtful);
-        }
+        Err(error) => return refused(vec![of_plugin(loaded, &error)]),
     };
     match Scheduler::with_custom_plugins(options, &plugins.custom_plugins()) {
         Ok(scheduler) => {
             let warnings = scheduler.warnings().iter().map(ToString::to_string);
-            let warnings = problems(loaded, &warnings.collect::<Vec<_>>());
-            refused(Vec::new(), [doubtful, warnings].concat())
+            SchedulingFindings {
+                errors: Vec::new(),
+                warnings: problems(loaded, &warnings.collect::<Vec<_>>()),
+            }
         }
         Err(SchedulerError::Options(errors)) => {
             let sentences: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            refused(problems(loaded, &sentences), doubtful)
+            refused(problems(loaded, &sentences))
         }
-        Err(error) => refused(problems(loaded, &[error.to_string()]), doubtful),
+        Err(error) => refused(problems(loaded, &[error.to_string()])),
     }
 }
 
@@ -66,10 +55,9 @@ fn problem(loaded: &LoadedConfig, sentence: &str) -> ConfigProblem {
     }
 }
 
-fn of_plugin(loaded: &LoadedConfig, error: &PluginError, code: ErrorCode) -> ConfigProblem {
+fn of_plugin(loaded: &LoadedConfig, error: &PluginError) -> ConfigProblem {
     ConfigProblem {
         right: error.hint(),
-        code,
         ..problem(loaded, &error.to_string())
     }
 }

@@ -187,11 +187,11 @@ options! {
         /// Interfaces of the endpoint in the catalog, in order of preference.
         pub valid_interfaces: Vec<ServiceInterface> = vec![ServiceInterface::Internal, ServiceInterface::Public];
         /// PEM file of the authorities that may sign the server.
-        pub cafile: Option<PathBuf> = None, example: "\"/etc/ssl/certs/ca-certificates.crt\"";
+        pub cafile: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/ssl/certs/ca-certificates.crt\"";
         /// PEM file of the client certificate.
-        pub certfile: Option<PathBuf> = None, example: "\"/etc/berth/client.pem\"";
+        pub certfile: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/client.pem\"";
         /// PEM file of the client certificate's key.
-        pub keyfile: Option<PathBuf> = None, example: "\"/etc/berth/client.key\"";
+        pub keyfile: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/client.key\"";
         /// Whether any server certificate is accepted.
         pub insecure: bool = false;
         /// Seconds that one request may take. A reshape may take ten times as long.

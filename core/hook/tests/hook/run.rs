@@ -34,6 +34,24 @@ async fn it_knows_what_it_is_asked_and_nothing_of_our_environment() {
 }
 
 #[tokio::test]
+async fn one_that_other_users_can_change_is_not_run_by_root() {
+    let folder = tempfile::tempdir().unwrap();
+    let hook = hook(&folder, "exit 0");
+    let set = |mode| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&hook.program, permissions).unwrap();
+    };
+    hook.ask([("A", "")]).await.unwrap();
+    // It was changed after the start of its caller.
+    set(0o777);
+    let asked = hook.ask([("A", "")]).await;
+    let is_refused = matches!(asked, Err(HookError::Untrusted { .. }));
+    assert_eq!(is_refused, berth_files::enforces_trust(), "{asked:?}");
+    set(0o755);
+    hook.ask([("A", "")]).await.unwrap();
+}
+
+#[tokio::test]
 async fn its_reason_is_its_first_line_and_the_sentence_has_the_last_of_its_output() {
     let error = asked("echo >&2; printf 'XID\\t79:\\007 fell off\\nsecond\\n' >&2; exit 3")
         .await

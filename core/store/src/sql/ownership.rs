@@ -8,11 +8,13 @@
 //! Closing any descriptor of the database would release SQLite's own locks. Our descriptor is therefore opened before SQLite opens the file,
 //! and stays open if connections may outlive the ownership ([`Ownership::keep_open_until_exit`]).
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use berth_files::{open_lock, open_options};
 
 use super::OpenError;
 
@@ -78,13 +80,7 @@ impl Ownership {
             path: path.clone(),
             source,
         };
-        let mut lock_file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(failed)?;
+        let mut lock_file = open_lock(&path).map_err(failed)?;
         // The lock file first: then no other opening in this process closes a descriptor of a database in use.
         lock(&lock_file, database, failed, || read_owner(&lock_file))?;
         let unreadable = |source| OpenError::Unreadable {
@@ -141,7 +137,7 @@ fn lock(
 /// umask, because journals contain data of tenants. SQLite gives its own files the same mode.
 fn open_or_create(database: &Path) -> io::Result<File> {
     match File::open(database) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => OpenOptions::new()
+        Err(error) if error.kind() == io::ErrorKind::NotFound => open_options()
             .read(true)
             .write(true)
             .create_new(true)

@@ -6,15 +6,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::Path;
 
+use berth_files::{make_folder, replace};
 use berth_model::PciAddress;
 use berth_sysfs::{AerCounts, Baseline, Link};
 use berth_virt::ObserveError;
-
-use super::home_driver_records::settle;
 
 type Baselines = BTreeMap<PciAddress, Baseline>;
 
@@ -45,13 +44,8 @@ pub(crate) fn read(file: &Path) -> Result<Baselines, ObserveError> {
 
 pub(crate) fn write(file: &Path, baselines: &Baselines) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(directory)?;
-    let new = file.with_extension("new");
-    let mut written = File::create(&new)?;
-    written.write_all(text(baselines).as_bytes())?;
-    written.sync_all()?;
-    fs::rename(&new, file)?;
-    settle(directory)
+    make_folder(directory, 0o700)?;
+    replace(file, text(baselines).as_bytes(), 0o600)
 }
 
 fn text(baselines: &Baselines) -> String {

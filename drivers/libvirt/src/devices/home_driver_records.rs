@@ -2,18 +2,16 @@
 //! atomically. The device tree does not show this. Files also record which mediated devices this agent created.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use berth_files::{make_folder, replace, temporary_name};
 use berth_model::PciAddress;
 use berth_sysfs::HomeDriver;
 use uuid::Uuid;
 
 /// The file content for "no driver"; driver names cannot begin with a dot.
 const NONE: &str = ".none";
-
-/// The suffix of a file that is being written.
-const NEW: &str = "new";
 
 /// The records; without a directory nothing is recorded.
 #[derive(Debug, Clone)]
@@ -53,13 +51,9 @@ impl HomeDriverRecords {
         let (Some(directory), Some(file)) = (&self.directory, self.file(address)) else {
             return Ok(());
         };
-        fs::create_dir_all(directory)?;
-        let new = file.with_extension(NEW);
-        let mut written = File::create(&new)?;
-        writeln!(written, "{}", driver.unwrap_or(NONE))?;
-        written.sync_all()?;
-        fs::rename(&new, &file)?;
-        settle(directory)
+        make_folder(directory, 0o700)?;
+        let line = format!("{}\n", driver.unwrap_or(NONE));
+        replace(&file, line.as_bytes(), 0o600)
     }
 
     pub(super) fn forget(&self, address: PciAddress) -> io::Result<()> {
@@ -68,7 +62,7 @@ impl HomeDriverRecords {
         };
         let mut forgotten = false;
         // Includes files that a kill left half-written.
-        for file in [file.with_extension(NEW), file] {
+        for file in [temporary_name(&file), file] {
             match fs::remove_file(file) {
                 Ok(()) => forgotten = true,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -106,9 +100,8 @@ impl HomeDriverRecords {
         let (Some(directory), Some(file)) = (&self.directory, self.mdev_record_file(mdev)) else {
             return Ok(());
         };
-        fs::create_dir_all(directory)?;
-        File::create(&file)?.sync_all()?;
-        settle(directory)
+        make_folder(directory, 0o700)?;
+        replace(&file, b"", 0o600)
     }
 
     /// Whether a mediated device of this UUID was created, or was about to be.
@@ -139,7 +132,7 @@ impl HomeDriverRecords {
     }
 }
 
-pub(super) fn settle(directory: &Path) -> io::Result<()> {
+fn settle(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
@@ -162,7 +155,7 @@ mod tests {
             home_drivers.recall("81:00.1".parse().unwrap()).unwrap(),
             HomeDriver::KernelsChoice
         );
-        let half_written = folder.path().join("resting/pci_0000_81_00_0.new");
+        let half_written = folder.path().join("resting/.pci_0000_81_00_0.new");
         std::fs::write(half_written, "ig").unwrap();
         for _ in 0..2 {
             home_drivers.forget(address).unwrap();
@@ -183,7 +176,7 @@ mod tests {
             home_drivers.record_created_mdev(mdev).unwrap();
             home_drivers.remember(address, Some("igb")).unwrap();
             // A kill in the midst of a write.
-            std::fs::write(folder.path().join("resting/pci_0000_82_00_0.new"), "").unwrap();
+            std::fs::write(folder.path().join("resting/.pci_0000_82_00_0.new"), "").unwrap();
             assert_eq!(home_drivers.functions().unwrap(), [address]);
             assert!(
                 home_drivers.is_recorded_mdev(mdev).unwrap()

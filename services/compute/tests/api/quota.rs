@@ -140,7 +140,7 @@ fn a_program_that_is_not_there_is_refused_at_the_start() {
     let nowhere = options("/nowhere/quota".into(), OnQuotaFailure::Refuse);
     let error = QuotaHook::open(nowhere).unwrap_err().to_string();
     assert!(
-        error.starts_with("/nowhere/quota cannot be checked"),
+        error.starts_with("the quota hook /nowhere/quota cannot be used"),
         "{error}"
     );
 }

@@ -224,8 +224,10 @@ async fn a_failed_server_shows_the_reason_and_operators_see_details() {
         service.shown("alice", "2.82", uuid).await["status"],
         "BUILD"
     );
-    let user_message = "No valid host was found: of 1 hosts, ComputeFilter rejected 1".to_owned();
-    let reason = format!("{user_message} ({HOST}: it is disabled)");
+    let user_message = "No valid host was found: no host with room fits the request".to_owned();
+    let reason = format!(
+        "No valid host was found: of 1 hosts, ComputeFilter rejected 1 ({HOST}: it is disabled)"
+    );
     let goal = BootGoal::Failed {
         reason: reason.clone(),
         user_message: Some(user_message.clone()),

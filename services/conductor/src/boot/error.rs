@@ -19,14 +19,14 @@ pub struct NoHostReason {
 }
 
 impl NoHostReason {
-    /// A reason that contains host names (`operator`), and the same reason without them (`user`).
+    /// A reason for operators, and the same for users: without names and numbers of hosts, filters, and what others use.
     #[must_use]
     pub fn new(operator: String, user: String) -> Self {
         Self { operator, user }
     }
 }
 
-/// A reason without host names, for both.
+/// A reason that contains only what the user asked for, for both.
 impl From<String> for NoHostReason {
     fn from(operator: String) -> Self {
         let user = operator.clone();

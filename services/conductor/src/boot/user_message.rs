@@ -1,4 +1,4 @@
-//! Error messages for users: without host names, addresses and hypervisor errors.
+//! Error messages for users: without names and numbers of hosts, filters, addresses and hypervisor errors.
 //!
 //! [`BootError::user_message`] gives only the kind of a failure. Errors in the request itself are shown completely.
 
@@ -19,7 +19,6 @@ impl BootError {
             Self::NoProfile(_)
             | Self::Groups(_)
             | Self::Request(_)
-            | Self::AllTaken(_)
             | Self::OwnedByOther(_)
             | Self::GroupBusy(_)
             | Self::GroupPlaceLost
@@ -38,7 +37,7 @@ impl BootError {
                     sentence.unwrap_or("the agent gave no reason")
                 );
             }
-            Self::Claim(ClaimError::Taken(_)) => {
+            Self::AllTaken(_) | Self::Claim(ClaimError::Taken(_)) => {
                 "No valid host was found: the selected host was claimed by another request"
             }
             Self::Placement(_) | Self::Claim(ClaimError::Placement(_)) => {
@@ -75,12 +74,12 @@ mod tests {
         let node = NodeName::new("compute17").unwrap();
         let why = NoHostReason::new(
             "of 1 hosts, ComputeFilter rejected 1 (compute17: it is disabled)".to_owned(),
-            "of 1 hosts, ComputeFilter rejected 1".to_owned(),
+            "no host with room fits the request".to_owned(),
         );
         for (error, expected) in [
             (
                 BootError::NoValidHost(why),
-                "No valid host was found: of 1 hosts, ComputeFilter rejected 1",
+                "No valid host was found: no host with room fits the request",
             ),
             (
                 BootError::NotBuilt(on_host()),

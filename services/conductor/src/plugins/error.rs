@@ -3,15 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_hook::{HookError, TrustError};
+use berth_hook::HookError;
 use berth_scheduler::plugin::{AnswerError, ExtraSpecError, ManifestError};
 
 /// A plugin that cannot be opened. Each error names its section.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
-    /// Users other than the superuser and the service's user can change the program.
-    #[error("[scheduler_plugin_{plugin}] program: {source}")]
-    Untrusted { plugin: String, source: TrustError },
     /// The program failed with `--manifest`.
     #[error("[scheduler_plugin_{plugin}] program: failed with --manifest: {source}")]
     NotRun {
@@ -54,7 +51,6 @@ impl PluginError {
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
-            Self::Untrusted { source, .. } => source.hint(),
             Self::NotRun { .. } => {
                 "run it with --manifest as the service's user to see its output".to_owned()
             }

@@ -3,11 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_hook::{TrustError, trusted};
 use berth_scheduler::options::FilterSchedulerOptions;
 use berth_scheduler::plugin::OnFailure;
-
-use super::PluginError;
 
 /// The options of `[scheduler_plugin_NAME]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,20 +17,6 @@ pub struct PluginOptions {
     /// What happens to the hosts if the plugin fails; by default `reject` for a filter and `pass` for a weigher.
     pub on_failure: Option<OnFailure>,
     pub weight_multiplier: f64,
-}
-
-impl PluginOptions {
-    /// Checks that only the superuser and this process's user can change the program. A missing program fails
-    /// when it is run.
-    pub(super) fn check_trusted(&self) -> Result<(), PluginError> {
-        match trusted(&self.program) {
-            Ok(()) | Err(TrustError::Inaccessible { .. }) => Ok(()),
-            Err(source) => Err(PluginError::Untrusted {
-                plugin: self.name.clone(),
-                source,
-            }),
-        }
-    }
 }
 
 /// The roles in which a plugin is enabled.

@@ -375,33 +375,6 @@ async fn a_plugin_is_what_its_options_say_or_is_not_opened() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_others_can_change_is_not_run_by_root_and_reported_to_other_users() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = program(&folder, &manifest("rack_power", "both"), "exit 1");
-    let plugin = || configured(program.clone(), None);
-    let named = options(NAME, NAME);
-    assert!(Plugins::untrusted([plugin()], &named).is_empty());
-    fs::set_permissions(&program, Permissions::from_mode(0o775)).unwrap();
-    let reported = Plugins::untrusted([plugin()], &named);
-    let sentence = reported[0].to_string();
-    let begin = "[scheduler_plugin_rack_power] program: /";
-    assert!(sentence.starts_with(begin), "{sentence}");
-    assert!(
-        sentence.ends_with(
-            "can be written by others than its owner (mode 0775), who can change what is run"
-        ),
-        "{sentence}"
-    );
-    assert!(reported[0].hint().starts_with("chmod go-w /"));
-    match Plugins::open([plugin()], &named).await {
-        Err(error) => assert!(is_superuser() && error.to_string() == sentence, "{error}"),
-        Ok(_) => assert!(!is_superuser()),
-    }
-    // A plugin that no option enables is not run, so it does no harm.
-    assert!(Plugins::untrusted([plugin()], &options(&[], &[])).is_empty());
-}
-
-#[tokio::test]
 async fn a_hint_that_is_nearly_another_is_a_slip_where_no_plugin_may_read_it() {
     let names = ["diferent_host".to_owned()];
     let none = Plugins::default();

@@ -78,47 +78,19 @@ pub enum NoHost {
     GivenUp,
 }
 
-/// Whether a sentence contains the names of hosts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HostNames {
-    /// One host of each filter, with its reason.
-    Reported,
-    /// Only the number of hosts.
-    Counted,
-}
-
 /// A sentence with what each filter rejected, and a host of each: for operators.
 impl fmt::Display for NoValidHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.write(f, HostNames::Reported)
-    }
-}
-
-/// The same sentence without hosts.
-struct WithoutHosts<'a>(&'a NoValidHost);
-
-impl fmt::Display for WithoutHosts<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.write(f, HostNames::Counted)
-    }
-}
-
-impl NoValidHost {
-    /// A sentence without host names, for users: what each filter rejected, and how many hosts.
-    #[must_use]
-    pub fn without_hosts(&self) -> String {
-        WithoutHosts(self).to_string()
-    }
-
-    fn write(&self, f: &mut fmt::Formatter<'_>, names: HostNames) -> fmt::Result {
-        self.why(f, names)?;
+        self.why(f)?;
         match &self.cut {
             None => Ok(()),
             Some(cut) => write!(f, "; {cut}"),
         }
     }
+}
 
-    fn why(&self, f: &mut fmt::Formatter<'_>, names: HostNames) -> fmt::Result {
+impl NoValidHost {
+    fn why(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "no valid host was found")?;
         let Some(turn) = self.record.turns.get(self.at) else {
             return Ok(());
@@ -133,10 +105,8 @@ impl NoValidHost {
             NoHost::NoneLeft if hosts == 0 => return write!(f, ": there is no host to check"),
             NoHost::NoneLeft => write!(f, ": of {hosts} hosts")?,
         }
-        match names {
-            _ if turn.left_out.is_empty() => {}
-            HostNames::Reported => write!(f, ", {}", turn.left_out)?,
-            HostNames::Counted => write!(f, ", {} left out by the request", turn.left_out.hosts)?,
+        if !turn.left_out.is_empty() {
+            write!(f, ", {}", turn.left_out)?;
         }
         let others = hosts.saturating_sub(left + turn.left_out.hosts);
         if others > 0 {
@@ -152,10 +122,7 @@ impl NoValidHost {
             }
         }
         for (filter, (many, example)) in by_filter {
-            write!(f, ", {filter} rejected {many}")?;
-            if names == HostNames::Reported {
-                write!(f, " ({example})")?;
-            }
+            write!(f, ", {filter} rejected {many} ({example})")?;
         }
         Ok(())
     }

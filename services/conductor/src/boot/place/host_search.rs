@@ -147,7 +147,7 @@ impl RequestedBoot {
                 }
                 match unenforced_policy_reason(scheduler, &found) {
                     None => Ok(Some(found)),
-                    Some(sentence) => Err(BootError::NoValidHost(sentence.into())),
+                    Some(reason) => Err(BootError::NoValidHost(reason)),
                 }
             }
         }
@@ -223,21 +223,19 @@ impl RequestedBoot {
         unknown: usize,
     ) -> SearchResult {
         let scheduler = round.scheduler;
-        let sentence = match unknown {
-            0 => NO_OTHER.to_owned(),
+        let reason = match unknown {
+            0 => NO_OTHER.to_owned().into(),
             unknown => unknown_hosts_reason(considered, unknown),
         };
+        let sentence = reason.to_string();
         self.record_no_candidates(scheduler, &round.query, ask, &[], &sentence)
             .await;
         match unknown {
             0 => {
-                let error = BootError::NoValidHost(sentence.into());
+                let error = BootError::NoValidHost(reason);
                 SearchResult::NoHost(SearchOutcome::NoCandidates, error)
             }
-            _ => SearchResult::NoHost(
-                SearchOutcome::Unknown,
-                no_host_yet(scheduler, sentence.into()),
-            ),
+            _ => SearchResult::NoHost(SearchOutcome::Unknown, no_host_yet(scheduler, reason)),
         }
     }
 
@@ -344,22 +342,22 @@ impl RequestedBoot {
         query: &SchedulingQuery,
         ask: &SelectionRequest,
     ) -> Result<BootError, BootError> {
-        let (causes, sentence) = match self.avoided(false).is_empty() {
-            false => (Vec::new(), NO_OTHER.to_owned()),
+        let (causes, reason) = match self.avoided(false).is_empty() {
+            false => (Vec::new(), NO_OTHER.to_owned().into()),
             true => {
                 let causes = diagnosis::find_causes(&context.placement, &query.query).await?;
                 let beyond = match causes.is_empty() {
                     true => diagnosis::find_shortages(&context.placement, &query.query).await?,
                     false => Vec::new(),
                 };
-                let sentence = diagnosis::shortage_reason(&beyond)
-                    .unwrap_or_else(|| diagnosis::causes_reason(&causes));
-                (causes, sentence)
+                let reason = diagnosis::shortage_reason(&beyond)
+                    .unwrap_or_else(|| diagnosis::causes_reason(&causes).into());
+                (causes, reason)
             }
         };
-        self.record_no_candidates(scheduler, query, ask, &causes, &sentence)
+        self.record_no_candidates(scheduler, query, ask, &causes, &reason.to_string())
             .await;
-        Ok(BootError::NoValidHost(sentence.into()))
+        Ok(BootError::NoValidHost(reason))
     }
 }
 
@@ -393,7 +391,7 @@ fn no_host(scheduler: &FilterScheduler, why: &NoValidHost) -> BootError {
 fn unenforced_policy_reason(
     scheduler: &FilterScheduler,
     group: &StoredServerGroup,
-) -> Option<String> {
+) -> Option<NoHostReason> {
     let (name, option) = match group.policy {
         ServerGroupPolicy::Affinity => ("ServerGroupAffinityFilter", "enabled_filters"),
         ServerGroupPolicy::AntiAffinity => ("ServerGroupAntiAffinityFilter", "enabled_filters"),
@@ -408,21 +406,20 @@ fn unenforced_policy_reason(
         .chain(scheduler.weighers())
         .any(|it| it == name);
     (!is_there).then(|| {
-        format!(
-            "the policy {1} of its server group {0} is not enforced: {option} does not include {name}",
-            group.uuid,
-            group.policy.as_str()
-        )
+        let (group, policy) = (group.uuid, group.policy.as_str());
+        let user = format!("the policy {policy} of its server group {group} is not enforced");
+        NoHostReason::new(format!("{user}: {option} does not include {name}"), user)
     })
 }
 
 /// Reason if the states of all candidate hosts are unknown.
-fn unknown_hosts_reason(considered: &CandidateHosts, unknown: usize) -> String {
+fn unknown_hosts_reason(considered: &CandidateHosts, unknown: usize) -> NoHostReason {
     let many = considered.hosts().count();
-    format!(
+    let operator = format!(
         "of {many} hosts with room, {unknown} have not reported their state or have no known agent: check [conductor] on the \
          hosts, and [conductor_service] agents here"
-    )
+    );
+    NoHostReason::new(operator, "hosts have not reported their state".to_owned())
 }
 
 fn no_host_yet(scheduler: &FilterScheduler, why: NoHostReason) -> BootError {
@@ -434,9 +431,8 @@ fn no_host_yet(scheduler: &FilterScheduler, why: NoHostReason) -> BootError {
 
 /// The scheduler's reason without its fixed prefix.
 fn no_host_reason(why: &NoValidHost) -> NoHostReason {
-    let rest = |text: String| {
-        let rest = text.strip_prefix("no valid host was found: ");
-        rest.map_or(text.clone(), ToOwned::to_owned)
-    };
-    NoHostReason::new(rest(why.to_string()), rest(why.without_hosts()))
+    let text = why.to_string();
+    let rest = text.strip_prefix("no valid host was found: ");
+    let user = "no host with room fits the request".to_owned();
+    NoHostReason::new(rest.unwrap_or(&text).to_owned(), user)
 }

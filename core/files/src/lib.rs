@@ -1,0 +1,19 @@
+//! Files and folders that this process depends on: who may change them, and writes that follow no link.
+//!
+//! | function | for |
+//! |---|---|
+//! | [`trusted`] | programs that are run, and files that decide rights |
+//! | [`confidential`] | files with a password or a key |
+//! | [`own_folder`] | folders of state: made with a mode, or refused if another user can change them |
+//! | [`replace`], [`open_options`], [`open_lock`] | every file in such a folder |
+//!
+//! [`enforces_trust`] says whether this process refuses what fails [`trusted`]: root and system accounts do, a person's account is
+//! warned.
+
+mod folder;
+mod trust;
+mod write;
+
+pub use folder::{FolderError, make_folder, own_folder};
+pub use trust::{TrustError, confidential, enforces_trust, trusted};
+pub use write::{open_lock, open_options, replace, temporary_name};

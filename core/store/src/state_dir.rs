@@ -107,7 +107,7 @@ impl StateDir {
     /// Opens the folder, creates it if necessary, and removes temporary files of killed writes.
     pub fn open(folder: &Path) -> Result<Self, StateFileError> {
         let failed = |source| StateFileError::of(folder, source);
-        fs::create_dir_all(folder).map_err(failed)?;
+        create_folder(folder).map_err(failed)?;
         for entry in fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             if entry.file_name().to_string_lossy().starts_with(TEMPORARY) {
@@ -235,6 +235,27 @@ impl StateFiles for StateDir {
     fn remove<'a>(&'a self, name: &'a str) -> StateFileFuture<'a, ()> {
         let (files, name) = (self.clone(), name.to_owned());
         Box::pin(temporary_path(move || files.remove_now(&name)))
+    }
+}
+
+/// Creates a folder if it is missing. The folder above must exist, so that a mistyped path is an error.
+pub fn create_folder(folder: &Path) -> io::Result<()> {
+    let error = match fs::create_dir(folder) {
+        Ok(()) => return Ok(()),
+        Err(_) if folder.is_dir() => return Ok(()),
+        Err(error) => error,
+    };
+    let above = folder.parent().filter(|it| !it.as_os_str().is_empty());
+    match (error.kind(), above) {
+        (io::ErrorKind::AlreadyExists, _) => Err(io::Error::new(
+            io::ErrorKind::NotADirectory,
+            format!("{} is not a directory", folder.display()),
+        )),
+        (io::ErrorKind::NotFound, Some(above)) if !above.exists() => Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("{} does not exist", above.display()),
+        )),
+        _ => Err(error),
     }
 }
 

@@ -25,6 +25,7 @@ mod keystone;
 mod libvirt;
 mod libvirt_guests;
 mod made_up_requests;
+mod messages;
 mod notify;
 mod offline_upgrade;
 mod one_listener;

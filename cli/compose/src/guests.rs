@@ -35,6 +35,7 @@ use super::host_state::host_state_options;
 use super::{Driver, EMBEDDED_TOKEN};
 use crate::images::image_service;
 use crate::keystone_tokens::identity_client;
+use crate::listener::listen_failure;
 
 /// The id of the current boot of the host.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -52,7 +53,7 @@ pub fn accelerators_over_network(config: &Config) -> Result<Option<AcceleratorCl
         .map_err(|error| {
             let what = "access to the accelerator service is not configured";
             Failure::caused(ErrorCode::Missing, what, &error)
-                .hint("see [cyborg] in docs/guide/reference/configuration.md")
+                .hint("see [cyborg] in /usr/share/doc/berth/guide/reference/configuration.md")
         })
 }
 
@@ -254,14 +255,9 @@ impl HostGuests {
                 roles: Arc::new(["service".to_owned(), "admin".to_owned()]),
             },
         };
-        let listener = TcpListener::bind(address).await.map_err(|error| {
-            let code = match error.kind() {
-                std::io::ErrorKind::AddrInUse => ErrorCode::Held,
-                _ => ErrorCode::BadValue,
-            };
-            Failure::caused(code, format!("cannot listen on {address}"), &error)
-                .hint("stop what listens there, or set [agent] events_listen")
-        })?;
+        let listener = TcpListener::bind(address).await;
+        let listener =
+            listener.map_err(|error| listen_failure(address, "[agent] events_listen", &error))?;
         let api = self.compute_api(sources);
         let stop = stop.clone().cancelled_owned();
         Ok(Some(tokio::spawn(serve_tcp(listener, api, stop))))

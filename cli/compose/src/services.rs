@@ -35,7 +35,7 @@ use crate::compute_service::{OpenCompute, RunningCompute, conductor_options, unu
 use crate::database;
 use crate::event_receivers::ConfiguredReceivers;
 use crate::images::ServerImages;
-use crate::listener::ACCELERATOR;
+use crate::listener::{ACCELERATOR, listen_failure};
 use crate::placement_client::write_endpoint;
 use crate::{
     ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, accelerators_in_process, conductor_socket,
@@ -306,12 +306,6 @@ fn not_open(socket: &Path, error: &AdminError) -> Failure {
 }
 
 async fn conductor_port(address: SocketAddr) -> Result<TcpListener, Failure> {
-    TcpListener::bind(address).await.map_err(|error| {
-        let code = match error.kind() {
-            std::io::ErrorKind::AddrInUse => ErrorCode::Held,
-            _ => ErrorCode::BadValue,
-        };
-        Failure::caused(code, format!("cannot listen on {address}"), &error)
-            .hint("stop what listens there, or set [conductor_service] listen")
-    })
+    let bound = TcpListener::bind(address).await;
+    bound.map_err(|error| listen_failure(address, "[conductor_service] listen", &error))
 }

@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use berth_output::{ErrorCode, Failure};
+use berth_store::state_dir::create_folder;
 
 /// Name of the lock file in the folder; it contains the pid of its owner.
 const LOCK: &str = "up.lock";
@@ -33,7 +34,7 @@ impl StateLock {
             Failure::caused(ErrorCode::State, what, &error)
                 .hint("name one that this user may write to: --state-dir DIR, or state_path")
         };
-        std::fs::create_dir_all(folder).map_err(unusable)?;
+        create_folder(folder).map_err(unusable)?;
         let mut file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -90,8 +91,23 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_made_is_named() {
-        let error = StateLock::take(Path::new("/proc/none/state")).unwrap_err();
-        assert!(error.explain().contains("/proc/none/state"), "{error:?}");
+    fn a_mistyped_folder_is_named_and_nothing_is_created() {
+        let parent = tempfile::tempdir().unwrap();
+        let above = parent.path().join("nope/deep");
+        let error = StateLock::take(&above.join("state")).unwrap_err();
+        assert_eq!(
+            error.explain(),
+            format!(
+                "error: cannot use the state folder {0}/state [BERTH-E0304]\ncause: {0} does not exist\n\
+                 hint: name one that this user may write to: --state-dir DIR, or state_path\n",
+                above.display()
+            )
+        );
+        assert!(!parent.path().join("nope").exists());
+        let file = parent.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = StateLock::take(&file).unwrap_err().explain();
+        let cause = format!("\ncause: {} is not a directory\n", file.display());
+        assert!(error.contains(&cause), "{error}");
     }
 }

@@ -22,30 +22,45 @@ use super::view::{Effective, LoadedConfig};
 
 /// Reads the files and resolves them with the environment.
 pub fn load(sources: &Sources) -> Result<LoadedConfig, ConfigRefusal> {
+    examine(sources).into_result()
+}
+
+/// A configuration with its errors, for a check that reports as much as possible at once.
+#[derive(Debug)]
+pub struct ExaminedConfig {
+    /// The options without an error; others have their default. `None` only if this is a bug.
+    pub loaded: Option<LoadedConfig>,
+    pub problems: Vec<ConfigProblem>,
+}
+
+impl ExaminedConfig {
+    fn into_result(self) -> Result<LoadedConfig, ConfigRefusal> {
+        match self.loaded {
+            Some(loaded) if self.problems.is_empty() => Ok(loaded),
+            _ => Err(ConfigRefusal::new(self.problems)),
+        }
+    }
+}
+
+/// Reads the files and resolves them with the environment, however many errors they have.
+#[must_use]
+pub fn examine(sources: &Sources) -> ExaminedConfig {
     let SourceFiles {
         documents,
         open_to_all,
-        mut unreadable,
+        unreadable,
     } = sources::read_all(sources);
-    let resolved = resolve_with(
+    let mut examined = resolve_with(
         &documents,
         &sources.environment,
         command_line::read(sources),
     );
-    if !unreadable.is_empty() {
-        unreadable.extend(
-            resolved
-                .err()
-                .iter()
-                .flat_map(|refused| refused.problems().to_vec()),
-        );
-        return Err(ConfigRefusal::new(unreadable));
+    examined.problems.extend(unreadable);
+    if let Some(loaded) = &mut examined.loaded {
+        let exposed = rules::exposed_secrets(&loaded.effective, &open_to_all);
+        loaded.warnings.extend(exposed);
     }
-    let mut loaded = resolved?;
-    loaded
-        .warnings
-        .extend(rules::exposed_secrets(&loaded.effective, &open_to_all));
-    Ok(loaded)
+    examined
 }
 
 /// Checks and merges documents (later ones win) and environment (wins over all).
@@ -53,14 +68,14 @@ pub fn resolve(
     documents: &[ConfigDocument],
     environment: &[(OsString, OsString)],
 ) -> Result<LoadedConfig, ConfigRefusal> {
-    resolve_with(documents, environment, CommandLine::default())
+    resolve_with(documents, environment, CommandLine::default()).into_result()
 }
 
 fn resolve_with(
     documents: &[ConfigDocument],
     environment: &[(OsString, OsString)],
     command_line: CommandLine,
-) -> Result<LoadedConfig, ConfigRefusal> {
+) -> ExaminedConfig {
     let mut problems = Vec::new();
     let mut layers: Vec<Vec<Setting>> = Vec::new();
     for document in documents {
@@ -86,22 +101,25 @@ fn resolve_with(
         Ok(config) => config,
         Err(error) => {
             problems.push(misfit(&error));
-            return Err(ConfigRefusal::new(problems));
+            return ExaminedConfig {
+                loaded: None,
+                problems,
+            };
         }
     };
     let verdict = rules::judge(&config, &effective, &broken);
     problems.extend(verdict.problems);
-    if !problems.is_empty() {
-        return Err(ConfigRefusal::new(problems));
-    }
     let mut warnings = environment.warnings;
     warnings.extend(verdict.warnings);
-    Ok(LoadedConfig {
-        config,
-        effective,
-        warnings,
-        files: documents.iter().map(|each| each.name.clone()).collect(),
-    })
+    ExaminedConfig {
+        loaded: Some(LoadedConfig {
+            config,
+            effective,
+            warnings,
+            files: documents.iter().map(|each| each.name.clone()).collect(),
+        }),
+        problems,
+    }
 }
 
 /// Every option that is set, by section and key; later layers win.

@@ -20,9 +20,9 @@ use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::StateLock;
 use berth_compose::{
     AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, database,
-    images_in_process, placement_in_process, signals, state_file, write_endpoint,
+    images_in_process, open_driver, placement_in_process, signals, state_file, write_endpoint,
 };
-use berth_config::{AuthStrategy, Config, LoadedConfig};
+use berth_config::{AuthStrategy, ComputeDriver, Config, LoadedConfig};
 use berth_image::ImageApiOptions as ImageOptions;
 use berth_output::{ExitCode, Failure};
 use berth_placement::{router, serve_tcp};
@@ -35,6 +35,7 @@ use crate::context::{Context, quoted};
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
   berth up
+  berth up --state-dir /tmp/berth                      a trial that leaves /var/lib/berth alone
   berth up --machine drivers/fake/machines/eight-gpu-flat.toml --state-dir /tmp/berth    without hardware")]
 pub struct UpArguments {
     #[command(flatten)]
@@ -62,6 +63,10 @@ async fn everything(
 ) -> Result<(), Failure> {
     let end = signals::end();
     let config = &loaded.config;
+    if config.compute_driver == ComputeDriver::Fake {
+        // A wrong machine file is the first error: nothing is created or opened for it.
+        open_driver(config)?;
+    }
     let _folder = StateLock::take(&config.state_path)?;
     let service = &config.placement_service;
     let url = config.placement_database();

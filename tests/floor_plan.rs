@@ -444,7 +444,7 @@ fn product_code_writes_files_through_no_link() {
     let (careful, careless): (Vec<_>, Vec<_>) = found.into_iter().partition(is_careful);
     assert!(
         careless.is_empty(),
-        "use berth_files (replace, open_options, open_lock, make_folder, own_folder):\n{}",
+        "use berth_files (replace, open_options, open_lock, make_folder, make_folders, own_folder):\n{}",
         careless.join("\n")
     );
     assert!(!careful.is_empty(), "the question can be answered with yes");

@@ -6,8 +6,8 @@ use berth_config::Sources;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    accelerator, agent, completion, compute, config, controller, demo, device, doctor, guest,
-    identity, man, placement, provider, reconcile, reshape, scheduler, up,
+    accelerator, agent, completion, compute, config, controller, demo, device, doctor, explain,
+    guest, identity, man, placement, provider, reconcile, reshape, scheduler, up,
 };
 use crate::context::Context;
 use crate::logging::{LevelFilter, LogArguments};
@@ -25,6 +25,7 @@ Examples:
   berth config check                          check the configuration
   berth config show --origin                  show all options and their origin
   berth config diff                           show what a reload would change
+  berth explain E0301                         explain the number of an error message
   berth completion bash > /etc/bash_completion.d/berth
 
 Exit codes: 0 done, 1 refused, 64 usage, 69 service unavailable, 70 a bug,
@@ -126,6 +127,8 @@ pub enum Command {
     Config(config::ConfigArguments),
     /// Check whether this host can be a compute node, with a fix for each problem.
     Doctor(doctor::DoctorArguments),
+    /// Explain the number of an error message: its cause, and what to do.
+    Explain(explain::ExplainArguments),
     /// Print a shell completion script.
     Completion(completion::CompletionArguments),
     /// Write the manual pages.
@@ -153,6 +156,7 @@ impl Command {
             | Command::Demo(_)
             | Command::Config(_)
             | Command::Doctor(_)
+            | Command::Explain(_)
             | Command::Completion(_)
             | Command::Man(_) => LevelFilter::WARN,
         }

@@ -9,6 +9,7 @@ pub mod controller;
 pub mod demo;
 pub mod device;
 pub mod doctor;
+pub mod explain;
 pub mod guest;
 pub mod identity;
 pub mod man;

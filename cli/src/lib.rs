@@ -18,14 +18,16 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe};
 
+use berth_model::nearest_name;
 use berth_output::escape::{EscapingWriter, PipeWriter};
-use berth_output::{ErrorCode, ExitCode, Failure};
+use berth_output::{ErrorCode, ExitCode, Failure, colour};
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser as _};
 
 use arguments::{Cli, Command};
 use commands::{
-    accelerator, agent, completion, compute, config, controller, demo, device, doctor, guest,
-    identity, man, placement, provider, reconcile, reshape, scheduler, up,
+    accelerator, agent, completion, compute, config, controller, demo, device, doctor, explain,
+    guest, identity, man, placement, provider, reconcile, reshape, scheduler, up,
 };
 use context::Context;
 
@@ -87,6 +89,7 @@ fn dispatch(
         Command::Demo(arguments) => demo::run(arguments, context, out),
         Command::Config(arguments) => config::run(arguments, context, out),
         Command::Doctor(arguments) => doctor::run(arguments, context, out),
+        Command::Explain(arguments) => explain::run(arguments, out),
         Command::Completion(arguments) => completion::run(arguments, Cli::command(), out),
         Command::Man(arguments) => man::run(arguments, Cli::command()),
     }
@@ -94,20 +97,52 @@ fn dispatch(
 
 /// Help and version are no errors; the rest is, with clap's own message and suggestion.
 fn not_parsed(error: &clap::Error) -> ExitCode {
-    // If this cannot be written, no output is left for an error.
-    let _ = error.print();
-    if error.use_stderr() {
-        ExitCode::Usage
-    } else {
-        ExitCode::Done
+    if !error.use_stderr() {
+        // If this cannot be written, no output is left for an error.
+        let _ = error.print();
+        return ExitCode::Done;
+    }
+    print_error(&usage_text(error));
+    ExitCode::Usage
+}
+
+/// Clap's text in the form of all errors: its tip is the hint.
+fn usage_text(error: &clap::Error) -> String {
+    let text = error
+        .to_string()
+        .replace("\n\n  tip: ", "\nhint: ")
+        .replace("\n  tip: ", "\nhint: ");
+    // Clap has no tip for `berth help upp`.
+    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else {
+        return text;
+    };
+    let command = Cli::command();
+    let names = command.get_subcommands().map(clap::Command::get_name);
+    match nearest_name(name, names) {
+        Some(near) if !text.contains("hint: ") => text.replacen(
+            '\n',
+            &format!("\nhint: a similar subcommand exists: '{near}'\n"),
+            1,
+        ),
+        _ => text,
     }
 }
 
 fn print_error(text: &str) {
     // If this cannot be written, no output is left for an error.
-    let mut err = EscapingWriter::new(io::stderr().lock(), |byte| matches!(byte, b'\n' | b'\t'));
-    let _ = write!(err, "berth: {text}");
-    let _ = err.flush();
+    let is_kept = |byte| matches!(byte, b'\n' | b'\t');
+    let coloured = colour::is_on();
+    let mut raw = io::stderr().lock();
+    for line in text.lines() {
+        let (word, rest) = match coloured {
+            true => colour::split(line),
+            false => (None, line),
+        };
+        let _ = write!(raw, "{}", word.unwrap_or_default());
+        let mut err = EscapingWriter::new(&mut raw, is_kept);
+        let _ = writeln!(err, "{rest}");
+        let _ = err.flush();
+    }
 }
 
 fn bug(panic: &panic::PanicHookInfo<'_>) -> String {

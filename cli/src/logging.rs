@@ -2,12 +2,12 @@
 
 mod causes;
 
-use std::io::{self, IsTerminal as _, Write};
+use std::io::{self, Write};
 use std::os::fd::AsFd;
 
 use berth_model::printable;
 use berth_output::escape::EscapingWriter;
-use berth_output::{ErrorCode, Failure};
+use berth_output::{ErrorCode, Failure, colour};
 use nix::sys::stat::fstat;
 use tracing_subscriber::field::MakeExt as _;
 use tracing_subscriber::fmt::MakeWriter;
@@ -85,9 +85,7 @@ fn filter(
 type BoxedLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 fn layer(format: LogFormat) -> Result<BoxedLayer, Failure> {
-    let colour = io::stderr().is_terminal()
-        && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let lines = || lines(io::stderr, colour);
+    let lines = || lines(io::stderr, colour::is_on());
     Ok(match format {
         LogFormat::Text => lines(),
         LogFormat::Json => json(io::stderr),

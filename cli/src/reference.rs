@@ -22,8 +22,9 @@ pub fn metrics_page() -> String {
 pub fn exit_codes_page() -> String {
     let mut page = String::from(
         "# Exit codes and error numbers\n\nThis page is generated from the code.\n\n\
-         An error message on standard error has a number, what failed, the causes, and a hint. The number decides the exit\n\
-         code. `berth-agent.service` does not restart after 64, 76 and 78 (`RestartPreventExitStatus=`), because a restart\n\
+         An error message on standard error says what failed and its number (`error:`), the causes (`cause:`), and what to\n\
+         do (`hint:`). `berth explain E0301` prints cause and fix of a number. The number decides the exit code.\n\
+         [Messages](messages.md) lists typical mistakes. `berth-agent.service` does not restart after 64, 76 and 78 (`RestartPreventExitStatus=`), because a restart\n\
          cannot help.\n\n\
          | Code | Name | When | What to do |\n| --- | --- | --- | --- |\n",
     );

@@ -129,8 +129,8 @@ fn an_empty_answer_is_explained_by_leaving_out_one_demand_at_a_time() {
     assert_eq!(
         rows["items"],
         json!([
-            {"demand": "trait CUSTOM_FAST", "role": "cause", "candidates_without": 1, "hosts_without": 1, "free": null},
-            {"demand": "16 VCPU", "role": "cause", "candidates_without": 1, "hosts_without": 1, "free": 8},
+            {"requirement": "trait CUSTOM_FAST", "blocks": "yes", "candidates_if_dropped": 1, "hosts_if_dropped": 1, "free": null},
+            {"requirement": "16 VCPU", "blocks": "yes", "candidates_if_dropped": 1, "hosts_if_dropped": 1, "free": 8},
         ])
     );
     let arguments = ["placement", "explain", "resources=VCPU:none"];

@@ -26,6 +26,7 @@ mod libvirt;
 mod libvirt_guests;
 mod listeners;
 mod made_up_requests;
+mod messages;
 mod notify;
 mod offline_upgrade;
 mod one_listener;

@@ -25,7 +25,7 @@ const BODY_LIMIT: usize = 32 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum AdminClientError {
     /// No connection to the socket or to the address, or no response in time.
-    #[error("the agent does not answer on {socket}; is it running (systemctl status berth-agent)?")]
+    #[error("the agent does not answer on {socket}")]
     Unreachable {
         /// Path of the socket, or base URL of the API.
         socket: String,

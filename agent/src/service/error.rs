@@ -128,6 +128,20 @@ impl PassError {
         }
     }
 
+    fn propose(&self) -> Option<&ProposeError> {
+        match self {
+            PassError::Startup(error) => error.propose(),
+            PassError::Tick(TickError::Propose(error)) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Whether the provider files contradict the observed host.
+    #[must_use]
+    pub fn is_of_provider_files(&self) -> bool {
+        matches!(self.propose(), Some(ProposeError::ProviderFiles(_)))
+    }
+
     /// Cause of the failure.
     pub(crate) fn failure_cause(&self) -> FailureCause {
         match self {
@@ -182,7 +196,11 @@ impl PassError {
                 }
                 Some(_) => ExitReason::Configuration,
                 None if matches!(self, PassError::Identity(_)) => ExitReason::Configuration,
-                None => ExitReason::Bug,
+                None => match self.propose() {
+                    Some(ProposeError::ProviderFiles(_)) => ExitReason::Configuration,
+                    Some(ProposeError::Applied(_)) => ExitReason::Disk,
+                    _ => ExitReason::Bug,
+                },
             },
         }
     }
@@ -194,7 +212,8 @@ fn refuses(error: &PlacementError) -> bool {
             error.disposition() == Disposition::Fatal
         }
         PlacementError::Forbidden { .. }
-        | PlacementError::Unauthorized(_)
+        | PlacementError::Unauthorized { .. }
+        | PlacementError::NotPlacement { .. }
         | PlacementError::TooOld { .. }
         | PlacementError::NameTaken(_)
         | PlacementError::Refused(_) => true,
@@ -238,5 +257,28 @@ fn reason_of_admin_error(error: &AdminError) -> ExitReason {
         | AdminError::NotLoopback { .. }
         | AdminError::Listen { .. }
         | AdminError::ListenTls { .. } => ExitReason::Configuration,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_agent_tracker::provider_config::{ProviderConfigMergeError, ProviderIdentification};
+    use berth_model::ProviderName;
+
+    use super::*;
+
+    #[test]
+    fn a_provider_file_that_contradicts_the_host_is_an_error_of_the_configuration() {
+        let conflict = ProviderConfigMergeError::Drivers {
+            file: "/etc/berth/provider_config/gpu.yaml".to_owned(),
+            provider: ProviderIdentification::ComputeNode,
+            name: ProviderName::new("gpu-01").expect("a name"),
+            item: "the inventory of CUSTOM_GPU".to_owned(),
+        };
+        let source = PassError::Startup(StartupError::Propose(conflict.into()));
+        assert!(source.is_of_provider_files());
+        let node = NodeName::new("gpu-01").expect("a name");
+        let error = ServiceError::Start { node, source };
+        assert_eq!(error.reason(), ExitReason::Configuration);
     }
 }

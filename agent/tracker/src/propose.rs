@@ -188,14 +188,7 @@ impl<D: VirtDriver> ResourceTracker<D> {
         &mut self,
         now: Instant,
     ) -> Result<(ProviderTree, Usages), ReportError> {
-        let tree = self.report.current_tree(now).await?;
-        let known = tree
-            .all()
-            .into_iter()
-            .filter(|provider| provider.generation.is_some());
-        let providers = known.map(berth_model::Provider::uuid).collect();
-        let usages = self.report.usages(&providers).await?;
-        Ok((tree, usages))
+        self.report.tree_with_usages(now).await
     }
 
     async fn complete(

@@ -147,6 +147,15 @@ impl StartupError {
         }
     }
 
+    /// The error of the plan, if it could not be made.
+    #[must_use]
+    pub fn propose(&self) -> Option<&ProposeError> {
+        match self {
+            StartupError::Propose(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// The error of the Placement request, if one failed.
     #[must_use]
     pub fn placement(&self) -> Option<&PlacementError> {

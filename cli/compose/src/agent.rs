@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use berth_agent::metrics::{EmbeddedMetrics, Metrics};
 use berth_agent::notify::Notifier;
-use berth_agent::service::{self, Agent, ExitReason, LiveOptions, Mode, ServiceError};
+use berth_agent::service::{self, Agent, ExitReason, LastFailure, LiveOptions, Mode, ServiceError};
 use berth_agent::triggers::Interval;
 use berth_agent_api::{AdminError, AdminOptions, ReloadableTls, SocketLock};
 use berth_agent_tracker::options::Rename;
@@ -19,7 +19,7 @@ use berth_store::state_dir::StateDir;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::placement_failure::placement_error_code;
+use crate::placement_failure::{failure_of_placement, observe_failure, placement_error_code};
 use crate::plan_file::PlanFile;
 use crate::state_lock::{WITH_GUESTS, state_folder};
 use crate::{DEADLINE, Driver, HostGuests, open_driver, tls, tracker_options};
@@ -82,7 +82,7 @@ impl AgentHost {
         let lock = match arguments.once {
             true => alone(config)?,
             false => SocketLock::take(&config.agent.admin_socket)
-                .map_err(|error| failed(&ServiceError::Admin(error)))?,
+                .map_err(|error| failed(&ServiceError::Admin(error), config))?,
         };
         let files = StateDir::open(&config.state_path).map_err(|error| {
             Failure::caused(ErrorCode::State, "the state folder (state_path)", &error)
@@ -156,7 +156,7 @@ impl AgentHost {
         let shutdown = run.shutdown.clone();
         let ended = service::run(agent, run.shutdown)
             .await
-            .map_err(|error| failed(&error));
+            .map_err(|error| failed(&error, config));
         shutdown.cancel();
         if let Some(events) = events {
             // A panic in it has been reported already.
@@ -249,14 +249,52 @@ fn reload(
 }
 
 /// Converts the agent's error into a failure with its code.
-fn failed(error: &ServiceError) -> Failure {
-    let code = match error.reason() {
+fn failed(error: &ServiceError, config: &Config) -> Failure {
+    let code = code_of(error);
+    match error {
+        ServiceError::ReshapeNeeded { .. } => {
+            let preview = match config.placement.auth_type {
+                Some(_) => "berth reshape plan",
+                None => "berth placement migrate-compute-inventory --dry-run",
+            };
+            Failure::from_error(code, error).hint(format!(
+                "start berth again, as systemd does by itself; the changes are shown before by: {preview}"
+            ))
+        }
+        ServiceError::DeadlinePassed { last, .. } => last_failure(code, last).cause(error),
+        ServiceError::Observe(source) => observe_failure(source),
+        ServiceError::Start { source, .. } if code != ErrorCode::ReshapeFailed => {
+            match source.placement() {
+                Some(placement) => failure_of_placement(code, placement),
+                None => Failure::from_error(code, source),
+            }
+        }
+        _ => Failure::from_error(code, error),
+    }
+}
+
+/// The failure of a run that was not done in time: what failed last.
+fn last_failure(code: ErrorCode, last: &LastFailure) -> Failure {
+    match last {
+        LastFailure::Observe(source) => observe_failure(source),
+        LastFailure::Pass { source, .. } => match source.placement() {
+            Some(placement) => failure_of_placement(code, placement),
+            None => Failure::from_error(code, last),
+        },
+        LastFailure::NoNode | LastFailure::NoAnswer => Failure::from_error(code, last),
+    }
+}
+
+fn code_of(error: &ServiceError) -> ErrorCode {
+    match error.reason() {
         ExitReason::ReshapeNeeded => ErrorCode::ReshapeNeeded,
         ExitReason::ReshapeFailed => ErrorCode::ReshapeFailed,
         ExitReason::Configuration | ExitReason::DependencyGone => match error {
-            ServiceError::Start { source, .. } => source
-                .placement()
-                .map_or(ErrorCode::Identity, placement_error_code),
+            ServiceError::Start { source, .. } => match source.placement() {
+                Some(placement) => placement_error_code(placement),
+                None if source.is_of_provider_files() => ErrorCode::Contradiction,
+                None => ErrorCode::Identity,
+            },
             ServiceError::Observe(_) => ErrorCode::Driver,
             ServiceError::DeadlinePassed { .. } => ErrorCode::Unavailable,
             _ => ErrorCode::BadValue,
@@ -264,6 +302,5 @@ fn failed(error: &ServiceError) -> Failure {
         ExitReason::Disk => ErrorCode::State,
         ExitReason::HeldByAnother => ErrorCode::Held,
         ExitReason::Bug => ErrorCode::Bug,
-    };
-    Failure::caused(code, "the agent ended", error)
+    }
 }

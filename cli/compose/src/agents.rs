@@ -10,7 +10,7 @@ use berth_agent_api::body::STATE_FILES;
 use berth_agent_api::client::{AdminClient, AdminClientError};
 use berth_agent_tracker::KnownTrees;
 use berth_client::{
-    AdapterOptions, Auth, ComputeClient, GuestClient, HttpService, TransportOptions,
+    AdapterOptions, Auth, ComputeClient, GuestClient, HttpService, TransportError, TransportOptions,
 };
 use berth_conductor::Agents;
 use berth_config::Config;
@@ -131,12 +131,8 @@ impl AgentAt {
 
 /// The failure of a request to an agent's admin API.
 pub fn admin_failure(error: AdminClientError) -> Failure {
-    let hint =
-        "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket?";
     match &error {
-        AdminClientError::Unreachable { .. } => {
-            Failure::caused(ErrorCode::AgentAway, "cannot reach the agent", &error).hint(hint)
-        }
+        AdminClientError::Unreachable { source, .. } => agent_away(&error, source),
         AdminClientError::Refused { code, .. } if code == STATE_FILES => {
             Failure::from_error(ErrorCode::State, &error)
                 .hint("nothing was changed; free space in the state folder (df -h), then repeat")
@@ -148,14 +144,29 @@ pub fn admin_failure(error: AdminClientError) -> Failure {
     }
 }
 
+/// The failure of a request to this host's agent that got no answer. `reason` is the error of the connection.
+pub fn agent_away(error: &(dyn std::error::Error + 'static), reason: &TransportError) -> Failure {
+    if let TransportError::Denied { .. } = reason {
+        return socket_denied(reason);
+    }
+    Failure::from_error(ErrorCode::AgentAway, error).hint("systemctl status berth-agent")
+}
+
+/// The failure of a user who may not use a socket of this host's agent or conductor.
+pub fn socket_denied(reason: &TransportError) -> Failure {
+    Failure::from_error(ErrorCode::AgentAway, reason)
+        .hint("run as root, or join the group of the socket: usermod -aG berth USER")
+}
+
 fn network(options: &TransportOptions) -> Result<HttpService, Failure> {
     HttpService::network(options).map_err(|error| unusable(&error))
 }
 
 fn unusable(error: &(dyn std::error::Error + 'static)) -> Failure {
     let what = "cannot connect to the agent with these files";
-    Failure::caused(ErrorCode::BadValue, what, error)
-        .hint("see [agent] and [agent_client] in docs/guide/reference/configuration.md")
+    Failure::caused(ErrorCode::BadValue, what, error).hint(
+        "see [agent] and [agent_client] in /usr/share/doc/berth/guide/reference/configuration.md",
+    )
 }
 
 fn guests_of(http: HttpService, root: &str) -> Result<GuestClient, Failure> {
@@ -255,4 +266,33 @@ fn listed<T>(
         Ok((node, way(at)?))
     });
     agents.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn away(source: TransportError) -> String {
+        admin_failure(AdminClientError::Unreachable {
+            socket: "/run/berth/agent.sock".to_owned(),
+            source,
+        })
+        .explain()
+    }
+
+    #[test]
+    fn a_socket_of_another_group_names_the_group_to_join() {
+        let peer = "/run/berth/agent.sock".to_owned();
+        assert_eq!(
+            away(TransportError::Denied { peer: peer.clone() }),
+            "error: permission denied on /run/berth/agent.sock [BERTH-E0201]\n\
+             hint: run as root, or join the group of the socket: usermod -aG berth USER\n"
+        );
+        assert_eq!(
+            away(TransportError::Refused { peer }),
+            "error: the agent does not answer on /run/berth/agent.sock [BERTH-E0201]\n\
+             cause: /run/berth/agent.sock refuses connections\n\
+             hint: systemctl status berth-agent\n"
+        );
+    }
 }

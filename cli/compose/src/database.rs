@@ -3,6 +3,7 @@
 //! `file:PATH` in place of a URL names a file that holds the URL: every user of the host can read a password on a
 //! command line, and a systemd credential is a file.
 
+use std::error::Error as _;
 use std::path::{Path, absolute};
 use std::time::Duration;
 
@@ -38,7 +39,26 @@ fn not_opened(what: String, error: &OpenError) -> Failure {
         | OpenError::Url(_) => ErrorCode::BadValue,
         _ => ErrorCode::State,
     };
-    Failure::caused(code, what, error)
+    match error {
+        OpenError::Server { server, source } => {
+            let what = format!("the database {server} cannot be opened: {source}");
+            let failure = Failure::new(code, what).hint(source.hint());
+            match root_cause(source) {
+                Some(root) => failure.cause(root),
+                None => failure,
+            }
+        }
+        _ => Failure::caused(code, what, error),
+    }
+}
+
+/// The innermost cause: what the server or the system says, without the words of the database library.
+fn root_cause(error: &SqlError) -> Option<String> {
+    let mut cause = error.source()?;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    Some(cause.to_string())
 }
 
 pub fn schema_failure(error: PlacementSchemaError) -> Failure {
@@ -112,6 +132,18 @@ pub async fn open_any_read_only(url: &Secret) -> Result<(Option<SqlStore>, Strin
     let store = SqlStore::open_read_only_at(&location, &SqlOptions::default()).await;
     let store = store.map_err(|error| not_opened(format!("cannot open {named}"), &error))?;
     Ok((store, named))
+}
+
+/// Refuses the URL of a file that does not exist: the path is probably mistyped.
+pub fn require_file(url: &Secret) -> Result<(), Failure> {
+    match location(url)? {
+        Location::SqliteFile(path) if !path.exists() => {
+            let what = format!("{} does not exist", path.display());
+            Err(Failure::new(ErrorCode::State, what)
+                .hint("name the database that the service uses: --database sqlite:PATH"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Opens a database with any schema, to create or change the schema. Returns it with its name for error texts. A
@@ -354,6 +386,32 @@ mod tests {
             text.contains("one.sqlite") && text.contains("two sections name one database");
         assert!(is_named && !text.contains("stop that process"), "{text}");
         store.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_database_server_that_is_away_is_one_line_with_its_cause() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let url = format!("postgresql://berth:hunter2@127.0.0.1:{port}/berth");
+        let refused = open_hosts(&Secret::from(url), Path::new("/tmp")).await;
+        let text = refused.unwrap_err().explain();
+        assert!(
+            text.contains("cannot be opened: the database server cannot be reached [BERTH-E0304]\ncause: Connection refused\nhint: "),
+            "{text}"
+        );
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+
+    #[test]
+    fn a_mistyped_path_of_a_database_is_refused() {
+        let url = Secret::from("sqlite:/nope/x.sqlite".to_owned());
+        assert_eq!(
+            require_file(&url).unwrap_err().explain(),
+            "error: /nope/x.sqlite does not exist [BERTH-E0304]\n\
+             hint: name the database that the service uses: --database sqlite:PATH\n"
+        );
     }
 
     #[test]

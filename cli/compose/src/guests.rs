@@ -55,7 +55,7 @@ pub fn accelerators_over_network(config: &Config) -> Result<Option<AcceleratorCl
         .map_err(|error| {
             let what = "access to the accelerator service is not configured";
             Failure::caused(ErrorCode::Missing, what, &error)
-                .hint("see [cyborg] in docs/guide/reference/configuration.md")
+                .hint("see [cyborg] in /usr/share/doc/berth/guide/reference/configuration.md")
         })
 }
 

@@ -23,7 +23,7 @@ pub fn hosts_over_network(config: &Config) -> Result<Option<HostsClient>, Failur
         .map_err(|error| {
             let what = "access to the scheduler is not configured";
             Failure::caused(ErrorCode::Missing, what, &error)
-                .hint("see [conductor] in docs/guide/reference/configuration.md")
+                .hint("see [conductor] in /usr/share/doc/berth/guide/reference/configuration.md")
         })
 }
 

@@ -45,8 +45,8 @@ pub fn catalog(config: &Config, here: &[(&str, String)]) -> Catalog {
 pub fn users_failure(error: &UsersFileError) -> Failure {
     match error {
         UsersFileError::Unreadable { .. } => {
-            Failure::caused(ErrorCode::Unreadable, "there are no users", error).hint(
-                "write the file as docs/guide/howto/identity.md shows, or name it: [identity_service] users_file, --users",
+            Failure::from_error(ErrorCode::Unreadable, error).hint(
+                "write the file as /usr/share/doc/berth/guide/howto/identity.md shows, or name another one: --users FILE",
             )
         }
         UsersFileError::Writable { path } | UsersFileError::NoText { path } => {
@@ -54,8 +54,8 @@ pub fn users_failure(error: &UsersFileError) -> Failure {
             Failure::new(ErrorCode::BadValue, error.to_string()).hint(hint)
         }
         UsersFileError::Empty { .. } => Failure::new(ErrorCode::BadValue, error.to_string())
-            .hint("write the file as docs/guide/howto/identity.md shows"),
+            .hint("write the file as /usr/share/doc/berth/guide/howto/identity.md shows"),
         UsersFileError::Wrong(_) => Failure::new(ErrorCode::BadValue, error.to_string())
-            .hint("correct the lines named, then run: berth identity check"),
+            .hint("correct these lines, then run: berth identity check"),
     }
 }

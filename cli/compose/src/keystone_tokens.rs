@@ -36,7 +36,7 @@ pub fn identity_client(options: &KeystoneAuthtoken) -> Result<IdentityClient, Fa
     let wrong = |error: &(dyn std::error::Error + 'static)| {
         let what = "access to Keystone is not configured";
         Failure::caused(ErrorCode::Missing, what, error).hint(
-            "see [keystone_authtoken] in docs/guide/reference/configuration.md, or set auth_strategy = \"noauth2\"",
+            "see [keystone_authtoken] in /usr/share/doc/berth/guide/reference/configuration.md, or set auth_strategy = \"noauth2\"",
         )
     };
     let account = &options.account;

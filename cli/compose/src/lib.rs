@@ -46,7 +46,10 @@ mod tracker;
 
 use std::time::Duration;
 
-pub use agents::{AgentAt, AgentReceivers, KnownAgents, admin_failure, agents_elsewhere};
+pub use agents::{
+    AgentAt, AgentReceivers, KnownAgents, admin_failure, agent_away, agents_elsewhere,
+    socket_denied,
+};
 pub use berth_compute_driver::Driver;
 pub use driver::open_driver;
 pub use guests::{

@@ -1,6 +1,7 @@
 //! Opens the TCP listeners of the built-in services. A service that does not authenticate its callers (`noauth2`)
 //! listens on loopback only.
 
+use std::io;
 use std::net::SocketAddr;
 
 use axum::Router;
@@ -145,13 +146,7 @@ impl BuiltIn {
             section, option, ..
         } = self;
         let listener = TcpListener::bind(address).await.map_err(|error| {
-            let code = match error.kind() {
-                std::io::ErrorKind::AddrInUse => ErrorCode::Held,
-                _ => ErrorCode::BadValue,
-            };
-            Failure::caused(code, format!("cannot listen on {address}"), &error).hint(format!(
-                "stop what listens there, or set [{section}] {option}"
-            ))
+            listen_failure(address, &format!("[{section}] {option}"), &error)
         })?;
         Ok(ServiceListener {
             address: listener.local_addr().unwrap_or(address),
@@ -189,5 +184,41 @@ impl ServiceListener {
             AuthStrategy::Keystone => api,
         };
         serve_tcp(self.listener, api, stop).await;
+    }
+}
+
+/// The failure of a service that cannot listen on its address, which `option` names.
+pub fn listen_failure(address: SocketAddr, option: &str, error: &io::Error) -> Failure {
+    let what = format!("cannot listen on {address}");
+    match error.kind() {
+        io::ErrorKind::AddrInUse => Failure::caused(ErrorCode::Held, what, error)
+            .hint(format!("stop what listens there, or set {option}")),
+        io::ErrorKind::AddrNotAvailable => Failure::new(ErrorCode::BadValue, what)
+            .cause(format!("{} is not an address of this host", address.ip()))
+            .hint(format!("set {option} to an address that ip addr shows")),
+        _ => Failure::caused(ErrorCode::BadValue, what, error).hint(format!("set {option}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_not_this_hosts_is_not_reported_as_in_use() {
+        let address = "192.0.2.55:24880".parse().unwrap();
+        let error = |kind: io::ErrorKind| io::Error::from(kind);
+        let foreign = error(io::ErrorKind::AddrNotAvailable);
+        assert_eq!(
+            listen_failure(address, "[api] listen", &foreign).explain(),
+            "error: cannot listen on 192.0.2.55:24880 [BERTH-E0105]\ncause: 192.0.2.55 is not an address of this host\n\
+             hint: set [api] listen to an address that ip addr shows\n"
+        );
+        let used = listen_failure(address, "[api] listen", &error(io::ErrorKind::AddrInUse));
+        assert_eq!(used.code(), ErrorCode::Held);
+        assert!(
+            used.explain()
+                .ends_with("\nhint: stop what listens there, or set [api] listen\n")
+        );
     }
 }

@@ -1,7 +1,10 @@
 //! The nodes of this host for commands that read or act once: observed, identified, each with its resource tracker.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use berth_agent_api::body::{NodeBody, StateBody};
+use berth_agent_api::client::{AdminClient, AdminClientError};
 use berth_agent_devices::overlay_all;
 use berth_agent_journal::SqlJournal;
 use berth_agent_tracker::complete::Service;
@@ -11,17 +14,18 @@ use berth_agent_tracker::node_identity::{
 };
 use berth_agent_tracker::options::{Rename, TrackerOptions};
 use berth_agent_tracker::propose::ResourceTracker;
-use berth_agent_tracker::report_client::ReportClient;
-use berth_client::PlacementClient;
+use berth_agent_tracker::report_client::{ReportClient, ReportError};
+use berth_client::{PlacementClient, TransportError};
 use berth_config::Config;
-use berth_model::{Disposition, NodeName};
+use berth_model::{NodeName, ProviderTree, ProviderUuid, Usages};
 use berth_output::{ErrorCode, Failure};
 use berth_store::state_dir::StateDir;
 use berth_virt::{HostView, VirtDriver};
+use tokio::time::Instant;
 
-use crate::placement_failure::placement_error_code;
+use crate::placement_failure::{failure_of_placement, observe_failure, placement_error_code};
 use crate::tracker::tracker_options;
-use crate::{Driver, open_driver};
+use crate::{Driver, open_driver, socket_denied};
 
 /// Whether the UUID of a node without one is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,13 +55,21 @@ impl HostNodes {
         intent: Intent,
     ) -> Result<Self, Failure> {
         let driver = Arc::new(open_driver(config)?);
-        let mut view = driver.observe().await.map_err(|error| {
-            let code = match error.disposition() {
-                Disposition::Fatal => ErrorCode::Driver,
-                Disposition::Retry | Disposition::Refresh => ErrorCode::Unavailable,
-            };
-            Failure::caused(code, "cannot observe this host", &error)
-        })?;
+        let mut view = match driver.observe().await {
+            Ok(view) => view,
+            Err(error) => {
+                let failure = observe_failure(&error);
+                return Err(match running_agent(config).await? {
+                    Some(agent) if agent.driver != driver.name() => {
+                        failure.hint(format!(
+                            "the running agent uses the driver {}: give this command its options, such as --machine FILE",
+                            agent.driver
+                        ))
+                    }
+                    _ => failure,
+                });
+            }
+        };
         let devices = SqlJournal::observe_devices(&config.state_path).await;
         let devices = devices.map_err(|error| {
             let what = "cannot read which devices are set aside";
@@ -85,13 +97,12 @@ impl HostNodes {
                 Intent::Observe => identify_read_only(node, &from, &files, placement).await,
                 Intent::Act => identify(node, &from, &files, placement, rename).await,
             };
-            let identity = identity.map_err(|error| {
-                let code = match &error {
-                    NodeIdentityError::Placement { source, .. } => placement_error_code(source),
-                    NodeIdentityError::File { .. } => ErrorCode::State,
-                    _ => ErrorCode::Identity,
-                };
-                Failure::caused(code, format!("cannot identify node {node}"), &error)
+            let identity = identity.map_err(|error| match &error {
+                NodeIdentityError::Placement { source, .. } => {
+                    failure_of_placement(placement_error_code(source), source)
+                }
+                NodeIdentityError::File { .. } => Failure::from_error(ErrorCode::State, &error),
+                _ => Failure::from_error(ErrorCode::Identity, &error),
             })?;
             let tracker = tracker(&driver, placement, node, &identity, &options)
                 .with_state_files(Arc::new(files.clone()));
@@ -117,6 +128,69 @@ impl HostNodes {
             .collect()
     }
 }
+
+/// The state of this host's agent; `None` if it does not run.
+///
+/// Errors: This user may not use the agent's socket.
+async fn running_agent(config: &Config) -> Result<Option<StateBody>, Failure> {
+    let Ok(client) = AdminClient::new(&config.agent.admin_socket) else {
+        return Ok(None);
+    };
+    match client.with_timeout(AGENT_TIMEOUT).state().await {
+        Ok(state) => Ok(Some(state)),
+        Err(AdminClientError::Unreachable { source, .. })
+            if matches!(source, TransportError::Denied { .. }) =>
+        {
+            Err(socket_denied(&source))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
+/// The provider trees of this host's nodes, with their usages, from Placement. The nodes are those of the running agent;
+/// without one, this host is observed.
+pub async fn trees_of_host(
+    config: &Config,
+    placement: &PlacementClient,
+) -> Result<Vec<(ProviderTree, Usages)>, Failure> {
+    let known = match running_agent(config).await? {
+        Some(agent) => agent.nodes.into_iter().filter_map(identified).collect(),
+        None => Vec::new(),
+    };
+    let options = tracker_options(config, Rename::Refuse)?;
+    let mut reports = Vec::new();
+    if known.is_empty() {
+        // If a node's provider has another name than the node, observing fails: the tree may belong to another host.
+        let host = HostNodes::observe(config, placement, Rename::Refuse, Intent::Observe).await?;
+        let nodes = host.nodes.into_iter().map(|(identity, _)| identity);
+        reports.extend(nodes.map(|it| (it.node, it.root)));
+    } else {
+        reports.extend(known);
+    }
+    let mut trees = Vec::new();
+    for (node, root) in reports {
+        let mut report = ReportClient::new(placement.clone(), node, root, &options);
+        let tree = report.tree_with_usages(Instant::now()).await;
+        trees.push(tree.map_err(|error| report_failure(&error))?);
+    }
+    Ok(trees)
+}
+
+/// A node of the agent's with its root provider.
+fn identified(node: NodeBody) -> Option<(NodeName, ProviderUuid)> {
+    let root = node.root?.parse().ok()?;
+    Some((NodeName::new(&node.name).ok()?, root))
+}
+
+fn report_failure(error: &ReportError) -> Failure {
+    match error.placement() {
+        Some(placement) => failure_of_placement(placement_error_code(placement), placement),
+        None => Failure::from_error(ErrorCode::Unavailable, error),
+    }
+}
+
+/// How long the agent may take to answer a question that has another source, too.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(3);
 
 fn tracker(
     driver: &Arc<Driver>,

@@ -24,12 +24,9 @@ pub fn placement_over_network(
     observer: Option<Arc<dyn RequestObserver>>,
 ) -> Result<PlacementClient, Failure> {
     PlacementClient::from_options(&config.placement, observer).map_err(|error| {
-        Failure::caused(
-            ErrorCode::Missing,
-            "access to Placement is not configured",
-            &error,
+        Failure::caused(ErrorCode::Missing, "Placement is not configured", &error).hint(
+            "set auth_type and auth_url in [placement], see /usr/share/doc/berth/guide/howto/install.md; or run berth up",
         )
-        .hint("see [placement] in docs/guide/reference/configuration.md, or use `berth up`")
     })
 }
 

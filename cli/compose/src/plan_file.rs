@@ -45,7 +45,12 @@ impl PlanFile {
     pub fn write(&self, file: &Path) -> Result<(), Failure> {
         berth_files::replace(file, self.json()?.as_bytes(), 0o644).map_err(|error| {
             let what = format!("cannot write {}", file.display());
-            Failure::caused(ErrorCode::File, what, &error)
+            let above = file.parent().filter(|it| !it.as_os_str().is_empty());
+            match above.filter(|above| !above.is_dir()) {
+                Some(above) => Failure::new(ErrorCode::File, what)
+                    .cause(format!("the directory {} does not exist", above.display())),
+                None => Failure::caused(ErrorCode::File, what, &error),
+            }
         })
     }
 

@@ -135,6 +135,27 @@ mod tests {
     }
 
     #[test]
+    fn a_mistyped_folder_is_named_and_nothing_is_created() {
+        let parent = tempfile::tempdir().unwrap();
+        let above = parent.path().join("nope/deep");
+        let error = StateLock::take(&above.join("state"), WITHOUT_GUESTS).unwrap_err();
+        assert_eq!(
+            error.explain(),
+            format!(
+                "error: cannot use the state folder {0}/state [BERTH-E0304]\ncause: {0} does not exist\n\
+                 hint: name one that this user may write to: --state-dir DIR, or state_path\n",
+                above.display()
+            )
+        );
+        assert!(!parent.path().join("nope").exists());
+        let file = parent.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = StateLock::take(&file, WITHOUT_GUESTS).unwrap_err().explain();
+        let cause = format!("\ncause: {} is not a directory\n", file.display());
+        assert!(error.contains(&cause), "{error}");
+    }
+
+    #[test]
     fn a_folder_that_cannot_be_made_is_named() {
         let error = StateLock::take(Path::new("/proc/none/state"), WITHOUT_GUESTS).unwrap_err();
         assert!(error.explain().contains("/proc/none/state"), "{error:?}");

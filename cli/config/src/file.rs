@@ -5,6 +5,7 @@ use berth_output::ErrorCode;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::ini;
 use super::problem::ConfigProblem;
 use super::setting::{self, Setting, WrittenValue};
 use super::table;
@@ -20,6 +21,20 @@ pub struct ConfigDocument {
 /// Reads a document: the valid settings, and all problems.
 pub(super) fn read(document: &ConfigDocument) -> (Vec<Setting>, Vec<ConfigProblem>) {
     let (root, errors) = DeTable::parse_recoverable(&document.text);
+    if !errors.is_empty() && ini::is_ini(&document.text) {
+        let first = errors.first().and_then(toml::de::Error::span);
+        let offset = first.map_or(0, |span| span.start);
+        let problem = ConfigProblem {
+            at: place(document, &line_starts(&document.text), offset),
+            key: String::new(),
+            wrong: "this is an oslo.config (INI) file such as nova.conf, and berth reads TOML".to_owned(),
+            right: "write texts in quotes and lists in brackets; /usr/share/doc/berth/guide/howto/from-nova-compute.md \
+                    lists Nova's options"
+                .to_owned(),
+            code: ErrorCode::Syntax,
+        };
+        return (Vec::new(), vec![problem]);
+    }
     if !errors.is_empty() {
         return (
             Vec::new(),

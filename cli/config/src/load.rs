@@ -25,6 +25,29 @@ use super::view::{Effective, LoadedConfig};
 
 /// Reads the files and resolves them with the environment.
 pub fn load(sources: &Sources) -> Result<LoadedConfig, ConfigRefusal> {
+    examine(sources).into_result()
+}
+
+/// A configuration with its errors, for a check that reports as much as possible at once.
+#[derive(Debug)]
+pub struct ExaminedConfig {
+    /// The options without an error; others have their default. `None` only if this is a bug.
+    pub loaded: Option<LoadedConfig>,
+    pub problems: Vec<ConfigProblem>,
+}
+
+impl ExaminedConfig {
+    fn into_result(self) -> Result<LoadedConfig, ConfigRefusal> {
+        match self.loaded {
+            Some(loaded) if self.problems.is_empty() => Ok(loaded),
+            _ => Err(ConfigRefusal::new(self.problems)),
+        }
+    }
+}
+
+/// Reads the files and resolves them with the environment, however many errors they have.
+#[must_use]
+pub fn examine(sources: &Sources) -> ExaminedConfig {
     let SourceFiles {
         documents,
         open_to_all,
@@ -39,26 +62,18 @@ pub fn load(sources: &Sources) -> Result<LoadedConfig, ConfigRefusal> {
         command_line: command_line::read(sources),
         read_secret: &secret_file::read,
     };
-    let resolved = resolve_with(&documents, &sources.environment, further);
+    let mut examined = resolve_with(&documents, &sources.environment, further);
     let files = trust::of_files(&paths);
     problems.extend(files.refused);
-    match resolved {
-        Err(refused) => {
-            problems.extend(refused.problems().to_vec());
-            Err(ConfigRefusal::new(problems))
-        }
-        Ok(mut loaded) => {
-            let named = trust::of_options(&loaded.effective);
-            problems.extend(named.refused);
-            if !problems.is_empty() {
-                return Err(ConfigRefusal::new(problems));
-            }
-            let exposed = rules::exposed_secrets(&loaded.effective, &open_to_all);
-            let warnings = files.warnings.into_iter().chain(named.warnings);
-            loaded.warnings.extend(warnings.chain(exposed));
-            Ok(loaded)
-        }
+    examined.problems.extend(problems);
+    if let Some(loaded) = &mut examined.loaded {
+        let named = trust::of_options(&loaded.effective);
+        examined.problems.extend(named.refused);
+        let exposed = rules::exposed_secrets(&loaded.effective, &open_to_all);
+        let warnings = files.warnings.into_iter().chain(named.warnings);
+        loaded.warnings.extend(warnings.chain(exposed));
     }
+    examined
 }
 
 /// What a configuration is made of besides files and environment.
@@ -81,14 +96,14 @@ pub fn resolve(
             Err((wrong, String::new()))
         },
     };
-    resolve_with(documents, environment, further)
+    resolve_with(documents, environment, further).into_result()
 }
 
 fn resolve_with(
     documents: &[ConfigDocument],
     environment: &[(OsString, OsString)],
     further: FurtherSources<'_>,
-) -> Result<LoadedConfig, ConfigRefusal> {
+) -> ExaminedConfig {
     let mut problems = Vec::new();
     let mut layers: Vec<Vec<Setting>> = Vec::new();
     for document in documents {
@@ -120,22 +135,25 @@ fn resolve_with(
         Ok(config) => config,
         Err(error) => {
             problems.push(misfit(&error));
-            return Err(ConfigRefusal::new(problems));
+            return ExaminedConfig {
+                loaded: None,
+                problems,
+            };
         }
     };
     let verdict = rules::judge(&config, &effective, &broken);
     problems.extend(verdict.problems);
-    if !problems.is_empty() {
-        return Err(ConfigRefusal::new(problems));
-    }
     let mut warnings = environment.warnings;
     warnings.extend(verdict.warnings);
-    Ok(LoadedConfig {
-        config,
-        effective,
-        warnings,
-        files: documents.iter().map(|each| each.name.clone()).collect(),
-    })
+    ExaminedConfig {
+        loaded: Some(LoadedConfig {
+            config,
+            effective,
+            warnings,
+            files: documents.iter().map(|each| each.name.clone()).collect(),
+        }),
+        problems,
+    }
 }
 
 /// Every option that is set, by section and key; later layers win.

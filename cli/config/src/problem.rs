@@ -48,6 +48,12 @@ impl ConfigRefusal {
         ConfigRefusal { problems }
     }
 
+    fn title(&self) -> String {
+        let count = self.problems.len();
+        let errors = if count == 1 { "error" } else { "errors" };
+        format!("the configuration is refused, {count} {errors}")
+    }
+
     /// Everything that is wrong, in the order of files and lines.
     #[must_use]
     pub fn problems(&self) -> &[ConfigProblem] {
@@ -57,12 +63,7 @@ impl ConfigRefusal {
 
 impl fmt::Display for ConfigRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.problems.len();
-        writeln!(
-            f,
-            "the configuration is refused, {count} {}:",
-            if count == 1 { "error" } else { "errors" }
-        )?;
+        writeln!(f, "{}:", self.title())?;
         for problem in &self.problems {
             writeln!(f, "  {problem}")?;
         }
@@ -78,8 +79,11 @@ impl From<ConfigRefusal> for Failure {
             .problems()
             .first()
             .map_or(ErrorCode::BadValue, |problem| problem.code);
-        Failure::new(code, refused.to_string().trim_end().to_owned())
-            .hint("correct the lines named, then run: berth config check")
+        let failure = Failure::new(code, refused.title());
+        let problems = refused.problems.iter();
+        problems
+            .fold(failure, |failure, problem| failure.cause(problem))
+            .hint("correct these lines, then run: berth config check")
     }
 }
 

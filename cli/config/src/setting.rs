@@ -4,6 +4,7 @@ use berth_model::nearest_name as nearest;
 use berth_options::{Json, OptionRow, ValueError, ValueFault};
 use berth_output::ErrorCode;
 
+use super::nova;
 use super::pattern;
 use super::problem::ConfigProblem;
 use super::table::{self, NOT_YET, OPTIONS, RENAMED, SECTIONS};
@@ -101,6 +102,13 @@ pub(super) fn unknown_key(section: &str, key: &str, at: &str) -> ConfigProblem {
             ErrorCode::NotYet,
         );
     }
+    if nova::has_option(section, key) {
+        return problem(
+            "Nova's option without an equivalent in berth".into(),
+            "remove it".into(),
+            ErrorCode::NotYet,
+        );
+    }
     let here = OPTIONS
         .iter()
         .filter(|row| row.section == pattern)
@@ -153,6 +161,13 @@ pub(super) fn unknown_section(section: &str, at: &str) -> ConfigProblem {
             ErrorCode::NotYet,
         );
     }
+    if nova::has_section(section) {
+        return problem(
+            "Nova's section without an equivalent in berth",
+            "remove it".into(),
+            ErrorCode::NotYet,
+        );
+    }
     if let Some(kind) = section.strip_prefix("vgpu_") {
         return problem(
             "berth does not have this section",
@@ -170,10 +185,7 @@ pub(super) fn unknown_section(section: &str, at: &str) -> ConfigProblem {
         .filter(|name| !name.is_empty());
     let right = match nearest(section, sections.clone()) {
         Some(guess) => format!("did you mean [{guess}]?"),
-        None => format!(
-            "the sections are {}",
-            sections.collect::<Vec<_>>().join(", ")
-        ),
+        None => "berth config show lists all options with their sections".to_owned(),
     };
     problem("unknown section", right, ErrorCode::UnknownKey)
 }

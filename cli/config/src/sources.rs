@@ -124,7 +124,15 @@ fn files(sources: &Sources, problems: &mut Vec<ConfigProblem>) -> Vec<(PathBuf, 
             Ok(found) => files.extend(found.into_iter().map(|path| (path, Presence::Required))),
             Err(error)
                 if presence == Presence::Optional && error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => problems.push(unreadable_file(&directory, &error)),
+            Err(error) => problems.push(ConfigProblem {
+                right: match error.kind() {
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+                        "name a directory that exists".to_owned()
+                    }
+                    _ => unreadable_file(&directory, &error).right,
+                },
+                ..unreadable_file(&directory, &error)
+            }),
         }
     }
     files

@@ -11,13 +11,7 @@ impl ErrorCode {
     #[must_use]
     pub const fn usual_hint(self) -> Option<&'static str> {
         match self {
-            ErrorCode::Unavailable => Some(
-                "see that the service named runs and that its URL is right (berth config show --set), then repeat; \
-                 berth doctor asks it, too",
-            ),
-            ErrorCode::Driver => Some(
-                "berth doctor reports what this host lacks; berth config show --set shows the driver's options",
-            ),
+            ErrorCode::Unavailable | ErrorCode::Driver => Some("berth doctor"),
             _ => None,
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! A command returns a [`Failure`]; the program prints it once and exits with its code.
 
+pub mod colour;
 mod error_code;
 pub mod escape;
 mod exit;

@@ -33,6 +33,9 @@ pub struct ListFormat {
     /// Leave out the heading of tables and CSV.
     #[arg(long, help_heading = "Output")]
     pub no_header: bool,
+    /// Print all columns of a table, even if they do not fit the terminal.
+    #[arg(long, help_heading = "Output")]
+    pub wide: bool,
 }
 
 impl Default for ListFormat {
@@ -41,6 +44,7 @@ impl Default for ListFormat {
             format: FormatKind::Table,
             columns: Vec::new(),
             no_header: false,
+            wide: false,
         }
     }
 }
@@ -73,6 +77,8 @@ pub enum FormatKind {
 pub struct Listing {
     columns: Vec<&'static str>,
     rows: Vec<Vec<Value>>,
+    /// Printed for people instead of a table without rows.
+    empty: Option<&'static str>,
 }
 
 impl Listing {
@@ -82,7 +88,15 @@ impl Listing {
         Self {
             columns: columns.to_vec(),
             rows: Vec::new(),
+            empty: None,
         }
+    }
+
+    /// Says this to people if the list is empty.
+    #[must_use]
+    pub fn or_say(mut self, text: &'static str) -> Self {
+        self.empty = Some(text);
+        self
     }
 
     /// Adds a row. Cells beyond the columns are dropped, missing ones are null.
@@ -98,7 +112,16 @@ impl Listing {
     pub fn print(&self, format: &ListFormat, out: &mut dyn Write) -> Result<(), Failure> {
         let chosen = self.choose(&format.columns)?;
         match format.format {
-            FormatKind::Table => write_table(&chosen, format.no_header, out)?,
+            FormatKind::Table if chosen.rows.is_empty() && self.empty.is_some() => {
+                writeln!(out, "{}", self.empty.unwrap_or_default())?;
+            }
+            FormatKind::Table => {
+                let width = match format.wide || !format.columns.is_empty() {
+                    true => None,
+                    false => terminal_width(),
+                };
+                write_fitting(chosen, width, format.no_header, out)?;
+            }
             FormatKind::Json => write_json(&chosen, out)?,
             FormatKind::Yaml => write_yaml(&chosen, out)?,
             FormatKind::Csv => write_csv(&chosen, format.no_header, out)?,
@@ -116,6 +139,7 @@ impl Listing {
             .map(|name| self.place(name))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(Listing {
+            empty: self.empty,
             columns: places.iter().map(|&place| self.columns[place]).collect(),
             rows: self
                 .rows
@@ -160,6 +184,65 @@ fn bare(cell: &Value) -> String {
         Value::Null => String::new(),
         Value::String(text) => printable(text).into_owned(),
         other => other.to_string(),
+    }
+}
+
+/// The width of the terminal; `None` if standard output is none.
+fn terminal_width() -> Option<usize> {
+    Table::new().width().map(usize::from)
+}
+
+/// A column whose cells are at most this wide is left out rather than cut: names and UUIDs are copied whole.
+const NEVER_CUT: usize = 36;
+/// The least width of a cut column.
+const LEAST: usize = 16;
+
+/// Writes a table that is at most `width` wide: a long text is cut, and columns at the right that do not fit are left out
+/// and named below.
+fn write_fitting(
+    mut listing: Listing,
+    width: Option<usize>,
+    no_header: bool,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let Some(width) = width else {
+        return write_table(&listing, no_header, out);
+    };
+    let natural = |column: usize| {
+        let cells = listing.rows.iter().map(|row| bare(&row[column]));
+        let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
+        widest.max(heading(listing.columns[column]).chars().count())
+    };
+    // Each column has a border and a blank at both sides; the table has one border more.
+    let (mut left, mut widths) = (width.saturating_sub(1), Vec::new());
+    for column in 0..listing.columns.len() {
+        let room = left.saturating_sub(3);
+        let wanted = natural(column);
+        let given = match wanted <= room {
+            true => wanted,
+            false if wanted > NEVER_CUT && room >= LEAST => room,
+            // The first column is shown in any case.
+            false if column == 0 => wanted,
+            false => break,
+        };
+        widths.push(given);
+        left = left.saturating_sub(given + 3);
+    }
+    let hidden = listing.columns.split_off(widths.len());
+    for row in &mut listing.rows {
+        row.truncate(widths.len());
+        for (cell, width) in row.iter_mut().zip(&widths) {
+            let text = bare(cell);
+            if text.chars().count() > *width {
+                let start: String = text.chars().take(width.saturating_sub(1)).collect();
+                *cell = Value::from(start + "…");
+            }
+        }
+    }
+    write_table(&listing, no_header, out)?;
+    match hidden.is_empty() {
+        true => Ok(()),
+        false => writeln!(out, "not shown: {} (--wide)", hidden.join(", ")),
     }
 }
 
@@ -263,6 +346,7 @@ mod tests {
                     format: kind,
                     columns,
                     no_header,
+                    wide: false,
                 },
                 &mut out,
             )
@@ -303,6 +387,52 @@ mod tests {
             printed(FormatKind::Value, &["total", "resource class"], true),
             "8 VCPU\n a \"b\", c\n"
         );
+    }
+
+    #[test]
+    fn a_table_fits_the_terminal_and_names_the_columns_that_do_not() {
+        let mut listing = Listing::new(&["uuid", "name", "reason", "node"]);
+        let uuid = "11111111-2222-4333-8444-0000000000aa";
+        listing.push([
+            json!(uuid),
+            json!("web"),
+            json!("x".repeat(300)),
+            json!("n1"),
+        ]);
+        let printed = |width| {
+            let mut out = Vec::new();
+            write_fitting(listing.clone(), width, false, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let widest = |text: &str| text.lines().map(|line| line.chars().count()).max();
+        let fits = printed(Some(80));
+        assert_eq!(widest(&fits), Some(80), "{fits}");
+        assert!(fits.contains(uuid) && fits.contains("xxx…"), "{fits}");
+        assert!(fits.ends_with("not shown: node (--wide)\n"), "{fits}");
+        let narrow = printed(Some(50));
+        assert!(narrow.contains(uuid), "a UUID is never cut: {narrow}");
+        assert!(
+            narrow.ends_with("not shown: reason, node (--wide)\n"),
+            "{narrow}"
+        );
+        let pipe = printed(None);
+        assert!(pipe.contains(&"x".repeat(300)) && pipe.contains("n1"));
+    }
+
+    #[test]
+    fn an_empty_list_says_so_to_people_and_is_empty_for_scripts() {
+        let listing = Listing::new(&["uuid"]).or_say("no devices");
+        let printed = |format| {
+            let mut out = Vec::new();
+            let format = ListFormat {
+                format,
+                ..ListFormat::default()
+            };
+            listing.print(&format, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(printed(FormatKind::Table), "no devices\n");
+        assert_eq!(printed(FormatKind::Csv), "uuid\n");
     }
 
     #[test]

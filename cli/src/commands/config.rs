@@ -3,6 +3,7 @@
 mod check;
 mod host;
 mod named_files;
+mod roles;
 mod running;
 mod scheduling;
 mod services_files;
@@ -27,16 +28,9 @@ pub struct ConfigArguments {
 enum ConfigCommand {
     /// Check the configuration; every error is reported with file, line, column and key.
     #[command(
-        after_help = "Examples:\n  berth config check\n  berth config check --offline --config ./berth.toml"
+        after_help = "Examples:\n  berth config check --for agent\n  berth config check --offline --config ./berth.toml"
     )]
-    Check {
-        /// Check the text only, not the files, groups and CPUs that it names on this host.
-        #[arg(long)]
-        offline: bool,
-        /// Treat warnings as errors.
-        #[arg(long)]
-        deny_warnings: bool,
-    },
+    Check(check::CheckArguments),
     /// Print all options in force; secrets are shown as ***.
     #[command(
         after_help = "Examples:\n  berth config show --origin\n  berth config show --set -f json"
@@ -70,10 +64,7 @@ pub fn run(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     match &arguments.command {
-        ConfigCommand::Check {
-            offline,
-            deny_warnings,
-        } => check::check(context, *offline, *deny_warnings, out),
+        ConfigCommand::Check(arguments) => check::check(context, arguments, out),
         ConfigCommand::Show {
             origin,
             set,
@@ -112,7 +103,8 @@ fn show(loaded: &LoadedConfig, origin: bool, set: bool) -> Listing {
 }
 
 fn differences(changes: &[OptionChange]) -> Listing {
-    let mut listing = Listing::new(&["option", "running", "file", "takes_effect"]);
+    let mut listing =
+        Listing::new(&["option", "running", "file", "takes_effect"]).or_say("no differences");
     for change in changes {
         let effect = Json::from(change.effect.label());
         listing.push([

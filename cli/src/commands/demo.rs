@@ -155,7 +155,7 @@ async fn show_upgrade(config: &Config, state: &Path, out: &mut dyn Write) -> Res
             format!("{MACHINE} is not shipped"),
         ));
     };
-    berth_files::make_folder(state, 0o711).map_err(|error| file_failure(state, &error))?;
+    berth_files::make_folders(state, 0o711).map_err(|error| file_failure(state, &error))?;
     let file = state.join(format!("{MACHINE}.toml"));
     berth_files::replace(&file, text.as_bytes(), 0o600)
         .map_err(|error| file_failure(&file, &error))?;

@@ -188,7 +188,8 @@ fn listed(devices: &[HostDeviceBody]) -> Listing {
         "state",
         "guest",
         "reason",
-    ]);
+    ])
+    .or_say("no devices; [accelerators] device_spec and [pci] device_spec list them");
     for device in devices {
         listing.push([
             json!(device.name),

@@ -9,6 +9,7 @@ mod decisions;
 mod image;
 mod rescue;
 mod show;
+mod size;
 
 use std::io::Write;
 
@@ -23,6 +24,16 @@ use rescue::{RebuildArguments, RescueArguments};
 
 pub(crate) use decisions::decisions_of;
 
+/// The longest grace period in seconds.
+const LONGEST_GRACE: u16 = 600;
+
+fn grace(text: &str) -> Result<u16, String> {
+    let seconds = text.parse().ok();
+    seconds
+        .filter(|seconds| *seconds <= LONGEST_GRACE)
+        .ok_or_else(|| format!("grace must be a whole number of seconds from 0 to {LONGEST_GRACE}"))
+}
+
 #[derive(Debug, clap::Args)]
 pub struct GuestArguments {
     #[command(flatten)]
@@ -35,8 +46,8 @@ pub struct GuestArguments {
 enum GuestCommand {
     /// Boot a guest: claim its resources, bind its accelerators, and let the host's agent build it.
     #[command(after_help = "Examples:
-  berth guest create web --vcpus 2 --ram 2048 --disk 10 --image /srv/images/debian.qcow2
-  berth guest create job --vcpus 4 --ram 8192 --kernel /boot/vmlinuz --ramdisk /boot/initrd --device-profile gpu --wait
+  berth guest create web --vcpus 2 --ram 2G --disk 10 --image /srv/images/debian.qcow2
+  berth guest create job --vcpus 4 --ram 8G --kernel /srv/images/vmlinuz --ramdisk /srv/images/initrd --device-profile gpu --wait
   berth guest create big --vcpus 8 --ram 16384 --image debian.raw --property hw:cpu_policy=dedicated --property hw:numa_nodes=2
   berth guest create web --vcpus 2 --ram 2048 --image debian.qcow2 --network default --ssh-key ~/.ssh/id_ed25519.pub
   berth guest create web --vcpus 2 --ram 2048 --image debian.qcow2 --image-property hw_firmware_type=uefi
@@ -66,7 +77,7 @@ enum GuestCommand {
         #[command(flatten)]
         change: GuestChange,
         /// Ask the guest to shut down first, and wait for this many seconds.
-        #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=600))]
+        #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = grace, allow_hyphen_values = true)]
         grace: u16,
     },
     /// Switch a guest on, with its devices.

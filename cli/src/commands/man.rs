@@ -16,7 +16,7 @@ pub struct ManArguments {
 ///
 /// Errors: the directory cannot be created or written.
 pub fn run(arguments: &ManArguments, command_line: clap::Command) -> Result<ExitCode, Failure> {
-    berth_files::make_folder(&arguments.dir, 0o755)
+    berth_files::make_folders(&arguments.dir, 0o755)
         .and_then(|()| clap_mangen::generate_to(command_line, &arguments.dir))
         .map_err(|error| {
             Failure::caused(

@@ -5,12 +5,10 @@
 
 use std::io::Write;
 
-use berth_agent_tracker::options::Rename;
-use berth_compose::nodes::{HostNodes, Intent};
-use berth_compose::placement_failure::placement_error_code;
+use berth_compose::nodes::trees_of_host;
 use berth_compose::placement_for_commands;
 use berth_model::{Provider, ProviderTree, Usages};
-use berth_output::{ErrorCode, ExitCode, Failure, FormatKind, ListFormat, Listing};
+use berth_output::{ExitCode, Failure, FormatKind, ListFormat, Listing};
 use serde_json::{Value, json};
 
 use crate::context::Context;
@@ -25,13 +23,16 @@ pub struct ProviderArguments {
 enum ProviderCommand {
     /// Show this host's provider tree: each class with its total, reserved and used amounts.
     #[command(
-        after_help = "Examples:\n  berth provider tree\n  berth provider tree -f json\n  \
+        after_help = "Examples:\n  berth provider tree\n  berth provider tree --uuid\n  berth provider tree -f json\n  \
                             berth provider tree -f value -c provider -c resource_class -c used"
     )]
     Tree {
         /// Also list the traits of each provider.
         #[arg(long)]
         traits: bool,
+        /// Show the UUID of each provider in the drawing; lists always have it.
+        #[arg(long)]
+        uuid: bool,
         #[command(flatten)]
         format: ListFormat,
     },
@@ -42,31 +43,14 @@ pub fn run(
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
-    let ProviderCommand::Tree { traits, format } = &arguments.command;
+    let ProviderCommand::Tree {
+        traits,
+        uuid,
+        format,
+    } = &arguments.command;
     let config = context.load()?.config;
     let placement = placement_for_commands(&config)?;
-    let trees = context.block_on(async {
-        // The command only reads. If a node's provider has another name than the node, observing fails: the command
-        // neither renames the provider nor shows a tree that may belong to another host.
-        let mut host =
-            HostNodes::observe(&config, &placement, Rename::Refuse, Intent::Observe).await?;
-        let mut trees = Vec::new();
-        for (identity, tracker) in &mut host.nodes {
-            let (tree, usages) = tracker
-                .tree_with_usages(tokio::time::Instant::now())
-                .await
-                .map_err(|error| {
-                    let code = error.placement().map(placement_error_code);
-                    Failure::caused(
-                        code.unwrap_or(ErrorCode::Unavailable),
-                        format!("node {}", identity.node),
-                        &error,
-                    )
-                })?;
-            trees.push((tree, usages));
-        }
-        Ok::<_, Failure>(trees)
-    })??;
+    let trees = context.block_on(trees_of_host(&config, &placement))??;
     let columns = [
         "provider",
         "parent",
@@ -75,13 +59,14 @@ pub fn run(
         "reserved",
         "used",
         "ratio",
+        "uuid",
         "traits",
     ];
-    let mut listing = Listing::new(&columns[..if *traits { 8 } else { 7 }]);
+    let mut listing = Listing::new(&columns[..if *traits { 9 } else { 8 }]);
     let is_drawn = format.format == FormatKind::Table && format.columns.is_empty() && !traits;
     for (tree, usages) in &trees {
         if is_drawn {
-            write!(out, "{}", picture(tree, usages))?;
+            write!(out, "{}", drawn(tree, usages, NameStyle::of(*uuid)))?;
             continue;
         }
         for provider in tree.all() {
@@ -105,6 +90,7 @@ fn add_rows(listing: &mut Listing, tree: &ProviderTree, provider: &Provider, usa
         .collect();
     let traits = json!(traits.join(" "));
     let name = json!(provider.name.as_str());
+    let uuid = json!(provider.uuid().to_string());
     if provider.inventories.is_empty() {
         let nothing = || Value::Null;
         listing.push([
@@ -115,6 +101,7 @@ fn add_rows(listing: &mut Listing, tree: &ProviderTree, provider: &Provider, usa
             nothing(),
             nothing(),
             nothing(),
+            uuid.clone(),
             traits.clone(),
         ]);
     }
@@ -131,6 +118,7 @@ fn add_rows(listing: &mut Listing, tree: &ProviderTree, provider: &Provider, usa
             json!(inventory.reserved),
             json!(used),
             json!(inventory.allocation_ratio.as_f64()),
+            uuid.clone(),
             traits.clone(),
         ]);
     }
@@ -139,51 +127,71 @@ fn add_rows(listing: &mut Listing, tree: &ProviderTree, provider: &Provider, usa
 /// The tree drawn with lines, for a terminal.
 #[must_use]
 pub fn picture(tree: &ProviderTree, usages: &Usages) -> String {
-    let mut text = String::new();
-    draw(&mut text, tree, tree.root(), usages, "", "");
-    for sharing in tree.sharing() {
-        draw(&mut text, tree, sharing, usages, "(shared) ", "         ");
-    }
-    text
+    drawn(tree, usages, NameStyle::Name)
 }
 
-/// Draws a provider and, below it, its children. `first` precedes its own line, `rest` the lines of its children.
-fn draw(
-    text: &mut String,
-    tree: &ProviderTree,
-    provider: &Provider,
-    usages: &Usages,
-    first: &str,
-    rest: &str,
-) {
-    use std::fmt::Write as _;
-    let mut line = format!("{first}{}", provider.name);
-    for (class, inventory) in &provider.inventories {
-        let used = usages
-            .get(&(provider.uuid(), class.clone()))
-            .copied()
-            .unwrap_or(0);
-        let _ = write!(line, "  {class} {used}/{}", inventory.total);
-        if inventory.reserved > 0 {
-            let _ = write!(line, " ({} reserved)", inventory.reserved);
+/// How a provider is named in the drawing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NameStyle {
+    Name,
+    NameAndUuid,
+}
+
+impl NameStyle {
+    fn of(uuid: bool) -> Self {
+        match uuid {
+            true => Self::NameAndUuid,
+            false => Self::Name,
         }
     }
-    let _ = writeln!(text, "{line}");
-    let children = tree.children(provider.uuid());
-    let last = children.len();
-    for (n, child) in children.into_iter().enumerate() {
-        let (first, below) = if n + 1 == last {
-            ("└─ ", "   ")
-        } else {
-            ("├─ ", "│  ")
-        };
-        draw(
-            text,
-            tree,
-            child,
-            usages,
-            &format!("{rest}{first}"),
-            &format!("{rest}{below}"),
-        );
+}
+
+fn drawn(tree: &ProviderTree, usages: &Usages, style: NameStyle) -> String {
+    let mut drawing = TreeDrawing {
+        text: String::new(),
+        tree,
+        usages,
+        style,
+    };
+    drawing.draw(tree.root(), "", "");
+    for sharing in tree.sharing() {
+        drawing.draw(sharing, "(shared) ", "         ");
+    }
+    drawing.text
+}
+
+struct TreeDrawing<'a> {
+    text: String,
+    tree: &'a ProviderTree,
+    usages: &'a Usages,
+    style: NameStyle,
+}
+
+impl TreeDrawing<'_> {
+    /// Draws a provider and, below it, its children. `first` precedes its own line, `rest` the lines of its children.
+    fn draw(&mut self, provider: &Provider, first: &str, rest: &str) {
+        use std::fmt::Write as _;
+        let mut line = format!("{first}{}", provider.name);
+        if self.style == NameStyle::NameAndUuid {
+            let _ = write!(line, " ({})", provider.uuid());
+        }
+        for (class, inventory) in &provider.inventories {
+            let used = self.usages.get(&(provider.uuid(), class.clone()));
+            let used = used.copied().unwrap_or(0);
+            let _ = write!(line, "  {class} {used}/{}", inventory.total);
+            if inventory.reserved > 0 {
+                let _ = write!(line, " ({} reserved)", inventory.reserved);
+            }
+        }
+        let _ = writeln!(self.text, "{line}");
+        let children = self.tree.children(provider.uuid());
+        let last = children.len();
+        for (n, child) in children.into_iter().enumerate() {
+            let (first, below) = match n + 1 == last {
+                true => ("└─ ", "   "),
+                false => ("├─ ", "│  "),
+            };
+            self.draw(child, &format!("{rest}{first}"), &format!("{rest}{below}"));
+        }
     }
 }

@@ -18,10 +18,10 @@ use berth_compose::placement_service::BuiltInPlacement;
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::{StateLock, WITH_GUESTS};
 use berth_compose::{
-    AgentReceivers, EMBEDDED_TOKEN, HostGuests, KnownAgents, images_in_process,
+    AgentReceivers, EMBEDDED_TOKEN, HostGuests, KnownAgents, images_in_process, open_driver,
     placement_in_process, placement_socket, signals, state_file,
 };
-use berth_config::{AuthStrategy, Config, LoadedConfig};
+use berth_config::{AuthStrategy, ComputeDriver, Config, LoadedConfig};
 use berth_image::ImageApiOptions as ImageOptions;
 use berth_output::{ExitCode, Failure};
 use tokio::sync::oneshot;
@@ -32,6 +32,7 @@ use crate::context::{Context, quoted};
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
   berth up
+  berth up --state-dir ~/berth                        a trial that leaves /var/lib/berth alone
   berth up --machine drivers/fake/machines/eight-gpu-flat.toml --state-dir ~/berth    without hardware")]
 pub struct UpArguments {
     #[command(flatten)]
@@ -59,6 +60,10 @@ async fn everything(
 ) -> Result<(), Failure> {
     let end = signals::end();
     let config = &loaded.config;
+    if config.compute_driver == ComputeDriver::Fake {
+        // A wrong machine file is the first error: nothing is created or opened for it.
+        open_driver(config)?;
+    }
     let _folder = StateLock::take(&config.state_path, WITH_GUESTS)?;
     // With --once no caller can use a service.
     let listen = config.placement_service.own_listen();

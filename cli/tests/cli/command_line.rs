@@ -86,7 +86,9 @@ fn a_refused_configuration_ends_with_78_and_every_error_on_standard_error() {
         assert_eq!(code(&output), 78);
         let printed = err(&output);
         assert!(
-            printed.starts_with("berth: [BERTH-E0102] the configuration is refused, 2 errors:\n"),
+            printed.starts_with(
+                "error: the configuration is refused, 2 errors [BERTH-E0102]\ncause: "
+            ),
             "{printed}"
         );
         assert!(
@@ -104,7 +106,11 @@ fn a_valid_configuration_is_reported_as_good() {
     let output = berth(&["config", "check", "--config", &path]);
     assert_eq!(
         (code(&output), out(&output).as_str()),
-        (0, "the configuration is good: 2 options set, 0 warnings\n")
+        (
+            0,
+            "the configuration is good: 2 options set, 0 warnings\n\
+             berth agent would not start: placement.auth_type is not set; berth up needs none\n"
+        )
     );
 }
 
@@ -431,4 +437,77 @@ fn a_dry_run_runs_plugins_only_on_request() {
     let refused = with(&[]);
     assert_ne!(code(&refused), 0);
     assert!(err(&refused).contains("rack_power"), "{}", err(&refused));
+}
+
+#[test]
+fn mistakes_on_the_command_line_say_what_is_expected() {
+    let (_bad, bad) = file("{");
+    let create = ["guest", "create", "web", "--vcpus", "1", "--ram", "64"];
+    for (arguments, expected) in [
+        (
+            &["guest", "create", "web", "--vcpus", "two", "--ram", "64"][..],
+            "error: invalid value 'two' for '--vcpus <N>': expected a number of virtual CPUs from 1\n".to_owned(),
+        ),
+        (
+            &["guest", "create", "web", "--vcpus", "1", "--ram", "much"],
+            "error: invalid value 'much' for '--ram <SIZE>': expected a number of MiB such as 2048, or a size such as 2G\n"
+                .to_owned(),
+        ),
+        (
+            &["guest", "stop", "web", "--grace", "-1"],
+            "error: invalid value '-1' for '--grace <SECONDS>': grace must be a whole number of seconds from 0 to 600\n"
+                .to_owned(),
+        ),
+        (
+            &[&create[..], &["--image", "debian"]].concat(),
+            "error: there is no file debian [BERTH-E0004]\nhint: name an image by its path, its URL, or its UUID in the image \
+             service: openstack image list\n"
+                .to_owned(),
+        ),
+        (
+            &["scheduler", "explain"],
+            "error: name the JSON file of a request, or a guest [BERTH-E0001]\n\
+             hint: berth scheduler explain --request GUEST\n"
+                .to_owned(),
+        ),
+        (
+            &["scheduler", "explain", &bad],
+            format!(
+                "error: {bad} cannot be scheduled [BERTH-E0001]\n\
+                 cause: the cases are not valid JSON: EOF while parsing an object at line 1 column 1\n"
+            ),
+        ),
+        (
+            &["placement", "explain", "resources=VCPU"],
+            "error: the query is invalid [BERTH-E0105]\n\
+             cause: resources=\"VCPU\" is not a valid parameter: CLASS:AMOUNT, separated by commas, with amounts from 1\n\
+             hint: berth placement explain --help shows an example\n"
+                .to_owned(),
+        ),
+        (
+            &["upp"],
+            "error: unrecognized subcommand 'upp'\nhint: a similar subcommand exists: 'up'\n".to_owned(),
+        ),
+        (
+            &["help", "upp"],
+            "error: unrecognized subcommand 'upp'\nhint: a similar subcommand exists: 'up'\n".to_owned(),
+        ),
+    ] {
+        let output = berth(arguments);
+        let printed = err(&output);
+        assert!(printed.starts_with(&expected), "{arguments:?}: {printed}");
+    }
+}
+
+#[test]
+fn an_error_number_is_explained_without_a_configuration() {
+    let output = berth(&["explain", "E0004"]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let explained = out(&output);
+    assert!(
+        explained.starts_with(
+            "BERTH-E0004: A file could not be written or read.\nexit code: 74 (disk)\n"
+        ),
+        "{explained}"
+    );
 }

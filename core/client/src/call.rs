@@ -76,6 +76,44 @@ pub enum ServiceCallError {
 }
 
 impl ServiceCallError {
+    /// Whether it is a call of the service of this type; a login is not.
+    #[must_use]
+    pub fn is_of(&self, service: &str) -> bool {
+        match self {
+            Self::Auth(_) => false,
+            Self::Transport { request, .. } | Self::AnswerLost { request, .. } => {
+                request.service == service
+            }
+        }
+    }
+
+    /// What failed, for a user who does not know the request: `cannot reach Placement: …`.
+    #[must_use]
+    pub fn what(&self) -> String {
+        match self {
+            Self::Auth(error) => error.to_string(),
+            Self::Transport { request, reason } | Self::AnswerLost { request, reason } => {
+                let service = service_name(request.service);
+                match reason {
+                    TransportError::Denied { .. } => reason.to_string(),
+                    _ => format!("cannot reach {service}: {reason}"),
+                }
+            }
+        }
+    }
+
+    /// What the user can do, with the option that names the service in `section`.
+    #[must_use]
+    pub fn hint(&self, section: &str) -> Option<String> {
+        match self {
+            Self::Auth(AuthError::Transport { reason, .. }) => reason.hint(section, "auth_url"),
+            Self::Auth(_) => None,
+            Self::Transport { reason, .. } | Self::AnswerLost { reason, .. } => {
+                reason.hint(section, "endpoint_override")
+            }
+        }
+    }
+
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
@@ -84,6 +122,18 @@ impl ServiceCallError {
             Self::Transport { .. } => Disposition::Fatal,
             Self::AnswerLost { .. } => Disposition::Refresh,
         }
+    }
+}
+
+/// The name of a service for users.
+fn service_name(service_type: &str) -> &str {
+    match service_type {
+        "placement" => "Placement",
+        "accelerator" => "the accelerator service",
+        "image" => "the image service",
+        "conductor" => "the conductor",
+        "agent" => "the agent",
+        other => other,
     }
 }
 

@@ -22,12 +22,13 @@ mod reshape;
 mod responses;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use berth_model::Generation;
-use berth_wire::BodyError;
 use berth_wire::placement::VersionDocument;
-use http::Method;
+use berth_wire::{BodyError, decode};
+use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 
 pub use allocations::TypedAllocations;
@@ -39,7 +40,7 @@ use crate::adapter::{AdapterAnswer, AdapterCall};
 use crate::call::Repeat;
 use crate::{
     Adapter, AdapterOptions, Auth, AuthOptions, ConnectError, HttpService, OptionsError,
-    RequestObserver,
+    RequestObserver, ServiceCallError,
 };
 
 /// The microversions that calls pin: the lowest one with the required fields. Writes use at least 1.23, the first with
@@ -95,6 +96,8 @@ const SERVICE: &str = "placement";
 #[derive(Clone)]
 pub struct PlacementClient {
     adapter: Adapter,
+    /// Whether Placement has answered. Then a strange answer is that of a proxy, and not of a wrong URL.
+    was_reached: Arc<AtomicBool>,
     uuids_per_request: usize,
     requests_at_once: Option<usize>,
 }
@@ -129,6 +132,7 @@ impl PlacementClient {
     fn over(adapter: Adapter) -> Self {
         Self {
             adapter,
+            was_reached: Arc::default(),
             uuids_per_request: Self::UUIDS_PER_REQUEST,
             requests_at_once: None,
         }
@@ -177,12 +181,46 @@ impl PlacementClient {
 
     /// GET /: the microversions that this Placement speaks.
     pub async fn version_document(&self) -> Result<VersionDocument, PlacementError> {
-        self.parse(read("/", "/".to_owned(), None), "a version document", Ok)
-            .await
+        let answer = self.adapter.call(version_request()).await?;
+        responses::parsed(answer, "a version document", Ok)
+            .map_err(|error| self.with_account(error))
     }
 
+    /// Sends a call. The first answers are only accepted from Placement, so that a wrong URL is reported as such.
     async fn ask(&self, call: AdapterCall) -> Result<AdapterAnswer, PlacementError> {
-        Ok(self.adapter.call(call).await?)
+        let answer = self.adapter.call(call).await?;
+        if !self.was_reached.load(Ordering::Relaxed) {
+            if responses::is_doubtful(&answer) {
+                self.require_placement().await?;
+            } else if answer.status.is_success() {
+                self.was_reached.store(true, Ordering::Relaxed);
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Checks with the version document, which needs no token, that Placement answers at the URL.
+    async fn require_placement(&self) -> Result<(), PlacementError> {
+        let answer = self.adapter.call(version_request()).await?;
+        let status = answer.status;
+        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+            return Ok(());
+        }
+        let document = decode::<VersionDocument>(&answer.body).ok();
+        let is_placement = document.is_some_and(|document| document.highest_minor().is_some());
+        if status.is_success() && is_placement {
+            self.was_reached.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        let url = self.adapter.auth().access().await;
+        let url = url.map_err(ServiceCallError::from)?;
+        Err(PlacementError::NotPlacement {
+            url: url.endpoint.as_str().to_owned(),
+            found: match status.is_success() {
+                true => "no version document".to_owned(),
+                false => format!("GET / answers {}", status.as_u16()),
+            },
+        })
     }
 
     /// Sends a call and ignores the response body.
@@ -208,6 +246,10 @@ impl PlacementClient {
     fn with_account(&self, error: PlacementError) -> PlacementError {
         error.with_account(&self.adapter.auth().account())
     }
+}
+
+fn version_request() -> AdapterCall {
+    read("/", "/".to_owned(), None)
 }
 
 /// A GET at microversion 1.`minor`.

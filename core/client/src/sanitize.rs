@@ -21,6 +21,7 @@ pub(crate) fn shown<'a>(text: &str, secrets: impl IntoIterator<Item = &'a Secret
 
 /// A message on one line, its first `longest` characters, without the stop at its end.
 pub(crate) fn one_line(message: &str, longest: usize) -> String {
+    let message = without_tags(message);
     let words: Vec<_> = message.split_whitespace().collect();
     printable(&words.join(" "))
         .trim_end_matches('.')
@@ -35,7 +36,39 @@ pub(crate) fn other_message(body: &[u8]) -> String {
     decode::<IdentityErrorDocument>(body)
         .map(|document| document.error.message)
         .or_else(|_| decode::<BareMessage>(body).map(|bare| bare.message))
-        .unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned())
+        .unwrap_or_else(|_| page_text(&String::from_utf8_lossy(body)))
+}
+
+/// What a page says: its title, else its text. Another service's JSON says nothing to a reader.
+fn page_text(page: &str) -> String {
+    if page.trim_start().starts_with(['{', '[']) {
+        return String::new();
+    }
+    let title = page
+        .split_once("<title>")
+        .and_then(|(_, rest)| rest.split_once("</title>"));
+    title.map_or_else(|| page.to_owned(), |(title, _)| title.to_owned())
+}
+
+/// The text without HTML tags.
+fn without_tags(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, tag)) = rest.split_once('<') {
+        plain.push_str(before);
+        let is_tag = tag.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '!');
+        match tag.split_once('>').filter(|_| is_tag) {
+            Some((_, after)) => {
+                plain.push(' ');
+                rest = after;
+            }
+            None => {
+                plain.push('<');
+                rest = tag;
+            }
+        }
+    }
+    plain + rest
 }
 
 #[derive(serde::Deserialize)]
@@ -72,9 +105,16 @@ mod tests {
                 "a",
             ),
             (r#"{"message": "b"}"#, "b"),
-            ("<h1>c</h1>", "<h1>c</h1>"),
+            ("<h1>c</h1>", "c"),
+            (
+                "<html>\n<head><title>413 Too Large</title></head><body>nginx</body></html>",
+                "413 Too Large",
+            ),
+            (r#"{"error_message": "{\"faultcode\": \"Client\"}"}"#, ""),
+            ("1 < 2 and 3 > 2", "1 < 2 and 3 > 2"),
         ] {
-            assert_eq!(other_message(body.as_bytes()), text);
+            let message = other_message(body.as_bytes());
+            assert_eq!(one_line(&message, 80), text);
         }
         assert_eq!(one_line("It is\n  not so.", 8), "It is no");
         assert_eq!(one_line("It is\u{1b}so.", 80), r"It is\u001bso");

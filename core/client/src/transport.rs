@@ -38,19 +38,35 @@ pub enum TransportError {
         /// Host and port, or the socket's path.
         peer: String,
     },
-    /// No connection: the name does not resolve, no route, no socket file, or no response to the attempt.
-    #[error("{peer} cannot be reached: {reason}")]
+    /// No connection: no route, no socket file, or no response to the attempt.
+    #[error("cannot connect to {peer}: {reason}")]
     Unreachable {
         /// Host and port, or the socket's path.
         peer: String,
         /// The system's error text.
         reason: String,
     },
-    /// TLS could not be set up with the service.
-    #[error(
-        "no TLS connection to {peer}: {reason}; the authority that signed its certificate is to be in cafile, else known \
-         to this system"
-    )]
+    /// The host name has no address.
+    #[error("cannot resolve {host}")]
+    Unresolved { host: String },
+    /// The permissions of a unix socket do not allow the connection.
+    #[error("permission denied on {peer}")]
+    Denied {
+        /// The socket's path.
+        peer: String,
+    },
+    /// The answer to the TLS handshake is no TLS, probably plain HTTP.
+    #[error("{peer} does not speak TLS")]
+    NotTls { peer: String },
+    /// The certificate of the service is not accepted.
+    #[error("the certificate of {peer} is not trusted: {reason}")]
+    Untrusted {
+        peer: String,
+        /// The TLS library's error text.
+        reason: String,
+    },
+    /// TLS could not be set up with the service for another reason.
+    #[error("no TLS connection to {peer}: {reason}")]
     Tls {
         peer: String,
         /// The TLS library's error text.
@@ -100,6 +116,10 @@ impl TransportError {
         match self {
             Self::Refused { .. }
             | Self::Unreachable { .. }
+            | Self::Unresolved { .. }
+            | Self::Denied { .. }
+            | Self::NotTls { .. }
+            | Self::Untrusted { .. }
             | Self::Tls { .. }
             | Self::File { .. }
             | Self::Unsendable { .. } => Delivery::No,
@@ -122,13 +142,42 @@ impl TransportError {
         self.is_passing() && !matches!(self, Self::TooLarge { .. })
     }
 
+    /// What the user can do, as one sentence. `url` is the option with the service's URL, and `section` the section with
+    /// the options of TLS.
+    #[must_use]
+    pub fn hint(&self, section: &str, url: &str) -> Option<String> {
+        match self {
+            Self::Refused { .. }
+            | Self::Unreachable { .. }
+            | Self::Timeout { .. }
+            | Self::Slow { .. }
+            | Self::Closed { .. } => Some(format!(
+                "check that the service is running, and that its URL is right: [{section}] {url}"
+            )),
+            Self::Unresolved { .. } => Some(format!("correct the host name in [{section}] {url}")),
+            Self::NotTls { .. } => Some(format!("write http:// in [{section}] {url}")),
+            Self::Untrusted { .. } => Some(format!(
+                "set [{section}] cafile to the certificate of the authority that signed it"
+            )),
+            Self::Tls { .. } => Some(format!(
+                "check the options of TLS in [{section}]: cafile, certfile, keyfile"
+            )),
+            Self::Denied { .. }
+            | Self::TooLarge { .. }
+            | Self::File { .. }
+            | Self::Unsendable { .. } => None,
+        }
+    }
+
     /// A label for metrics.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Refused { .. } => "refused",
-            Self::Unreachable { .. } => "unreachable",
-            Self::Tls { .. } => "tls",
+            Self::Unreachable { .. } | Self::Unresolved { .. } | Self::Denied { .. } => {
+                "unreachable"
+            }
+            Self::Tls { .. } | Self::NotTls { .. } | Self::Untrusted { .. } => "tls",
             Self::Timeout { .. } => "timeout",
             Self::Slow { .. } => "slow",
             Self::Closed { .. } => "closed",

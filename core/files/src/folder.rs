@@ -45,23 +45,37 @@ impl FolderError {
 }
 
 /// Makes a folder with exactly this mode, and missing folders above it. An existing folder is left as it is.
-pub fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
+pub fn make_folders(path: &Path, mode: u32) -> io::Result<()> {
     if let Some(above) = path.parent().filter(|above| !above.is_dir()) {
         DirBuilder::new()
             .recursive(true)
             .mode(ABOVE)
             .create(above)?;
     }
-    match DirBuilder::new().mode(mode).create(path) {
+    make_folder(path, mode)
+}
+
+/// Makes a folder with exactly this mode. The folder above must exist, so that a mistyped path is an error. An existing
+/// folder is left as it is.
+pub fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
+    let error = match DirBuilder::new().mode(mode).create(path) {
         // The umask may have removed bits.
-        Ok(()) => fs::set_permissions(path, Permissions::from_mode(mode)),
-        // Another process was faster.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(error),
-    }
+        Ok(()) => return fs::set_permissions(path, Permissions::from_mode(mode)),
+        Err(_) if path.is_dir() => return Ok(()),
+        Err(error) => error,
+    };
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let (kind, reason) = match (error.kind(), above) {
+        (io::ErrorKind::AlreadyExists, _) => {
+            let reason = format!("{} is not a directory", path.display());
+            (io::ErrorKind::NotADirectory, reason)
+        }
+        (kind @ io::ErrorKind::NotFound, Some(above)) if !above.exists() => {
+            (kind, format!("{} does not exist", above.display()))
+        }
+        _ => return Err(error),
+    };
+    Err(io::Error::new(kind, reason))
 }
 
 /// Makes a folder like [`make_folder`], and checks that no other user can change what is in it.
@@ -112,6 +126,7 @@ mod tests {
     #[test]
     fn a_folder_has_its_mode_whatever_the_umask_and_an_existing_one_keeps_its_own() {
         let home = tempfile::tempdir().unwrap();
+        make_folders(&home.path().join("var/lib"), 0o755).unwrap();
         let folder = home.path().join("var/lib/state");
         for (wanted, found) in [(0o711, 0o711), (0o700, 0o711)] {
             own_folder(&folder, wanted).unwrap();

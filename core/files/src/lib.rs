@@ -14,6 +14,6 @@ mod folder;
 mod trust;
 mod write;
 
-pub use folder::{FolderError, make_folder, own_folder};
+pub use folder::{FolderError, make_folder, make_folders, own_folder};
 pub use trust::{TrustError, confidential, enforces_trust, trusted};
 pub use write::{open_lock, open_options, replace, temporary_name};

@@ -32,7 +32,10 @@ impl DriverError {
             Self::NotBuilt(driver) => Some(format!(
                 "set compute_driver = \"fake\", or use a build with the feature {driver}"
             )),
-            Self::Unusable { .. } | Self::Misfit(_) => None,
+            Self::Unusable { .. } => {
+                Some("correct these lines, then repeat the command".to_owned())
+            }
+            Self::Misfit(_) => None,
         }
     }
 }

@@ -13,7 +13,7 @@ mod failure_decision;
 mod metrics;
 mod reconcile;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +54,9 @@ pub struct ConductorParts {
     pub agents: Arc<dyn Agents>,
     pub scheduler: FilterScheduler,
 }
+
+/// The metadata key of an aggregate that puts its hosts in a zone.
+const ZONE: &str = "availability_zone";
 
 struct ConductorInner {
     context: BootContext,
@@ -133,6 +136,59 @@ impl Conductor {
         self.inner.context.scheduler.check(request)
     }
 
+    /// Checks whether everything exists that the request names: its device profile and its availability zone. What cannot
+    /// be asked now is left to the boot, which retries.
+    pub async fn check_names(&self, request: &BootRequest) -> Result<(), ConductorError> {
+        let context = &self.inner.context;
+        if let Some(name) = request.profile()
+            && let Ok(None) = context.accelerators.device_profile_groups(name).await
+        {
+            return Err(ConductorError::NoProfile {
+                name: name.to_string(),
+            });
+        }
+        let Some(zone) = &request.target().zone else {
+            return Ok(());
+        };
+        let Ok(aggregates) = context.scheduler.hosts.placement_aggregates().await else {
+            return Ok(());
+        };
+        let options = context.scheduler.scheduler.options();
+        let named = aggregates
+            .iter()
+            .filter_map(|aggregate| aggregate.metadata.get(ZONE));
+        let zones: BTreeSet<&String> = named
+            .chain([&options.default.default_availability_zone])
+            .collect();
+        match zones.contains(zone) {
+            true => Ok(()),
+            false => Err(ConductorError::NoZone {
+                zone: zone.clone(),
+                zones: zones.into_iter().cloned().collect(),
+            }),
+        }
+    }
+
+    /// Checks the request for a guest of operators, whose commands find guests by name: the name must be new, and
+    /// everything that the request names must exist.
+    pub(crate) async fn check_new(&self, request: &BootRequest) -> Result<(), ConductorError> {
+        self.check_unique_name(request).await?;
+        self.check_names(request).await
+    }
+
+    async fn check_unique_name(&self, request: &BootRequest) -> Result<(), ConductorError> {
+        let name = &request.body().name;
+        let guests = self.list().await?.readable;
+        let mut others = guests.iter().map(|record| &record.request);
+        match others.find(|other| other.uuid() != request.uuid() && other.body().name == *name) {
+            Some(other) => Err(ConductorError::NameTaken {
+                name: name.clone(),
+                uuid: other.uuid(),
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// The client of Placement.
     #[must_use]
     pub fn placement(&self) -> &PlacementClient {
@@ -208,7 +264,7 @@ impl Conductor {
         let records = hosts.records_for_request(&uuid.to_string()).await?;
         let shown = records.into_iter().filter_map(|one| {
             Some(DecisionShown {
-                created_at: one.created_at.to_string(),
+                created_at: one.created_at.rfc3339(),
                 explanation: berth_wire::decode(one.record.as_bytes()).ok()?,
             })
         });

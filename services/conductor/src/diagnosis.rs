@@ -103,6 +103,7 @@ fn most_free(found: &Candidates, class: &str) -> u64 {
 /// The reason for a set of shortages; `None` if it is empty.
 pub(crate) fn shortage_reason(shortages: &[ResourceShortage]) -> Option<NoHostReason> {
     let describe = |one: &ResourceShortage| match one.most {
+        Some(0) => format!("{} {}: none is free", one.amount, one.class),
         Some(most) => format!("{} {}: at most {most} is free", one.amount, one.class),
         None => format!(
             "{} {}: enough is free, but not in one allocation",
@@ -182,6 +183,7 @@ mod tests {
         let shortages = [
             one("MEMORY_MB", 999_999, Some(65_024)),
             one("VCPU", 64, Some(16)),
+            one("PGPU", 1, Some(0)),
             one("DISK_GB", 5, None),
         ];
         assert_eq!(
@@ -190,7 +192,7 @@ mod tests {
                 .as_deref(),
             Some(
                 "no host has enough free resources: 999999 MEMORY_MB: at most 65024 is free, 64 VCPU: at most 16 is free, \
-                 5 DISK_GB: enough is free, but not in one allocation"
+                 1 PGPU: none is free, 5 DISK_GB: enough is free, but not in one allocation"
             )
         );
         assert_eq!(shortage_reason(&[]), None);

@@ -3,6 +3,7 @@
 use berth_hosts::RecordError;
 use berth_model::ConsumerUuid;
 use berth_scheduler::request::PciAliasError;
+use berth_scheduler_lint::UnknownExtraSpec;
 
 use crate::journal::JournalError;
 use crate::plugins::{ExtraSpecsError, HintError};
@@ -24,6 +25,20 @@ pub enum ConductorError {
     /// A plugin refuses an extra spec of the flavor.
     #[error(transparent)]
     ExtraSpecs(#[from] ExtraSpecsError),
+    /// An extra spec that no host reads; it is probably misspelt.
+    #[error("flavor.extra_specs: {0}")]
+    UnknownExtraSpec(#[from] UnknownExtraSpec),
+    #[error("there is no device profile {name}; berth accelerator profile list shows all")]
+    NoProfile { name: String },
+    #[error("there is no availability zone {zone}; there is {}", zones.join(", "))]
+    NoZone {
+        zone: String,
+        /// All zones, sorted.
+        zones: Vec<String>,
+    },
+    /// Another guest has the name.
+    #[error("a guest named {name} exists already: {uuid}")]
+    NameTaken { name: String, uuid: ConsumerUuid },
     /// An unknown scheduler hint.
     #[error(transparent)]
     Hint(#[from] HintError),

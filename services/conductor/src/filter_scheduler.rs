@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use berth_scheduler::request::{Attestations, RequestFlavor};
 use berth_scheduler::select::Scheduler;
+use berth_scheduler_lint::unknown_extra_spec;
 use tokio::time::Instant;
 
 use crate::attestations::AttestationSource;
@@ -77,6 +78,11 @@ impl FilterScheduler {
     pub(crate) fn check(&self, request: &BootRequest) -> Result<(), ConductorError> {
         let body = request.body();
         self.plugins.check(&body.flavor.extra_specs)?;
+        let specs = body.flavor.extra_specs.keys();
+        let mut unread = specs.filter(|key| !self.plugins.read(key));
+        if let Some(unknown) = unread.find_map(|key| unknown_extra_spec(key)) {
+            return Err(unknown.into());
+        }
         self.plugins.check_hints(body.scheduler_hints.keys())?;
         Ok(check_devices(request, self.scheduler.options())?)
     }

@@ -64,6 +64,15 @@ impl Plugins {
         })
     }
 
+    /// Whether a plugin reads an extra spec, according to its manifest.
+    pub(crate) fn read(&self, key: &str) -> bool {
+        let mut specs = self
+            .programs
+            .iter()
+            .flat_map(|one| &one.manifest.extra_specs);
+        specs.any(|spec| spec.name == key)
+    }
+
     /// Checks a flavor's extra specs against the manifests.
     pub(crate) fn check(
         &self,

@@ -35,7 +35,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests",
-        "Body `{\"name\", \"flavor\": {\"name\", \"vcpus\", \"ram_mb\", \"disk_gb\", \"extra_specs\"}, \"image\" or \"kernel\", \"networks\", \"device_profile\", \"host\", \"node\", \"availability_zone\", \"ignore_hosts\", \"scheduler_hints\", \"config_drive\", \"uuid\"}`. 202: the request is recorded, and the guest will be booted or fail with a reason, even if the conductor restarts; repeating the request has no effect. 409: another guest has this UUID, or the guest is being deleted.",
+        "Body `{\"name\", \"flavor\": {\"name\", \"vcpus\", \"ram_mb\", \"disk_gb\", \"extra_specs\"}, \"image\" or \"kernel\", \"networks\", \"device_profile\", \"host\", \"node\", \"availability_zone\", \"ignore_hosts\", \"scheduler_hints\", \"config_drive\", \"uuid\"}`. 202: the request is recorded, and the guest will be booted or fail with a reason, even if the conductor restarts; repeating the request has no effect. 400: the request names a device profile, an availability zone or an extra spec that does not exist. 409: another guest has this UUID or this name, or the guest is being deleted.",
     ),
     (
         "GET",
@@ -162,6 +162,14 @@ async fn create(
             return refusal_response(StatusCode::BAD_REQUEST, "bad_request", error.to_string());
         }
     };
+    // A repeated request succeeds, whatever has changed since.
+    let is_new = matches!(
+        conductor.show(request.uuid()).await,
+        Err(ConductorError::NotFound { .. })
+    );
+    if is_new && let Err(error) = conductor.check_new(&request).await {
+        return error_response(&error);
+    }
     match conductor.create(&request).await {
         Ok(_) => show_guest(&conductor, request.uuid(), StatusCode::ACCEPTED).await,
         Err(error) => error_response(&error),
@@ -280,9 +288,13 @@ fn error_response(error: &ConductorError) -> Response {
         ConductorError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
         ConductorError::Conflict { .. } => (StatusCode::CONFLICT, "other"),
         ConductorError::Deleting { .. } => (StatusCode::CONFLICT, "ending"),
-        ConductorError::ExtraSpecs(_) | ConductorError::Hint(_) | ConductorError::Devices(_) => {
-            (StatusCode::BAD_REQUEST, "bad_request")
-        }
+        ConductorError::NameTaken { .. } => (StatusCode::CONFLICT, "name"),
+        ConductorError::ExtraSpecs(_)
+        | ConductorError::UnknownExtraSpec(_)
+        | ConductorError::NoProfile { .. }
+        | ConductorError::NoZone { .. }
+        | ConductorError::Hint(_)
+        | ConductorError::Devices(_) => (StatusCode::BAD_REQUEST, "bad_request"),
         ConductorError::Scheduling(_) => (StatusCode::SERVICE_UNAVAILABLE, "scheduling"),
         ConductorError::Journal(JournalError::Unreadable(_)) => {
             (StatusCode::SERVICE_UNAVAILABLE, "unreadable")

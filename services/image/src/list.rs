@@ -28,16 +28,12 @@ pub enum ImageListError {
         source: io::Error,
     },
     /// The file is not a valid list of images.
-    #[error("the images {}:{line}:{column}: {reason}", path.display())]
+    #[error("the images {}", shown_problems(path, problems))]
     Malformed {
         /// The file of images.
         path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The column in characters, from 1.
-        column: usize,
-        /// What is wrong, with the name of the image if known.
-        reason: String,
+        /// What is wrong, at least one problem.
+        problems: Vec<ImageListProblem>,
     },
     /// The data of an image cannot be read.
     #[error("the images {}:{line}:{column}: image {image:?}: the data {} cannot be read", path.display(), data.display())]
@@ -53,6 +49,25 @@ pub enum ImageListError {
         data: PathBuf,
         source: io::Error,
     },
+}
+
+/// A problem in the list, and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageListProblem {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// What is wrong, with the name of the image if known.
+    pub reason: String,
+}
+
+fn shown_problems(path: &Path, problems: &[ImageListProblem]) -> String {
+    let each = problems.iter().map(|it| {
+        let (line, column, reason) = (it.line, it.column, &it.reason);
+        format!("{}:{line}:{column}: {reason}", path.display())
+    });
+    each.collect::<Vec<_>>().join("; ")
 }
 
 /// All images by id. The default is empty.
@@ -119,11 +134,15 @@ fn entries_of(path: &Path) -> Result<Vec<ImageDefinition>, ImageListError> {
         path: path.to_owned(),
         source,
     })?;
-    entry::entries(&text).map_err(|wrong| ImageListError::Malformed {
-        path: path.to_owned(),
-        line: wrong.at.line,
-        column: wrong.at.column,
-        reason: wrong.reason,
+    entry::entries(&text).map_err(|problems| {
+        malformed(
+            path,
+            problems.into_iter().map(|it| ImageListProblem {
+                line: it.at.line,
+                column: it.at.column,
+                reason: it.reason,
+            }),
+        )
     })
 }
 
@@ -148,16 +167,25 @@ fn is_as_long(
 ) -> Result<(), ImageListError> {
     match entry.size.filter(|stated| *stated != length) {
         None => Ok(()),
-        Some(stated) => Err(ImageListError::Malformed {
-            path: list.to_owned(),
-            line: entry.at.line,
-            column: entry.at.column,
-            reason: format!(
-                "image {:?}: size says {stated} bytes, and {} has {length}",
-                entry.name,
-                data.display()
-            ),
-        }),
+        Some(stated) => Err(malformed(
+            list,
+            [ImageListProblem {
+                line: entry.at.line,
+                column: entry.at.column,
+                reason: format!(
+                    "image {:?}: size says {stated} bytes, and {} has {length}",
+                    entry.name,
+                    data.display()
+                ),
+            }],
+        )),
+    }
+}
+
+fn malformed(path: &Path, problems: impl IntoIterator<Item = ImageListProblem>) -> ImageListError {
+    ImageListError::Malformed {
+        path: path.to_owned(),
+        problems: problems.into_iter().collect(),
     }
 }
 

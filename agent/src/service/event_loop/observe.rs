@@ -117,7 +117,11 @@ impl<D: VirtDriver> EventLoop<D> {
     pub(super) fn unobserved(&mut self, sequence: u64, error: ObserveError, now: Instant) {
         let text = sentence(&error);
         if self.observation.failure.as_deref() != Some(&text) {
-            tracing::warn!(error = %text, "the hypervisor cannot be observed; retrying");
+            tracing::warn!(
+                error = %text,
+                "the hypervisor cannot be observed; retrying; without libvirt: berth demo, or --machine FILE for a \
+                 simulated host"
+            );
         }
         self.observation.retry_at = Some(now + self.observation.backoff.next_delay());
         self.health

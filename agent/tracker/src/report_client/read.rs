@@ -153,6 +153,19 @@ impl ReportClient {
         self.read_associations(found, before).await
     }
 
+    /// The tree and the usages of each provider. Sends one request for each provider.
+    pub async fn tree_with_usages(
+        &mut self,
+        now: Instant,
+    ) -> Result<(ProviderTree, Usages), ReportError> {
+        let tree = self.current_tree(now).await?;
+        let known = tree.all().into_iter();
+        let known = known.filter(|provider| provider.generation.is_some());
+        let providers = known.map(berth_model::Provider::uuid).collect();
+        let usages = self.usages(&providers).await?;
+        Ok((tree, usages))
+    }
+
     /// Used amounts on these providers; sends one request for each.
     pub async fn usages(&self, providers: &BTreeSet<ProviderUuid>) -> Result<Usages, ReportError> {
         let mut usages = Usages::new();

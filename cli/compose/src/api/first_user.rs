@@ -116,7 +116,7 @@ fn no_password(error: PasswordError) -> Failure {
 fn text(hash: &str) -> String {
     format!(
         "# Made by berth, which reads the password of this user in clouds.yaml beside it. For users of your own write\n\
-         # /etc/berth/identity.toml (docs/guide/howto/identity.md): this file is not read then.\n\
+         # /etc/berth/identity.toml (/usr/share/doc/berth/guide/howto/identity.md): this file is not read then.\n\
          [[project]]\nname = \"{NAME}\"\n\n[[project]]\nname = \"service\"\n\n\
          [[user]]\nname = \"{NAME}\"\npassword_hash = \"{hash}\"\ndefault_project = \"{NAME}\"\n\n\
          [[role_assignment]]\nuser = \"{NAME}\"\nproject = \"{NAME}\"\nroles = [\"admin\"]\n\n\

@@ -181,7 +181,7 @@ fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
         Some(url) => Ok(url.trim_end_matches('/').to_owned()),
         None if address.ip().is_unspecified() => {
             let what = format!(
-                "{address} is every address of the host: the catalog cannot name one for callers"
+                "{address} means every address of the host, and the service catalog needs one concrete address"
             );
             Err(Failure::new(ErrorCode::Missing, what).hint("set [api] public_endpoint"))
         }

@@ -21,7 +21,7 @@ impl Judge<'_> {
         if address.ip().is_unspecified() && service.public_endpoint.is_none() {
             self.refuse(
                 listen,
-                format!("{address} is every address of the host, so the catalog cannot name one for callers"),
+                format!("{address} means every address of the host, and the service catalog needs one concrete address"),
                 "write public_endpoint = \"https://cloud.example.org/identity\" in [identity_service]",
                 ErrorCode::Missing,
             );

@@ -154,9 +154,13 @@ fn files_that_cannot_be_read_are_named() {
     let message = load(&at("good.toml"), Some(&at("missing.d")))
         .unwrap_err()
         .to_string();
-    assert!(
-        message.contains("missing.d") && message.contains("BERTH-E0106"),
-        "{message}"
+    assert_eq!(
+        message,
+        format!(
+            "the configuration is refused, 1 error:\n  {}: cannot be read: No such file or directory (os error 2); name a \
+             directory that exists [BERTH-E0106]\n",
+            at("missing.d").display()
+        )
     );
 }
 

@@ -38,9 +38,10 @@ pub(super) async fn adopt(
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
     if config.cyborg.auth_type.is_none() {
-        let what = "[cyborg] names no account for requests to Cyborg";
-        return Err(Failure::new(ErrorCode::Missing, what)
-            .hint("point [cyborg] to Berth's accelerator service, with endpoint_override if the catalog names Cyborg"));
+        return Err(
+            Failure::new(ErrorCode::Missing, "no credentials for Cyborg")
+                .hint("set auth_type, auth_url, username and password in [cyborg]"),
+        );
     }
     let source = service_of(&AuthOptions {
         endpoint_override: Some(asked.from.clone()),

@@ -1,13 +1,17 @@
 //! `berth accelerator profile|request|device`: operators' commands for the accelerator service, Berth's own or Cyborg.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 
 use berth_client::accelerator::DeviceSwitch;
 use berth_client::placement::DeleteOutcome;
-use berth_client::{AcceleratorClient, AcceleratorError, AuthOptions, Disposition, ReportedArq};
-use berth_compose::accelerators_of_this_host;
+use berth_client::{
+    AcceleratorClient, AcceleratorError, AuthOptions, Disposition, PlacementError, ReportedArq,
+};
+use berth_compose::placement_failure::call_failure;
+use berth_compose::{accelerators_of_this_host, placement_for_commands};
 use berth_config::Config;
-use berth_model::{ArqUuid, AttachHandleInfo};
+use berth_model::{ArqUuid, AttachHandleInfo, CandidatesQuery};
 use berth_output::{ErrorCode, Failure, ListFormat, Listing};
 use berth_wire::accelerator::{CreateDeviceProfile, DeviceProfileBody, GroupBody};
 use serde_json::json;
@@ -100,6 +104,15 @@ fn group(text: &str) -> Result<GroupBody, String> {
             .ok_or_else(|| format!("{pair:?} is no KEY=VALUE; an example is resources:PGPU=1"))
     });
     let group = GroupBody(pairs.collect::<Result<_, _>>()?);
+    for (key, value) in &group.0 {
+        match key.split_once(':') {
+            None => return Err(format!("{key:?} has no kind: use resources:{key}={value}")),
+            Some(("resources", _)) if value.parse::<u32>().is_err() => {
+                return Err(format!("{key}: expected a whole number, not {value:?}"));
+            }
+            Some(_) => {}
+        }
+    }
     group
         .clone()
         .into_group()
@@ -119,7 +132,8 @@ pub(super) fn service(config: &Config) -> Result<AcceleratorClient, Failure> {
 pub(super) fn service_of(options: &AuthOptions) -> Result<AcceleratorClient, Failure> {
     AcceleratorClient::from_options(options, None).map_err(|error| {
         let what = "access to the accelerator service is not configured";
-        Failure::caused(ErrorCode::Missing, what, &error).hint("see [cyborg] in the reference")
+        Failure::caused(ErrorCode::Missing, what, &error)
+            .hint("set auth_type, auth_url, username and password in [cyborg]")
     })
 }
 
@@ -132,11 +146,22 @@ pub(super) fn failed(error: &AcceleratorError) -> Failure {
         _ if error.disposition() == Disposition::Fatal => ErrorCode::Endpoint,
         _ => ErrorCode::Unavailable,
     };
-    Failure::caused(code, "the accelerator service refused or failed", error)
+    match error {
+        AcceleratorError::Call(call) => call_failure(code, call, "cyborg"),
+        AcceleratorError::Forbidden(_) => Failure::new(code, error.what())
+            .hint("openstack role add --user USER --project PROJECT service"),
+        AcceleratorError::Unauthorized(_) => Failure::new(code, error.what())
+            .hint("correct the account in [cyborg]: berth config show --set"),
+        _ => Failure::new(code, error.what()),
+    }
 }
 
 fn unknown(what: &str, meant: &str) -> Failure {
-    Failure::new(ErrorCode::Refused, format!("unknown {what} {meant}"))
+    let command = match what {
+        "device profile" => "berth accelerator profile list",
+        _ => "berth accelerator request list",
+    };
+    Failure::new(ErrorCode::Refused, format!("there is no {what} {meant}")).hint(command)
 }
 
 pub(super) async fn profile(
@@ -167,6 +192,9 @@ pub(super) async fn profile(
             let made = service.create_device_profile(&wanted).await;
             let made = made.map_err(|error| failed(&error))?;
             writeln!(out, "{}", made.uuid)?;
+            for class in unoffered(&made, config).await {
+                tracing::warn!(%class, "no provider has a free unit of this class; berth provider tree shows this host's classes");
+            }
         }
         DeviceProfileCommand::Delete { profile } => {
             let found = named(&service, profile).await?;
@@ -177,6 +205,32 @@ pub(super) async fn profile(
         }
     }
     Ok(())
+}
+
+/// The resource classes of a profile of which no provider has one free: they are probably misspelt. Empty if Placement
+/// cannot be asked.
+async fn unoffered(profile: &DeviceProfileBody, config: &Config) -> Vec<String> {
+    let Ok(placement) = placement_for_commands(config) else {
+        return Vec::new();
+    };
+    let keys = profile.groups.iter().flat_map(|group| &group.0);
+    let classes = keys.filter_map(|(key, _)| key.strip_prefix("resources:"));
+    let classes: BTreeSet<&str> = classes.collect();
+    let mut unoffered = Vec::new();
+    for class in classes {
+        let query = CandidatesQuery::read(&format!("resources={class}:1&limit=1"));
+        let Ok(query) = query else { continue };
+        let is_missing = match placement.candidates_of(&query).await {
+            Ok(found) => found.candidates.is_empty(),
+            // Placement does not know the class.
+            Err(PlacementError::Refused(refusal)) => refusal.status.as_u16() == 400,
+            Err(_) => return Vec::new(),
+        };
+        if is_missing {
+            unoffered.push(class.to_owned());
+        }
+    }
+    unoffered
 }
 
 /// Finds a profile by name or UUID.
@@ -192,7 +246,8 @@ async fn named(service: &AcceleratorClient, meant: &str) -> Result<DeviceProfile
 }
 
 fn profiles(profiles: &[DeviceProfileBody]) -> Listing {
-    let mut listing = Listing::new(&["uuid", "name", "groups", "description"]);
+    let mut listing =
+        Listing::new(&["uuid", "name", "groups", "description"]).or_say("no device profiles");
     for profile in profiles {
         let group = |group: &GroupBody| {
             let pairs = group.0.iter().map(|(key, value)| format!("{key}={value}"));
@@ -239,7 +294,8 @@ pub(super) async fn request(
 }
 
 fn requests(all: &[ReportedArq]) -> Listing {
-    let mut listing = Listing::new(&["uuid", "state", "profile", "guest", "host", "device"]);
+    let mut listing = Listing::new(&["uuid", "state", "profile", "guest", "host", "device"])
+        .or_say("no accelerator requests");
     for reported in all {
         let row = match &reported.arq {
             Ok(arq) => {
@@ -283,7 +339,8 @@ pub(super) async fn device(
     let switched = match asked {
         AcceleratorDeviceCommand::List { format } => {
             let all = service.devices().await.map_err(|error| failed(&error))?;
-            let mut listing = Listing::new(&["uuid", "type", "vendor", "model", "host", "status"]);
+            let mut listing = Listing::new(&["uuid", "type", "vendor", "model", "host", "status"])
+                .or_say("no devices; [accelerators] device_spec lists those of a host");
             for device in &all {
                 listing.push([
                     json!(device.uuid),
@@ -316,8 +373,12 @@ mod tests {
         assert_eq!(read.0.len(), 2);
         for (text, expected) in [
             ("resources:PGPU", "KEY=VALUE"),
-            ("resources:PGPU=many", "resources:PGPU"),
-            ("colour=red", "colour"),
+            (
+                "resources:PGPU=one",
+                "resources:PGPU: expected a whole number, not \"one\"",
+            ),
+            ("PGPU=1", "\"PGPU\" has no kind: use resources:PGPU=1"),
+            ("colour:red=1", "colour"),
         ] {
             let error = group(text).unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");

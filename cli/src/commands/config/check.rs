@@ -1,5 +1,6 @@
 //! `berth config check`: errors in the configuration, in the files it names, and on this host.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 
@@ -9,32 +10,49 @@ use berth_config::{ConfigProblem, ConfigRefusal, LoadedConfig};
 use berth_output::{ErrorCode, ExitCode, Failure};
 use berth_sysfs::Sysfs;
 
+use super::roles::{self, StartRole};
 use super::{host, named_files, scheduling, services_files};
 use crate::context::Context;
 
+/// The arguments of `berth config check`.
+#[derive(Debug, clap::Args)]
+pub(super) struct CheckArguments {
+    /// Check the text only, not the files, groups and CPUs that it names on this host.
+    #[arg(long)]
+    offline: bool,
+    /// Treat warnings as errors.
+    #[arg(long)]
+    deny_warnings: bool,
+    /// Also report whatever would keep this command from starting.
+    #[arg(long = "for", value_name = "COMMAND", value_enum)]
+    role: Option<StartRole>,
+}
+
 pub(super) fn check(
     context: &Context,
-    offline: bool,
-    deny_warnings: bool,
+    arguments: &CheckArguments,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
-    let mut loaded = context.load()?;
+    let CheckArguments {
+        offline,
+        deny_warnings,
+        role,
+    } = *arguments;
+    let examined = berth_config::examine(&context.sources);
+    let mut problems = examined.problems;
+    let Some(mut loaded) = examined.loaded else {
+        return Err(ConfigRefusal::new(problems).into());
+    };
+    // An option with an error has its default here, which is not what is meant.
+    let broken: BTreeSet<String> = problems.iter().map(|it| it.key.clone()).collect();
+    let mut found = roles::needs(&loaded, role);
     if !offline {
-        let mut missing = host::on_this_host(&loaded);
-        missing.extend(provider_files(&loaded));
-        missing.extend(policy_files(&loaded));
-        missing.extend(named_files::refused(&loaded));
-        missing.extend(host::refused_devices(&loaded, &Sysfs::at("/sys")));
-        let scheduling = context.block_on(scheduling::judge(&loaded))?;
-        missing.extend(scheduling.errors);
-        if !missing.is_empty() {
-            return Err(ConfigRefusal::new(missing).into());
-        }
-        let kvm = host::without_kvm(&loaded, Path::new("/dev/kvm"));
-        loaded.warnings.extend(kvm);
-        loaded.warnings.extend(named_files::doubtful(&loaded));
-        loaded.warnings.extend(services_files::doubtful(&loaded));
-        loaded.warnings.extend(scheduling.warnings);
+        let host = on_this_host(context, &mut loaded, role)?;
+        found.extend(host);
+    }
+    problems.extend(found.into_iter().filter(|it| !broken.contains(&it.key)));
+    if !problems.is_empty() {
+        return Err(ConfigRefusal::new(problems).into());
     }
     loaded.warnings.sort();
     if deny_warnings && !loaded.warnings.is_empty() {
@@ -52,8 +70,48 @@ pub(super) fn check(
         "the configuration is good: {set} options set, {} warnings",
         loaded.warnings.len()
     )?;
+    if role.is_none()
+        && let Some(problem) = roles::needs(&loaded, Some(StartRole::Agent)).first()
+    {
+        let (key, wrong) = (&problem.key, &problem.wrong);
+        writeln!(
+            out,
+            "berth agent would not start: {key} {wrong}; berth up needs none"
+        )?;
+    }
     Ok(ExitCode::Done)
 }
+
+/// Errors that show only on this host; warnings are added to the configuration's own.
+fn on_this_host(
+    context: &Context,
+    loaded: &mut LoadedConfig,
+    role: Option<StartRole>,
+) -> Result<Vec<ConfigProblem>, Failure> {
+    let mut problems = host::on_this_host(loaded);
+    problems.extend(host::paths_and_addresses(loaded));
+    if role != Some(StartRole::Controller) {
+        problems.extend(provider_files(loaded));
+        problems.extend(named_files::machine(loaded));
+        problems.extend(host::refused_devices(loaded, &Sysfs::at("/sys")));
+        problems.extend(host::offline_cpus(loaded, Path::new(ONLINE)));
+        loaded
+            .warnings
+            .extend(host::without_kvm(loaded, Path::new("/dev/kvm")));
+    }
+    if role != Some(StartRole::Agent) {
+        problems.extend(policy_files(loaded));
+        problems.extend(named_files::images(loaded));
+        problems.extend(services_files::problems(loaded));
+        let scheduling = context.block_on(scheduling::judge(loaded))?;
+        problems.extend(scheduling.errors);
+        loaded.warnings.extend(scheduling.warnings);
+    }
+    Ok(problems)
+}
+
+/// The list of the host's CPUs that are online.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
 
 /// Errors in the policy files of the services.
 fn policy_files(loaded: &LoadedConfig) -> Vec<ConfigProblem> {

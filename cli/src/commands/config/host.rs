@@ -1,5 +1,7 @@
 //! Checks of the configuration against this host: files that options name, KVM, the lists of devices.
 
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -8,7 +10,9 @@ use berth_config::{ComputeDriver, ConfigProblem, LoadedConfig, VirtType};
 use berth_model::NodeName;
 use berth_output::ErrorCode;
 use berth_sysfs::{AllowList, DeviceLists, Sysfs};
-use berth_virt::PciInPlacement;
+use berth_virt::{CpuSet, PciInPlacement};
+
+use super::named_files::at_option;
 
 /// The problem that guests are configured to run on KVM and this host has none: they cannot start, and
 /// their traits are missing.
@@ -86,6 +90,75 @@ pub(super) fn on_this_host(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     problems
 }
 
+/// A state folder that cannot be created, and addresses that are not this host's.
+pub(super) fn paths_and_addresses(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
+    let mut problems = Vec::new();
+    let state = &loaded.config.state_path;
+    let above = state.parent().filter(|it| !it.as_os_str().is_empty());
+    if let Some(above) = above.filter(|above| !above.is_dir()) {
+        let wrong = format!("{} does not exist", above.display());
+        problems.push(at_option(loaded, "state_path", wrong, ErrorCode::BadValue));
+    } else if state.exists() && !state.is_dir() {
+        let wrong = format!("{} is not a directory", state.display());
+        problems.push(at_option(loaded, "state_path", wrong, ErrorCode::BadValue));
+    }
+    for each in &loaded.effective {
+        let address = each.shown();
+        let address = address.as_str().and_then(|text| text.parse().ok());
+        let Some(address) = address.filter(|_| each.is_set()) else {
+            continue;
+        };
+        if let Some(wrong) = foreign_address(address) {
+            problems.push(ConfigProblem {
+                right: "ip addr shows the addresses of this host".to_owned(),
+                ..at_option(loaded, &each.name, wrong, ErrorCode::BadValue)
+            });
+        }
+    }
+    problems
+}
+
+/// Why nothing can listen on this address, if it is not one of this host's. Another port is tried, because a running
+/// service may have this one.
+fn foreign_address(address: SocketAddr) -> Option<String> {
+    let error = TcpListener::bind((address.ip(), 0)).err()?;
+    (error.kind() == io::ErrorKind::AddrNotAvailable)
+        .then(|| format!("{} is not an address of this host", address.ip()))
+}
+
+/// CPUs of the CPU sets that are not online on this host.
+pub(super) fn offline_cpus(loaded: &LoadedConfig, online: &Path) -> Vec<ConfigProblem> {
+    if is_elsewhere(loaded) {
+        return Vec::new();
+    }
+    let listed = std::fs::read_to_string(online).ok();
+    let Some(listed) = listed.and_then(|text| text.trim().parse::<CpuSet>().ok()) else {
+        // `berth doctor` reports a host without this list.
+        return Vec::new();
+    };
+    let compute = &loaded.config.compute;
+    let sets = [
+        ("compute.cpu_shared_set", &compute.cpu_shared_set),
+        ("compute.cpu_dedicated_set", &compute.cpu_dedicated_set),
+    ];
+    let problem = |(key, set): (&str, &Option<CpuSet>)| {
+        let offline = set.as_ref()?.difference(&listed);
+        let wrong = format!("CPU {offline} is not online on this host");
+        (!offline.is_empty()).then(|| ConfigProblem {
+            right: format!("this host has the CPUs {listed}"),
+            ..at_option(loaded, key, wrong, ErrorCode::BadValue)
+        })
+    };
+    sets.into_iter().filter_map(problem).collect()
+}
+
+/// Whether the guests run elsewhere than on this host.
+fn is_elsewhere(loaded: &LoadedConfig) -> bool {
+    let config = &loaded.config;
+    config.compute_driver != ComputeDriver::Libvirt
+        || !config.libvirt.connection_uri().starts_with("qemu")
+}
+
 /// Why the agent's API cannot be served over TLS with these files.
 fn tls_files(loaded: &LoadedConfig) -> Option<ConfigProblem> {
     let (_, files) = tls::named(&loaded.config)?;
@@ -123,9 +196,7 @@ pub(super) fn refused_devices(loaded: &LoadedConfig, sysfs: &Sysfs) -> Vec<Confi
         },
         accelerator,
     };
-    let is_elsewhere = config.compute_driver != ComputeDriver::Libvirt
-        || !config.libvirt.connection_uri().starts_with("qemu");
-    if is_elsewhere || lists.are_empty() {
+    if is_elsewhere(loaded) || lists.are_empty() {
         return Vec::new();
     }
     // An unreadable device tree is no error of the configuration.
@@ -190,6 +261,50 @@ mod tests {
                 "{shown}"
             );
         }
+    }
+
+    fn resolved(text: &str) -> LoadedConfig {
+        let document = ConfigDocument {
+            name: "berth.toml".to_owned(),
+            text: text.to_owned(),
+        };
+        resolve(&[document], &[]).unwrap()
+    }
+
+    #[test]
+    fn cpus_that_this_host_has_not_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let online = folder.path().join("online");
+        fs::write(&online, "0-1\n").unwrap();
+        let loaded = resolved("[compute]\ncpu_dedicated_set = \"0-999\"\n");
+        let problems = offline_cpus(&loaded, &online);
+        let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "berth.toml:2:21: compute.cpu_dedicated_set: CPU 2-999 is not online on this host; this host has the \
+                 CPUs 0-1 [BERTH-E0105]"
+            ]
+        );
+        let fits = resolved("[compute]\ncpu_dedicated_set = \"1\"\n");
+        assert_eq!(offline_cpus(&fits, &online), []);
+    }
+
+    #[test]
+    fn a_mistyped_state_folder_and_a_foreign_address_are_reported() {
+        let loaded = resolved(
+            "state_path = \"/nope/deep/state\"\n[agent]\nmetrics_listen = \"192.0.2.55:24880\"\n",
+        );
+        let problems = paths_and_addresses(&loaded);
+        let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            shown,
+            [
+                "berth.toml:1:14: state_path: /nope/deep does not exist [BERTH-E0105]",
+                "berth.toml:3:18: agent.metrics_listen: 192.0.2.55 is not an address of this host; ip addr shows \
+                 the addresses of this host [BERTH-E0105]"
+            ]
+        );
     }
 
     /// A machine with two cards of one vendor.

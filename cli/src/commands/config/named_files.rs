@@ -8,8 +8,8 @@ use berth_fake::{FakeDriver, MachineError};
 use berth_image::{ImageList, ImageListError};
 use berth_output::ErrorCode;
 
-/// Errors that prevent every start with this driver. Blocks.
-pub(super) fn refused(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
+/// Errors in the fake driver's machine. Blocks.
+pub(super) fn machine(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let config = &loaded.config;
     let (ComputeDriver::Fake, Some(path)) = (&config.compute_driver, &config.fake.machine) else {
         return Vec::new();
@@ -36,16 +36,16 @@ pub(super) fn refused(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     }
 }
 
-/// The first error in the list of images that prevents a start of the compute API or the image service. It is
-/// only a warning: a hypervisor's agent may have the same options but does not read the list, and its reload runs
-/// this check, too. Blocks.
-pub(super) fn doubtful(loaded: &LoadedConfig) -> Option<ConfigProblem> {
+/// Errors in the list of images, with which the compute API and the image service do not start. Blocks.
+pub(super) fn images(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let config = &loaded.config;
     // With an external image service the list is not read.
     if config.glance.auth_type.is_some() {
-        return None;
+        return Vec::new();
     }
-    let path = config.compute_service.images_file.as_deref()?;
+    let Some(path) = config.compute_service.images_file.as_deref() else {
+        return Vec::new();
+    };
     let in_list = |line: usize, column: usize, wrong, code| ConfigProblem {
         at: format!("{}:{line}:{column}", path.display()),
         key: String::new(),
@@ -53,31 +53,29 @@ pub(super) fn doubtful(loaded: &LoadedConfig) -> Option<ConfigProblem> {
         right: String::new(),
         code,
     };
-    let problem = match ImageList::check(path).err()? {
-        ImageListError::Unreadable { source, .. } => {
+    match ImageList::check(path) {
+        Ok(()) => Vec::new(),
+        Err(ImageListError::Unreadable { source, .. }) => {
             let key = "compute_service.images_file";
-            at_option(loaded, key, unreadable(path, &source), ErrorCode::Missing)
+            let wrong = unreadable(path, &source);
+            vec![at_option(loaded, key, wrong, ErrorCode::Missing)]
         }
-        ImageListError::Malformed {
-            line,
-            column,
-            reason,
-            ..
-        } => in_list(line, column, reason, ErrorCode::BadValue),
-        ImageListError::Data {
+        Err(ImageListError::Malformed { problems, .. }) => problems
+            .into_iter()
+            .map(|it| in_list(it.line, it.column, it.reason, ErrorCode::BadValue))
+            .collect(),
+        Err(ImageListError::Data {
             line,
             column,
             image,
             data,
             source,
             ..
-        } => {
+        }) => {
             let wrong = format!("image {image:?}: the data {}", unreadable(&data, &source));
-            in_list(line, column, wrong, ErrorCode::Missing)
+            vec![in_list(line, column, wrong, ErrorCode::Missing)]
         }
-    };
-    let right = "the compute API and the image service do not start with it".to_owned();
-    Some(ConfigProblem { right, ..problem })
+    }
 }
 
 pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> String {
@@ -121,8 +119,8 @@ mod tests {
             text,
         };
         let loaded = resolve(&[document], &[]).unwrap();
-        let mut problems = refused(&loaded);
-        problems.extend(doubtful(&loaded));
+        let mut problems = machine(&loaded);
+        problems.extend(images(&loaded));
         problems.iter().map(ToString::to_string).collect()
     }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use berth_client::{HttpService, TransportError, TransportOptions};
+use berth_compose::agent_away;
 use berth_config::Public;
 use berth_output::{API, ErrorCode, Failure};
 use bytes::Bytes;
@@ -89,11 +90,13 @@ fn understand(body: &[u8]) -> io::Result<Public> {
 
 impl From<RunningError> for Failure {
     fn from(error: RunningError) -> Self {
-        let code = match error {
-            RunningError::Away { .. } => ErrorCode::AgentAway,
-            RunningError::Answer { .. } | RunningError::Refused { .. } => ErrorCode::AgentAnswer,
-        };
-        Failure::from_error(code, &error).hint("systemctl status berth-agent")
+        match &error {
+            RunningError::Away { source, .. } => agent_away(&error, source),
+            RunningError::Answer { .. } | RunningError::Refused { .. } => {
+                Failure::from_error(ErrorCode::AgentAnswer, &error)
+                    .hint("systemctl status berth-agent")
+            }
+        }
     }
 }
 

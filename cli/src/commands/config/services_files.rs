@@ -1,5 +1,4 @@
-//! Checks of files that only the identity service and the compute API read: the users file and the quota hook. They
-//! give warnings only, as for the list of images: the agent reads none of them, and its reload runs this check, too.
+//! Checks of files that only the identity service and the compute API read: the users file and the quota hook.
 
 use berth_compute::QuotaHook;
 use berth_config::{ConfigProblem, LoadedConfig};
@@ -9,7 +8,7 @@ use berth_output::ErrorCode;
 use super::named_files::{at_option, unreadable};
 
 /// All problems in these files. Blocks.
-pub(super) fn doubtful(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
+pub(super) fn problems(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let mut problems = users(loaded);
     problems.extend(quota_hook(loaded));
     problems
@@ -82,7 +81,7 @@ mod tests {
             text: text.to_owned(),
         };
         let loaded = resolve(&[document], &[]).unwrap();
-        let problems = doubtful(&loaded);
+        let problems = problems(&loaded);
         problems.iter().map(ToString::to_string).collect()
     }
 

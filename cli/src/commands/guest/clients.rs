@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use berth_client::{
     AdapterOptions, Auth, ConductorClient, Disposition, GuestApiError, GuestClient, HttpService,
-    ServiceCallError, TransportOptions,
+    ServiceCallError, TransportError, TransportOptions,
 };
-use berth_compose::{AgentAt, CONDUCTOR_ENDPOINT_FILE, conductor_socket};
+use berth_compose::{AgentAt, CONDUCTOR_ENDPOINT_FILE, conductor_socket, socket_denied};
 use berth_config::Config;
 use berth_model::ConsumerUuid;
 use berth_output::{ErrorCode, Failure};
@@ -104,24 +104,22 @@ pub(super) fn unknown(meant: &str) -> Failure {
 pub(super) fn failed(error: &GuestApiError) -> Failure {
     match error {
         GuestApiError::Call(
-            ServiceCallError::Transport { request, .. } | ServiceCallError::AnswerLost { request, .. },
-        ) if request.service == "agent" => {
-            Failure::caused(ErrorCode::AgentAway, "cannot reach the agent", error).hint(
-                "is it running (systemctl status berth-agent), and is [agent] admin_socket its socket, or --agent its [agent] listen?",
-            )
+            ServiceCallError::Transport { reason, .. }
+            | ServiceCallError::AnswerLost { reason, .. },
+        ) if matches!(reason, TransportError::Denied { .. }) => socket_denied(reason),
+        GuestApiError::Call(call) if call.is_of("agent") => {
+            Failure::new(ErrorCode::AgentAway, call.what()).hint("systemctl status berth-agent")
         }
-        GuestApiError::Call(_) => {
-            Failure::caused(ErrorCode::Unavailable, "cannot reach the conductor", error).hint(
-                "it runs in berth up: is that running, with this --state-dir, and may you use its socket, conductor.sock next to \
-                 [agent] admin_socket (usermod -aG berth USER)?",
-            )
-        }
+        GuestApiError::Call(call) => Failure::new(ErrorCode::Unavailable, call.what())
+            .hint("the conductor runs in berth up: start that with the same --state-dir"),
         GuestApiError::Malformed { .. } => Failure::from_error(ErrorCode::AgentAnswer, error),
-        _ if error.refusal().is_some_and(|it| it.code == UNREADABLE) => {
-            Failure::from_error(ErrorCode::State, error).hint(
-                "a running guest is not affected; a pending delete is done once the file is repaired",
-            )
-        }
+        _ if error.refusal().is_some_and(|it| it.code == UNREADABLE) => Failure::from_error(
+            ErrorCode::State,
+            error,
+        )
+        .hint(
+            "a running guest is not affected; a pending delete is done once the file is repaired",
+        ),
         // The message already names the file and the fix.
         _ if error.refusal().is_some_and(|it| it.code == JOURNAL) => {
             Failure::from_error(ErrorCode::State, error)

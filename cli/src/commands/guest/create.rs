@@ -22,6 +22,7 @@ use uuid::Uuid;
 use super::clients::{GuestClients, failed};
 use super::image::{OfImage, image as image_of, pair, pairs, text};
 use super::show;
+use super::size::{gibibytes, mebibytes};
 
 /// How often the conductor is polled for progress.
 const POLL: Duration = Duration::from_millis(300);
@@ -32,16 +33,16 @@ pub(super) struct CreateArguments {
     #[arg(value_name = "NAME", required_unless_present = "spec")]
     name: Option<String>,
     /// The number of virtual CPUs.
-    #[arg(long, value_name = "N", required_unless_present = "spec")]
+    #[arg(long, value_name = "N", required_unless_present = "spec", value_parser = vcpus)]
     vcpus: Option<u32>,
-    /// The guest's memory in MiB.
-    #[arg(long, value_name = "MIB", required_unless_present = "spec")]
+    /// The guest's memory: in MiB, or with a unit such as 2G.
+    #[arg(long, value_name = "SIZE", required_unless_present = "spec", value_parser = mebibytes)]
     ram: Option<u64>,
-    /// Root disk in GiB; 0: the size of its image, or no disk without an image.
-    #[arg(long, value_name = "GIB", default_value_t = 0)]
+    /// Root disk: in GiB, or with a unit such as 1T; 0: the size of its image, or no disk without an image.
+    #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = gibibytes)]
     disk: u64,
-    /// Size in GiB of a second, empty disk.
-    #[arg(long, value_name = "GIB", default_value_t = 0)]
+    /// Size of a second, empty disk: in GiB, or with a unit.
+    #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = gibibytes)]
     ephemeral: u64,
     /// A flavor extra spec, may be repeated: hw:cpu_policy=dedicated, resources:VGPU=1, trait:CUSTOM_X=required.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
@@ -57,7 +58,7 @@ pub(super) struct CreateArguments {
     /// An image property, may be repeated: hw_firmware_type=uefi, os_secure_boot=required.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair, requires = "image")]
     image_property: Vec<(String, String)>,
-    /// Boot this kernel file of the host directly.
+    /// Boot this kernel file of the host directly. It must lie in one of [image_cache] image_directories.
     #[arg(long, value_name = "FILE")]
     kernel: Option<String>,
     /// The initial RAM disk of the kernel.
@@ -128,6 +129,11 @@ pub(super) struct CreateArguments {
     dry_run: bool,
     #[command(flatten)]
     format: ListFormat,
+}
+
+fn vcpus(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "expected a number of virtual CPUs from 1".to_owned())
 }
 
 impl CreateArguments {
@@ -295,10 +301,13 @@ async fn wait(
                     "guest {} ({}) failed to boot: {fault}",
                     guest.name, guest.uuid
                 );
-                return Err(Failure::new(ErrorCode::Refused, what).hint(format!(
-                    "berth guest show {0}; berth guest delete {0}",
-                    guest.uuid
-                )));
+                // The rejected hosts are in the scheduler's explanation, the steps of the boot in the guest.
+                let command = match fault.contains("No valid host") {
+                    true => "berth scheduler explain --request",
+                    false => "berth guest show",
+                };
+                return Err(Failure::new(ErrorCode::Refused, what)
+                    .hint(format!("{command} {}", guest.uuid)));
             }
             _ => {}
         }

@@ -52,6 +52,15 @@ pub(super) fn pairs(
 
 /// Parses `--image`: a path on this host, an http(s) URL, or the UUID of an image in the image service.
 pub(super) fn image(image: &str, known: &OfImage) -> Result<ImageBody, Failure> {
+    let is_elsewhere = Uuid::parse_str(image).is_ok()
+        || image.starts_with("http://")
+        || image.starts_with("https://");
+    if !is_elsewhere && !Path::new(image).exists() {
+        let what = format!("there is no file {image}");
+        return Err(Failure::new(ErrorCode::File, what).hint(
+            "name an image by its path, its URL, or its UUID in the image service: openstack image list",
+        ));
+    }
     let checksum = known.image_checksum.clone();
     let format = match known
         .image_format
@@ -164,13 +173,14 @@ mod tests {
         let glance = image(glance, &raw).unwrap();
         assert!(matches!(glance.location, ImageLocation::Glance(_)));
         for (name, sentence) in [
-            ("/nowhere/a.raw", "/nowhere/a.raw cannot be read"),
+            ("/nowhere/a.raw", "error: there is no file /nowhere/a.raw ["),
+            ("debian", "error: there is no file debian ["),
             ("/dev/zero", "it is not a regular file"),
-            ("a.iso", "does not show the format"),
+            ("/dev/null", "does not show the format"),
             ("https://host/a.qcow2", "a download needs a checksum"),
         ] {
             let known = OfImage {
-                image_format: name.starts_with("/dev").then(|| "raw".to_owned()),
+                image_format: (name == "/dev/zero").then(|| "raw".to_owned()),
                 ..OfImage::default()
             };
             let refused = image(name, &known).unwrap_err().explain();

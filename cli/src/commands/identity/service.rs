@@ -59,7 +59,7 @@ fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
         }
         None if address.ip().is_unspecified() => {
             let what = format!(
-                "{address} is every address of the host: the catalog cannot name one for callers"
+                "{address} means every address of the host, and the service catalog needs one concrete address"
             );
             Err(Failure::new(ErrorCode::Missing, what)
                 .hint("set [identity_service] public_endpoint"))

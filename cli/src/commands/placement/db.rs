@@ -90,6 +90,7 @@ async fn show_version(
     format: &ListFormat,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
+    database::require_file(url)?;
     let (store, named) = database::open_any_read_only(url).await?;
     let found = match store {
         None => SchemaVersion::Empty,

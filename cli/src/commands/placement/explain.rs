@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use berth_client::{Candidates, PlacementClient, PlacementError};
-use berth_compose::placement_failure::placement_error_code;
+use berth_compose::placement_failure::placement_failure;
 use berth_compose::{database, placement_for_commands, placement_in_process};
 use berth_config::{Config, Secret};
 use berth_model::{CandidatesQuery, QueryDemand};
@@ -65,10 +65,7 @@ pub(super) async fn explain(
             Failure::new(ErrorCode::BadValue, what)
                 .hint("berth placement explain --help shows an example")
         }
-        error => {
-            let code = placement_error_code(&error);
-            Failure::caused(code, "Placement did not answer the query", &error)
-        }
+        error => placement_failure(error),
     })?;
     if asked.format.is_for_people() {
         writeln!(out, "{}", explanation.sentence())?;
@@ -116,8 +113,8 @@ impl DemandRole {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Unknown => "unknown to placement",
-            Self::Alone => "cause by itself",
-            Self::Cause => "cause",
+            Self::Alone => "alone",
+            Self::Cause => "yes",
             Self::Together => "with others",
             Self::None => "",
         }
@@ -273,10 +270,10 @@ impl CandidatesExplanation {
 
     fn listing(&self) -> Listing {
         let mut listing = Listing::new(&[
-            "demand",
-            "role",
-            "candidates_without",
-            "hosts_without",
+            "requirement",
+            "blocks",
+            "candidates_if_dropped",
+            "hosts_if_dropped",
             "free",
         ]);
         for judged in &self.demands {

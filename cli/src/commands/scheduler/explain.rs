@@ -25,11 +25,7 @@ pub(super) const LARGEST: u64 = 1 << 30;
 #[derive(Debug, clap::Args)]
 pub(super) struct DecisionArguments {
     /// The JSON file of the request; - is standard input.
-    #[arg(
-        value_name = "REQUEST",
-        required_unless_present = "decision",
-        conflicts_with = "decision"
-    )]
+    #[arg(value_name = "REQUEST", conflicts_with = "decision")]
     file: Option<PathBuf>,
     /// Explain the recorded decisions for this guest instead, by its UUID or name.
     #[arg(
@@ -83,7 +79,10 @@ pub(super) fn run(
     context: &Context,
     out: &mut dyn Write,
 ) -> Result<ExitCode, Failure> {
-    let file = asked.file.as_deref().unwrap_or(Path::new("-"));
+    let file = asked.file.as_deref().ok_or_else(|| {
+        let what = "name the JSON file of a request, or a guest";
+        Failure::new(ErrorCode::Usage, what).hint("berth scheduler explain --request GUEST")
+    })?;
     let text = read(file)?;
     let what_if = WhatIf {
         without_filters: asked.without_filter.clone(),
@@ -211,6 +210,6 @@ fn failure(path: &Path, error: &DryRunError) -> Failure {
         DryRunError::WhatIf(_) | DryRunError::CaseAlone { .. } => {
             Failure::caused(ErrorCode::Usage, what, error)
         }
-        DryRunError::Case(_) => Failure::caused(ErrorCode::BadValue, what, error),
+        DryRunError::Case(_) => Failure::caused(ErrorCode::Usage, what, error),
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure
     let catalogue = Catalogue::read(&document).map_err(|error| {
         let what = format!("{} cannot be checked", asked.file.display());
         Failure::caused(ErrorCode::BadValue, what, &error)
-            .hint("docs/guide/howto/why-no-host.md shows such a file")
+            .hint("/usr/share/doc/berth/guide/howto/why-no-host.md shows such a file")
     })?;
     let findings = lint(&catalogue);
     if asked.format.is_for_people() {
@@ -72,7 +72,7 @@ fn document(path: &Path, text: &str) -> Result<Value, Failure> {
     if text.trim().is_empty() {
         let what = format!("{} is empty", path.display());
         return Err(Failure::new(ErrorCode::Syntax, what)
-            .hint("docs/guide/howto/why-no-host.md shows such a file"));
+            .hint("/usr/share/doc/berth/guide/howto/why-no-host.md shows such a file"));
     }
     let what = |kind: &str| format!("{} is not valid {kind}", path.display());
     let is_bracketed = text.trim_start().starts_with('[');

@@ -53,8 +53,8 @@ pub enum AcceleratorError {
         "{0}; check the auth options of [cyborg], that the account has the role service, and that the service asks the same Keystone"
     )]
     Unauthorized(Box<AcceleratorRefusal>),
-    /// The request's state does not allow the operation.
-    #[error("{0}; its state has changed")]
+    /// The request's state does not allow the operation, or the object exists already.
+    #[error("{0}")]
     Conflict(Box<AcceleratorRefusal>),
     /// The service or a proxy is temporarily unavailable.
     #[error("{0}; its log says more under that request id")]
@@ -86,6 +86,20 @@ impl AcceleratorError {
             Self::Malformed { request, .. } if request.method == Method::GET => Disposition::Retry,
             Self::Malformed { .. } | Self::NotFound(_) | Self::Conflict(_) => Disposition::Refresh,
             Self::Forbidden(_) | Self::Unauthorized(_) | Self::Refused(_) => Disposition::Fatal,
+        }
+    }
+
+    /// The error without its hint. A refusal is the service's own sentence.
+    #[must_use]
+    pub fn what(&self) -> String {
+        match self {
+            Self::Call(call) => call.what(),
+            Self::Malformed { .. } => self.to_string(),
+            Self::Unauthorized(_) => "the accelerator service does not accept the token".to_owned(),
+            _ => match self.refusal() {
+                Some(refusal) if !refusal.message.is_empty() => refusal.message.clone(),
+                _ => self.to_string(),
+            },
         }
     }
 

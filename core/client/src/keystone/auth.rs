@@ -45,6 +45,7 @@ pub struct Account {
     pub user: Option<String>,
     /// The project's name or id.
     pub project: Option<String>,
+    pub auth_type: Option<AuthType>,
 }
 
 /// A token and an endpoint.
@@ -122,6 +123,7 @@ impl Auth {
                     .project_name
                     .clone()
                     .or_else(|| options.project_id.clone()),
+                auth_type: options.auth_type,
             },
         }))
     }
@@ -147,7 +149,13 @@ impl Auth {
     pub fn account(&self) -> Account {
         match &self.0 {
             AuthKind::Keystone { account, .. } => account.clone(),
-            AuthKind::Fixed { .. } => Account::default(),
+            AuthKind::Fixed { token, .. } => Account {
+                auth_type: Some(match token {
+                    Some(_) => AuthType::AdminToken,
+                    None => AuthType::None,
+                }),
+                ..Account::default()
+            },
         }
     }
 

@@ -8,7 +8,7 @@ use http::{Method, StatusCode};
 
 use crate::call::Repeat;
 use crate::keystone::Account;
-use crate::{Disposition, RequestLine, ServiceCallError};
+use crate::{AuthType, Disposition, RequestLine, ServiceCallError};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementRefusal {
@@ -79,15 +79,26 @@ pub enum PlacementError {
     #[error("{0}; it does not exist, or no longer")]
     NotFound(Box<PlacementRefusal>),
     /// The account lacks permission.
-    #[error("{refusal}; {}", roles(refusal, account))]
+    #[error("{refusal}; {}", role_hint(refusal, account))]
     Forbidden {
         refusal: Box<PlacementRefusal>,
         /// The account, as far as the options name it.
         account: Account,
     },
     /// Placement does not accept the token, nor a new one.
-    #[error("{0}; check the auth options, and that Placement asks the same Keystone")]
-    Unauthorized(Box<PlacementRefusal>),
+    #[error("{refusal}; {}", token_hint(account))]
+    Unauthorized {
+        refusal: Box<PlacementRefusal>,
+        /// The account, as far as the options name it.
+        account: Account,
+    },
+    /// Something else than Placement answers at its URL. Only a client that never reached Placement reports this.
+    #[error("{url} is not a Placement API ({found}); {ENDPOINT_LIST}")]
+    NotPlacement {
+        url: String,
+        /// What answers there.
+        found: String,
+    },
     /// Placement does not speak the microversion that this call needs.
     #[error(
         "{refusal}; it speaks microversions {min_version} to {max_version}, which this call is not among: berth needs \
@@ -140,7 +151,8 @@ impl PlacementError {
             | Self::GenerationUnknown(_) => Disposition::Refresh,
             Self::NameTaken(_)
             | Self::Forbidden { .. }
-            | Self::Unauthorized(_)
+            | Self::Unauthorized { .. }
+            | Self::NotPlacement { .. }
             | Self::TooOld { .. }
             | Self::Refused(_) => Disposition::Fatal,
         }
@@ -157,27 +169,79 @@ impl PlacementError {
             | Self::HasChildren(refusal)
             | Self::NotFound(refusal)
             | Self::Forbidden { refusal, .. }
-            | Self::Unauthorized(refusal)
+            | Self::Unauthorized { refusal, .. }
             | Self::TooOld { refusal, .. }
             | Self::Unavailable(refusal)
             | Self::Refused(refusal) => Some(refusal),
-            Self::Call(_) | Self::Malformed { .. } | Self::GenerationUnknown(_) => None,
+            Self::Call(_)
+            | Self::Malformed { .. }
+            | Self::NotPlacement { .. }
+            | Self::GenerationUnknown(_) => None,
+        }
+    }
+
+    /// The error without its hint.
+    #[must_use]
+    pub fn what(&self) -> String {
+        match self {
+            Self::Unauthorized { account, .. } => match account.auth_type {
+                Some(AuthType::None) => "Placement requires a token".to_owned(),
+                _ => "Placement does not accept the token".to_owned(),
+            },
+            Self::NotPlacement { url, found } => format!("{url} is not a Placement API ({found})"),
+            Self::Forbidden { refusal, .. } | Self::Refused(refusal) => refusal.to_string(),
+            _ => self.to_string(),
+        }
+    }
+
+    /// What the user can do, if the error itself says so.
+    #[must_use]
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Unauthorized { account, .. } => Some(token_hint(account)),
+            Self::NotPlacement { .. } => Some(ENDPOINT_LIST.to_owned()),
+            Self::Forbidden { refusal, account } => Some(role_hint(refusal, account)),
+            Self::Refused(refusal) => {
+                let hint = hint(refusal).trim_start_matches("; ");
+                (!hint.is_empty()).then(|| hint.to_owned())
+            }
+            _ => None,
         }
     }
 
     pub(super) fn with_account(self, asker: &Account) -> Self {
+        let account = asker.clone();
         match self {
-            Self::Forbidden { refusal, .. } => Self::Forbidden {
-                refusal,
-                account: asker.clone(),
-            },
+            Self::Forbidden { refusal, .. } => Self::Forbidden { refusal, account },
+            Self::Unauthorized { refusal, .. } => Self::Unauthorized { refusal, account },
             other => other,
         }
     }
 }
 
+const ENDPOINT_LIST: &str = "openstack endpoint list --service placement";
+
+/// What to do if Placement does not accept the token.
+fn token_hint(account: &Account) -> String {
+    match account.auth_type {
+        Some(AuthType::None) => {
+            "set auth_type = \"admin_token\" and token = \"admin\" for a Placement with auth_strategy = \"noauth2\", \
+             else the account of a user"
+        }
+        Some(AuthType::AdminToken) => {
+            "a Placement with auth_strategy = \"noauth2\" accepts the token admin only; another one needs the account of \
+             a user"
+        }
+        _ => "check the auth options, and that Placement asks the same Keystone",
+    }
+    .to_owned()
+}
+
 /// Placement's default policy: a reshape is for the role `service` alone, everything else for `admin` too.
-fn roles(refusal: &PlacementRefusal, account: &Account) -> String {
+fn role_hint(refusal: &PlacementRefusal, account: &Account) -> String {
+    if account.auth_type == Some(AuthType::AdminToken) {
+        return token_hint(account);
+    }
     let user = account.user.as_deref().unwrap_or("USER");
     let project = account.project.as_deref().unwrap_or("PROJECT");
     let needs = if refusal.request.route == "/reshaper" {

@@ -3,7 +3,7 @@
 use berth_wire::placement::{ErrorCode, ErrorDocument};
 use berth_wire::{BodyError, decode};
 use http::StatusCode;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{PlacementError, PlacementRefusal};
 use crate::adapter::AdapterAnswer;
@@ -23,6 +23,20 @@ pub(super) fn parsed<T: DeserializeOwned, V>(
     decode(&answer.body)
         .and_then(into)
         .map_err(|reason| malformed(answer, expected, reason))
+}
+
+/// Whether something else than Placement may have answered: a web server's page, another service's 401 or 404.
+pub(super) fn is_doubtful(answer: &AdapterAnswer) -> bool {
+    match answer.status {
+        StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND => {
+            decode::<ErrorDocument>(&answer.body).is_err()
+        }
+        status => status.is_success() && !answer.body.is_empty() && !is_json(&answer.body),
+    }
+}
+
+fn is_json(body: &[u8]) -> bool {
+    decode::<IgnoredAny>(body).is_ok()
 }
 
 /// Returns a 2xx answer; others are errors.
@@ -80,7 +94,14 @@ fn refused(answer: AdapterAnswer) -> PlacementError {
 
 fn sort(refusal: Box<PlacementRefusal>, range: Option<(String, String)>) -> PlacementError {
     match refusal.status {
-        StatusCode::UNAUTHORIZED => PlacementError::Unauthorized(refusal),
+        // The usual sentence is about browsers and passwords.
+        StatusCode::UNAUTHORIZED => PlacementError::Unauthorized {
+            refusal: Box::new(PlacementRefusal {
+                message: String::new(),
+                ..*refusal
+            }),
+            account: Account::default(),
+        },
         StatusCode::FORBIDDEN => PlacementError::Forbidden {
             refusal,
             account: Account::default(),

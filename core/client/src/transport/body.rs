@@ -6,6 +6,7 @@ use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::TransportError;
+use super::network::root_cause;
 
 /// The default limit of a response body, in bytes: 64 MiB (1,000 allocation candidates have 1.7 MB).
 pub const DEFAULT_BODY_LIMIT: usize = 64 << 20;
@@ -27,7 +28,7 @@ where
         Ok(whole) => Ok(Response::from_parts(parts, whole.to_bytes())),
         Err(error) if error.is::<LengthLimitError>() => Err(TransportError::TooLarge { limit }),
         Err(error) => Err(TransportError::Closed {
-            reason: chain(error.as_ref()),
+            reason: root_cause(error.as_ref()),
         }),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, header};
+use http::{HeaderValue, Method, Request, Response, Uri, header};
 use reqwest::{Client, ClientBuilder};
 
 use super::body::{chain, read_body};
@@ -55,8 +55,7 @@ pub(super) fn network(options: &TransportOptions) -> Result<HttpService, Transpo
     let send = move |request: Request<Bytes>| {
         let network = Arc::clone(&network);
         async move {
-            let authority = request.uri().authority();
-            let peer = authority.map_or_else(String::new, ToString::to_string);
+            let peer = peer_of(request.uri());
             let connections = match request.uri().scheme_str() {
                 Some("https") => network.secure()?,
                 _ => &network.plain,
@@ -65,6 +64,16 @@ pub(super) fn network(options: &TransportOptions) -> Result<HttpService, Transpo
         }
     };
     Ok(HttpService::new(tower::service_fn(send)))
+}
+
+/// Host and port of a URL; without a port, the one of its scheme.
+pub(super) fn peer_of(url: &Uri) -> String {
+    let host = url.host().unwrap_or_default();
+    let port = url.port_u16().unwrap_or(match url.scheme_str() {
+        Some("https") => 443,
+        _ => 80,
+    });
+    format!("{host}:{port}")
 }
 
 pub(super) fn unix(path: &Path, options: &TransportOptions) -> Result<HttpService, TransportError> {
@@ -215,38 +224,82 @@ fn classify(error: reqwest::Error, peer: &str) -> TransportError {
     }
     if !error.is_connect() {
         return TransportError::Closed {
-            reason: causes(&error),
+            reason: root_cause(&error),
+        };
+    }
+    if error.is_dns() {
+        let host = peer.rsplit_once(':').map_or(&*peer, |(host, _)| host);
+        return TransportError::Unresolved {
+            host: host.to_owned(),
         };
     }
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {
         if let Some(io) = cause.downcast_ref::<io::Error>() {
-            if io.kind() == io::ErrorKind::ConnectionRefused {
-                return TransportError::Refused { peer };
+            match io.kind() {
+                io::ErrorKind::ConnectionRefused => return TransportError::Refused { peer },
+                io::ErrorKind::PermissionDenied => return TransportError::Denied { peer },
+                _ => {}
             }
-            if is_tls(io) {
-                return TransportError::Tls {
-                    peer,
-                    reason: io.to_string(),
-                };
+            if let Some(tls) = tls_error(io) {
+                return of_tls(tls, peer);
             }
         }
         source = cause.source();
     }
-    TransportError::Unreachable {
-        peer,
-        reason: causes(&error),
+    let reason = match error.is_timeout() {
+        true => "timed out".to_owned(),
+        false => root_cause(&error),
+    };
+    TransportError::Unreachable { peer, reason }
+}
+
+/// The innermost cause. The errors above it are those of the HTTP library, and say only that sending failed.
+pub(super) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut innermost = error;
+    while let Some(cause) = innermost.source() {
+        innermost = cause;
+    }
+    let text = innermost.to_string();
+    match text.split_once(" (os error ") {
+        Some((text, _)) => text.to_owned(),
+        None => text,
     }
 }
 
-/// The causes below reqwest's own message, which only says that sending failed.
-fn causes(error: &reqwest::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), chain)
+/// The error of the TLS library in an I/O error, at any depth.
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    let inner = error.get_ref()?;
+    let tls = inner.downcast_ref::<rustls::Error>();
+    tls.or_else(|| inner.downcast_ref::<io::Error>().and_then(tls_error))
 }
 
-/// Whether an I/O error comes from the TLS library, at any depth.
-fn is_tls(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|inner| {
-        inner.is::<rustls::Error>() || inner.downcast_ref::<io::Error>().is_some_and(is_tls)
-    })
+fn of_tls(error: &rustls::Error, peer: String) -> TransportError {
+    match error {
+        rustls::Error::InvalidMessage(_) => TransportError::NotTls { peer },
+        rustls::Error::InvalidCertificate(reason) => TransportError::Untrusted {
+            peer,
+            reason: certificate_problem(reason),
+        },
+        other => TransportError::Tls {
+            peer,
+            reason: other.to_string(),
+        },
+    }
+}
+
+fn certificate_problem(error: &rustls::CertificateError) -> String {
+    use rustls::CertificateError as Problem;
+    match error {
+        Problem::UnknownIssuer => "its authority is unknown".to_owned(),
+        Problem::Expired | Problem::ExpiredContext { .. } => "it has expired".to_owned(),
+        Problem::NotValidYet | Problem::NotValidYetContext { .. } => {
+            "it is not valid yet".to_owned()
+        }
+        Problem::NotValidForName | Problem::NotValidForNameContext { .. } => {
+            "it is for another host name".to_owned()
+        }
+        Problem::Revoked => "it is revoked".to_owned(),
+        other => other.to_string(),
+    }
 }

@@ -173,7 +173,7 @@ async fn refusals_say_what_to_do_and_repeat_no_traceback() {
         (401, Disposition::Fatal, "[cyborg]"),
         (403, Disposition::Fatal, "role service"),
         (404, Disposition::Refresh, "or no longer"),
-        (409, Disposition::Refresh, "its state has changed"),
+        (409, Disposition::Refresh, "409"),
         (400, Disposition::Fatal, "boom"),
         // Cyborg answers so after it has done half of it.
         (500, Disposition::Refresh, "log"),

@@ -167,7 +167,7 @@ async fn a_token_that_is_never_accepted_is_reported_after_the_second_try() {
     let client = client(&script, &password(), &Hand::new());
     let error = client.providers_in_tree(root()).await.unwrap_err();
     assert!(
-        matches!(error, PlacementError::Unauthorized(_)),
+        matches!(error, PlacementError::Unauthorized { .. }),
         "{error:?}"
     );
     assert_eq!((script.seen().len(), logins(&script)), (4, 2));

@@ -431,7 +431,7 @@ async fn every_request_has_its_own_id_and_a_seed_repeats_them() {
 #[tokio::test]
 async fn a_decorator_of_the_transport_gets_the_route() {
     let routes = Arc::new(Mutex::new(Vec::new()));
-    let (script, kept) = (Script::of(vec![answer(404, "")]), Arc::clone(&routes));
+    let (script, kept) = (Script::of(vec![answer(500, "")]), Arc::clone(&routes));
     let inner = script.http.clone();
     let decorated = HttpService::new(tower::service_fn(
         move |request: http::Request<bytes::Bytes>| {

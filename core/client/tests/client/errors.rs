@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_client::{Disposition, PlacementError};
+use berth_client::{Disposition, PlacementClient, PlacementError};
 use berth_model::{Generation, Provider, ProviderName, ProviderUuid, Trait};
 use uuid::Uuid;
 
@@ -12,8 +12,20 @@ fn root() -> ProviderUuid {
     Uuid::from_u128(1).into()
 }
 
+const VERSIONS: &str =
+    r#"{"versions": [{"id": "v1.0", "max_version": "1.39", "min_version": "1.0"}]}"#;
+
+/// Placement that gives this answer to all requests but that for its versions.
+fn placement(reply: Reply) -> PlacementClient {
+    let script = Script::new(move |_, seen| match seen.line().as_str() {
+        "GET / [-]" => answer(200, VERSIONS),
+        _ => reply.clone(),
+    });
+    script.placement()
+}
+
 async fn put(reply: Reply) -> PlacementError {
-    let client = Script::of(vec![reply]).placement();
+    let client = placement(reply);
     client
         .put_inventories(root(), Generation::answered(1), &BTreeMap::new())
         .await
@@ -21,11 +33,7 @@ async fn put(reply: Reply) -> PlacementError {
 }
 
 async fn read(reply: Reply) -> PlacementError {
-    Script::of(vec![reply])
-        .placement()
-        .inventories(root())
-        .await
-        .unwrap_err()
+    placement(reply).inventories(root()).await.unwrap_err()
 }
 
 #[tokio::test]
@@ -100,11 +108,11 @@ async fn over_capacity_on_allocations_is_no_conflict() {
 #[tokio::test]
 async fn sentences_say_what_was_asked_what_came_back_and_what_to_do() {
     insta::assert_snapshot!(put(refusal(409, "placement.concurrent_update", "resource provider generation conflict")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 409 placement.concurrent_update (req-answer): resource provider generation conflict; it was changed concurrently and has to be read again");
-    insta::assert_snapshot!(put(refusal(403, "placement.undefined_code", "Access was denied")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 403 placement.undefined_code (req-answer): Access was denied; it needs the role service or admin: openstack role add --user USER --project PROJECT service; where the account has it, Placement's policy.yaml asks for more");
+    insta::assert_snapshot!(put(refusal(403, "placement.undefined_code", "Access was denied")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 403 placement.undefined_code (req-answer): Access was denied; a Placement with auth_strategy = \"noauth2\" accepts the token admin only; another one needs the account of a user");
     insta::assert_snapshot!(put(refusal(503, "placement.undefined_code", "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 503 placement.undefined_code (req-answer); its log says more under that request id");
-    insta::assert_snapshot!(put(answer(413, "<html>Request Entity\nToo Large</html>")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 413 (req-answer): <html>Request Entity Too Large</html>; a proxy before Placement limits the size of requests (LimitRequestBody, client_max_body_size): raise it");
+    insta::assert_snapshot!(put(answer(413, "<html>Request Entity\nToo Large</html>")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 413 (req-answer): Request Entity Too Large; a proxy before Placement limits the size of requests (LimitRequestBody, client_max_body_size): raise it");
     insta::assert_snapshot!(put(answer(302, "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 302 (req-answer); redirects are not followed: set endpoint_override to where it points");
-    insta::assert_snapshot!(put(answer(401, r#"{"message": "The request you have made requires authentication.", "code": "401 Unauthorized", "title": "Unauthorized"}"#)).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 401 (req-answer): The request you have made requires authentication; check the auth options, and that Placement asks the same Keystone");
+    insta::assert_snapshot!(put(answer(401, r#"{"message": "The request you have made requires authentication.", "code": "401 Unauthorized", "title": "Unauthorized"}"#)).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 401 (req-answer); a Placement with auth_strategy = \"noauth2\" accepts the token admin only; another one needs the account of a user");
     insta::assert_snapshot!(put(answer(406, r#"{"errors": [{"status": 406, "title": "Not Acceptable", "detail": "s\n\n Unacceptable version header: 1.26", "request_id": "r", "max_version": "1.10", "min_version": "1.0"}]}"#.replace('\n', "\\n"))).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 406 (req-answer): Unacceptable version header: 1.26; it speaks microversions 1.0 to 1.10, which this call is not among: berth needs Placement of Rocky (1.30) or later");
     insta::assert_snapshot!(put(refusal(400, "placement.undefined_code", "JSON does not validate")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 400 placement.undefined_code (req-answer): JSON does not validate; Placement does not accept this request as berth makes it: its log says more under that request id, berth doctor compares versions");
     insta::assert_snapshot!(put(answer(405, "")).await, @"Placement answers PUT /resource_providers/00000000-0000-0000-0000-000000000001/inventories with 405 (req-answer); Placement itself does not answer so: look what is at that URL (openstack endpoint list --service placement, endpoint_override) and what stands before it");
@@ -136,7 +144,7 @@ async fn answers_that_are_not_placements_are_named_by_route_and_expectation() {
 
 #[tokio::test]
 async fn a_strange_404_does_not_say_that_a_provider_is_gone() {
-    let client = Script::of(vec![answer(404, "<html>no such site</html>")]).placement();
+    let client = placement(answer(404, "<html>no such site</html>"));
     let error = client.provider(root()).await.unwrap_err();
     assert!(
         matches!(error, PlacementError::Malformed { .. }),
@@ -163,4 +171,56 @@ async fn long_queries_and_long_messages_are_cut() {
         "{error}"
     );
     assert!(error.len() < 700, "{}", error.len());
+}
+
+#[tokio::test]
+async fn a_url_of_another_service_is_not_placement() {
+    for (what, reply, found) in [
+        (
+            "Cyborg's 404",
+            answer(404, r#"{"error_message": "{\"faultcode\": \"Client\"}"}"#),
+            "GET / answers 404",
+        ),
+        (
+            "Keystone's 401",
+            answer(401, r#"{"error": {"code": 401, "message": "m"}}"#),
+            "GET / answers 401",
+        ),
+        (
+            "a web server's page",
+            answer(200, "<html>It works!</html>"),
+            "no version document",
+        ),
+    ] {
+        let script = Script::of(vec![reply]);
+        let error = script.placement().provider(root()).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "http://placement is not a Placement API ({found}); openstack endpoint list --service placement"
+            ),
+            "{what}"
+        );
+        assert_eq!(error.disposition(), Disposition::Fatal, "{what}");
+    }
+    // A service that is starting says nothing about the URL.
+    let script = Script::of(vec![answer(404, ""), answer(503, "")]);
+    let error = script.placement().provider(root()).await.unwrap_err();
+    assert!(
+        matches!(error, PlacementError::Malformed { .. }),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_placement_that_has_answered_once_is_not_doubted() {
+    let script = Script::of(vec![
+        answer(200, r#"{"resource_providers": []}"#),
+        answer(404, "<html>no backend</html>"),
+    ]);
+    let client = script.placement();
+    client.providers_in_tree(root()).await.unwrap();
+    let error = client.provider(root()).await.unwrap_err();
+    assert_eq!(error.disposition(), Disposition::Retry, "{error}");
+    assert_eq!(script.seen().len(), 2, "the versions are not read");
 }

@@ -156,8 +156,13 @@ async fn broken_connections_are_distinguished() {
         .await
         .unwrap_err();
     assert!(
-        matches!(&unknown, TransportError::Unreachable { peer, .. } if peer == "no-such-host.invalid"),
+        matches!(&unknown, TransportError::Unresolved { host } if host == "no-such-host.invalid"),
         "{unknown:?}"
+    );
+    assert_eq!(unknown.to_string(), "cannot resolve no-such-host.invalid");
+    assert_eq!(
+        unknown.hint("placement", "endpoint_override").as_deref(),
+        Some("correct the host name in [placement] endpoint_override")
     );
 
     for (what, bytes) in [
@@ -185,9 +190,31 @@ async fn broken_connections_are_distinguished() {
     let error = get_from(&http, "http://placement/".into())
         .await
         .unwrap_err();
-    assert!(
-        matches!(error, TransportError::Unreachable { .. }),
-        "{error:?}"
+    let shown = absent.display();
+    assert_eq!(
+        error.to_string(),
+        format!("cannot connect to {shown}: No such file or directory")
+    );
+}
+
+#[tokio::test]
+async fn a_port_that_does_not_speak_tls_is_named_and_the_hint_is_http() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // The greeting of TLS has no end of a head of HTTP.
+            let _ = stream.read(&mut [0; 16]);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    let error = get_from(&network(|_| {}), format!("https://{address}/"))
+        .await
+        .unwrap_err();
+    assert_eq!(error.to_string(), format!("{address} does not speak TLS"));
+    assert_eq!(
+        error.hint("placement", "endpoint_override").as_deref(),
+        Some("write http:// in [placement] endpoint_override")
     );
 }
 
@@ -327,7 +354,15 @@ async fn tls_trusts_only_the_cafile_unless_configured() {
     let error = get_from(&network(|_| {}), format!("{endpoint}/"))
         .await
         .unwrap_err();
-    assert!(matches!(error, TransportError::Tls { .. }), "{error:?}");
+    let peer = endpoint.trim_start_matches("https://");
+    assert_eq!(
+        error.to_string(),
+        format!("the certificate of {peer} is not trusted: its authority is unknown")
+    );
+    assert_eq!(
+        error.hint("cyborg", "endpoint_override").as_deref(),
+        Some("set [cyborg] cafile to the certificate of the authority that signed it")
+    );
     let plain = get_from(&network(|_| {}), endpoint.replace("https", "http"))
         .await
         .unwrap_err();

@@ -173,5 +173,5 @@ async fn a_missing_role_is_named() {
         "Access was denied to this resource.",
     ))
     .await;
-    insta::assert_snapshot!(error.1.unwrap_err(), @"Placement answers POST /reshaper with 403 placement.undefined_code (req-answer): Access was denied to this resource; POST /reshaper needs the role service, and admin is not enough: openstack role add --user USER --project PROJECT service; where the account has it, Placement's policy.yaml asks for more");
+    insta::assert_snapshot!(error.1.unwrap_err(), @"Placement answers POST /reshaper with 403 placement.undefined_code (req-answer): Access was denied to this resource; a Placement with auth_strategy = \"noauth2\" accepts the token admin only; another one needs the account of a user");
 }

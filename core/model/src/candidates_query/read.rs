@@ -142,7 +142,7 @@ impl CandidatesQueryGroup {
                 if !self.resources.is_empty() {
                     return Err(twice());
                 }
-                let expected = || wrong("CLASS:AMOUNT, with , between two, each amount at least 1");
+                let expected = || wrong("CLASS:AMOUNT, separated by commas, with amounts from 1");
                 for item in items(value).ok_or_else(expected)? {
                     let (class, amount) = item.split_once(':').ok_or_else(expected)?;
                     let amount = amount.trim().parse().ok().filter(|amount| *amount > 0);

@@ -39,6 +39,12 @@ impl SqlTimestamp {
         self.0
     }
 
+    /// As documents show it: `2026-11-27T01:54:44.869000Z` (RFC 3339).
+    #[must_use]
+    pub fn rfc3339(self) -> String {
+        self.to_string().replacen(' ', "T", 1) + "Z"
+    }
+
     /// The timestamp this long before, or the first one.
     #[must_use]
     pub fn before(self, span: Duration) -> Self {

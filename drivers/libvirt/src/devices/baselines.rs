@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use berth_files::{make_folder, replace};
+use berth_files::{make_folders, replace};
 use berth_model::PciAddress;
 use berth_sysfs::{AerCounts, Baseline, Link};
 use berth_virt::ObserveError;
@@ -44,7 +44,7 @@ pub(crate) fn read(file: &Path) -> Result<Baselines, ObserveError> {
 
 pub(crate) fn write(file: &Path, baselines: &Baselines) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("/"));
-    make_folder(directory, 0o700)?;
+    make_folders(directory, 0o700)?;
     replace(file, text(baselines).as_bytes(), 0o600)
 }
 

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use berth_files::{make_folder, replace, temporary_name};
+use berth_files::{make_folders, replace, temporary_name};
 use berth_model::PciAddress;
 use berth_sysfs::HomeDriver;
 use uuid::Uuid;
@@ -51,7 +51,7 @@ impl HomeDriverRecords {
         let (Some(directory), Some(file)) = (&self.directory, self.file(address)) else {
             return Ok(());
         };
-        make_folder(directory, 0o700)?;
+        make_folders(directory, 0o700)?;
         let line = format!("{}\n", driver.unwrap_or(NONE));
         replace(&file, line.as_bytes(), 0o600)
     }
@@ -100,7 +100,7 @@ impl HomeDriverRecords {
         let (Some(directory), Some(file)) = (&self.directory, self.mdev_record_file(mdev)) else {
             return Ok(());
         };
-        make_folder(directory, 0o700)?;
+        make_folders(directory, 0o700)?;
         replace(&file, b"", 0o600)
     }
 

@@ -55,7 +55,8 @@ impl PluginError {
                 "run it with --manifest as the service's user to see its output".to_owned()
             }
             Self::Manifest { .. } => {
-                "docs/guide/howto/scheduler-plugins.md describes the manifest".to_owned()
+                "/usr/share/doc/berth/guide/howto/scheduler-plugins.md describes the manifest"
+                    .to_owned()
             }
             Self::OtherName { plugin, named } => {
                 format!(

@@ -146,7 +146,7 @@ fn everything_that_is_wrong_is_named_with_its_line_its_key_and_what_would_be_rig
         (
             "[[role_assignment]]\nuser = \"eve\"\nsystem = \"all\"\nroles = [\"admin\"]".to_owned(),
             "role_assignment[0].user",
-            "no such user",
+            "has no user",
         ),
     ];
     for (text, place, words) in cases {

@@ -32,7 +32,7 @@ struct ImageFileEntry {
     path: Option<String>,
     url: Option<String>,
     #[serde(alias = "format")]
-    disk_format: String,
+    disk_format: Spanned<String>,
     #[serde(default)]
     container_format: Option<String>,
     checksum: Option<String>,
@@ -101,38 +101,61 @@ pub(super) enum EntryPlace {
     Url(String, DataChecksum),
 }
 
-/// Parses the entries; names and ids are unique.
-pub(super) fn entries(text: &str) -> Result<Vec<ImageDefinition>, EntryProblem> {
+/// Parses the entries; names and ids are unique. Reports every entry with a problem.
+pub(super) fn entries(text: &str) -> Result<Vec<ImageDefinition>, Vec<EntryProblem>> {
     let file: ImagesFile = toml::from_str(text).map_err(|error| {
         let lines: Vec<&str> = error.message().lines().map(str::trim).collect();
-        EntryProblem {
+        vec![EntryProblem {
             at: Spot::of(text, error.span().map_or(0, |span| span.start)),
             reason: lines.join("; "),
-        }
+        }]
     })?;
     let (mut names, mut ids) = (BTreeSet::new(), BTreeSet::new());
-    let mut entries = Vec::new();
+    let (mut entries, mut problems) = (Vec::new(), Vec::new());
     for entry in file.image {
         let at = Spot::of(text, entry.span().start);
         let entry = entry.into_inner();
         let name = entry.name.clone();
-        let wrong = |wrong: &str| EntryProblem {
-            at,
-            reason: format!("image {name:?}: {wrong}"),
+        let mut wrong = |at: Spot, wrong: &str| {
+            problems.push(EntryProblem {
+                at,
+                reason: format!("image {name:?}: {wrong}"),
+            });
         };
-        let entry = checked(entry, at).map_err(|reason| wrong(&reason))?;
-        if !names.insert(entry.name.clone()) {
-            return Err(wrong("the name of an image must be unique"));
+        let format_at = Spot::of(text, entry.disk_format.span().start);
+        let format = disk_format(entry.disk_format.get_ref());
+        if format.is_none() {
+            wrong(format_at, "disk_format is \"raw\" or \"qcow2\"");
         }
-        if !ids.insert(entry.id) {
-            return Err(wrong("another image has its id"));
+        let checked = checked(entry, at, format.unwrap_or(DiskFormat::Raw));
+        match checked {
+            Err(reason) => wrong(at, &reason),
+            Ok(entry) if !names.insert(entry.name.clone()) => {
+                wrong(at, "the name of an image must be unique");
+            }
+            Ok(entry) if !ids.insert(entry.id) => wrong(at, "another image has its id"),
+            Ok(entry) => entries.push(entry),
         }
-        entries.push(entry);
     }
-    Ok(entries)
+    match problems.is_empty() {
+        true => Ok(entries),
+        false => Err(problems),
+    }
 }
 
-fn checked(entry: ImageFileEntry, at: Spot) -> Result<ImageDefinition, String> {
+fn disk_format(text: &str) -> Option<DiskFormat> {
+    match text {
+        "raw" => Some(DiskFormat::Raw),
+        "qcow2" => Some(DiskFormat::Qcow2),
+        _ => None,
+    }
+}
+
+fn checked(
+    entry: ImageFileEntry,
+    at: Spot,
+    disk_format: DiskFormat,
+) -> Result<ImageDefinition, String> {
     if !is_word(&entry.name) {
         return Err("a name has 1 to 255 bytes and no control characters".to_owned());
     }
@@ -141,11 +164,6 @@ fn checked(entry: ImageFileEntry, at: Spot) -> Result<ImageDefinition, String> {
             .ok_or("checksum must be \"sha256:HEX\" or \"sha512:HEX\", as given by the publisher")
     });
     let checksum = checksum.transpose()?;
-    let disk_format = match entry.disk_format.as_str() {
-        "raw" => DiskFormat::Raw,
-        "qcow2" => DiskFormat::Qcow2,
-        _ => return Err("disk_format is \"raw\" or \"qcow2\"".to_owned()),
-    };
     if !matches!(entry.container_format.as_deref(), None | Some("bare")) {
         return Err("container_format must be \"bare\": no other format is supported".to_owned());
     }
@@ -266,7 +284,7 @@ mod tests {
             entries(text).unwrap()[0].place,
             EntryPlace::Here("/c".into())
         );
-        let elsewhere = entries(&text.replace("file", "path")).unwrap_err().reason;
+        let elsewhere = &entries(&text.replace("file", "path")).unwrap_err()[0].reason;
         assert!(elsewhere.contains("checksum"), "{elsewhere}");
     }
 
@@ -310,7 +328,7 @@ mod tests {
                 "another image has its id",
             ),
         ] {
-            let wrong = entries(&text).unwrap_err().reason;
+            let wrong = &entries(&text).unwrap_err()[0].reason;
             assert!(wrong.contains(named) && !wrong.contains('\n'), "{wrong}");
         }
     }
@@ -323,14 +341,32 @@ mod tests {
         for (text, line, column) in [
             (
                 good.clone() + &second.replace("\"raw\"", "\"iso\""),
-                lines + 1,
-                1,
+                lines + 5,
+                15,
             ),
             (good.clone() + &second + "colour = 1\n", 2 * lines + 1, 1),
             (good + "colour = \"é\" 7\n", lines + 1, 14),
         ] {
-            let at = entries(&text).unwrap_err().at;
+            let at = entries(&text).unwrap_err()[0].at;
             assert_eq!(at, Spot { line, column }, "{text}");
         }
+    }
+
+    #[test]
+    fn every_problem_of_an_entry_is_reported_at_its_place() {
+        let text = "[[image]]\nname = \"x\"\ndisk_format = \"iso\"\n";
+        let problems = entries(text).unwrap_err();
+        let shown: Vec<String> = problems
+            .iter()
+            .map(|it| format!("{}:{}: {}", it.at.line, it.at.column, it.reason))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "3:15: image \"x\": disk_format is \"raw\" or \"qcow2\"",
+                "1:1: image \"x\": set exactly one of file = \"/…\" (on this machine), path = \"/…\" (on each host) and url \
+                 = \"http(s)://…\""
+            ]
+        );
     }
 }

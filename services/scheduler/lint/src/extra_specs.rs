@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use berth_model::{ResourceClass, Trait};
 
 use super::enabled::EnabledFeatures;
-use super::nova_extra_specs::{AllowedValues, SCOPED, SCOPES, UNSCOPED};
+use super::nova_extra_specs::{AllowedValues, NUMBERED, SCOPED, SCOPES, UNSCOPED};
 use super::profiles::ONE_UNIT;
 use super::{
     Catalogue, FlavorEntry, LintCode, LintFinding, LintSeverity, LintSubject, LintSubjectKind,
@@ -227,8 +227,7 @@ impl CheckedExtraSpec<'_> {
             }
         }
         let known = SCOPED.iter().find(|(it, _)| *it == self.key);
-        let of_cells = ["hw:numa_cpus.", "hw:numa_mem."];
-        let is_of_cell = of_cells.iter().any(|it| self.key.starts_with(it));
+        let is_of_cell = NUMBERED.iter().any(|it| self.key.starts_with(it));
         match known {
             Some((_, values)) => findings.extend(self.wrong_value(*values)),
             None if is_of_cell || scope == "vmware" => {}

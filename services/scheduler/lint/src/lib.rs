@@ -24,6 +24,7 @@ pub use catalogue::{
     AggregateEntry, Catalogue, CatalogueError, DeviceProfileEntry, FlavorEntry, ImageEntry,
     ServerGroupEntry,
 };
+pub use nova_extra_specs::{UnknownExtraSpec, unknown_extra_spec};
 
 /// A problem, certain or suspected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

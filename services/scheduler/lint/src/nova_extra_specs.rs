@@ -1,5 +1,6 @@
 //! Nova's extra specs with the values that each allows (its documentation, 2025.2).
 
+use berth_model::nearest_name;
 use berth_scheduler::placement_query::MEMORY_ENCRYPTION_MODELS;
 use berth_scheduler_objects::numbers::int;
 use berth_scheduler_objects::text::is_flag;
@@ -44,6 +45,34 @@ pub(super) const SCOPES: [&str; 13] = [
     "trust",
     "vmware",
 ];
+
+/// Prefixes of names that end with a number.
+pub(super) const NUMBERED: [&str; 2] = ["hw:numa_cpus.", "hw:numa_mem."];
+
+/// An extra spec of a scope that hosts read, with a name that no host reads.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown extra spec {key}{}", nearest.map(|it| format!("; did you mean {it}?")).unwrap_or_default())]
+pub struct UnknownExtraSpec {
+    pub key: String,
+    /// The known name that is most similar.
+    pub nearest: Option<&'static str>,
+}
+
+/// Whether an extra spec has a scope that hosts read (`hw`, `os`, `quota`) and an unknown name. Such a flavor would be
+/// refused by the chosen host.
+#[must_use]
+pub fn unknown_extra_spec(key: &str) -> Option<UnknownExtraSpec> {
+    let (scope, _) = key.split_once(':')?;
+    let is_known = SCOPED.iter().any(|(name, _)| *name == key)
+        || NUMBERED.iter().any(|prefix| key.starts_with(prefix));
+    if is_known || !matches!(scope, "hw" | "os" | "quota") {
+        return None;
+    }
+    Some(UnknownExtraSpec {
+        key: key.chars().take(80).collect(),
+        nearest: nearest_name(key, SCOPED.iter().map(|(name, _)| *name)),
+    })
+}
 
 /// Extra specs without a scope that have a reader.
 pub(super) const UNSCOPED: [(&str, AllowedValues); 2] = [

@@ -25,10 +25,8 @@ const ALL_FILTERS: &str = "nova.scheduler.filters.all_filters";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChainError {
     #[error(
-        "[filter_scheduler] {option}: there is no filter {name}{}; there are {}{}",
-        near.map_or_else(String::new, |near| format!(", did you mean {near}?")),
-        names(ALL),
-        own.iter().map(|one| format!(", {one}")).collect::<String>()
+        "[filter_scheduler] {option}: there is no filter {name}; {}",
+        near.map_or_else(|| all_filters(own), |near| format!("did you mean {near}?"))
     )]
     Unknown {
         /// The option with the unknown name: `enabled_filters` or `available_filters`.
@@ -48,6 +46,11 @@ pub enum ChainError {
         /// The names of the available filters.
         available: String,
     },
+}
+
+fn all_filters(own: &[&'static str]) -> String {
+    let own = own.iter().map(|one| format!(", {one}"));
+    format!("there are {}{}", names(ALL), own.collect::<String>())
 }
 
 fn names(filters: &[&dyn Filter]) -> String {

@@ -199,7 +199,7 @@ async fn an_action_that_makes_no_sense_is_refused_with_its_field() {
         ),
         (
             json!({"action": "rescue", "kernel": kernel}),
-            "not in a folder for guests' kernels",
+            "image_directories of the agent's configuration (currently: /images)",
         ),
         (json!({"action": "rebuild"}), "image"),
         (

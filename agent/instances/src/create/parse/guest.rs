@@ -71,15 +71,13 @@ pub fn kernel(body: &KernelBody, options: &BuildOptions) -> Result<GuestBoot, Bu
             return Ok(path);
         }
         let folders: Vec<_> = folders.iter().map(HostPath::as_str).collect();
-        let reason = match folders.is_empty() {
-            true => "this host has no folder for guests' kernels; set one in [image_cache] image_directories of \
-                     the agent's configuration"
-                .to_owned(),
-            false => format!(
-                "it is not in a folder for guests' kernels: {}",
-                folders.join(", ")
-            ),
+        let current = match folders.is_empty() {
+            true => "none".to_owned(),
+            false => folders.join(", "),
         };
+        let reason = format!(
+            "kernels must lie in one of [image_cache] image_directories of the agent's configuration (currently: {current})"
+        );
         Err(BuildError::field(field, reason))
     };
     Ok(GuestBoot::Kernel {

@@ -8,13 +8,15 @@ pub(super) const CASES: &[Case] = super::cases! {
     "colour = \"green\"" => ["berth.toml:1:1: colour: unknown option; see the options at the top level in the reference [BERTH-E0102]"];
     "cpu_shared_set = \"0-3\"" => ["berth.toml:1:1: cpu_shared_set: unknown option; it belongs in [compute] [BERTH-E0102]"];
     "[compue]\ncpu_shared_set = \"0\"" => ["berth.toml:1:2: compue: unknown section; did you mean [compute]? [BERTH-E0102]"];
-    "[gardening]\nhoe = 1" => ["berth.toml:1:2: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, conductor, glance, image_cache, api, placement_service, cors, accelerator_service, conductor_service, compute_service, quota, scheduler, filter_scheduler, scheduler_plugin_NAME, trusted_computing, metrics, workarounds, agent_client, identity_service, keystone_authtoken, agent, fake [BERTH-E0102]"];
+    "[gardening]\nhoe = 1" => ["berth.toml:1:2: gardening: unknown section; berth config show lists all options with their sections [BERTH-E0102]"];
     "[[compute]]\ncpu_shared_set = \"0\"" => ["berth.toml:1:3: compute: this is a section, not an option; write [compute] and the options below [BERTH-E0104]"];
-    "[[gardening]]\nhoe = 1" => ["berth.toml:1:3: gardening: unknown section; the sections are compute, libvirt, pci, accelerators, devices, mdev_TYPE, model, placement, cyborg, conductor, glance, image_cache, api, placement_service, cors, accelerator_service, conductor_service, compute_service, quota, scheduler, filter_scheduler, scheduler_plugin_NAME, trusted_computing, metrics, workarounds, agent_client, identity_service, keystone_authtoken, agent, fake [BERTH-E0102]"];
+    "[[gardening]]\nhoe = 1" => ["berth.toml:1:3: gardening: unknown section; berth config show lists all options with their sections [BERTH-E0102]"];
     "compute = 5" => ["berth.toml:1:1: compute: this is a section, not an option; write [compute] and the options below [BERTH-E0104]"];
     "[host]\nname = \"a\"" => ["berth.toml:1:1: host: a text is wanted, not a table; write letters, digits, '.', '-' and '_', at most 255 [BERTH-E0104]"];
     "[DEFAULT]\nhost = \"a\"" => ["berth.toml:1:2: DEFAULT: berth does not have this section; the options of [DEFAULT] are at the top level, before the first section [BERTH-E0102]"];
     "[metrics]\nweight = 1" => ["berth.toml:2:1: metrics.weight: unknown option; see the options in [metrics] in the reference [BERTH-E0102]"];
+    "[vnc]\nserver_listen = \"0.0.0.0\"" => ["berth.toml:1:2: vnc: Nova's section without an equivalent in berth; remove it [BERTH-E0103]"];
+    "[libvirt]\nlive_migration_uri = \"qemu+ssh://%s/system\"" => ["berth.toml:2:1: libvirt.live_migration_uri: Nova's option without an equivalent in berth; remove it [BERTH-E0103]"];
     "vif_plugging_timeout = 300" => ["berth.toml:1:1: vif_plugging_timeout: this version of berth does not read this option; remove it [BERTH-E0103]"];
     "vcpu_pin_set = \"0-3\"" => ["berth.toml:1:1: vcpu_pin_set: berth does not have this option; write cpu_shared_set in [compute] [BERTH-E0102]"];
     "[vgpu_nvidia-35]\ndevice_addresses = []" => ["berth.toml:1:2: vgpu_nvidia-35: berth does not have this section; write [mdev_nvidia-35] [BERTH-E0102]"];

@@ -106,7 +106,7 @@ fn config_valid(host: &CheckContext<'_>) -> CheckResult {
         }
         Err(refused) => CheckResult::bad(
             refused.trim_end(),
-            "correct the lines named, then: berth config check",
+            "correct these lines, then run: berth config check",
         ),
     }
 }
@@ -119,7 +119,10 @@ fn config_clean(host: &CheckContext<'_>) -> CheckResult {
         [] => CheckResult::good("no warning"),
         warnings => {
             let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-            CheckResult::bad(texts.join("\n"), "berth config check --deny-warnings")
+            // What would be right is part of the texts; the first one is the next step.
+            let right = warnings.iter().map(|it| it.right.as_str());
+            let right = right.into_iter().find(|right| !right.is_empty());
+            CheckResult::bad(texts.join("\n"), right.unwrap_or("berth config check"))
         }
     }
 }
@@ -128,7 +131,7 @@ fn state_directory(host: &CheckContext<'_>) -> CheckResult {
     with_config(host, |config| {
         let path = &config.state_path;
         let shown = path.display();
-        let make = format!("install -d -o root -g root -m 0700 {shown}");
+        let make = format!("install -d -o root -g root -m 0711 {shown}");
         match host.facts.status(path) {
             Err(error) => CheckResult::bad(format!("{shown}: {error}"), make),
             Ok(status) if status.kind != FileKind::Directory => {

@@ -33,7 +33,7 @@ pub(super) const CHECKS: &[DoctorCheck] = &[
     failure(
         "placement-read",
         "Placement accepts our token",
-        &["placement-reachable"],
+        &["placement-version"],
         read,
     ),
     failure(

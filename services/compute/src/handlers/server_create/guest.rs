@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_conductor::BootRequest;
+use berth_conductor::{BootRequest, ConductorError};
 use berth_hosts::ServerGroupError;
 use berth_http::{ApiRequest, Fault, RuleDefault};
 use berth_model::DesiredPower;
@@ -102,7 +102,7 @@ impl ComputeApi {
             config_drive: Some(config_drive(&request, key.as_ref())),
             power: DesiredPower::Running,
         };
-        self.check(&guest)?;
+        self.check(&guest).await?;
         let new = NewServers {
             project_id: project_id.to_owned(),
             user_id: call.caller.user_id.clone(),
@@ -125,11 +125,13 @@ impl ComputeApi {
         Ok((new, request.return_reservation))
     }
 
-    fn check(&self, guest: &CreateGuest) -> Result<(), Fault> {
+    async fn check(&self, guest: &CreateGuest) -> Result<(), Fault> {
         let boot_request = BootRequest::new(guest.clone(), Uuid::nil())
             .map_err(|error| Fault::bad_request(error.to_string()))?;
-        let checked = self.compute.inner.conductor.check(&boot_request);
-        checked.map_err(|error| Fault::bad_request(error.to_string()))
+        let conductor = &self.compute.inner.conductor;
+        let refused = |error: ConductorError| Fault::bad_request(error.to_string());
+        conductor.check(&boot_request).map_err(refused)?;
+        conductor.check_names(&boot_request).await.map_err(refused)
     }
 
     async fn flavor_of(&self, call: &ApiRequest, flavorid: &str) -> Result<ComputeFlavor, Fault> {

@@ -14,6 +14,7 @@ mod scheduling_query;
 
 use berth_client::placement::{ClaimError, GrantedClaim};
 use berth_hosts::{ServerGroupError, ServerGroupPolicy, StoredServerGroup};
+use berth_model::QueryDemand;
 use berth_scheduler::Reason;
 use berth_scheduler::select::PlacementStage;
 use berth_scheduler::select::{
@@ -346,7 +347,11 @@ impl RequestedBoot {
             false => (Vec::new(), NO_OTHER.to_owned().into()),
             true => {
                 let causes = diagnosis::find_causes(&context.placement, &query.query).await?;
-                let beyond = match causes.is_empty() {
+                // With the amounts that are free, the user sees what would fit.
+                let is_of_amounts = causes
+                    .iter()
+                    .all(|cause| matches!(cause, QueryDemand::Resource(None, ..)));
+                let beyond = match is_of_amounts {
                     true => diagnosis::find_shortages(&context.placement, &query.query).await?,
                     false => Vec::new(),
                 };

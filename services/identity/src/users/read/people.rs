@@ -335,7 +335,9 @@ impl UsersBuilder {
             let names: Vec<&str> = of_domain().map(|it| it.name.as_str()).collect();
             let right = did_you_mean(name, &names);
             field.wrong(
-                format!("this domain has no such user; {right} (user_domain names another domain)"),
+                format!(
+                    "the domain has no user {name:?}; {right} (user_domain names another domain)"
+                ),
                 parser,
             );
         }

@@ -156,9 +156,7 @@ fn what_is_enabled_must_be_available() {
         (
             "ComputFilter",
             ALL_FILTERS,
-            Some(
-                "enabled_filters: there is no filter ComputFilter, did you mean ComputeFilter?; there are ",
-            ),
+            Some("enabled_filters: there is no filter ComputFilter; did you mean ComputeFilter?"),
         ),
         (
             "RamFilter",

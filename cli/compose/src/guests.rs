@@ -23,6 +23,7 @@ use berth_client::{
 };
 use berth_config::{ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolicy, Secret};
 use berth_hook::{EndedHooks, Hook, end_left_behind};
+use berth_http::audited_as;
 use berth_output::{ErrorCode, Failure};
 use berth_placement::serve_tcp;
 use berth_store::OpenError;
@@ -31,6 +32,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::audit;
 use super::host_state::host_state_options;
 use super::{Driver, EMBEDDED_TOKEN};
 use crate::images::image_service;
@@ -263,6 +265,7 @@ impl HostGuests {
                 .hint("stop what listens there, or set [agent] events_listen")
         })?;
         let api = self.compute_api(sources);
+        let api = audited_as(api, &audit::open(config)?, "service/agent");
         let stop = stop.clone().cancelled_owned();
         Ok(Some(tokio::spawn(serve_tcp(listener, api, stop))))
     }

@@ -20,6 +20,7 @@ use crate::database;
 use crate::hosts_in_process;
 use crate::keystone_tokens::KeystoneTokens;
 use crate::listener::COMPUTE;
+use crate::policy::compute_policy_in_force;
 
 pub struct OpenHosts {
     store: SqlStore,
@@ -133,6 +134,7 @@ fn options_for_others(config: &Config) -> Result<HostsApiOptions, Failure> {
     };
     Ok(HostsApiOptions {
         tokens,
+        policy: compute_policy_in_force(config)?,
         ..HostsApiOptions::default()
     })
 }

@@ -20,7 +20,7 @@ use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Agents, Conductor, ConductorParts};
 use berth_config::Config;
-use berth_http::ValidateToken;
+use berth_http::{ValidateToken, audited, audited_as};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use tokio::net::TcpListener;
@@ -28,6 +28,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::audit;
 use super::conductor_metrics::ConductorMetrics;
 use super::hosts::OpenHosts;
 use crate::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
@@ -40,6 +41,9 @@ use crate::placement_client::write_endpoint;
 use crate::{
     ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, accelerators_in_process, conductor_socket,
 };
+
+/// The conductor's API in audit records.
+const CONDUCTOR: &str = "service/conductor";
 
 /// The accelerator service, open but not yet served.
 pub struct OpenAccelerator {
@@ -200,7 +204,8 @@ impl Services {
             };
             router(store.clone(), behind)
         });
-        let api = router(store.clone(), options);
+        let audit = audit::open(config)?;
+        let api = audited(router(store.clone(), options), &audit);
         let stopped = || stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();
         let end = stopped();
@@ -251,9 +256,10 @@ impl Services {
         };
         let api = berth_conductor::router(conductor.clone());
         if let Some(port) = port {
-            tasks.spawn(berth_conductor::serve_tcp(port, api.clone(), stopped()));
+            let api = audited_as(api.clone(), &audit, CONDUCTOR);
+            tasks.spawn(berth_conductor::serve_tcp(port, api, stopped()));
         }
-        tasks.spawn(socket.serve(api, stop.clone()));
+        tasks.spawn(socket.serve(api, (audit, CONDUCTOR), stop.clone()));
         let end = stopped();
         let unusable = conductor.unusable();
         let metrics = Arc::new(ConductorMetrics(conductor.clone()));

@@ -13,8 +13,11 @@ use berth_compose::listener::PLACEMENT;
 use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::StateLock;
-use berth_compose::{AgentReceivers, agents_elsewhere, database, placement_in_process, signals};
+use berth_compose::{
+    AgentReceivers, agents_elsewhere, audit, database, placement_in_process, signals,
+};
 use berth_config::{Config, LoadedConfig, Secret};
+use berth_http::audited;
 use berth_output::{ErrorCode, ExitCode, Failure};
 use berth_placement::{router, serve_tcp};
 use berth_store::SqlStore;
@@ -94,7 +97,7 @@ async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure
         let listener = PLACEMENT.listen_on(address, strategy).await?;
         let address = listener.local_addr().unwrap_or(address);
         writeln!(out, "Placement at {}", placement_url(address, config))?;
-        let api = router(store.clone(), options);
+        let api = audited(router(store.clone(), options), &audit::open(config)?);
         tasks.spawn(serve_tcp(listener, api, stop.clone().cancelled_owned()));
     }
     let (services, front) = begin(loaded, &store, (front, images), &stop, out).await?;

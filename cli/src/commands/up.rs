@@ -19,10 +19,11 @@ use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::StateLock;
 use berth_compose::{
-    AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, database,
+    AgentReceivers, EMBEDDED_TOKEN, ENDPOINT_FILE, HostGuests, KnownAgents, audit, database,
     images_in_process, placement_in_process, signals, state_file, write_endpoint,
 };
 use berth_config::{AuthStrategy, Config, LoadedConfig};
+use berth_http::audited;
 use berth_image::ImageApiOptions as ImageOptions;
 use berth_output::{ExitCode, Failure};
 use berth_placement::{router, serve_tcp};
@@ -99,7 +100,7 @@ async fn everything(
     let has_front = front.is_some();
     let believes = service.auth_strategy == AuthStrategy::Noauth2;
     let believing = believes.then_some(url.as_str());
-    let api = router(store.clone(), options);
+    let api = audited(router(store.clone(), options), &audit::open(config)?);
     let serving = tokio::spawn(serve_tcp(listener, api, shutdown.clone().cancelled_owned()));
     let stop = shutdown.clone();
     let waiting = tokio::spawn(async move {

@@ -167,7 +167,8 @@ options! {
         /// `bridge:NAME` of a Linux bridge, on every host. Unset: such servers have no interface.
         pub auto_network: Option<String> = None, example: "\"network:default\"";
         /// How tokens are validated: `noauth2` trusts the token as it is and listens on loopback only, `keystone`
-        /// validates it by `[keystone_authtoken]`. An agent's account needs the role `service`.
+        /// validates it by `[keystone_authtoken]`. An agent needs the account of its host (`host/NAME`) with the role
+        /// `service`.
         pub auth_strategy: AuthStrategy = AuthStrategy::Noauth2;
         /// Rules that replace the default policy: a YAML file in the language of oslo.policy, like Nova's policy.yaml;
         /// read at start.

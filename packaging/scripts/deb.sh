@@ -72,6 +72,7 @@ stage() {
     install -D -m 0644 systemd/berth.sysusers "$root/usr/lib/sysusers.d/berth.conf"
     install -D -m 0644 systemd/berth.tmpfiles "$root/usr/lib/tmpfiles.d/berth.conf"
     install -D -m 0644 packaging/debian/default "$root/etc/default/berth"
+    install -D -m 0644 packaging/debian/logrotate "$root/etc/logrotate.d/berth"
     mkdir -p "$root/usr/share/man/man1"
     "$program" man --dir "$root/usr/share/man/man1" >/dev/null
     find "$root/usr/share/man" -type f -exec gzip -9n {} +
@@ -87,7 +88,7 @@ stage() {
     for file in postinst prerm postrm; do
         install -m 0755 "packaging/debian/$file" "$root/DEBIAN/$file"
     done
-    printf '/etc/berth/berth.toml\n/etc/default/berth\n' >"$root/DEBIAN/conffiles"
+    printf '/etc/berth/berth.toml\n/etc/default/berth\n/etc/logrotate.d/berth\n' >"$root/DEBIAN/conffiles"
     (cd "$root" && find usr lib -type f -exec md5sum {} +) >"$root/DEBIAN/md5sums"
 }
 

@@ -352,9 +352,12 @@ fn built_in(
     };
     let listen = format!("127.0.0.1:{}", free_port()?);
     let mut home = BerthHome::new()?;
+    // Keystone's account of these tests reports for every host.
+    let policy = home.write("policy.yaml", "berth:host_devices:update: role:service\n")?;
+    let policy = policy.display();
     home.configure(&format!(
         "state_path = \"@HOME@/state\"\n[accelerator_service]\nlisten = \"{listen}\"\nauth_strategy = \"keystone\"\n\
-         external_events_endpoint = \"{receiver}\"\n[keystone_authtoken]\nauth_url = \"{}\"\nusername = \"{username}\"\n\
+         policy_file = \"{policy}\"\nexternal_events_endpoint = \"{receiver}\"\n[keystone_authtoken]\nauth_url = \"{}\"\nusername = \"{username}\"\n\
          password = \"{password}\"\nproject_name = \"service\"\nuser_domain_name = \"Default\"\nproject_domain_name = \"Default\"\n",
         cyborg.keystone().url()
     ))?;

@@ -14,8 +14,8 @@ use berth_agent::metrics::Metrics;
 use berth_agent::notify::Notifier;
 use berth_agent::service::{self, Agent, LiveOptions};
 use berth_agent::triggers::Interval;
-use berth_agent_api::AdminOptions;
 use berth_agent_api::client::AdminClient;
+use berth_agent_api::{AdminOptions, AuditTrail};
 use berth_fault_injection::{
     Effect, EffectOutcome, EffectPhase, Fault, Gate, GateDecision, GateFuture,
 };
@@ -298,6 +298,7 @@ impl WatchedUnit {
             group: "berth".to_owned(),
             metrics_listen: None,
             tls: None,
+            audit: AuditTrail::default(),
         });
         (agent.live, agent.metrics, agent.seed) = (self.live.clone(), metrics, 1);
         agent

@@ -18,6 +18,7 @@ mod explain;
 mod external_events;
 mod guests;
 mod guide;
+mod host_accounts;
 mod hypervisor;
 mod identity;
 mod image_service;

@@ -18,6 +18,7 @@ use crate::program::agents_elsewhere;
 use crate::program::cloud::{Cloud, SERVED, images, operator, password, served};
 use crate::program::compute::IMAGE;
 use crate::program::guests::Host;
+use crate::program::host_accounts;
 use crate::program::hypervisor::{Hypervisor, PATIENCE};
 
 /// Whether a host with this state has the served image for its guests' disks.
@@ -266,21 +267,7 @@ fn a_controller_boots_a_server_on_the_host_of_an_agent_in_another_process() {
         .wait_for_line(PATIENCE, "All APIs at ")
         .expect("it serves");
     assert_eq!(base, format!("http://{listen}"));
-    let password = password(&home.state_dir());
-    for section in ["PLACEMENT", "CYBORG", "CONDUCTOR", "GLANCE"] {
-        for (key, value) in [
-            ("AUTH_TYPE", "password".to_owned()),
-            ("AUTH_URL", format!("{base}/identity/v3")),
-            ("USERNAME", "admin".to_owned()),
-            ("PASSWORD", password.clone()),
-            ("PROJECT_NAME", "service".to_owned()),
-            ("USER_DOMAIN_NAME", "Default".to_owned()),
-            ("PROJECT_DOMAIN_NAME", "Default".to_owned()),
-        ] {
-            node.home
-                .set_env(&format!("BERTH__{section}__{key}"), value);
-        }
-    }
+    host_accounts::give_account(&mut home, &base, ("front-there", &mut node));
     let folder = home.path("images").display().to_string();
     node.home
         .set_env("BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES", folder);

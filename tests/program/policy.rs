@@ -174,6 +174,7 @@ fn whom() -> impl Strategy<Value = (Caller, String)> {
             user_id: user.to_owned(),
             scope: TokenScope::Project(own.to_owned()),
             roles: roles.into_iter().map(str::to_owned).collect(),
+            ..Caller::default()
         };
         (caller, target.to_owned())
     })

@@ -87,7 +87,13 @@ impl CardHost {
 
     /// Starts Berth's accelerator service, and restarts the agent with it; returns its URL with the version.
     pub(crate) fn leave_cyborg(&mut self) -> String {
-        let lists = format!("{OWN}\n[accelerator_service]\nauth_strategy = \"keystone\"");
+        // Keystone's account of these tests reports for every host.
+        let policy = "berth:host_devices:update: role:service\n";
+        let policy = self.home.write("policy.yaml", policy).expect("a file");
+        let lists = format!(
+            "{OWN}\n[accelerator_service]\nauth_strategy = \"keystone\"\npolicy_file = \"{}\"",
+            policy.display()
+        );
         self.start_agent_with(&lists, "");
         let config = self.home.config_file().display().to_string();
         let arguments = ["--config", &config, "accelerator", "serve"];

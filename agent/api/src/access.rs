@@ -11,7 +11,9 @@ use tokio::net::UnixStream;
 pub(super) struct Peer {
     /// User ID; `None` if the kernel did not report one.
     pub(super) uid: Option<u32>,
-    gid: Option<u32>,
+    pub(super) gid: Option<u32>,
+    /// Process ID.
+    pub(super) pid: Option<i32>,
 }
 
 impl Peer {
@@ -19,6 +21,7 @@ impl Peer {
     pub(super) const REMOTE: Self = Self {
         uid: None,
         gid: None,
+        pid: None,
     };
 
     /// Reads the peer's credentials from the socket.
@@ -27,6 +30,7 @@ impl Peer {
         Self {
             uid: credentials.map(|peer| peer.uid()),
             gid: credentials.map(|peer| peer.gid()),
+            pid: credentials.and_then(|peer| peer.pid()),
         }
     }
 }
@@ -101,6 +105,7 @@ impl Peer {
         Self {
             uid: Some(uid),
             gid: Some(gid),
+            pid: None,
         }
     }
 }
@@ -134,6 +139,7 @@ mod tests {
                 Peer {
                     uid: None,
                     gid: Some(7),
+                    pid: None,
                 },
                 Some(7),
                 AccessDecision::Refused,

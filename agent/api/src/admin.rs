@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
+use berth_audit::AuditTrail;
 use berth_serve::{ReloadableTls, ServeLimits, TlsClient, for_loopback_names};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
@@ -20,6 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::{Access, Peer};
+use crate::audit::audited;
 use crate::error::AdminError;
 use crate::metrics_page::RenderMetrics;
 use crate::requests::AgentRequest;
@@ -38,6 +40,8 @@ pub struct AdminOptions {
     pub metrics_listen: Option<SocketAddr>,
     /// An address for all routes, over TLS with certificates on both sides.
     pub tls: Option<TlsListen>,
+    /// Gets a record of each request to the socket and over TLS.
+    pub audit: AuditTrail,
 }
 
 /// TLS listener: its address and its certificate files.
@@ -57,7 +61,11 @@ pub struct AdminListeners {
     tcp: Option<TcpListener>,
     tls: Option<(TcpListener, ReloadableTls)>,
     access: Access,
+    audit: AuditTrail,
 }
+
+/// The API in audit records.
+const OBSERVER: &str = "service/agent";
 
 /// Limits of each listener, sized for a few operators and one scraper.
 pub(crate) const LIMITS: ServeLimits = ServeLimits {
@@ -112,6 +120,7 @@ impl AdminListeners {
             tcp,
             tls,
             access,
+            audit: options.audit.clone(),
         })
     }
 
@@ -138,10 +147,12 @@ impl AdminListeners {
             });
         }
         if let Some((listener, settings)) = self.tls {
-            let router = router::tls_routes(shared.clone(), further.clone());
+            let router = router::routes(shared.clone(), further.clone());
+            let router = audited(router, &self.audit, OBSERVER);
             tasks.spawn(serve_tls(listener, settings, router, stop.clone()));
         }
         let router = router::admin(shared, self.access, further);
+        let router = audited(router, &self.audit, OBSERVER);
         tasks.spawn(serve_unix(self.unix, router, LIMITS, stop.clone()));
         AdminServer {
             stop,

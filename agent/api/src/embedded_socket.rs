@@ -7,12 +7,14 @@
 use std::path::{Path, PathBuf};
 
 use axum::Router;
+use berth_audit::AuditTrail;
 use berth_serve::ServeLimits;
 use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 use crate::admin::serve_unix;
+use crate::audit::audited;
 use crate::error::AdminError;
 use crate::{router, socket};
 
@@ -37,9 +39,16 @@ impl EmbeddedSocket {
     }
 
     /// Serves the API until `stop`, then finishes running requests and removes the socket. Other users get a 403.
-    pub async fn serve(self, api: Router, stop: CancellationToken) {
-        let restrict = router::restrict(api, self.access);
-        serve_unix(self.listener, restrict, ServeLimits::default(), stop).await;
+    /// `audit` gets a record of each request to `observer`, for example `service/conductor`.
+    pub async fn serve(
+        self,
+        api: Router,
+        (audit, observer): (AuditTrail, &'static str),
+        stop: CancellationToken,
+    ) {
+        let restricted = router::restrict(api, self.access);
+        let audited = audited(restricted, &audit, observer);
+        serve_unix(self.listener, audited, ServeLimits::default(), stop).await;
         if let Err(error) = std::fs::remove_file(&self.path) {
             tracing::debug!(%error, socket = %self.path.display(), "the socket was already removed");
         }
@@ -87,7 +96,8 @@ mod tests {
         assert!(matches!(second, Err(AdminError::Held { .. })));
         let stop = CancellationToken::new();
         stop.cancel();
-        socket.serve(api(), stop).await;
+        let audit = (AuditTrail::default(), "service/test");
+        socket.serve(api(), audit, stop).await;
         assert!(!path.exists());
     }
 }

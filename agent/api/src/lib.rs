@@ -9,6 +9,7 @@
 //! | `admin` | opens the sockets and serves the routes on them |
 //! | `socket` | opens the unix socket, detects a stale file or another agent |
 //! | `access` | access control |
+//! | `audit` | the senders of requests, for audit records |
 //! | `router` | routes of the agent itself |
 //! | `instances`, `devices`, `reconcile` | routes of guests, devices and the reconcile report |
 //! | `compute_api` | the part of Nova's API by which services report events |
@@ -19,6 +20,7 @@
 
 mod access;
 mod admin;
+mod audit;
 pub mod body;
 pub mod client;
 pub mod compute_api;
@@ -38,6 +40,7 @@ mod socket;
 mod state;
 
 pub use admin::{AdminListeners, AdminOptions, AdminServer, TlsListen};
+pub use berth_audit::AuditTrail;
 pub use berth_serve::{ReloadableTls, TlsError, TlsFile, TlsFiles};
 pub use compute_api::{EventSources, compute_api};
 pub use embedded_socket::EmbeddedSocket;

@@ -11,10 +11,9 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use axum::{Extension, Json, Router};
+use axum::{Json, Router};
 use berth_agent_tracker::disabled::{DisabledByOperator, DisabledError};
 use berth_agent_tracker::error_chain::sentence;
-use berth_serve::TlsClient;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -112,12 +111,8 @@ pub(super) fn restrict(api: Router, access: Access) -> Router {
     api.layer(middleware::from_fn_with_state(Arc::new(access), authorize))
 }
 
-/// All routes, for clients that TLS has authenticated. Each request is logged with the holder of its certificate.
-pub(super) fn tls_routes(shared: AdminContext, further: Router) -> Router {
-    routes(shared, further).layer(middleware::from_fn(log_request))
-}
-
-fn routes(shared: AdminContext, further: Router) -> Router {
+/// All routes, for clients that TLS has authenticated.
+pub(super) fn routes(shared: AdminContext, further: Router) -> Router {
     let own = Router::new()
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
@@ -132,24 +127,6 @@ fn routes(shared: AdminContext, further: Router) -> Router {
     own.merge(further)
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-}
-
-async fn log_request(
-    Extension(client): Extension<TlsClient>,
-    request: HttpRequest,
-    next: Next,
-) -> Response {
-    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let answer = next.run(request).await;
-    tracing::info!(
-        client = %client.holder,
-        address = %client.address,
-        %method,
-        path,
-        status = answer.status().as_u16(),
-        "request to the agent's API over TLS"
-    );
-    answer
 }
 
 async fn authorize(

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::placement_failure::{failure_of_placement, observe_failure, placement_error_code};
 use crate::plan_file::PlanFile;
 use crate::state_lock::{WITH_GUESTS, state_folder};
-use crate::{DEADLINE, Driver, HostGuests, open_driver, tls, tracker_options};
+use crate::{DEADLINE, Driver, HostGuests, audit, open_driver, tls, tracker_options};
 
 /// Command line arguments of the agent.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -128,12 +128,16 @@ impl AgentHost {
             },
             false => Mode::Serve,
         };
-        agent.admin = (!arguments.once).then(|| AdminOptions {
-            socket: config.agent.admin_socket.clone(),
-            group: config.agent.admin_group.clone(),
-            metrics_listen: config.agent.metrics_listen.address(),
-            tls,
-        });
+        agent.admin = match arguments.once {
+            true => None,
+            false => Some(AdminOptions {
+                socket: config.agent.admin_socket.clone(),
+                group: config.agent.admin_group.clone(),
+                metrics_listen: config.agent.metrics_listen.address(),
+                tls,
+                audit: audit::open(config)?,
+            }),
+        };
         agent.lock = Some(self.lock);
         agent.metrics = run.metrics;
         agent.embedded_metrics = run.embedded_metrics;

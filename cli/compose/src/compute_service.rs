@@ -10,13 +10,14 @@ use berth_conductor::journal::JournalError;
 use berth_conductor::{Conductor, ConductorOptions};
 use berth_config::{AuthStrategy, Config};
 use berth_hosts::Hosts;
-use berth_http::{NoAuth2, Policy, ValidateToken};
+use berth_http::{NoAuth2, Policy, ValidateToken, audited};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use berth_wire::guest::NetworkBody;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit;
 use crate::database;
 use crate::guests::journal_code;
 use crate::images::ServerImages;
@@ -85,6 +86,7 @@ impl OpenCompute {
             );
             // All routes that are not for agents belong to the API.
             let routes = for_agents.fallback_service(api);
+            let routes = audited(routes, &audit::open(config)?);
             tasks.spawn(listener.serve(routes, stopped()));
         }
         let (end, kept) = (stopped(), compute.clone());
@@ -112,6 +114,7 @@ impl RunningCompute {
     pub fn routes(&self, tokens: &Arc<dyn ValidateToken>) -> Router {
         let for_agents = berth_hosts::HostsApiOptions {
             tokens: Arc::clone(tokens),
+            policy: self.policy.clone(),
             ..berth_hosts::HostsApiOptions::default()
         };
         let api = router(

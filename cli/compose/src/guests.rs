@@ -27,12 +27,14 @@ use berth_config::{
     AuthStrategy, ComputeDriver, Config, ConfigDriveLayout, CpuMode, ScrubPolicy, Secret,
 };
 use berth_hook::{EndedHooks, Hook, end_left_behind};
+use berth_http::audited_as;
 use berth_output::{ErrorCode, Failure};
 use berth_store::OpenError;
 use berth_virt::guest_spec::{CpuModel, CpuModelName, HostPath};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::audit;
 use super::host_state::host_state_options;
 use super::{Driver, EMBEDDED_TOKEN};
 use crate::images::image_service;
@@ -259,6 +261,7 @@ impl HostGuests {
         };
         let listener = EVENTS.listen_on(address, strategy).await?;
         let api = self.compute_api(sources);
+        let api = audited_as(api, &audit::open(config)?, "service/agent");
         let stop = stop.clone().cancelled_owned();
         Ok(Some(tokio::spawn(listener.serve(api, stop))))
     }

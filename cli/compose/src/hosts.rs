@@ -19,6 +19,7 @@ use crate::database;
 use crate::hosts_in_process;
 use crate::keystone_tokens::KeystoneTokens;
 use crate::listener::ServiceListener;
+use crate::policy::compute_policy_in_force;
 
 pub struct OpenHosts {
     store: SqlStore,
@@ -129,6 +130,7 @@ fn options_for_others(config: &Config) -> Result<HostsApiOptions, Failure> {
         };
     Ok(HostsApiOptions {
         tokens,
+        policy: compute_policy_in_force(config)?,
         ..HostsApiOptions::default()
     })
 }

@@ -8,7 +8,7 @@ use berth_client::keystone::system_clock;
 use berth_client::{HttpService, IdentityClient};
 use berth_config::KeystoneAuthtoken;
 use berth_http::auth::Validation;
-use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken};
+use berth_http::{Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_wire::keystone::{ValidatedToken, parse_expiry};
 use tokio::time::Instant;
@@ -115,10 +115,15 @@ fn caller(token: ValidatedToken) -> Caller {
         (None, None, Some(system)) if system.all => TokenScope::System,
         (None, None, _) => TokenScope::Unscoped,
     };
+    let host = token.user.name.as_deref().map(HostAccount::of_user_name);
     Caller {
         user_id: token.user.id,
+        user_name: token.user.name,
+        user_domain_id: token.user.domain.map(|domain| domain.id),
         scope,
         roles: token.roles.into_iter().map(|role| role.name).collect(),
+        audit_ids: token.audit_ids,
+        host: host.unwrap_or_default(),
     }
 }
 

@@ -11,7 +11,7 @@
 //! | `tracker`, `host_state`, `guests` | the options of the agent's parts, and this host's guests and devices |
 //! | [`agent`], [`nodes`], [`plan_file`], [`tls`] | the agent as a service; this host's nodes for one command |
 //! | [`placement_client`], `agents`, [`keystone_tokens`] | clients of Placement, agents, Keystone |
-//! | [`database`], [`listener`], [`policy`], [`images`] | what each built-in service needs |
+//! | [`database`], [`listener`], [`audit`], [`policy`], [`images`] | what each built-in service needs |
 //! | [`accelerator_service`], [`compute_service`], [`placement_service`], [`identity_service`], [`hosts`] | options and opened parts of each service |
 //! | [`services`], [`api`] | the services of `berth up` and `berth controller`, and the one listener in front of them |
 
@@ -19,6 +19,7 @@ pub mod accelerator_service;
 pub mod agent;
 mod agents;
 pub mod api;
+pub mod audit;
 pub mod compute_service;
 mod conductor_metrics;
 pub mod database;

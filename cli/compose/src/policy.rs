@@ -87,7 +87,12 @@ pub fn accelerator_policy_in_force(config: &Config) -> Result<Policy, Failure> {
 
 pub fn compute_policy(config: &Config) -> Result<Policy, PolicyRefusal> {
     let path = config.compute_service.policy_file.as_deref();
-    with_file(berth_compute::default_policy(), path)
+    with_file(compute_defaults(), path)
+}
+
+/// The default rules of the compute API and of the routes for agents, which share a listener and a policy file.
+pub fn compute_defaults() -> Policy {
+    berth_compute::default_policy().joined(berth_hosts::default_policy())
 }
 
 pub fn compute_policy_in_force(config: &Config) -> Result<Policy, Failure> {

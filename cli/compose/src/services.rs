@@ -19,13 +19,14 @@ use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Agents, Conductor, ConductorParts};
 use berth_config::{AuthStrategy, ConductorAuthStrategy, Config};
-use berth_http::{NoAuth2, ValidateToken};
+use berth_http::{NoAuth2, ValidateToken, audited, audited_as};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::audit;
 use super::conductor_metrics::ConductorMetrics;
 use super::hosts::OpenHosts;
 use crate::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
@@ -40,6 +41,11 @@ use crate::{
     ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, ENDPOINT_FILE, accelerator_socket,
     accelerators_in_process, conductor_socket, placement_socket,
 };
+
+/// The APIs of the local sockets in audit records.
+const CONDUCTOR_OBSERVER: &str = "service/conductor";
+const PLACEMENT_OBSERVER: &str = "service/placement";
+const ACCELERATOR_OBSERVER: &str = "service/accelerator";
 
 /// The accelerator service, open but not yet served.
 pub struct OpenAccelerator {
@@ -206,15 +212,28 @@ impl Services {
             ..options.clone()
         };
         let local_accelerators = router(store.clone(), local);
-        let api = router(store.clone(), options);
+        let audit = audit::open(config)?;
+        let api = audited(router(store.clone(), options), &audit);
         let stopped = || stop.clone().cancelled_owned();
         let mut tasks = JoinSet::new();
-        tasks.spawn(sockets.placement.serve(placement.local_api(), stop.clone()));
+        let placement_audit = (audit.clone(), PLACEMENT_OBSERVER);
+        let local_placement = placement.local_api();
+        tasks.spawn(
+            sockets
+                .placement
+                .serve(local_placement, placement_audit, stop.clone()),
+        );
         if let Some(listener) = placement.listener {
             let api = berth_placement::router(placement.store, placement.options);
+            let api = audited(api, &audit);
             tasks.spawn(listener.serve(api, stopped()));
         }
-        tasks.spawn(sockets.accelerators.serve(local_accelerators, stop.clone()));
+        let accelerator_audit = (audit.clone(), ACCELERATOR_OBSERVER);
+        tasks.spawn(sockets.accelerators.serve(
+            local_accelerators,
+            accelerator_audit,
+            stop.clone(),
+        ));
         let end = stopped();
         let end = async move {
             end.await;
@@ -265,11 +284,12 @@ impl Services {
         if let Some((listener, offers)) = conductor_port {
             let api = match offers {
                 PortOffers::Metrics => berth_conductor::metrics_router(conductor.clone()),
-                PortOffers::Everything => api.clone(),
+                PortOffers::Everything => audited_as(api.clone(), &audit, CONDUCTOR_OBSERVER),
             };
             tasks.spawn(listener.serve(api, stopped()));
         }
-        tasks.spawn(sockets.conductor.serve(api, stop.clone()));
+        let conductor_audit = (audit, CONDUCTOR_OBSERVER);
+        tasks.spawn(sockets.conductor.serve(api, conductor_audit, stop.clone()));
         let end = stopped();
         let unusable = conductor.unusable();
         let metrics = Arc::new(ConductorMetrics(conductor.clone()));

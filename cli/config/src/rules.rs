@@ -4,6 +4,7 @@
 
 mod accelerator_service;
 mod api;
+mod audit;
 mod client;
 mod compute_service;
 mod guests;
@@ -61,6 +62,7 @@ pub(super) fn judge(
     judge.placement_service();
     judge.identity_service();
     judge.api();
+    judge.audit();
     judge.compute_service();
     judge.scheduler_plugins();
     judge.two_sections();

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use berth_audit::AuditOptions;
 use berth_client::AuthOptions;
 use berth_compute::QuotaOptions;
 use berth_compute_driver::{ComputeDriver, FakeSection, LibvirtSection};
@@ -122,6 +123,7 @@ options! {
         pub glance: AuthOptions = AuthOptions::for_service("image");
         pub image_cache: ImageCacheSection = ImageCacheSection::default();
         pub api: ApiSection = ApiSection::default();
+        pub audit: AuditOptions = AuditOptions::default();
         pub placement_service: PlacementService = PlacementService::default();
         pub cors: CorsOptions = CorsOptions::default();
         pub accelerator_service: AcceleratorService = AcceleratorService::default();
@@ -167,6 +169,7 @@ impl Config {
             glance: client("glance", "image")?,
             image_cache: values.read()?,
             api: values.read()?,
+            audit: values.read()?,
             placement_service: values.read()?,
             cors: values.read()?,
             accelerator_service: values.read()?,

@@ -5,6 +5,7 @@
 use std::iter;
 use std::sync::LazyLock;
 
+use berth_audit::AuditOptions;
 use berth_client::AuthOptions;
 use berth_compute_driver::LibvirtSection;
 use berth_http::CorsOptions;
@@ -35,6 +36,7 @@ fn groups() -> Vec<RowGroup> {
     groups.extend([
         RowGroup::of::<own::ImageCacheSection>(),
         RowGroup::of::<own::ApiSection>(),
+        RowGroup::of::<AuditOptions>(),
         RowGroup::of::<own::PlacementService>(),
         RowGroup::of::<CorsOptions>(),
         RowGroup::of::<own::AcceleratorService>(),

@@ -16,8 +16,9 @@ use berth_compose::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_op
 use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::listener::ACCELERATOR;
 use berth_compose::policy::accelerator_policy_in_force;
-use berth_compose::{EMBEDDED_TOKEN, database, signals};
+use berth_compose::{EMBEDDED_TOKEN, audit, database, signals};
 use berth_config::{AuthStrategy, Config, Secret};
+use berth_http::audited;
 use berth_output::{ErrorCode, ExitCode, Failure, ListFormat};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -169,7 +170,8 @@ async fn serve(
         // Pending long polls of agents would delay the stop.
         hosts.end();
     };
-    listener.serve(router(store.clone(), options), end).await;
+    let api = audited(router(store.clone(), options), &audit::open(config)?);
+    listener.serve(api, end).await;
     stopped.cancel();
     // The tasks end with the token. A panic in one of them is already reported.
     while background.join_next().await.is_some() {}

@@ -15,6 +15,7 @@ use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::{StateLock, WITHOUT_GUESTS};
 use berth_compose::{AgentReceivers, agents_elsewhere, database, placement_in_process, signals};
 use berth_config::{Config, LoadedConfig, Secret};
+use berth_http::audited;
 use berth_output::{ErrorCode, ExitCode, Failure};
 use berth_store::sql::Location;
 use tokio_util::sync::CancellationToken;

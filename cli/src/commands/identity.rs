@@ -1,5 +1,6 @@
 //! `berth identity`: serves the built-in Identity API alone, and checks its users file.
 
+mod host_account;
 mod password;
 mod service;
 mod users;
@@ -40,6 +41,25 @@ enum IdentityCommand {
     #[command(after_help = "Examples:\n  berth identity hash-password\n  \
                             pass show cloud/admin | berth identity hash-password")]
     HashPassword,
+    /// Add the account of a host to the users file: the user `host/NAME` with the role `service`, which speaks for this
+    /// host alone. Prints the options with which the host's agent logs in, its new password included.
+    #[command(after_help = "Examples:\n  berth identity host-account compute1\n  \
+                            berth identity host-account compute1 --users /var/lib/berth-controller/identity.toml")]
+    HostAccount {
+        /// The name of the host: its `host` option, or its host name.
+        #[arg(value_name = "HOST")]
+        host: String,
+        /// The users file; default: [identity_service] users_file.
+        #[arg(long, value_name = "FILE")]
+        users: Option<PathBuf>,
+        /// The URL of the identity service for the agent.
+        #[arg(
+            long,
+            value_name = "URL",
+            default_value = "http://CONTROLLER:8770/identity/v3"
+        )]
+        auth_url: String,
+    },
     /// The users in the users file.
     User {
         #[command(subcommand)]
@@ -92,6 +112,14 @@ pub fn run(
             own.users_file = users.clone().unwrap_or(own.users_file.clone());
             own.listen = listen.map_or(own.listen, Listen::at);
             context.block_on(service::serve(database.as_deref(), &config, out))??;
+        }
+        IdentityCommand::HostAccount {
+            host,
+            users,
+            auth_url,
+        } => {
+            let own = &config.identity_service.users_file;
+            host_account::add(host, users.as_ref().unwrap_or(own), auth_url, out)?;
         }
         IdentityCommand::User {
             command: UserCommand::List { users, format },

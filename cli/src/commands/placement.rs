@@ -15,8 +15,9 @@ use std::net::SocketAddr;
 use berth_compose::listener::PLACEMENT;
 use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::policy::placement_policy_in_force;
-use berth_compose::{database, signals};
+use berth_compose::{audit, database, signals};
 use berth_config::{Config, Secret};
+use berth_http::audited;
 use berth_output::{ExitCode, Failure, ListFormat};
 use berth_placement::router;
 
@@ -132,7 +133,7 @@ async fn serve(
     let url = placement_url(listener.address, config);
     writeln!(out, "Placement at {url}")?;
     out.flush()?;
-    let api = router(store.clone(), options);
+    let api = audited(router(store.clone(), options), &audit::open(config)?);
     listener.serve(api, end).await;
     store.close().await;
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use berth_compose::policy::compute_defaults;
 use berth_http::Policy;
 use berth_placement::DeprecatedDefaults;
 
@@ -11,6 +12,7 @@ const POLICY_LANGUAGE: &str = "\
          | `role:NAME` | Callers with this role; upper and lower case are equal |\n\
          | `rule:NAME` | Callers that pass the named rule |\n\
          | `user_id:TEXT`, `project_id:TEXT`, `roles:TEXT` | Callers with exactly this user, project or role |\n\
+         | `host:%(host)s` | The account of the host in the path: its user is named `host/` and the name of the host |\n\
          | `is_admin:True`, `is_admin:False` | Callers with the role `admin`; callers without it |\n\
          | `'TEXT':%(project_id)s` | All callers, if the text equals the project of the request's target |\n\
          | `@` or nothing, `!` | All callers; no caller |\n\
@@ -40,7 +42,7 @@ pub fn accelerator_policy_page() -> String {
     page.push_str(POLICY_LANGUAGE);
     page.push_str(
         "`%(project_id)s` and `%(user_id)s` are the caller's own, as in Cyborg. Which requests a caller sees does not depend on the\n\
-         rules. No rule admits a token for the cloud itself (`system_scope`).\n\n",
+         rules; the account of a host (`host/NAME`) changes only those that are bound on it. No rule admits a token for the cloud itself (`system_scope`).\n\n",
     );
     page.push_str(POLICY_REFUSED);
     defaults(&mut page, &berth_accelerator::default_policy());
@@ -70,10 +72,11 @@ pub fn compute_policy_page() -> String {
     page.push_str(POLICY_LANGUAGE);
     page.push_str(
         "`%(project_id)s` is the project of the server or group; without such a target it is the caller's own project.\n\
-         `%(user_id)s` is the caller's own. No rule admits a token for the cloud itself (`system_scope`).\n\n",
+         `%(user_id)s` is the caller's own. No rule admits a token for the cloud itself (`system_scope`). The rules `berth:...` are\n\
+         those of the routes for agents.\n\n",
     );
     page.push_str(POLICY_REFUSED);
-    defaults(&mut page, &berth_compute::default_policy());
+    defaults(&mut page, &compute_defaults());
     page
 }
 
@@ -95,7 +98,8 @@ pub fn placement_policy_page() -> String {
     page.push_str(POLICY_LANGUAGE);
     page.push_str(
         "`%(project_id)s` is the project of GET /usages, and the caller's own in all other requests;\n\
-         `%(user_id)s` is the caller's own. No rule admits a token for the cloud itself (`system_scope`).\n\n",
+         `%(user_id)s` is the caller's own. No rule admits a token for the cloud itself (`system_scope`). Whatever the rules are, the\n\
+         account of a host (`host/NAME`) changes only the providers of its own tree, and allocations on them.\n\n",
     );
     page.push_str(POLICY_REFUSED);
     let policy = berth_placement::default_policy(DeprecatedDefaults::Ignored);

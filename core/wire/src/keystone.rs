@@ -13,4 +13,4 @@ pub use catalog::{CatalogEndpoint, CatalogService, Role, TokenBody, TokenDocumen
 pub use errors::{IdentityError, IdentityErrorDocument};
 pub use expiry::{ExpiryError, parse_expiry};
 pub use request::{AuthRequest, DomainRef, Login, LoginScope, ProjectRef, UserRef};
-pub use validated::{IdOf, SystemScope, ValidatedToken, ValidatedTokenDocument};
+pub use validated::{IdOf, SystemScope, ValidatedToken, ValidatedTokenDocument, ValidatedUser};

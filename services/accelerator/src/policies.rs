@@ -1,14 +1,20 @@
 //! The default access policy, with Cyborg's rule names and its new defaults: tenants do not see hardware topology.
 //!
 //! Operations declare their rules with the functions of this file. In addition, callers see only their own project's
-//! requests unless they have the role `admin` or `service`. The policy also contains the rules that Cyborg's defaults
+//! requests unless they have the role `admin` or `service`, and the account of a host only those on its host. The policy also contains the rules that Cyborg's defaults
 //! refer to, so that an operator's file can replace or reference them.
 
 use berth_http::policy::{Policy, PolicyRule, RuleDefault};
 
-/// Agents report their host's devices and what they did with them.
+/// Agents report their own host's devices and what they did with them.
 pub(crate) const HOST_DEVICES: RuleDefault = RuleDefault {
     name: "berth:host_devices:update",
+    default: || PolicyRule::named("host_api"),
+};
+
+/// Adopt requests that another accelerator service has bound.
+pub(crate) const ADOPT: RuleDefault = RuleDefault {
+    name: "berth:accelerator_requests:adopt",
     default: || PolicyRule::named("service_api"),
 };
 
@@ -38,12 +44,16 @@ pub(crate) const fn reader(name: &'static str) -> RuleDefault {
 }
 
 /// Rules that exist only as references, by Cyborg's names.
-fn base() -> [(&'static str, PolicyRule); 17] {
+fn base() -> [(&'static str, PolicyRule); 18] {
     let of_project = |role| PolicyRule::role(role).and(PolicyRule::own_project());
     let either = |one, other| PolicyRule::named(one).or(PolicyRule::named(other));
     [
         ("admin_api", PolicyRule::role("admin")),
         ("service_api", PolicyRule::role("service")),
+        (
+            "host_api",
+            PolicyRule::role("service").and(PolicyRule::own_host()),
+        ),
         ("project_admin_api", of_project("admin")),
         ("project_manager_api", of_project("manager")),
         ("project_member_api", of_project("member")),

@@ -82,10 +82,11 @@ impl AcceleratorApi {
     /// Whether a service vouches for the caller.
     pub(crate) fn vouched(&self, call: &ApiRequest) -> ServiceVouch {
         let vouched = match self.options.service_tokens {
-            ServiceTokens::Required => call
-                .service
-                .as_ref()
-                .is_some_and(|service| service.has_role("service")),
+            // The account of a host vouches for itself alone.
+            ServiceTokens::Required => call.service.as_ref().is_some_and(|service| {
+                let host = service.only_host();
+                service.has_role("service") && (host.is_none() || host == call.caller.only_host())
+            }),
             ServiceTokens::Waived => {
                 call.caller.has_role("service") || call.caller.has_role("admin")
             }

@@ -10,7 +10,7 @@ use http::HeaderMap;
 pub const TOKEN_HEADER: &str = "x-auth-token";
 
 /// The scope of a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum TokenScope {
     /// One project, by its id.
     Project(String),
@@ -19,16 +19,61 @@ pub enum TokenScope {
     /// The cloud itself. The services' rules are about projects, so all but the identity service refuse this scope.
     System,
     /// Nothing in particular: no role counts.
+    #[default]
     Unscoped,
 }
 
+/// The hosts for which a caller speaks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum HostAccount {
+    /// No host: a user, or a service of the cloud.
+    #[default]
+    NoHost,
+    /// This host alone: the account is named `host/` and the name of the host.
+    Host(String),
+    /// Any host: without an identity service nothing is known of callers.
+    AnyHost,
+}
+
+/// The start of the user name of a host's account.
+pub const HOST_ACCOUNT_PREFIX: &str = "host/";
+
+impl HostAccount {
+    /// The host that a user speaks for, by the name of the user.
+    #[must_use]
+    pub fn of_user_name(name: &str) -> Self {
+        match name.strip_prefix(HOST_ACCOUNT_PREFIX) {
+            Some(host) if !host.is_empty() => Self::Host(host.to_owned()),
+            _ => Self::NoHost,
+        }
+    }
+
+    /// Whether the caller may speak for the host.
+    #[must_use]
+    pub fn speaks_for(&self, host: &str) -> bool {
+        match self {
+            Self::NoHost => false,
+            Self::Host(own) => own == host,
+            Self::AnyHost => true,
+        }
+    }
+}
+
 /// The authenticated sender of a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
     pub user_id: String,
+    /// The name of the user, if the validator knows it.
+    pub user_name: Option<String>,
+    /// The domain of the user, if the validator knows it.
+    pub user_domain_id: Option<String>,
     pub scope: TokenScope,
     /// The roles, implied ones included.
     pub roles: Vec<String>,
+    /// The audit id of the token, and that of the first token of its chain.
+    pub audit_ids: Vec<String>,
+    /// The hosts for which the caller speaks.
+    pub host: HostAccount,
 }
 
 impl Caller {
@@ -52,6 +97,15 @@ impl Caller {
     pub(crate) fn counting_roles(&self) -> impl Iterator<Item = &str> {
         let count = self.scope != TokenScope::Unscoped;
         self.roles.iter().filter(move |_| count).map(String::as_str)
+    }
+
+    /// The only host whose objects the caller may change, if its account is that of a host.
+    #[must_use]
+    pub fn only_host(&self) -> Option<&str> {
+        match &self.host {
+            HostAccount::Host(host) => Some(host),
+            HostAccount::NoHost | HostAccount::AnyHost => None,
+        }
     }
 }
 
@@ -147,8 +201,11 @@ impl ValidateToken for NoAuth2 {
         };
         let caller = Caller {
             user_id: user.to_owned(),
+            user_name: Some(user.to_owned()),
             scope,
             roles,
+            host: HostAccount::AnyHost,
+            ..Caller::default()
         };
         Box::pin(async move {
             if caller.user_id.is_empty() {

@@ -1,6 +1,7 @@
 //! The request that a handler receives: version, caller, path, query and body in one value.
 
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
+use berth_audit::AuditInitiator;
 use berth_wire::BodyError;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
@@ -8,6 +9,7 @@ use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::audit::{self, RequestAudit};
 use crate::auth::Caller;
 use crate::fault::{Fault, accepts_json};
 use crate::microversion::Microversion;
@@ -45,6 +47,7 @@ pub struct ApiRequest {
     operation: DeclaredOperation,
     path: Vec<(String, String)>,
     body: Bytes,
+    audit: Option<RequestAudit>,
 }
 
 /// UUIDs are stored in lower case with dashes, and clients may write them otherwise.
@@ -68,6 +71,33 @@ impl ApiRequest {
     pub fn rule(&self) -> Result<&'static str, Fault> {
         let rule = self.operation.rule;
         rule.ok_or_else(|| Fault::internal("the operation declares no policy rule"))
+    }
+
+    /// Refuses the account of a host, for objects that belong to no host.
+    pub fn refuse_host_account(&self) -> Result<(), Fault> {
+        match self.caller.only_host() {
+            None => Ok(()),
+            Some(host) => Err(Fault::forbidden(format!(
+                "The account of host {host} may change only what belongs to this host: log in as a user or as a service of the \
+                 cloud."
+            ))),
+        }
+    }
+
+    /// The audit of the request; `None` for calls inside this process.
+    #[must_use]
+    pub fn audit(&self) -> Option<&RequestAudit> {
+        self.audit.as_ref()
+    }
+
+    /// Records that this caller sent the request: for a login, which has no token.
+    pub fn identify(&self, caller: &Caller, credential: &'static str) {
+        if let Some(audit) = &self.audit {
+            audit.identify(AuditInitiator {
+                credential: Some(credential),
+                ..audit::initiator(caller)
+            });
+        }
     }
 
     /// Refuses a caller that does not accept JSON.
@@ -194,7 +224,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Fault> {
         let (mut parts, body) = request.into_parts();
-        let path = RawPathParams::from_request_parts(&mut parts, state)
+        let path: Vec<(String, String)> = RawPathParams::from_request_parts(&mut parts, state)
             .await
             .map_err(|_| Fault::no_such_route())?
             .iter()
@@ -212,6 +242,14 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
             .cloned()
             .ok_or_else(|| missing("request id"))?;
         let BodyLimit(limit) = extensions.remove().ok_or_else(|| missing("body limit"))?;
+        let operation: DeclaredOperation = extensions.remove().unwrap_or_default();
+        let audit: Option<RequestAudit> = extensions.remove();
+        if let Some(audit) = &audit {
+            operation.add_to(audit, &path);
+            // Nothing has been changed yet: only handlers change anything.
+            let recorded = audit.record_intent();
+            recorded.map_err(|unavailable| Fault::unavailable(unavailable.to_string()))?;
+        }
         let call = Self {
             version,
             caller,
@@ -222,8 +260,9 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
             headers: parts.headers,
             prefix: extensions.remove().unwrap_or_default(),
             public: extensions.remove(),
-            operation: extensions.remove().unwrap_or_default(),
+            operation,
             path,
+            audit,
         };
         match call.operation.since {
             Some(since) if !version.has(since) => Err(Fault::no_such_route()),

@@ -35,6 +35,8 @@ pub struct Fault {
     code: &'static str,
     allow: Option<HeaderValue>,
     range: Option<(Microversion, Microversion)>,
+    /// The policy rule that refused the request.
+    refused_by: Option<String>,
 }
 
 impl Fault {
@@ -51,6 +53,7 @@ impl Fault {
             code: UNDEFINED_CODE,
             allow: None,
             range: None,
+            refused_by: None,
         }
     }
 
@@ -123,6 +126,17 @@ impl Fault {
     pub fn with_code(mut self, code: &'static str) -> Self {
         self.code = code;
         self
+    }
+
+    /// Names the policy rule that refused the request, for its audit record.
+    #[must_use]
+    pub fn by_rule(mut self, rule: &str) -> Self {
+        self.refused_by = Some(rule.to_owned());
+        self
+    }
+
+    pub(crate) fn refused_by(&self) -> Option<&str> {
+        self.refused_by.as_deref()
     }
 
     #[must_use]

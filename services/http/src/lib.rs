@@ -3,7 +3,7 @@
 //! A request passes these stages in order; any of them can end it with a [`Fault`]:
 //!
 //! ```text
-//! request id -> token -> microversion -> content headers -> handler -> Fault rendered -> response
+//! audit -> request id -> token -> microversion -> content headers -> handler -> Fault rendered -> response
 //! ```
 //!
 //! The fault is rendered once, in the shape of the OpenStack service that the [`ApiDialect`] names, with the request
@@ -12,6 +12,7 @@
 //! Each service wraps its router with [`with_service_layer()`]; `cli` chooses the [`ValidateToken`].
 
 pub mod answer;
+pub mod audit;
 pub mod auth;
 pub mod call;
 pub mod cors;
@@ -30,7 +31,8 @@ pub mod serve;
 pub mod service_layer;
 
 pub use answer::ApiResponse;
-pub use auth::{Caller, NoAuth2, TokenError, TokenRequest, TokenScope, ValidateToken};
+pub use audit::{AuditTrail, RequestAudit, audited, audited_as};
+pub use auth::{Caller, HostAccount, NoAuth2, TokenError, TokenRequest, TokenScope, ValidateToken};
 pub use call::{ApiRequest, read_body};
 pub use cors::{CorsOptions, cors};
 pub use dialect::ApiDialect;

@@ -21,6 +21,7 @@ use http::HeaderValue;
 use schemars::JsonSchema;
 use serde_json::Value;
 
+use crate::audit::{RequestAudit, target};
 use crate::fault::Fault;
 use crate::microversion::Microversion;
 use crate::openapi::Shapes;
@@ -68,6 +69,8 @@ pub struct OperationDeclaration {
     pub body: Option<fn() -> Value>,
     /// Error statuses that only some operations have.
     pub errors: &'static [u16],
+    /// The action in audit records, if it does not follow from the method.
+    pub action: Option<&'static str>,
 }
 
 /// A response of success.
@@ -84,6 +87,18 @@ pub struct SuccessResponse {
 pub(crate) struct DeclaredOperation {
     pub(crate) rule: Option<&'static str>,
     pub(crate) since: Option<Microversion>,
+    path: &'static str,
+    action: Option<&'static str>,
+}
+
+impl DeclaredOperation {
+    /// Adds action and target to the audit of a request.
+    pub(crate) fn add_to(&self, audit: &RequestAudit, parameters: &[(String, String)]) {
+        if let Some(action) = self.action {
+            audit.set_action(action);
+        }
+        audit.set_target(target(&audit.observer(), self.path, parameters));
+    }
 }
 
 macro_rules! methods {
@@ -136,6 +151,7 @@ impl<S> Operation<S> {
             query_parameters: None,
             body: None,
             errors: &[],
+            action: None,
         };
         Self {
             declaration,
@@ -229,6 +245,13 @@ impl<S> Operation<S> {
         self
     }
 
+    /// The action in audit records, in CADF's words, if it does not follow from the method. The action `monitor` is a
+    /// heartbeat, which counts as a read.
+    pub fn action(mut self, action: &'static str) -> Self {
+        self.declaration.action = Some(action);
+        self
+    }
+
     /// The single top-level key of the response body.
     pub fn responds(mut self, key: &'static str) -> Self {
         self.declaration.response_key = Some(key);
@@ -298,6 +321,8 @@ impl<S: Clone + Send + Sync + 'static> OperationSet<S> {
             let declared = DeclaredOperation {
                 rule: declaration.rule.map(|rule| rule.name),
                 since: declaration.enforced_since,
+                path: declaration.path,
+                action: declaration.action,
             };
             *methods = mem::take(methods).merge(handler.route_layer(Extension(declared)));
         }

@@ -15,7 +15,7 @@ pub use file::{PolicyFile, PolicyFileError, PolicyFileErrors};
 pub use language::{RuleError, parse, parse_lists};
 pub use rule::{PolicyCheck, PolicyCredential, PolicyRule, TargetKey, Template};
 
-use crate::auth::{Caller, TokenScope};
+use crate::auth::{Caller, HOST_ACCOUNT_PREFIX, HostAccount, TokenScope};
 use crate::call::ApiRequest;
 use crate::fault::Fault;
 use crate::operation::OperationSet;
@@ -37,6 +37,18 @@ pub struct RuleDefault {
 pub enum PolicyOrigin {
     Default,
     File,
+}
+
+/// Why a caller who passes a rule for another host does not pass it for this one.
+fn other_host(caller: &Caller, host: &str) -> String {
+    if let Some(own) = caller.only_host() {
+        return format!(" The account of host {own} does not speak for host {host}.");
+    }
+    let name = caller.user_name.as_deref().unwrap_or(&caller.user_id);
+    format!(
+        " The account {name} speaks for no host: log in as {HOST_ACCOUNT_PREFIX}{host} (berth identity host-account {host}), or \
+         replace the rule in the service's policy_file."
+    )
 }
 
 /// The rules of one service.
@@ -92,10 +104,19 @@ impl Policy {
         Self::new(base.into_iter().chain(declared))
     }
 
+    /// The rules of two services that one policy file replaces. A rule of both has the definition of `self`.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        let mut rules = other.rules;
+        rules.extend(self.rules);
+        Self { rules }
+    }
+
     /// Checks whether the caller passes the rule that the operation declares. `project` is the project of the target; by
-    /// default the caller's own.
+    /// default the caller's own. The host of the target is the part `{host}` of the path.
     pub fn allow(&self, call: &ApiRequest, project: Option<&str>) -> Result<(), Fault> {
-        self.authorize(&call.caller, call.rule()?, project)
+        let host = call.path("host").ok();
+        self.check(&call.caller, call.rule()?, project, host)
     }
 
     /// Checks whether the caller passes the rule. `project` is the project of the target; by default the caller's own.
@@ -105,9 +126,20 @@ impl Policy {
         rule: &'static str,
         project: Option<&str>,
     ) -> Result<(), Fault> {
+        self.check(caller, rule, project, None)
+    }
+
+    fn check(
+        &self,
+        caller: &Caller,
+        rule: &'static str,
+        project: Option<&str>,
+        host: Option<&str>,
+    ) -> Result<(), Fault> {
         let target = PolicyTarget {
             project_id: project.or(caller.project_id()),
             user_id: Some(&caller.user_id),
+            host,
         };
         // All rules here have OpenStack's `scope_types: project`: administrators of a domain or of the cloud do not
         // pass them.
@@ -115,9 +147,18 @@ impl Policy {
         if is_of_projects && self.admits(caller, rule, target, MAX_REFERENCE_CHAIN) {
             return Ok(());
         }
-        Err(Fault::forbidden(format!(
-            "Policy does not allow {rule} to be performed."
-        )))
+        let mut message = format!("Policy does not allow {rule} to be performed.");
+        let of_any_host = || Caller {
+            host: HostAccount::AnyHost,
+            ..caller.clone()
+        };
+        if let Some(host) = host
+            && is_of_projects
+            && self.admits(&of_any_host(), rule, target, MAX_REFERENCE_CHAIN)
+        {
+            message = message + &other_host(caller, host);
+        }
+        Err(Fault::forbidden(message).by_rule(rule))
     }
 
     fn admits(&self, caller: &Caller, name: &str, target: PolicyTarget<'_>, way: usize) -> bool {

@@ -13,7 +13,8 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, header};
 
-use crate::auth::{Caller, TOKEN_HEADER, TokenError, TokenRequest, TokenScope, ValidateToken};
+use crate::audit::{RequestAudit, initiator};
+use crate::auth::{Caller, TOKEN_HEADER, TokenError, TokenRequest, ValidateToken};
 use crate::call::{BodyLimit, CallingService, absolute};
 use crate::dialect::{ApiDialect, SERVICE_TOKEN_HEADER};
 use crate::fault::{self, ErrorCodes, ErrorContext, Fault};
@@ -45,6 +46,11 @@ async fn handle(State(layer): State<ServiceLayer>, request: Request, next: Next)
         let (method, request_id) = (request.method(), request_id.as_str());
         tracing::debug!(request_id, global_request_id, %method, path, "request has a global request id");
     }
+    let audit = request.extensions().get::<RequestAudit>().cloned();
+    if let Some(audit) = &audit {
+        audit.observe(format!("service/{}", layer.versions.service));
+        audit.set_request_ids(request_id.as_str(), request_id.global());
+    }
     let keystone = layer.keystone(&request);
     let (version, mut response) = match layer.admit(request, &request_id).await {
         Err(Rejection::Response(response)) => (None, *response),
@@ -52,6 +58,9 @@ async fn handle(State(layer): State<ServiceLayer>, request: Request, next: Next)
         Ok((version, request)) => (Some(version), guarded(next, request, &request_id).await),
     };
     if let Some(fault) = response.extensions_mut().remove::<Fault>() {
+        if let Some((audit, rule)) = audit.as_ref().zip(fault.refused_by()) {
+            audit.set_refused_by(rule);
+        }
         let codes = match version {
             Some(version) if version.has(layer.versions.error_codes_since) => ErrorCodes::Shown,
             _ => ErrorCodes::Hidden,
@@ -88,6 +97,9 @@ impl ServiceLayer {
         let (mut parts, body) = request.into_parts();
         let open = self.dialect.is_open(&parts.method, parts.uri.path());
         let caller = self.caller(open, &parts.headers).await?;
+        if let Some(audit) = parts.extensions.get::<RequestAudit>().filter(|_| !open) {
+            audit.identify(initiator(&caller));
+        }
         let service = self.service(open, &parts.headers).await?;
         let version = match self.dialect {
             ApiDialect::Placement => self.versions.negotiate(&parts.headers),
@@ -110,11 +122,7 @@ impl ServiceLayer {
 
     async fn caller(&self, open: bool, headers: &HeaderMap) -> Result<Caller, Rejection> {
         if open {
-            return Ok(Caller {
-                user_id: String::new(),
-                scope: TokenScope::Unscoped,
-                roles: Vec::new(),
-            });
+            return Ok(Caller::default());
         }
         let token = headers
             .get(TOKEN_HEADER)

@@ -21,7 +21,6 @@ pub(crate) fn allow(may: bool, rule: &str) -> Result<(), Fault> {
     if may {
         return Ok(());
     }
-    Err(Fault::forbidden(format!(
-        "You are not authorized to perform the requested action: {rule}."
-    )))
+    let text = format!("You are not authorized to perform the requested action: {rule}.");
+    Err(Fault::forbidden(text).by_rule(rule))
 }

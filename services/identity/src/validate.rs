@@ -1,7 +1,7 @@
 //! [`Identity`] as a token validator for the services in the same process, without HTTP.
 
 use berth_http::auth::Validation;
-use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken};
+use berth_http::{Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken};
 
 use crate::identity::Identity;
 use crate::tokens::ValidToken;
@@ -15,10 +15,16 @@ impl From<&ValidToken> for Caller {
             Some(AssignmentTarget::System) => TokenScope::System,
             None => TokenScope::Unscoped,
         };
+        let user = token.user();
+        let host = user.map(|user| HostAccount::of_user_name(&user.name));
         Self {
             user_id: token.user_id().to_owned(),
+            user_name: user.map(|user| user.name.clone()),
+            user_domain_id: user.map(|user| user.domain_id.clone()),
             scope,
             roles: token.roles().iter().map(|role| role.name.clone()).collect(),
+            audit_ids: token.audit_ids().into_iter().map(str::to_owned).collect(),
+            host: host.unwrap_or_default(),
         }
     }
 }

@@ -8,16 +8,24 @@ const ADMIN: &str = "context_is_admin";
 pub(crate) const GET_MEMBERS: RuleDefault = reader("get_members");
 
 pub(crate) const fn reader(name: &'static str) -> RuleDefault {
-    let default = || PolicyRule::role("reader").or(PolicyRule::named(ADMIN));
+    let default = || with_services("reader");
     RuleDefault { name, default }
 }
 
 pub(crate) const fn member(name: &'static str) -> RuleDefault {
-    let default = || PolicyRule::role("member").or(PolicyRule::named(ADMIN));
+    let default = || with_services("member");
     RuleDefault { name, default }
 }
 
-/// Glance's default rules for the read-only API.
+/// Agents read images with the role `service` alone.
+fn with_services(role: &'static str) -> PolicyRule {
+    let service = PolicyRule::role("service");
+    PolicyRule::role(role)
+        .or(service)
+        .or(PolicyRule::named(ADMIN))
+}
+
+/// Glance's default rules for the read-only API, which admit services, too.
 #[must_use]
 pub fn default_policy() -> Policy {
     let base = [(ADMIN, PolicyRule::role("admin"))];

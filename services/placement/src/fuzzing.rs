@@ -120,6 +120,7 @@ pub fn write(write: FuzzWrite, body: &[u8], version: Microversion) -> Result<Bod
             Replace {
                 providers: Vec::new(),
                 consumers: vec![body.into_desired(CONSUMER, version, &options)],
+                only_host: None,
             }
         }
         FuzzWrite::Claims => {
@@ -128,6 +129,7 @@ pub fn write(write: FuzzWrite, body: &[u8], version: Microversion) -> Result<Bod
             Replace {
                 providers: Vec::new(),
                 consumers: consumers(bodies, version, &options),
+                only_host: None,
             }
         }
         FuzzWrite::Reshape => {

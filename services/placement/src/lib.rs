@@ -18,6 +18,7 @@ mod filters;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod handlers;
+mod host_accounts;
 mod inventory;
 mod ledger;
 mod microversions;

@@ -30,6 +30,7 @@ fn ask(policy: &Policy) {
         user_id: "u".to_owned(),
         scope: TokenScope::Project("p".to_owned()),
         roles: vec!["reader".to_owned(), "service".to_owned()],
+        ..Caller::default()
     };
     for rule in rules() {
         for project in [None, Some("p"), Some("other")] {

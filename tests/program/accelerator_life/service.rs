@@ -51,6 +51,9 @@ fn compute() -> (String, EventLog) {
     (format!("http://{address}/v2.1"), log)
 }
 
+/// Keystone's account of these tests reports for every host.
+const REPORT_FOR_ANY_HOST: &str = "berth:host_devices:update: role:service\n";
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServiceCaller {
     /// An administrator and service, with a service token.
@@ -77,9 +80,12 @@ impl Service {
         let keystone = &Region::shared().keystone;
         let (compute, log) = compute();
         let mut home = BerthHome::new().expect("a home");
+        let policy = home.write("policy.yaml", REPORT_FOR_ANY_HOST);
+        let policy = policy.expect("a file");
         let text = format!(
             "state_path = \"@HOME@/state\"\n[accelerator_service]\nlisten = \"127.0.0.1:0\"\n\
-             auth_strategy = \"keystone\"\nexternal_events_endpoint = \"{compute}\"\n"
+             auth_strategy = \"keystone\"\nexternal_events_endpoint = \"{compute}\"\npolicy_file = \"{}\"\n",
+            policy.display()
         );
         home.configure(&text).expect("a configuration");
         for (option, value) in Region::shared().account(&keystone.berth()) {

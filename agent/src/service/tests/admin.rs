@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use berth_agent_api::AdminOptions;
 use berth_agent_api::client::{AdminClient, AdminClientError};
+use berth_agent_api::{AdminOptions, AuditTrail};
 use http::StatusCode;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
@@ -30,6 +30,7 @@ fn options(bench: &Bench) -> AdminOptions {
         group: group.unwrap_or_default(),
         metrics_listen: None,
         tls: None,
+        audit: AuditTrail::default(),
     }
 }
 

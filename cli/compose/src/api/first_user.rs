@@ -112,7 +112,8 @@ fn no_password(error: PasswordError) -> Failure {
     Failure::caused(ErrorCode::Unavailable, what, &error)
 }
 
-/// The content of the file of users. The role `service` in a separate project is for agents of other hosts.
+/// The content of the file of users. The separate project `service` is also for the accounts of hosts
+/// (`berth identity host-account`).
 fn text(hash: &str) -> String {
     format!(
         "# Made by berth, which reads the password of this user in clouds.yaml beside it. For users of your own write\n\

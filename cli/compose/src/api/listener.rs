@@ -8,7 +8,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use berth_config::{AuthStrategy, Config, LoadedConfig};
 use berth_http::auth::Validation;
-use berth_http::{Prefix, TokenRequest, ValidateToken, found_at, mount};
+use berth_http::{Prefix, TokenRequest, ValidateToken, audited, found_at, mount};
 use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clouds::{self, CloudLogin};
 use super::first_user::FirstUser;
+use crate::audit;
 use crate::database;
 use crate::identity_service::catalog;
 use crate::identity_service::users_failure;
@@ -145,6 +146,7 @@ impl OpenApi {
         let several = several
             .route("/", get(index))
             .fallback(move || async move { nothing(&names) });
+        let several = audited(several, &audit::open(config)?);
         let end = stop.clone().cancelled_owned();
         tasks.spawn(self.listener.serve(several, end));
         Ok(self.store)

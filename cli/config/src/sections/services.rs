@@ -217,7 +217,7 @@ options! {
         pub auto_network: Option<String> = None, example: "\"network:default\"";
         /// How tokens are validated at `listen`: `noauth2` trusts the token as it is, so every user and process of this
         /// host may do everything; it listens on loopback only. `keystone` validates the token by
-        /// `[keystone_authtoken]`. An agent's account needs the role `service`.
+        /// `[keystone_authtoken]`. An agent needs the account of its host (`host/NAME`) with the role `service`.
         pub auth_strategy: Option<AuthStrategy> = None,
             derived: "`noauth2` in `berth compute serve`; `berth up` and `berth controller` require it with `listen`", example: "\"keystone\"";
         /// Rules that replace the default policy: a YAML file in the language of oslo.policy, like Nova's policy.yaml;

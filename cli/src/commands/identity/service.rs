@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 
 use berth_compose::identity_service::{catalog, users_failure};
 use berth_compose::listener::IDENTITY;
-use berth_compose::{database, signals};
+use berth_compose::{audit, database, signals};
 use berth_config::{AuthStrategy, Config, Secret};
+use berth_http::audited;
 use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router};
 use berth_output::{ErrorCode, Failure};
 
@@ -17,6 +18,7 @@ pub(super) async fn serve(
 ) -> Result<(), Failure> {
     let end = signals::end();
     let own = &config.identity_service;
+    let audit = audit::open(config)?;
     let users = UsersFile::open(&own.users_file).map_err(|error| users_failure(&error))?;
     let url = url.map_or_else(
         || config.identity_database(),
@@ -42,7 +44,8 @@ pub(super) async fn serve(
     };
     writeln!(out, "Identity at {base}/v3")?;
     out.flush()?;
-    listener.serve(router(identity, routes), end).await;
+    let api = audited(router(identity, routes), &audit);
+    listener.serve(api, end).await;
     store.close().await;
     Ok(())
 }

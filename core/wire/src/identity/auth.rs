@@ -51,6 +51,13 @@ pub enum AuthAsked {
 }
 
 impl AuthBody {
+    /// The user that logs in with a password.
+    #[must_use]
+    pub fn user(&self) -> Option<&UserAsked> {
+        let password = self.auth.identity.password.as_ref();
+        password.map(|method| &method.user)
+    }
+
     /// The authentication method and the requested scope; `None` for the user's default scope.
     #[must_use]
     pub fn into_parts(self) -> (AuthAsked, Option<ScopeAsked>) {

@@ -13,7 +13,7 @@ pub struct ValidatedTokenDocument {
 /// The properties of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValidatedToken {
-    pub user: IdOf,
+    pub user: ValidatedUser,
     /// The project of its scope.
     #[serde(default)]
     pub project: Option<IdOf>,
@@ -26,11 +26,24 @@ pub struct ValidatedToken {
     /// The roles, implied ones included.
     #[serde(default)]
     pub roles: Vec<Role>,
+    /// The audit id of the token, and that of the first token of its chain.
+    #[serde(default)]
+    pub audit_ids: Vec<String>,
     /// The expiry; see [`super::parse_expiry`].
     pub expires_at: String,
 }
 
-/// The id of a user, a project or a domain.
+/// The user of a token.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ValidatedUser {
+    pub id: String,
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub domain: Option<IdOf>,
+}
+
+/// The id of a project or a domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdOf {
     pub id: String,

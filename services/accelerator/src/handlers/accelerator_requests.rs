@@ -87,12 +87,24 @@ fn listing(call: &ApiRequest, rows: &[ArqRow]) -> ArqList {
     }
 }
 
-/// The projects with requests that the caller may see.
+/// The requests that the caller may change.
 fn scope(call: &ApiRequest) -> ArqScope {
+    if let Some(host) = call.caller.only_host() {
+        return ArqScope::Host(host.to_owned());
+    }
     if call.caller.has_role("admin") || call.caller.has_role("service") {
         return ArqScope::All;
     }
     ArqScope::Project(call.caller.project_id().unwrap_or_default().to_owned())
+}
+
+/// The requests that the caller may see.
+fn readable(call: &ApiRequest) -> ArqScope {
+    match scope(call) {
+        // An agent waits for the binds of its guests' requests, which have no host before.
+        ArqScope::Host(host) => ArqScope::HostOrUnbound(host),
+        other => other,
+    }
 }
 
 /// Checks the length of a project id.
@@ -114,6 +126,7 @@ async fn create(
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call)?;
+    call.refuse_host_account()?;
     let body: CreateArqsBody = call.typed()?;
     let profile = body
         .device_profile_name
@@ -151,7 +164,7 @@ async fn list(
         .map(|text| text.parse::<ConsumerUuid>().map_err(|_| bad_instance(text)))
         .transpose()?;
     let mut tx = read(&accelerator.tables).await?;
-    let mut rows = arqs::find(&mut tx, &scope(&call), ArqFilters { instance })
+    let mut rows = arqs::find(&mut tx, &readable(&call), ArqFilters { instance })
         .await
         .map_err(database)?;
     if resolved {
@@ -171,7 +184,7 @@ async fn show(
     accelerator.allow(&call)?;
     let uuid = ArqUuid::from(super::uuid(&call, "ExtArq")?);
     let mut tx = read(&accelerator.tables).await?;
-    let rows = arqs::of_uuids(&mut tx, &scope(&call), &[uuid])
+    let rows = arqs::of_uuids(&mut tx, &readable(&call), &[uuid])
         .await
         .map_err(database)?;
     match rows.first() {

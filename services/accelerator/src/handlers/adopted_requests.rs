@@ -5,12 +5,12 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::accelerator::{AdoptedArqs, ArqBody, ArqList, NotAdopted};
 
 use super::accelerator_requests::fault;
-use crate::policies::HOST_DEVICES;
+use crate::policies::ADOPT;
 use crate::router::{AcceleratorApi, AcceleratorOperation};
 use crate::store::adopted::AdoptArqs;
 
 pub(super) fn operations() -> Vec<AcceleratorOperation> {
-    vec![AcceleratorOperation::put("/internal/v1/accelerator_requests", put).rule(HOST_DEVICES)]
+    vec![AcceleratorOperation::put("/internal/v1/accelerator_requests", put).rule(ADOPT)]
 }
 
 async fn put(
@@ -18,6 +18,7 @@ async fn put(
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     accelerator.allow(&call)?;
+    call.refuse_host_account()?;
     let body: ArqList = call.typed()?;
     let (mut arqs, mut unread) = (Vec::new(), Vec::new());
     for arq in body.arqs {

@@ -21,6 +21,28 @@ pub(crate) const LONGEST_PROJECT: usize = 255;
 pub(crate) enum ArqScope {
     All,
     Project(String),
+    /// Those that are bound on this host, or were to be.
+    Host(String),
+    /// The same, and those that have no host yet.
+    HostOrUnbound(String),
+}
+
+impl ArqScope {
+    fn includes(&self, arq: &Arq) -> bool {
+        let host = || match &arq.state {
+            ArqState::Bound(binding, _)
+            | ArqState::BindStarted(binding)
+            | ArqState::BindFailed(binding)
+            | ArqState::UnbindFailed(binding) => Some(&binding.hostname),
+            ArqState::Initial | ArqState::Unbound | ArqState::Deleting => None,
+        };
+        match self {
+            Self::All => true,
+            Self::Project(project) => arq.project_id == *project,
+            Self::Host(own) => host() == Some(own),
+            Self::HostOrUnbound(own) => host().is_none_or(|host| host == own),
+        }
+    }
 }
 
 /// A row of the table.
@@ -165,6 +187,14 @@ fn list_sql(scope: &ArqScope, filters: ArqFilters) -> (String, Vec<Value>) {
         });
         values.push(project.into());
     }
+    if let ArqScope::Host(host) = scope {
+        sql.push_str(" AND a.hostname = ?");
+        values.push(host.into());
+    }
+    if let ArqScope::HostOrUnbound(host) = scope {
+        sql.push_str(" AND (a.hostname = ? OR a.hostname IS NULL)");
+        values.push(host.into());
+    }
     sql.push_str(" ORDER BY a.id");
     (sql, values)
 }
@@ -177,7 +207,9 @@ pub(crate) async fn find(
 ) -> Result<Vec<ArqRow>, AcceleratorTableError> {
     let (sql, values) = list_sql(scope, filters);
     let rows = tx.rows(Statement::new(sql).bind_all(values)).await?;
-    rows.iter().map(arq).collect()
+    let rows: Vec<ArqRow> = rows.iter().map(arq).collect::<Result<_, _>>()?;
+    let seen = rows.into_iter().filter(|row| scope.includes(&row.arq));
+    Ok(seen.collect())
 }
 
 /// The requests with these UUIDs that the caller may see.
@@ -190,11 +222,8 @@ pub(crate) async fn of_uuids(
     let head = Statement::new(format!("{SELECT} WHERE a.uuid IN"));
     let rows = tx.rows_in(&head, &keys, "ORDER BY a.id").await?;
     let rows: Vec<ArqRow> = rows.iter().map(arq).collect::<Result<_, _>>()?;
-    let seen = |row: &ArqRow| match scope {
-        ArqScope::All => true,
-        ArqScope::Project(project) => row.arq.project_id == *project,
-    };
-    Ok(rows.into_iter().filter(seen).collect())
+    let seen = rows.into_iter().filter(|row| scope.includes(&row.arq));
+    Ok(seen.collect())
 }
 
 /// The UUIDs that are not among the rows.

@@ -11,6 +11,7 @@ mod concurrent_binds;
 mod defects;
 mod devices;
 mod events;
+mod host_accounts;
 mod kills;
 mod nouns;
 mod place;

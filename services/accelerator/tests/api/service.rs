@@ -8,7 +8,9 @@ use axum::body::Body;
 use berth_accelerator::{AcceleratorApiOptions, ServiceTokens, prepare, router};
 use berth_client::{AcceleratorClient, AdapterOptions, Auth, HttpService, Secret};
 use berth_http::auth::Validation;
-use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken, found_at};
+use berth_http::{
+    Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken, found_at,
+};
 use berth_store::{SqlStore, Statement};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -41,12 +43,18 @@ impl ValidateToken for Table {
             "manager" => (&["manager", "member", "reader"], "p-alice"),
             "reader" => (&["reader"], "p-alice"),
             "nova" | "agent" => (&["service"], "service"),
+            host if host.starts_with("host/") => (&["service"], "service"),
             _ => return Box::pin(async { Err(TokenError::Refused) }),
         };
         let caller = Caller {
             user_id: request.token.to_owned(),
             scope: TokenScope::Project(project.to_owned()),
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            host: match request.token {
+                "agent" => HostAccount::AnyHost,
+                name => HostAccount::of_user_name(name),
+            },
+            ..Caller::default()
         };
         Box::pin(async move { Ok(caller) })
     }

@@ -37,6 +37,7 @@ impl ValidateToken for Table {
             user_id: request.token.to_owned(),
             scope: TokenScope::Project(format!("project-of-{}", request.token)),
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            ..Caller::default()
         };
         Box::pin(async move { Ok(caller) })
     }

@@ -16,7 +16,9 @@ pub(super) fn operations() -> Vec<HostsOperation> {
         HostsOperation::get("/internal/v1/hosts/{host}/state", show)
             .rule(service_or_admin("berth:host_state:get")),
         HostsOperation::put("/internal/v1/hosts/{host}/state", put).rule(STATE_UPDATE),
-        HostsOperation::put("/internal/v1/hosts/{host}/seen", heartbeat).rule(STATE_UPDATE),
+        HostsOperation::put("/internal/v1/hosts/{host}/seen", heartbeat)
+            .rule(STATE_UPDATE)
+            .action("monitor"),
     ]
 }
 

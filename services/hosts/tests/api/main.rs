@@ -4,6 +4,7 @@
 
 mod aggregates;
 mod guests;
+mod host_accounts;
 mod host_states;
 mod kills;
 mod place;

@@ -7,7 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use berth_hosts::{Hosts, HostsApiOptions, HostsOptions, prepare, router};
 use berth_http::auth::Validation;
-use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken};
+use berth_http::{Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken};
 use berth_store::{SqlError, SqlStore, Statement, Transaction, Work};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
@@ -33,13 +33,19 @@ impl ValidateToken for Table {
         let roles: &[&str] = match request.token {
             "admin" => &["admin"],
             "alice" => &["member", "reader"],
-            "agent" => &["service"],
+            "agent" | "service" => &["service"],
+            host if host.starts_with("host/") => &["service"],
             _ => return Box::pin(async { Err(TokenError::Refused) }),
         };
         let caller = Caller {
             user_id: request.token.to_owned(),
             scope: TokenScope::Project("p".to_owned()),
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            host: match request.token {
+                "agent" => HostAccount::AnyHost,
+                name => HostAccount::of_user_name(name),
+            },
+            ..Caller::default()
         };
         Box::pin(async move { Ok(caller) })
     }

@@ -38,15 +38,15 @@ pub enum RuleError {
     NoColon(String),
     /// Nothing of that name is known of a caller.
     #[error(
-        "{0:?} is nothing that is known of a caller: role, rule, user_id, project_id, is_admin, system_scope, roles \
-         or a 'text' in quotes is expected before the colon"
+        "{0:?} is nothing that is known of a caller: role, rule, user_id, project_id, host, is_admin, system_scope, \
+         roles or a 'text' in quotes is expected before the colon"
     )]
     UnknownKind(String),
     /// Rules that ask an external service (`http:`) are not supported.
     #[error("{0}: no other service is asked whether a caller may pass")]
     Remote(&'static str),
     /// Requests have no such target.
-    #[error("%({0})s: project_id or user_id is expected there")]
+    #[error("%({0})s: project_id, user_id or host is expected there")]
     UnknownTarget(String),
     /// A percent sign that begins nothing.
     #[error("{0:?}: a % is written %%, and what the request is about %(project_id)s")]

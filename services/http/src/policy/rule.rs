@@ -45,6 +45,8 @@ pub enum PolicyCredential {
     /// `all` for a token that is for the cloud itself.
     SystemScope,
     Roles,
+    /// The host that the caller speaks for ([`crate::HostAccount`]).
+    Host,
 }
 
 /// A property of the target of a request.
@@ -54,6 +56,8 @@ pub enum TargetKey {
     ProjectId,
     /// The id of a user.
     UserId,
+    /// The name of a host, which is the part `{host}` of the path.
+    Host,
 }
 
 /// A text with placeholders for properties of the target.
@@ -72,6 +76,7 @@ pub(super) enum TemplatePart {
 pub(super) struct PolicyTarget<'a> {
     pub(super) project_id: Option<&'a str>,
     pub(super) user_id: Option<&'a str>,
+    pub(super) host: Option<&'a str>,
 }
 
 impl PolicyRule {
@@ -99,6 +104,13 @@ impl PolicyRule {
     pub fn own_user() -> Self {
         let target = Template(vec![TemplatePart::Target(TargetKey::UserId)]);
         Self::Check(PolicyCheck::Credential(PolicyCredential::UserId, target))
+    }
+
+    /// The rule `host:%(host)s`: the caller speaks for the host of the target.
+    #[must_use]
+    pub fn own_host() -> Self {
+        let target = Template(vec![TemplatePart::Target(TargetKey::Host)]);
+        Self::Check(PolicyCheck::Credential(PolicyCredential::Host, target))
     }
 
     /// The rule `is_admin:True`, which admits administrators.
@@ -181,12 +193,13 @@ impl PolicyCheck {
 }
 
 impl PolicyCredential {
-    pub(super) const ALL: [(&'static str, Self); 5] = [
+    pub(super) const ALL: [(&'static str, Self); 6] = [
         ("user_id", Self::UserId),
         ("project_id", Self::ProjectId),
         ("is_admin", Self::IsAdmin),
         ("system_scope", Self::SystemScope),
         ("roles", Self::Roles),
+        ("host", Self::Host),
     ];
 
     fn is(self, caller: &Caller, text: &str) -> bool {
@@ -202,13 +215,17 @@ impl PolicyCredential {
             }
             Self::SystemScope => caller.scope == TokenScope::System && text == "all",
             Self::Roles => caller.counting_roles().any(|role| role == text),
+            Self::Host => caller.host.speaks_for(text),
         }
     }
 }
 
 impl TargetKey {
-    pub(super) const ALL: [(&'static str, Self); 2] =
-        [("project_id", Self::ProjectId), ("user_id", Self::UserId)];
+    pub(super) const ALL: [(&'static str, Self); 3] = [
+        ("project_id", Self::ProjectId),
+        ("user_id", Self::UserId),
+        ("host", Self::Host),
+    ];
 }
 
 impl Template {
@@ -237,6 +254,7 @@ impl Template {
                 TemplatePart::Text(text) => text,
                 TemplatePart::Target(TargetKey::ProjectId) => target.project_id?,
                 TemplatePart::Target(TargetKey::UserId) => target.user_id?,
+                TemplatePart::Target(TargetKey::Host) => target.host?,
             });
         }
         Some(filled)

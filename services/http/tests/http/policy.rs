@@ -1,7 +1,7 @@
 //! Rules: what they let pass, how they are written, and what of a file is refused.
 
 use berth_http::policy::{PolicyCheck, PolicyCredential, PolicyRule, Template, parse, parse_lists};
-use berth_http::{Caller, Policy, PolicyFile, TokenScope};
+use berth_http::{Caller, HostAccount, Policy, PolicyFile, TokenScope};
 use proptest::prelude::*;
 
 /// `alice` of the project `p1`, with these roles.
@@ -10,6 +10,7 @@ fn alice(roles: &[&str]) -> Caller {
         user_id: "alice".to_owned(),
         scope: TokenScope::Project("p1".to_owned()),
         roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+        ..Caller::default()
     }
 }
 
@@ -288,4 +289,31 @@ proptest! {
         // Whatever is said, it is said without a panic.
         let _ = PolicyFile::read(&text);
     }
+}
+
+#[test]
+fn the_account_of_a_host_passes_for_its_own_host_alone() {
+    let of = |name: &str| Caller {
+        user_name: Some(name.to_owned()),
+        host: HostAccount::of_user_name(name),
+        ..alice(&["service"])
+    };
+    for (name, host, may) in [
+        ("host/gpu-01", "gpu-01", true),
+        ("host/gpu-01", "gpu-02", false),
+        ("gpu-01", "gpu-01", false),
+        ("nova", "gpu-01", false),
+        ("host/", "", false),
+    ] {
+        assert_eq!(of(name).host.speaks_for(host), may, "{name} {host}");
+    }
+    assert_eq!(of("host/gpu-01").only_host(), Some("gpu-01"));
+    assert_eq!(of("nova").only_host(), None);
+    assert!(HostAccount::AnyHost.speaks_for("gpu-01"));
+    let rule = parse("role:service and host:%(host)s").unwrap();
+    assert_eq!(
+        rule,
+        PolicyRule::role("service").and(PolicyRule::own_host())
+    );
+    assert_eq!(rule.to_string(), "role:service and host:%(host)s");
 }

@@ -4,9 +4,10 @@ use std::net::SocketAddr;
 
 use axum::Extension;
 use axum::extract::{ConnectInfo, State};
+use berth_http::audit::AuditTarget;
 use berth_http::auth::TOKEN_HEADER;
-use berth_http::{ApiRequest, ApiResponse, Fault};
-use berth_wire::identity::AuthBody;
+use berth_http::{ApiRequest, ApiResponse, Caller, Fault};
+use berth_wire::identity::{AuthBody, UserAsked};
 use http::{HeaderName, StatusCode};
 use serde_json::{Value, json};
 
@@ -27,6 +28,7 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
         IdentityOperation::post("/v3/auth/tokens", create)
             .id("createToken")
             .summary("Issue a token for a password or another token")
+            .action("authenticate")
             .query(&["nocatalog"])
             .body(auth_schema)
             .statuses(&[201])
@@ -34,6 +36,7 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
         IdentityOperation::delete("/v3/auth/tokens", revoke)
             .id("revokeToken")
             .summary("Revoke the token in X-Subject-Token")
+            .action("revoke")
             .statuses(&[204]),
     ]
 }
@@ -114,11 +117,42 @@ async fn create(
 ) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     let body: AuthBody = call.secret()?;
+    let credential = match body.user() {
+        // The record of a refused login has the name that was sent.
+        Some(user) => {
+            call.identify(&named(user), "password");
+            "password"
+        }
+        None => "token",
+    };
     let from = peer.map(|Extension(ConnectInfo(peer))| peer.ip());
     let (text, token) = api.identity.log_in(body, from).await.map_err(fault)?;
+    call.identify(&Caller::from(&token), credential);
+    audit_token(&call, &token);
     let answer = ApiResponse::written(document(&api, &call, &token))?;
     let answer = answer.with_header(SUBJECT_HEADER, &text);
     Ok(answer.with_status(StatusCode::CREATED))
+}
+
+/// A user as a login names it, before the password is checked.
+fn named(user: &UserAsked) -> Caller {
+    let domain = user.domain.as_ref();
+    Caller {
+        user_id: user.id.clone().unwrap_or_else(|| "unknown".to_owned()),
+        user_name: user.name.clone(),
+        user_domain_id: domain.and_then(|it| it.id.clone().or_else(|| it.name.clone())),
+        ..Caller::default()
+    }
+}
+
+/// Records which token the request is about, by its audit id.
+fn audit_token(call: &ApiRequest, token: &ValidToken) {
+    if let Some(audit) = call.audit() {
+        audit.set_target(AuditTarget {
+            type_uri: "service/identity/auth/tokens".to_owned(),
+            id: token.audit_ids().first().map(|id| (*id).to_owned()),
+        });
+    }
 }
 
 /// The token named by `X-Subject-Token`. A caller may always ask about its own token; other tokens need a rule.
@@ -135,9 +169,11 @@ async fn subject(
     let not_found = || Fault::not_found("Could not find token.");
     let text = subject.ok_or_else(not_found)?;
     let known = api.identity.token(text).await;
-    known
+    let token = known
         .map_err(|error| store::fault(&error))?
-        .ok_or_else(not_found)
+        .ok_or_else(not_found)?;
+    audit_token(call, &token);
+    Ok(token)
 }
 
 async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use berth_http::found_at;
+use berth_http::{AuditTrail, audited, found_at};
 use berth_identity::{
     Catalog, CatalogService, Endpoint, EndpointInterface, Identity, IdentityApiOptions,
     IdentityOptions, PasswordHash, TokenClock, UsersFile, prepare, router,
@@ -178,6 +178,14 @@ impl Service {
             ahead,
             _kept: Arc::new(()),
             _folder: None,
+        }
+    }
+
+    /// The same with an audit trail.
+    pub(crate) fn audited(self, trail: &AuditTrail) -> Self {
+        Self {
+            router: audited(self.router, trail),
+            ..self
         }
     }
 

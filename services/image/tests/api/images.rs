@@ -93,3 +93,26 @@ async fn without_a_file_of_images_there_are_none() {
     let list = service.get("/v2/images").await;
     assert_eq!((list.status.as_u16(), list.names()), (200, vec![]));
 }
+
+#[tokio::test]
+async fn an_agent_reads_images_with_the_role_service_alone() {
+    let service = Service::start();
+    let agent = [("x-auth-token", "agent:service"), ("x-roles", "service")];
+    for path in [
+        "/v2/images".to_owned(),
+        format!("/v2/images/{HERE}"),
+        format!("/v2/images/{HERE}/file"),
+    ] {
+        assert_eq!(
+            service.ask("GET", &path, &agent).await.status,
+            200,
+            "{path}"
+        );
+        let nobody = [("x-auth-token", "agent:service"), ("x-roles", "other")];
+        assert_eq!(
+            service.ask("GET", &path, &nobody).await.status,
+            403,
+            "{path}"
+        );
+    }
+}

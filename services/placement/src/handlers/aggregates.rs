@@ -90,7 +90,7 @@ struct AggregatesRequest {
 async fn set(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     check_version(&call)?;
-    placement.allow(&call)?;
+    placement.allow_change(&call).await?;
     let uuid = call.path("uuid")?;
     {
         let mut tx = read(&placement.store).await?;

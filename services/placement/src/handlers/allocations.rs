@@ -155,6 +155,7 @@ async fn put(State(placement): State<Placement>, call: ApiRequest) -> Result<Api
     let replace = Replace {
         providers: Vec::new(),
         consumers: vec![body.into_desired(&consumer, call.version, &placement.options)],
+        only_host: call.caller.only_host().map(str::to_owned),
     };
     placement
         .claims
@@ -177,6 +178,7 @@ async fn post(State(placement): State<Placement>, call: ApiRequest) -> Result<Ap
     let replace = Replace {
         providers: Vec::new(),
         consumers: consumers(bodies, call.version, &placement.options),
+        only_host: call.caller.only_host().map(str::to_owned),
     };
     placement
         .snapshots
@@ -207,6 +209,7 @@ pub(crate) fn replace_fault(error: &ReplaceError) -> Fault {
     match error {
         ReplaceError::Together(error) => replace_fault(error),
         ReplaceError::Sql(error) => write_error(error),
+        ReplaceError::OtherHost(mismatch) => mismatch.clone().into(),
         ReplaceError::ConsumerGeneration { .. } | ReplaceError::ProviderGeneration { .. } => {
             Fault::conflict(error.to_string()).with_code(codes::CONCURRENT_UPDATE)
         }
@@ -237,6 +240,7 @@ async fn delete(
     placement.allow(&call)?;
     let release = Release {
         consumer: call.path("consumer_uuid")?.to_owned(),
+        only_host: call.caller.only_host().map(str::to_owned),
     };
     placement
         .snapshots
@@ -244,6 +248,7 @@ async fn delete(
         .await
         .map_err(|error| match error {
             ReleaseError::NotFound(_) => Fault::not_found(error.to_string()),
+            ReleaseError::OtherHost(mismatch) => mismatch.into(),
             ReleaseError::Sql(error) => write_error(&error),
         })?;
     Ok(ApiResponse::no_content())

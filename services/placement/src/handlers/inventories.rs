@@ -186,7 +186,7 @@ async fn create(
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call)?;
+    placement.allow_change(&call).await?;
     let uuid = call.path("uuid")?;
     must_exist(&placement, uuid).await?;
     let body: NewInventory = call.body(&schemas::NEW_INVENTORY)?;
@@ -238,7 +238,7 @@ struct WantedInventories {
 
 async fn set(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call)?;
+    placement.allow_change(&call).await?;
     let uuid = call.path("uuid")?;
     must_exist(&placement, uuid).await?;
     let body: WantedInventories = call.body(&schemas::INVENTORIES)?;
@@ -292,7 +292,7 @@ async fn update(
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call)?;
+    placement.allow_change(&call).await?;
     let uuid = call.path("uuid")?;
     must_exist(&placement, uuid).await?;
     let body: ChangedInventory = call.body(&schemas::INVENTORY)?;
@@ -325,7 +325,7 @@ async fn delete(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    placement.allow(&call)?;
+    placement.allow_change(&call).await?;
     let remove = Remove {
         uuid: call.path("uuid")?.to_owned(),
         class: call.path("resource_class")?.to_owned(),
@@ -361,7 +361,7 @@ async fn delete_all(
     if !call.version.has(microversions::DELETE_INVENTORIES) {
         return Err(Fault::new(StatusCode::METHOD_NOT_ALLOWED, ""));
     }
-    placement.allow(&call)?;
+    placement.allow_change(&call).await?;
     let uuid = call.path("uuid")?;
     let none = SetAll {
         uuid: uuid.to_owned(),

@@ -53,6 +53,7 @@ impl Reshape {
         Replace {
             providers: providers.collect(),
             consumers: consumers(self.allocations, version, options),
+            only_host: None,
         }
     }
 }
@@ -64,7 +65,10 @@ async fn reshape(
     call.require_json()?;
     placement.allow(&call)?;
     let body: Reshape = call.body(&schemas::reshape(call.version))?;
-    let replace = body.replace(call.version, &placement.options);
+    let replace = Replace {
+        only_host: call.caller.only_host().map(str::to_owned),
+        ..body.replace(call.version, &placement.options)
+    };
     placement
         .snapshots
         .write(&replace)

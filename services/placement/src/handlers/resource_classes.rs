@@ -178,6 +178,7 @@ async fn ensure(placement: &Placement, call: &ApiRequest) -> Result<ApiResponse,
 async fn rename(placement: &Placement, call: &ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     placement.allow(call)?;
+    call.refuse_host_account()?;
     let from = call.path("name")?.to_owned();
     let ClassName { name: to } = call.body(&schemas::RESOURCE_CLASS)?;
     if is_standard(&from) {
@@ -193,6 +194,7 @@ async fn delete(
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     placement.allow(&call)?;
+    call.refuse_host_account()?;
     let delete = DeleteClass {
         name: call.path("name")?.to_owned(),
     };

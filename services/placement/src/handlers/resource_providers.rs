@@ -151,6 +151,10 @@ async fn create(
     call.require_json()?;
     placement.allow(&call)?;
     let body: NewProvider = call.body(&schemas::create_provider(call.version))?;
+    let parent = body.parent_provider_uuid.as_deref();
+    placement
+        .check_host_of_place(&call, &body.name, parent)
+        .await?;
     let given = body.uuid.as_deref().and_then(normal_uuid);
     let create = CreateProvider {
         uuid: given.unwrap_or_else(|| random_uuid().to_string()),
@@ -209,15 +213,22 @@ async fn update(
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call)?;
+    placement.allow_change(&call).await?;
     let uuid = call.path("uuid")?;
-    {
+    let current = {
         let mut tx = read(&placement.store).await?;
         providers::get(&mut tx, uuid)
             .await
-            .map_err(provider_fault)?;
-    }
+            .map_err(provider_fault)?
+    };
     let body: ChangedProvider = call.body(&schemas::update_provider(call.version))?;
+    let parent = match &body.parent_provider_uuid {
+        Some(parent) => parent.as_deref(),
+        None => current.parent_uuid.as_deref(),
+    };
+    placement
+        .check_host_of_place(&call, &body.name, parent)
+        .await?;
     let update = UpdateProvider {
         uuid: uuid.to_owned(),
         name: body.name,
@@ -250,7 +261,7 @@ async fn delete(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    placement.allow(&call)?;
+    placement.allow_change(&call).await?;
     let uuid = call.path("uuid")?;
     let delete = DeleteProvider {
         uuid: uuid.to_owned(),

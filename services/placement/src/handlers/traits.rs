@@ -190,6 +190,7 @@ async fn delete(
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     placement.allow(&call)?;
+    call.refuse_host_account()?;
     let delete = DeleteTrait {
         name: call.path("name")?.to_owned(),
     };
@@ -224,7 +225,7 @@ async fn set_of_provider(
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
     call.require_json()?;
-    placement.allow(&call)?;
+    placement.allow_change(&call).await?;
     let body: WantedTraits = call.body(&schemas::PROVIDER_TRAITS)?;
     let set = SetProviderTraits {
         uuid: call.path("uuid")?.to_owned(),
@@ -240,7 +241,7 @@ async fn delete_of_provider(
     State(placement): State<Placement>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    placement.allow(&call)?;
+    placement.allow_change(&call).await?;
     let none = SetProviderTraits {
         uuid: call.path("uuid")?.to_owned(),
         generation: None,

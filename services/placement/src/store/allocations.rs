@@ -9,6 +9,7 @@ use berth_store::{
     Disposition, Retryable, SqlError, SqlStore, SqlTimestamp, Statement, Transaction, Work,
 };
 
+use super::providers::{self, HostMismatch};
 use super::{consumers, packed_moment};
 pub(crate) use together::ConsumerReader;
 
@@ -121,6 +122,8 @@ pub(crate) async fn of_provider(
 pub(crate) enum ReleaseError {
     #[error("No allocations for consumer '{0}'")]
     NotFound(String),
+    #[error(transparent)]
+    OtherHost(HostMismatch),
     #[error("the database failed")]
     Sql(#[from] SqlError),
 }
@@ -129,7 +132,7 @@ impl Retryable for ReleaseError {
     fn disposition(&self) -> Disposition {
         match self {
             Self::Sql(error) => super::retry(error),
-            Self::NotFound(_) => Disposition::Fatal,
+            Self::NotFound(_) | Self::OtherHost(_) => Disposition::Fatal,
         }
     }
 }
@@ -137,6 +140,8 @@ impl Retryable for ReleaseError {
 /// Deletes a consumer with all its allocations.
 pub(crate) struct Release {
     pub(crate) consumer: String,
+    /// The host whose account deletes. It deletes only what is on its own providers.
+    pub(crate) only_host: Option<String>,
 }
 
 impl Work for Release {
@@ -148,10 +153,16 @@ impl Work for Release {
         consumers::hold(tx, &self.consumer).await?;
         let sql = "SELECT DISTINCT resource_provider_id FROM allocations WHERE consumer_id = ?";
         let rows = tx.rows(Statement::new(sql).bind(&self.consumer)).await?;
-        let providers = rows
+        let providers: Vec<i64> = rows
             .iter()
             .map(|row| row.int(0))
             .collect::<Result<_, _>>()?;
+        if let Some(host) = &self.only_host {
+            let mut others = providers::host_mismatches(tx, &providers, host).await?;
+            if let Some((_, mismatch)) = others.pop_first() {
+                return Err(ReleaseError::OtherHost(mismatch));
+            }
+        }
         let sql = "DELETE FROM allocations WHERE consumer_id = ?";
         let done = tx.execute(Statement::new(sql).bind(&self.consumer)).await?;
         if done.rows_affected == 0 {

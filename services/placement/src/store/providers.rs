@@ -2,7 +2,7 @@
 
 mod place;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_store::{
     Dialect, Disposition, Retryable, SqlError, SqlTimestamp, Statement, Transaction, Work,
@@ -100,6 +100,65 @@ pub(crate) async fn get(tx: &mut Transaction, uuid: &str) -> Result<ProviderRow,
     find(tx, uuid)
         .await?
         .ok_or_else(|| ProviderError::NotFound(uuid.to_owned()))
+}
+
+/// A provider that the account of a host may not change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "The account of host {host} may change only the providers of its own tree and allocations on them. Resource provider \
+     {provider} is in the tree of {root}."
+)]
+pub(crate) struct HostMismatch {
+    pub(crate) host: String,
+    /// The UUID of the provider; for a new one its name.
+    pub(crate) provider: String,
+    /// The name of the root of its tree.
+    pub(crate) root: String,
+}
+
+/// Why the account of the host may not change the provider; `None` if it may, and for a missing provider.
+pub(crate) async fn host_mismatch(
+    tx: &mut Transaction,
+    uuid: &str,
+    host: &str,
+) -> Result<Option<HostMismatch>, SqlError> {
+    let sql = "SELECT root.name FROM resource_providers rp \
+               JOIN resource_providers root ON rp.root_provider_id = root.id WHERE rp.uuid = ?";
+    let row = tx.row(Statement::new(sql).bind(uuid)).await?;
+    let root = match row {
+        None => return Ok(None),
+        Some(row) => row.opt_text(0)?.unwrap_or_default(),
+    };
+    Ok((root != host).then(|| HostMismatch {
+        host: host.to_owned(),
+        provider: uuid.to_owned(),
+        root,
+    }))
+}
+
+/// Which of these providers are outside the tree of the host.
+pub(crate) async fn host_mismatches(
+    tx: &mut Transaction,
+    ids: &[i64],
+    host: &str,
+) -> Result<BTreeMap<i64, HostMismatch>, SqlError> {
+    let head = Statement::new(
+        "SELECT rp.id, rp.uuid, root.name FROM resource_providers rp \
+         JOIN resource_providers root ON rp.root_provider_id = root.id WHERE rp.id IN",
+    );
+    let mut mismatches = BTreeMap::new();
+    for row in tx.rows_in(&head, ids, "").await? {
+        let root = row.opt_text(2)?.unwrap_or_default();
+        if root != host {
+            let mismatch = HostMismatch {
+                host: host.to_owned(),
+                provider: row.text(1)?,
+                root,
+            };
+            mismatches.insert(row.int(0)?, mismatch);
+        }
+    }
+    Ok(mismatches)
 }
 
 /// Locks the provider until the transaction ends: no other transaction can change it, delete it, or change what is

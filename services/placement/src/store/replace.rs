@@ -17,6 +17,7 @@ use berth_store::{Disposition, Retryable, SqlError, Transaction, Work};
 
 use crate::inventory::InventoryRecord;
 use crate::ledger::ProviderId;
+use crate::store::providers::HostMismatch;
 pub(crate) use claims::ClaimBatch;
 use read::NamedObjects;
 use write::AcceptedWrites;
@@ -58,6 +59,8 @@ pub(crate) struct Replace {
     /// Empty in a claim.
     pub(crate) providers: Vec<ReshapedProvider>,
     pub(crate) consumers: Vec<DesiredAllocations>,
+    /// The host whose account writes. It may change nothing outside the tree of its providers.
+    pub(crate) only_host: Option<String>,
 }
 
 /// Why nothing was changed.
@@ -97,6 +100,8 @@ pub(crate) enum ReplaceError {
         "Another thread concurrently updated the resource provider data. Please retry your update"
     )]
     ConcurrentUpdate,
+    #[error(transparent)]
+    OtherHost(HostMismatch),
     #[error("the database failed")]
     Sql(#[from] SqlError),
     /// The error of a transaction that several claims shared.
@@ -122,6 +127,9 @@ impl Work for Replace {
 
     async fn run(&self, tx: &mut Transaction) -> Result<Vec<ProviderId>, ReplaceError> {
         let (read, mut ledger) = NamedObjects::of(tx, &[self]).await?;
+        if let Some(mismatch) = read.host_mismatch(tx, self).await? {
+            return Err(ReplaceError::OtherHost(mismatch));
+        }
         self.enter(&read, &mut ledger)?;
         if let Err(refusal) = ledger.check() {
             return Err(read.explain(tx, &ledger, refusal).await?);

@@ -10,6 +10,7 @@ mod cors;
 mod counters;
 mod door;
 mod generated;
+mod host_accounts;
 mod inventories;
 mod kills;
 mod providers;

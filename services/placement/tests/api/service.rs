@@ -53,6 +53,7 @@ pub(crate) struct Service {
     pub(crate) store: SqlStore,
     router: Router,
     version: &'static str,
+    token: &'static str,
 }
 
 impl Service {
@@ -70,6 +71,7 @@ impl Service {
             router: router(store.clone(), options),
             store,
             version: "1.39",
+            token: "admin",
         }
     }
 
@@ -77,6 +79,14 @@ impl Service {
     pub(crate) fn at(&self, version: &'static str) -> Self {
         Self {
             version,
+            ..self.clone()
+        }
+    }
+
+    /// The same service with this caller's token.
+    pub(crate) fn by(&self, token: &'static str) -> Self {
+        Self {
+            token,
             ..self.clone()
         }
     }
@@ -98,7 +108,7 @@ impl Service {
         Request::builder()
             .method(method)
             .uri(path)
-            .header("x-auth-token", "admin")
+            .header("x-auth-token", self.token)
             .header(
                 "openstack-api-version",
                 format!("placement {}", self.version),

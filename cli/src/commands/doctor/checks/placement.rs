@@ -106,7 +106,7 @@ fn read(host: &CheckContext<'_>) -> CheckResult {
         ),
         403 => CheckResult::bad(
             "GET /resource_classes: 403",
-            "openstack role add --user USER --project PROJECT service (and admin, before Placement 2023.2)",
+            "openstack role add --user USER --project PROJECT service; before Placement 2023.2 its policy.yaml must admit role:service",
         ),
         status => CheckResult::bad(
             format!("GET /resource_classes: {status}"),

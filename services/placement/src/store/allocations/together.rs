@@ -132,6 +132,7 @@ mod tests {
         let replace = Replace {
             providers: Vec::new(),
             consumers: (0..consumers).map(desired).collect(),
+            only_host: None,
         };
         store.write(&replace).await.unwrap();
         ConsumerReader::new(store)

@@ -38,6 +38,10 @@ impl Work for ClaimBatch {
         let mut accepted = AcceptedWrites::default();
         let mut outcomes = Vec::with_capacity(claims.len());
         for claim in claims {
+            if let Some(mismatch) = read.host_mismatch(tx, claim).await? {
+                outcomes.push(Err(ReplaceError::OtherHost(mismatch)));
+                continue;
+            }
             let refusal = match claim.enter(&read, &mut ledger) {
                 Ok(()) => match ledger.check() {
                     Ok(()) => None,
@@ -103,6 +107,7 @@ mod tests {
                 consumer_type: None,
                 allocations,
             }],
+            only_host: None,
         }
     }
 

@@ -11,6 +11,7 @@ use crate::ledger::{
     AllocationLedger, ClassId, LedgerRefusal, ProviderClass, ProviderId, RequestedAmount,
 };
 use crate::store::consumers::{self, ConsumerRow};
+use crate::store::providers::{self, HostMismatch};
 use crate::store::{inventories, resource_classes};
 
 /// The named rows as they are.
@@ -171,6 +172,56 @@ impl NamedObjects {
             *sum = sum.saturating_add(row.used);
         }
         released
+    }
+
+    /// Why the account of a host may not make this change; `None` if it may. What a consumer holds outside the tree of the
+    /// host must stay as it is, and a consumer that holds nothing in it is another host's.
+    pub(super) async fn host_mismatch(
+        &self,
+        tx: &mut Transaction,
+        replace: &Replace,
+    ) -> Result<Option<HostMismatch>, SqlError> {
+        let Some(host) = &replace.only_host else {
+            return Ok(None);
+        };
+        let held = replace
+            .consumers
+            .iter()
+            .map(|it| self.held_by(&it.consumer));
+        let held = held.flatten().map(|row| row.slot.0);
+        let named = self.providers.values().map(|(id, _)| *id);
+        let ids: BTreeSet<ProviderId> = held.chain(named).collect();
+        let ids: Vec<ProviderId> = ids.into_iter().collect();
+        let mut others = providers::host_mismatches(tx, &ids, host).await?;
+        for reshaped in &replace.providers {
+            if let Some(mismatch) = others.remove(&self.provider(&reshaped.provider)) {
+                return Ok(Some(mismatch));
+            }
+        }
+        for desired in &replace.consumers {
+            let held = self.held_by(&desired.consumer);
+            let kept: BTreeMap<ProviderClass, i64> = held
+                .iter()
+                .filter(|row| others.contains_key(&row.slot.0))
+                .map(|row| (row.slot, row.used))
+                .collect();
+            let wanted: BTreeMap<ProviderClass, i64> = desired
+                .allocations
+                .iter()
+                .map(|(provider, resources)| (self.provider(provider), resources))
+                .filter(|(provider, _)| others.contains_key(provider))
+                .flat_map(|(provider, resources)| {
+                    let slots = resources.iter();
+                    slots.map(move |(class, used)| ((provider, self.class(class)), *used))
+                })
+                .collect();
+            let is_of_others = !held.is_empty() && kept.len() == held.len();
+            let slot = kept.keys().chain(wanted.keys()).next();
+            if let Some((provider, _)) = slot.filter(|_| is_of_others || kept != wanted) {
+                return Ok(others.remove(provider));
+            }
+        }
+        Ok(None)
     }
 
     /// The id of a class that was checked to be there.

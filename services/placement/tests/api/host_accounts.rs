@@ -1,0 +1,258 @@
+//! What the account of a host may change: its own tree, and allocations on it.
+
+use std::sync::Arc;
+
+use berth_http::auth::Validation;
+use berth_http::{Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken};
+use berth_placement::PlacementApiOptions;
+use serde_json::{Value, json};
+
+use super::service::{Service, consumer};
+
+/// Tokens of services by their names; `host/NAME` is the account of a host.
+struct Names;
+
+impl ValidateToken for Names {
+    fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a> {
+        let roles: &[&str] = match request.token {
+            "admin" => &["admin", "service"],
+            "nova" => &["service"],
+            host if host.starts_with("host/") => &["service"],
+            _ => return Box::pin(async { Err(TokenError::Refused) }),
+        };
+        let caller = Caller {
+            user_id: request.token.to_owned(),
+            scope: TokenScope::Project("service".to_owned()),
+            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            host: HostAccount::of_user_name(request.token),
+            ..Caller::default()
+        };
+        Box::pin(async move { Ok(caller) })
+    }
+}
+
+const ONE: &str = "11111111-0000-0000-0000-000000000001";
+const ONE_GPU: &str = "11111111-0000-0000-0000-000000000011";
+const TWO: &str = "22222222-0000-0000-0000-000000000002";
+const TWO_GPU: &str = "22222222-0000-0000-0000-000000000022";
+
+/// A Placement in which two hosts have made their own trees, each with a child.
+async fn cloud() -> Service {
+    let service = Service::with(PlacementApiOptions {
+        tokens: Arc::new(Names),
+        ..PlacementApiOptions::default()
+    })
+    .await;
+    for (host, root, child, name) in [
+        (service.by("host/one"), ONE, ONE_GPU, "one"),
+        (service.by("host/two"), TWO, TWO_GPU, "two"),
+    ] {
+        let body = json!({"uuid": root, "name": name});
+        assert_eq!(host.post("/resource_providers", body).await.status, 200);
+        let body =
+            json!({"uuid": child, "name": format!("{name}_gpu"), "parent_provider_uuid": root});
+        assert_eq!(host.post("/resource_providers", body).await.status, 200);
+        host.inventories(root, json!({"VCPU": {"total": 8}})).await;
+    }
+    service
+}
+
+fn wants(provider: &str, vcpus: i64, generation: Value) -> Value {
+    json!({
+        "allocations": {provider: {"resources": {"VCPU": vcpus}}},
+        "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE", "consumer_generation": generation,
+    })
+}
+
+#[tokio::test]
+async fn a_host_changes_the_providers_of_its_own_tree_and_no_other_s() {
+    let service = cloud().await;
+    let (one, admin) = (service.by("host/one"), service.by("admin"));
+    let before = service.rows().await;
+    let generation = service.generation(TWO).await;
+    let of = |rest: &str| format!("/resource_providers/{TWO}{rest}");
+    let inventory = json!({"total": 1, "resource_provider_generation": generation});
+    for (method, path, body) in [
+        (
+            "PUT",
+            of("/inventories"),
+            json!({"resource_provider_generation": generation, "inventories": {}}),
+        ),
+        (
+            "POST",
+            of("/inventories"),
+            json!({"resource_class": "DISK_GB", "total": 1}),
+        ),
+        ("PUT", of("/inventories/VCPU"), inventory),
+        ("DELETE", of("/inventories/VCPU"), Value::Null),
+        ("DELETE", of("/inventories"), Value::Null),
+        (
+            "PUT",
+            of("/traits"),
+            json!({"resource_provider_generation": generation, "traits": []}),
+        ),
+        ("DELETE", of("/traits"), Value::Null),
+        (
+            "PUT",
+            of("/aggregates"),
+            json!({"resource_provider_generation": generation, "aggregates": []}),
+        ),
+        ("PUT", of(""), json!({"name": "one"})),
+        (
+            "DELETE",
+            format!("/resource_providers/{TWO_GPU}"),
+            Value::Null,
+        ),
+        // A new tree, a new place in another tree, and the way out of its own tree.
+        (
+            "POST",
+            "/resource_providers".to_owned(),
+            json!({"name": "evil"}),
+        ),
+        (
+            "POST",
+            "/resource_providers".to_owned(),
+            json!({"name": "evil", "parent_provider_uuid": TWO}),
+        ),
+        (
+            "PUT",
+            format!("/resource_providers/{ONE}"),
+            json!({"name": "other"}),
+        ),
+        (
+            "PUT",
+            format!("/resource_providers/{ONE_GPU}"),
+            json!({"name": "x", "parent_provider_uuid": TWO}),
+        ),
+        (
+            "PUT",
+            format!("/resource_providers/{ONE_GPU}"),
+            json!({"name": "x", "parent_provider_uuid": null}),
+        ),
+    ] {
+        let reply = match (method, body) {
+            ("DELETE", _) => one.delete(&path).await,
+            ("PUT", body) => one.put(&path, body).await,
+            (_, body) => one.post(&path, body).await,
+        };
+        assert_eq!(reply.status, 403, "{method} {path}: {reply:?}");
+        let words = "The account of host one may change only the providers of its own tree";
+        assert!(reply.detail().starts_with(words), "{reply:?}");
+    }
+    assert_eq!(service.rows().await, before, "nothing was changed");
+
+    one.inventories(ONE, json!({"VCPU": {"total": 16}})).await;
+    let rename = json!({"name": "one_card", "parent_provider_uuid": ONE});
+    let renamed = one
+        .put(&format!("/resource_providers/{ONE_GPU}"), rename)
+        .await;
+    assert_eq!(renamed.status, 200, "{renamed:?}");
+    let path = format!("/resource_providers/{ONE_GPU}");
+    assert_eq!(one.delete(&path).await.status, 204);
+    assert_eq!(
+        admin
+            .delete(&format!("/resource_providers/{TWO_GPU}"))
+            .await
+            .status,
+        204
+    );
+}
+
+#[tokio::test]
+async fn a_host_makes_traits_and_classes_and_takes_none_away() {
+    let one = cloud().await.by("host/one");
+    for path in ["/traits/CUSTOM_A", "/resource_classes/CUSTOM_A"] {
+        assert_eq!(one.put_empty(path).await.status, 201, "{path}");
+        let refused = one.delete(path).await;
+        assert_eq!(refused.status, 403, "{refused:?}");
+        assert!(
+            refused.detail().contains("belongs to this host"),
+            "{refused:?}"
+        );
+        assert_eq!(one.by("admin").delete(path).await.status, 204, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_host_writes_allocations_on_its_own_tree_and_takes_no_other_host_s_away() {
+    let service = cloud().await;
+    let (one, two, nova) = (
+        service.by("host/one"),
+        service.by("host/two"),
+        service.by("nova"),
+    );
+    let path = |n: usize| format!("/allocations/{}", consumer(n));
+    assert_eq!(
+        two.put(&path(2), wants(TWO, 2, Value::Null)).await.status,
+        204
+    );
+    let both = json!({ONE: {"resources": {"VCPU": 1}}, TWO: {"resources": {"VCPU": 1}}});
+    let mut moving = wants(ONE, 1, Value::Null);
+    moving["allocations"] = both;
+    assert_eq!(nova.put(&path(3), moving.clone()).await.status, 204);
+
+    let mut taken = wants(ONE, 1, json!(1));
+    taken["consumer_generation"] = json!(1);
+    let mut nothing = wants(TWO, 1, json!(1));
+    nothing["allocations"] = json!({});
+    let reshape = json!({"allocations": {}, "inventories": {TWO: {
+        "resource_provider_generation": service.generation(TWO).await, "inventories": {}}}});
+    let before = service.rows().await;
+    for (what, reply) in [
+        ("another host's consumer", one.delete(&path(2)).await),
+        ("a consumer of both", one.delete(&path(3)).await),
+        (
+            "on another host",
+            one.put(&path(4), wants(TWO, 1, Value::Null)).await,
+        ),
+        (
+            "more on another host",
+            one.put(&path(3), {
+                let mut more = moving.clone();
+                more["consumer_generation"] = json!(1);
+                more["allocations"][TWO]["resources"]["VCPU"] = json!(2);
+                more
+            })
+            .await,
+        ),
+        (
+            "another host's consumer moved here",
+            one.put(&path(2), taken.clone()).await,
+        ),
+        (
+            "nothing left to it",
+            one.put(&path(2), nothing.clone()).await,
+        ),
+        (
+            "several",
+            one.post("/allocations", json!({consumer(2): nothing}))
+                .await,
+        ),
+        (
+            "inventories of another host",
+            one.post("/reshaper", reshape).await,
+        ),
+    ] {
+        assert_eq!(reply.status, 403, "{what}: {reply:?}");
+        assert!(
+            reply.detail().contains("in the tree of two"),
+            "{what}: {reply:?}"
+        );
+    }
+    assert_eq!(service.rows().await, before, "nothing was changed");
+
+    // Its own part of a consumer on both hosts, and its own consumers.
+    moving["consumer_generation"] = json!(1);
+    moving["allocations"][ONE]["resources"]["VCPU"] = json!(2);
+    assert_eq!(one.put(&path(3), moving).await.status, 204);
+    assert_eq!(
+        one.put(&path(5), wants(ONE, 1, Value::Null)).await.status,
+        204
+    );
+    assert_eq!(one.delete(&path(5)).await.status, 204);
+    assert_eq!(
+        nova.delete(&path(2)).await.status,
+        204,
+        "a service of the cloud may do all of it"
+    );
+}

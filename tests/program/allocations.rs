@@ -223,7 +223,12 @@ fn an_allocation_of_another_service_is_no_orphan_unless_its_consumer_is_named() 
     let delete = [&AUDIT[..], &["--delete", "--settle", "0"]].concat();
     let left = host.run(&delete);
     let words = "its consumer type is BLAZAR_RESERVATION";
-    assert!(left.stdout.contains(words), "{}{}", left.stdout, left.stderr);
+    assert!(
+        left.stdout.contains(words),
+        "{}{}",
+        left.stdout,
+        left.stderr
+    );
     assert_eq!(api.held(UNKNOWN).len(), 1, "it was left");
     let named = [&delete[..], &["--consumer", UNKNOWN]].concat();
     done(&host.run(&named));

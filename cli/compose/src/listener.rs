@@ -145,9 +145,9 @@ impl BuiltIn {
         let Self {
             section, option, ..
         } = self;
-        let listener = TcpListener::bind(address).await.map_err(|error| {
-            listen_failure(address, &format!("[{section}] {option}"), &error)
-        })?;
+        let listener = TcpListener::bind(address)
+            .await
+            .map_err(|error| listen_failure(address, &format!("[{section}] {option}"), &error))?;
         Ok(ServiceListener {
             address: listener.local_addr().unwrap_or(address),
             listener,

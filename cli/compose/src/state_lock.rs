@@ -150,7 +150,9 @@ mod tests {
         assert!(!parent.path().join("nope").exists());
         let file = parent.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let error = StateLock::take(&file, WITHOUT_GUESTS).unwrap_err().explain();
+        let error = StateLock::take(&file, WITHOUT_GUESTS)
+            .unwrap_err()
+            .explain();
         let cause = format!("\ncause: {} is not a directory\n", file.display());
         assert!(error.contains(&cause), "{error}");
     }

@@ -17,4 +17,5 @@ pub mod provider;
 pub mod reconcile;
 pub mod reshape;
 pub mod scheduler;
+pub mod tls;
 pub mod up;

@@ -25,7 +25,7 @@ use clap::{CommandFactory as _, Parser as _};
 use arguments::{Cli, Command};
 use commands::{
     accelerator, agent, completion, compute, config, controller, demo, device, doctor, guest,
-    identity, man, placement, provider, reconcile, reshape, scheduler, up,
+    identity, man, placement, provider, reconcile, reshape, scheduler, tls, up,
 };
 use context::Context;
 
@@ -87,6 +87,7 @@ fn dispatch(
         Command::Demo(arguments) => demo::run(arguments, context, out),
         Command::Config(arguments) => config::run(arguments, context, out),
         Command::Doctor(arguments) => doctor::run(arguments, context, out),
+        Command::Tls(arguments) => tls::run(arguments, out),
         Command::Completion(arguments) => completion::run(arguments, Cli::command(), out),
         Command::Man(arguments) => man::run(arguments, Cli::command()),
     }

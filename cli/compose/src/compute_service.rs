@@ -10,11 +10,10 @@ use berth_conductor::journal::JournalError;
 use berth_conductor::{Conductor, ConductorOptions};
 use berth_config::{AuthStrategy, Config};
 use berth_hosts::Hosts;
-use berth_http::{NoAuth2, Policy, ValidateToken};
+use berth_http::{HttpListener, NoAuth2, Policy, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use berth_wire::guest::NetworkBody;
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -60,7 +59,7 @@ impl OpenCompute {
         self,
         config: &Config,
         (conductor, hosts): (Conductor, Hosts),
-        listener: Option<(TcpListener, Router)>,
+        listener: Option<(HttpListener, Router)>,
         tasks: &mut JoinSet<()>,
         stop: &CancellationToken,
     ) -> Result<RunningCompute, Failure> {

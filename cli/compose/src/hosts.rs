@@ -10,16 +10,15 @@ use berth_client::HostsClient;
 use berth_conductor::{AttestationSource, FilterScheduler, PluginError, Plugins};
 use berth_config::{AuthStrategy, Config};
 use berth_hosts::{Hosts, HostsApiOptions, HostsOptions, router};
-use berth_http::{NoAuth2, ValidateToken};
+use berth_http::{HttpListener, NoAuth2, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
-use tokio::net::TcpListener;
 
 use crate::database;
 use crate::hosts_in_process;
 use crate::keystone_tokens::KeystoneTokens;
-use crate::listener::COMPUTE;
+use crate::listener::listen_on;
 
 pub struct OpenHosts {
     store: SqlStore,
@@ -28,7 +27,7 @@ pub struct OpenHosts {
     plugins: Plugins,
     attestations: Option<AttestationSource>,
     /// The listener for agents of other hosts, if one is configured.
-    listener: Option<(TcpListener, Router)>,
+    listener: Option<(HttpListener, Router)>,
     /// The client through which this process's agent reports its host state.
     pub client: HostsClient,
 }
@@ -48,11 +47,10 @@ impl OpenHosts {
         let (scheduler, plugins) = scheduler(config).await?;
         let store = database::open_hosts(&config.hosts_database(), &config.state_path).await?;
         let hosts = Hosts::new(store.clone(), kept);
-        let service = &config.compute_service;
-        let listener = match service.listen {
+        let listener = match config.compute_service.listen {
             None => None,
             Some(address) => {
-                let listener = COMPUTE.listen_on(address, service.auth_strategy).await?;
+                let listener = listen_on(address, config, &config.compute_listener()).await?;
                 Some((listener, router(hosts.clone(), options_for_others(config)?)))
             }
         };
@@ -76,7 +74,7 @@ impl OpenHosts {
     }
 
     /// The listener for agents of other hosts, to be served.
-    pub fn take_listener(&mut self) -> Option<(TcpListener, Router)> {
+    pub fn take_listener(&mut self) -> Option<(HttpListener, Router)> {
         self.listener.take()
     }
 

@@ -57,7 +57,7 @@ pub use host_state::hosts_over_network;
 pub use placement_client::{
     ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, EMBEDDED_TOKEN, ENDPOINT_FILE,
     conductor_socket, placement_for_commands, placement_in_process, placement_over_network,
-    write_endpoint,
+    trusting_own_authority, write_endpoint,
 };
 pub use tracker::{provider_configs, tracker_options};
 

@@ -1,70 +1,51 @@
 //! Opens the TCP listeners of the built-in services. A service that does not authenticate its callers (`noauth2`)
-//! listens on loopback only.
+//! listens on loopback only, and one without TLS only there or with `insecure_http`.
 
 use std::net::SocketAddr;
 
-use berth_config::AuthStrategy;
+use berth_config::{AuthStrategy, Config, ServiceListener};
+use berth_http::HttpListener;
 use berth_output::{ErrorCode, Failure};
 use tokio::net::TcpListener;
 
-/// A built-in service, with its name for error texts.
-pub struct BuiltIn {
-    called: &'static str,
-    section: &'static str,
-}
+use crate::tls;
 
-pub const PLACEMENT: BuiltIn = BuiltIn {
-    called: "the built-in Placement",
-    section: "placement_service",
-};
-
-/// The built-in accelerator service.
-pub const ACCELERATOR: BuiltIn = BuiltIn {
-    called: "the accelerator service",
-    section: "accelerator_service",
-};
-
-/// All services behind one address.
-pub const API: BuiltIn = BuiltIn {
-    called: "the front listener",
-    section: "api",
-};
-
-pub const IDENTITY: BuiltIn = BuiltIn {
-    called: "the identity service",
-    section: "identity_service",
-};
-
-/// The compute API, which also receives the host states of other hosts' agents.
-pub const COMPUTE: BuiltIn = BuiltIn {
-    called: "the compute API",
-    section: "compute_service",
-};
-
-impl BuiltIn {
-    /// Opens the listener. Without authentication, only loopback addresses are accepted.
-    pub async fn listen_on(
-        &self,
-        address: SocketAddr,
-        auth: AuthStrategy,
-    ) -> Result<TcpListener, Failure> {
-        let Self { called, section } = self;
-        if auth == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
-            let what = format!(
-                "{called} does not authenticate its callers (noauth2); {address} is not loopback"
-            );
-            return Err(Failure::new(ErrorCode::BadValue, what).hint(format!(
-                "listen on 127.0.0.1 or [::1], or set [{section}] auth_strategy = \"keystone\""
-            )));
-        }
-        TcpListener::bind(address).await.map_err(|error| {
-            let code = match error.kind() {
-                std::io::ErrorKind::AddrInUse => ErrorCode::Held,
-                _ => ErrorCode::BadValue,
-            };
-            Failure::caused(code, format!("cannot listen on {address}"), &error).hint(format!(
-                "stop what listens there, or set [{section}] listen"
-            ))
-        })
+/// Opens the listener of a service at an address, with the TLS files of its section.
+///
+/// Errors: The address is refused or in use, or a file cannot be used.
+pub async fn listen_on(
+    address: SocketAddr,
+    config: &Config,
+    listener: &ServiceListener<'_>,
+) -> Result<HttpListener, Failure> {
+    let section = listener.section;
+    if listener.auth == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
+        let called = listener.called;
+        let what = format!(
+            "{called} does not authenticate its callers (noauth2); {address} is not loopback"
+        );
+        return Err(Failure::new(ErrorCode::BadValue, what).hint(format!(
+            "listen on 127.0.0.1 or [::1], or set [{section}] auth_strategy = \"keystone\""
+        )));
     }
+    if listener.exposes_secrets_at(address) {
+        let (wrong, right) = listener.exposure_at(address);
+        return Err(Failure::new(ErrorCode::BadValue, wrong).hint(right));
+    }
+    let tls = tls::open_service(listener)?;
+    let open = TcpListener::bind(address).await.map_err(|error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::AddrInUse => ErrorCode::Held,
+            _ => ErrorCode::BadValue,
+        };
+        Failure::caused(code, format!("cannot listen on {address}"), &error).hint(format!(
+            "stop what listens there, or set [{section}] listen"
+        ))
+    })?;
+    let proxies = config.api.trusted_proxies.clone();
+    let open = HttpListener::from(open).with_trusted_proxies(proxies);
+    Ok(match tls {
+        Some(tls) => open.with_tls(tls),
+        None => open,
+    })
 }

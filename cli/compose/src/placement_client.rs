@@ -54,7 +54,7 @@ pub fn placement_for_commands(config: &Config) -> Result<PlacementClient, Failur
         auth_type: Some(AuthType::AdminToken),
         endpoint: Some(endpoint_of_up(config)),
         token: Some(Secret::from(EMBEDDED_TOKEN)),
-        ..config.placement.clone()
+        ..trusting_own_authority(config, config.placement.clone())
     };
     PlacementClient::from_options(&local, None)
         .map_err(|error| Failure::caused(ErrorCode::Bug, "the built-in Placement", &error))
@@ -63,11 +63,24 @@ pub fn placement_for_commands(config: &Config) -> Result<PlacementClient, Failur
 /// The URL of `berth up`'s Placement: from its endpoint file, else from its configured address.
 fn endpoint_of_up(config: &Config) -> String {
     let recorded = std::fs::read_to_string(config.state_path.join(ENDPOINT_FILE));
-    let url = recorded.ok().filter(|url| url.starts_with("http://"));
-    url.map_or_else(
-        || format!("http://{}", config.placement_service.listen),
+    let is_url = |url: &String| url.starts_with("http://") || url.starts_with("https://");
+    recorded.ok().filter(is_url).map_or_else(
+        || {
+            config
+                .placement_listener()
+                .url(config.placement_service.listen)
+        },
         |url| url.trim().to_owned(),
     )
+}
+
+/// The options of a client of a service on this host: unless they name an authority, `[api] cafile` is trusted.
+#[must_use]
+pub fn trusting_own_authority(config: &Config, options: AuthOptions) -> AuthOptions {
+    AuthOptions {
+        cafile: options.cafile.clone().or_else(|| config.api.cafile.clone()),
+        ..options
+    }
 }
 
 /// The token that the built-in Placement accepts as an administrator's without Keystone (noauth2).

@@ -48,5 +48,6 @@ pub fn placement_options(config: &Config, url: &Secret) -> Result<PlacementApiOp
 
 /// The URL for its callers.
 pub fn placement_url(address: SocketAddr, config: &Config) -> String {
-    format!("http://{address}{}", config.placement_service.path_prefix)
+    let root = config.placement_listener().url(address);
+    format!("{root}{}", config.placement_service.path_prefix)
 }

@@ -20,7 +20,7 @@ use berth_client::{AcceleratorClient, PlacementClient};
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Agents, Conductor, ConductorParts};
 use berth_config::Config;
-use berth_http::ValidateToken;
+use berth_http::{HttpListener, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use tokio::net::TcpListener;
@@ -35,7 +35,7 @@ use crate::compute_service::{OpenCompute, RunningCompute, conductor_options, unu
 use crate::database;
 use crate::event_receivers::ConfiguredReceivers;
 use crate::images::ServerImages;
-use crate::listener::ACCELERATOR;
+use crate::listener::listen_on;
 use crate::placement_client::write_endpoint;
 use crate::{
     ACCELERATOR_ENDPOINT_FILE, CONDUCTOR_ENDPOINT_FILE, accelerators_in_process, conductor_socket,
@@ -47,7 +47,7 @@ pub struct OpenAccelerator {
     event_notifier: EventNotifier,
     hosts: HostChangeNotifier,
     /// Its own listener in addition to the front listener, with the address.
-    listener: Option<(TcpListener, SocketAddr)>,
+    listener: Option<(HttpListener, SocketAddr)>,
     /// A client of the service in this process.
     pub client: AcceleratorClient,
 }
@@ -61,9 +61,7 @@ impl OpenAccelerator {
         let listener = match listen {
             None => None,
             Some(address) => {
-                let listener = ACCELERATOR
-                    .listen_on(address, service.auth_strategy)
-                    .await?;
+                let listener = listen_on(address, config, &config.accelerator_listener()).await?;
                 let address = listener.local_addr().unwrap_or(address);
                 Some((listener, address))
             }
@@ -159,14 +157,16 @@ impl Services {
         let mut conductor_at = path.display().to_string();
         let mut endpoints = Vec::new();
         if let Some(address) = accelerator.address() {
-            endpoints.push(endpoint(state, ACCELERATOR_ENDPOINT_FILE, address)?);
+            let url = config.accelerator_listener().url(address);
+            endpoints.push(endpoint(state, ACCELERATOR_ENDPOINT_FILE, &url)?);
         }
         let mut port = None;
         if let Some(address) = config.conductor_service.listen {
             let listener = conductor_port(address).await?;
             let address = listener.local_addr().unwrap_or(address);
-            endpoints.push(endpoint(state, CONDUCTOR_ENDPOINT_FILE, address)?);
-            conductor_at = format!("{conductor_at} and http://{address}");
+            let url = format!("http://{address}");
+            endpoints.push(endpoint(state, CONDUCTOR_ENDPOINT_FILE, &url)?);
+            conductor_at = format!("{conductor_at} and {url}");
             port = Some(listener);
         }
         let compute = match hosts.take_listener() {
@@ -288,10 +288,10 @@ impl Services {
     }
 }
 
-/// Writes the address of a service into a file below `state_path`.
-fn endpoint(state: &Path, name: &str, address: SocketAddr) -> Result<PathBuf, Failure> {
+/// Writes the URL of a service into a file below `state_path`.
+fn endpoint(state: &Path, name: &str, url: &str) -> Result<PathBuf, Failure> {
     let file = state.join(name);
-    write_endpoint(&file, &format!("http://{address}"))?;
+    write_endpoint(&file, url)?;
     Ok(file)
 }
 

@@ -1,4 +1,5 @@
-//! A file below `state_path` that only its owner may read, replaced as a whole: written under another name and renamed.
+//! A file that is replaced as a whole: written under another name and renamed. Most are below `state_path`, and only their owner may read
+//! them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -9,13 +10,22 @@ use berth_output::{ErrorCode, Failure};
 
 /// Writes a file with mode 0600, replacing the old one. After this returns, the file survives a power failure.
 pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    replace(file, text).map_err(|error| {
+    write_with(file, text, 0o600)
+}
+
+/// Writes a file that everybody may read, in the same way.
+pub fn write_public(file: &Path, text: &str) -> Result<(), Failure> {
+    write_with(file, text, 0o644)
+}
+
+fn write_with(file: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+    replace(file, text, mode).map_err(|error| {
         let what = format!("cannot write {}", file.display());
         Failure::caused(ErrorCode::State, what, &error)
     })
 }
 
-fn replace(file: &Path, text: &str) -> io::Result<()> {
+fn replace(file: &Path, text: &str, mode: u32) -> io::Result<()> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
@@ -34,7 +44,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut written = options
         .write(true)
         .create_new(true)
-        .mode(0o600)
+        .mode(mode)
         .open(&next)?;
     written.write_all(text.as_bytes())?;
     written.sync_all()?;

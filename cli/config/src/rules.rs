@@ -8,6 +8,7 @@ mod client;
 mod compute_service;
 mod guests;
 mod identity_service;
+mod listeners;
 mod placement_service;
 mod scheduler_plugins;
 mod two_sections;
@@ -62,6 +63,7 @@ pub(super) fn judge(
     judge.identity_service();
     judge.api();
     judge.compute_service();
+    judge.service_listeners();
     judge.scheduler_plugins();
     judge.two_sections();
     judge.verdict

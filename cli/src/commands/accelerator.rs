@@ -14,7 +14,7 @@ use berth_accelerator::{
 use berth_client::{AuthOptions, AuthType, PlacementClient};
 use berth_compose::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
 use berth_compose::event_receivers::ConfiguredReceivers;
-use berth_compose::listener::ACCELERATOR;
+use berth_compose::listener::listen_on;
 use berth_compose::policy::accelerator_policy_in_force;
 use berth_compose::{EMBEDDED_TOKEN, database, signals};
 use berth_config::{AuthStrategy, Config, Secret};
@@ -131,11 +131,10 @@ async fn serve(
     let options = accelerator_options(config, event_notifier.clone(), hosts.clone())?;
     let receivers = ConfiguredReceivers::new(config)?;
     let store = database::open_accelerator(url, &config.state_path).await?;
-    let listener = ACCELERATOR
-        .listen_on(address, config.accelerator_service.auth_strategy)
-        .await?;
+    let own = config.accelerator_listener();
+    let listener = listen_on(address, config, &own).await?;
     let address = listener.local_addr().unwrap_or(address);
-    writeln!(out, "Accelerator at http://{address}/v2")?;
+    writeln!(out, "Accelerator at {}/v2", own.url(address))?;
     out.flush()?;
     let stopped = CancellationToken::new();
     let mut background = JoinSet::new();

@@ -9,7 +9,7 @@ use berth_compose::api::{FrontListener, OpenApi, ServedListener};
 use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::hosts::OpenHosts;
 use berth_compose::images::{ServerImages, report_images};
-use berth_compose::listener::PLACEMENT;
+use berth_compose::listener::listen_on;
 use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::StateLock;
@@ -90,8 +90,7 @@ async fn serve(loaded: &LoadedConfig, out: &mut dyn Write) -> Result<(), Failure
     let mut tasks = JoinSet::new();
     if let Some(address) = own_address(loaded, "placement_service", config.placement_service.listen)
     {
-        let strategy = config.placement_service.auth_strategy;
-        let listener = PLACEMENT.listen_on(address, strategy).await?;
+        let listener = listen_on(address, config, &config.placement_listener()).await?;
         let address = listener.local_addr().unwrap_or(address);
         writeln!(out, "Placement at {}", placement_url(address, config))?;
         let api = router(store.clone(), options);
@@ -128,10 +127,12 @@ async fn begin(
         OpenAccelerator::open(config, own_address(loaded, "accelerator_service", own)).await?;
     let hosts = OpenHosts::open(config).await?;
     if let Some(address) = accelerator.address() {
-        writeln!(out, "Accelerator at http://{address}/v2")?;
+        let root = config.accelerator_listener().url(address);
+        writeln!(out, "Accelerator at {root}/v2")?;
     }
     if let Some(address) = hosts.address() {
-        writeln!(out, "Compute at http://{address}/v2.1")?;
+        let root = config.compute_listener().url(address);
+        writeln!(out, "Compute at {root}/v2.1")?;
     }
     let parts = ServiceParts {
         accelerator,

@@ -12,7 +12,7 @@ mod placement_conf;
 use std::io::Write;
 use std::net::SocketAddr;
 
-use berth_compose::listener::PLACEMENT;
+use berth_compose::listener::listen_on;
 use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::policy::placement_policy_in_force;
 use berth_compose::{database, signals};
@@ -127,9 +127,7 @@ async fn serve(
     let end = signals::end();
     let options = placement_options(config, url)?;
     let store = database::open(url, config).await?;
-    let listener = PLACEMENT
-        .listen_on(address, config.placement_service.auth_strategy)
-        .await?;
+    let listener = listen_on(address, config, &config.placement_listener()).await?;
     let address = listener.local_addr().unwrap_or(address);
     writeln!(out, "Placement at {}", placement_url(address, config))?;
     out.flush()?;

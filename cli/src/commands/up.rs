@@ -3,7 +3,6 @@
 //! listener serves all APIs in addition.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use berth_compose::api::{FrontListener, OpenApi};
 use berth_compose::event_receivers::ConfiguredReceivers;
 use berth_compose::hosts::{OpenHosts, scheduler};
 use berth_compose::images::{ServerImages, report_images};
-use berth_compose::listener::PLACEMENT;
+use berth_compose::listener::listen_on;
 use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::StateLock;
@@ -67,9 +66,7 @@ async fn everything(
     let url = config.placement_database();
     let options = placement_options(config, &url)?;
     let store = database::open(&url, config).await?;
-    let listener = PLACEMENT
-        .listen_on(service.listen, service.auth_strategy)
-        .await?;
+    let listener = listen_on(service.listen, config, &config.placement_listener()).await?;
     let address = listener.local_addr().unwrap_or(service.listen);
     let url = placement_url(address, config);
     let endpoint = config.state_path.join(ENDPOINT_FILE);
@@ -179,14 +176,13 @@ async fn host(
         None => None,
         Some((accelerator, hosts)) => {
             if let Some(address) = accelerator.address() {
-                writeln!(out, "Accelerator at http://{address}/v2")?;
+                let root = config.accelerator_listener().url(address);
+                writeln!(out, "Accelerator at {root}/v2")?;
             }
             if let Some(address) = hosts.address() {
-                writeln!(
-                    out,
-                    "Scheduler at http://{address}, for agents of other hosts"
-                )?;
-                writeln!(out, "Compute at http://{address}/v2.1")?;
+                let root = config.compute_listener().url(address);
+                writeln!(out, "Scheduler at {root}, for agents of other hosts")?;
+                writeln!(out, "Compute at {root}/v2.1")?;
             }
             let here = Some(guests.receiver()?);
             let parts = ServiceParts {
@@ -322,13 +318,14 @@ fn clouds_without_identity(config: &Config, url: &str) -> Result<Option<PathBuf>
     }
     let clouds = config.state_path.join("clouds.yaml");
     let compute = config.compute_service.listen.filter(|it| it.port() != 0);
-    state_file::write(&clouds, &clouds_yaml(url, compute))?;
+    let compute = compute.map(|address| config.compute_listener().url(address));
+    state_file::write(&clouds, &clouds_yaml(url, compute.as_deref()))?;
     Ok(Some(clouds))
 }
 
 /// A `clouds.yaml` for OpenStack's own clients.
-fn clouds_yaml(url: &str, compute: Option<SocketAddr>) -> String {
-    let compute = compute.map(|at| format!("    compute_endpoint_override: http://{at}/v2.1\n"));
+fn clouds_yaml(url: &str, compute: Option<&str>) -> String {
+    let compute = compute.map(|at| format!("    compute_endpoint_override: {at}/v2.1\n"));
     format!(
         "clouds:\n  berth:\n    auth_type: admin_token\n    auth:\n      endpoint: {url}\n      \
          token: {EMBEDDED_TOKEN}\n    placement_endpoint_override: {url}\n{}",

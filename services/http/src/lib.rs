@@ -14,6 +14,7 @@
 pub mod answer;
 pub mod auth;
 pub mod call;
+pub mod client_address;
 pub mod cors;
 pub mod dialect;
 pub mod fault;
@@ -31,7 +32,9 @@ pub mod service_layer;
 
 pub use answer::ApiResponse;
 pub use auth::{Caller, NoAuth2, TokenError, TokenRequest, TokenScope, ValidateToken};
+pub use berth_serve::SubjectName;
 pub use call::{ApiRequest, read_body};
+pub use client_address::{TrustedProxies, client_address};
 pub use cors::{CorsOptions, cors};
 pub use dialect::ApiDialect;
 pub use fault::Fault;
@@ -43,5 +46,5 @@ pub use prefix::{Prefix, PrefixError, under};
 pub use query::QueryString;
 pub use request_id::RequestId;
 pub use schema::BodySchema;
-pub use serve::{serve_tcp, serve_unix};
+pub use serve::{HttpListener, serve_tcp, serve_unix};
 pub use service_layer::{ServiceLayer, with_service_layer};

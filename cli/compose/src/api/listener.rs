@@ -6,15 +6,14 @@ use std::sync::Arc;
 
 use axum::routing::get;
 use axum::{Json, Router};
-use berth_config::{AuthStrategy, Config, LoadedConfig};
+use berth_config::{Config, LoadedConfig};
 use berth_http::auth::Validation;
-use berth_http::{Prefix, TokenRequest, ValidateToken, found_at, mount};
+use berth_http::{HttpListener, Prefix, TokenRequest, ValidateToken, found_at, mount};
 use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router, serve_tcp};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +23,7 @@ use crate::database;
 use crate::identity_service::catalog;
 use crate::identity_service::users_failure;
 use crate::images::ServerImages;
-use crate::listener::API;
+use crate::listener::listen_on;
 use crate::state_file;
 
 /// The services: type, path, and the path in the catalog. The image service is served unless an external one is
@@ -41,7 +40,7 @@ const IMAGE: &str = "image";
 
 /// The listener, open but not yet served.
 pub struct OpenApi {
-    listener: TcpListener,
+    listener: HttpListener,
     identity: Identity,
     store: SqlStore,
     /// The URL in links, if the operator configured one.
@@ -71,8 +70,7 @@ impl OpenApi {
         images: &ServerImages,
     ) -> Result<Self, Failure> {
         let config = &loaded.config;
-        // All callers need a token of the Identity service.
-        let listener = API.listen_on(address, AuthStrategy::Keystone).await?;
+        let listener = listen_on(address, config, &config.api_listener()).await?;
         let address = listener.local_addr().unwrap_or(address);
         let base = base(config, address)?;
         let clouds = config.state_path.join("clouds.yaml");
@@ -93,7 +91,9 @@ impl OpenApi {
             catalog: catalog(config, &here),
             ..IdentityOptions::default()
         };
-        state_file::write(&clouds, &clouds::text(&base, &own.region, &people.login))?;
+        let cafile = config.api.cafile.as_deref();
+        let text = clouds::text(&base, &own.region, cafile, &people.login);
+        state_file::write(&clouds, &text)?;
         Ok(Self {
             listener,
             identity: Identity::new(store.clone(), users, options),
@@ -196,7 +196,7 @@ fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
             );
             Err(Failure::new(ErrorCode::Missing, what).hint("set [api] public_endpoint"))
         }
-        None => Ok(format!("http://{address}")),
+        None => Ok(config.api_listener().url(address)),
     }
 }
 

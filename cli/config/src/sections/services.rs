@@ -35,6 +35,14 @@ options! {
         pub isolation_level: Isolation = Isolation::RepeatableRead;
         /// Address and port of the API.
         pub listen: SocketAddr = loopback(8778);
+        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
+        /// over HTTPS. Both files are read again at each SIGHUP.
+        pub tls_cert: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.pem\"";
+        /// PEM file with the key of `tls_cert`, without a password.
+        pub tls_key: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.key\"";
+        /// Whether `listen` may be an address of other hosts without TLS. Then tokens cross the network in clear
+        /// text.
+        pub insecure_http: bool = false;
         /// How tokens are validated: `noauth2` trusts the token as it is and listens on loopback only, `keystone`
         /// validates it by `[keystone_authtoken]`. Placement's option of this name, from its `[api]`.
         pub auth_strategy: AuthStrategy = AuthStrategy::Noauth2;
@@ -78,6 +86,14 @@ options! {
             kind: DATABASE, derived: "`sqlite:` and `accelerator.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/accelerator.sqlite\"";
         /// Address and port of the API.
         pub listen: SocketAddr = loopback(6666);
+        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
+        /// over HTTPS. Both files are read again at each SIGHUP.
+        pub tls_cert: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.pem\"";
+        /// PEM file with the key of `tls_cert`, without a password.
+        pub tls_key: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.key\"";
+        /// Whether `listen` may be an address of other hosts without TLS. Then tokens cross the network in clear
+        /// text.
+        pub insecure_http: bool = false;
         /// How tokens are validated: `noauth2` trusts the token as it is and listens on loopback only, `keystone`
         /// validates it by `[keystone_authtoken]` and requires a service token for binds.
         pub auth_strategy: AuthStrategy = AuthStrategy::Noauth2;
@@ -158,6 +174,14 @@ options! {
         /// (`[conductor] endpoint_override` there). Unset: `berth up` serves no compute API, and only this host's agent
         /// reports its state.
         pub listen: Option<SocketAddr> = None, example: "\"127.0.0.1:8774\"";
+        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
+        /// over HTTPS. Both files are read again at each SIGHUP.
+        pub tls_cert: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.pem\"";
+        /// PEM file with the key of `tls_cert`, without a password.
+        pub tls_key: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.key\"";
+        /// Whether `listen` may be an address of other hosts without TLS. Then tokens and user data cross the network in clear
+        /// text.
+        pub insecure_http: bool = false;
         /// The images for servers if `[glance]` names no image service; the built-in image service shows them, too. A
         /// TOML file with an `[[image]]` for each (`name`, `disk_format`, `file`, or `path` or `url` with `checksum`,
         /// and optionally `id`, `size`, `min_ram` in MiB, `min_disk` in GiB, `tags`, `properties`, `os_hidden`). It is
@@ -270,8 +294,16 @@ options! {
         /// same users.
         pub(super) connection: Option<Secret> = None,
             kind: DATABASE, derived: "`sqlite:` and `identity.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/identity.sqlite\"";
-        /// Address and port of the API. It speaks HTTP: use a proxy with TLS for callers of other hosts.
+        /// Address and port of the API.
         pub listen: SocketAddr = loopback(5000);
+        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
+        /// over HTTPS. Both files are read again at each SIGHUP.
+        pub tls_cert: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.pem\"";
+        /// PEM file with the key of `tls_cert`, without a password.
+        pub tls_key: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.key\"";
+        /// Whether `listen` may be an address of other hosts without TLS. Then passwords cross the network in clear
+        /// text.
+        pub insecure_http: bool = false;
         /// The file of users, projects, roles and role assignments. It is read again when it changes. Only its owner
         /// may write to it. If this option is not set and the file does not exist, `berth up` and `berth controller`
         /// create `identity.toml` below `state_path`, with one user.

@@ -7,7 +7,7 @@ use berth_client::placement::DeleteOutcome;
 use berth_client::{
     AcceleratorClient, AcceleratorError, AuthOptions, AuthType, Disposition, ReportedArq,
 };
-use berth_compose::{ACCELERATOR_ENDPOINT_FILE, EMBEDDED_TOKEN};
+use berth_compose::{ACCELERATOR_ENDPOINT_FILE, EMBEDDED_TOKEN, trusting_own_authority};
 use berth_config::{Config, Secret};
 use berth_model::{ArqUuid, AttachHandleInfo};
 use berth_output::{ErrorCode, Failure, ListFormat, Listing};
@@ -117,14 +117,18 @@ pub(super) fn service(config: &Config) -> Result<AcceleratorClient, Failure> {
     } else {
         let recorded = std::fs::read_to_string(config.state_path.join(ACCELERATOR_ENDPOINT_FILE));
         let url = recorded.map_or_else(
-            |_| format!("http://{}", config.accelerator_service.listen),
+            |_| {
+                config
+                    .accelerator_listener()
+                    .url(config.accelerator_service.listen)
+            },
             |url| url.trim().to_owned(),
         );
         local = AuthOptions {
             auth_type: Some(AuthType::AdminToken),
             endpoint_override: Some(url),
             token: Some(Secret::from(EMBEDDED_TOKEN)),
-            ..config.cyborg.clone()
+            ..trusting_own_authority(config, config.cyborg.clone())
         };
         &local
     };

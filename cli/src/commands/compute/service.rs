@@ -10,8 +10,8 @@ use berth_compose::{accelerators_over_network, agents_elsewhere, placement_over_
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Conductor, ConductorParts};
 use berth_config::{Config, Secret};
+use berth_http::HttpListener;
 use berth_output::{ErrorCode, Failure};
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +36,7 @@ pub(super) async fn serve(
         return Err(Failure::new(ErrorCode::Missing, what)
             .hint("set [compute_service] listen, or give --listen 127.0.0.1:8774"));
     };
-    let address = address_of(&listener.0, config);
+    let root = root_of(&listener.0, config);
     let boots = SqlBootJournal::open(&config.state_path)
         .await
         .map_err(|error| unusable_journal(&error))?;
@@ -56,7 +56,7 @@ pub(super) async fn serve(
     let compute = compute.begin(config, both, Some(listener), &mut tasks, &stop)?;
     let stopped = stop.clone().cancelled_owned();
     tasks.spawn(async move { conductor.run(stopped).await });
-    writeln!(out, "Compute at http://{address}/v2.1")?;
+    writeln!(out, "Compute at {root}/v2.1")?;
     out.flush()?;
     end.await;
     stop.cancel();
@@ -77,7 +77,9 @@ fn with_database(config: &Config, database: Option<&str>) -> Config {
     config
 }
 
-fn address_of(listener: &TcpListener, config: &Config) -> String {
+fn root_of(listener: &HttpListener, config: &Config) -> String {
     let listened = listener.local_addr().ok().or(config.compute_service.listen);
-    listened.map_or_else(String::new, |address| address.to_string())
+    listened.map_or_else(String::new, |address| {
+        config.compute_listener().url(address)
+    })
 }

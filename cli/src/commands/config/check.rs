@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::time::SystemTime;
 
 use berth_compose::policy::PolicyRefusal;
 use berth_compose::{policy, provider_configs};
@@ -10,6 +11,7 @@ use berth_output::{ErrorCode, ExitCode, Failure};
 use berth_sysfs::Sysfs;
 
 use super::{host, named_files, scheduling, services_files};
+use crate::commands::tls::expiry;
 use crate::context::Context;
 
 pub(super) fn check(
@@ -32,6 +34,10 @@ pub(super) fn check(
         }
         let kvm = host::without_kvm(&loaded, Path::new("/dev/kvm"));
         loaded.warnings.extend(kvm);
+        loaded.warnings.extend(host::powerful_certificate(&loaded));
+        let read = |path: &Path| std::fs::read_to_string(path).ok();
+        let expiring = expiry::expiring(&loaded, read, SystemTime::now());
+        loaded.warnings.extend(expiring);
         loaded.warnings.extend(named_files::doubtful(&loaded));
         loaded.warnings.extend(services_files::doubtful(&loaded));
         loaded.warnings.extend(scheduling.warnings);

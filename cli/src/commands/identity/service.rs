@@ -4,9 +4,9 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use berth_compose::identity_service::{catalog, users_failure};
-use berth_compose::listener::IDENTITY;
+use berth_compose::listener::listen_on;
 use berth_compose::{database, signals};
-use berth_config::{AuthStrategy, Config, Secret};
+use berth_config::{Config, Secret};
 use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router, serve_tcp};
 use berth_output::{ErrorCode, Failure};
 
@@ -23,10 +23,7 @@ pub(super) async fn serve(
         |url| Secret::from(url.to_owned()),
     );
     let store = database::open_identity(&url, &config.state_path).await?;
-    // All callers need a token of this service.
-    let listener = IDENTITY
-        .listen_on(own.listen, AuthStrategy::Keystone)
-        .await?;
+    let listener = listen_on(own.listen, config, &config.identity_listener()).await?;
     let address = listener.local_addr().unwrap_or(own.listen);
     let base = base(config, address)?;
     let options = IdentityOptions {
@@ -65,6 +62,9 @@ fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
             Err(Failure::new(ErrorCode::Missing, what)
                 .hint("set [identity_service] public_endpoint"))
         }
-        None => Ok(format!("http://{address}{}", own.path_prefix)),
+        None => {
+            let root = config.identity_listener().url(address);
+            Ok(format!("{root}{}", own.path_prefix))
+        }
     }
 }

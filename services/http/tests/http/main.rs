@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
+mod listener;
 mod operation;
 mod parsers;
 mod policy;

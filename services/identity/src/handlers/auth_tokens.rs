@@ -1,9 +1,6 @@
 //! /v3/auth/tokens: issue, validate and revoke tokens.
 
-use std::net::SocketAddr;
-
-use axum::Extension;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
 use berth_http::auth::TOKEN_HEADER;
 use berth_http::{ApiRequest, ApiResponse, Fault};
 use berth_wire::identity::AuthBody;
@@ -104,18 +101,14 @@ fn document(
     serde_json::to_vec(&shown::token(token, catalog))
 }
 
-/// The peer address, if the listener provides it.
-type ClientPeer = Option<Extension<ConnectInfo<SocketAddr>>>;
-
-async fn create(
-    State(api): State<IdentityApi>,
-    peer: ClientPeer,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn create(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     let body: AuthBody = call.secret()?;
-    let from = peer.map(|Extension(ConnectInfo(peer))| peer.ip());
-    let (text, token) = api.identity.log_in(body, from).await.map_err(fault)?;
+    let (text, token) = api
+        .identity
+        .log_in(body, call.client_address)
+        .await
+        .map_err(fault)?;
     let answer = ApiResponse::written(document(&api, &call, &token))?;
     let answer = answer.with_header(SUBJECT_HEADER, &text);
     Ok(answer.with_status(StatusCode::CREATED))

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     accelerator, agent, completion, compute, config, controller, demo, device, doctor, explain,
-    guest, identity, man, placement, provider, reconcile, reshape, scheduler, up,
+    guest, identity, man, placement, provider, reconcile, reshape, scheduler, tls, up,
 };
 use crate::context::Context;
 use crate::logging::{LevelFilter, LogArguments};
@@ -125,6 +125,8 @@ pub enum Command {
     Demo(demo::DemoArguments),
     /// Check and show the configuration.
     Config(config::ConfigArguments),
+    /// Make, renew, revoke and show the certificates of the controller and the hosts.
+    Tls(tls::TlsArguments),
     /// Check whether this host can be a compute node, with a fix for each problem.
     Doctor(doctor::DoctorArguments),
     /// Explain the number of an error message: its cause, and what to do.
@@ -157,6 +159,7 @@ impl Command {
             | Command::Config(_)
             | Command::Doctor(_)
             | Command::Explain(_)
+            | Command::Tls(_)
             | Command::Completion(_)
             | Command::Man(_) => LevelFilter::WARN,
         }

@@ -18,4 +18,5 @@ pub mod provider;
 pub mod reconcile;
 pub mod reshape;
 pub mod scheduler;
+pub mod tls;
 pub mod up;

@@ -27,7 +27,7 @@ use clap::{CommandFactory as _, Parser as _};
 use arguments::{Cli, Command};
 use commands::{
     accelerator, agent, completion, compute, config, controller, demo, device, doctor, explain,
-    guest, identity, man, placement, provider, reconcile, reshape, scheduler, up,
+    guest, identity, man, placement, provider, reconcile, reshape, scheduler, tls, up,
 };
 use context::Context;
 
@@ -90,6 +90,7 @@ fn dispatch(
         Command::Config(arguments) => config::run(arguments, context, out),
         Command::Doctor(arguments) => doctor::run(arguments, context, out),
         Command::Explain(arguments) => explain::run(arguments, out),
+        Command::Tls(arguments) => tls::run(arguments, out),
         Command::Completion(arguments) => completion::run(arguments, Cli::command(), out),
         Command::Man(arguments) => man::run(arguments, Cli::command()),
     }

@@ -40,5 +40,6 @@ mod policy;
 mod scheduler_metrics;
 mod scheduler_options;
 mod service_manager;
+mod services_over_tls;
 mod starts;
 mod tls;

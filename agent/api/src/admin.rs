@@ -14,7 +14,7 @@ use std::time::Duration;
 use axum::extract::ConnectInfo;
 use axum::{Extension, Router};
 use berth_audit::AuditTrail;
-use berth_serve::{ReloadableTls, ServeLimits, TlsClient, for_loopback_names};
+use berth_serve::{ReloadableTls, ServeLimits, SubjectName, TlsClient, for_loopback_names};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -49,8 +49,10 @@ pub struct AdminOptions {
 pub struct TlsListen {
     /// Socket address (`[agent] listen`).
     pub address: SocketAddr,
-    /// Settings from `[agent] tls_cert`, `tls_key` and `client_ca`. They can be replaced through any clone.
+    /// Settings from `[agent] tls_cert`, `tls_key`, `client_ca` and `client_crl`. They can be replaced through any clone.
     pub settings: ReloadableTls,
+    /// The clients that are served (`[agent] allowed_clients`). Empty: all that TLS has authenticated.
+    pub allowed_clients: Vec<SubjectName>,
 }
 
 /// The opened sockets of the API. Nothing is answered until [`AdminListeners::serve`].
@@ -59,7 +61,7 @@ pub struct AdminListeners {
     lock: Option<SocketLock>,
     unix: UnixListener,
     tcp: Option<TcpListener>,
-    tls: Option<(TcpListener, ReloadableTls)>,
+    tls: Option<(TcpListener, TlsListen)>,
     access: Access,
     audit: AuditTrail,
 }
@@ -105,12 +107,12 @@ impl AdminListeners {
         };
         let tls = match &options.tls {
             None => None,
-            Some(TlsListen { address, settings }) => {
-                let address = *address;
+            Some(listen) => {
+                let address = listen.address;
                 let listener = TcpListener::bind(address).await;
                 let listener =
                     listener.map_err(|source| AdminError::ListenTls { address, source })?;
-                Some((listener, settings.clone()))
+                Some((listener, listen.clone()))
             }
         };
         Ok(Self {
@@ -146,10 +148,11 @@ impl AdminListeners {
                 berth_serve::serve(tcp, LIMITS, |_| router.clone(), stop.cancelled_owned()).await;
             });
         }
-        if let Some((listener, settings)) = self.tls {
-            let router = router::routes(shared.clone(), further.clone());
+        if let Some((listener, listen)) = self.tls {
+            let allowed = listen.allowed_clients.into();
+            let router = router::tls_routes(shared.clone(), further.clone(), allowed);
             let router = audited(router, &self.audit, OBSERVER);
-            tasks.spawn(serve_tls(listener, settings, router, stop.clone()));
+            tasks.spawn(serve_tls(listener, listen.settings, router, stop.clone()));
         }
         let router = router::admin(shared, self.access, further);
         let router = audited(router, &self.audit, OBSERVER);

@@ -21,7 +21,7 @@ pub fn admin_page() -> String {
          | Listener | Routes | Callers |\n| --- | --- | --- |\n\
          | Unix socket `[agent] admin_socket` (`/run/berth/agent.sock`, mode 0660) | All | root, the agent's user, and members of \
          `[agent] admin_group` (`berth`); the kernel reports the caller |\n\
-         | `[agent] listen`, with TLS | All | Clients with a certificate of `client_ca` \
+         | `[agent] listen`, with TLS | All | Clients with a certificate of `client_ca` and a name in `allowed_clients` \
          ([how to](../howto/agent-api-over-tls.md)) |\n\
          | `[agent] metrics_listen`, loopback | `/healthz`, `/metrics` | Every local user |\n\n\
          - Bodies have the key `\"api\": \"{API}\"`. Times are UTC in RFC 3339.\n\

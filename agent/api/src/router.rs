@@ -14,6 +14,7 @@ use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use berth_agent_tracker::disabled::{DisabledByOperator, DisabledError};
 use berth_agent_tracker::error_chain::sentence;
+use berth_serve::{SubjectName, TlsClient};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -111,8 +112,33 @@ pub(super) fn restrict(api: Router, access: Access) -> Router {
     api.layer(middleware::from_fn_with_state(Arc::new(access), authorize))
 }
 
-/// All routes, for clients that TLS has authenticated.
-pub(super) fn routes(shared: AdminContext, further: Router) -> Router {
+/// All routes, for clients that TLS has authenticated and that `allowed` names. Empty: all of them.
+pub(super) fn tls_routes(
+    shared: AdminContext,
+    further: Router,
+    allowed: Arc<[SubjectName]>,
+) -> Router {
+    routes(shared, further).layer(middleware::from_fn_with_state(allowed, admit_client))
+}
+
+async fn admit_client(
+    State(allowed): State<Arc<[SubjectName]>>,
+    Extension(client): Extension<TlsClient>,
+    request: HttpRequest,
+    next: Next,
+) -> Response {
+    let is_allowed = |name| allowed.iter().any(|allowed| allowed.matches(name));
+    if allowed.is_empty() || client.names.iter().any(is_allowed) {
+        return next.run(request).await;
+    }
+    let message = format!(
+        "the certificate of {} has no name that [agent] allowed_clients of this host lists",
+        client.holder
+    );
+    refusal(StatusCode::FORBIDDEN, "forbidden", message)
+}
+
+fn routes(shared: AdminContext, further: Router) -> Router {
     let own = Router::new()
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
@@ -326,16 +352,19 @@ mod tests {
         }
     }
 
-    async fn send(peer: Peer, method: &str, path: &str) -> Response {
-        let (_states, states) = watch::channel(Arc::new(AgentState::unknown("scripted")));
+    fn unknown() -> AdminContext {
+        let (_, states) = watch::channel(Arc::new(AgentState::unknown("scripted")));
         let (requests, _) = mpsc::channel(1);
-        let shared = AdminContext {
+        AdminContext {
             states,
             metrics: Arc::new(NoMetrics),
             requests,
-        };
+        }
+    }
+
+    async fn send(peer: Peer, method: &str, path: &str) -> Response {
         let router = admin(
-            shared,
+            unknown(),
             Access::of_group("no-such-group-here"),
             Router::new(),
         )
@@ -363,6 +392,50 @@ mod tests {
             );
             let root = send(Peer::of(0, 0), method, path).await;
             assert_ne!(root.status(), StatusCode::FORBIDDEN, "{method} {path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_is_served_over_tls_only_by_a_name_that_is_allowed() {
+        let names = |texts: &[&str]| -> Vec<SubjectName> {
+            texts.iter().map(|text| text.parse().unwrap()).collect()
+        };
+        for (certificate, allowed, served) in [
+            (&["DNS:conductor-1", "IP:192.0.2.7"][..], &[][..], true),
+            (
+                &["DNS:conductor-1", "IP:192.0.2.7"],
+                &["DNS:conductor-1"],
+                true,
+            ),
+            (
+                &["DNS:conductor-1", "IP:192.0.2.7"],
+                &["DNS:other", "IP:192.0.2.7"],
+                true,
+            ),
+            (&["DNS:node-2"], &["DNS:conductor-1"], false),
+            (
+                &["DNS:conductor-1.evil.example"],
+                &["DNS:conductor-1"],
+                false,
+            ),
+            (&[], &["DNS:conductor-1"], false),
+        ] {
+            let client = TlsClient {
+                holder: berth_serve::CertificateHolder::default(),
+                names: names(certificate),
+                address: "192.0.2.7:1".parse().unwrap(),
+            };
+            let router = tls_routes(unknown(), Router::new(), names(allowed).into());
+            for path in ["/v1/state", "/metrics", "/v1/nothing"] {
+                let request = HttpRequest::get(path).body(Body::empty()).unwrap();
+                let router = router.clone().layer(Extension(client.clone()));
+                let status = router.oneshot(request).await.unwrap().status();
+                assert_eq!(
+                    status != StatusCode::FORBIDDEN,
+                    served,
+                    "{certificate:?} {path}"
+                );
+            }
         }
     }
 

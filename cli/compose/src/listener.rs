@@ -1,14 +1,16 @@
 //! Opens the TCP listeners of the built-in services. A service that does not authenticate its callers (`noauth2`)
-//! listens on loopback only.
+//! listens on loopback only, and one without TLS only there or with `insecure_http`.
 
 use std::io;
 use std::net::SocketAddr;
 
 use axum::Router;
-use berth_config::AuthStrategy;
-use berth_http::{for_loopback_names, serve_tcp};
+use berth_config::{AuthStrategy, Config};
+use berth_http::{HttpListener, for_loopback_names, serve_tcp};
 use berth_output::{ErrorCode, Failure};
 use tokio::net::TcpListener;
+
+use crate::tls;
 
 /// A built-in service, with its name for error texts.
 pub struct BuiltIn {
@@ -70,6 +72,7 @@ impl BuiltIn {
     /// Errors: `auth_strategy` is not set, or as for [`BuiltIn::listen_on`].
     pub async fn own(
         &self,
+        config: &Config,
         listen: Option<SocketAddr>,
         auth: Option<AuthStrategy>,
     ) -> Result<Option<ServiceListener>, Failure> {
@@ -77,7 +80,7 @@ impl BuiltIn {
             return Ok(None);
         };
         let auth = auth.ok_or_else(|| self.without_strategy(address))?;
-        self.listen_on(address, auth).await.map(Some)
+        self.listen_on(config, address, auth).await.map(Some)
     }
 
     /// Opens the address of a command that serves this service alone.
@@ -85,6 +88,7 @@ impl BuiltIn {
     /// Errors: There is no address, or as for [`BuiltIn::listen_on`].
     pub async fn alone(
         &self,
+        config: &Config,
         listen: Option<SocketAddr>,
         auth: AuthStrategy,
     ) -> Result<ServiceListener, Failure> {
@@ -97,14 +101,16 @@ impl BuiltIn {
                 "set [{section}] listen, or give --listen 127.0.0.1:PORT"
             ))
         })?;
-        self.listen_on(address, auth).await
+        self.listen_on(config, address, auth).await
     }
 
     /// Opens the listener. Without authentication, only loopback addresses are accepted.
     ///
-    /// Errors: The address is not loopback and callers are not authenticated, or it cannot be used.
+    /// Errors: The address is not loopback, and callers are not authenticated or secrets would cross the network without TLS;
+    /// or the address or a TLS file cannot be used.
     pub async fn listen_on(
         &self,
+        config: &Config,
         address: SocketAddr,
         auth: AuthStrategy,
     ) -> Result<ServiceListener, Failure> {
@@ -119,7 +125,7 @@ impl BuiltIn {
                 "listen on 127.0.0.1 or [::1], or set [{section}] auth_strategy = \"keystone\""
             )));
         }
-        let listener = self.bind(address, auth).await?;
+        let listener = self.bind(config, address, auth).await?;
         if auth == AuthStrategy::Noauth2 {
             let address = listener.address;
             tracing::warn!(
@@ -133,24 +139,45 @@ impl BuiltIn {
     /// Opens a loopback address for routes that every local user may use.
     ///
     /// Errors: The address cannot be used.
-    pub async fn for_everybody(&self, address: SocketAddr) -> Result<ServiceListener, Failure> {
-        self.bind(address, AuthStrategy::Noauth2).await
+    pub async fn for_everybody(
+        &self,
+        config: &Config,
+        address: SocketAddr,
+    ) -> Result<ServiceListener, Failure> {
+        self.bind(config, address, AuthStrategy::Noauth2).await
     }
 
     async fn bind(
         &self,
+        config: &Config,
         address: SocketAddr,
         auth: AuthStrategy,
     ) -> Result<ServiceListener, Failure> {
         let Self {
             section, option, ..
         } = self;
+        let files = config.listener_section(section);
+        if let Some(files) = files.filter(|files| files.exposes_secrets_at(address)) {
+            let (wrong, right) = files.exposure_at(address);
+            return Err(Failure::new(ErrorCode::BadValue, wrong).hint(right));
+        }
+        let tls = match &files {
+            Some(files) => tls::open_service(files)?,
+            None => None,
+        };
         let listener = TcpListener::bind(address)
             .await
             .map_err(|error| listen_failure(address, &format!("[{section}] {option}"), &error))?;
+        let address = listener.local_addr().unwrap_or(address);
+        let proxies = config.api.trusted_proxies.clone();
+        let listener = HttpListener::from(listener).with_trusted_proxies(proxies);
         Ok(ServiceListener {
-            address: listener.local_addr().unwrap_or(address),
-            listener,
+            scheme: if tls.is_some() { "https" } else { "http" },
+            listener: match tls {
+                Some(tls) => listener.with_tls(tls),
+                None => listener,
+            },
+            address,
             auth,
         })
     }
@@ -169,13 +196,20 @@ impl BuiltIn {
 
 /// An open address of a service.
 pub struct ServiceListener {
-    listener: TcpListener,
+    listener: HttpListener,
+    scheme: &'static str,
     /// The address, with the port that the system chose for port 0.
     pub address: SocketAddr,
     auth: AuthStrategy,
 }
 
 impl ServiceListener {
+    /// The URL, without a path.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("{}://{}", self.scheme, self.address)
+    }
+
     /// Serves until `stop`. If callers are not authenticated, only requests for names of the loopback interface are
     /// answered, so that no web page can send them.
     pub async fn serve(self, api: Router, stop: impl Future<Output = ()> + Send + 'static) {

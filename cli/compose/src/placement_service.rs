@@ -95,5 +95,6 @@ impl BuiltInPlacement {
 
 /// The URL for its callers.
 pub fn placement_url(address: SocketAddr, config: &Config) -> String {
-    format!("http://{address}{}", config.placement_service.path_prefix)
+    let root = config.placement_listener().url(address);
+    format!("{root}{}", config.placement_service.path_prefix)
 }

@@ -67,7 +67,7 @@ impl OpenAccelerator {
         let store =
             database::open_accelerator(&config.accelerator_database(), &config.state_path).await?;
         let listener = ACCELERATOR
-            .own(service.own_listen(), service.auth_strategy)
+            .own(config, service.own_listen(), service.auth_strategy)
             .await?;
         let (event_notifier, hosts) = (EventNotifier::default(), HostChangeNotifier::default());
         // Requests in this process come from this process and need no token.
@@ -88,9 +88,9 @@ impl OpenAccelerator {
         })
     }
 
-    /// The address of its own listener, for messages.
-    pub fn address(&self) -> Option<SocketAddr> {
-        self.listener.as_ref().map(|listener| listener.address)
+    /// The URL of its own listener, without a path.
+    pub fn url(&self) -> Option<String> {
+        self.listener.as_ref().map(ServiceListener::url)
     }
 }
 
@@ -162,13 +162,12 @@ impl Services {
         if let Some(url) = placement.url(config) {
             endpoints.push(endpoint(state, ENDPOINT_FILE, &url)?);
         }
-        if let Some(address) = accelerator.address() {
-            let url = format!("http://{address}");
+        if let Some(url) = accelerator.url() {
             endpoints.push(endpoint(state, ACCELERATOR_ENDPOINT_FILE, &url)?);
         }
         let conductor_port = conductor_port(config).await?;
         if let Some((listener, offers)) = &conductor_port {
-            let url = format!("http://{}", listener.address);
+            let url = listener.url();
             addresses.push(match offers {
                 PortOffers::Metrics => format!("Conductor's metrics at {url}/metrics"),
                 PortOffers::Everything => format!("Conductor at {url}"),
@@ -324,7 +323,7 @@ impl Services {
     }
 }
 
-/// Writes the address of a service into a file below `state_path`.
+/// Writes the URL of a service into a file below `state_path`.
 fn endpoint(state: &Path, name: &str, url: &str) -> Result<PathBuf, Failure> {
     let file = state.join(name);
     write_endpoint(&file, url)?;
@@ -391,9 +390,14 @@ async fn conductor_port(config: &Config) -> Result<Option<(ServiceListener, Port
         return Ok(None);
     };
     Ok(Some(match service.auth_strategy {
-        None => (CONDUCTOR.for_everybody(address).await?, PortOffers::Metrics),
+        None => (
+            CONDUCTOR.for_everybody(config, address).await?,
+            PortOffers::Metrics,
+        ),
         Some(ConductorAuthStrategy::Noauth2) => {
-            let listener = CONDUCTOR.listen_on(address, AuthStrategy::Noauth2).await?;
+            let listener = CONDUCTOR
+                .listen_on(config, address, AuthStrategy::Noauth2)
+                .await?;
             (listener, PortOffers::Everything)
         }
     }))

@@ -9,6 +9,7 @@ mod client;
 mod compute_service;
 mod guests;
 mod identity_service;
+mod listeners;
 mod placement_service;
 mod scheduler_plugins;
 mod two_sections;
@@ -64,6 +65,7 @@ pub(super) fn judge(
     judge.api();
     judge.audit();
     judge.compute_service();
+    judge.service_listeners();
     judge.scheduler_plugins();
     judge.two_sections();
     judge.verdict

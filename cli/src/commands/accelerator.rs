@@ -14,7 +14,7 @@ use berth_accelerator::{
 use berth_client::{AuthOptions, AuthType, PlacementClient};
 use berth_compose::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
 use berth_compose::event_receivers::ConfiguredReceivers;
-use berth_compose::listener::ACCELERATOR;
+use berth_compose::listener::listen_on;
 use berth_compose::policy::accelerator_policy_in_force;
 use berth_compose::{EMBEDDED_TOKEN, audit, database, signals};
 use berth_config::{AuthStrategy, Config, Secret};
@@ -133,8 +133,8 @@ async fn serve(
     let receivers = ConfiguredReceivers::new(config)?;
     let store = database::open_accelerator(url, &config.state_path).await?;
     let strategy = config.accelerator_service.auth_strategy.unwrap_or_default();
-    let listener = ACCELERATOR.alone(listen, strategy).await?;
-    writeln!(out, "Accelerator at http://{}/v2", listener.address)?;
+    let listener = ACCELERATOR.alone(config, listen, strategy).await?;
+    writeln!(out, "Accelerator at {}/v2", listener.url())?;
     out.flush()?;
     let stopped = CancellationToken::new();
     let mut background = JoinSet::new();

@@ -119,10 +119,12 @@ async fn begin(
         .await?;
     let hosts = OpenHosts::open(config, listener).await?;
     if let Some(address) = accelerator.address() {
-        writeln!(out, "Accelerator at http://{address}/v2")?;
+        let root = config.accelerator_listener().url(address);
+        writeln!(out, "Accelerator at {root}/v2")?;
     }
     if let Some(address) = hosts.address() {
-        writeln!(out, "Compute at http://{address}/v2.1")?;
+        let root = config.compute_listener().url(address);
+        writeln!(out, "Compute at {root}/v2.1")?;
     }
     let parts = ServiceParts {
         placement_client: placement_in_process(store.clone(), None)?,

@@ -12,7 +12,7 @@ mod placement_conf;
 use std::io::Write;
 use std::net::SocketAddr;
 
-use berth_compose::listener::PLACEMENT;
+use berth_compose::listener::listen_on;
 use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::policy::placement_policy_in_force;
 use berth_compose::{audit, database, signals};
@@ -129,7 +129,7 @@ async fn serve(
     let options = placement_options(config, url)?;
     let store = database::open(url, config).await?;
     let strategy = config.placement_service.auth_strategy.unwrap_or_default();
-    let listener = PLACEMENT.alone(listen, strategy).await?;
+    let listener = PLACEMENT.alone(config, listen, strategy).await?;
     let url = placement_url(listener.address, config);
     writeln!(out, "Placement at {url}")?;
     out.flush()?;

@@ -2,7 +2,6 @@
 //! callers with a token. Local commands use unix sockets, which are for operators. The agent runs in the same process.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -163,14 +162,13 @@ async fn host(
         None => None,
         Some((accelerator, hosts)) => {
             if let Some(address) = accelerator.address() {
-                writeln!(out, "Accelerator at http://{address}/v2")?;
+                let root = config.accelerator_listener().url(address);
+                writeln!(out, "Accelerator at {root}/v2")?;
             }
             if let Some(address) = hosts.address() {
-                writeln!(
-                    out,
-                    "Scheduler at http://{address}, for agents of other hosts"
-                )?;
-                writeln!(out, "Compute at http://{address}/v2.1")?;
+                let root = config.compute_listener().url(address);
+                writeln!(out, "Scheduler at {root}, for agents of other hosts")?;
+                writeln!(out, "Compute at {root}/v2.1")?;
             }
             let here = Some(guests.receiver()?);
             let parts = ServiceParts {
@@ -314,13 +312,14 @@ fn clouds_without_identity(config: &Config, url: &str) -> Result<Option<PathBuf>
     let clouds = config.state_path.join("clouds.yaml");
     let compute = config.compute_service.listen.address();
     let compute = compute.filter(|it| it.port() != 0);
-    state_file::write(&clouds, &clouds_yaml(url, compute))?;
+    let compute = compute.map(|address| config.compute_listener().url(address));
+    state_file::write(&clouds, &clouds_yaml(url, compute.as_deref()))?;
     Ok(Some(clouds))
 }
 
 /// A `clouds.yaml` for OpenStack's own clients.
-fn clouds_yaml(url: &str, compute: Option<SocketAddr>) -> String {
-    let compute = compute.map(|at| format!("    compute_endpoint_override: http://{at}/v2.1\n"));
+fn clouds_yaml(url: &str, compute: Option<&str>) -> String {
+    let compute = compute.map(|at| format!("    compute_endpoint_override: {at}/v2.1\n"));
     format!(
         "clouds:\n  berth:\n    auth_type: admin_token\n    auth:\n      endpoint: {url}\n      \
          token: {EMBEDDED_TOKEN}\n    placement_endpoint_override: {url}\n{}",

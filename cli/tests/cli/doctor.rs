@@ -34,7 +34,13 @@ device_addresses = ["0000:84:00.0"]
 device_spec = [{ vendor_id = "8086", product_id = "1520" }]
 [accelerators]
 device_spec = [{ address = "0000:85:00.0" }]
+[agent_client]
+certfile = "/etc/berth/tls/conductor.pem"
 "#;
+
+/// A certificate that is valid for years.
+const VALID: &str = include_str!("../../../core/client/tests/client/tls/authority.pem");
+const EXPIRED: &str = include_str!("expired.pem");
 
 impl Tree {
     fn good() -> Self {
@@ -86,6 +92,7 @@ impl Tree {
         );
         tree.card("0000:85:00.0", "0x10de", "0x1eb8", "0x030200");
         tree.card("0000:86:10.0", "0x8086", "0x1520", "0x020000");
+        tree.write("etc/berth/tls/conductor.pem", VALID);
         tree.device("dev/kvm");
         tree.device("dev/vfio/vfio");
         tree.socket("run/libvirt/libvirt-sock", 0o777);
@@ -267,6 +274,9 @@ const FAULTS: &[Fault] = &[
     }),
     ("agent-answers", Status::Warning, |tree| {
         drop(tree._listeners.pop())
+    }),
+    ("certificates", Status::Warning, |tree| {
+        tree.write("etc/berth/tls/conductor.pem", EXPIRED)
     }),
     ("memlock", Status::Warning, |tree| {
         tree.write(

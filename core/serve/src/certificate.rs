@@ -1,15 +1,20 @@
-//! Reads the holder and the validity of a certificate from its DER (RFC 5280). It does not verify the certificate; the TLS library has
+//! Reads names, purposes and validity of a certificate from its DER (RFC 5280). It does not verify the certificate; the TLS library has
 //! done that before.
 //!
-//! Used for the access log and to report expired files.
+//! Used for the access log, to compare the names of clients, to report expired files, and to show files.
 
 mod der;
+mod name;
 mod time;
 
 use std::fmt;
+use std::time::SystemTime;
 
 use der::{Der, tag};
-pub(crate) use time::DateTime;
+pub use name::{SubjectName, SubjectNameError};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+pub use time::DateTime;
 
 /// The longest part of a name that is shown, in characters.
 const LONGEST: usize = 200;
@@ -18,6 +23,16 @@ const MOST_NAMES: usize = 8;
 
 /// `subjectAltName` (2.5.29.17).
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
+/// `basicConstraints` (2.5.29.19).
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+/// `extKeyUsage` (2.5.29.37).
+const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
+
+/// The purposes in `extKeyUsage` that are known.
+const PURPOSES: [(&[u8], CertificatePurpose); 2] = [
+    (&[0x2b, 6, 1, 5, 5, 7, 3, 1], CertificatePurpose::Server),
+    (&[0x2b, 6, 1, 5, 5, 7, 3, 2], CertificatePurpose::Client),
+];
 
 /// Attributes that have a short name (RFC 4514, section 3).
 const ATTRIBUTES: &[(&[u8], &str)] = &[
@@ -50,33 +65,84 @@ impl fmt::Display for CertificateHolder {
     }
 }
 
+/// What a certificate may be used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificatePurpose {
+    /// It signs certificates.
+    Authority,
+    /// A listener shows it.
+    Server,
+    /// A client shows it.
+    Client,
+}
+
+impl fmt::Display for CertificatePurpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Authority => "authority",
+            Self::Server => "server",
+            Self::Client => "client",
+        })
+    }
+}
+
 /// The parts of a certificate that are used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Certificate {
-    pub(crate) holder: CertificateHolder,
-    pub(crate) not_before: DateTime,
-    pub(crate) not_after: DateTime,
+pub struct Certificate {
+    /// The subject, and the names in the form of logs.
+    pub holder: CertificateHolder,
+    /// All alternative names, as they are compared.
+    pub names: Vec<SubjectName>,
+    /// The purposes that it is limited to; empty: any, but not that of an authority.
+    pub purposes: Vec<CertificatePurpose>,
+    /// The number by which a revocation list names it, big-endian.
+    pub serial_number: Vec<u8>,
+    pub not_before: DateTime,
+    pub not_after: DateTime,
 }
 
 impl Certificate {
     /// Parses a certificate; `None` if the bytes are not one.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+    #[must_use]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut signed = Der::new(bytes).enter(tag::SEQUENCE)?;
         let mut body = signed.enter(tag::SEQUENCE)?;
         body.skip_if(tag::VERSION);
-        body.skip()?; // serial number
+        let serial_number = body.value(tag::INTEGER)?.to_vec();
         body.skip()?; // signature's algorithm
         body.skip()?; // issuer
         let mut validity = body.enter(tag::SEQUENCE)?;
         let (not_before, not_after) = (time::read(&mut validity)?, time::read(&mut validity)?);
         let subject = subject(body.enter(tag::SEQUENCE)?)?;
         body.skip()?; // public key
-        let names = alternative_names(body).unwrap_or_default();
+        let (names, purposes) = extensions(body).unwrap_or_default();
+        let shown = names.iter().take(MOST_NAMES);
+        let holder = CertificateHolder {
+            subject,
+            names: shown.map(|name| shown_text(&name.to_string())).collect(),
+        };
         Some(Self {
-            holder: CertificateHolder { subject, names },
+            holder,
+            names,
+            purposes,
+            serial_number,
             not_before,
             not_after,
         })
+    }
+
+    /// The certificates in a PEM text, in their order; empty if it has none that can be read.
+    #[must_use]
+    pub fn read_pem(pem: &[u8]) -> Vec<Self> {
+        CertificateDer::pem_slice_iter(pem)
+            .filter_map(|certificate| Self::read(&certificate.ok()?))
+            .collect()
+    }
+
+    /// Whether it is not valid any more at this time.
+    #[must_use]
+    pub fn expires_before(&self, time: SystemTime) -> bool {
+        self.not_after < DateTime::from(time)
     }
 }
 
@@ -98,7 +164,9 @@ fn subject(mut name: Der<'_>) -> Option<String> {
     Some(parts.join(","))
 }
 
-fn alternative_names(mut rest: Der<'_>) -> Option<Vec<String>> {
+/// The alternative names and the purposes.
+fn extensions(mut rest: Der<'_>) -> Option<(Vec<SubjectName>, Vec<CertificatePurpose>)> {
+    let (mut names, mut purposes) = (Vec::new(), Vec::new());
     while !rest.is_empty() {
         let (kind, value) = rest.next()?;
         if kind != tag::EXTENSIONS {
@@ -107,34 +175,43 @@ fn alternative_names(mut rest: Der<'_>) -> Option<Vec<String>> {
         let mut extensions = Der::new(value).enter(tag::SEQUENCE)?;
         while !extensions.is_empty() {
             let mut extension = extensions.enter(tag::SEQUENCE)?;
-            if extension.value(tag::OBJECT_IDENTIFIER)? != ALTERNATIVE_NAMES {
-                continue;
-            }
+            let oid = extension.value(tag::OBJECT_IDENTIFIER)?;
             extension.skip_if(tag::BOOLEAN);
-            let names = Der::new(extension.value(tag::OCTET_STRING)?).enter(tag::SEQUENCE)?;
-            return Some(general_names(names));
+            let mut value = Der::new(extension.value(tag::OCTET_STRING)?);
+            match oid {
+                ALTERNATIVE_NAMES => names = general_names(value.enter(tag::SEQUENCE)?),
+                BASIC_CONSTRAINTS => {
+                    let flag = value.enter(tag::SEQUENCE)?.value(tag::BOOLEAN);
+                    let is_authority = flag.is_some_and(|flag| flag != [0]);
+                    purposes.extend(is_authority.then_some(CertificatePurpose::Authority));
+                }
+                EXTENDED_KEY_USAGE => {
+                    let mut listed = value.enter(tag::SEQUENCE)?;
+                    while !listed.is_empty() {
+                        let oid = listed.value(tag::OBJECT_IDENTIFIER)?;
+                        let known = PURPOSES.iter().find(|(known, _)| *known == oid);
+                        purposes.extend(known.map(|(_, purpose)| *purpose));
+                    }
+                }
+                _ => {}
+            }
         }
     }
-    None
+    Some((names, purposes))
 }
 
-fn general_names(mut names: Der<'_>) -> Vec<String> {
+/// Names of other kinds, and texts that are not UTF-8, are left out: they equal no name that a person writes.
+fn general_names(mut names: Der<'_>) -> Vec<SubjectName> {
     let mut found = Vec::new();
     while let Some((kind, value)) = names.next() {
-        let name = match kind {
-            tag::EMAIL => format!("email:{}", shown(value)),
-            tag::DNS => format!("DNS:{}", shown(value)),
-            tag::URI => format!("URI:{}", shown(value)),
-            tag::ADDRESS => match address(value) {
-                Some(address) => format!("IP:{address}"),
-                None => continue,
-            },
-            _ => continue,
-        };
-        found.push(name);
-        if found.len() == MOST_NAMES {
-            break;
-        }
+        let text = || str::from_utf8(value).ok().map(str::to_owned);
+        found.extend(match kind {
+            tag::EMAIL => text().map(SubjectName::Email),
+            tag::DNS => text().map(SubjectName::Dns),
+            tag::URI => text().map(SubjectName::Uri),
+            tag::ADDRESS => address(value).map(SubjectName::Ip),
+            _ => None,
+        });
     }
     found
 }
@@ -148,7 +225,10 @@ fn address(bytes: &[u8]) -> Option<std::net::IpAddr> {
 
 /// Escaped for one line of a log, because a certificate may contain any text.
 fn shown(value: &[u8]) -> String {
-    let text = String::from_utf8_lossy(value);
+    shown_text(&String::from_utf8_lossy(value))
+}
+
+fn shown_text(text: &str) -> String {
     let safe = text.chars().map(|c| match c {
         ',' | '"' | '\\' => '_',
         c if c.is_control() => '_',

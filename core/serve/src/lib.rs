@@ -1,6 +1,6 @@
-//! Serves HTTP/1 on TCP, on a unix socket, or over TLS with client certificates, with limits on connections and times.
+//! Serves HTTP/1 on TCP, on a unix socket, or over TLS with or without client certificates, with limits on connections and times.
 //!
-//! [`serve`] and [`serve_tls`] accept connections up to [`ServeLimits::connections`], each with a deadline for the head
+//! [`serve`], [`serve_https`] and [`serve_tls`] accept connections up to [`ServeLimits::connections`], each with a deadline for the head
 //! and the body of a request. A slow client is disconnected. If all connections are in use, the connection that has
 //! been idle longest is closed for a new one, so that idle clients cannot block others. At the stop, requests in
 //! progress get [`ServeLimits::grace`] to finish.
@@ -28,6 +28,7 @@ use http::{HeaderValue, Request, header};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -38,11 +39,12 @@ use tokio_util::sync::CancellationToken;
 use tower::{Service, ServiceExt, service_fn};
 
 pub use body::{RequestBody, RequestBodyError};
-pub use certificate::CertificateHolder;
+pub use certificate::{
+    Certificate, CertificateHolder, CertificatePurpose, DateTime, SubjectName, SubjectNameError,
+};
 pub use host_header::for_loopback_names;
-pub use tls::{ReloadableTls, TlsError, TlsFile, TlsFiles, TlsSettings};
+pub use tls::{ClientFiles, ReloadableTls, TlsError, TlsFile, TlsFiles, TlsSettings};
 
-use certificate::Certificate;
 use giving_way::{IdleConnections, ServedConnection};
 use refusal::ExplainedRefusals;
 use unread::WriteTimeout;
@@ -103,6 +105,8 @@ pub async fn serve<L, S>(
 pub struct TlsClient {
     /// The holder of its certificate, which an authority of the listener has signed.
     pub holder: CertificateHolder,
+    /// The alternative names in it.
+    pub names: Vec<SubjectName>,
     /// The address of the client.
     pub address: SocketAddr,
 }
@@ -123,32 +127,99 @@ pub async fn serve_tls<S>(
     S::Future: Send,
 {
     let open = |socket: TcpStream, address: SocketAddr| {
-        let acceptor = TlsAcceptor::from(door.config());
-        let service = service.clone();
+        let (door, service) = (door.clone(), service.clone());
         async move {
-            let shaken = timeout(limits.head, acceptor.accept(socket)).await;
-            let stream = match shaken {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => {
-                    tracing::info!(%address, %error, "TLS handshake failed: connection refused");
-                    return None;
-                }
-                Err(_) => {
-                    tracing::info!(%address, after = ?limits.head, "TLS handshake timed out");
-                    return None;
-                }
+            let stream = handshake(socket, address, &door, limits.head).await?;
+            // Without one the connection is refused, even if the TLS library accepted it.
+            let shown = stream.get_ref().1.peer_certificates()?.first()?;
+            let Certificate { holder, names, .. } = Certificate::read(shown)?;
+            let client = TlsClient {
+                holder,
+                names,
+                address,
             };
-            let holder = holder(&stream)?;
-            Some((stream, service(TlsClient { holder, address })))
+            Some((stream, service(client)))
         }
     };
     serve_opened(listener, limits, open, stop).await;
 }
 
-/// The holder of the client's certificate. `None` refuses the connection, even if the TLS library accepted it.
-fn holder(stream: &TlsStream<TcpStream>) -> Option<CertificateHolder> {
-    let shown = stream.get_ref().1.peer_certificates()?.first()?;
-    Some(Certificate::read(shown)?.holder)
+/// Like [`serve`], over TLS without certificates of clients. `service` gets the address of the client, and the one that it
+/// connected to.
+pub async fn serve_https<L, S>(
+    listener: L,
+    door: ReloadableTls,
+    limits: ServeLimits,
+    service: impl Fn(SocketAddr, Option<SocketAddr>) -> S + Clone + Send + 'static,
+    stop: impl Future<Output = ()>,
+) where
+    L: Listener<Io = TcpStream, Addr = SocketAddr>,
+    S: Service<Request<RequestBody>, Response = Response, Error = Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send,
+{
+    let open = |socket: TcpStream, address: SocketAddr| {
+        let (door, service) = (door.clone(), service.clone());
+        async move {
+            let local = socket.local_addr().ok();
+            let stream = handshake(socket, address, &door, limits.head).await?;
+            Some((stream, service(address, local)))
+        }
+    };
+    serve_opened(listener, limits, open, stop).await;
+}
+
+/// The TLS stream of an accepted connection; `None` if there is none within `limit`.
+async fn handshake(
+    mut socket: TcpStream,
+    address: SocketAddr,
+    door: &ReloadableTls,
+    limit: Duration,
+) -> Option<TlsStream<TcpStream>> {
+    let acceptor = TlsAcceptor::from(door.config());
+    let accepted = timeout(limit, async {
+        let mut first = [0];
+        // A TLS record begins with a number below 32, a request with the capital letter of its method.
+        if socket.peek(&mut first).await? == 1 && first[0].is_ascii_uppercase() {
+            refuse_plain_http(&mut socket).await?;
+            return Ok(None);
+        }
+        acceptor.accept(socket).await.map(Some)
+    });
+    match accepted.await {
+        Ok(Ok(Some(stream))) => Some(stream),
+        Ok(Ok(None)) => {
+            tracing::info!(%address, "plain HTTP on a TLS port: connection refused");
+            None
+        }
+        Ok(Err(error)) => {
+            tracing::info!(%address, %error, "TLS handshake failed: connection refused");
+            None
+        }
+        Err(_) => {
+            tracing::info!(%address, after = ?limit, "TLS handshake timed out");
+            None
+        }
+    }
+}
+
+/// Answers a plain HTTP request with an explanation, because its client cannot read a TLS alert.
+async fn refuse_plain_http(socket: &mut TcpStream) -> std::io::Result<()> {
+    const REASON: &str = "This port speaks HTTPS: write https:// in the URL.\n";
+    /// The most bytes of the request that are read before the connection is closed.
+    const MOST: u64 = 64 << 10;
+    let length = REASON.len();
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n{REASON}"
+    );
+    socket.write_all(answer.as_bytes()).await?;
+    socket.shutdown().await?;
+    // Closing a socket with unread bytes resets the connection, and the client loses the answer.
+    tokio::io::copy(&mut socket.take(MOST), &mut tokio::io::sink()).await?;
+    Ok(())
 }
 
 /// Serves each connection in a task of its own, after `open` has prepared it.

@@ -1,4 +1,4 @@
-//! Mutual TLS: the listener has a certificate, and accepts only clients with a certificate of its authorities.
+//! TLS of a listener: it has a certificate and, with [`TlsFiles::clients`], accepts only clients with a certificate of its authorities.
 //!
 //! [`TlsFiles::read`] loads and checks all files; the check of a configuration, the start and a reload use it. A [`ReloadableTls`] has the
 //! current settings, which [`ReloadableTls::take`] replaces while the listener runs. Open connections keep their settings. Sessions are
@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientCertVerifierBuilder, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig};
 
@@ -24,8 +26,17 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The key of that certificate.
     pub key: PathBuf,
+    /// Which clients are accepted; `None`: all, and none has to show a certificate.
+    pub clients: Option<ClientFiles>,
+}
+
+/// The files that decide which clients' certificates are accepted, all PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientFiles {
     /// The authorities, one of which has signed each client's certificate.
-    pub client_ca: PathBuf,
+    pub ca: PathBuf,
+    /// Lists of revoked certificates. Empty: none is revoked. Otherwise an authority without a list admits no client.
+    pub crl: Vec<PathBuf>,
 }
 
 /// One of the files.
@@ -35,8 +46,10 @@ pub enum TlsFile {
     Certificate,
     /// [`TlsFiles::key`].
     Key,
-    /// [`TlsFiles::client_ca`].
+    /// [`ClientFiles::ca`].
     ClientCa,
+    /// [`ClientFiles::crl`].
+    ClientCrl,
 }
 
 impl TlsFile {
@@ -47,6 +60,7 @@ impl TlsFile {
             Self::Certificate => "tls_cert",
             Self::Key => "tls_key",
             Self::ClientCa => "client_ca",
+            Self::ClientCrl => "client_crl",
         }
     }
 }
@@ -110,7 +124,9 @@ impl TlsError {
     #[must_use]
     pub fn hint(&self) -> &'static str {
         match (self, self.file()) {
-            (Self::Unreadable { .. }, _) => "name a PEM file that the agent's user may read",
+            (Self::Unreadable { .. }, _) => {
+                "name a PEM file that the user of this process may read"
+            }
             (Self::Mismatched { .. }, _) => {
                 "name the key that the certificate was made with (openssl x509 -pubkey, openssl pkey -pubout)"
             }
@@ -129,6 +145,9 @@ impl TlsError {
             (Self::Malformed { .. }, TlsFile::ClientCa) => {
                 "name a PEM file with the certificates of the authorities that sign clients'"
             }
+            (Self::Malformed { .. }, TlsFile::ClientCrl) => {
+                "name a PEM file with revocation lists (X509 CRL) of the authorities in client_ca"
+            }
         }
     }
 }
@@ -143,7 +162,7 @@ impl TlsFiles {
     /// Errors: A file is missing or malformed, a certificate is not valid now, or key and certificate do not match.
     pub fn read(&self, now: SystemTime) -> Result<TlsSettings, TlsError> {
         let now = DateTime::from(now);
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = provider();
         let chain = certificates(TlsFile::Certificate, &self.certificate)?;
         for certificate in &chain {
             timely(TlsFile::Certificate, &self.certificate, certificate, now)?;
@@ -169,10 +188,10 @@ impl TlsFiles {
                 return Err(malformed(TlsFile::Certificate, &self.certificate, wrong));
             }
         }
-        let roots = Arc::new(self.authorities(now)?);
-        let verifier = WebPkiClientVerifier::builder_with_provider(roots, Arc::clone(&provider))
-            .build()
-            .map_err(|error| malformed(TlsFile::ClientCa, &self.client_ca, error.to_string()))?;
+        let verifier = match &self.clients {
+            Some(clients) => clients.verifier(now)?,
+            None => WebPkiClientVerifier::no_client_auth(),
+        };
         let builder = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| malformed(TlsFile::Key, &self.key, error.to_string()))?;
@@ -186,14 +205,62 @@ impl TlsFiles {
         Ok(TlsSettings(Arc::new(config)))
     }
 
+    /// Whether a client with the listener's own certificate would be accepted at a listener with the same authorities: every host with
+    /// such a certificate is then a client of every other one.
+    ///
+    /// Errors: A file is missing or malformed.
+    pub fn admit_own_certificate(&self, now: SystemTime) -> Result<bool, TlsError> {
+        let Some(clients) = &self.clients else {
+            return Ok(false);
+        };
+        let chain = certificates(TlsFile::Certificate, &self.certificate)?;
+        let verifier = clients.verifier(DateTime::from(now))?;
+        let since_epoch = now
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let now = UnixTime::since_unix_epoch(since_epoch);
+        Ok(chain
+            .split_first()
+            .is_some_and(|(own, signers)| verifier.verify_client_cert(own, signers, now).is_ok()))
+    }
+}
+
+impl ClientFiles {
+    /// Verifies clients' certificates: signed by an authority that is valid now, and on no list of revoked ones.
+    fn verifier(&self, now: DateTime) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+        let roots = Arc::new(self.authorities(now)?);
+        let build = |lists: &[CertificateRevocationListDer<'static>]| {
+            let builder: ClientCertVerifierBuilder =
+                WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider());
+            builder.with_crls(lists.iter().cloned()).build()
+        };
+        let mut revoked = Vec::new();
+        for path in &self.crl {
+            let file = TlsFile::ClientCrl;
+            let lists = CertificateRevocationListDer::pem_file_iter(path)
+                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                .map_err(|error| unusable(file, path, "revocation list", error))?;
+            if lists.is_empty() {
+                return Err(malformed(file, path, "holds no revocation list".to_owned()));
+            }
+            // Each file alone, so that the error names it.
+            build(&lists).map_err(|error| {
+                let wrong = format!("holds a revocation list that cannot be used: {error}");
+                malformed(file, path, wrong)
+            })?;
+            revoked.extend(lists);
+        }
+        build(&revoked).map_err(|error| malformed(TlsFile::ClientCa, &self.ca, error.to_string()))
+    }
+
     /// The authorities that are valid now, because the TLS library does not check their validity. An expired one is
     /// allowed next to its successor.
     fn authorities(&self, now: DateTime) -> Result<RootCertStore, TlsError> {
         let file = TlsFile::ClientCa;
         let mut roots = RootCertStore::empty();
         let mut untimely = None;
-        for certificate in certificates(file, &self.client_ca)? {
-            if let Err(error) = timely(file, &self.client_ca, &certificate, now) {
+        for certificate in certificates(file, &self.ca)? {
+            if let Err(error) = timely(file, &self.ca, &certificate, now) {
                 if !matches!(error, TlsError::Untimely { .. }) {
                     return Err(error);
                 }
@@ -202,7 +269,7 @@ impl TlsFiles {
             }
             roots.add(certificate).map_err(|error| {
                 let wrong = format!("holds a certificate that cannot be used: {error}");
-                malformed(file, &self.client_ca, wrong)
+                malformed(file, &self.ca, wrong)
             })?;
         }
         match untimely {
@@ -244,6 +311,10 @@ impl ReloadableTls {
         let current = self.current.read();
         Arc::clone(&current.unwrap_or_else(PoisonError::into_inner).0)
     }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
 }
 
 fn certificates(file: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

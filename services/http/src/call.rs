@@ -1,5 +1,7 @@
 //! The request that a handler receives: version, caller, path, query and body in one value.
 
+use std::net::IpAddr;
+
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use berth_audit::AuditInitiator;
 use berth_wire::BodyError;
@@ -11,6 +13,7 @@ use serde_json::Value;
 
 use crate::audit::{self, RequestAudit};
 use crate::auth::Caller;
+use crate::client_address::client_address;
 use crate::fault::{Fault, accepts_json};
 use crate::microversion::Microversion;
 use crate::mount::PublicEndpoint;
@@ -39,6 +42,8 @@ pub struct ApiRequest {
     pub service: Option<Caller>,
     /// The id of the request in logs and in the response.
     pub request_id: RequestId,
+    /// The client's address ([`client_address`]).
+    pub client_address: Option<IpAddr>,
     /// The decoded query string.
     pub query: QueryString,
     headers: HeaderMap,
@@ -255,6 +260,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
             caller,
             service,
             request_id,
+            client_address: client_address(extensions),
             query: QueryString::parse(parts.uri.query().unwrap_or_default())?,
             body: read(body, limit).await?,
             headers: parts.headers,

@@ -1,6 +1,7 @@
 //! `clouds.yaml`: the address of the front listener and the login for OpenStack's clients.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use berth_client::Secret;
 
@@ -20,7 +21,8 @@ pub(super) enum CloudLogin {
     OfFile(String),
 }
 
-pub(super) fn text(base: &str, region: &str, login: &CloudLogin) -> String {
+/// `cafile`: the authority that signed the listener's certificate, unless the system knows it.
+pub(super) fn text(base: &str, region: &str, cafile: Option<&Path>, login: &CloudLogin) -> String {
     let mut text = String::from(
         "# Written by berth at each start: openstack --os-cloud berth, with OS_CLIENT_CONFIG_FILE naming this file.\n",
     );
@@ -48,6 +50,9 @@ pub(super) fn text(base: &str, region: &str, login: &CloudLogin) -> String {
         "      user_domain_name: Default\n      project_domain_name: Default\n    region_name: \"{region}\"\n    \
          identity_api_version: \"3\"\n"
     );
+    if let Some(cafile) = cafile {
+        let _ = writeln!(text, "    cacert: {:?}", cafile.display().to_string());
+    }
     text
 }
 
@@ -70,7 +75,8 @@ mod tests {
             name: "admin".to_owned(),
             password: Secret::from("s3cret-_"),
         };
-        let written = text("http://127.0.0.1:8770", "RegionOne", &login);
+        let written = text("http://127.0.0.1:8770", "RegionOne", None, &login);
+        assert!(!written.contains("cacert"));
         let found = password(&written).map(|it| it.reveal().to_owned());
         assert_eq!(found.as_deref(), Some("s3cret-_"));
         for other in [
@@ -87,7 +93,12 @@ mod tests {
     #[test]
     fn with_an_operator_s_users_it_says_that_it_has_no_password() {
         let login = CloudLogin::OfFile("/etc/berth/identity.toml".to_owned());
-        let written = text("http://h", "R", &login);
+        let cafile = Path::new("/etc/berth/tls/ca.pem");
+        let written = text("https://h", "R", Some(cafile), &login);
+        assert!(
+            written.ends_with("    cacert: \"/etc/berth/tls/ca.pem\"\n"),
+            "{written}"
+        );
         assert!(
             written.contains("/etc/berth/identity.toml") && written.contains("OS_PASSWORD"),
             "{written}"

@@ -142,7 +142,7 @@ mod tests {
     fn start(state: &Path) -> Result<Start, Failure> {
         let clouds = state.join("clouds.yaml");
         let first = FirstUser::of(state, &clouds)?;
-        let text = clouds::text("http://127.0.0.1:1", "R", &first.login);
+        let text = clouds::text("http://127.0.0.1:1", "R", None, &first.login);
         state_file::write(&clouds, &text)?;
         let mode = fs::metadata(&first.users_file).unwrap().permissions();
         assert_eq!(mode.mode() & 0o777, 0o600);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::routing::get;
 use axum::{Json, Router};
-use berth_config::{AuthStrategy, Config, LoadedConfig};
+use berth_config::{Config, LoadedConfig};
 use berth_http::auth::Validation;
 use berth_http::{Prefix, TokenRequest, ValidateToken, audited, found_at, mount};
 use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router};
@@ -70,7 +70,9 @@ impl OpenApi {
     ) -> Result<Self, Failure> {
         let config = &loaded.config;
         // All callers need a token of the Identity service.
-        let listener = API.listen_on(address, AuthStrategy::Keystone).await?;
+        let listener = API
+            .listen_on(config, address, AuthStrategy::Keystone)
+            .await?;
         let base = base(config, listener.address)?;
         let clouds = config.state_path.join("clouds.yaml");
         let people = people(loaded, &clouds).await?;
@@ -90,7 +92,9 @@ impl OpenApi {
             catalog: catalog(config, &here),
             ..IdentityOptions::default()
         };
-        state_file::write(&clouds, &clouds::text(&base, &own.region, &people.login))?;
+        let cafile = config.api.cafile.as_deref();
+        let text = clouds::text(&base, &own.region, cafile, &people.login);
+        state_file::write(&clouds, &text)?;
         Ok(Self {
             listener,
             identity: Identity::new(store.clone(), users, options),
@@ -187,7 +191,7 @@ fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
             );
             Err(Failure::new(ErrorCode::Missing, what).hint("set [api] public_endpoint"))
         }
-        None => Ok(format!("http://{address}")),
+        None => Ok(config.api_listener().url(address)),
     }
 }
 

@@ -25,12 +25,6 @@ impl Judge<'_> {
                 "write public_endpoint = \"https://cloud.example.org/identity\" in [identity_service]",
                 ErrorCode::Missing,
             );
-        } else if !address.ip().is_loopback() {
-            self.warn(
-                listen,
-                format!("passwords are sent to {address} without TLS"),
-                "write 127.0.0.1 or [::1], and put a proxy with TLS before it",
-            );
         }
     }
 }

@@ -1,7 +1,9 @@
 //! `[api]`: the front listener.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
+use berth_http::TrustedProxies;
 use berth_options::{Listen, options};
 
 use super::services::loopback;
@@ -14,12 +16,26 @@ options! {
     pub struct ApiSection in "api" {
         /// Address and port where all APIs are served to callers with a token of the Identity service in this process:
         /// `/identity`, `/compute`, `/placement`, `/accelerator`, and `/image` if `[glance]` names no image service.
-        /// A service has an address of its own as well if its section has `listen`. The listener speaks HTTP: use a proxy
-        /// with TLS for callers of other hosts. `none`: no such listener.
+        /// A service has an address of its own as well if its section has `listen`. `none`: no such listener.
         pub(super) listen: Listen = Listen::at(loopback(8770));
         /// The URL of the listener for callers, as in the catalog and in `clouds.yaml`.
         pub public_endpoint: Option<String> = None,
             kind: URL, derived: "the address of `listen`", example: "\"https://cloud.example.org\"";
+        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
+        /// over HTTPS. Both files are read again at each SIGHUP.
+        pub tls_cert: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.pem\"";
+        /// PEM file with the key of `tls_cert`, without a password.
+        pub tls_key: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.key\"";
+        /// Whether `listen` may be an address of other hosts without TLS. Then passwords and tokens cross the network in clear
+        /// text.
+        pub insecure_http: bool = false;
+        /// PEM file of the authority that signed `tls_cert`, for `clouds.yaml` and the commands of this host. Unset: the
+        /// system's authorities.
+        pub cafile: Option<PathBuf> = None, example: "\"/etc/berth/tls/ca.pem\"";
+        /// Proxies in front of the services of this process: addresses and networks. Only their X-Forwarded-For and
+        /// X-Forwarded-Proto are read. The client is the last address there that is none of them; logins are throttled by
+        /// it.
+        pub trusted_proxies: TrustedProxies = TrustedProxies::default(), example: "[\"10.0.0.0/8\"]";
     }
 }
 
@@ -97,7 +113,9 @@ mod tests {
         let refused = read(text).unwrap_err();
         assert!(refused.to_string().contains("public_endpoint"), "{refused}");
         let named = format!("{text}public_endpoint = \"https://cloud.example.org\"\n");
-        let warned = loaded(&named).warnings;
+        let refused = read(&named).unwrap_err();
+        assert!(refused.to_string().contains("without TLS"), "{refused}");
+        let warned = loaded(&format!("{named}insecure_http = true\n")).warnings;
         assert!(warned[0].to_string().contains("without TLS"), "{warned:?}");
     }
 }

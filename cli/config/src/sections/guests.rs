@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use berth_http::SubjectName;
 use berth_model::{PciAddress, ResourceClass};
 use berth_options::{Json, Listen, OptionKind, TextKind, WEEK, choices, options, seconds};
 use berth_sysfs::DEVICE_SPEC;
@@ -88,6 +89,16 @@ options! {
     }
 }
 
+/// A list of alternative names of certificates.
+const CLIENT_NAMES: OptionKind = OptionKind::Texts(&TextKind::new(
+    "list of DNS:NAME, IP:ADDRESS, URI:URI or email:ADDRESS",
+    "write names as in the certificates, such as [\"DNS:controller\"]",
+    |text| match text.parse::<SubjectName>() {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("{text:?} is not the name of a client: {error}").into()),
+    },
+));
+
 /// A list of mediated device type names.
 const MDEV_TYPES: OptionKind = OptionKind::Texts(&TextKind::new(
     "list of mediated device types",
@@ -145,16 +156,22 @@ options! {
         /// A loopback address for Prometheus. The metrics are also available on the admin socket.
         pub metrics_listen: Listen = Listen::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:9177\"";
         /// Address and port for the complete API of the agent over TLS, for callers with a certificate that `client_ca`
-        /// signed. The three files below are required with it.
+        /// signed. `tls_cert`, `tls_key` and `client_ca` are required with it.
         pub listen: Listen = Listen::NONE, example: "\"192.0.2.10:9178\"";
-        /// PEM file with the certificate of `listen`, followed by its intermediate certificates. The three files are
-        /// read again at each SIGHUP.
+        /// PEM file with the certificate of `listen`, followed by its intermediate certificates. The files are read again
+        /// at each SIGHUP.
         pub tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/node.pem\"";
         /// PEM file with the key of `tls_cert`, without a password.
         pub tls_key: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/tls/node.key\"";
-        /// PEM file of the authorities that sign clients' certificates. A caller with such a certificate may do
-        /// everything on this host that root may do through the admin socket.
+        /// PEM file of the authorities that sign clients' certificates. A caller with such a certificate, and a name in
+        /// `allowed_clients`, may do everything on this host that root may do through the admin socket.
         pub client_ca: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/clients.pem\"";
+        /// The callers that `listen` serves, by an alternative name in their certificate (`DNS:`, `IP:`, `URI:` or
+        /// `email:`). Empty: every caller with a certificate of `client_ca`.
+        pub allowed_clients: Vec<String> = Vec::new(), kind: CLIENT_NAMES, example: "[\"DNS:controller\"]";
+        /// PEM files with lists of revoked certificates, at least one for each authority in `client_ca`. They are read
+        /// again at each SIGHUP. Empty: no certificate is revoked.
+        pub client_crl: Vec<PathBuf> = Vec::new(), example: "[\"/etc/berth/tls/revoked.pem\"]";
         /// A loopback address for external events only (POST /v2.1/os-server-external-events), without TLS: for a
         /// Cyborg on this host that reports binds.
         pub events_listen: Listen = Listen::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:8775\"";

@@ -3,6 +3,7 @@
 
 mod accelerator_service;
 mod agent;
+mod api;
 mod compute;
 mod compute_service;
 mod devices;
@@ -42,6 +43,7 @@ use {cases, variable_cases};
 const FILES: &[&[Case]] = &[
     accelerator_service::CASES,
     agent::CASES,
+    api::CASES,
     compute::CASES,
     devices::CASES,
     guests::CASES,

@@ -11,6 +11,7 @@ use berth_compose::{accelerators_over_network, agents_elsewhere, placement_over_
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Conductor, ConductorParts};
 use berth_config::{Config, Secret};
+use berth_http::HttpListener;
 use berth_output::{ErrorCode, Failure};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -32,8 +33,10 @@ pub(super) async fn serve(
     let compute = OpenCompute::open(&with_database(config, database), &images).await?;
     let own = &config.compute_service;
     let strategy = own.auth_strategy.unwrap_or_default();
-    let listener = COMPUTE.alone(own.listen.address(), strategy).await?;
-    let address = listener.address;
+    let listener = COMPUTE
+        .alone(config, own.listen.address(), strategy)
+        .await?;
+    let root = listener.url();
     let mut hosts = OpenHosts::open(config, Some(listener)).await?;
     let listener = hosts.take_listener();
     let boots = SqlBootJournal::open(&config.state_path)
@@ -55,7 +58,7 @@ pub(super) async fn serve(
     let compute = compute.begin(config, both, listener, &mut tasks, &stop)?;
     let stopped = stop.clone().cancelled_owned();
     tasks.spawn(async move { conductor.run(stopped).await });
-    writeln!(out, "Compute at http://{address}/v2.1")?;
+    writeln!(out, "Compute at {root}/v2.1")?;
     out.flush()?;
     end.await;
     stop.cancel();

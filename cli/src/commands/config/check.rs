@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
+use std::time::SystemTime;
 
 use berth_compose::policy::PolicyRefusal;
 use berth_compose::{policy, provider_configs};
@@ -12,6 +13,7 @@ use berth_sysfs::Sysfs;
 
 use super::roles::{self, StartRole};
 use super::{host, named_files, scheduling, services_files};
+use crate::commands::tls::expiry;
 use crate::context::Context;
 
 /// The arguments of `berth config check`.
@@ -99,6 +101,10 @@ fn on_this_host(
             .warnings
             .extend(host::without_kvm(loaded, Path::new("/dev/kvm")));
     }
+    loaded.warnings.extend(host::powerful_certificate(loaded));
+    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    let expiring = expiry::expiring(loaded, read, SystemTime::now());
+    loaded.warnings.extend(expiring);
     if role != Some(StartRole::Agent) {
         problems.extend(policy_files(loaded));
         problems.extend(named_files::images(loaded));

@@ -9,6 +9,7 @@ use berth_compose::tls;
 use berth_config::{ComputeDriver, ConfigProblem, LoadedConfig, VirtType};
 use berth_model::NodeName;
 use berth_output::ErrorCode;
+use berth_serve::TlsFiles;
 use berth_sysfs::{AllowList, DeviceLists, Sysfs};
 use berth_virt::{CpuSet, PciInPlacement};
 
@@ -54,6 +55,7 @@ pub(super) fn on_this_host(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
         "glance.cafile",
         "glance.certfile",
         "glance.keyfile",
+        "api.cafile",
         "accelerators.reset_hook",
         "accelerators.program_hook",
         "accelerators.health_hook",
@@ -159,16 +161,27 @@ fn is_elsewhere(loaded: &LoadedConfig) -> bool {
         || !config.libvirt.connection_uri().starts_with("qemu")
 }
 
-/// Why the agent's API cannot be served over TLS with these files.
-fn tls_files(loaded: &LoadedConfig) -> Option<ConfigProblem> {
-    let (_, files) = tls::named(&loaded.config)?;
+/// Why the APIs of the agent and of the services cannot be served over TLS with these files.
+fn tls_files(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
+    let config = &loaded.config;
+    let agent = tls::named(config).map(|(_, files)| ("agent", files));
+    let services = config.service_listeners();
+    let services = services
+        .iter()
+        .filter_map(|listener| Some((listener.section, tls::files_of(listener)?)));
+    let unusable = agent.into_iter().chain(services);
+    unusable
+        .filter_map(|(section, files)| unusable_files(loaded, section, &files))
+        .collect()
+}
+
+fn unusable_files(loaded: &LoadedConfig, section: &str, files: &TlsFiles) -> Option<ConfigProblem> {
     let error = files.read(SystemTime::now()).err()?;
-    let key = format!("agent.{}", error.file().option());
-    let option = loaded.effective.iter().find(|each| each.name == key);
+    let key = format!("{section}.{}", error.file().option());
     let sentence = error.to_string();
     let prefix = format!("{}: ", error.file());
     Some(ConfigProblem {
-        at: option.map_or("default", |each| &each.origin).to_owned(),
+        at: loaded.origin(&key),
         key,
         wrong: sentence
             .strip_prefix(&prefix)
@@ -176,6 +189,21 @@ fn tls_files(loaded: &LoadedConfig) -> Option<ConfigProblem> {
             .to_owned(),
         right: error.hint().to_owned(),
         code: tls::code(&error),
+    })
+}
+
+/// The problem that this host's certificate is that of a client of every other host: whoever controls one host then controls all.
+pub(super) fn powerful_certificate(loaded: &LoadedConfig) -> Option<ConfigProblem> {
+    let agent = &loaded.config.agent;
+    let (_, files) = tls::named(&loaded.config).filter(|_| agent.allowed_clients.is_empty())?;
+    let is_client = files.admit_own_certificate(SystemTime::now());
+    let key = "agent.client_ca".to_owned();
+    is_client.unwrap_or_default().then(|| ConfigProblem {
+        at: loaded.origin(&key),
+        key,
+        wrong: "an authority in it signed tls_cert too, so every host with such a certificate may control this one".to_owned(),
+        right: "write allowed_clients = [\"DNS:controller\"] in [agent], with a name of the controller's certificate".to_owned(),
+        code: ErrorCode::Doubtful,
     })
 }
 

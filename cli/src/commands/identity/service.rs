@@ -27,7 +27,7 @@ pub(super) async fn serve(
     let store = database::open_identity(&url, &config.state_path).await?;
     // All callers need a token of this service.
     let listener = IDENTITY
-        .alone(own.listen.address(), AuthStrategy::Keystone)
+        .alone(config, own.listen.address(), AuthStrategy::Keystone)
         .await?;
     let base = base(config, listener.address)?;
     let options = IdentityOptions {
@@ -67,6 +67,9 @@ fn base(config: &Config, address: SocketAddr) -> Result<String, Failure> {
             Err(Failure::new(ErrorCode::Missing, what)
                 .hint("set [identity_service] public_endpoint"))
         }
-        None => Ok(format!("http://{address}{}", own.path_prefix)),
+        None => {
+            let root = config.identity_listener().url(address);
+            Ok(format!("{root}{}", own.path_prefix))
+        }
     }
 }

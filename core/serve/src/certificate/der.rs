@@ -3,6 +3,7 @@
 /// The tags in a certificate.
 pub(super) mod tag {
     pub(in super::super) const BOOLEAN: u8 = 0x01;
+    pub(in super::super) const INTEGER: u8 = 0x02;
     pub(in super::super) const OCTET_STRING: u8 = 0x04;
     pub(in super::super) const OBJECT_IDENTIFIER: u8 = 0x06;
     pub(in super::super) const UTC_TIME: u8 = 0x17;

@@ -7,7 +7,7 @@ use super::der::{Der, tag};
 
 /// A date and time in UTC. Later ones are greater.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct DateTime {
+pub struct DateTime {
     year: u64,
     month: u64,
     day: u64,

@@ -1,4 +1,4 @@
-//! The TLS listener accepts only clients with a certificate of its authority. Each test waits for an effect of the
+//! The TLS listeners: one accepts only clients with a certificate of its authority, the other accepts all. Each test waits for an effect of the
 //! server, however long it takes.
 
 mod authority;
@@ -11,7 +11,9 @@ use std::time::Duration;
 use authority::{Authority, Pair};
 use axum::routing::get;
 use axum::{Extension, Router};
-use berth_serve::{ReloadableTls, ServeLimits, TlsClient, TlsFiles, serve_tls};
+use berth_serve::{
+    ClientFiles, ReloadableTls, ServeLimits, TlsClient, TlsFiles, serve_https, serve_tls,
+};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, version};
@@ -122,7 +124,10 @@ fn files(authority: &Authority) -> TlsFiles {
     TlsFiles {
         certificate,
         key,
-        client_ca: authority.own.certificate.clone(),
+        clients: Some(ClientFiles {
+            ca: authority.own.certificate.clone(),
+            crl: Vec::new(),
+        }),
     }
 }
 
@@ -196,15 +201,79 @@ async fn who_shows_no_certificate_a_foreign_one_or_a_listeners_is_refused() {
 }
 
 #[tokio::test]
-async fn plain_http_is_refused() {
+async fn plain_http_is_refused_with_the_scheme_to_write() {
     let served = Served::with(limits()).await;
     let mut stream = served.connect().await;
     stream.write_all(ASK).await.unwrap();
+    stream.shutdown().await.unwrap();
     let answer = to_the_close(stream).await;
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer:?}");
     assert!(
-        !String::from_utf8_lossy(&answer).contains("HTTP/1.1"),
+        answer.ends_with("write https:// in the URL.\n"),
         "{answer:?}"
     );
+}
+
+#[tokio::test]
+async fn a_client_without_a_certificate_is_served_where_none_is_required() {
+    let folder = TempDir::new().unwrap();
+    let authority = Authority::new(folder.path(), "authority");
+    let clients = None;
+    let files = TlsFiles {
+        clients,
+        ..files(&authority)
+    };
+    let door = ReloadableTls::open(files).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = |client: SocketAddr| {
+        let answer = format!("for ({}).", client.ip());
+        Router::new().route("/", get(|| async { answer }))
+    };
+    let serving = serve_https(listener, door, limits(), service, std::future::pending());
+    let serving = tokio::spawn(serving);
+    for version in [&version::TLS12, &version::TLS13] {
+        let connector = connector(&authority, None, version);
+        let name = ServerName::try_from("localhost").unwrap();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let mut stream = connector.connect(name, stream).await.unwrap();
+        let answer = answered(&mut stream).await.unwrap();
+        assert!(answer.ends_with("for (127.0.0.1)."), "{answer}");
+    }
+    let others = Authority::new(folder.path(), "others");
+    let name = ServerName::try_from("localhost").unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let distrusted = connector(&others, None, &version::TLS13)
+        .connect(name, stream)
+        .await;
+    assert!(distrusted.is_err());
+    serving.abort();
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_is_refused_once_its_list_is_loaded() {
+    let served = Served::with(limits()).await;
+    let client = served.authority.client();
+    assert!(served.asked(Some(&client), &version::TLS13).await.is_ok());
+    // The list revokes another certificate at first.
+    for (revoked, admitted) in [(served.authority.server(), true), (client.clone(), false)] {
+        let list = served.authority.revoke(&revoked);
+        let clients = Some(ClientFiles {
+            ca: served.authority.own.certificate.clone(),
+            crl: vec![list],
+        });
+        let files = TlsFiles {
+            clients,
+            ..served.door.files().clone()
+        };
+        let settings = files.read(std::time::SystemTime::now()).unwrap();
+        served.door.take(settings);
+        for version in [&version::TLS12, &version::TLS13] {
+            let asked = served.asked(Some(&client), version).await;
+            assert_eq!(asked.is_ok(), admitted, "{asked:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -279,7 +348,7 @@ async fn new_settings_are_for_new_connections_and_open_ones_go_on() {
     // The same host, another authority for clients.
     let next = Authority::new(served.folder.path(), "next");
     let files = TlsFiles {
-        client_ca: next.own.certificate.clone(),
+        clients: files(&next).clients,
         ..served.door.files().clone()
     };
     served

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test ends at the first surprise")]
 
 mod audit;
+mod listener;
 mod operation;
 mod parsers;
 mod policy;

@@ -1,9 +1,6 @@
 //! /v3/auth/tokens: issue, validate and revoke tokens.
 
-use std::net::SocketAddr;
-
-use axum::Extension;
-use axum::extract::{ConnectInfo, State};
+use axum::extract::State;
 use berth_http::audit::AuditTarget;
 use berth_http::auth::TOKEN_HEADER;
 use berth_http::{ApiRequest, ApiResponse, Caller, Fault};
@@ -107,14 +104,7 @@ fn document(
     serde_json::to_vec(&shown::token(token, catalog))
 }
 
-/// The peer address, if the listener provides it.
-type ClientPeer = Option<Extension<ConnectInfo<SocketAddr>>>;
-
-async fn create(
-    State(api): State<IdentityApi>,
-    peer: ClientPeer,
-    call: ApiRequest,
-) -> Result<ApiResponse, Fault> {
+async fn create(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.require_json()?;
     let body: AuthBody = call.secret()?;
     let credential = match body.user() {
@@ -125,8 +115,11 @@ async fn create(
         }
         None => "token",
     };
-    let from = peer.map(|Extension(ConnectInfo(peer))| peer.ip());
-    let (text, token) = api.identity.log_in(body, from).await.map_err(fault)?;
+    let (text, token) = api
+        .identity
+        .log_in(body, call.client_address)
+        .await
+        .map_err(fault)?;
     call.identify(&Caller::from(&token), credential);
     audit_token(&call, &token);
     let answer = ApiResponse::written(document(&api, &call, &token))?;

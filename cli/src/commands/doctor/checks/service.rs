@@ -1,8 +1,11 @@
 //! Checks of privileges, unit, admin socket, group and limits.
 
+use std::path::Path;
+
 use super::helpers::{exists, failure, settle, text, warning, with_config};
 use crate::commands::doctor::facts::FileKind;
 use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
+use crate::commands::tls::expiry;
 
 pub(super) const CHECKS: &[DoctorCheck] = &[
     warning("root", "this runs as root, as the agent does", &[], root),
@@ -35,6 +38,12 @@ pub(super) const CHECKS: &[DoctorCheck] = &[
         "the agent answers on its admin socket",
         &["admin-socket-rights"],
         agent_answers,
+    ),
+    warning(
+        "certificates",
+        "no certificate expires within 30 days",
+        &["config-valid"],
+        certificates,
     ),
     warning(
         "memlock",
@@ -172,6 +181,22 @@ fn agent_answers(host: &CheckContext<'_>) -> CheckResult {
             }
         }
     })
+}
+
+fn certificates(host: &CheckContext<'_>) -> CheckResult {
+    let Ok(loaded) = host.config else {
+        return CheckResult::not_asked("the configuration is refused");
+    };
+    let read = |path: &Path| host.facts.read(path).ok();
+    let expiring = expiry::expiring(loaded, read, host.facts.now());
+    match (expiry::count(loaded), expiring.as_slice()) {
+        (0, _) => CheckResult::not_asked("the configuration names no certificate"),
+        (count, []) => CheckResult::good(format!("{count} files are valid for 30 days")),
+        (_, expiring) => {
+            let texts: Vec<String> = expiring.iter().map(ToString::to_string).collect();
+            CheckResult::bad(texts.join("\n"), "berth tls renew")
+        }
+    }
 }
 
 /// The soft limit of a row of /proc/self/limits.

@@ -10,13 +10,26 @@ distinguished_name = name
 [name]
 [authority]
 basicConstraints = critical,CA:TRUE
-keyUsage = critical,keyCertSign
+keyUsage = critical,keyCertSign,cRLSign
 [client]
 extendedKeyUsage = clientAuth
 subjectAltName = DNS:conductor-1,URI:spiffe://example/conductor,IP:192.0.2.7
 [server]
 extendedKeyUsage = serverAuth
 subjectAltName = DNS:localhost,IP:127.0.0.1
+[both]
+extendedKeyUsage = serverAuth,clientAuth
+subjectAltName = DNS:node-1
+[ca]
+default_ca = revoked
+[revoked]
+database = @FOLDER@/index.txt
+crlnumber = @FOLDER@/crlnumber
+crl_extensions = list
+default_md = sha256
+default_crl_days = 30
+[list]
+authorityKeyIdentifier = keyid:always
 ";
 
 /// A certificate and its key.
@@ -37,7 +50,10 @@ impl Authority {
     pub(crate) fn new(folder: &Path, name: &str) -> Self {
         let folder = folder.join(name);
         fs::create_dir_all(&folder).expect("a folder");
-        fs::write(folder.join("openssl.cnf"), CONFIG).expect("a file");
+        let config = CONFIG.replace("@FOLDER@", &folder.display().to_string());
+        fs::write(folder.join("openssl.cnf"), config).expect("a file");
+        fs::write(folder.join("index.txt"), "").expect("a file");
+        fs::write(folder.join("crlnumber"), "01\n").expect("a file");
         let own = pair(&folder, "authority");
         let authority = Self { folder, own };
         let mut command = authority.request("authority", &format!("/CN={name}"));
@@ -54,6 +70,33 @@ impl Authority {
     /// A listener's, for `localhost` and `127.0.0.1`.
     pub(crate) fn server(&self) -> Pair {
         self.signed("server", "/CN=node-1", 30)
+    }
+
+    /// A certificate of one host for its listener and for calls to other hosts.
+    #[allow(dead_code, reason = "one of the two that include this file needs it")]
+    pub(crate) fn host(&self) -> Pair {
+        self.signed("both", "/CN=node-1", 30)
+    }
+
+    /// The list of all certificates that were revoked so far, with this one.
+    #[allow(
+        dead_code,
+        reason = "not every program that includes this file needs it"
+    )]
+    pub(crate) fn revoke(&self, revoked: &Pair) -> PathBuf {
+        let list = self.folder.join("revoked.pem");
+        let command = || {
+            let mut command = Command::new("openssl");
+            command
+                .args(["ca", "-config"])
+                .arg(self.folder.join("openssl.cnf"));
+            command.arg("-cert").arg(&self.own.certificate);
+            command.arg("-keyfile").arg(&self.own.key);
+            command
+        };
+        succeed(command().arg("-revoke").arg(&revoked.certificate));
+        succeed(command().arg("-gencrl").arg("-out").arg(&list));
+        list
     }
 
     /// A certificate for a listener that expires one second after it is made.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use berth_serve::{TlsError, TlsFile, TlsFiles};
+use berth_serve::{Certificate, ClientFiles, TlsError, TlsFile, TlsFiles};
 use tempfile::TempDir;
 
 use super::authority::Authority;
@@ -42,12 +42,21 @@ fn each_file_that_cannot_be_used_is_named_with_what_would_be_right() {
         key: path.to_owned(),
         ..good.clone()
     };
-    let client_ca = |path: &Path| TlsFiles {
-        client_ca: path.to_owned(),
+    let clients = |ca: &Path, crl: &[&Path]| TlsFiles {
+        clients: Some(ClientFiles {
+            ca: ca.to_owned(),
+            crl: crl.iter().map(|&path| path.to_owned()).collect(),
+        }),
         ..good.clone()
     };
+    let client_ca = |path: &Path| clients(path, &[]);
+    let own_ca = &authority.own.certificate;
+    let good_list = authority.revoke(&authority.client());
+    let client_crl = |path: &Path| clients(own_ca, &[&good_list, path]);
+    let bad_list = "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n";
+    let bad_list = written("bad.crl", bad_list.as_bytes());
     let others_key = untrusted.server().key;
-    let cases: [(TlsFiles, TlsFile, &PathBuf, &str); 12] = [
+    let cases: [(TlsFiles, TlsFile, &PathBuf, &str); 15] = [
         (
             certificate(&nowhere),
             TlsFile::Certificate,
@@ -105,6 +114,24 @@ fn each_file_that_cannot_be_used_is_named_with_what_would_be_right() {
             &nonsense,
             "an invalid certificate",
         ),
+        (
+            client_crl(&nowhere),
+            TlsFile::ClientCrl,
+            &nowhere,
+            "cannot be read",
+        ),
+        (
+            client_crl(own_ca),
+            TlsFile::ClientCrl,
+            own_ca,
+            "no revocation list",
+        ),
+        (
+            client_crl(&bad_list),
+            TlsFile::ClientCrl,
+            &bad_list,
+            "cannot be used",
+        ),
     ];
     for (files, file, path, words) in cases {
         let error = refusal(&files, SystemTime::now());
@@ -141,20 +168,72 @@ fn an_expired_authority_admits_no_client_and_may_be_listed_with_its_successor() 
     // Signed by itself to be over at once.
     let over = Authority::new(folder.path(), "over").short_lived_server();
     let later = SystemTime::now() + DAY;
-    let alone = TlsFiles {
-        client_ca: over.certificate.clone(),
+    let accepting = |ca: &Path| TlsFiles {
+        clients: Some(ClientFiles {
+            ca: ca.to_owned(),
+            crl: Vec::new(),
+        }),
         ..files.clone()
     };
+    let alone = accepting(&over.certificate);
     let error = refusal(&alone, later);
     assert_eq!(error.file(), TlsFile::ClientCa, "{error}");
     assert!(error.to_string().contains("expired at"), "{error}");
 
     let both = folder.path().join("both.pem");
-    let texts = [&over.certificate, &files.client_ca].map(|path| fs::read(path).unwrap());
+    let current = files.clients.clone().unwrap().ca;
+    let texts = [&over.certificate, &current].map(|path| fs::read(path).unwrap());
     fs::write(&both, texts.concat()).unwrap();
+    assert!(accepting(&both).read(later).is_ok());
+}
+
+#[test]
+fn a_host_whose_certificate_opens_the_other_hosts_is_found() {
+    let folder = TempDir::new().unwrap();
+    let authority = Authority::new(folder.path(), "authority");
+    let admitted = |files: &TlsFiles| files.admit_own_certificate(SystemTime::now()).unwrap();
+    // A certificate that is made for listeners alone opens none.
+    assert!(!admitted(&files(&authority)));
+    let host = authority.host();
     let both = TlsFiles {
-        client_ca: both,
-        ..files
+        certificate: host.certificate,
+        key: host.key,
+        ..files(&authority)
     };
-    assert!(both.read(later).is_ok());
+    assert!(admitted(&both));
+    let of_clients = Authority::new(folder.path(), "clients");
+    let apart = TlsFiles {
+        clients: files(&of_clients).clients,
+        ..both
+    };
+    assert!(!admitted(&apart));
+}
+
+#[test]
+fn a_certificate_is_read_with_its_names_purposes_and_times() {
+    let folder = TempDir::new().unwrap();
+    let authority = Authority::new(folder.path(), "authority");
+    let read = |path: &Path| Certificate::read_pem(&fs::read(path).unwrap()).remove(0);
+    let shown = |certificate: &Certificate| {
+        let names: Vec<String> = certificate.names.iter().map(ToString::to_string).collect();
+        let purposes = certificate.purposes.iter().map(ToString::to_string);
+        format!(
+            "{} {}",
+            names.join(","),
+            purposes.collect::<Vec<_>>().join(",")
+        )
+    };
+    for (pair, expected) in [
+        (authority.own.clone(), " authority"),
+        (authority.server(), "DNS:localhost,IP:127.0.0.1 server"),
+        (authority.host(), "DNS:node-1 server,client"),
+    ] {
+        let certificate = read(&pair.certificate);
+        assert_eq!(shown(&certificate), expected);
+        assert!(!certificate.serial_number.is_empty());
+        let now = SystemTime::now();
+        assert!(!certificate.expires_before(now + 29 * DAY));
+        assert!(certificate.expires_before(now + 31 * DAY));
+    }
+    assert!(Certificate::read_pem(b"no certificate").is_empty());
 }

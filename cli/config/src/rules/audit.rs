@@ -19,3 +19,25 @@ impl Judge<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{ConfigDocument, resolve};
+
+    #[test]
+    fn records_are_required_in_a_file_only() {
+        let of = |text: &str| {
+            let document = ConfigDocument {
+                name: "berth.toml".to_owned(),
+                text: text.to_owned(),
+            };
+            resolve(&[document], &[])
+        };
+        let required = "[audit]\nrequired = true\n";
+        let refused = of(required).unwrap_err().to_string();
+        assert!(refused.contains("audit.required"), "{refused}");
+        let named = format!("{required}file = \"/var/log/berth/audit.log\"\n");
+        let audit = of(&named).unwrap().config.audit;
+        assert!(audit.required && !audit.reads);
+    }
+}

@@ -1,4 +1,4 @@
-//! Checks of files that only the identity service and the compute API read: the users file and the quota hook.
+//! Checks of files that services use: the users file, the quota hook and the audit file.
 
 use berth_compute::QuotaHook;
 use berth_config::{ConfigProblem, LoadedConfig};
@@ -11,7 +11,21 @@ use super::named_files::{at_option, unreadable};
 pub(super) fn problems(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     let mut problems = users(loaded);
     problems.extend(quota_hook(loaded));
+    problems.extend(audit_file(loaded));
     problems
+}
+
+/// The folder of the audit file: the file itself is created by the start.
+fn audit_file(loaded: &LoadedConfig) -> Option<ConfigProblem> {
+    let folder = loaded.config.audit.file.as_deref()?.parent()?;
+    if folder.is_dir() {
+        return None;
+    }
+    let wrong = format!("there is no folder {}", folder.display());
+    Some(ConfigProblem {
+        right: "make the folder: nothing that writes audit records starts without it".to_owned(),
+        ..at_option(loaded, "audit.file", wrong, ErrorCode::Missing)
+    })
 }
 
 fn users(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
@@ -87,6 +101,18 @@ mod tests {
 
     fn with_mode(path: &Path, mode: u32) {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn an_audit_file_in_a_folder_that_is_missing_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = |path: &Path| format!("[audit]\nfile = \"{}\"\n", path.display());
+        let good = text(&folder.path().join("audit.log"));
+        assert_eq!(problems_of(&good), [""; 0]);
+        let found = problems_of(&text(&folder.path().join("log/audit.log")));
+        assert_eq!(found.len(), 1, "{found:?}");
+        let begin = "berth.toml:2:8: audit.file: there is no folder ";
+        assert!(found[0].starts_with(begin), "{found:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::service::{HOST, Service, bind, guest, unbind};
+use super::service::{HOST, RP, Service, bind, guest, unbind};
 
 /// The account of the host of these tests, and that of another.
 const OWN: &str = "host/compute1";
@@ -62,7 +62,10 @@ async fn a_host_releases_the_requests_that_are_bound_on_it_and_sees_no_other_hos
     other.delete(&by_guest).await;
     assert_eq!(service.request(&bound[0]).await.body["state"], "Bound");
     // A host neither binds, nor makes or deletes requests that are not bound on it.
-    assert_eq!(own.patch(bind(&free, &guest(2))).await.status, 404);
+    assert_eq!(
+        own.patch(bind(&free, &guest(2), HOST, RP)).await.status,
+        404
+    );
     let free_one = format!("/v2/accelerator_requests/{}", free[0]);
     assert_eq!(own.delete(&free_one).await.status, 404);
     for (method, path, body) in [

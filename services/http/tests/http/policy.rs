@@ -142,7 +142,7 @@ fn a_text_that_is_no_rule_is_refused_with_what_would_be_one() {
         ("http://example.org", "no other service is asked"),
         (
             "project_id:%(projekt_id)s",
-            "%(projekt_id)s: project_id or user_id",
+            "%(projekt_id)s: project_id, user_id or host",
         ),
         ("project_id:%project_id", "a % is written %%"),
         (&deep, "more than 20 deep"),

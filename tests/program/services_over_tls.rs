@@ -1,7 +1,6 @@
 //! The services over TLS, with the certificates of `berth tls init`: a controller and a host, reloads, and clients that are refused.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -75,13 +74,13 @@ fn controller(
     let (ca, certificate, key) = (file("ca.pem"), file("ctl.pem"), file("ctl.key"));
     let text = format!(
         "state_path = \"@HOME@/state\"\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n\
-         [api]\nlisten = \"{listen}\"\ntls_cert = \"{certificate}\"\ntls_key = \"{key}\"\ncafile = \"{ca}\"\n{more}\
+         [api]\ntls_cert = \"{certificate}\"\ntls_key = \"{key}\"\ncafile = \"{ca}\"\n{more}\
          [compute_service]\nimages_file = \"{images}\"\n[conductor_service]\nagents = [\"{agent}\"]\n\
          [agent_client]\ncafile = \"{ca}\"\ncertfile = \"{certificate}\"\nkeyfile = \"{key}\"\n"
     );
     home.configure(&text).expect("a configuration");
     let config = home.config_file().display().to_string();
-    let words = ["--config", &config, "controller"];
+    let words = ["--config", &config, "controller", "--listen", &listen];
     let mut running = home.start(words).expect("it starts");
     let base = running.wait_for_line(PATIENCE, "All APIs at ");
     let base = base.expect("it serves");
@@ -200,49 +199,39 @@ fn a_controller_and_an_agent_run_over_the_certificates_of_tls_init() {
 
 #[test]
 fn an_address_of_other_hosts_is_refused_without_tls_at_the_start_and_by_the_check() {
-    let mut home = BerthHome::new().expect("a home");
     let keystone = "[keystone_authtoken]\nauth_url = \"http://127.0.0.1:1/v3\"\nusername = \"u\"\npassword = \"p\"\n\
                     project_name = \"service\"\nuser_domain_name = \"Default\"\nproject_domain_name = \"Default\"\n";
-    let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let everywhere = "0.0.0.0:0";
     for (section, command) in [
         ("api", &["controller"][..]),
         ("placement_service", &["placement", "serve"]),
         ("accelerator_service", &["accelerator", "serve"]),
-        ("compute_service", &["compute", "serve"]),
     ] {
+        let mut home = BerthHome::new().expect("a home");
         let strategy = match section {
             "api" => "public_endpoint = \"https://cloud.example.org\"",
             _ => "auth_strategy = \"keystone\"",
         };
         let text = format!("state_path = \"@HOME@/state\"\n[{section}]\n{strategy}\n");
-        let listen = format!("listen = \"{everywhere}:0\"\n");
-        for (text, argument) in [
-            (format!("{text}{keystone}"), &["--listen", "0.0.0.0:0"][..]),
-            (format!("{text}{listen}{keystone}"), &[]),
-        ] {
-            home.configure(&text).expect("a configuration");
-            let config = home.config_file().display().to_string();
-            let mut commands = vec![[command, argument].concat()];
-            if argument.is_empty() {
-                commands.push(vec!["config", "check", "--offline"]);
+        home.configure(&format!("{text}{keystone}"))
+            .expect("a configuration");
+        let config = home.config_file().display().to_string();
+        let refused = |home: &mut BerthHome, command: &[&str]| {
+            let all = [&["--config", &config], command].concat();
+            let refused = home.run(all).expect("it runs");
+            assert_eq!(refused.code, 78, "{command:?}: {}", refused.stderr);
+            let ways_out = ["berth tls init", "insecure_http = true", section];
+            for words in ["without TLS"].iter().chain(&ways_out) {
+                assert!(refused.stderr.contains(words), "{}", refused.stderr);
             }
-            for command in commands {
-                let all = [&["--config", &config], &command[..]].concat();
-                let refused = home.run(all).expect("it runs");
-                assert_eq!(refused.code, 78, "{command:?}: {}", refused.stderr);
-                for words in [
-                    "without TLS",
-                    "berth tls init",
-                    "insecure_http = true",
-                    section,
-                ] {
-                    assert!(
-                        refused.stderr.contains(words),
-                        "{command:?}: {}",
-                        refused.stderr
-                    );
-                }
-            }
-        }
+        };
+        refused(
+            &mut home,
+            &[command, &["--listen", everywhere][..]].concat(),
+        );
+        let key = format!("BERTH__{}__LISTEN", section.to_uppercase());
+        home.set_env(&key, everywhere);
+        refused(&mut home, command);
+        refused(&mut home, &["config", "check", "--offline"]);
     }
 }

@@ -25,6 +25,8 @@ fn start_on_a_small_disk(node: &Hypervisor, size: &str, arguments: &[&str]) -> P
         .arg(program().expect("berth is built"))
         .args(["--config", &node.home.config_file().display().to_string()])
         .args(arguments)
+        // Another service may have the usual port.
+        .env("BERTH__API__LISTEN", "none")
         .start_with_outputs(&node.home.path("out"), &node.home.path("err"))
         .expect("it starts")
 }

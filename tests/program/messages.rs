@@ -207,16 +207,16 @@ fn what_does_not_exist_is_refused_before_a_guest_is_recorded() {
     for (more, text) in [
         (
             &["--device-profile", "nosuch"][..],
-            "error: the conductor answers 400: there is no device profile nosuch; berth accelerator profile list shows all \
+            "error: there is no device profile nosuch; berth accelerator profile list shows all \
              [BERTH-E0005]\n",
         ),
         (
             &["--availability-zone", "nowhere"],
-            "error: the conductor answers 400: there is no availability zone nowhere; there is nova [BERTH-E0005]\n",
+            "error: there is no availability zone nowhere; there is nova [BERTH-E0005]\n",
         ),
         (
             &["--property", "hw:cpu_polcy=dedicated"],
-            "error: the conductor answers 400: flavor.extra_specs: unknown extra spec hw:cpu_polcy; did you mean \
+            "error: flavor.extra_specs: unknown extra spec hw:cpu_polcy; did you mean \
              hw:cpu_policy? [BERTH-E0005]\n",
         ),
     ] {
@@ -243,7 +243,7 @@ fn a_second_guest_of_the_same_name_is_refused_and_the_first_keeps_its_name() {
     assert_eq!(node.run(&create).code, 0);
     assert_eq!(
         message(&node.run(&create), 1),
-        "error: the conductor answers 409: a guest named web exists already: ID [BERTH-E0005]\n"
+        "error: a guest named web exists already: ID [BERTH-E0005]\n"
     );
     let shown = node.run(&["guest", "show", "web"]);
     assert_eq!(shown.code, 0, "{}", shown.stderr);

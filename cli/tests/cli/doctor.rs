@@ -218,7 +218,7 @@ const FAULTS: &[Fault] = &[
         tree.remove("var/lib/berth");
         tree.write("var/lib/berth", "");
     }),
-    ("state-private", Status::Warning, |tree| {
+    ("state-not-writable", Status::Warning, |tree| {
         tree.mode("var/lib/berth", 0o777)
     }),
     ("compute-id", Status::Failure, |tree| {

@@ -129,9 +129,12 @@ pub(super) fn failed(error: &GuestApiError) -> Failure {
             Failure::from_error(ErrorCode::Unavailable, error)
                 .hint("the log of berth says more; repeat it later")
         }
-        GuestApiError::NotFound(_)
-        | GuestApiError::Conflict(_)
-        | GuestApiError::Unavailable(_)
-        | GuestApiError::Refused(_) => Failure::from_error(ErrorCode::Refused, error),
+        GuestApiError::NotFound(refusal)
+        | GuestApiError::Conflict(refusal)
+        | GuestApiError::Unavailable(refusal)
+        | GuestApiError::Refused(refusal) => match refusal.message.is_empty() {
+            true => Failure::from_error(ErrorCode::Refused, error),
+            false => Failure::new(ErrorCode::Refused, refusal.message.as_str()),
+        },
     }
 }

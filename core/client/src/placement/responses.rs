@@ -27,10 +27,11 @@ pub(super) fn parsed<T: DeserializeOwned, V>(
 
 /// Whether something else than Placement may have answered: a web server's page, another service's 401 or 404.
 pub(super) fn is_doubtful(answer: &AdapterAnswer) -> bool {
+    let is_foreign = || decode::<ErrorDocument>(&answer.body).is_err();
     match answer.status {
-        StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND => {
-            decode::<ErrorDocument>(&answer.body).is_err()
-        }
+        StatusCode::UNAUTHORIZED => is_foreign(),
+        // Placement has all of its lists, so a list that it does not find is below a wrong path.
+        StatusCode::NOT_FOUND => !answer.request.route.contains('{') || is_foreign(),
         status => status.is_success() && !answer.body.is_empty() && !is_json(&answer.body),
     }
 }

@@ -37,7 +37,7 @@ pub(super) const CHECKS: &[DoctorCheck] = &[
         state_directory,
     ),
     warning(
-        "state-private",
+        "state-not-writable",
         "only root can write the state directory",
         &["state-directory"],
         state_private,

@@ -11,7 +11,7 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use berth_agent_tracker::disabled::{DisabledByOperator, DisabledError};
 use berth_agent_tracker::error_chain::sentence;
 use berth_serve::{SubjectName, TlsClient};

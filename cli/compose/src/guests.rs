@@ -259,7 +259,7 @@ impl HostGuests {
                 roles: Arc::new(["service".to_owned(), "admin".to_owned()]),
             },
         };
-        let listener = EVENTS.listen_on(address, strategy).await?;
+        let listener = EVENTS.listen_on(config, address, strategy).await?;
         let api = self.compute_api(sources);
         let api = audited_as(api, &audit::open(config)?, "service/agent");
         let stop = stop.clone().cancelled_owned();

@@ -10,7 +10,7 @@ use berth_client::HostsClient;
 use berth_conductor::{AttestationSource, FilterScheduler, PluginError, Plugins};
 use berth_config::{AuthStrategy, Config};
 use berth_hosts::{Hosts, HostsApiOptions, HostsOptions, router};
-use berth_http::{HttpListener, NoAuth2, ValidateToken};
+use berth_http::{NoAuth2, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;

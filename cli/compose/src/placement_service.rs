@@ -69,7 +69,7 @@ impl BuiltInPlacement {
         let store = database::open(&url, config).await?;
         let strategy = config.placement_service.auth_strategy;
         Ok(Self {
-            listener: PLACEMENT.own(listen, strategy).await?,
+            listener: PLACEMENT.own(config, listen, strategy).await?,
             store,
             options,
         })

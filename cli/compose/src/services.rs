@@ -4,7 +4,6 @@
 //! Placement, accelerator service and conductor, for the users of the agent's admin socket. A service has a port of its
 //! own only if its section has `listen`.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

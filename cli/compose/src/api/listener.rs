@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::routing::get;
 use axum::{Json, Router};
-use berth_config::{Config, LoadedConfig};
+use berth_config::{AuthStrategy, Config, LoadedConfig};
 use berth_http::auth::Validation;
 use berth_http::{Prefix, TokenRequest, ValidateToken, audited, found_at, mount};
 use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router};

@@ -227,7 +227,7 @@ async fn a_client_without_a_certificate_is_served_where_none_is_required() {
     let door = ReloadableTls::open(files).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let service = |client: SocketAddr| {
+    let service = |client: SocketAddr, _| {
         let answer = format!("for ({}).", client.ip());
         Router::new().route("/", get(|| async { answer }))
     };

@@ -10,7 +10,7 @@ pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Writes a file that every user may read, like [`write`].
-pub(crate) fn write_public(file: &Path, text: &str) -> Result<(), Failure> {
+pub fn write_public(file: &Path, text: &str) -> Result<(), Failure> {
     write_with_mode(file, text, 0o644)
 }
 

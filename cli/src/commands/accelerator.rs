@@ -14,7 +14,7 @@ use berth_accelerator::{
 use berth_client::{AuthOptions, AuthType, PlacementClient};
 use berth_compose::accelerator_service::{PROVIDER_CHECK_INTERVAL, accelerator_options};
 use berth_compose::event_receivers::ConfiguredReceivers;
-use berth_compose::listener::listen_on;
+use berth_compose::listener::ACCELERATOR;
 use berth_compose::policy::accelerator_policy_in_force;
 use berth_compose::{EMBEDDED_TOKEN, audit, database, signals};
 use berth_config::{AuthStrategy, Config, Secret};

@@ -15,7 +15,6 @@ use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
 use berth_compose::state_lock::{StateLock, WITHOUT_GUESTS};
 use berth_compose::{AgentReceivers, agents_elsewhere, database, placement_in_process, signals};
 use berth_config::{Config, LoadedConfig, Secret};
-use berth_http::audited;
 use berth_output::{ErrorCode, ExitCode, Failure};
 use berth_store::sql::Location;
 use tokio_util::sync::CancellationToken;
@@ -115,11 +114,10 @@ async fn begin(
     let accelerator = OpenAccelerator::open(config).await?;
     let compute = &config.compute_service;
     let listener = COMPUTE
-        .own(compute.listen.address(), compute.auth_strategy)
+        .own(config, compute.listen.address(), compute.auth_strategy)
         .await?;
     let hosts = OpenHosts::open(config, listener).await?;
-    if let Some(address) = accelerator.address() {
-        let root = config.accelerator_listener().url(address);
+    if let Some(root) = accelerator.url() {
         writeln!(out, "Accelerator at {root}/v2")?;
     }
     if let Some(address) = hosts.address() {

@@ -12,7 +12,7 @@ mod placement_conf;
 use std::io::Write;
 use std::net::SocketAddr;
 
-use berth_compose::listener::listen_on;
+use berth_compose::listener::PLACEMENT;
 use berth_compose::placement_service::{placement_options, placement_url};
 use berth_compose::policy::placement_policy_in_force;
 use berth_compose::{audit, database, signals};

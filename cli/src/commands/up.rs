@@ -161,8 +161,7 @@ async fn host(
     let services = match accelerator.zip(hosts) {
         None => None,
         Some((accelerator, hosts)) => {
-            if let Some(address) = accelerator.address() {
-                let root = config.accelerator_listener().url(address);
+            if let Some(root) = accelerator.url() {
                 writeln!(out, "Accelerator at {root}/v2")?;
             }
             if let Some(address) = hosts.address() {
@@ -251,7 +250,7 @@ async fn hosts(config: &Config, once: bool) -> Result<Option<OpenHosts>, Failure
         false => {
             let service = &config.compute_service;
             let listen = service.listen.address();
-            let listener = COMPUTE.own(listen, service.auth_strategy).await?;
+            let listener = COMPUTE.own(config, listen, service.auth_strategy).await?;
             OpenHosts::open(config, listener).await.map(Some)
         }
     }

@@ -11,7 +11,6 @@ use berth_compose::{accelerators_over_network, agents_elsewhere, placement_over_
 use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Conductor, ConductorParts};
 use berth_config::{Config, Secret};
-use berth_http::HttpListener;
 use berth_output::{ErrorCode, Failure};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;

@@ -28,7 +28,7 @@ pub(super) fn needs(loaded: &LoadedConfig, role: Option<StartRole>) -> Vec<Confi
         ),
         Some(StartRole::Controller) => (
             "api.listen",
-            config.controller_listen().is_some(),
+            config.api_listen().is_some(),
             "set listen in [api], for example to \"127.0.0.1:8770\"",
         ),
     };

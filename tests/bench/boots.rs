@@ -140,12 +140,12 @@ impl BootCloud {
     fn start() -> Outcome<Self> {
         let port = || free_port().map(|port| format!("127.0.0.1:{port}"));
         let (compute, placement, accelerators) = (port()?, port()?, port()?);
-        let mut home = agent::home(&format!(
+        let mut home = agent::home(
             "compute_driver = \"fake\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
              cpu_allocation_ratio = 16.0\n[fake]\nmachine = \"@HOME@/machine.toml\"\n\
              [agent]\nadmin_socket = \"@HOME@/agent.sock\"\n[compute_service]\nimages_file = \"@HOME@/images.toml\"\n\
-             [conductor_service]\nheadroom_interval = 0\n[image_cache]\nimage_directories = [\"@HOME@/images\"]\n"
-        ))?;
+             [conductor_service]\nheadroom_interval = 0\n[image_cache]\nimage_directories = [\"@HOME@/images\"]\n",
+        )?;
         home.open_to_everybody(&[
             ("PLACEMENT_SERVICE", &placement),
             ("ACCELERATOR_SERVICE", &accelerators),

@@ -45,6 +45,7 @@ fn another_host_with_a_certificate_is_served_and_new_files_are_loaded_at_sighup(
     ] {
         node.home.set_env(&format!("BERTH__AGENT__{key}"), value);
     }
+    node.home.set_env("BERTH__AUDIT__READS", "true");
     assert_eq!(node.run(&["config", "check"]).code, 0);
     let mut agent = node.start(&["agent"]);
     node.wait_until_healthy(&mut agent);

@@ -171,7 +171,7 @@ fn two_hosts_report_with_accounts_of_their_own_and_neither_speaks_for_the_other(
         ),
         (
             Method::DELETE,
-            format!("/placement/resource_providers/{root}/traits"),
+            format!("/placement/resource_providers/{root}"),
             None,
         ),
         (
@@ -196,9 +196,10 @@ fn two_hosts_report_with_accounts_of_their_own_and_neither_speaks_for_the_other(
         })
     };
     let path = "/compute/internal/v1/hosts/account-two/seen";
+    let of_other = format!("/placement/resource_providers/{root}");
     assert!(of_thief(path, "failure"), "{records:#?}");
     assert!(
-        of_thief("/identity/v3/auth/tokens", "pending"),
+        of_thief(&of_other, "pending") && of_thief(&of_other, "failure"),
         "{records:#?}"
     );
     assert!(
@@ -247,7 +248,7 @@ fn a_shared_service_account_is_refused_with_the_account_to_use_and_a_policy_file
         "[compute_service]\npolicy_file = \"{}\"\n",
         policy.display()
     );
-    for (more, status) in [("", 403), (with_policy.as_str(), 404)] {
+    for (more, status) in [("", 403), (with_policy.as_str(), 409)] {
         let text = format!(
             "state_path = \"@HOME@/state\"\n[agent]\nadmin_socket = \"@HOME@/agent.sock\"\n{more}"
         );

@@ -5,9 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use nix::unistd::geteuid;
-
-use crate::trust::{TrustError, enforces_trust, trusted};
+use crate::trust::{TrustError, is_trusted_owner};
 
 /// Mode bits: writable by group or others.
 const BY_OTHERS: u32 = 0o022;
@@ -82,8 +80,7 @@ pub fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
 ///
 /// The last part of the path may be a link: an operator may have moved the folder to another disk.
 ///
-/// Errors: it cannot be made, belongs to another user than root and this one, or others may write to it. Root and system accounts
-/// refuse a folder if others can replace it, too.
+/// Errors: it cannot be made, belongs to another user than those of [`trusted`](crate::trusted), or others may write to it.
 pub fn own_folder(path: &Path, mode: u32) -> Result<(), FolderError> {
     let unusable = |source| FolderError::Unusable {
         path: path.to_owned(),
@@ -92,7 +89,7 @@ pub fn own_folder(path: &Path, mode: u32) -> Result<(), FolderError> {
     make_folder(path, mode).map_err(unusable)?;
     let seen = fs::metadata(path).map_err(unusable)?;
     let (path_seen, owner, mode) = (path.to_owned(), seen.uid(), seen.mode() & 0o7777);
-    if owner != 0 && owner != geteuid().as_raw() {
+    if !is_trusted_owner(owner) {
         return Err(FolderError::Untrusted(TrustError::Owner {
             path: path_seen,
             owner,
@@ -107,15 +104,14 @@ pub fn own_folder(path: &Path, mode: u32) -> Result<(), FolderError> {
             mode,
         }));
     }
-    match trusted(path) {
-        Err(error) if enforces_trust() => Err(FolderError::Untrusted(error)),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{chown, symlink};
+
+    use nix::unistd::geteuid;
 
     use super::*;
 

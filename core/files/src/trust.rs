@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
-use nix::unistd::{Uid, geteuid};
+use nix::unistd::geteuid;
 
 /// Mode bits: writable by group or others.
 const BY_OTHERS: u32 = 0o022;
@@ -87,9 +87,24 @@ pub fn enforces_trust() -> bool {
 /// In a folder that others may write, such as /tmp, an entry counts only if its owner is trusted and the folder is sticky: then no
 /// other user can replace the entry.
 ///
-/// Errors: the first file, folder or link that another user than root and the user of this process can change.
+/// Trusted are root, the user of this process, and for root the user who called it by sudo (`SUDO_UID`).
+///
+/// Errors: the first file, folder or link that another user can change.
 pub fn trusted(path: &Path) -> Result<(), TrustError> {
-    trusted_by(path, geteuid())
+    trusted_by(path, &owners())
+}
+
+/// Whether a file of this user is trusted.
+pub(crate) fn is_trusted_owner(owner: u32) -> bool {
+    owners().contains(&owner)
+}
+
+fn owners() -> Vec<u32> {
+    let user = geteuid();
+    // Who may set the environment of a process of root is root already.
+    let caller = std::env::var("SUDO_UID").ok().filter(|_| user.is_root());
+    let caller = caller.and_then(|text| text.parse().ok());
+    [0, user.as_raw()].into_iter().chain(caller).collect()
 }
 
 /// Checks a file with a secret: [`trusted`], and not accessible to every user.
@@ -116,19 +131,19 @@ fn owner_and_mode(seen: &Metadata) -> (u32, u32) {
 }
 
 /// Walks the path from the root as the kernel does, and checks every entry on the way, links included.
-fn trusted_by(path: &Path, user: Uid) -> Result<(), TrustError> {
+fn trusted_by(path: &Path, owners: &[u32]) -> Result<(), TrustError> {
     let full = std::path::absolute(path).map_err(|source| inaccessible(path, source))?;
     let mut ahead = components(&full);
     let mut at = PathBuf::from("/");
     let mut links = 0;
-    check_entry(&at, user)?;
+    check_entry(&at, owners)?;
     while let Some(name) = ahead.pop_front() {
         if name == ".." {
             at.pop();
             continue;
         }
         let next = at.join(&name);
-        let seen = check_entry(&next, user)?;
+        let seen = check_entry(&next, owners)?;
         if !seen.is_symlink() {
             at = next;
             continue;
@@ -158,15 +173,15 @@ fn components(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-fn check_entry(path: &Path, user: Uid) -> Result<Metadata, TrustError> {
+fn check_entry(path: &Path, owners: &[u32]) -> Result<Metadata, TrustError> {
     let seen = fs::symlink_metadata(path).map_err(|source| inaccessible(path, source))?;
-    check_metadata(path, &seen, user)?;
+    check_metadata(path, &seen, owners)?;
     Ok(seen)
 }
 
-fn check_metadata(path: &Path, seen: &Metadata, user: Uid) -> Result<(), TrustError> {
+fn check_metadata(path: &Path, seen: &Metadata, owners: &[u32]) -> Result<(), TrustError> {
     let (owner, mode) = owner_and_mode(seen);
-    if owner != 0 && owner != user.as_raw() {
+    if !owners.contains(&owner) {
         return Err(TrustError::Owner {
             path: path.to_owned(),
             owner,
@@ -269,13 +284,9 @@ mod tests {
         let program = home.path().join("plugin");
         fs::write(&program, "").unwrap();
         let seen = fs::metadata(&program).unwrap();
-        let own = Uid::from_raw(seen.uid());
-        assert!(check_metadata(&program, &seen, own).is_ok());
-        if !own.is_root() {
-            let others = Uid::from_raw(seen.uid() + 1);
-            let error = check_metadata(&program, &seen, others).unwrap_err();
-            assert!(error.hint().starts_with("chown -h root "), "{error}");
-        }
+        assert!(check_metadata(&program, &seen, &[seen.uid()]).is_ok());
+        let error = check_metadata(&program, &seen, &[seen.uid() + 1]).unwrap_err();
+        assert!(error.hint().starts_with("chown -h root "), "{error}");
     }
 
     #[test]

@@ -38,6 +38,7 @@ check "and completions, unit, accounts, configuration and the agent's API" has \
     /usr/lib/tmpfiles.d/berth.conf /etc/berth/berth.toml /etc/default/berth /usr/share/doc/berth/berth.toml.sample /usr/share/doc/berth/api/agent.json
 check "a fresh install starts nothing" is ActiveState inactive
 check "the group is there" getent group berth
+check "and the controller has a user" getent passwd berth-controller
 systemd-run --quiet --unit lab-placement /usr/bin/berth placement serve --database sqlite:/run/placement.sqlite --listen 127.0.0.1:8778
 check "the built-in Placement answers" within 60 answers
 

@@ -17,7 +17,7 @@ use super::expect;
 /// Starts `berth` with a private file system of this size for `state`.
 fn start_on_a_small_disk(node: &Hypervisor, size: &str, arguments: &[&str]) -> Process {
     let mount = format!(
-        "mount -t tmpfs -o {size} none {} && exec \"$@\"",
+        "mount -t tmpfs -o {size},mode=0755 none {} && exec \"$@\"",
         node.home.state_dir().display()
     );
     Program::new("unshare")

@@ -302,13 +302,9 @@ fn malformed_answers_of_placement_are_survived_or_refused_with_a_message() {
         (
             "401 Unauthorized",
             78,
-            ["BERTH-E0302", "said here", "auth options"],
+            ["BERTH-E0302", "does not accept the token", "noauth2"],
         ),
-        (
-            "403 Forbidden",
-            78,
-            ["BERTH-E0307", "said here", "role add"],
-        ),
+        ("403 Forbidden", 78, ["BERTH-E0307", "said here", "noauth2"]),
         (
             "405 Method Not Allowed",
             78,
@@ -327,7 +323,7 @@ fn malformed_answers_of_placement_are_survived_or_refused_with_a_message() {
     ] {
         liar.respond(status, "", &document("placement.undefined_code"));
         for command in [&["agent", "--once"][..], &["agent"], &["provider", "tree"]] {
-            let mut expected = vec!["Placement answers GET"];
+            let mut expected = vec!["Placement"];
             expected.extend(words);
             expect(&node.run(command), &[code], &expected, status);
         }

@@ -203,7 +203,9 @@ impl PlacementClient {
     async fn require_placement(&self) -> Result<(), PlacementError> {
         let answer = self.adapter.call(version_request()).await?;
         let status = answer.status;
-        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        // Garbage says nothing about the URL.
+        let is_garbage = status.is_success() && !responses::is_document(&answer.body);
+        if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS || is_garbage {
             return Ok(());
         }
         let document = decode::<VersionDocument>(&answer.body).ok();

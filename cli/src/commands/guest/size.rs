@@ -30,7 +30,7 @@ fn size(text: &str, unit: u32) -> Option<u64> {
         Some(larger) => number.checked_mul(1 << larger),
         None => {
             let per_unit = 1 << (unit - exponent);
-            (number % per_unit == 0).then_some(number / per_unit)
+            number.is_multiple_of(per_unit).then_some(number / per_unit)
         }
     }
 }

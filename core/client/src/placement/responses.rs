@@ -36,6 +36,11 @@ pub(super) fn is_doubtful(answer: &AdapterAnswer) -> bool {
     }
 }
 
+/// Whether a body is one of another service: JSON, or a page.
+pub(super) fn is_document(body: &[u8]) -> bool {
+    body.trim_ascii_start().starts_with(b"<") || is_json(body)
+}
+
 fn is_json(body: &[u8]) -> bool {
     decode::<IgnoredAny>(body).is_ok()
 }

@@ -12,13 +12,14 @@ use berth_audit::{AuditDoor, AuditInitiator, AuditPeer, AuditUnavailable, Audite
 use http::{Extensions, StatusCode};
 
 use crate::auth::{Caller, TokenScope};
+use crate::client_address::client_address;
 
 pub use berth_audit::{AuditOptions, AuditTarget, AuditTrail, RequestAudit};
 
 /// Audits each request to a router of services.
 pub fn audited(router: Router, trail: &AuditTrail) -> Router {
     let door = AuditDoor {
-        peer: |extensions| AuditPeer::Address(client_address(extensions)),
+        peer: |extensions| AuditPeer::Address(address_of(extensions)),
         api: None,
     };
     berth_audit::audited(router, trail, door)
@@ -27,7 +28,7 @@ pub fn audited(router: Router, trail: &AuditTrail) -> Router {
 /// Audits each request to a router without a service layer. `observer` is for example `service/conductor`.
 pub fn audited_as(router: Router, trail: &AuditTrail, observer: &'static str) -> Router {
     let door = AuditDoor {
-        peer: |extensions| AuditPeer::Address(client_address(extensions)),
+        peer: |extensions| AuditPeer::Address(address_of(extensions)),
         api: Some(AuditedApi { observer, refuse }),
     };
     berth_audit::audited(router, trail, door)
@@ -38,10 +39,10 @@ fn refuse(unavailable: AuditUnavailable) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
-/// The address of the client: that of the connection's peer.
-fn client_address(extensions: &Extensions) -> Option<IpAddr> {
-    let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
-    Some(peer.ip())
+/// The address of the client, also behind a trusted proxy; in a router that no listener serves, that of the peer.
+fn address_of(extensions: &Extensions) -> Option<IpAddr> {
+    let peer = || extensions.get::<ConnectInfo<SocketAddr>>();
+    client_address(extensions).or_else(|| peer().map(|ConnectInfo(peer)| peer.ip()))
 }
 
 /// The initiator of a request with a valid token.

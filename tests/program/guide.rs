@@ -18,8 +18,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -535,6 +535,18 @@ fn every_console_block_prints_what_the_guide_shows() {
     );
 }
 
+/// Writes a password into each file of this folder that a configuration names.
+fn write_secrets(text: &str, folder: &Path) {
+    let begin = format!("\"{}/", folder.display());
+    let names = text.split(&begin).skip(1);
+    for name in names.filter_map(|rest| rest.split('"').next()) {
+        fs::create_dir_all(folder).expect("a folder");
+        let file = folder.join(name);
+        fs::write(&file, "secret\n").expect("a file");
+        fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("a mode");
+    }
+}
+
 /// A `toml` block is a part of a configuration, unless its first line names another file, or a comment before it does.
 #[test]
 fn every_toml_block_of_the_guide_is_a_valid_configuration() {
@@ -561,7 +573,11 @@ fn every_toml_block_of_the_guide_is_a_valid_configuration() {
             if is_another || before.contains("<!-- test: file") {
                 continue;
             }
-            home.configure(&block.join("\n")).expect("a file");
+            // The check reads the files with passwords.
+            let secrets = home.path("secrets").display().to_string();
+            let block_text = block.join("\n").replace("/etc/berth/secrets", &secrets);
+            write_secrets(&block_text, &home.path("secrets"));
+            home.configure(&block_text).expect("a file");
             let file = home.config_file().display().to_string();
             let ended = home.run(["config", "check", "--offline", "--config", &file]);
             let ended = ended.expect("the check ends");

@@ -19,6 +19,24 @@ pub(crate) fn give_account(
     base: &str,
     (name, node): (&str, &mut Hypervisor),
 ) -> String {
+    let password = new_account(controller, base, (name, node));
+    // The identity service looks for changes of the file once a second.
+    wait_until(&format!("the account of {name}"), || {
+        let answer = log_in(base, &format!("host/{name}"), &password, "service");
+        match answer.status.as_u16() {
+            201 => Ok(()),
+            other => Err(other),
+        }
+    });
+    password
+}
+
+/// Like [`give_account`], but the identity service may not know the account yet.
+pub(crate) fn new_account(
+    controller: &mut BerthHome,
+    base: &str,
+    (name, node): (&str, &mut Hypervisor),
+) -> String {
     let config = controller.config_file().display().to_string();
     let users = controller.state_dir().join("identity.toml");
     let (users, url) = (users.display().to_string(), format!("{base}/identity/v3"));
@@ -48,14 +66,6 @@ pub(crate) fn give_account(
             node.home.set_env(&key, value);
         }
     }
-    // The identity service looks for changes of the file once a second.
-    wait_until(&format!("the account of {name}"), || {
-        let answer = log_in(base, &format!("host/{name}"), &password, "service");
-        match answer.status.as_u16() {
-            201 => Ok(()),
-            other => Err(other),
-        }
-    });
     password
 }
 

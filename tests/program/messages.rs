@@ -30,8 +30,9 @@ fn message(outcome: &Outcome, code: i32) -> String {
 /// `berth up` on a fake machine, running and answering, with the URL of its Placement.
 fn up() -> (Hypervisor, RunningBerth, String) {
     let mut node = Hypervisor::new("pcpu", "node-1", "");
+    let any = "127.0.0.1:0";
     node.home
-        .set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
+        .open_to_everybody(&[("PLACEMENT_SERVICE", any), ("ACCELERATOR_SERVICE", any)]);
     let mut up = node.start(&["up"]);
     node.wait_until_healthy(&mut up);
     let url = fs::read_to_string(node.home.state_dir().join("placement.endpoint"));
@@ -169,7 +170,6 @@ fn a_token_that_placement_does_not_accept_has_a_hint_that_fits_the_auth_type() {
 #[test]
 fn commands_ask_the_running_agent_and_need_no_machine() {
     let mut home = BerthHome::new().expect("a home");
-    home.set_env("BERTH__PLACEMENT_SERVICE__LISTEN", "127.0.0.1:0");
     let state = home.state_dir().display().to_string();
     let machine = checkout().join("drivers/fake/machines/pcpu.toml");
     let machine = machine.display().to_string();

@@ -59,7 +59,7 @@ fn a_plugin_that_others_can_change_is_refused_with_its_remedy() {
     let output: Vec<&str> = checked.stderr.split_whitespace().collect();
     let output = output.join(" ");
     assert!(
-        output.contains("scheduler_plugin_open.program: /"),
+        output.contains("scheduler_plugin_open.program: this file is executed, and /"),
         "{output}"
     );
     assert!(

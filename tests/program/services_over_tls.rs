@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 use berth_tests::berth::{BerthHome, RunningBerth};
 use berth_tests::exchange::HttpCall;
 use berth_tests::port::free_port;
+use berth_tests::wait::wait_until;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use crate::program::cloud::{images, operator, password};
+use crate::program::cloud::{images, operator};
 use crate::program::compute::IMAGE;
+use crate::program::host_accounts::new_account;
 use crate::program::hypervisor::{Hypervisor, PATIENCE};
 
 /// A folder with the authority of a cloud.
@@ -36,6 +38,27 @@ impl Authority {
 
     fn file(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
+    }
+
+    /// Whether this user of the default domain gets a token.
+    fn logs_in(&self, base: &str, name: &str, password: &str) -> bool {
+        let domain = json!({"name": "Default"});
+        let user = json!({"name": name, "domain": domain, "password": password});
+        let methods = json!({"methods": ["password"], "password": {"user": user}});
+        let body = json!({"auth": {"identity": methods}}).to_string();
+        let mut curl = Command::new("curl");
+        curl.args([
+            "--silent",
+            "--noproxy",
+            "*",
+            "--fail",
+            "--output",
+            "/dev/null",
+        ]);
+        curl.args(["--cacert", &self.file("ca.pem"), "--data", &body]);
+        curl.args(["--header", "Content-Type: application/json"]);
+        let url = format!("{base}/identity/v3/auth/tokens");
+        curl.arg(url).status().expect("curl is installed").success()
     }
 
     /// Status and body of the answer that curl gets with a certificate; none where there is no answer.
@@ -98,7 +121,7 @@ fn a_controller_and_an_agent_run_over_the_certificates_of_tls_init() {
     let agent_url = format!("https://{address}");
     let agents = format!("tls-there={agent_url}");
     let (mut controller, base) = controller(&mut home, &authority, &agents, "");
-    let password = password(&home.state_dir());
+    let password = new_account(&mut home, &base, ("tls-there", &mut node));
     for (key, value) in [
         ("LISTEN", address.clone()),
         ("TLS_CERT", authority.file("tls-there.pem")),
@@ -110,20 +133,15 @@ fn a_controller_and_an_agent_run_over_the_certificates_of_tls_init() {
         node.home.set_env(&format!("BERTH__AGENT__{key}"), value);
     }
     for section in ["PLACEMENT", "CYBORG", "CONDUCTOR", "GLANCE"] {
-        for (key, value) in [
-            ("AUTH_TYPE", "password".to_owned()),
-            ("AUTH_URL", format!("{base}/identity/v3")),
-            ("CAFILE", authority.file("ca.pem")),
-            ("USERNAME", "admin".to_owned()),
-            ("PASSWORD", password.clone()),
-            ("PROJECT_NAME", "service".to_owned()),
-            ("USER_DOMAIN_NAME", "Default".to_owned()),
-            ("PROJECT_DOMAIN_NAME", "Default".to_owned()),
-        ] {
-            let key = format!("BERTH__{section}__{key}");
-            node.home.set_env(&key, value);
-        }
+        let key = format!("BERTH__{section}__CAFILE");
+        node.home.set_env(&key, authority.file("ca.pem"));
     }
+    wait_until("the account of the host", || {
+        match authority.logs_in(&base, "host/tls-there", &password) {
+            true => Ok(()),
+            false => Err("it cannot log in"),
+        }
+    });
     let folder = home.path("images").display().to_string();
     node.home
         .set_env("BERTH__IMAGE_CACHE__IMAGE_DIRECTORIES", folder);

@@ -62,6 +62,9 @@ fn a_state_folder_of_another_user_is_refused_and_no_link_in_it_is_followed() {
     chown(&state, Some(65534), Some(65534)).expect("root may");
     let folder = state.display().to_string();
     let options = ["--machine", &machine(), "--state-dir", &folder];
+    // Otherwise the agent asks for its options first.
+    home.set_env("BERTH__PLACEMENT__AUTH_TYPE", "none");
+    home.set_env("BERTH__PLACEMENT__ENDPOINT_OVERRIDE", "http://127.0.0.1:9");
     for command in [&["up"][..], &["controller"], &["agent", "--once"]] {
         let refused = home.run(options.iter().chain(command)).expect("it runs");
         assert_eq!(refused.code, 78, "{command:?}: {}", refused.stderr);
@@ -88,7 +91,7 @@ fn a_state_folder_of_another_user_is_refused_and_no_link_in_it_is_followed() {
 fn a_new_state_folder_is_open_to_its_owner_alone_whatever_the_umask() {
     let mut home = home();
     home.run_within(["/bin/sh", "-c", "umask 0; exec \"$0\" \"$@\""]);
-    let folder = home.path("new/state");
+    let folder = home.path("new-state");
     let shown = folder.display().to_string();
     let mut up = home
         .start(["--machine", &machine(), "--state-dir", &shown, "up"])

@@ -47,13 +47,17 @@ impl Compute {
             login(keystone),
             authority.own.certificate.display().to_string(),
         );
+        // This cloud's agents share an account, as before there were accounts of hosts.
+        let policy = home.write("policy.yaml", "berth:host_state:update: role:service\n");
+        let policy = policy.expect("a file");
         home.configure(&format!(
             "state_path = \"@HOME@/state\"\n[placement]\n{login}\n[cyborg]\n{login}\n[glance]\n{login}\n\
              [keystone_authtoken]\n{}\n\
-             [compute_service]\nlisten = \"{listen}\"\nauth_strategy = \"keystone\"\n\
+             [compute_service]\nlisten = \"{listen}\"\nauth_strategy = \"keystone\"\npolicy_file = \"{}\"\n\
              [conductor_service]\nagents = [\"{HOST}=https://{agent}\"]\n\
              [agent_client]\ncafile = \"{cafile}\"\ncertfile = \"{}\"\nkeyfile = \"{}\"\n",
             authtoken(keystone),
+            policy.display(),
             client.certificate.display(),
             client.key.display(),
         ))

@@ -101,7 +101,7 @@ async fn without_a_candidate_the_fault_names_the_unmet_demand() {
     conductor.create(&huge).await.unwrap();
     let end = conductor.reconcile_guest(guest(3)).await;
     assert!(
-        format!("{end:?}").contains("no host has 65 VCPU"),
+        format!("{end:?}").contains("65 VCPU: at most 64 is free"),
         "{end:?}"
     );
     let elsewhere = asked(&json!({"uuid": guest(4).to_string(), "name": "elsewhere",

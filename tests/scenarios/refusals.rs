@@ -140,8 +140,8 @@ async fn a_reshape_that_is_forbidden_names_the_role_and_leaves_no_children() {
     assert_eq!(exit, Exit::ReshapeFailed);
     for expected in [
         "ReshapeFailed",
-        "POST /reshaper needs the role service",
-        "openstack role add",
+        "POST /reshaper with 403",
+        "another one needs the account of a user",
     ] {
         assert!(reason.contains(expected), "{reason}");
     }
@@ -166,8 +166,8 @@ async fn a_forbidden_reshape_whose_children_may_not_be_deleted_either_names_both
     assert_eq!(exit, Exit::ReshapeFailed);
     let children = [0, 1].map(|n| two_gpus().gpu_provider(n));
     for expected in [
-        "POST /reshaper needs the role service",
-        "openstack role add",
+        "POST /reshaper with 403",
+        "another one needs the account of a user",
         children[0].as_str(),
         children[1].as_str(),
     ] {

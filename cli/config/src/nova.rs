@@ -19,7 +19,6 @@ const SECTIONS: &[&str] = &[
     "cache",
     "cinder",
     "console",
-    "cors",
     "database",
     "ephemeral_storage_encryption",
     "guestfs",

@@ -3,13 +3,13 @@
 //! Before each record the path is compared with the open file. If it names another file, or none, the file is opened
 //! again: logrotate renames it, and no record goes to the renamed file after that.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use nix::fcntl::OFlag;
+use berth_files::open_options;
 
 /// The file of audit records cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +27,11 @@ pub(crate) struct AuditFile {
     open: Mutex<OpenFile>,
 }
 
+fn not_regular() -> io::Error {
+    let what = "it is not a regular file";
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
 #[derive(Debug)]
 struct OpenFile {
     file: File,
@@ -38,18 +43,18 @@ struct OpenFile {
 
 impl OpenFile {
     fn at(path: &Path) -> io::Result<Self> {
-        // NONBLOCK: opening a pipe without a reader would wait forever.
-        let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-        let file = OpenOptions::new()
+        // Opening a pipe without a reader would wait forever.
+        if path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(not_regular());
+        }
+        let file = open_options()
             .append(true)
             .create(true)
             .mode(0o600)
-            .custom_flags(flags.bits())
             .open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            let what = "it is not a regular file";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+            return Err(not_regular());
         }
         Ok(Self {
             file,

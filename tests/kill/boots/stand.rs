@@ -29,8 +29,9 @@ use std::path::Path;
 
 use berth_model::SeededRng;
 use berth_tests::berth::{BerthHome, RunningBerth};
+use berth_tests::exchange::HttpCall;
 use berth_tests::port::free_port;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{DEVICES, IMAGE, NODES, PATIENCE, text, until};
 use crate::authority::Authority;
@@ -139,7 +140,7 @@ impl Stand {
         controller.begin();
         let running = controller.running.as_mut().expect("it was begun");
         let served = running.wait_for_line(PATIENCE, "All APIs at ");
-        let login = login(&served.expect("it serves"), &controller.home.state_dir());
+        let base = served.expect("it serves");
         let mut processes = vec![controller];
         for (node, agent) in agents.iter().enumerate() {
             let mut home = BerthHome::new().expect("a home");
@@ -149,9 +150,7 @@ impl Stand {
                 file(&server.key),
             );
             let mut text = host(&listener);
-            for section in ["placement", "cyborg", "conductor", "glance"] {
-                text += &format!("[{section}]\n{login}");
-            }
+            text += &host_account(&mut processes[0].home, &base, &format!("boots-{node}"));
             text += &format!("[image_cache]\nimage_directories = [\"{images}\"]\n");
             prepare(&home, &text);
             // `guest list` and `reconcile` ask the conductor.
@@ -271,19 +270,34 @@ fn host(agent: &str) -> String {
     )
 }
 
-/// The options with which an agent logs in as `admin`, the user that the controller creates at its first start. The
-/// controller has written the password to `clouds.yaml` below its state directory; `base` is the URL of its listener.
-fn login(base: &str, state: &Path) -> String {
-    let clouds = fs::read_to_string(state.join("clouds.yaml")).expect("it was written");
-    let password = clouds
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("password: "))
+/// Makes the account of a host, and returns the sections with which its agent logs in. `base` is the URL of the
+/// controller's listener.
+fn host_account(controller: &mut BerthHome, base: &str, name: &str) -> String {
+    let config = controller.config_file().display().to_string();
+    let users = controller.state_dir().join("identity.toml");
+    let (users, url) = (users.display().to_string(), format!("{base}/identity/v3"));
+    let words = ["--config", &config, "identity", "host-account", name];
+    let more = ["--users", &users, "--auth-url", &url];
+    let made = controller.run([&words[..], &more[..]].concat());
+    let made = made.expect("it ends");
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let password = made.stdout.lines();
+    let password = password
+        .filter_map(|line| line.strip_prefix("password = "))
+        .next()
         .expect("a password")
         .trim_matches('"');
-    format!(
-        "auth_type = \"password\"\nauth_url = \"{base}/identity/v3\"\nusername = \"admin\"\npassword = \"{password}\"\n\
-         project_name = \"service\"\nuser_domain_name = \"Default\"\nproject_domain_name = \"Default\"\n"
-    )
+    let domain = json!({"name": "Default"});
+    let user = json!({"name": format!("host/{name}"), "domain": domain, "password": password});
+    let login =
+        json!({"auth": {"identity": {"methods": ["password"], "password": {"user": user}}}});
+    // The identity service looks for changes of the file once a second.
+    until("the account is known", || {
+        let call = HttpCall::post(format!("{url}/auth/tokens")).json(&login);
+        let answer = call.send().expect("it answers");
+        (answer.status == 201).then_some(())
+    });
+    made.stdout
 }
 
 /// Creates the folder `images` with one image, and the list `images.toml` that the compute service reads. Returns the

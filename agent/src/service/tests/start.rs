@@ -152,7 +152,7 @@ async fn what_waiting_cannot_repair_ends_the_start_with_its_reason() {
         (
             PlacementBehaviour::Status("GET ", StatusCode::UNAUTHORIZED),
             ExitReason::Configuration,
-            "auth options",
+            "auth_type",
         ),
         (
             PlacementBehaviour::Status("PUT ", StatusCode::BAD_REQUEST),

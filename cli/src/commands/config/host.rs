@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn a_mistyped_state_folder_and_a_foreign_address_are_reported() {
         let loaded = resolved(
-            "state_path = \"/nope/deep/state\"\n[agent]\nmetrics_listen = \"192.0.2.55:24880\"\n",
+            "state_path = \"/nope/deep/state\"\n[api]\nlisten = \"192.0.2.55:24880\"\ninsecure_http = true\n",
         );
         let problems = paths_and_addresses(&loaded);
         let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -329,7 +329,7 @@ mod tests {
             shown,
             [
                 "berth.toml:1:14: state_path: /nope/deep does not exist [BERTH-E0105]",
-                "berth.toml:3:18: agent.metrics_listen: 192.0.2.55 is not an address of this host; ip addr shows \
+                "berth.toml:3:10: api.listen: 192.0.2.55 is not an address of this host; ip addr shows \
                  the addresses of this host [BERTH-E0105]"
             ]
         );

@@ -3,7 +3,7 @@
 //! The tables are appended to the file, so that the operator's comments, its owner and its mode stay. The new text is
 //! checked before that.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -58,7 +58,7 @@ pub(super) fn add(
 
 /// Appends to the file, which keeps its owner and mode.
 fn append(path: &Path, text: &str) -> Result<(), Failure> {
-    let appended = OpenOptions::new()
+    let appended = berth_files::open_options()
         .append(true)
         .open(path)
         .and_then(|mut file| {

@@ -299,12 +299,7 @@ fn set_validity(params: &mut CertificateParams, now: SystemTime, validity: Durat
 }
 
 fn make_folder(folder: &Path) -> Result<(), Failure> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    let made = fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o750)
-        .create(folder);
-    made.map_err(|error| {
+    berth_files::make_folders(folder, 0o750).map_err(|error| {
         let what = format!("cannot make {}", folder.display());
         Failure::caused(ErrorCode::File, what, &error)
     })

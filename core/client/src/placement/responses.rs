@@ -38,7 +38,8 @@ pub(super) fn is_doubtful(answer: &AdapterAnswer) -> bool {
 
 /// Whether a body is one of another service: JSON, or a page.
 pub(super) fn is_document(body: &[u8]) -> bool {
-    body.trim_ascii_start().starts_with(b"<") || is_json(body)
+    let is_page = |text: &str| text.trim_start().starts_with('<');
+    std::str::from_utf8(body).is_ok_and(is_page) || is_json(body)
 }
 
 fn is_json(body: &[u8]) -> bool {

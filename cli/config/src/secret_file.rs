@@ -22,10 +22,9 @@ pub(super) type ReadSecret<'a> = &'a dyn Fn(&Path) -> Result<String, (String, St
 
 /// Reads a file with one line. A file that every user may read is refused.
 pub(super) fn read(path: &Path) -> Result<String, (String, String)> {
-    match confidential(path) {
-        Err(error @ TrustError::Readable { .. }) => return Err((error.to_string(), error.hint())),
-        // Who else can change it is judged for all files together.
-        Ok(()) | Err(_) => {}
+    // Who else can change it is judged for all files together.
+    if let Err(error @ TrustError::Readable { .. }) = confidential(path) {
+        return Err((error.to_string(), error.hint()));
     }
     let shown = path.display();
     let unreadable = |error: std::io::Error| {

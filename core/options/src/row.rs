@@ -56,7 +56,7 @@ impl OptionRow {
     /// The option that names a file with the value of this one; `None` if this one is not secret.
     #[must_use]
     pub fn of_file(&self) -> Option<Self> {
-        self.kind.is_secret().then(|| Self {
+        self.kind.is_secret().then_some(Self {
             key: self.file_key,
             kind: SECRET_FILE,
             default: || Value::Null,

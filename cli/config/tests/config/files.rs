@@ -16,15 +16,15 @@ struct Home(TempDir);
 
 impl Home {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+        let folder = tempfile::tempdir().expect("it is ours");
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).expect("it is ours");
         Self(folder)
     }
 
     fn write(&self, name: &str, text: &str, mode: u32) -> PathBuf {
         let path = self.0.path().join(name);
-        fs::write(&path, text).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        fs::write(&path, text).expect("it is ours");
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("it is ours");
         path
     }
 

@@ -229,8 +229,18 @@ fn options_name_a_plugin_by_what_it_is() {
             PluginKind::Filter,
             "there is no weigher rack; ",
         ),
-        ("racks", all, PluginKind::Both, "TypeAffinityFilter, rack"),
-        ("RamFilter", "racks", PluginKind::Both, "RAMWeigher, rack"),
+        (
+            "racks",
+            all,
+            PluginKind::Both,
+            "no filter racks; did you mean rack?",
+        ),
+        (
+            "RamFilter",
+            "racks",
+            PluginKind::Both,
+            "no weigher racks; did you mean rack?",
+        ),
     ] {
         let error = named(filter, weigher, kind);
         assert_eq!(error.is_empty(), wrong.is_empty(), "{error}");

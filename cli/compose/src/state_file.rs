@@ -9,7 +9,7 @@ pub fn write(file: &Path, text: &str) -> Result<(), Failure> {
     write_with_mode(file, text, 0o600)
 }
 
-/// Writes a file that every user may read, like [`write`].
+/// Writes a file that every user may read, like [`write()`].
 pub fn write_public(file: &Path, text: &str) -> Result<(), Failure> {
     write_with_mode(file, text, 0o644)
 }

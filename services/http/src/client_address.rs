@@ -1,7 +1,7 @@
 //! The address of the client that sent a request, also behind trusted proxies.
 //!
 //! A proxy appends the address of its own client to `X-Forwarded-For` and writes the scheme into `X-Forwarded-Proto`. Anybody can write
-//! these headers, so only those of a trusted proxy are read. The listener calls [`RequestOrigin::identify`] for each request; handlers ask
+//! these headers, so only those of a trusted proxy are read. The listener calls `RequestOrigin::identify` for each request; handlers ask
 //! [`client_address`].
 
 use std::net::{IpAddr, SocketAddr};

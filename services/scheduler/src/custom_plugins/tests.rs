@@ -235,12 +235,7 @@ fn options_name_a_plugin_by_what_it_is() {
             PluginKind::Both,
             "no filter racks; did you mean rack?",
         ),
-        (
-            "RamFilter",
-            "racks",
-            PluginKind::Both,
-            "no weigher racks; did you mean rack?",
-        ),
+        ("RamFilter", "racks", PluginKind::Both, "RAMWeigher, rack"),
     ] {
         let error = named(filter, weigher, kind);
         assert_eq!(error.is_empty(), wrong.is_empty(), "{error}");

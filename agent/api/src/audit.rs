@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::http::{Extensions, StatusCode};
 use axum::response::Response;
-use berth_audit::{AuditDoor, AuditPeer, AuditTrail, AuditUnavailable, AuditedApi};
+use berth_audit::{AuditPeer, AuditTrail, AuditUnavailable, AuditedApi, ListenerAudit};
 use berth_serve::TlsClient;
 
 use crate::access::Peer;
@@ -13,11 +13,11 @@ use crate::refusal::refusal;
 /// Audits each request. `observer` is the API, for example `service/agent`.
 pub(crate) fn audited(router: Router, trail: &AuditTrail, observer: &'static str) -> Router {
     let api = AuditedApi { observer, refuse };
-    let door = AuditDoor {
+    let listener = ListenerAudit {
         peer,
         api: Some(api),
     };
-    berth_audit::audited(router, trail, door)
+    berth_audit::audited(router, trail, listener)
 }
 
 /// The holder of the client's certificate, or the process at the other end of the socket.

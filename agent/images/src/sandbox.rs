@@ -76,7 +76,7 @@ pub(super) async fn start(mut command: Command, files: SandboxFiles) -> io::Resu
             warn_once(confinement);
             command.spawn()
         });
-        // Nobody waits for it any more. This thread may not end it: it may send no signal.
+        // The caller was cancelled. The runtime's threads end the program, because this one may send no signal.
         if let Err(abandoned) = sender.send(child) {
             runtime.spawn(async move { drop(abandoned) });
         }
@@ -302,13 +302,13 @@ mod tests {
 
     use super::*;
 
-    struct Ended {
+    struct ProgramResult {
         is_good: bool,
         output: String,
     }
 
     /// Runs a script of bash in the sandbox; it finds its folder in `$1`.
-    async fn run(script: &str, folder: &Path, files: SandboxFiles) -> Ended {
+    async fn run(script: &str, folder: &Path, files: SandboxFiles) -> ProgramResult {
         let mut command = Command::new("/bin/bash");
         command
             .args(["-c", &format!("exec 2>&1; {script}"), "bash"])
@@ -317,7 +317,7 @@ mod tests {
             .stdout(Stdio::piped());
         let child = start(command, files).await.unwrap();
         let output = child.wait_with_output().await.unwrap();
-        Ended {
+        ProgramResult {
             is_good: output.status.success(),
             output: String::from_utf8(output.stdout).unwrap(),
         }

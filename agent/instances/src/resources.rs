@@ -117,8 +117,8 @@ pub trait GuestResources: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), ResourceError>> + Send;
 
     /// Releases devices and disks: resets each device, verifies the reset, returns the device to its driver, and
-    /// removes the disks. A vanished device is skipped. The result lists in `quarantined` each device whose
-    /// reset failed permanently, with the reason. The guest must be removed from the hypervisor before.
+    /// removes the disks. A vanished device is skipped. A device whose reset failed permanently is in
+    /// `quarantined`, with the reason. The guest must be removed from the hypervisor before.
     ///
     /// Errors: a device or disk could not be released now. It stays allocated, and the release is retried.
     fn release(

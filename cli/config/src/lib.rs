@@ -31,7 +31,7 @@ mod view;
 
 pub use authtoken::KeystoneAuthtoken;
 pub use berth_compute_driver::{ComputeDriver, CpuMode, FakeSection, LibvirtSection, VirtType};
-pub use berth_options::{Listen, OptionEffect, OptionKind, OptionRow};
+pub use berth_options::{ListenAddress, OptionEffect, OptionKind, OptionRow};
 pub use file::ConfigDocument;
 pub use listeners::ListenerSection;
 pub use load::{ExaminedConfig, examine, load, resolve};

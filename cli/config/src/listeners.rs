@@ -10,8 +10,6 @@ use crate::sections::{AuthStrategy, Config};
 pub struct ListenerSection<'a> {
     /// The name of the section.
     pub section: &'static str,
-    /// The name of the service in sentences.
-    pub called: &'static str,
     /// The configured address; `None` without one.
     pub address: Option<SocketAddr>,
     /// What others see on the way without TLS.
@@ -32,7 +30,7 @@ impl ListenerSection<'_> {
         self.certificate.is_some() && self.key.is_some()
     }
 
-    /// Whether other hosts could read what crosses the network at this address, and nobody has permitted that.
+    /// Whether other hosts could read what crosses the network at this address, and the operator has not accepted that.
     #[must_use]
     pub fn exposes_secrets_at(&self, address: SocketAddr) -> bool {
         !address.ip().is_loopback() && !self.is_tls() && !self.insecure_http
@@ -63,10 +61,9 @@ impl ListenerSection<'_> {
 }
 
 macro_rules! listener {
-    ($config:ident . $section:ident, $called:literal, $address:expr, $auth:expr, $carries:literal) => {
+    ($config:ident . $section:ident, $address:expr, $auth:expr, $carries:literal) => {
         ListenerSection {
             section: stringify!($section),
-            called: $called,
             address: $address,
             carries: $carries,
             auth: $auth,
@@ -82,13 +79,7 @@ impl Config {
     #[must_use]
     pub fn api_listener(&self) -> ListenerSection<'_> {
         let (address, auth) = (self.api_listen(), AuthStrategy::Keystone);
-        listener!(
-            self.api,
-            "the front listener",
-            address,
-            auth,
-            "passwords and tokens"
-        )
+        listener!(self.api, address, auth, "passwords and tokens")
     }
 
     #[must_use]
@@ -97,13 +88,7 @@ impl Config {
             self.identity_service.listen.address(),
             AuthStrategy::Keystone,
         );
-        listener!(
-            self.identity_service,
-            "the identity service",
-            address,
-            auth,
-            "passwords"
-        )
+        listener!(self.identity_service, address, auth, "passwords")
     }
 
     #[must_use]
@@ -113,13 +98,7 @@ impl Config {
             service.own_listen(),
             service.auth_strategy.unwrap_or_default(),
         );
-        listener!(
-            self.placement_service,
-            "the built-in Placement",
-            address,
-            auth,
-            "tokens"
-        )
+        listener!(self.placement_service, address, auth, "tokens")
     }
 
     #[must_use]
@@ -129,13 +108,7 @@ impl Config {
             service.own_listen(),
             service.auth_strategy.unwrap_or_default(),
         );
-        listener!(
-            self.accelerator_service,
-            "the accelerator service",
-            address,
-            auth,
-            "tokens"
-        )
+        listener!(self.accelerator_service, address, auth, "tokens")
     }
 
     #[must_use]
@@ -145,13 +118,7 @@ impl Config {
             service.listen.address(),
             service.auth_strategy.unwrap_or_default(),
         );
-        listener!(
-            self.compute_service,
-            "the compute API",
-            address,
-            auth,
-            "tokens and user data"
-        )
+        listener!(self.compute_service, address, auth, "tokens and user data")
     }
 
     /// The listener of a section; `None` if the section has no TLS of its own.

@@ -123,7 +123,7 @@ fn resolve_with(
     let named = named_sections(&merged);
     let effective = effective(&merged, &named);
     let mut broken: BTreeSet<String> = problems.iter().map(|problem| problem.key.clone()).collect();
-    // An option whose file cannot be used is not missing.
+    // If the file of a secret cannot be used, that is the only error: the secret itself is not reported as missing.
     let of_files = broken.iter().filter_map(|key| key.strip_suffix("_file"));
     let of_files: Vec<String> = of_files.map(ToOwned::to_owned).collect();
     broken.extend(of_files);

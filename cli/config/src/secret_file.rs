@@ -46,7 +46,7 @@ pub(super) fn read(path: &Path) -> Result<String, (String, String)> {
     }
 }
 
-/// Sets each secret option whose `KEY_file` is set. Returns the problems.
+/// Reads the file of each `KEY_file` and sets the secret option `KEY` to its text. Returns the errors.
 pub(super) fn fill(merged: &mut MergedSettings, read: ReadSecret<'_>) -> Vec<ConfigProblem> {
     let mut problems = Vec::new();
     let mut found = Vec::new();

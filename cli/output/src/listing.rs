@@ -192,7 +192,7 @@ fn terminal_width() -> Option<usize> {
     Table::new().width().map(usize::from)
 }
 
-/// A column whose cells are at most this wide is left out rather than cut: names and UUIDs are copied whole.
+/// A column with cells up to this width is left out, not cut, because people copy names and UUIDs from it.
 const NEVER_CUT: usize = 36;
 /// The least width of a cut column.
 const LEAST: usize = 16;

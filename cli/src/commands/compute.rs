@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 
 use berth_compose::policy::compute_policy_in_force;
-use berth_config::Listen;
+use berth_config::ListenAddress;
 use berth_output::{ExitCode, Failure, ListFormat};
 
 use crate::context::Context;
@@ -51,7 +51,7 @@ pub fn run(
     match &arguments.command {
         ComputeCommand::Serve { database, listen } => {
             let own = &mut config.compute_service;
-            own.listen = listen.map_or(own.listen, Listen::at);
+            own.listen = listen.map_or(own.listen, ListenAddress::at);
             context.serve(service::serve(database.as_deref(), &config, out))??;
         }
         ComputeCommand::Policy { format } => {

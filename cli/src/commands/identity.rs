@@ -9,7 +9,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use berth_config::Listen;
+use berth_config::ListenAddress;
 use berth_output::{ExitCode, Failure, ListFormat};
 
 use crate::context::Context;
@@ -110,7 +110,7 @@ pub fn run(
         } => {
             let own = &mut config.identity_service;
             own.users_file = users.clone().unwrap_or(own.users_file.clone());
-            own.listen = listen.map_or(own.listen, Listen::at);
+            own.listen = listen.map_or(own.listen, ListenAddress::at);
             context.block_on(service::serve(database.as_deref(), &config, out))??;
         }
         IdentityCommand::HostAccount {

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 /// The longest text of a record that comes from the client, in characters.
 const LONGEST: usize = 1024;
-/// Words in the names of query keys whose values are secret.
+/// A query key with one of these words in its name has a secret value, which is masked.
 const SECRET_WORDS: [&str; 6] = ["token", "password", "secret", "key", "auth", "sign"];
 
 /// The sender of a request, as its connection shows it.

@@ -12,7 +12,7 @@ use crate::trail::{AuditTrail, AuditUnavailable};
 
 /// How a listener audits.
 #[derive(Clone, Copy)]
-pub struct AuditDoor {
+pub struct ListenerAudit {
     /// Reads the sender from what the listener put into the request.
     pub peer: fn(&Extensions) -> AuditPeer,
     /// The API behind the listener, if it adds nothing to the audit itself. Otherwise the API calls
@@ -30,19 +30,19 @@ pub struct AuditedApi {
 }
 
 /// Writes an audit record for each request to the router.
-pub fn audited(router: Router, trail: &AuditTrail, door: AuditDoor) -> Router {
-    router.layer(from_fn_with_state((trail.clone(), door), audit))
+pub fn audited(router: Router, trail: &AuditTrail, listener: ListenerAudit) -> Router {
+    router.layer(from_fn_with_state((trail.clone(), listener), audit))
 }
 
 async fn audit(
-    State((trail, door)): State<(AuditTrail, AuditDoor)>,
+    State((trail, listener)): State<(AuditTrail, ListenerAudit)>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    let peer = (door.peer)(request.extensions());
+    let peer = (listener.peer)(request.extensions());
     let audit = RequestAudit::begin(&trail, &request, peer);
     let progress = InProgress::of(audit.clone());
-    if let Some(api) = door.api {
+    if let Some(api) = listener.api {
         audit.observe(api.observer);
         audit.set_target(AuditTarget::of_path(api.observer, request.uri().path()));
         if let Err(unavailable) = audit.record_intent() {
@@ -86,7 +86,7 @@ mod tests {
             .route("/thing", get(|| async { "read" }).post(|| async { "made" }))
             .route("/secret", get(|| async { StatusCode::FORBIDDEN }))
             .route("/wait", post(std::future::pending::<()>));
-        let door = AuditDoor {
+        let listener = ListenerAudit {
             peer: |_| AuditPeer::Address(None),
             api: Some(AuditedApi {
                 observer: "service/test",
@@ -96,7 +96,7 @@ mod tests {
                 },
             }),
         };
-        audited(routes, trail, door)
+        audited(routes, trail, listener)
     }
 
     async fn ask(router: &Router, method: &str, path: &str) -> StatusCode {

@@ -21,7 +21,7 @@
 //!
 //! [`options!`] declares the struct and implements `Default` and [`OptionGroup`] for it: the rows for checks and the reference, and the
 //! function that reads checked values. After a default, `field: value` overrides a field of the [`OptionRow`]. The [`OptionKind`] follows
-//! from the type unless `kind` sets it. Types are `bool`, numbers, texts, paths, IP addresses, [`Listen`], `Option` and `Vec` of them, [`choices!`] for
+//! from the type unless `kind` sets it. Types are `bool`, numbers, texts, paths, IP addresses, [`ListenAddress`], `Option` and `Vec` of them, [`choices!`] for
 //! words, and [`text_type!`] for other types that are written as texts. `berth-config` lists the groups, reads files and environment, and
 //! reports problems.
 
@@ -36,7 +36,7 @@ pub use kind::{OptionKind, ValueError, ValueFault};
 pub use row::{OptionEffect, OptionRow};
 pub use serde_json::{Map, Value as Json};
 pub use text::{FileRole, TablesKind, TextKind, WrongElement, WrongText};
-pub use types::{ListItem, Listen, OptionType, seconds, texts};
+pub use types::{ListItem, ListenAddress, OptionType, seconds, texts};
 
 /// Seconds of a week, the longest interval of many options.
 pub const WEEK: i64 = 604_800;

@@ -109,9 +109,9 @@ text_type!(PciAddress, TEXT, PCI_ADDRESSES);
 
 /// The value of a `listen` option: an address, or `none` for no listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Listen(Option<SocketAddr>);
+pub struct ListenAddress(Option<SocketAddr>);
 
-impl Listen {
+impl ListenAddress {
     /// No listener.
     pub const NONE: Self = Self(None);
 
@@ -128,7 +128,7 @@ impl Listen {
     }
 }
 
-impl FromStr for Listen {
+impl FromStr for ListenAddress {
     type Err = AddrParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -139,7 +139,7 @@ impl FromStr for Listen {
     }
 }
 
-impl fmt::Display for Listen {
+impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str(NO_LISTENER),
@@ -149,7 +149,7 @@ impl fmt::Display for Listen {
 }
 
 /// No listener is no default value: the sample file shows the option's example instead.
-impl OptionType for Listen {
+impl OptionType for ListenAddress {
     const KIND: OptionKind = LISTEN;
 
     fn read(value: &Value) -> Option<Self> {

@@ -115,7 +115,7 @@ pub struct TlsClient {
 /// deadline as the head of a request.
 pub async fn serve_tls<S>(
     listener: TcpListener,
-    door: ReloadableTls,
+    tls: ReloadableTls,
     limits: ServeLimits,
     service: impl Fn(TlsClient) -> S + Clone + Send + 'static,
     stop: impl Future<Output = ()>,
@@ -127,9 +127,9 @@ pub async fn serve_tls<S>(
     S::Future: Send,
 {
     let open = |socket: TcpStream, address: SocketAddr| {
-        let (door, service) = (door.clone(), service.clone());
+        let (tls, service) = (tls.clone(), service.clone());
         async move {
-            let stream = handshake(socket, address, &door, limits.head).await?;
+            let stream = handshake(socket, address, &tls, limits.head).await?;
             // Without one the connection is refused, even if the TLS library accepted it.
             let shown = stream.get_ref().1.peer_certificates()?.first()?;
             let Certificate { holder, names, .. } = Certificate::read(shown)?;
@@ -148,7 +148,7 @@ pub async fn serve_tls<S>(
 /// connected to.
 pub async fn serve_https<L, S>(
     listener: L,
-    door: ReloadableTls,
+    tls: ReloadableTls,
     limits: ServeLimits,
     service: impl Fn(SocketAddr, Option<SocketAddr>) -> S + Clone + Send + 'static,
     stop: impl Future<Output = ()>,
@@ -161,10 +161,10 @@ pub async fn serve_https<L, S>(
     S::Future: Send,
 {
     let open = |socket: TcpStream, address: SocketAddr| {
-        let (door, service) = (door.clone(), service.clone());
+        let (tls, service) = (tls.clone(), service.clone());
         async move {
             let local = socket.local_addr().ok();
-            let stream = handshake(socket, address, &door, limits.head).await?;
+            let stream = handshake(socket, address, &tls, limits.head).await?;
             Some((stream, service(address, local)))
         }
     };
@@ -175,10 +175,10 @@ pub async fn serve_https<L, S>(
 async fn handshake(
     mut socket: TcpStream,
     address: SocketAddr,
-    door: &ReloadableTls,
+    tls: &ReloadableTls,
     limit: Duration,
 ) -> Option<TlsStream<TcpStream>> {
-    let acceptor = TlsAcceptor::from(door.config());
+    let acceptor = TlsAcceptor::from(tls.config());
     let accepted = timeout(limit, async {
         let mut first = [0];
         // A TLS record begins with a number below 32, a request with the capital letter of its method.

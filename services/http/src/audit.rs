@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::response::{IntoResponse as _, Response};
-use berth_audit::{AuditDoor, AuditInitiator, AuditPeer, AuditUnavailable, AuditedApi};
+use berth_audit::{AuditInitiator, AuditPeer, AuditUnavailable, AuditedApi, ListenerAudit};
 use http::{Extensions, StatusCode};
 
 use crate::auth::{Caller, TokenScope};
@@ -18,20 +18,20 @@ pub use berth_audit::{AuditOptions, AuditTarget, AuditTrail, RequestAudit};
 
 /// Audits each request to a router of services.
 pub fn audited(router: Router, trail: &AuditTrail) -> Router {
-    let door = AuditDoor {
+    let listener = ListenerAudit {
         peer: |extensions| AuditPeer::Address(address_of(extensions)),
         api: None,
     };
-    berth_audit::audited(router, trail, door)
+    berth_audit::audited(router, trail, listener)
 }
 
 /// Audits each request to a router without a service layer. `observer` is for example `service/conductor`.
 pub fn audited_as(router: Router, trail: &AuditTrail, observer: &'static str) -> Router {
-    let door = AuditDoor {
+    let listener = ListenerAudit {
         peer: |extensions| AuditPeer::Address(address_of(extensions)),
         api: Some(AuditedApi { observer, refuse }),
     };
-    berth_audit::audited(router, trail, door)
+    berth_audit::audited(router, trail, listener)
 }
 
 fn refuse(unavailable: AuditUnavailable) -> Response {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use berth_http::TrustedProxies;
-use berth_options::{Listen, options};
+use berth_options::{ListenAddress, options};
 
 use super::services::loopback;
 use super::{Config, Secret};
@@ -17,7 +17,7 @@ options! {
         /// Address and port where all APIs are served to callers with a token of the Identity service in this process:
         /// `/identity`, `/compute`, `/placement`, `/accelerator`, and `/image` if `[glance]` names no image service.
         /// A service has an address of its own as well if its section has `listen`. `none`: no such listener.
-        pub(super) listen: Listen = Listen::at(loopback(8770));
+        pub(super) listen: ListenAddress = ListenAddress::at(loopback(8770));
         /// The URL of the listener for callers, as in the catalog and in `clouds.yaml`.
         pub public_endpoint: Option<String> = None,
             kind: URL, derived: "the address of `listen`", example: "\"https://cloud.example.org\"";
@@ -49,7 +49,7 @@ impl Config {
     /// The configuration with another address for the one listener.
     #[must_use]
     pub fn with_api_listen(mut self, address: SocketAddr) -> Self {
-        self.api.listen = Listen::at(address);
+        self.api.listen = ListenAddress::at(address);
         self
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use berth_http::SubjectName;
 use berth_model::{PciAddress, ResourceClass};
-use berth_options::{Json, Listen, OptionKind, TextKind, WEEK, choices, options, seconds};
+use berth_options::{Json, ListenAddress, OptionKind, TextKind, WEEK, choices, options, seconds};
 use berth_sysfs::DEVICE_SPEC;
 
 use super::{AuthStrategy, PLACEMENT_MAX};
@@ -154,10 +154,10 @@ options! {
         /// The group that may use the admin socket.
         pub admin_group: String = "berth".into();
         /// A loopback address for Prometheus. The metrics are also available on the admin socket.
-        pub metrics_listen: Listen = Listen::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:9177\"";
+        pub metrics_listen: ListenAddress = ListenAddress::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:9177\"";
         /// Address and port for the complete API of the agent over TLS, for callers with a certificate that `client_ca`
         /// signed. `tls_cert`, `tls_key` and `client_ca` are required with it.
-        pub listen: Listen = Listen::NONE, example: "\"192.0.2.10:9178\"";
+        pub listen: ListenAddress = ListenAddress::NONE, example: "\"192.0.2.10:9178\"";
         /// PEM file with the certificate of `listen`, followed by its intermediate certificates. The files are read again
         /// at each SIGHUP.
         pub tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/node.pem\"";
@@ -174,7 +174,7 @@ options! {
         pub client_crl: Vec<PathBuf> = Vec::new(), example: "[\"/etc/berth/tls/revoked.pem\"]";
         /// A loopback address for external events only (POST /v2.1/os-server-external-events), without TLS: for a
         /// Cyborg on this host that reports binds.
-        pub events_listen: Listen = Listen::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:8775\"";
+        pub events_listen: ListenAddress = ListenAddress::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:8775\"";
         /// How callers of `events_listen` are authenticated: `keystone` validates their tokens by
         /// `[keystone_authtoken]`, with the role `service` or `admin`. `noauth2` accepts events from every user and
         /// process of this host.

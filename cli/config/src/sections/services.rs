@@ -9,7 +9,7 @@ use berth_http::Prefix;
 use berth_identity::EndpointInterface;
 use berth_options::text::{check_url, is_host_name};
 use berth_options::{
-    FileRole, Listen, OptionKind, TextKind, WEEK, WrongText, choices, options, seconds,
+    FileRole, ListenAddress, OptionKind, TextKind, WEEK, WrongText, choices, options, seconds,
 };
 use berth_placement::CandidatesFrom;
 use berth_scheduler::plugin::OnFailure;
@@ -37,7 +37,7 @@ options! {
         pub isolation_level: Isolation = Isolation::RepeatableRead;
         /// Address and port of Placement alone. `berth up` and `berth controller` always serve it below `[api] listen`,
         /// and to local commands on `placement.sock` in the folder of `[agent] admin_socket`.
-        pub(super) listen: Option<Listen> = None,
+        pub(super) listen: Option<ListenAddress> = None,
             derived: "`127.0.0.1:8778` in `berth placement serve`, otherwise `none`", example: "\"127.0.0.1:8778\"";
         /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
         /// over HTTPS. Both files are read again at each SIGHUP.
@@ -90,7 +90,8 @@ impl PlacementService {
     /// The address of `berth placement serve`; `None` if the option is `none`.
     #[must_use]
     pub fn serve_listen(&self) -> Option<SocketAddr> {
-        self.listen.map_or(Some(loopback(8778)), Listen::address)
+        self.listen
+            .map_or(Some(loopback(8778)), ListenAddress::address)
     }
 }
 
@@ -106,7 +107,7 @@ options! {
             kind: DATABASE, derived: "`sqlite:` and `accelerator.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/accelerator.sqlite\"";
         /// Address and port of the accelerator service alone. `berth up` and `berth controller` always serve it below
         /// `[api] listen`, and to local commands on `accelerator.sock` in the folder of `[agent] admin_socket`.
-        pub(super) listen: Option<Listen> = None,
+        pub(super) listen: Option<ListenAddress> = None,
             derived: "`127.0.0.1:6666` in `berth accelerator serve`, otherwise `none`", example: "\"127.0.0.1:6666\"";
         /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
         /// over HTTPS. Both files are read again at each SIGHUP.
@@ -150,7 +151,8 @@ impl AcceleratorService {
     /// The address of `berth accelerator serve`; `None` if the option is `none`.
     #[must_use]
     pub fn serve_listen(&self) -> Option<SocketAddr> {
-        self.listen.map_or(Some(loopback(6666)), Listen::address)
+        self.listen
+            .map_or(Some(loopback(6666)), ListenAddress::address)
     }
 }
 
@@ -176,7 +178,7 @@ options! {
             kind: DATABASE, derived: "`sqlite:` and `hosts.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/hosts.sqlite\"";
         /// A loopback address for Prometheus: `/metrics` of the conductor. Its API for guests is on the socket
         /// `conductor.sock` in the folder of `[agent] admin_socket`, for root and `[agent] admin_group`.
-        pub listen: Listen = Listen::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:8776\"";
+        pub listen: ListenAddress = ListenAddress::NONE, kind: LOOPBACK_LISTEN, example: "\"127.0.0.1:8776\"";
         /// `noauth2`: `listen` offers the API for guests, too. It has no authentication, so every user and process of
         /// this host may then create and delete guests. Unset: `listen` offers only the metrics.
         pub auth_strategy: Option<ConductorAuthStrategy> = None, example: "\"noauth2\"";
@@ -222,7 +224,7 @@ options! {
             kind: DATABASE, derived: "`sqlite:` and `compute.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/compute.sqlite\"";
         /// Address and port of the compute API (`/v2.1`). Agents of other hosts also report their host state to it
         /// (`[conductor] endpoint_override` there). Unset: the compute API is served below `[api] listen` only.
-        pub listen: Listen = Listen::NONE, example: "\"127.0.0.1:8774\"";
+        pub listen: ListenAddress = ListenAddress::NONE, example: "\"127.0.0.1:8774\"";
         /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
         /// over HTTPS. Both files are read again at each SIGHUP.
         pub tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/controller.pem\"";
@@ -345,7 +347,7 @@ options! {
         pub(super) connection: Option<Secret> = None,
             kind: DATABASE, derived: "`sqlite:` and `identity.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/identity.sqlite\"";
         /// Address and port of the API.
-        pub listen: Listen = Listen::at(loopback(5000));
+        pub listen: ListenAddress = ListenAddress::at(loopback(5000));
         /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
         /// over HTTPS. Both files are read again at each SIGHUP.
         pub tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/controller.pem\"";

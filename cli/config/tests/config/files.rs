@@ -11,7 +11,7 @@ use berth_config::{LoadedConfig, OptionRow, Sources};
 use berth_options::{FileRole, Json};
 use tempfile::TempDir;
 
-/// A folder with a configuration file, which nobody else may change.
+/// A folder with a configuration file. Other users cannot change it.
 struct Home(TempDir);
 
 impl Home {

@@ -192,7 +192,7 @@ fn unusable_files(loaded: &LoadedConfig, section: &str, files: &TlsFiles) -> Opt
     })
 }
 
-/// The problem that this host's certificate is that of a client of every other host: whoever controls one host then controls all.
+/// A warning if the other hosts accept this host's certificate as a client's: who controls one host then controls all.
 pub(super) fn powerful_certificate(loaded: &LoadedConfig) -> Option<ConfigProblem> {
     let agent = &loaded.config.agent;
     let (_, files) = tls::named(&loaded.config).filter(|_| agent.allowed_clients.is_empty())?;

@@ -25,7 +25,7 @@ use super::outcome::{RepairOutcome, RepairOutcomes, not_done, resources_by_name}
 pub(in crate::commands::placement) struct Audit {
     /// Delete orphaned allocations on this host. An allocation must look orphaned in two checks, --settle seconds
     /// apart. Allocations of the same consumer on other hosts are kept, and so are doubtful ones unless --consumer
-    /// names them. So are those whose consumer type is neither INSTANCE nor unknown, such as a reservation of Blazar. A guest
+    /// names them. Allocations of other consumer types than INSTANCE and unknown, such as Blazar's reservations, are kept too. A guest
     /// that arrives by cold migration holds its resources here while its disks are copied: check
     /// for running migrations first.
     #[arg(long)]
@@ -216,8 +216,8 @@ impl Audit {
     }
 }
 
-/// The consumer types whose orphans are deleted: Nova's instances, and consumers from before there were types. Other types,
-/// such as MIGRATION, belong to a process or to another service, which may still need the allocation.
+/// The consumer types whose orphans are deleted: Nova's instances, and consumers that are older than types. An allocation of
+/// another type, such as MIGRATION, may still be in use by another service.
 const DELETABLE_TYPES: [&str; 2] = ["INSTANCE", "unknown"];
 
 const fn remedy(amiss: &AllocationProblem) -> &'static str {

@@ -35,6 +35,7 @@ pub struct Fault {
     code: &'static str,
     allow: Option<HeaderValue>,
     range: Option<(Microversion, Microversion)>,
+    retry_after: Option<HeaderValue>,
 }
 
 impl Fault {
@@ -51,6 +52,7 @@ impl Fault {
             code: UNDEFINED_CODE,
             allow: None,
             range: None,
+            retry_after: None,
         }
     }
 
@@ -116,6 +118,19 @@ impl Fault {
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+
+    /// 503 for a lack of resources that ends soon.
+    #[must_use]
+    pub(crate) fn overloaded(message: impl Into<String>) -> Self {
+        Self {
+            retry_after: Some(HeaderValue::from_static("1")),
+            ..Self::unavailable(message)
+        }
+    }
+
+    pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
+        self.retry_after.clone()
     }
 
     /// Sets the error code.

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Extension;
@@ -68,7 +69,14 @@ pub struct OperationDeclaration {
     pub body: Option<fn() -> Value>,
     /// Error statuses that only some operations have.
     pub errors: &'static [u16],
+    /// Whether callers that pass the rule may send a body up to [`LARGE_BODY`].
+    pub has_large_body: bool,
+    /// The time for the complete body. `None`: the least rate of the listener is its only limit.
+    pub body_deadline: Option<Duration>,
 }
+
+/// The limit of a large body, in bytes.
+pub const LARGE_BODY: usize = 8 << 20;
 
 /// A response of success.
 #[derive(Debug, Clone, Copy)]
@@ -84,6 +92,10 @@ pub struct SuccessResponse {
 pub(crate) struct DeclaredOperation {
     pub(crate) rule: Option<&'static str>,
     pub(crate) since: Option<Microversion>,
+    pub(crate) has_large_body: bool,
+    pub(crate) body_deadline: Option<Duration>,
+    /// Whether only agents and services need it.
+    pub(crate) is_internal: bool,
 }
 
 macro_rules! methods {
@@ -136,6 +148,8 @@ impl<S> Operation<S> {
             query_parameters: None,
             body: None,
             errors: &[],
+            has_large_body: false,
+            body_deadline: None,
         };
         Self {
             declaration,
@@ -143,7 +157,8 @@ impl<S> Operation<S> {
         }
     }
 
-    /// The policy rule that the handler checks with [`crate::Policy::allow`].
+    /// The policy rule that the handler checks with [`crate::Policy::allow`]. A request with a body is checked before its
+    /// body is read, too, for the caller's own project.
     pub fn rule(mut self, rule: RuleDefault) -> Self {
         self.declaration.rule = Some(rule);
         self
@@ -229,6 +244,18 @@ impl<S> Operation<S> {
         self
     }
 
+    /// Callers that pass the rule may send a body up to [`LARGE_BODY`]. An operation without a rule has no large body.
+    pub fn large_body(mut self) -> Self {
+        self.declaration.has_large_body = true;
+        self
+    }
+
+    /// The time for the complete body.
+    pub fn body_deadline(mut self, deadline: Duration) -> Self {
+        self.declaration.body_deadline = Some(deadline);
+        self
+    }
+
     /// The single top-level key of the response body.
     pub fn responds(mut self, key: &'static str) -> Self {
         self.declaration.response_key = Some(key);
@@ -298,6 +325,9 @@ impl<S: Clone + Send + Sync + 'static> OperationSet<S> {
             let declared = DeclaredOperation {
                 rule: declaration.rule.map(|rule| rule.name),
                 since: declaration.enforced_since,
+                has_large_body: declaration.has_large_body && declaration.rule.is_some(),
+                body_deadline: declaration.body_deadline,
+                is_internal: declaration.path.starts_with("/internal/"),
             };
             *methods = mem::take(methods).merge(handler.route_layer(Extension(declared)));
         }

@@ -8,7 +8,7 @@ use axum::serve::ListenerExt as _;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tower::ServiceExt as _;
 
-pub use berth_serve::ServeLimits;
+pub use berth_serve::{ClientAddress, ServeLimits};
 
 /// Serves on a TCP listener until `shutdown` resolves, then lets requests in progress finish. [`ServeLimits`] sets the
 /// bounds on connections. Each request carries its peer address as [`ConnectInfo`].

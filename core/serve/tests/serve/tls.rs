@@ -35,6 +35,7 @@ fn limits() -> ServeLimits {
         head: LONG,
         body: LONG,
         grace: SHORT,
+        ..ServeLimits::default()
     }
 }
 

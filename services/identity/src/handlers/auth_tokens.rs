@@ -1,6 +1,7 @@
 //! /v3/auth/tokens: issue, validate and revoke tokens.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{ConnectInfo, State};
@@ -17,6 +18,9 @@ use crate::shown;
 use crate::store::{self, RevocationScope};
 use crate::tokens::ValidToken;
 
+/// The time for the body of a login, which needs no token.
+const LOGIN_DEADLINE: Duration = Duration::from_secs(10);
+
 pub(super) fn operations() -> Vec<IdentityOperation> {
     vec![
         IdentityOperation::get("/v3/auth/tokens", show)
@@ -29,6 +33,7 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
             .summary("Issue a token for a password or another token")
             .query(&["nocatalog"])
             .body(auth_schema)
+            .body_deadline(LOGIN_DEADLINE)
             .statuses(&[201])
             .responds("token"),
         IdentityOperation::delete("/v3/auth/tokens", revoke)
@@ -156,4 +161,21 @@ async fn revoke(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiR
     let revoked = api.identity.revoke(&token, which).await;
     revoked.map_err(|error| store::fault(&error))?;
     Ok(ApiResponse::no_content())
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_http::OperationSet;
+
+    use super::*;
+
+    #[test]
+    fn the_body_of_a_login_has_less_time_than_others_because_it_needs_no_token() {
+        let operations: OperationSet<_> = operations().into_iter().collect();
+        let deadlines = operations.declarations();
+        let deadlines = deadlines.map(|one| (one.method, one.body_deadline));
+        let deadlines: Vec<_> = deadlines.collect();
+        let login = (Some("POST"), Some(Duration::from_secs(10)));
+        assert!(deadlines.contains(&login), "{deadlines:?}");
+    }
 }

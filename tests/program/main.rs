@@ -37,5 +37,6 @@ mod policy;
 mod scheduler_metrics;
 mod scheduler_options;
 mod service_manager;
+mod slow_clients;
 mod starts;
 mod tls;

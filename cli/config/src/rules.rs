@@ -61,6 +61,7 @@ pub(super) fn judge(
     judge.placement_service();
     judge.identity_service();
     judge.api();
+    judge.internal_api();
     judge.compute_service();
     judge.scheduler_plugins();
     judge.two_sections();

@@ -8,7 +8,8 @@ use axum::routing::get;
 use axum::{Json, Router};
 use berth_config::{AuthStrategy, Config, LoadedConfig};
 use berth_http::auth::Validation;
-use berth_http::{Prefix, TokenRequest, ValidateToken, found_at, mount};
+use berth_http::{Prefix, TokenRequest, ValidateToken, found_at, mount, without_internal_routes};
+use berth_identity::EndpointInterface::Internal;
 use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router, serve_tcp};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
@@ -42,12 +43,16 @@ const IMAGE: &str = "image";
 /// The listener, open but not yet served.
 pub struct OpenApi {
     listener: TcpListener,
+    /// The listener for agents and services, if it is configured.
+    internal: Option<TcpListener>,
     identity: Identity,
     store: SqlStore,
     /// The URL in links, if the operator configured one.
     public_endpoint: Option<String>,
     /// The URL for callers, without a slash at its end.
     pub base: String,
+    /// The URL for agents and services, if they have a listener of their own.
+    pub internal_base: Option<String>,
     /// The `clouds.yaml` that was written for it.
     pub clouds: PathBuf,
 }
@@ -75,6 +80,14 @@ impl OpenApi {
         let listener = API.listen_on(address, AuthStrategy::Keystone).await?;
         let address = listener.local_addr().unwrap_or(address);
         let base = base(config, address)?;
+        let internal = match config.api.internal_listen {
+            None => None,
+            Some(address) => Some(internal_listener(address).await?),
+        };
+        let internal_base = match &internal {
+            None => None,
+            Some(listener) => listener.local_addr().ok().map(|it| format!("http://{it}")),
+        };
         let clouds = config.state_path.join("clouds.yaml");
         let people = people(loaded, &clouds).await?;
         let users = UsersFile::open(&people.users_file).map_err(|error| users_failure(&error))?;
@@ -83,10 +96,21 @@ impl OpenApi {
         let services = SERVICES
             .iter()
             .filter(|(service, _)| *service != IMAGE || images.list().is_some());
-        let here = services.map(|(service, path)| (*service, format!("{base}/{service}{path}")));
-        // Agents of other hosts report their host states here.
-        let conductor = ("conductor", format!("{base}/compute"));
-        let here: Vec<_> = here.chain([conductor]).collect();
+        // Agents of other hosts report their host states to the conductor's URL.
+        let conductor = ("conductor", "compute", "");
+        let services = services.map(|(service, path)| (*service, *service, *path));
+        let services: Vec<_> = services.chain([conductor]).collect();
+        let bases = [
+            (Some(base.as_str()), None),
+            (internal_base.as_deref(), Some(Internal)),
+        ];
+        let here = bases.into_iter().flat_map(|(base, interface)| {
+            let here = services.iter().filter_map(move |(service, name, path)| {
+                Some((*service, interface, format!("{}/{name}{path}", base?)))
+            });
+            here.collect::<Vec<_>>()
+        });
+        let here: Vec<_> = here.collect();
         let own = &config.identity_service;
         let options = IdentityOptions {
             token_expiration: own.token_expiration,
@@ -96,10 +120,12 @@ impl OpenApi {
         state_file::write(&clouds, &clouds::text(&base, &own.region, &people.login))?;
         Ok(Self {
             listener,
+            internal,
             identity: Identity::new(store.clone(), users, options),
             store,
             public_endpoint: config.api.public_endpoint.as_ref().map(|_| base.clone()),
             base,
+            internal_base,
             clouds,
         })
     }
@@ -112,7 +138,8 @@ impl OpenApi {
         })
     }
 
-    /// Serves everything until `stop`. Returns the database, which must be closed last.
+    /// Serves everything until `stop`. Returns the database, which must be closed last. With a listener for agents and
+    /// services, the other one has no internal routes.
     pub fn serve(
         self,
         config: &Config,
@@ -144,22 +171,41 @@ impl OpenApi {
             several = mount(several, &path_of(service)?, router);
         }
         let names: Arc<[&str]> = names.into();
-        let index_of = Arc::clone(&names);
-        let base = public.clone();
-        let index = move |headers: HeaderMap| async move {
-            let base = base.unwrap_or_else(|| base_of(&headers));
-            index(&index_of, &base)
-        };
-        let mut several = several
-            .route("/", get(index))
-            .fallback(move || async move { nothing(&names) });
-        if let Some(url) = &public {
-            several = found_at(several, url);
+        let end = || stop.clone().cancelled_owned();
+        let mut public_routes = with_index(several.clone(), &names, public.clone());
+        if let Some(listener) = self.internal {
+            tasks.spawn(serve_tcp(
+                listener,
+                with_index(several, &names, None),
+                end(),
+            ));
+            public_routes = without_internal_routes(public_routes);
         }
-        let end = stop.clone().cancelled_owned();
-        tasks.spawn(serve_tcp(self.listener, several, end));
+        if let Some(url) = &public {
+            public_routes = found_at(public_routes, url);
+        }
+        tasks.spawn(serve_tcp(self.listener, public_routes, end()));
         Ok(self.store)
     }
+}
+
+async fn internal_listener(address: SocketAddr) -> Result<TcpListener, Failure> {
+    let listener = API.listen_on(address, AuthStrategy::Keystone).await;
+    listener
+        .map_err(|failure| failure.hint("stop what listens there, or set [api] internal_listen"))
+}
+
+/// The routes with the list of services, and an answer for all other paths. `base` is the URL of the listener, if it is
+/// configured.
+fn with_index(services: Router, names: &Arc<[&'static str]>, base: Option<String>) -> Router {
+    let (listed, known) = (Arc::clone(names), Arc::clone(names));
+    let index = move |headers: HeaderMap| async move {
+        let base = base.unwrap_or_else(|| base_of(&headers));
+        index(&listed, &base)
+    };
+    services
+        .route("/", get(index))
+        .fallback(move || async move { nothing(&known) })
 }
 
 fn path_of(service: &str) -> Result<Prefix, Failure> {

@@ -29,4 +29,29 @@ impl Judge<'_> {
             );
         }
     }
+
+    /// The catalog names the internal listener by its address.
+    pub(super) fn internal_api(&mut self) {
+        let key = "api.internal_listen";
+        let Some(address) = self.config.api.internal_listen else {
+            return;
+        };
+        if self.is_broken(&[key]) {
+            return;
+        }
+        if address.ip().is_unspecified() {
+            self.refuse(
+                key,
+                format!("{address} is every address of the host, so the catalog cannot name one for agents"),
+                "write the host's address on the management network",
+                ErrorCode::BadValue,
+            );
+        } else if !address.ip().is_loopback() {
+            self.warn(
+                key,
+                format!("passwords are sent to {address} without TLS"),
+                "write an address of a network that only agents and services use",
+            );
+        }
+    }
 }

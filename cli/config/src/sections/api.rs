@@ -23,6 +23,11 @@ options! {
         /// other hosts. `none`: no such listener.
         pub(super) listen: Option<ApiListen> = None,
             derived: "`127.0.0.1:8770`; in `berth up` `none` if a service uses Keystone (`auth_strategy`)", example: "\"127.0.0.1:8770\"";
+        /// Address and port of a second listener, for agents and services: it serves all APIs too, and `listen` then does
+        /// not serve the internal routes of agents. It has connections of its own, so that users of `listen` cannot delay agents.
+        /// The catalog names it as the interface `internal`, which agents use first; set their `auth_url` to it, too. Write an
+        /// address of the management network.
+        pub internal_listen: Option<SocketAddr> = None, example: "\"192.0.2.10:8771\"";
         /// The URL of the listener for callers, as in the catalog and in `clouds.yaml`.
         pub public_endpoint: Option<String> = None,
             kind: URL, derived: "the address of `listen`", example: "\"https://cloud.example.org\"";
@@ -167,5 +172,15 @@ mod tests {
         let named = format!("{text}public_endpoint = \"https://cloud.example.org\"\n");
         let warned = loaded(&named).warnings;
         assert!(warned[0].to_string().contains("without TLS"), "{warned:?}");
+    }
+
+    #[test]
+    fn the_internal_listener_has_one_address_and_is_warned_of_without_tls() {
+        let every = read("[api]\ninternal_listen = \"0.0.0.0:8771\"\n").unwrap_err();
+        assert!(every.to_string().contains("management network"), "{every}");
+        let one = loaded("[api]\ninternal_listen = \"192.0.2.1:8771\"\n").warnings;
+        assert!(one[0].to_string().contains("without TLS"), "{one:?}");
+        let loopback = loaded("[api]\ninternal_listen = \"127.0.0.1:8771\"\n");
+        assert!(loopback.warnings.is_empty());
     }
 }

@@ -41,5 +41,6 @@ mod scheduler_metrics;
 mod scheduler_options;
 mod service_manager;
 mod services_over_tls;
+mod slow_clients;
 mod starts;
 mod tls;

@@ -75,6 +75,8 @@ pub(crate) const LIMITS: ServeLimits = ServeLimits {
     idle: Duration::from_millis(500),
     head: Duration::from_secs(10),
     body: Duration::from_secs(10),
+    least_rate: 500,
+    bodies: 16 << 20,
     grace: Duration::from_secs(2),
 };
 

@@ -4,15 +4,15 @@ use berth_config::{Config, catalog_entry};
 use berth_identity::{Catalog, CatalogService, Endpoint, EndpointInterface, UsersFileError};
 use berth_output::{ErrorCode, Failure};
 
-/// The services of this process (type and URL), unless an entry replaces one, and then the other services of
-/// `[identity_service] catalog` in their order.
-pub fn catalog(config: &Config, here: &[(&str, String)]) -> Catalog {
+/// The services of this process (type, interface or all, and URL), unless an entry replaces one, and then the other
+/// services of `[identity_service] catalog` in their order.
+pub fn catalog(config: &Config, here: &[(&str, Option<EndpointInterface>, String)]) -> Catalog {
     let own = &config.identity_service;
     let listed = || own.catalog.iter().filter_map(|text| catalog_entry(text));
     let here = here
         .iter()
-        .filter(|(service, _)| listed().all(|(it, ..)| it != *service))
-        .map(|(service, url)| (*service, None, url.as_str()));
+        .filter(|(service, ..)| listed().all(|(it, ..)| it != *service))
+        .map(|(service, interface, url)| (*service, *interface, url.as_str()));
     let mut services: Vec<CatalogService> = Vec::new();
     for (service, interface, url) in here.chain(listed()) {
         let interfaces = interface.map_or(EndpointInterface::ALL.to_vec(), |one| vec![one]);

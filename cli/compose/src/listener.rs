@@ -39,6 +39,13 @@ pub const API: BuiltIn = BuiltIn {
     option: "listen",
 };
 
+/// All services again, for agents and services.
+pub const INTERNAL_API: BuiltIn = BuiltIn {
+    called: "the listener for agents",
+    section: "api",
+    option: "internal_listen",
+};
+
 pub const IDENTITY: BuiltIn = BuiltIn {
     called: "the identity service",
     section: "identity_service",

@@ -64,8 +64,10 @@ pub(super) fn judge(
     judge.identity_service();
     judge.api();
     judge.audit();
+    judge.internal_api();
     judge.compute_service();
     judge.service_listeners();
+    judge.internal_api_exposure();
     judge.scheduler_plugins();
     judge.two_sections();
     judge.verdict

@@ -1,4 +1,4 @@
-//! Colours of standard error, on a terminal only and never with `NO_COLOR` (<https://no-color.org>).
+//! Colours, on a terminal only and never with `NO_COLOR` (<https://no-color.org>).
 
 use std::io::{self, IsTerminal as _};
 
@@ -10,10 +10,37 @@ const WORDS: [(&str, &str); 3] = [
 ];
 const END: &str = "\u{1b}[0m";
 
+/// The colours of the status of a check.
+const STATUSES: [(&str, &str); 3] = [
+    ("ok", "\u{1b}[32m"),
+    ("warning", "\u{1b}[1;33m"),
+    ("failure", "\u{1b}[1;31m"),
+];
+
 /// Whether texts on standard error are coloured.
 #[must_use]
 pub fn is_on() -> bool {
-    io::stderr().is_terminal() && is_wanted(|name| std::env::var_os(name).map(|it| !it.is_empty()))
+    io::stderr().is_terminal() && is_wanted(variable)
+}
+
+/// Whether texts on standard output are coloured.
+#[must_use]
+pub fn is_on_for_output() -> bool {
+    io::stdout().is_terminal() && is_wanted(variable)
+}
+
+fn variable(name: &str) -> Option<bool> {
+    std::env::var_os(name).map(|it| !it.is_empty())
+}
+
+/// The status of a check, padded to `width`, in its colour.
+#[must_use]
+pub fn status(word: &str, width: usize) -> String {
+    let padding = " ".repeat(width.saturating_sub(word.len()));
+    match STATUSES.iter().find(|(status, _)| *status == word) {
+        Some((_, start)) => format!("{start}{word}{END}{padding}"),
+        None => format!("{word}{padding}"),
+    }
 }
 
 /// Whether the environment allows colours; `variable` says whether one is set, and whether it has a value.
@@ -42,6 +69,12 @@ mod tests {
         assert_eq!(word.as_deref(), Some("\u{1b}[1;31merror:\u{1b}[0m"));
         assert_eq!(rest, " what [BERTH-E0005]");
         assert_eq!(split("  tail"), (None, "  tail"));
+    }
+
+    #[test]
+    fn a_status_has_its_width_with_and_without_a_colour() {
+        assert_eq!(status("ok", 4), "\u{1b}[32mok\u{1b}[0m  ");
+        assert_eq!(status("skipped", 8), "skipped ");
     }
 
     #[test]

@@ -147,6 +147,9 @@ async fn begin(
     })?;
     report_images(&images, out)?;
     writeln!(out, "All APIs at {}", front.open.base)?;
+    if let Some(url) = &front.open.internal_base {
+        writeln!(out, "All APIs for agents and services at {url}")?;
+    }
     let front = front.serve(config, &store, behind, stop)?;
     Ok((services, front))
 }

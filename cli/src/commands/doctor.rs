@@ -8,7 +8,7 @@ mod probe;
 
 use std::io::Write;
 
-use berth_output::{ExitCode, Failure, FormatKind, ListFormat, Listing};
+use berth_output::{ExitCode, Failure, FormatKind, ListFormat, Listing, colour};
 use serde_json::json;
 
 use crate::context::Context;
@@ -33,6 +33,9 @@ pub struct DoctorArguments {
     /// Print only warnings and failures.
     #[arg(long, short)]
     quiet: bool,
+    /// Print the skipped checks, too, with the reason.
+    #[arg(long, conflicts_with = "quiet")]
+    all: bool,
     #[command(flatten)]
     format: ListFormat,
 }
@@ -62,19 +65,23 @@ pub fn run(
         placement: &placement,
     };
     let findings = examine(&checks(), &host);
+    let is_table = matches!(arguments.format.format, FormatKind::Table);
     let shown: Vec<&CheckReport> = findings
         .iter()
-        .filter(|each| !arguments.quiet || is_bad(each.status))
+        .filter(|each| match each.status {
+            Status::Failure | Status::Warning => true,
+            Status::Ok => !arguments.quiet,
+            Status::Skipped => arguments.all || (!is_table && !arguments.quiet),
+        })
         .collect();
     match arguments.format.format {
-        FormatKind::Table => print(&shown, out)?,
+        FormatKind::Table => {
+            print(&shown, colour::is_on_for_output(), out)?;
+            print_totals(&findings, arguments.all, out)?;
+        }
         _ => listing(&shown).print(&arguments.format, out)?,
     }
     Ok(verdict(&findings, arguments.strict))
-}
-
-const fn is_bad(status: Status) -> bool {
-    matches!(status, Status::Failure | Status::Warning)
 }
 
 /// 0 if nothing failed, else 78.
@@ -88,7 +95,7 @@ fn verdict(findings: &[CheckReport], strict: bool) -> ExitCode {
 }
 
 fn listing(findings: &[&CheckReport]) -> Listing {
-    let mut listing = Listing::new(&["check", "status", "title", "evidence", "mend"]);
+    let mut listing = Listing::new(&["check", "status", "title", "evidence", "hint"]);
     for each in findings {
         let hint = if each.hint.is_empty() {
             serde_json::Value::Null
@@ -106,13 +113,16 @@ fn listing(findings: &[&CheckReport]) -> Listing {
     listing
 }
 
-/// Prints a line for each check, the hint below what is bad, and the totals.
-fn print(findings: &[&CheckReport], out: &mut dyn Write) -> std::io::Result<()> {
+/// Prints a line for each check, and the hint below a failure or a warning.
+fn print(findings: &[&CheckReport], is_coloured: bool, out: &mut dyn Write) -> std::io::Result<()> {
     for each in findings {
         writeln!(
             out,
-            "{:<8} {:<24} {}",
-            each.status.word(),
+            "{} {:<24} {}",
+            match is_coloured {
+                true => colour::status(each.status.word(), 8),
+                false => format!("{:<8}", each.status.word()),
+            },
             each.code,
             each.evidence
                 .replace('\n', "\n                                  ")
@@ -121,12 +131,28 @@ fn print(findings: &[&CheckReport], out: &mut dyn Write) -> std::io::Result<()> 
             writeln!(out, "{:33} hint: {}", "", each.hint)?;
         }
     }
+    Ok(())
+}
+
+fn print_totals(
+    findings: &[CheckReport],
+    shows_skipped: bool,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     let count = |status| findings.iter().filter(|each| each.status == status).count();
+    let counted = |count: usize, noun: &str| match count {
+        1 => format!("1 {noun}"),
+        _ => format!("{count} {noun}s"),
+    };
     let (ok, skipped) = (count(Status::Ok), count(Status::Skipped));
+    let hidden = match skipped > 0 && !shows_skipped {
+        true => " (--all shows them)",
+        false => "",
+    };
     writeln!(
         out,
-        "{} failures, {} warnings, {ok} ok, {skipped} skipped",
-        count(Status::Failure),
-        count(Status::Warning)
+        "{}, {}, {ok} ok, {skipped} skipped{hidden}",
+        counted(count(Status::Failure), "failure"),
+        counted(count(Status::Warning), "warning")
     )
 }

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use berth_config::ListenAddress;
 use berth_output::{ExitCode, Failure, ListFormat};
 
+use self::host_account::HostLogin;
 use crate::context::Context;
 
 #[derive(Debug, clap::Args)]
@@ -52,13 +53,10 @@ enum IdentityCommand {
         /// The users file; default: [identity_service] users_file.
         #[arg(long, value_name = "FILE")]
         users: Option<PathBuf>,
-        /// The URL of the identity service for the agent.
-        #[arg(
-            long,
-            value_name = "URL",
-            default_value = "http://CONTROLLER:8770/identity/v3"
-        )]
-        auth_url: String,
+        /// The URL of the identity service for the agent; default: that of [api] internal_listen, else of public_endpoint,
+        /// else of listen.
+        #[arg(long, value_name = "URL")]
+        auth_url: Option<String>,
     },
     /// The users in the users file.
     User {
@@ -119,7 +117,12 @@ pub fn run(
             auth_url,
         } => {
             let own = &config.identity_service.users_file;
-            host_account::add(host, users.as_ref().unwrap_or(own), auth_url, out)?;
+            let auth_url = auth_url.clone();
+            let login = HostLogin {
+                auth_url: auth_url.unwrap_or_else(|| host_account::auth_url(&config)),
+                cafile: config.api.cafile.as_deref(),
+            };
+            host_account::add(host, users.as_ref().unwrap_or(own), &login, out)?;
         }
         IdentityCommand::User {
             command: UserCommand::List { users, format },

@@ -196,6 +196,9 @@ async fn host(
         Some((front, behind)) => {
             report_images(&images, out)?;
             writeln!(out, "All APIs at {}", front.open.base)?;
+            if let Some(url) = &front.open.internal_base {
+                writeln!(out, "All APIs for agents and services at {url}")?;
+            }
             Some(front.serve(config, &store, behind, shutdown)?)
         }
     };

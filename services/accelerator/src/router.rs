@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::Router;
 use berth_http::{
-    ApiDialect, ApiRequest, Fault, HeadRequests, NoAuth2, Operation, Policy, ServiceLayer,
-    ValidateToken, with_service_layer,
+    ApiDialect, ApiRequest, BODY_LIMIT, Fault, HeadRequests, NoAuth2, Operation, Policy,
+    ServiceLayer, ValidateToken, with_service_layer,
 };
 use berth_store::SqlStore;
 use tokio::sync::Notify;
@@ -36,7 +36,7 @@ pub struct AcceleratorApiOptions {
     pub tokens: Arc<dyn ValidateToken>,
     pub policy: Policy,
     pub service_tokens: ServiceTokens,
-    /// The largest request body, in bytes.
+    /// The largest request body, in bytes, except those of a host's reports.
     pub body_limit: usize,
     /// Signals new events in the outbox.
     pub notifier: EventNotifier,
@@ -54,7 +54,7 @@ impl Default for AcceleratorApiOptions {
             tokens: Arc::new(NoAuth2::default()),
             policy: default_policy(),
             service_tokens: ServiceTokens::Waived,
-            body_limit: 8 << 20,
+            body_limit: BODY_LIMIT,
             notifier: EventNotifier::default(),
             hosts: HostChangeNotifier::default(),
             orphan_grace: Duration::from_secs(3600),
@@ -110,6 +110,7 @@ pub fn router(store: SqlStore, options: AcceleratorApiOptions) -> Router {
         dialect: ApiDialect::Cyborg,
         versions: microversions::RANGE,
         tokens: Arc::clone(&options.tokens),
+        policy: Arc::new(options.policy.clone()),
         body_limit: options.body_limit,
     };
     let accelerator = AcceleratorApi {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn;
 use berth_http::{
-    ApiDialect, Fault, HeadRequests, NoAuth2, Policy, ServiceLayer, ValidateToken,
+    ApiDialect, BODY_LIMIT, Fault, HeadRequests, NoAuth2, Policy, ServiceLayer, ValidateToken,
     with_service_layer,
 };
 use http::Uri;
@@ -32,19 +32,21 @@ impl Default for ComputeApiOptions {
         Self {
             tokens: Arc::new(NoAuth2::default()),
             policy: default_policy(),
-            body_limit: 1 << 20,
+            body_limit: BODY_LIMIT,
         }
     }
 }
 
 pub fn router(compute: Compute, options: ComputeApiOptions) -> Router {
+    let policy = Arc::new(options.policy);
     let entrance = ServiceLayer {
         dialect: ApiDialect::Compute,
         versions: RANGE,
         tokens: Arc::clone(&options.tokens),
+        policy: Arc::clone(&policy),
         body_limit: options.body_limit,
     };
-    let api = ComputeApi::new(compute, options.policy);
+    let api = ComputeApi::new(compute, policy);
     let operations = operations();
     let paths: Vec<&str> = operations.declarations().map(|one| one.path).collect();
     let routes = operations.router(HeadRequests::Refused);

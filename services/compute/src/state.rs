@@ -17,11 +17,8 @@ pub(crate) struct ComputeApi {
 }
 
 impl ComputeApi {
-    pub(crate) fn new(compute: Compute, policy: Policy) -> Self {
-        Self {
-            compute,
-            policy: Arc::new(policy),
-        }
+    pub(crate) fn new(compute: Compute, policy: Arc<Policy>) -> Self {
+        Self { compute, policy }
     }
 
     /// Checks the operation's policy rule for the caller's own project.

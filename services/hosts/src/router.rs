@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_http::{
-    ApiDialect, Fault, HeadRequests, Microversion, MicroversionRange, NoAuth2, Policy,
+    ApiDialect, BODY_LIMIT, Fault, HeadRequests, Microversion, MicroversionRange, NoAuth2, Policy,
     ServiceLayer, ValidateToken, with_service_layer,
 };
 
@@ -27,7 +27,7 @@ pub struct HostsApiOptions {
     /// Validates tokens. The default accepts any token as its own user: for a single machine only.
     pub tokens: Arc<dyn ValidateToken>,
     pub policy: Policy,
-    /// The largest request body, in bytes.
+    /// The largest request body, in bytes, except that of a host's state.
     pub body_limit: usize,
 }
 
@@ -36,23 +36,22 @@ impl Default for HostsApiOptions {
         Self {
             tokens: Arc::new(NoAuth2::default()),
             policy: default_policy(),
-            body_limit: 8 << 20,
+            body_limit: BODY_LIMIT,
         }
     }
 }
 
 /// Builds the internal routes for agents and operators.
 pub fn router(hosts: Hosts, options: HostsApiOptions) -> Router {
+    let policy = Arc::new(options.policy);
     let layer = ServiceLayer {
         dialect: ApiDialect::Placement,
         versions: RANGE,
         tokens: Arc::clone(&options.tokens),
+        policy: Arc::clone(&policy),
         body_limit: options.body_limit,
     };
-    let api = HostsApi {
-        hosts,
-        policy: Arc::new(options.policy),
-    };
+    let api = HostsApi { hosts, policy };
     let routes = operations()
         .router(HeadRequests::Refused)
         .fallback(no_such_route)

@@ -1,31 +1,42 @@
 //! The request that a handler receives: version, caller, path, query and body in one value.
 
+use std::error::Error;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
+use axum::body::HttpBody as _;
 use axum::extract::{FromRequest, FromRequestParts, RawPathParams, Request};
 use berth_audit::AuditInitiator;
+use berth_serve::RequestBodyError;
 use berth_wire::BodyError;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::audit::{self, RequestAudit};
 use crate::auth::Caller;
 use crate::client_address::client_address;
 use crate::fault::{Fault, accepts_json};
 use crate::microversion::Microversion;
-use crate::mount::PublicEndpoint;
-use crate::operation::DeclaredOperation;
+use crate::mount::{PublicEndpoint, WithoutInternalRoutes};
+use crate::operation::{DeclaredOperation, LARGE_BODY};
+use crate::policy::Policy;
 use crate::prefix::Prefix;
 use crate::query::QueryString;
 use crate::request_id::RequestId;
 use crate::schema::{BodySchema, normal_uuid};
 
-/// The maximum size of a body, in bytes. The service layer sets it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BodyLimit(pub(crate) usize);
+/// What is checked before and while a body is read. The service layer sets it.
+#[derive(Debug, Clone)]
+pub(crate) struct BodyChecks {
+    /// The maximum size of a body, in bytes, of operations that declare no larger one.
+    pub(crate) limit: usize,
+    pub(crate) policy: Arc<Policy>,
+}
 
 /// The service that forwards the request on behalf of its caller, if it sent a service token. The
 /// service layer sets it.
@@ -246,7 +257,8 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
             .get::<RequestId>()
             .cloned()
             .ok_or_else(|| missing("request id"))?;
-        let BodyLimit(limit) = extensions.remove().ok_or_else(|| missing("body limit"))?;
+        let hides_internal = extensions.get::<WithoutInternalRoutes>().is_some();
+        let checks: BodyChecks = extensions.remove().ok_or_else(|| missing("body checks"))?;
         let operation: DeclaredOperation = extensions.remove().unwrap_or_default();
         let audit: Option<RequestAudit> = extensions.remove();
         if let Some(audit) = &audit {
@@ -255,14 +267,14 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
             let recorded = audit.record_intent();
             recorded.map_err(|unavailable| Fault::unavailable(unavailable.to_string()))?;
         }
-        let call = Self {
+        let mut call = Self {
             version,
             caller,
             service,
             request_id,
             client_address: client_address(extensions),
             query: QueryString::parse(parts.uri.query().unwrap_or_default())?,
-            body: read(body, limit).await?,
+            body: Bytes::new(),
             headers: parts.headers,
             prefix: extensions.remove().unwrap_or_default(),
             public: extensions.remove(),
@@ -270,23 +282,72 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
             path,
             audit,
         };
-        match call.operation.since {
-            Some(since) if !version.has(since) => Err(Fault::no_such_route()),
-            _ => Ok(call),
+        let is_too_new = call.operation.since.is_some_and(|it| !version.has(it));
+        if is_too_new || (hides_internal && call.operation.is_internal) {
+            return Err(Fault::no_such_route());
         }
+        if body.is_end_stream() {
+            return Ok(call);
+        }
+        // A caller without the right costs no memory. The handler checks the rule again, for the object's project.
+        if call.operation.rule.is_some() {
+            checks.policy.allow(&call, None)?;
+        }
+        let limit = match call.operation.has_large_body {
+            true => checks.limit.max(LARGE_BODY),
+            false => checks.limit,
+        };
+        call.body = match call.operation.body_deadline {
+            None => read(body, limit).await?,
+            Some(deadline) => timeout(deadline, read(body, limit))
+                .await
+                .map_err(|_| late(deadline))??,
+        };
+        Ok(call)
     }
 }
 
+fn late(deadline: Duration) -> Fault {
+    Fault::bad_request(format!(
+        "The body did not come: it is incomplete after {deadline:?}."
+    ))
+}
+
 async fn read(body: axum::body::Body, limit: usize) -> Result<Bytes, Fault> {
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Fault::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("The body is larger than {limit} bytes."),
-        )),
-        // The connection failed or timed out.
-        Err(error) => Err(Fault::bad_request(format!(
-            "The body did not come: {error}."
-        ))),
+    let mut body = Limited::new(body, limit);
+    // One buffer: a list of many small parts would need far more memory than the body.
+    let mut bytes = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| unread(&*error, limit))?;
+        if let Some(data) = frame.data_ref() {
+            bytes.extend_from_slice(data);
+        }
     }
+    Ok(bytes.freeze())
+}
+
+/// The fault of a body that could not be read.
+fn unread(error: &(dyn Error + Send + Sync + 'static), limit: usize) -> Fault {
+    if error.is::<http_body_util::LengthLimitError>() {
+        let message = format!("The body is larger than {limit} bytes.");
+        return Fault::new(StatusCode::PAYLOAD_TOO_LARGE, message);
+    }
+    if has_no_memory(error) {
+        let message = "The request bodies of all clients need too much memory now.";
+        return Fault::overloaded(message);
+    }
+    // The connection failed, or the body came too slowly.
+    Fault::bad_request(format!("The body did not come: {error}."))
+}
+
+/// Whether the listener has no memory for the body.
+fn has_no_memory(error: &(dyn Error + Send + Sync + 'static)) -> bool {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(RequestBodyError::NoMemory) = error.downcast_ref() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }

@@ -25,7 +25,7 @@ pub fn client_address(request: &Extensions) -> Option<IpAddr> {
 pub struct TrustedProxies(Vec<IpNet>);
 
 impl TrustedProxies {
-    fn contain(&self, address: IpAddr) -> bool {
+    pub(crate) fn contain(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 }

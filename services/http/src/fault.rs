@@ -37,6 +37,7 @@ pub struct Fault {
     range: Option<(Microversion, Microversion)>,
     /// The policy rule that refused the request.
     refused_by: Option<String>,
+    retry_after: Option<HeaderValue>,
 }
 
 impl Fault {
@@ -54,6 +55,7 @@ impl Fault {
             allow: None,
             range: None,
             refused_by: None,
+            retry_after: None,
         }
     }
 
@@ -119,6 +121,19 @@ impl Fault {
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+    }
+
+    /// 503 for a lack of resources that ends soon.
+    #[must_use]
+    pub(crate) fn overloaded(message: impl Into<String>) -> Self {
+        Self {
+            retry_after: Some(HeaderValue::from_static("1")),
+            ..Self::unavailable(message)
+        }
+    }
+
+    pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
+        self.retry_after.clone()
     }
 
     /// Sets the error code.

@@ -3,7 +3,7 @@
 //! A request passes these stages in order; any of them can end it with a [`Fault`]:
 //!
 //! ```text
-//! audit -> request id -> token -> microversion -> content headers -> handler -> Fault rendered -> response
+//! audit -> request id -> token -> microversion -> content headers -> policy -> body -> handler -> Fault rendered -> response
 //! ```
 //!
 //! The fault is rendered once, in the shape of the OpenStack service that the [`ApiDialect`] names, with the request
@@ -41,12 +41,12 @@ pub use cors::{CorsOptions, cors};
 pub use dialect::ApiDialect;
 pub use fault::Fault;
 pub use microversion::{Microversion, MicroversionRange};
-pub use mount::{found_at, mount};
-pub use operation::{HeadRequests, Operation, OperationSet};
+pub use mount::{found_at, mount, without_internal_routes};
+pub use operation::{HeadRequests, LARGE_BODY, Operation, OperationSet};
 pub use policy::{Policy, PolicyFile, PolicyFileError, PolicyFileErrors, PolicyRule, RuleDefault};
 pub use prefix::{Prefix, PrefixError, under};
 pub use query::QueryString;
 pub use request_id::RequestId;
 pub use schema::BodySchema;
-pub use serve::{HttpListener, for_loopback_names, serve_tcp, serve_unix};
-pub use service_layer::{ServiceLayer, with_service_layer};
+pub use serve::{ClientAddress, HttpListener, for_loopback_names, serve_tcp, serve_unix};
+pub use service_layer::{BODY_LIMIT, ServiceLayer, with_service_layer};

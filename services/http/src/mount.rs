@@ -25,6 +25,15 @@ pub fn found_at(router: Router, url: &str) -> Router {
     router.layer(Extension(PublicEndpoint(url.trim_end_matches('/').into())))
 }
 
+/// Marks the requests of a listener without internal routes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WithoutInternalRoutes;
+
+/// Makes the router's services answer 404 for operations below `/internal/`, which only agents and services need.
+pub fn without_internal_routes(router: Router) -> Router {
+    router.layer(Extension(WithoutInternalRoutes))
+}
+
 #[cfg(test)]
 mod tests {
     use axum::body::Body;

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Extension;
@@ -71,7 +72,14 @@ pub struct OperationDeclaration {
     pub errors: &'static [u16],
     /// The action in audit records, if it does not follow from the method.
     pub action: Option<&'static str>,
+    /// Whether callers that pass the rule may send a body up to [`LARGE_BODY`].
+    pub has_large_body: bool,
+    /// The time for the complete body. `None`: the least rate of the listener is its only limit.
+    pub body_deadline: Option<Duration>,
 }
+
+/// The limit of a large body, in bytes.
+pub const LARGE_BODY: usize = 8 << 20;
 
 /// A response of success.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +97,10 @@ pub(crate) struct DeclaredOperation {
     pub(crate) since: Option<Microversion>,
     path: &'static str,
     action: Option<&'static str>,
+    pub(crate) has_large_body: bool,
+    pub(crate) body_deadline: Option<Duration>,
+    /// Whether only agents and services need it.
+    pub(crate) is_internal: bool,
 }
 
 impl DeclaredOperation {
@@ -152,6 +164,8 @@ impl<S> Operation<S> {
             body: None,
             errors: &[],
             action: None,
+            has_large_body: false,
+            body_deadline: None,
         };
         Self {
             declaration,
@@ -159,7 +173,8 @@ impl<S> Operation<S> {
         }
     }
 
-    /// The policy rule that the handler checks with [`crate::Policy::allow`].
+    /// The policy rule that the handler checks with [`crate::Policy::allow`]. A request with a body is checked before its
+    /// body is read, too, for the caller's own project.
     pub fn rule(mut self, rule: RuleDefault) -> Self {
         self.declaration.rule = Some(rule);
         self
@@ -252,6 +267,18 @@ impl<S> Operation<S> {
         self
     }
 
+    /// Callers that pass the rule may send a body up to [`LARGE_BODY`]. An operation without a rule has no large body.
+    pub fn large_body(mut self) -> Self {
+        self.declaration.has_large_body = true;
+        self
+    }
+
+    /// The time for the complete body.
+    pub fn body_deadline(mut self, deadline: Duration) -> Self {
+        self.declaration.body_deadline = Some(deadline);
+        self
+    }
+
     /// The single top-level key of the response body.
     pub fn responds(mut self, key: &'static str) -> Self {
         self.declaration.response_key = Some(key);
@@ -323,6 +350,9 @@ impl<S: Clone + Send + Sync + 'static> OperationSet<S> {
                 since: declaration.enforced_since,
                 path: declaration.path,
                 action: declaration.action,
+                has_large_body: declaration.has_large_body && declaration.rule.is_some(),
+                body_deadline: declaration.body_deadline,
+                is_internal: declaration.path.starts_with("/internal/"),
             };
             *methods = mem::take(methods).merge(handler.route_layer(Extension(declared)));
         }

@@ -1,21 +1,22 @@
 //! Serves a router on a TCP or a unix socket. In-process callers need no server: they call the router.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 
 use axum::Router;
 use axum::extract::{ConnectInfo, Request};
-use axum::serve::ListenerExt as _;
+use axum::serve::{Listener, ListenerExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tower::ServiceExt as _;
 
-use berth_serve::{ReloadableTls, RequestBody};
+use berth_serve::{PeerAddress, ReloadableTls, RequestBody};
 
 use crate::client_address::{RequestOrigin, TrustedProxies};
 use crate::mount::PublicEndpoint;
 
-pub use berth_serve::{ServeLimits, for_loopback_names};
+pub use berth_serve::{ClientAddress, ServeLimits, for_loopback_names};
 
 /// An open TCP port: HTTP, or HTTPS with a certificate.
 #[derive(Debug)]
@@ -76,6 +77,10 @@ pub async fn serve_tcp(
     } = listener.into();
     // TCP_NODELAY: the last packet of a long response must not wait for the acknowledgement of the previous one.
     let listener = listener.tap_io(|socket| drop(socket.set_nodelay(true)));
+    let listener = ProxiedListener {
+        listener,
+        trusted_proxies: trusted_proxies.clone(),
+    };
     let is_tls = tls.is_some();
     let service = move |peer: Option<SocketAddr>, local: Option<SocketAddr>| {
         let trusted_proxies = trusted_proxies.clone();
@@ -104,9 +109,57 @@ pub async fn serve_tcp(
             berth_serve::serve(listener, limits, service, shutdown).await;
         }
         Some(tls) => {
-            let service = move |peer, local| service(Some(peer), local);
+            let service = move |peer: TcpPeer, local| service(Some(peer.address), local);
             berth_serve::serve_https(listener, tls, limits, service, shutdown).await;
         }
+    }
+}
+
+/// A TCP listener that tells the connections of trusted proxies from those of clients.
+struct ProxiedListener<L> {
+    listener: L,
+    trusted_proxies: TrustedProxies,
+}
+
+impl<L: Listener<Addr = SocketAddr>> Listener for ProxiedListener<L> {
+    type Io = L::Io;
+    type Addr = TcpPeer;
+
+    async fn accept(&mut self) -> (Self::Io, TcpPeer) {
+        let (socket, address) = self.listener.accept().await;
+        let is_proxy = self.trusted_proxies.contain(address.ip().to_canonical());
+        (socket, TcpPeer { address, is_proxy })
+    }
+
+    fn local_addr(&self) -> io::Result<TcpPeer> {
+        let address = self.listener.local_addr()?;
+        let is_proxy = false;
+        Ok(TcpPeer { address, is_proxy })
+    }
+}
+
+/// The other end of a TCP connection.
+#[derive(Debug, Clone, Copy)]
+struct TcpPeer {
+    address: SocketAddr,
+    is_proxy: bool,
+}
+
+impl PeerAddress for TcpPeer {
+    /// All clients of a proxy have its address, so no share of the connections limits them together.
+    fn client(&self) -> ClientAddress {
+        let client = self.address.client();
+        if self.is_proxy {
+            client.of_many()
+        } else {
+            client
+        }
+    }
+}
+
+impl fmt::Display for TcpPeer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address.fmt(f)
     }
 }
 

@@ -15,11 +15,12 @@ use http::{HeaderMap, HeaderValue, header};
 
 use crate::audit::{RequestAudit, initiator};
 use crate::auth::{Caller, TOKEN_HEADER, TokenError, TokenRequest, ValidateToken};
-use crate::call::{BodyLimit, CallingService, absolute};
+use crate::call::{BodyChecks, CallingService, absolute};
 use crate::dialect::{ApiDialect, SERVICE_TOKEN_HEADER};
 use crate::fault::{self, ErrorCodes, ErrorContext, Fault};
 use crate::microversion::{self, Microversion, MicroversionRange};
 use crate::mount::PublicEndpoint;
+use crate::policy::Policy;
 use crate::prefix::Prefix;
 use crate::request_id::{self, RequestId};
 
@@ -29,9 +30,14 @@ pub struct ServiceLayer {
     pub dialect: ApiDialect,
     pub versions: MicroversionRange,
     pub tokens: Arc<dyn ValidateToken>,
-    /// The maximum size of a body, in bytes.
+    /// The rules that are checked before a body is read.
+    pub policy: Arc<Policy>,
+    /// The maximum size of a body, in bytes. Operations may declare a larger one.
     pub body_limit: usize,
 }
+
+/// The default of [`ServiceLayer::body_limit`], which is that of OpenStack's `max_request_body_size`.
+pub const BODY_LIMIT: usize = 112 << 10;
 
 /// Wraps a router with the service layer. Every path needs a token unless the [`ApiDialect`] exempts it.
 pub fn with_service_layer(router: Router, layer: ServiceLayer) -> Router {
@@ -61,6 +67,7 @@ async fn handle(State(layer): State<ServiceLayer>, request: Request, next: Next)
         if let Some((audit, rule)) = audit.as_ref().zip(fault.refused_by()) {
             audit.set_refused_by(rule);
         }
+        let retry_after = fault.retry_after();
         let codes = match version {
             Some(version) if version.has(layer.versions.error_codes_since) => ErrorCodes::Shown,
             _ => ErrorCodes::Hidden,
@@ -72,6 +79,11 @@ async fn handle(State(layer): State<ServiceLayer>, request: Request, next: Next)
             ApiDialect::Compute => fault.render_compute(),
             ApiDialect::Image => fault.render_image(&asked),
         };
+        if let Some(retry_after) = retry_after {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, retry_after);
+        }
     }
     layer.stamp(response.headers_mut(), version, &request_id);
     layer
@@ -116,7 +128,10 @@ impl ServiceLayer {
         parts.extensions.insert(caller);
         parts.extensions.insert(CallingService(service));
         parts.extensions.insert(request_id.clone());
-        parts.extensions.insert(BodyLimit(self.body_limit));
+        parts.extensions.insert(BodyChecks {
+            limit: self.body_limit,
+            policy: Arc::clone(&self.policy),
+        });
         Ok((version, Request::from_parts(parts, body)))
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use berth_http::ClientAddress;
 use berth_store::{SqlStore, SqlTimestamp};
 use berth_wire::identity::{AuthAsked, AuthBody, DomainAsked, ScopeAsked, UserAsked};
 
 use crate::catalog::Catalog;
-use crate::client_address::ClientAddress;
 use crate::login_throttle::LoginSubject;
 use crate::password_verifier::{LoginError, PasswordVerifier};
 use crate::store::{RevocationScope, TokenRow, TokenTable, TokenTableError};

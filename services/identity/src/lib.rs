@@ -7,7 +7,6 @@
 //! | `users` | users, projects, domains, roles and assignments, read from a file; pure except [`UsersFile`] |
 //! | `passwords` | Argon2id password hashes |
 //! | `login_throttle` | delays repeated wrong passwords, per user and address; pure |
-//! | `client_address` | the address that throttling counts by; pure |
 //! | `password_verifier` | verifies passwords on a bounded number of threads |
 //! | `tokens` | token texts and digests, and when a token is void |
 //! | `catalog` | the service catalog, from the configuration |
@@ -19,7 +18,6 @@
 //! change: the API is read-only for them. `cli` composes this crate.
 
 mod catalog;
-mod client_address;
 mod handlers;
 mod identity;
 mod login_throttle;

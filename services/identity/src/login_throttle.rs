@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
 
+use berth_http::ClientAddress;
 use tokio::time::Instant;
 
 use self::backoff::FailureBackoff;
-use crate::client_address::ClientAddress;
 
 /// The number of buckets that all unknown user names share.
 const UNKNOWN_USER_BUCKETS: u64 = 512;

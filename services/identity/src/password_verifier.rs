@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use berth_http::ClientAddress;
 use berth_store::Disposition;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
-use crate::client_address::ClientAddress;
 use crate::login_throttle::{AttemptSlot, LoginSubject, LoginThrottle};
 use crate::passwords::{LONGEST_PASSWORD, PasswordHash};
 use crate::store::TokenTableError;

@@ -6,8 +6,9 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::any;
 use berth_http::{
-    ApiDialect, ApiRequest, CorsOptions, Fault, HeadRequests, Microversion, MicroversionRange,
-    Operation, Prefix, ServiceLayer, TokenRequest, ValidateToken, cors, under, with_service_layer,
+    ApiDialect, ApiRequest, BODY_LIMIT, CorsOptions, Fault, HeadRequests, Microversion,
+    MicroversionRange, Operation, Policy, Prefix, ServiceLayer, TokenRequest, ValidateToken, cors,
+    under, with_service_layer,
 };
 
 use crate::handlers::{operations, users};
@@ -38,7 +39,7 @@ impl Default for IdentityApiOptions {
             public_endpoint: None,
             path_prefix: Prefix::default(),
             cors: CorsOptions::default(),
-            body_limit: 114_688,
+            body_limit: BODY_LIMIT,
         }
     }
 }
@@ -87,6 +88,8 @@ pub fn router(identity: Identity, options: IdentityApiOptions) -> Router {
             identity: identity.clone(),
             url: base.map(|base| format!("{base}/v3")),
         }),
+        // The handlers check Keystone's rules themselves.
+        policy: Arc::new(Policy::new([])),
         body_limit: options.body_limit,
     };
     let api = IdentityApi {

@@ -70,16 +70,15 @@ impl ImageApi {
 
 /// The Image API over this list.
 pub fn router(list: Arc<ImageList>, options: ImageApiOptions) -> Router {
+    let policy = Arc::new(options.policy);
     let entrance = ServiceLayer {
         dialect: ApiDialect::Image,
         versions: RANGE,
         tokens: options.tokens,
+        policy: Arc::clone(&policy),
         body_limit: options.body_limit,
     };
-    let api = ImageApi {
-        list,
-        policy: Arc::new(options.policy),
-    };
+    let api = ImageApi { list, policy };
     let routes = operations().router(HeadRequests::Served);
     let routes = refusing_routes(routes).fallback(no_such_route);
     with_service_layer(routes.with_state(api), entrance)

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use berth_http::{
-    ApiDialect, ApiRequest, CorsOptions, Fault, HeadRequests, NoAuth2, Operation, Policy, Prefix,
-    ServiceLayer, ValidateToken, cors, under, with_service_layer,
+    ApiDialect, ApiRequest, BODY_LIMIT, CorsOptions, Fault, HeadRequests, NoAuth2, Operation,
+    Policy, Prefix, ServiceLayer, ValidateToken, cors, under, with_service_layer,
 };
 use berth_store::SqlStore;
 
@@ -23,7 +23,8 @@ pub struct PlacementApiOptions {
     /// Validates tokens. The default is `noauth2`, for one machine only.
     pub tokens: Arc<dyn ValidateToken>,
     pub policy: Policy,
-    /// The largest request body, in bytes. A reshape of 1,000 consumers takes about 300 kB.
+    /// The largest request body, in bytes, except those of a reshape and of `POST /allocations`: a reshape of 1,000 consumers
+    /// takes about 300 kB.
     pub body_limit: usize,
     /// The project of consumers created before 1.8 without one.
     pub incomplete_consumer_project_id: String,
@@ -50,7 +51,7 @@ impl Default for PlacementApiOptions {
         Self {
             tokens: Arc::new(NoAuth2::default()),
             policy: default_policy(DeprecatedDefaults::Ignored),
-            body_limit: 64 << 20,
+            body_limit: BODY_LIMIT,
             incomplete_consumer_project_id: NIL_UUID.to_owned(),
             incomplete_consumer_user_id: NIL_UUID.to_owned(),
             randomize_allocation_candidates: false,
@@ -91,6 +92,7 @@ pub fn router(store: SqlStore, options: PlacementApiOptions) -> Router {
         dialect: ApiDialect::Placement,
         versions: microversions::RANGE,
         tokens: Arc::clone(&options.tokens),
+        policy: Arc::new(options.policy.clone()),
         body_limit: options.body_limit,
     };
     let (browsers, prefix) = (options.cors.clone(), options.path_prefix.clone());

@@ -8,7 +8,10 @@ use axum::routing::get;
 use axum::{Json, Router};
 use berth_config::{AuthStrategy, Config, LoadedConfig};
 use berth_http::auth::Validation;
-use berth_http::{Prefix, TokenRequest, ValidateToken, audited, found_at, mount};
+use berth_http::{
+    Prefix, TokenRequest, ValidateToken, audited, found_at, mount, without_internal_routes,
+};
+use berth_identity::EndpointInterface::Internal;
 use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
@@ -24,7 +27,7 @@ use crate::database;
 use crate::identity_service::catalog;
 use crate::identity_service::users_failure;
 use crate::images::ServerImages;
-use crate::listener::{API, ServiceListener};
+use crate::listener::{API, INTERNAL_API, ServiceListener};
 use crate::state_file;
 
 /// The services: type, path, and the path in the catalog. The image service is served unless an external one is
@@ -42,10 +45,14 @@ const IMAGE: &str = "image";
 /// The listener, open but not yet served.
 pub struct OpenApi {
     listener: ServiceListener,
+    /// The listener for agents and services, if it is configured.
+    internal: Option<ServiceListener>,
     identity: Identity,
     store: SqlStore,
     /// The URL for callers and in links, without a slash at its end.
     pub base: String,
+    /// The URL for agents and services, if they have a listener of their own.
+    pub internal_base: Option<String>,
     /// The `clouds.yaml` that was written for it.
     pub clouds: PathBuf,
 }
@@ -74,6 +81,15 @@ impl OpenApi {
             .listen_on(config, address, AuthStrategy::Keystone)
             .await?;
         let base = base(config, listener.address)?;
+        let internal = match config.api.internal_listen.address() {
+            None => None,
+            Some(address) => Some(
+                INTERNAL_API
+                    .listen_on(config, address, AuthStrategy::Keystone)
+                    .await?,
+            ),
+        };
+        let internal_base = internal.as_ref().map(ServiceListener::url);
         let clouds = config.state_path.join("clouds.yaml");
         let people = people(loaded, &clouds).await?;
         let users = UsersFile::open(&people.users_file).map_err(|error| users_failure(&error))?;
@@ -82,10 +98,21 @@ impl OpenApi {
         let services = SERVICES
             .iter()
             .filter(|(service, _)| *service != IMAGE || images.list().is_some());
-        let here = services.map(|(service, path)| (*service, format!("{base}/{service}{path}")));
-        // Agents of other hosts report their host states here.
-        let conductor = ("conductor", format!("{base}/compute"));
-        let here: Vec<_> = here.chain([conductor]).collect();
+        // Agents of other hosts report their host states to the conductor's URL.
+        let conductor = ("conductor", "compute", "");
+        let services = services.map(|(service, path)| (*service, *service, *path));
+        let services: Vec<_> = services.chain([conductor]).collect();
+        let bases = [
+            (Some(base.as_str()), None),
+            (internal_base.as_deref(), Some(Internal)),
+        ];
+        let here = bases.into_iter().flat_map(|(base, interface)| {
+            let here = services.iter().filter_map(move |(service, name, path)| {
+                Some((*service, interface, format!("{}/{name}{path}", base?)))
+            });
+            here.collect::<Vec<_>>()
+        });
+        let here: Vec<_> = here.collect();
         let own = &config.identity_service;
         let options = IdentityOptions {
             token_expiration: own.token_expiration,
@@ -97,9 +124,11 @@ impl OpenApi {
         state_file::write(&clouds, &text)?;
         Ok(Self {
             listener,
+            internal,
             identity: Identity::new(store.clone(), users, options),
             store,
             base,
+            internal_base,
             clouds,
         })
     }
@@ -112,7 +141,8 @@ impl OpenApi {
         })
     }
 
-    /// Serves everything until `stop`. Returns the database, which must be closed last.
+    /// Serves everything until `stop`. Returns the database, which must be closed last. With a listener for agents and
+    /// services, the other one has no internal routes.
     pub fn serve(
         self,
         config: &Config,
@@ -144,17 +174,27 @@ impl OpenApi {
             several = mount(several, &path_of(service)?, router);
         }
         let names: Arc<[&str]> = names.into();
-        let several = found_at(several, &base);
-        let index_of = Arc::clone(&names);
-        let index = move || async move { index(&index_of, &base) };
-        let several = several
-            .route("/", get(index))
-            .fallback(move || async move { nothing(&names) });
-        let several = audited(several, &audit::open(config)?);
-        let end = stop.clone().cancelled_owned();
-        tasks.spawn(self.listener.serve(several, end));
+        let records = audit::open(config)?;
+        let end = || stop.clone().cancelled_owned();
+        let mut public_routes = with_index(several.clone(), &names, &base);
+        if let Some((listener, url)) = self.internal.zip(self.internal_base) {
+            let routes = with_index(several, &names, &url);
+            tasks.spawn(listener.serve(audited(routes, &records), end()));
+            public_routes = without_internal_routes(public_routes);
+        }
+        let public_routes = audited(public_routes, &records);
+        tasks.spawn(self.listener.serve(public_routes, end()));
         Ok(self.store)
     }
+}
+
+/// The routes of a listener with this URL: the services, the list of them, and an answer for all other paths.
+fn with_index(services: Router, names: &Arc<[&'static str]>, base: &str) -> Router {
+    let (listed, known, url) = (Arc::clone(names), Arc::clone(names), base.to_owned());
+    let index = move || async move { index(&listed, &url) };
+    found_at(services, base)
+        .route("/", get(index))
+        .fallback(move || async move { nothing(&known) })
 }
 
 fn path_of(service: &str) -> Result<Prefix, Failure> {

@@ -23,4 +23,23 @@ impl Judge<'_> {
             );
         }
     }
+
+    /// The catalog names the internal listener by its address.
+    pub(super) fn internal_api(&mut self) {
+        let key = "api.internal_listen";
+        let Some(address) = self.config.api.internal_listen.address() else {
+            return;
+        };
+        if self.is_broken(&[key]) {
+            return;
+        }
+        if address.ip().is_unspecified() {
+            self.refuse(
+                key,
+                format!("{address} is every address of the host, so the catalog cannot name one for agents"),
+                "write the host's address on the management network",
+                ErrorCode::BadValue,
+            );
+        }
+    }
 }

@@ -1,8 +1,11 @@
 //! Rules for the listeners of the services: secrets do not cross the network without TLS unless the operator accepts that.
 
+use std::net::SocketAddr;
+
 use berth_output::ErrorCode;
 
 use super::Judge;
+use crate::listeners::ListenerSection;
 use crate::sections::AuthStrategy;
 
 impl Judge<'_> {
@@ -11,7 +14,7 @@ impl Judge<'_> {
         for listener in config.service_listeners() {
             let section = listener.section;
             let key = |option: &str| format!("{section}.{option}");
-            let (listen, insecure) = (key("listen"), key("insecure_http"));
+            let listen = key("listen");
             let files = [
                 ("tls_cert", listener.certificate.is_some()),
                 ("tls_key", listener.key.is_some()),
@@ -35,21 +38,34 @@ impl Judge<'_> {
                 );
                 continue;
             }
-            let Some(address) = listener.address.filter(|it| !it.ip().is_loopback()) else {
-                continue;
-            };
-            // A service without authentication is refused there anyway.
-            let believes = listener.auth == AuthStrategy::Noauth2;
-            if listener.exposes_secrets_at(address) && !believes {
-                let (wrong, right) = listener.exposure_at(address);
-                self.refuse(&listen, wrong, right, ErrorCode::BadValue);
-            } else if listener.insecure_http && !listener.is_tls() {
-                self.warn(
-                    &insecure,
-                    format!("{} are sent to {address} without TLS", listener.carries),
-                    "let only a proxy with TLS reach this address, or write tls_cert and tls_key",
-                );
+            if let Some(address) = listener.address {
+                self.exposure(&listener, &listen, address);
             }
+        }
+    }
+
+    /// The internal listener has the TLS files of the front listener.
+    pub(super) fn internal_api_exposure(&mut self) {
+        let (config, key) = (self.config, "api.internal_listen");
+        let broken = [key, "api.tls_cert", "api.tls_key", "api.insecure_http"];
+        let address = config.api.internal_listen.address();
+        if let Some(address) = address.filter(|_| !self.is_broken(&broken)) {
+            self.exposure(&config.api_listener(), key, address);
+        }
+    }
+
+    fn exposure(&mut self, listener: &ListenerSection<'_>, listen: &str, address: SocketAddr) {
+        // A service without authentication is refused on other addresses anyway.
+        let believes = listener.auth == AuthStrategy::Noauth2;
+        if listener.exposes_secrets_at(address) && !believes {
+            let (wrong, right) = listener.exposure_at(address);
+            self.refuse(listen, wrong, right, ErrorCode::BadValue);
+        } else if listener.insecure_http && !listener.is_tls() && !address.ip().is_loopback() {
+            self.warn(
+                &format!("{}.insecure_http", listener.section),
+                format!("{} are sent to {address} without TLS", listener.carries),
+                "let only a proxy with TLS reach this address, or write tls_cert and tls_key",
+            );
         }
     }
 }

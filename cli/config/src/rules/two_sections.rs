@@ -18,6 +18,7 @@ impl Judge<'_> {
         let config = self.config;
         let listeners = [
             ("api.listen", config.api_listen()),
+            ("api.internal_listen", config.api.internal_listen.address()),
             (
                 "placement_service.listen",
                 config.placement_service.own_listen(),

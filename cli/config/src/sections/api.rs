@@ -18,6 +18,11 @@ options! {
         /// `/identity`, `/compute`, `/placement`, `/accelerator`, and `/image` if `[glance]` names no image service.
         /// A service has an address of its own as well if its section has `listen`. `none`: no such listener.
         pub(super) listen: ListenAddress = ListenAddress::at(loopback(8770));
+        /// Address and port of a second listener, for agents and services: it serves all APIs too, and `listen` then does
+        /// not serve the internal routes of agents. It has connections of its own, so that users of `listen` cannot delay agents,
+        /// and the same TLS files. The catalog names it as the interface `internal`, which agents use first; set their
+        /// `auth_url` to it, too. Write an address of the management network.
+        pub internal_listen: ListenAddress = ListenAddress::NONE, example: "\"192.0.2.10:8771\"";
         /// The URL of the listener for callers, as in the catalog and in `clouds.yaml`.
         pub public_endpoint: Option<String> = None,
             kind: URL, derived: "the address of `listen`", example: "\"https://cloud.example.org\"";
@@ -117,5 +122,20 @@ mod tests {
         assert!(refused.to_string().contains("without TLS"), "{refused}");
         let warned = loaded(&format!("{named}insecure_http = true\n")).warnings;
         assert!(warned[0].to_string().contains("without TLS"), "{warned:?}");
+    }
+
+    #[test]
+    fn the_internal_listener_has_one_address_and_needs_tls_as_the_other_one() {
+        let every = read("[api]\ninternal_listen = \"0.0.0.0:8771\"\n").unwrap_err();
+        assert!(every.to_string().contains("management network"), "{every}");
+        let text = "[api]\ninternal_listen = \"192.0.2.1:8771\"\n";
+        let plain = read(text).unwrap_err();
+        assert!(plain.to_string().contains("without TLS"), "{plain}");
+        let warned = loaded(&format!("{text}insecure_http = true\n")).warnings;
+        assert!(warned[0].to_string().contains("without TLS"), "{warned:?}");
+        let encrypted = format!("{text}tls_cert = \"/c.pem\"\ntls_key = \"/k.pem\"\n");
+        assert!(read(&encrypted).is_ok());
+        let loopback = loaded("[api]\ninternal_listen = \"127.0.0.1:8771\"\n");
+        assert!(loopback.warnings.is_empty());
     }
 }

@@ -6,6 +6,11 @@ use std::time::SystemTime;
 pub enum PlacementObservation {
     /// No request was sent, with the reason.
     NotAsked(String),
+    /// The configuration names no Placement, and none runs on this host.
+    NotConfigured {
+        /// The socket that a Placement on this host would have.
+        socket: String,
+    },
     /// The login failed, so even Placement's address may be unknown.
     NoLogin {
         /// What failed, with its causes.

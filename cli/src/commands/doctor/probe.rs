@@ -27,11 +27,9 @@ pub(super) async fn placement(config: &Config) -> PlacementObservation {
     }
     let socket = placement_socket(config);
     if !socket.exists() {
-        let why = format!(
-            "no auth_type is set in [placement], and {} does not exist",
-            socket.display()
-        );
-        return PlacementObservation::NotAsked(why);
+        return PlacementObservation::NotConfigured {
+            socket: socket.display().to_string(),
+        };
     }
     match placement_of_this_host(config) {
         Ok((http, options)) => match over(http, &options).await {

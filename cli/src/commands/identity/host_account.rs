@@ -9,6 +9,7 @@ use std::path::Path;
 
 use berth_compose::identity_service::users_failure;
 use berth_compose::state_file;
+use berth_config::Config;
 use berth_http::auth::HOST_ACCOUNT_PREFIX;
 use berth_identity::{PasswordHash, Users, UsersFileError, fresh_password};
 use berth_options::text::is_host_name;
@@ -20,10 +21,28 @@ const PROJECT: &str = "service";
 /// The domain of the account and of its project.
 const DOMAIN: &str = "default";
 
+/// Where the agent of a host logs in.
+pub(super) struct HostLogin<'a> {
+    pub(super) auth_url: String,
+    /// The authority of that URL's certificate.
+    pub(super) cafile: Option<&'a Path>,
+}
+
+/// The URL at which agents find the front listener of this configuration.
+pub(super) fn auth_url(config: &Config) -> String {
+    let listener = config.api_listener();
+    let public = config.api.public_endpoint.clone();
+    let internal = config.api.internal_listen.address().map(|it| listener.url(it));
+    let own = listener.address.filter(|it| !it.ip().is_unspecified());
+    let base = internal.or(public).or(own.map(|it| listener.url(it)));
+    let base = base.unwrap_or_else(|| "http://CONTROLLER:8770".to_owned());
+    format!("{}/identity/v3", base.trim_end_matches('/'))
+}
+
 pub(super) fn add(
     host: &str,
     path: &Path,
-    auth_url: &str,
+    login: &HostLogin<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     if host.is_empty() || !is_host_name(host) {
@@ -52,7 +71,7 @@ pub(super) fn add(
         None => state_file::write(path, &tables)?,
         Some(_) => append(path, &tables)?,
     }
-    out.write_all(agent_options(&name, &password, auth_url).as_bytes())?;
+    out.write_all(agent_options(&name, &password, login).as_bytes())?;
     Ok(())
 }
 
@@ -102,14 +121,17 @@ fn tables(name: &str, hash: &str, has_project: bool) -> String {
 }
 
 /// The sections with which the agent logs in to the services that it reports to.
-fn agent_options(name: &str, password: &str, auth_url: &str) -> String {
+fn agent_options(name: &str, password: &str, login: &HostLogin<'_>) -> String {
+    let HostLogin { auth_url, cafile } = login;
+    let cafile = cafile.map(|path| format!("cafile = \"{}\"\n", path.display()));
+    let cafile = cafile.unwrap_or_default();
     let mut text = format!(
         "# /etc/berth/berth.d/controller.toml on the host, mode 0600. It contains the password of {name}.\n"
     );
     for section in ["placement", "cyborg", "conductor", "glance"] {
         text.push_str(&format!(
             "[{section}]\nauth_type = \"password\"\nauth_url = \"{auth_url}\"\nusername = \"{name}\"\npassword = \"{password}\"\n\
-             project_name = \"{PROJECT}\"\nuser_domain_name = \"Default\"\nproject_domain_name = \"Default\"\n\n"
+             project_name = \"{PROJECT}\"\nuser_domain_name = \"Default\"\nproject_domain_name = \"Default\"\n{cafile}\n"
         ));
     }
     text
@@ -125,12 +147,11 @@ mod tests {
 
     fn added(host: &str, path: &Path) -> Result<String, Failure> {
         let mut out = Vec::new();
-        add(
-            host,
-            path,
-            "https://cloud.example.org/identity/v3",
-            &mut out,
-        )?;
+        let login = HostLogin {
+            auth_url: "https://cloud.example.org/identity/v3".to_owned(),
+            cafile: Some(Path::new("/etc/berth/tls/ca.pem")),
+        };
+        add(host, path, &login, &mut out)?;
         Ok(String::from_utf8(out).unwrap())
     }
 
@@ -160,6 +181,10 @@ mod tests {
         let options: toml::Table = shown.parse().unwrap();
         for section in ["placement", "cyborg", "conductor", "glance"] {
             assert_eq!(options[section]["username"].as_str(), Some("host/compute1"));
+            assert_eq!(
+                options[section]["cafile"].as_str(),
+                Some("/etc/berth/tls/ca.pem")
+            );
         }
     }
 

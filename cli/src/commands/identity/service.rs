@@ -32,7 +32,7 @@ pub(super) async fn serve(
     let base = base(config, listener.address)?;
     let options = IdentityOptions {
         token_expiration: own.token_expiration,
-        catalog: catalog(config, &[("identity", format!("{base}/v3"))]),
+        catalog: catalog(config, &[("identity", None, format!("{base}/v3"))]),
         ..IdentityOptions::default()
     };
     let identity = Identity::new(store.clone(), users, options);

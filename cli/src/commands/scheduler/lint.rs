@@ -44,7 +44,7 @@ pub(super) fn run(asked: &Lint, out: &mut dyn Write) -> Result<ExitCode, Failure
         }
     } else {
         let mut listing =
-            Listing::new(&["severity", "code", "kind", "name", "key", "text", "mend"]);
+            Listing::new(&["severity", "code", "kind", "name", "key", "text", "hint"]);
         for one in &findings {
             listing.push([
                 json!(one.severity),

@@ -1,4 +1,4 @@
-//! Tests of [`ServeLimits`]: the server closes connections that exceed a time limit, and idle ones if new connections need
+//! Tests of [`ServeLimits`]: the server closes connections that exceed a time limit, and slow ones if new connections need
 //! their slots. If all slots are busy, a new connection waits.
 //!
 //! A limit of 50 ms is the one under test, a limit of one hour never expires. The tests wait for what the server does
@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use axum::routing::{get, post};
 use berth_serve::{ServeLimits, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
@@ -31,8 +31,12 @@ fn limits() -> ServeLimits {
         idle: Duration::ZERO,
         // How long the head of a request may take; an idle connection is closed after this time, too.
         head: LONG,
-        // How long the body of a request may take, and a peer that does not read its response.
+        // How far behind the least rate the body of a request may be, and a peer that reads its response.
         body: LONG,
+        // The least rate, in bytes per second.
+        least_rate: 500,
+        // The memory of all bodies.
+        bodies: 1 << 20,
         // How long requests in progress may continue after the stop.
         grace: SHORT,
     }
@@ -90,6 +94,14 @@ impl Served {
         TcpStream::connect(self.address)
             .await
             .expect("it is served")
+    }
+
+    async fn connect_from(&self, address: &str) -> TcpStream {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        let source = format!("{address}:0").parse().expect("an address");
+        socket.bind(source).expect("an address of this host");
+        let connected = socket.connect(self.address).await;
+        connected.expect("it is served")
     }
 }
 
@@ -238,6 +250,90 @@ async fn a_new_request_closes_the_connection_that_was_idle_longest() {
     assert_eq!(to_the_close(used).await, "");
     assert_eq!(to_the_close(idle.swap_remove(0)).await, "");
     answered(idle.last_mut().unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_new_request_closes_connections_whose_bodies_do_not_arrive() {
+    let served = Served::with(limits()).await;
+    let mut slow = Vec::new();
+    for _ in 0..4 * limits().connections {
+        let mut stream = served.connect().await;
+        let head = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 100\r\n\r\n{";
+        stream.write_all(head).await.unwrap();
+        slow.push(stream);
+    }
+    answered(&mut served.connect().await).await;
+    assert_eq!(to_the_close(slow.swap_remove(0)).await, "");
+}
+
+#[tokio::test]
+async fn a_new_request_closes_a_connection_whose_response_is_not_read() {
+    let connections = 1;
+    let served = Served::with(ServeLimits {
+        connections,
+        ..limits()
+    })
+    .await;
+    let mut deaf = served.connect().await;
+    let head = b"GET /long HTTP/1.1\r\nhost: here\r\n\r\n";
+    deaf.write_all(head).await.unwrap();
+    deaf.read_exact(&mut [0; 12]).await.unwrap();
+    answered(&mut served.connect().await).await;
+    assert!(to_the_close(deaf).await.len() < 64 << 20);
+}
+
+#[tokio::test]
+async fn an_address_that_uses_its_share_leaves_slots_for_others() {
+    let idle = LONG;
+    let served = Served::with(ServeLimits { idle, ..limits() }).await;
+    let never = b"GET /never HTTP/1.1\r\nhost: here\r\n\r\n";
+    let mut busy = Vec::new();
+    for _ in 0..4 * limits().connections {
+        let mut stream = served.connect_from("127.0.0.2").await;
+        // Connections beyond the share and the waiting list are closed.
+        let _ = stream.write_all(never).await;
+        busy.push(stream);
+    }
+    for other in ["127.0.0.3", "127.0.0.4", "127.0.0.1"] {
+        answered(&mut served.connect_from(other).await).await;
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_need_too_much_memory_together_are_refused_and_finished_ones_give_it_back() {
+    // Each body has so much in any case.
+    const SMALL: usize = 128 << 10;
+    let bodies = 100;
+    let served = Served::with(ServeLimits { bodies, ..limits() }).await;
+    let post = async |length: usize, sent: usize| {
+        let mut stream = served.connect().await;
+        let head = format!(
+            "POST / HTTP/1.1\r\nhost: here\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{}",
+            "x".repeat(sent)
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+    };
+    let first = post(SMALL + 100, SMALL + 60).await;
+    let answer = async || to_the_close(post(SMALL + 60, SMALL + 60).await).await;
+    // Until the server has read what the first sent.
+    while !answer().await.starts_with("HTTP/1.1 400") {}
+    drop(first);
+    while !answer().await.starts_with("HTTP/1.1 200") {}
+}
+
+#[tokio::test]
+async fn a_response_before_the_body_has_arrived_reaches_a_client_that_still_sends() {
+    let served = Served::with(limits()).await;
+    let mut client = served.connect().await;
+    let length = 4 << 20;
+    let head = format!("POST /unread HTTP/1.1\r\nhost: here\r\ncontent-length: {length}\r\n\r\n");
+    client.write_all(head.as_bytes()).await.unwrap();
+    let body = vec![b'x'; length];
+    client.write_all(&body).await.expect("it is read");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.expect("no reset");
+    assert!(answer.starts_with("HTTP/1.1 406"), "{answer}");
 }
 
 #[tokio::test]

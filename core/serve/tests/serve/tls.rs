@@ -37,6 +37,7 @@ fn limits() -> ServeLimits {
         head: LONG,
         body: LONG,
         grace: SHORT,
+        ..ServeLimits::default()
     }
 }
 

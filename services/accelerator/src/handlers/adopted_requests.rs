@@ -10,7 +10,11 @@ use crate::router::{AcceleratorApi, AcceleratorOperation};
 use crate::store::adopted::AdoptArqs;
 
 pub(super) fn operations() -> Vec<AcceleratorOperation> {
-    vec![AcceleratorOperation::put("/internal/v1/accelerator_requests", put).rule(ADOPT)]
+    vec![
+        AcceleratorOperation::put("/internal/v1/accelerator_requests", put)
+            .rule(ADOPT)
+            .large_body(),
+    ]
 }
 
 async fn put(

@@ -15,7 +15,9 @@ use crate::store::known_devices;
 pub(super) fn operations() -> Vec<AcceleratorOperation> {
     vec![
         AcceleratorOperation::get("/internal/v1/hosts/{host}/devices", show).rule(HOST_DEVICES),
-        AcceleratorOperation::put("/internal/v1/hosts/{host}/devices", put).rule(HOST_DEVICES),
+        AcceleratorOperation::put("/internal/v1/hosts/{host}/devices", put)
+            .rule(HOST_DEVICES)
+            .large_body(),
     ]
 }
 

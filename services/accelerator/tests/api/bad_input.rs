@@ -53,10 +53,10 @@ async fn a_group_without_resources_is_a_profile_as_cyborgs_is_and_makes_no_reque
 }
 
 #[tokio::test]
-async fn a_group_of_a_hundred_thousand_keys_is_read_key_by_key() {
+async fn a_group_of_thousands_of_keys_is_read_key_by_key() {
     let service = Service::start().await;
     let note = |n: usize| (format!("accel:note{n}"), json!("x"));
-    let mut group: serde_json::Map<String, Value> = (0..100_000).map(note).collect();
+    let mut group: serde_json::Map<String, Value> = (0..4_000).map(note).collect();
     group.insert("resources:FPGA".to_owned(), json!("1"));
     let body = json!([{"name": "long", "groups": [group]}]);
     let reply = service.post("/v2/device_profiles", body).await;

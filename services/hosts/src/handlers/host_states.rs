@@ -15,7 +15,9 @@ pub(super) fn operations() -> Vec<HostsOperation> {
     vec![
         HostsOperation::get("/internal/v1/hosts/{host}/state", show)
             .rule(service_or_admin("berth:host_state:get")),
-        HostsOperation::put("/internal/v1/hosts/{host}/state", put).rule(STATE_UPDATE),
+        HostsOperation::put("/internal/v1/hosts/{host}/state", put)
+            .rule(STATE_UPDATE)
+            .large_body(),
         HostsOperation::put("/internal/v1/hosts/{host}/seen", heartbeat)
             .rule(STATE_UPDATE)
             .action("monitor"),

@@ -46,15 +46,16 @@ async fn record(token: Option<&str>) -> Value {
         file: Some(file.clone()),
         ..AuditOptions::default()
     };
+    let policy = Arc::new(Policy::of_operations(&operations(), []));
     let layer = ServiceLayer {
         dialect: ApiDialect::Placement,
         versions: RANGE,
         tokens: Arc::new(NoAuth2::default()),
+        policy: Arc::clone(&policy),
         body_limit: 1024,
     };
-    let policy = Policy::of_operations(&operations(), []);
     let routes = operations().router(HeadRequests::Refused);
-    let service = with_service_layer(routes.with_state(Arc::new(policy)), layer);
+    let service = with_service_layer(routes.with_state(policy), layer);
     let service = audited(service, &AuditTrail::open(&options).unwrap());
     let peer: SocketAddr = "[2001:db8::1]:4711".parse().unwrap();
     let global = "req-11111111-2222-4333-8444-000000000001";

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::routing::{get, post};
 use berth_http::auth::Validation;
 use berth_http::{
-    ApiDialect, ApiRequest, ApiResponse, Fault, Microversion, MicroversionRange, NoAuth2,
+    ApiDialect, ApiRequest, ApiResponse, Fault, Microversion, MicroversionRange, NoAuth2, Policy,
     ServiceLayer, TokenError, TokenRequest, ValidateToken, found_at, mount, serve_tcp,
     with_service_layer,
 };
@@ -28,6 +28,7 @@ fn entrance(tokens: impl ValidateToken + 'static) -> ServiceLayer {
         dialect: ApiDialect::Placement,
         versions: RANGE,
         tokens: Arc::new(tokens),
+        policy: Arc::new(Policy::new([])),
         body_limit: 1024,
     }
 }
@@ -147,6 +148,7 @@ async fn asked(headers: &[(&str, &str)], path: &str) -> (StatusCode, http::Heade
         dialect: ApiDialect::Cyborg,
         versions: CYBORG,
         tokens: Arc::new(NoAuth2::default()),
+        policy: Arc::new(Policy::new([])),
         body_limit: 1024,
     };
     let mut request = Request::get(path);

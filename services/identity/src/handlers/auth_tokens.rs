@@ -1,5 +1,7 @@
 //! /v3/auth/tokens: issue, validate and revoke tokens.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use berth_http::audit::AuditTarget;
 use berth_http::auth::TOKEN_HEADER;
@@ -15,6 +17,9 @@ use crate::shown;
 use crate::store::{self, RevocationScope};
 use crate::tokens::ValidToken;
 
+/// The time for the body of a login, which needs no token.
+const LOGIN_DEADLINE: Duration = Duration::from_secs(10);
+
 pub(super) fn operations() -> Vec<IdentityOperation> {
     vec![
         IdentityOperation::get("/v3/auth/tokens", show)
@@ -28,6 +33,7 @@ pub(super) fn operations() -> Vec<IdentityOperation> {
             .action("authenticate")
             .query(&["nocatalog"])
             .body(auth_schema)
+            .body_deadline(LOGIN_DEADLINE)
             .statuses(&[201])
             .responds("token"),
         IdentityOperation::delete("/v3/auth/tokens", revoke)
@@ -185,4 +191,21 @@ async fn revoke(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiR
     let revoked = api.identity.revoke(&token, which).await;
     revoked.map_err(|error| store::fault(&error))?;
     Ok(ApiResponse::no_content())
+}
+
+#[cfg(test)]
+mod tests {
+    use berth_http::OperationSet;
+
+    use super::*;
+
+    #[test]
+    fn the_body_of_a_login_has_less_time_than_others_because_it_needs_no_token() {
+        let operations: OperationSet<_> = operations().into_iter().collect();
+        let deadlines = operations.declarations();
+        let deadlines = deadlines.map(|one| (one.method, one.body_deadline));
+        let deadlines: Vec<_> = deadlines.collect();
+        let login = (Some("POST"), Some(Duration::from_secs(10)));
+        assert!(deadlines.contains(&login), "{deadlines:?}");
+    }
 }

@@ -19,6 +19,7 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
     vec![
         PlacementOperation::post("/reshaper", reshape)
             .rule(service("placement:reshaper:reshape"))
+            .large_body()
             .since(microversions::RESHAPER)
             .id("reshape")
             .summary("Replaces inventories and allocations in one transaction, all or nothing.")

@@ -320,7 +320,11 @@ async fn a_token_for_the_cloud_passes_no_rule() {
 
 #[tokio::test]
 async fn a_body_of_ten_thousand_levels_is_malformed() {
-    let service = Service::start().await;
+    let service = Service::with(PlacementApiOptions {
+        body_limit: 1 << 20,
+        ..PlacementApiOptions::default()
+    })
+    .await;
     let consumer = consumer(1);
     let paths = [
         ("POST", "/reshaper".to_owned()),

@@ -35,7 +35,7 @@ pub struct LintFinding {
     /// What is wrong, without the subject.
     pub text: String,
     /// What would be right, if known.
-    #[serde(rename = "mend", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 

@@ -12,10 +12,16 @@ const NEEDED: u16 = 30;
 const SKEW: Duration = Duration::from_secs(30);
 
 pub(super) const CHECKS: &[DoctorCheck] = &[
+    warning(
+        "placement-configured",
+        "there is a Placement for the agent",
+        &["config-valid"],
+        configured,
+    ),
     failure(
         "placement-login",
         "the login for Placement works",
-        &["config-valid"],
+        &["config-valid", "placement-configured"],
         login,
     ),
     failure(
@@ -50,9 +56,21 @@ pub(super) const CHECKS: &[DoctorCheck] = &[
     ),
 ];
 
+fn configured(host: &CheckContext<'_>) -> CheckResult {
+    match host.placement {
+        PlacementObservation::NotAsked(why) => CheckResult::not_asked(why.clone()),
+        PlacementObservation::NotConfigured { socket } => CheckResult::bad(
+            format!("[placement] auth_type is not set, and {socket} does not exist"),
+            "set auth_type and auth_url in [placement] before berth agent starts; berth up needs neither",
+        ),
+        _ => CheckResult::good("[placement], or a service on this host"),
+    }
+}
+
 fn login(host: &CheckContext<'_>) -> CheckResult {
     match host.placement {
         PlacementObservation::NotAsked(why) => CheckResult::not_asked(why.clone()),
+        PlacementObservation::NotConfigured { .. } => CheckResult::not_asked("not configured"),
         PlacementObservation::NoLogin { error } => CheckResult::bad(
             error.clone(),
             "correct [placement] in berth.toml; berth config show --set",
@@ -67,9 +85,9 @@ fn answers(host: &CheckContext<'_>, judge: impl FnOnce(&Answers) -> CheckResult)
     match host.placement {
         PlacementObservation::Answered(answers) => judge(answers),
         PlacementObservation::NotAsked(why) => CheckResult::not_asked(why.clone()),
-        PlacementObservation::NoLogin { .. } | PlacementObservation::Away { .. } => {
-            CheckResult::not_asked("Placement does not answer")
-        }
+        PlacementObservation::NotConfigured { .. }
+        | PlacementObservation::NoLogin { .. }
+        | PlacementObservation::Away { .. } => CheckResult::not_asked("Placement does not answer"),
     }
 }
 

@@ -39,13 +39,14 @@ impl TwoHosts {
             format!("internal_listen = \"127.0.0.1:{port}\"\n")
         });
         let text = format!(
-            "state_path = \"@HOME@/state\"\n{DOWN}[api]\nlisten = \"127.0.0.1:{port}\"\n{listen}\
+            "state_path = \"@HOME@/state\"\n{DOWN}[api]\n{listen}\
              [agent]\nadmin_socket = \"@HOME@/agent.sock\"\n"
         );
         home.configure(&text).expect("a configuration");
         let config = home.config_file().display().to_string();
+        let address = format!("127.0.0.1:{port}");
         let mut controller = home
-            .start(["--config", &config, "controller"])
+            .start(["--config", &config, "controller", "--listen", &address])
             .expect("it starts");
         controller
             .wait_for_line(PATIENCE, "All APIs at ")
@@ -147,12 +148,16 @@ fn slow_bodies_from_two_addresses_delay_no_other_caller_and_the_remote_host_stay
 fn internal_routes_are_served_to_agents_at_their_own_listener_alone() {
     let internal = free_port().expect("a port");
     let hosts = TwoHosts::start(Some(internal));
-    for path in [
-        "/compute/internal/v1/hosts",
-        "/accelerator/internal/v1/hosts/slow-there/devices",
-        "/accelerator/accelerator/internal/v1/hosts/slow-there/devices",
+    // The devices of a host are shown to its own account alone.
+    for (path, status) in [
+        ("/compute/internal/v1/hosts", 200),
+        ("/accelerator/internal/v1/hosts/slow-there/devices", 403),
+        (
+            "/accelerator/accelerator/internal/v1/hosts/slow-there/devices",
+            403,
+        ),
     ] {
-        assert_eq!(hosts.ask(internal, path).status, 200, "{path}");
+        assert_eq!(hosts.ask(internal, path).status, status, "{path}");
         assert_eq!(hosts.ask(hosts.port, path).status, 404, "{path}");
     }
     let catalog = hosts.ask(hosts.port, "/identity/v3/auth/catalog").json();

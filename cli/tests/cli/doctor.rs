@@ -330,6 +330,11 @@ const FAULTS: &[Fault] = &[
     ("vfio-device", Status::Failure, |tree| {
         tree.remove("dev/vfio/vfio")
     }),
+    ("placement-configured", Status::Warning, |tree| {
+        tree.placement = PlacementObservation::NotConfigured {
+            socket: "/run/berth/placement.sock".to_owned(),
+        }
+    }),
     ("placement-login", Status::Failure, |tree| {
         tree.placement = PlacementObservation::NoLogin {
             error: "401".to_owned(),

@@ -287,7 +287,7 @@ mod tests {
         config.agent.admin_socket = folder.path().join("agent.sock");
         let seen = placement(&config).await;
         assert!(
-            matches!(&seen, PlacementObservation::NotAsked(why) if why.contains("placement.sock")),
+            matches!(&seen, PlacementObservation::NotConfigured { socket } if socket.ends_with("placement.sock")),
             "{seen:?}"
         );
     }

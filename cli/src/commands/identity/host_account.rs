@@ -32,7 +32,11 @@ pub(super) struct HostLogin<'a> {
 pub(super) fn auth_url(config: &Config) -> String {
     let listener = config.api_listener();
     let public = config.api.public_endpoint.clone();
-    let internal = config.api.internal_listen.address().map(|it| listener.url(it));
+    let internal = config
+        .api
+        .internal_listen
+        .address()
+        .map(|it| listener.url(it));
     let own = listener.address.filter(|it| !it.ip().is_unspecified());
     let base = internal.or(public).or(own.map(|it| listener.url(it)));
     let base = base.unwrap_or_else(|| "http://CONTROLLER:8770".to_owned());

@@ -222,7 +222,7 @@ async fn a_guest_does_not_wait_forever_for_a_reset_that_does_not_come_back() {
     harness
         .journal()
         .devices()
-        .begin_cleaning(device)
+        .begin_reset(device)
         .await
         .unwrap();
     let guests = harness.guests();
@@ -271,7 +271,10 @@ async fn a_guest_with_a_failed_reset_is_removed_and_its_device_is_quarantined_un
     let known = register.read().await.unwrap();
     let quarantine = &known.quarantines["0000:01:00.0"];
     assert!(quarantine.reason.contains("all ones"), "{quarantine:?}");
-    let none = register.count_as_cleaned("0000:01:00.0", 7).await.unwrap();
+    let none = register
+        .take_reset_at_deletion("0000:01:00.0", 7)
+        .await
+        .unwrap();
     assert!(!none, "it was not cleaned");
     // If the service binds it for the next instance anyway, that spawn is refused with the reason.
     harness.clear_failures();
@@ -281,7 +284,7 @@ async fn a_guest_with_a_failed_reset_is_removed_and_its_device_is_quarantined_un
         panic!("undone");
     };
     assert!(reason.contains("in quarantine"), "{reason}");
-    register.release("0000:01:00.0", None).await.unwrap();
+    register.end_quarantine("0000:01:00.0", None).await.unwrap();
     assert!(register.read().await.unwrap().quarantines.is_empty());
 }
 
@@ -343,10 +346,16 @@ async fn a_verified_reset_counts_once_and_only_until_the_device_is_used_again() 
             let end = guests.reconcile_instance(guest(2)).await;
             assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
         }
-        assert_eq!(register.count_as_cleaned(device, 3).await.unwrap(), counts);
-        assert!(!register.count_as_cleaned(device, 4).await.unwrap(), "once");
+        assert_eq!(
+            register.take_reset_at_deletion(device, 3).await.unwrap(),
+            counts
+        );
+        assert!(
+            !register.take_reset_at_deletion(device, 4).await.unwrap(),
+            "once"
+        );
         let known = register.read().await.unwrap();
-        assert_eq!(known.cleaned.get(device), Some(&3));
+        assert_eq!(known.release_count_at_reset.get(device), Some(&3));
     }
 }
 

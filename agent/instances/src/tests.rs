@@ -385,7 +385,7 @@ async fn a_guest_deleted_while_it_waits_is_gone_at_once() {
     guests.delete(guest(1)).await.unwrap();
     assert!(matches!(
         guests.create(&request(1, &[1])).await,
-        Err(GuestsError::Ending { .. })
+        Err(GuestsError::BeingDeleted { .. })
     ));
     assert!(matches!(
         guests.reconcile_instance(guest(1)).await,
@@ -433,7 +433,7 @@ async fn the_same_request_twice_is_one_guest_and_another_with_its_uuid_is_refuse
         AcceptOutcome::Same
     );
     let other = guests.create(&request(1, &[2])).await;
-    assert!(matches!(other, Err(GuestsError::Other { .. })));
+    assert!(matches!(other, Err(GuestsError::DifferentRequest { .. })));
     assert!(matches!(
         guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Settled

@@ -167,7 +167,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let provision = Provision {
             spec: &spec,
             bound: &devices,
-            mdevs: request.picked().mdevs(),
+            mdevs: request.host_placement().mdevs(),
             disks: request.disks(),
             has_run_before: !record.ran_in().is_empty(),
             recreate: overrides.recreate_disks(),

@@ -186,8 +186,8 @@ impl HostGuests {
                 cpu_model: cpu_model(config)?,
                 kernel_directories: image_directories(config)?,
             },
-            trees: Arc::new(move |node| known.of(node)),
-            conditions: Some(Arc::new(devices.clone())),
+            provider_trees: Arc::new(move |node| known.of(node)),
+            device_conditions: Some(Arc::new(devices.clone())),
         });
         let reconciler = Reconciler::new(guests.clone(), Some(devices.clone()), Some(placement));
         Ok(Self {

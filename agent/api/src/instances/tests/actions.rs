@@ -36,8 +36,8 @@ impl Bench {
                 cpu_model: CpuModel::Default,
                 kernel_directories: vec![HostPath::new("/images").unwrap()],
             },
-            trees: Arc::new(|_| None),
-            conditions: None,
+            provider_trees: Arc::new(|_| None),
+            device_conditions: None,
         });
         guests.create(&request).await.unwrap();
         let end = guests.reconcile_instance(guest(1)).await;

@@ -99,7 +99,7 @@ pub(super) fn hook(folder: &std::path::Path, script: &str) -> berth_hook::Hook {
         .status();
     assert!(copied.unwrap().success());
     berth_hook::Hook {
-        called: "hook",
+        name: "hook",
         program,
         deadline: Duration::from_secs(60),
     }

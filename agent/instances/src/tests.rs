@@ -27,7 +27,10 @@ async fn a_guest_runs_with_exactly_the_devices_that_are_bound_for_it() {
     guests.create(&request(1, &[1, 2])).await.unwrap();
     let end = guests.reconcile_instance(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
-    assert_eq!(harness.running(1), ["0000:01:00.0", "0000:02:00.0"]);
+    assert_eq!(
+        harness.devices_of_running_guest(1),
+        ["0000:01:00.0", "0000:02:00.0"]
+    );
     invariants::check_at_rest(&harness).await;
 }
 
@@ -80,7 +83,10 @@ async fn each_mishap_undoes_the_guest_and_leaves_its_requests_unbound_and_there(
             end => panic!("{failure:?}: {end:?}"),
         };
         assert!(reason.contains(sentence), "{failure:?}: {reason}");
-        assert!(harness.running(1).is_empty(), "{failure:?}");
+        assert!(
+            harness.devices_of_running_guest(1).is_empty(),
+            "{failure:?}"
+        );
         invariants::check_at_rest(&harness).await;
         let record = guests.show(guest(1)).await.unwrap();
         assert_eq!(record.open(), None, "{failure:?}");
@@ -145,7 +151,7 @@ async fn a_second_guest_on_a_held_device_is_refused_and_the_first_keeps_it() {
         reason.contains("device 0000:01:00.0 is in use by guest"),
         "{reason}"
     );
-    assert_eq!(harness.running(1), ["0000:01:00.0"]);
+    assert_eq!(harness.devices_of_running_guest(1), ["0000:01:00.0"]);
 }
 
 #[tokio::test]
@@ -308,7 +314,7 @@ async fn a_kill_between_a_failed_reset_and_the_guests_end_forgets_no_quarantine(
                     guests.reconcile_instance(guest(1)).await;
                 } => false,
             };
-            harness.kill_at(None);
+            harness.kill_agent();
             let guests = harness.guests();
             let _ = guests.delete(guest(1)).await;
             let end = guests.reconcile_instance(guest(1)).await;
@@ -370,7 +376,10 @@ async fn another_guest_of_the_same_uuid_on_the_hypervisor_is_left_alone() {
         panic!("undone");
     };
     assert!(reason.contains("a different one"), "{reason}");
-    assert!(harness.on_hypervisor(1), "it was not ours to destroy");
+    assert!(
+        harness.exists_on_hypervisor(1),
+        "it was not ours to destroy"
+    );
 }
 
 #[tokio::test]

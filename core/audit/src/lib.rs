@@ -29,7 +29,7 @@ mod trail;
 
 pub use event::{AuditInitiator, AuditPeer, AuditTarget};
 pub use file::AuditFileError;
-pub use layer::{AuditedApi, ListenerAudit, audited};
+pub use layer::{ApiAudit, ListenerAudit, audited};
 pub use options::AuditOptions;
 pub use request::RequestAudit;
 pub use trail::{AuditTrail, AuditUnavailable};

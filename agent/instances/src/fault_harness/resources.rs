@@ -145,7 +145,7 @@ impl GuestResources for SimulatedResources {
             .0
             .inject("sysfs write release".to_owned(), effect)
             .await?;
-        // No fault is injected here. A test that needs one uses `remove`.
+        // The files go with a release that succeeded. No fault is injected between the two.
         let folder = format!("/instances/{}/", spec.uuid);
         let mut world = self.0.world();
         world.files.retain(|path, _| !path.starts_with(&folder));

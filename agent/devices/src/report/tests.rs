@@ -173,7 +173,7 @@ fn known(report: &HostDevicesReport, change: impl Fn(&mut KnownDevice)) -> Known
             attach_type: handle.attach_type.clone(),
             attach_info: handle.attach_info.clone(),
             vanished: false,
-            release_count: 5,
+            releases: 5,
             unclean: false,
             arq_uuid: None,
             instance_uuid: None,

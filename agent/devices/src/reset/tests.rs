@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_agent_journal::{ReleasedDevices, record_released};
+use berth_agent_journal::{ReleasedDevices, release_statements};
 use berth_model::NodeName;
 use uuid::Uuid;
 
@@ -60,7 +60,7 @@ async fn a_clean_device_is_unclean_after_it_was_programmed() {
         clean: BTreeSet::from([NAME.to_owned()]),
         ..ReleasedDevices::default()
     };
-    register.execute(record_released(&released)).await.unwrap();
+    register.execute(release_statements(&released)).await.unwrap();
     assert_eq!(register.begin_reset(NAME).await.unwrap(), ResetStart::Begun);
     register.end_reset(NAME, &ResetEnd::Unknown).await.unwrap();
     assert!(!register.take_reset_at_deletion(NAME, 7).await.unwrap());
@@ -109,7 +109,7 @@ async fn a_mediated_device_is_removed_only_if_it_certainly_has_no_user() {
         quarantined,
         ..ReleasedDevices::default()
     };
-    register.execute(record_released(&released)).await.unwrap();
+    register.execute(release_statements(&released)).await.unwrap();
     let node = NodeName::new("compute1").unwrap();
     let observation = NodeObservation {
         devices: vec![offered(all.map(Clone::clone).into())],

@@ -379,7 +379,7 @@ async fn a_missing_role_is_named_with_the_account_that_needs_it() {
         .providers_in_tree(root())
         .await
         .unwrap_err();
-    insta::assert_snapshot!(error, @"Placement answers GET /resource_providers with 403 placement.undefined_code (req-answer): Access was denied to this resource; it needs the role service or admin: openstack role add --user nova --project service service; where the account has it, Placement's policy.yaml asks for more");
+    insta::assert_snapshot!(error, @"Placement answers GET /resource_providers with 403 placement.undefined_code (req-answer): Access was denied to this resource; it needs the role service or admin: openstack role add --user nova --project service service; if the account has it, Placement's policy.yaml requires more");
 }
 
 type Change = fn(&mut AuthOptions);

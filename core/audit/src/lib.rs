@@ -1,5 +1,5 @@
 //! Audit records: who sent which request to this process, and what came of it. One JSON object with CADF's field names
-//! (DMTF DSP0262) for each request, to the log and to a file.
+//! (DMTF DSP0262) for each recorded request, to the log and to a file. Successful reads are recorded only if configured.
 //!
 //! ```text
 //! listener -> audited() -> services, agent      each fills in what it knows: caller, operation, rule that refused

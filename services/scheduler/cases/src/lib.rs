@@ -10,6 +10,15 @@
 //! | [`replay`] | `berth scheduler replay` | runs all cases of a file, to compare the results with Nova's |
 //! | [`hosts_and_request`] | none | reads a case for benchmarks and tests |
 //!
+//! | module | contents |
+//! |---|---|
+//! | `case` | one case: its options, hosts and request |
+//! | `dry_run`, `what_if` | `explain`, and the changes to a case that its arguments make |
+//! | `golden` | `replay`, one module per kind of case |
+//! | `allowed_keys` | refuses unknown keys |
+//! | `claim_failures` | the claims that the simulated Placement refuses |
+//! | `large_numbers` | replaces numbers beyond 64 bits |
+//!
 //! By default, [`replay`] tries one allocation candidate per host, as Nova does. It is behind the feature `replay`,
 //! which packages do not build.
 
@@ -59,7 +68,7 @@ pub enum CaseFileError {
         error: FieldError,
     },
     /// The results could not be written.
-    #[error("the answers cannot be written: {0}")]
+    #[error("the results cannot be written: {0}")]
     Write(#[source] io::Error),
 }
 

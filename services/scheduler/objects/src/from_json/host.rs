@@ -33,6 +33,7 @@ pub fn host_state(field: &CaseField<'_>, index: usize) -> FieldResult<HostState>
         nodename: field.optional_or("node", host.clone(), CaseField::string)?,
         host,
         uuid: field.optional_or("uuid", String::new(), CaseField::string)?,
+        // The Nova cell. `numa_cell` reads NUMA cells.
         cell: field.optional_or("cell", String::new(), CaseField::string)?,
         host_ip: Some(ip),
         total_usable_ram_mb: int("total_ram_mb")?,

@@ -152,14 +152,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_an_answer_a_complaint_or_a_notification() {
+    fn a_message_is_an_answer_an_error_without_id_or_a_notification() {
         let error = json!({"code": 1, "message": "no"});
         for (value, expected) in [
             (json!({"jsonrpc": "2.0", "id": 1, "result": null}), "Answer"),
             (json!({"jsonrpc": "2.0", "id": 1, "error": error}), "Answer"),
             (
                 json!({"jsonrpc": "2.0", "id": null, "error": error}),
-                "Complaint",
+                "ErrorWithoutId",
             ),
             (
                 json!({"jsonrpc": "2.0", "method": "changed", "params": {}}),
@@ -191,7 +191,7 @@ mod tests {
                 json!({"jsonrpc": "2.0", "id": 1, "method": "observe"}),
                 "request",
             ),
-            (json!({"jsonrpc": "2.0", "method": 1}), "no text"),
+            (json!({"jsonrpc": "2.0", "method": 1}), "not a string"),
             (
                 json!({"jsonrpc": "2.0", "id": 1, "result": 1, "x": 1}),
                 "fields",

@@ -173,7 +173,7 @@ impl<D> Agent<D> {
             embedded_metrics: None,
             notifier: Notifier::silent(),
             reviewed: None,
-            seed: JitterRng::thrown().next(),
+            seed: JitterRng::from_os().next(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The context that every subcommand gets: the sources of the configuration, and a runtime.
+//! [`Context`]: the global options of the command line, with what every subcommand does with them: load the configuration, print a
+//! command to repeat, and run a future.
 
 use std::env;
 use std::future::Future;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use berth_config::{LoadedConfig, Sources};
 use berth_output::{ErrorCode, Failure};
 
-/// The parsed global options.
+/// The global options of the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
     /// The files and options that the configuration is read from.
@@ -41,35 +42,39 @@ impl Context {
         words.join(" ")
     }
 
-    /// Runs a short future on a current-thread runtime.
+    /// Runs a short future on the calling thread.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
-        on(&mut tokio::runtime::Builder::new_current_thread(), future)
+        run_on(&mut tokio::runtime::Builder::new_current_thread(), future)
     }
 
-    /// Runs a node until it ends. This thread handles the signals and the service manager's watchdog. Two other threads
-    /// do the work, so that a slow disk stops neither the other thread nor the watchdog.
+    /// Runs the future of a long-running process, such as the agent, on the calling thread, and its spawned tasks on two
+    /// other threads. The future handles only signals and the service manager's watchdog, and spawns everything else. So
+    /// a slow disk that blocks one thread stops neither the watchdog nor the other tasks.
     pub fn serve<F: Future>(&self, future: F) -> Result<F::Output, Failure> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        on(builder.worker_threads(2).thread_name("berth"), future)
+        run_on(builder.worker_threads(2).thread_name("berth"), future)
     }
 }
 
-/// How long blocking calls are waited for at the end.
-const LAST_CALLS: Duration = Duration::from_secs(5);
+/// How long blocking calls may still run after the future has ended.
+const BLOCKING_CALLS_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn on<F: Future>(builder: &mut tokio::runtime::Builder, future: F) -> Result<F::Output, Failure> {
+fn run_on<F: Future>(
+    builder: &mut tokio::runtime::Builder,
+    future: F,
+) -> Result<F::Output, Failure> {
     let runtime = builder.enable_all().build().map_err(|error| {
-        // Only the limits of the host can prevent a start.
+        // A runtime needs threads and file descriptors. It fails to start only at a limit of these.
         Failure::caused(ErrorCode::Unavailable, "cannot start the runtime", &error)
             .hint("allow more open files (ulimit -n; LimitNOFILE in the unit)")
     })?;
     let output = runtime.block_on(future);
     // Dropping the runtime would wait for every blocking call, and some disks never answer.
-    runtime.shutdown_timeout(LAST_CALLS);
+    runtime.shutdown_timeout(BLOCKING_CALLS_TIMEOUT);
     Ok(output)
 }
 
-/// `berth` if that is found on PATH, else the path of this program.
+/// `berth` if PATH finds this program under that name, else its path.
 fn program() -> String {
     let Ok(this) = env::current_exe() else {
         return "berth".to_owned();

@@ -77,8 +77,8 @@ impl Agent {
                 cpu_model: CpuModel::Default,
                 kernel_directories: vec![folder],
             },
-            trees: Arc::new(move |_| Some(Arc::clone(&tree))),
-            conditions: None,
+            provider_trees: Arc::new(move |_| Some(Arc::clone(&tree))),
+            device_conditions: None,
         });
         Self {
             guests,

@@ -4,7 +4,7 @@ use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::http::{Extensions, StatusCode};
 use axum::response::Response;
-use berth_audit::{AuditPeer, AuditTrail, AuditUnavailable, AuditedApi, ListenerAudit};
+use berth_audit::{ApiAudit, AuditPeer, AuditTrail, AuditUnavailable, ListenerAudit};
 use berth_serve::TlsClient;
 
 use crate::access::Peer;
@@ -12,10 +12,9 @@ use crate::refusal::refusal;
 
 /// Audits each request. `observer` is the API, for example `service/agent`.
 pub(crate) fn audited(router: Router, trail: &AuditTrail, observer: &'static str) -> Router {
-    let api = AuditedApi { observer, refuse };
     let listener = ListenerAudit {
         peer,
-        api: Some(api),
+        api: ApiAudit::ByMiddleware { observer, refuse },
     };
     berth_audit::audited(router, trail, listener)
 }

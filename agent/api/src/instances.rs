@@ -137,7 +137,9 @@ async fn create<D: VirtDriver, R: GuestResources>(
         Err(refusal) => return *refusal,
     };
     let (uuid, created) = match &creation {
-        CreationRequest::Complete(request) => (request.uuid(), guests.create_whole(request).await),
+        CreationRequest::Complete(request) => {
+            (request.uuid(), guests.create_complete(request).await)
+        }
         CreationRequest::Build(build) => (build.uuid.into(), guests.build(build).await),
     };
     match created {
@@ -323,8 +325,8 @@ fn guests_refusal(error: &GuestsError) -> Response {
     let (status, code) = match error {
         GuestsError::NotFound { .. } => (StatusCode::NOT_FOUND, "not_found"),
         GuestsError::CpusTaken { .. } => (StatusCode::CONFLICT, "no_room"),
-        GuestsError::Other { .. } => (StatusCode::CONFLICT, "other"),
-        GuestsError::Ending { .. } => (StatusCode::CONFLICT, "ending"),
+        GuestsError::DifferentRequest { .. } => (StatusCode::CONFLICT, "other"),
+        GuestsError::BeingDeleted { .. } => (StatusCode::CONFLICT, "ending"),
         GuestsError::Orphan { .. } => (StatusCode::CONFLICT, "guest_orphan"),
         GuestsError::Hypervisor { .. } => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
         // Another host may have the folder or the file, so this is no fault of the request.

@@ -210,12 +210,15 @@ impl<D: VirtDriver> DeviceManager<D> {
                 (Ok(()), Some(Risk::UncleanDevice)) => {
                     let name = handle.name();
                     tracing::warn!(device = %name, "device released from quarantine by an operator without a reset");
-                    let releases = self.release_count(&name);
-                    self.inner.register.release(&name, releases).await?;
+                    let release_count = self.release_count(&name);
+                    self.inner
+                        .register
+                        .end_quarantine(&name, release_count)
+                        .await?;
                 }
                 (Err(ActError::Held { .. } | ActError::Bound { .. }), _) => {
                     let name = handle.name();
-                    self.inner.register.release(&name, None).await?;
+                    self.inner.register.end_quarantine(&name, None).await?;
                 }
                 (Err(error), _) => return Err(error),
             }
@@ -232,7 +235,7 @@ impl<D: VirtDriver> DeviceManager<D> {
     ) -> Result<(), ActError> {
         let name = handle.name();
         let order = ResetRequest {
-            releases: self.release_count(&name),
+            release_count: self.release_count(&name),
             quarantine,
             failures: 0,
         };
@@ -251,11 +254,11 @@ impl<D: VirtDriver> DeviceManager<D> {
         }
     }
 
-    /// The accelerator service's release counter of the device; `None` if the service does not know it.
+    /// The accelerator service's release count of the device; `None` if the service does not know it.
     fn release_count(&self, name: &str) -> Option<i64> {
         let table = self.table();
         let mut report = table.reports.values();
-        report.find_map(|report| report.advice.releases.get(name).copied())
+        report.find_map(|report| report.advice.release_counts.get(name).copied())
     }
 
     async fn check_free(&self, handle: &OfferedHandle) -> Result<(), ActError> {

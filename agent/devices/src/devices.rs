@@ -200,7 +200,7 @@ impl<D: VirtDriver> DeviceManager<D> {
     pub async fn open(parts: DeviceManagerParts<D>) -> Result<Self, JournalError> {
         let register = parts.register.read().await?;
         let table = DeviceTable {
-            interrupted: register.cleaning.clone(),
+            interrupted: register.running_resets.clone(),
             register,
             ..DeviceTable::default()
         };

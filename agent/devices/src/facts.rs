@@ -47,7 +47,7 @@ impl<D: VirtDriver> DeviceManager<D> {
             ..DeviceSnapshot::default()
         };
         let register = &table.register;
-        let withheld = register.quarantines.keys().chain(&register.cleaning);
+        let withheld = register.quarantines.keys().chain(&register.running_resets);
         facts.withheld = withheld.chain(register.held.keys()).cloned().collect();
         for (node, observation) in &table.observed {
             for device in &observation.devices {

@@ -200,7 +200,7 @@ impl<D: VirtDriver> DeviceManager<D> {
     fn is_being_cleaned(&self, asked: &HealthQuery) -> bool {
         let table = self.table();
         let mut handles = asked.handles.iter();
-        handles.any(|name| table.register.cleaning.contains(name))
+        handles.any(|name| table.register.running_resets.contains(name))
     }
 
     async fn record_verdict(
@@ -220,7 +220,10 @@ impl<D: VirtDriver> DeviceManager<D> {
                 if before.as_ref() == Some(&reason) {
                     return Ok(());
                 }
-                self.inner.register.record_sick(address, &reason).await?;
+                self.inner
+                    .register
+                    .record_unhealthy(address, &reason)
+                    .await?;
                 if before.is_none() {
                     tracing::warn!(device = %address, %error, "device is unhealthy; not assigned until a check succeeds");
                 }

@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use berth_agent_journal::{CleaningOutcome, CleaningStart, NamedDevice as _, name_of_handle};
+use berth_agent_journal::{NamedDevice as _, ResetEnd, ResetStart, name_of_handle};
 use berth_agent_tracker::backoff::LoopBackoff;
 use berth_client::AcceleratorClient;
 use berth_hook::Hook;
@@ -196,13 +196,13 @@ impl<D: VirtDriver> DeviceManager<D> {
         let mut tried = None;
         for target in &targets {
             let name = target.name();
-            match self.begin_cleaning(&name).await {
-                Ok(CleaningStart::Begun) => begun.push(name),
-                Ok(CleaningStart::Held(guest)) => {
+            match self.begin_reset(&name).await {
+                Ok(ResetStart::Begun) => begun.push(name),
+                Ok(ResetStart::Held(guest)) => {
                     let reason = format!("guest {guest} uses {name}");
                     tried = Some(ProgrammingAttempt::Ended(Err(reason)));
                 }
-                Ok(CleaningStart::InProgress) => {
+                Ok(ResetStart::InProgress) => {
                     tried = Some(ProgrammingAttempt::Later(format!("{name} is being reset")));
                 }
                 Err(error) => tried = Some(ProgrammingAttempt::Later(error.to_string())),
@@ -216,7 +216,7 @@ impl<D: VirtDriver> DeviceManager<D> {
             None => run_all(hook, due, &targets, cancelled).await,
         };
         for name in &begun {
-            if let Err(error) = self.finish_cleaning(name, CleaningOutcome::Unknown).await {
+            if let Err(error) = self.finish_reset(name, ResetEnd::Unknown).await {
                 tracing::error!(device = %name, %error, "storing the end of a programming failed; retrying");
             }
         }

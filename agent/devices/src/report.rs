@@ -160,7 +160,7 @@ fn attach_handle(
         unavailable: quarantine.map(|why| format!("in quarantine: {}", why.reason)),
         scrubbed: scrub == Scrub::Always,
         cleaned: match scrub {
-            Scrub::Always => register.cleaned.get(&name).copied(),
+            Scrub::Always => register.release_count_at_reset.get(&name).copied(),
             Scrub::Never => None,
         },
     }
@@ -179,8 +179,8 @@ pub struct Holder {
 pub struct UncleanHandle {
     pub name: String,
     pub wanted: WantedDevice,
-    /// The release counter after which it must be cleaned.
-    pub releases: i64,
+    /// The release count after which it must be reset.
+    pub release_count: i64,
 }
 
 /// A device in use that was missing in the last report.
@@ -202,8 +202,8 @@ pub struct Advice {
     /// Providers that Placement lost. A pass must create them again.
     pub missing: BTreeSet<ProviderUuid>,
     pub holders: BTreeMap<String, Holder>,
-    /// The release counter of each device.
-    pub releases: BTreeMap<String, i64>,
+    /// The release count of each device.
+    pub release_counts: BTreeMap<String, i64>,
 }
 
 /// Converts the service's answer, given the observed devices.
@@ -259,11 +259,11 @@ impl Advice {
         if gone {
             return;
         }
-        self.releases.insert(name.clone(), known.releases);
+        self.release_counts.insert(name.clone(), known.releases);
         if let Some(handle) = handles.get(&name).filter(|_| known.unclean) {
             self.unclean.push(UncleanHandle {
                 wanted: wanted_device(handle),
-                releases: known.releases,
+                release_count: known.releases,
                 name,
             });
         }

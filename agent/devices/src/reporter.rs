@@ -168,7 +168,7 @@ impl<D: VirtDriver> DeviceManager<D> {
             .flat_map(|report| &report.advice.unclean);
         let due = all.filter(|unclean| {
             let register = &table.register;
-            register.cleaned.get(&unclean.name) != Some(&unclean.releases)
+            register.release_count_at_reset.get(&unclean.name) != Some(&unclean.release_count)
                 && !register.quarantines.contains_key(&unclean.name)
         });
         let mut due: Vec<UncleanHandle> = due.cloned().collect();

@@ -1,7 +1,7 @@
 //! Resets devices between two guests ([`DeviceManager::reset_free`] is the common path).
 //!
 //! ```text
-//! reset_free: no guest uses it --> begin_cleaning (register) --> driver reset --> finish_cleaning (register) --> report
+//! reset_free: no guest uses it --> begin_reset (register) --> driver reset --> finish_reset (register) --> report
 //! ```
 //!
 //! A device is reset only while no guest uses it and none can claim it. It is reported as clean only after the reset was verified
@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use berth_agent_journal::{
-    CleaningOutcome, CleaningStart, JournalError, NamedDevice as _, Quarantine, QuarantineStays,
-    QuarantinedBy, names,
+    JournalError, NamedDevice as _, Quarantine, QuarantineStays, QuarantinedBy, ResetEnd,
+    ResetStart, names,
 };
 use berth_agent_tracker::backoff::LoopBackoff;
 use berth_model::{ConsumerUuid, Disposition};
@@ -53,8 +53,8 @@ pub enum DeviceResetError {
 /// The parameters of a reset.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResetRequest {
-    /// The release counter after which the device is cleaned.
-    pub(super) releases: Option<i64>,
+    /// The release count that the reset belongs to.
+    pub(super) release_count: Option<i64>,
     pub(super) quarantine: QuarantineStays,
     /// Number of previous failures with a cause that may be temporary.
     pub(super) failures: u32,
@@ -116,7 +116,7 @@ impl<D: VirtDriver> DeviceManager<D> {
     /// Repeats an interrupted reset. A failure quarantines the device.
     pub(super) async fn reset_interrupted(&self, name: &str, device: &WantedDevice) {
         let order = ResetRequest {
-            releases: None,
+            release_count: None,
             quarantine: QuarantineStays::Yes,
             failures: TRIES,
         };
@@ -151,7 +151,7 @@ impl<D: VirtDriver> DeviceManager<D> {
         for handle in self.free_mdevs() {
             let name = handle.name();
             let order = ResetRequest {
-                releases: None,
+                release_count: None,
                 quarantine: QuarantineStays::Yes,
                 failures: 0,
             };
@@ -175,7 +175,7 @@ impl<D: VirtDriver> DeviceManager<D> {
     /// driver, or removes it. Returns whether that was done. A failed reset is retried, or quarantines the device.
     pub async fn reclaim_leftover(&self, left: &WantedDevice) -> Result<bool, DeviceResetError> {
         let order = ResetRequest {
-            releases: None,
+            release_count: None,
             quarantine: QuarantineStays::Yes,
             failures: 0,
         };
@@ -211,7 +211,7 @@ impl<D: VirtDriver> DeviceManager<D> {
                 mdevs
                     .filter(|handle| {
                         let name = handle.name();
-                        advice.releases.contains_key(&name)
+                        advice.release_counts.contains_key(&name)
                             && !table.checked_mdevs.contains(&name)
                             && !unclean.contains(&name)
                             && !table.register.quarantines.contains_key(&name)
@@ -239,7 +239,7 @@ impl<D: VirtDriver> DeviceManager<D> {
             .get(name)
             .map_or(0, |attempt| attempt.failures);
         let order = ResetRequest {
-            releases: Some(unclean.releases),
+            release_count: Some(unclean.release_count),
             quarantine: QuarantineStays::Yes,
             failures,
         };
@@ -293,7 +293,9 @@ impl<D: VirtDriver> DeviceManager<D> {
             return false;
         }
         let register = &self.inner.register;
-        let taken = register.count_as_cleaned(name, unclean.releases).await;
+        let taken = register
+            .take_reset_at_deletion(name, unclean.release_count)
+            .await;
         if !matches!(taken, Ok(true)) || self.refresh().await.is_err() {
             return false;
         }
@@ -311,22 +313,22 @@ impl<D: VirtDriver> DeviceManager<D> {
         if let Some(guest) = self.used_by(wanted, name).await? {
             return Ok(ResetOutcome::Held(guest));
         }
-        match self.begin_cleaning(name).await? {
-            CleaningStart::Begun => {}
-            CleaningStart::Held(guest) => return Ok(ResetOutcome::Held(guest)),
-            CleaningStart::InProgress => return Ok(ResetOutcome::InProgress),
+        match self.begin_reset(name).await? {
+            ResetStart::Begun => {}
+            ResetStart::Held(guest) => return Ok(ResetOutcome::Held(guest)),
+            ResetStart::InProgress => return Ok(ResetOutcome::InProgress),
         }
-        // From here on, the cleaning must be finished, whatever fails.
+        // From here on, the reset must be finished, whatever fails.
         let refreshed = self.refresh().await;
         let reset = self.inner.driver.reset_device(wanted).await;
         let end = match &reset {
-            Ok(_) => CleaningOutcome::Clean {
-                releases: order.releases,
+            Ok(_) => ResetEnd::Clean {
+                release_count: order.release_count,
                 quarantine: order.quarantine,
             },
             Err(error) => failed_outcome(error, order),
         };
-        self.finish_cleaning(name, end).await?;
+        self.finish_reset(name, end).await?;
         refreshed.and(self.refresh().await)?;
         self.inner.report_requested.notify_one();
         Ok(match reset {
@@ -337,34 +339,30 @@ impl<D: VirtDriver> DeviceManager<D> {
 
     /// Marks the start of a reset or programming, unless a guest uses the device. Takes over one that the previous
     /// process did not finish.
-    pub(super) async fn begin_cleaning(&self, name: &str) -> Result<CleaningStart, JournalError> {
-        let begun = self.inner.register.begin_cleaning(name).await?;
-        if begun == CleaningStart::InProgress && self.table().interrupted.remove(name) {
-            return Ok(CleaningStart::Begun);
+    pub(super) async fn begin_reset(&self, name: &str) -> Result<ResetStart, JournalError> {
+        let begun = self.inner.register.begin_reset(name).await?;
+        if begun == ResetStart::InProgress && self.table().interrupted.remove(name) {
+            return Ok(ResetStart::Begun);
         }
         Ok(begun)
     }
 
     /// Stores the end of a reset or programming, now or as soon as the journal is writable. The device is withheld
     /// until then.
-    pub(super) async fn finish_cleaning(
-        &self,
-        name: &str,
-        end: CleaningOutcome,
-    ) -> Result<(), JournalError> {
-        let ended = self.inner.register.end_cleaning(name, &end).await;
+    pub(super) async fn finish_reset(&self, name: &str, end: ResetEnd) -> Result<(), JournalError> {
+        let ended = self.inner.register.end_reset(name, &end).await;
         if ended.is_err() {
             let (devices, name) = (self.clone(), name.to_owned());
-            tokio::spawn(async move { devices.retry_finish_cleaning(&name, &end).await });
+            tokio::spawn(async move { devices.retry_finish_reset(&name, &end).await });
         }
         ended
     }
 
-    async fn retry_finish_cleaning(&self, name: &str, end: &CleaningOutcome) {
+    async fn retry_finish_reset(&self, name: &str, end: &ResetEnd) {
         let mut backoff = LoopBackoff::seeded(self.inner.options.seed);
         loop {
             tokio::time::sleep(backoff.next_delay()).await;
-            if self.inner.register.end_cleaning(name, end).await.is_ok() {
+            if self.inner.register.end_reset(name, end).await.is_ok() {
                 break;
             }
         }
@@ -425,10 +423,10 @@ fn subject(name: &str) -> String {
 }
 
 /// The stored outcome of a failed reset.
-fn failed_outcome(error: &DeviceError, order: ResetRequest) -> CleaningOutcome {
+fn failed_outcome(error: &DeviceError, order: ResetRequest) -> ResetEnd {
     match must_quarantine(error, order.failures + 1) {
-        false => CleaningOutcome::Unknown,
-        true => CleaningOutcome::Failed(Quarantine::new(error.to_string(), QuarantinedBy::Agent)),
+        false => ResetEnd::Unknown,
+        true => ResetEnd::Failed(Quarantine::new(error.to_string(), QuarantinedBy::Agent)),
     }
 }
 

@@ -75,7 +75,8 @@ fn status(
     let unclean = advice.is_some_and(|advice| {
         let mut unclean = advice.unclean.iter();
         unclean.any(|handle| {
-            handle.name == name && register.cleaned.get(&name) != Some(&handle.releases)
+            handle.name == name
+                && register.release_count_at_reset.get(&name) != Some(&handle.release_count)
         })
     });
     let is_unreported = awaits && advice.is_none() && device.owner == DeviceOwner::Accelerator;
@@ -84,7 +85,7 @@ fn status(
     let unfit = overlay::reason(&with_conditions, register);
     let (state, reason) = match (held, quarantine, &unfit, bound) {
         (Some(_), ..) => ("held", unfit.clone()),
-        _ if register.cleaning.contains(&name) => ("resetting", None),
+        _ if register.running_resets.contains(&name) => ("resetting", None),
         (None, Some(why), ..) => ("quarantined", Some(why.reason.clone())),
         (None, None, Some(reason), _) => ("unfit", Some(reason.clone())),
         (None, None, None, Some(_)) => ("bound", None),

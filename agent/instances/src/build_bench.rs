@@ -261,8 +261,10 @@ impl Bench {
                 cpu_model: CpuModel::HostPassthrough,
                 kernel_directories: vec![path("/boot/guests")],
             },
-            trees: Arc::new(move |_| world.lock().unwrap().has_tree.then(|| Arc::clone(&tree))),
-            conditions: None,
+            provider_trees: Arc::new(move |_| {
+                world.lock().unwrap().has_tree.then(|| Arc::clone(&tree))
+            }),
+            device_conditions: None,
         })
     }
 }

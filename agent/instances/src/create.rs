@@ -1,23 +1,29 @@
-//! Creates instances: turns a conductor's [`GuestBuild`], or a complete [`GuestRequest`], into a journaled request with
-//! CPUs and devices of this host.
+//! Creates instances on this host. A request to create one comes in two forms, and both end as a [`GuestRequest`] in the
+//! agent's journal:
+//!
+//! | request | from | who chooses host CPUs and devices | function |
+//! |---|---|---|---|
+//! | build ([`GuestBuild`]) | the conductor: flavor, image and allocations | this module | [`Guests::build`] |
+//! | complete request ([`GuestRequest`]) | another client of the agent's API | the client | [`Guests::create_complete`] |
 //!
 //! ```text
-//! build:  parse (pure) -> observe the node -> lock -> usage from the journal -> fit CPUs, pick devices (pure) -> journal -> unlock
+//! build:  parse -> observe the node -> lock -> read the usage -> pick devices, fit CPUs -> write to the journal -> unlock
 //! ```
 //!
-//! The placement lock is held from reading the usage until the request is in the journal, so no two instances get one CPU or one
-//! device. The placement is journaled with the request, so a kill leaves either both or neither.
+//! The placement lock is held from reading the usage until the request is in the journal, so that no two instances get one
+//! CPU or one device. The chosen CPUs and devices ([`HostPlacement`]) are part of the request. If the agent process is
+//! killed, the journal therefore has both the request and its placement, or neither. After the request is in the journal, a
+//! reconcile task starts the guest.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `parse` | validates the body of a build |
-//! | `host_check` | checks the cells, CPUs and networks that a request names |
-//! | `devices` | picks the flavor's devices from the allocations; pure |
-//! | `usage` | the CPUs, pages and devices in use; pure |
+//! | `parse` | validates the body of a build; pure |
+//! | `host_check` | checks that the host has the NUMA cells, CPUs and networks that a request names |
+//! | `devices` | picks the devices that Placement allocated for the flavor; pure |
+//! | `usage` | the CPUs, pages and devices that other instances use; pure |
 //! | `preview` | shows where an instance would be placed, without creating it |
-//! | [`BuildError`] | why a build failed |
-//!
-//! [`HostPlacement`] is the journaled placement. Caller: the admin API. The composition root passes the [`BuildContext`].
+//! | `options` | [`BuildContext`]: the options and dependencies of a build |
+//! | `error` | [`BuildError`]: why a build failed |
 
 mod devices;
 mod error;
@@ -50,86 +56,92 @@ pub(crate) use usage::conflicting_pins;
 pub use usage::{devices_in_use, host_usage};
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
-    /// Creates an instance from a build. After `Ok` the request is in the journal, and the guest will run, or its
-    /// record will show the reason, even if the agent is killed.
+    /// Creates an instance from a build, or confirms that an earlier call with the same build created it. After `Ok` the
+    /// request is in the journal: the guest will run, or its record will show why not, even if the agent is killed.
     pub async fn build(&self, build: &GuestBuild) -> Result<AcceptOutcome, BuildError> {
-        let building = self.build_context.as_ref().ok_or(BuildError::NotHere)?;
-        let asked = ParsedBuild::of(build, &building.options)?;
-        check_uuid(asked.uuid)?;
+        let build_context = self.build_context.as_ref();
+        let build_context = build_context.ok_or(BuildError::BuildsNotSupported)?;
+        let parsed = ParsedBuild::of(build, &build_context.options)?;
+        check_uuid(parsed.uuid)?;
         let digest = BuildDigest::of(build);
-        let context = &self.inner.context;
-        // A known instance needs no observation of the host.
-        if let Some(record) = context
-            .journal
-            .guest(asked.uuid)
-            .await
-            .map_err(GuestsError::from)?
-        {
-            return self.accept_repeated(&record, &digest);
+        let journal = &self.inner.context.journal;
+        // A repeated build needs no observation of the host.
+        let record = journal.guest(parsed.uuid).await;
+        if let Some(record) = record.map_err(GuestsError::from)? {
+            return self.confirm_repeated_build(&record, &digest);
         }
-        let seen = self.observe_node(building, &asked.node).await?;
-        host_check::check_cells(&asked.limits, &seen)?;
-        self.check_networks(&asked.spec.interfaces).await?;
-        let tree = (building.trees)(&asked.node);
-        let _placing = self.inner.placement_lock.lock().await;
+        let node = self.observe_node(build_context, &parsed.node).await?;
+        host_check::check_cells(&parsed.limits, &node)?;
+        self.check_networks(&parsed.spec.interfaces).await?;
+        let provider_tree = (build_context.provider_trees)(&parsed.node);
+        let _lock = self.inner.placement_lock.lock().await;
         let records = self.list().await?;
-        if let Some(record) = records
+        // Another call may have created the instance before this call got the lock.
+        let mut same_uuid = records
             .iter()
-            .find(|known| known.request.uuid() == asked.uuid)
-        {
-            return self.accept_repeated(record, &digest);
+            .filter(|record| record.request.uuid() == parsed.uuid);
+        if let Some(record) = same_uuid.next() {
+            return self.confirm_repeated_build(record, &digest);
         }
-        let request = place(asked, digest, &seen, tree.as_deref(), &records)?;
+        let request = place(parsed, digest, &node, provider_tree.as_deref(), &records)?;
         Ok(self.accept(&request).await?)
     }
 
-    /// Creates an instance from a complete spec, with the CPUs and devices that its sender chose.
-    pub async fn create_whole(&self, request: &GuestRequest) -> Result<AcceptOutcome, BuildError> {
+    /// Creates an instance from a complete request, or confirms that an earlier call with the same request created it.
+    pub async fn create_complete(
+        &self,
+        request: &GuestRequest,
+    ) -> Result<AcceptOutcome, BuildError> {
         let uuid = request.uuid();
         check_uuid(uuid)?;
         let journal = &self.inner.context.journal;
-        let known = journal.guest(uuid).await.map_err(GuestsError::from)?;
-        if let (Some(building), None) = (&self.build_context, known) {
-            let seen = self.observe_node(building, request.node()).await?;
-            host_check::check_topology(&request.spec().topology, &seen)?;
+        let record = journal.guest(uuid).await.map_err(GuestsError::from)?;
+        // Only an agent in a test has no build context. Its host is not checked.
+        if let (Some(build_context), None) = (&self.build_context, record) {
+            let node = self.observe_node(build_context, request.node()).await?;
+            host_check::check_topology(&request.spec().topology, &node)?;
             self.check_networks(&request.spec().interfaces).await?;
         }
+        // `create` takes the placement lock, and checks that no other instance has the CPUs.
         Ok(self.create(request).await?)
     }
 
-    /// Accepts the repetition of a build, if the body is the same.
-    fn accept_repeated(
+    /// Confirms a build whose UUID is in the journal, if it is the build that created the record.
+    fn confirm_repeated_build(
         &self,
         record: &GuestRecord,
         digest: &BuildDigest,
     ) -> Result<AcceptOutcome, BuildError> {
         let uuid = record.request.uuid();
         if record.goal == Goal::Destroy {
-            return Err(GuestsError::Ending { uuid }.into());
+            return Err(GuestsError::BeingDeleted { uuid }.into());
         }
-        if record.request.picked().build() != Some(digest) {
-            return Err(GuestsError::Other { uuid }.into());
+        if record.request.host_placement().build_digest() != Some(digest) {
+            return Err(GuestsError::DifferentRequest { uuid }.into());
         }
         self.spawn_reconcile(uuid);
         Ok(AcceptOutcome::Same)
     }
 
+    /// Observes the hypervisor, and returns the view of one node with the conditions of its devices (quarantine, failed
+    /// health check).
     async fn observe_node(
         &self,
-        building: &BuildContext,
+        build_context: &BuildContext,
         node: &NodeName,
     ) -> Result<NodeView, BuildError> {
-        let conditions = building.conditions.as_ref();
-        let conditions = conditions.map(|conditions| (conditions, conditions.begin_observation()));
-        let mut view = self.inner.context.driver.observe().await?;
-        if let Some((conditions, observation)) = conditions {
-            conditions.overlay(observation, &mut view);
+        let device_conditions = build_context.device_conditions.as_ref();
+        // The id orders observations by their start, so that a slow one does not replace the result of a later one.
+        let observation_id = device_conditions.map(|conditions| conditions.begin_observation());
+        let mut host = self.inner.context.driver.observe().await?;
+        if let (Some(conditions), Some(id)) = (device_conditions, observation_id) {
+            conditions.overlay(id, &mut host);
         }
-        view.nodes
+        host.nodes
             .remove(node)
             .ok_or_else(|| BuildError::NoSuchNode {
                 node: node.clone(),
-                known: view.nodes.into_keys().collect(),
+                known: host.nodes.into_keys().collect(),
             })
     }
 }
@@ -144,34 +156,42 @@ fn check_uuid(uuid: ConsumerUuid) -> Result<(), BuildError> {
     }
 }
 
-/// Fits the build on the node and picks its devices.
+/// Picks the devices of a build, fits its virtual CPUs and memory on the node, and returns the request with both. Pure.
+/// `provider_tree` is the node's tree in Placement; `records` are all instances in the journal.
 fn place(
-    asked: ParsedBuild,
+    build: ParsedBuild,
     digest: BuildDigest,
-    seen: &NodeView,
-    tree: Option<&ProviderTree>,
+    node: &NodeView,
+    provider_tree: Option<&ProviderTree>,
     records: &[Arc<GuestRecord>],
 ) -> Result<GuestRequest, BuildError> {
     let records = || records.iter().map(Arc::as_ref);
-    let own = records().filter(|record| record.request.node() == &asked.node);
-    let picks = devices::pick(&asked, seen, tree, &devices_in_use(records(), seen))?;
-    picks.check_requests(&asked)?;
-    let mut limits = asked.limits.clone();
+    let on_node = records().filter(|record| record.request.node() == &build.node);
+    let picks = devices::pick(
+        &build,
+        node,
+        provider_tree,
+        &devices_in_use(records(), node),
+    )?;
+    picks.check_accelerator_requests(&build)?;
+    let mut limits = build.limits.clone();
     limits.host_cells = limits.host_cells.or(picks.host_cells);
-    let place = fit(
-        &asked.placement,
-        seen,
-        &host_usage(own, seen),
-        &picks.near,
+    let placement = fit(
+        &build.placement,
+        node,
+        &host_usage(on_node, node),
+        &picks.near_devices,
         &limits,
     )?;
-    let mut spec = asked.spec;
-    spec.topology = place.topology;
-    spec.devices = GuestDevices::new(picks.attached)?;
-    let picked =
-        HostPlacement::new(Some(digest), place.reserved, picks.made).describing(asked.described);
-    let request = GuestRequest::new(asked.node, asked.arqs, spec)?;
-    Ok(request.with_disks(asked.disks)?.with_picked(picked))
+    let mut spec = build.spec;
+    spec.topology = placement.topology;
+    spec.devices = GuestDevices::new(picks.devices)?;
+    let host_placement = HostPlacement::new(Some(digest), placement.reserved, picks.mdevs)
+        .with_scheduling_facts(build.scheduling_facts);
+    let request = GuestRequest::new(build.node, build.arqs, spec)?;
+    Ok(request
+        .with_disks(build.disks)?
+        .with_host_placement(host_placement))
 }
 
 #[cfg(test)]

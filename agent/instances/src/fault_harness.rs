@@ -3,13 +3,13 @@
 //!
 //! A test creates a [`FaultHarness`], gets an agent's [`Guests`] from it, and may kill that agent, or make a call fail, before or
 //! after the effect of any numbered call ([`FaultPoint`]). The harness checks invariants such as "no device has two owners without
-//! a reset" (`broken`), and can plant bugs to prove that the checks find them ([`PlantedBug`]).
+//! a reset" (`violations`), and can plant bugs to prove that the checks find them ([`PlantedBug`]).
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod devices;
 mod hypervisor;
 mod journal;
+mod resources;
 mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,9 +34,8 @@ use crate::files::GuestFiles;
 use crate::guests::{Guests, GuestsParts};
 use crate::resources::ResourceError;
 
-pub use devices::{SimulatedDevices, instances};
-pub use hypervisor::SimulatedHypervisor;
-pub use hypervisor::names;
+pub use hypervisor::{SimulatedHypervisor, device_names};
+pub use resources::{SimulatedResources, instances};
 
 /// A condition that makes operations fail. Numbers are those of requests and devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,21 +89,23 @@ pub struct SimulatedWorld {
     pub guests: BTreeMap<ConsumerUuid, GuestOnHost>,
     pub devices: BTreeMap<String, SimulatedDevice>,
     pub failures: BTreeSet<SimulatedFailure>,
-    pub questions: usize,
+    /// How many GET requests the accelerator service received.
+    pub get_requests: usize,
     /// How often unused files were removed.
-    pub tidied: usize,
+    pub removals_of_unused_files: usize,
     /// How often the host was booted.
     pub boots: u32,
     pub bug: Option<PlantedBug>,
     /// Guests' files by path, with their content: the image and the owner.
     pub files: BTreeMap<String, String>,
     /// The guests with stored secrets.
-    pub kept: BTreeSet<ConsumerUuid>,
+    pub stored_secrets: BTreeSet<ConsumerUuid>,
     /// The definition of each guest.
     pub documents: BTreeMap<ConsumerUuid, GuestSpec>,
     /// Additional memory for a guest's next start, in MiB.
     pub next_memory: BTreeMap<ConsumerUuid, u64>,
-    pub broken: Vec<String>,
+    /// The violated invariants. A test checks that there are none.
+    pub violations: Vec<String>,
 }
 
 /// A call between agent and environment, and whether before or after its effect.
@@ -156,7 +157,7 @@ impl<T> InjectedError for Result<T, ResourceError> {
 impl<T> InjectedError for Result<T, GuestError> {
     fn failed() -> Self {
         Err(GuestError::TimedOut {
-            target: "stage".to_owned(),
+            target: "simulated hypervisor".to_owned(),
             call: "call",
             limit: Duration::from_secs(1),
         })
@@ -224,14 +225,14 @@ impl FaultHarness {
     }
 
     /// A new agent in this environment.
-    pub fn guests(&self) -> Guests<SimulatedHypervisor, SimulatedDevices> {
+    pub fn guests(&self) -> Guests<SimulatedHypervisor, SimulatedResources> {
         self.guests_waiting(Duration::from_millis(400))
     }
 
     pub fn guests_waiting(
         &self,
         binding_timeout: Duration,
-    ) -> Guests<SimulatedHypervisor, SimulatedDevices> {
+    ) -> Guests<SimulatedHypervisor, SimulatedResources> {
         let agent_number = self.points.lock().unwrap().agent_number;
         let agent = Self {
             agent_number,
@@ -248,7 +249,7 @@ impl FaultHarness {
         Guests::new(GuestsParts {
             journal: Arc::new(FaultJournal(agent.clone())),
             driver: Arc::new(SimulatedHypervisor(agent.clone())),
-            resources: Arc::new(SimulatedDevices(agent.clone())),
+            resources: Arc::new(SimulatedResources(agent.clone())),
             accelerators: Accelerators {
                 client: has_service.then(|| AcceleratorClient::new(http, auth, &options)),
                 events: ExternalEvents::default(),
@@ -264,10 +265,17 @@ impl FaultHarness {
 
     // ---- fault injection ----
 
+    /// Kills the current agent. The next one runs without faults.
+    pub fn kill_agent(&self) {
+        self.kill_at(None);
+    }
+
+    /// Kills the current agent, and the next one at this point (`None`: never).
     pub fn kill_at(&self, kill: Option<FaultPoint>) {
         self.fault_at(kill, InjectedFault::Kill);
     }
 
+    /// Kills the current agent, and injects a fault into the next one at this point (`None`: never).
     pub fn fault_at(&self, kill: Option<FaultPoint>, fault: InjectedFault) {
         let mut points = self.points.lock().unwrap();
         points.kill = kill;
@@ -299,11 +307,14 @@ impl FaultHarness {
         }
     }
 
-    async fn inject<T: InjectedError>(&self, what: String, effect: impl Future<Output = T>) -> T {
+    /// Runs the effect of a call, unless the test injects a fault before it. A fault after the effect hides its result.
+    ///
+    /// `call` is the name of the call in the history: the component, `read` or `write`, and the operation.
+    async fn inject<T: InjectedError>(&self, call: String, effect: impl Future<Output = T>) -> T {
         let number = {
             let mut points = self.points.lock().unwrap();
             if points.agent_number == self.agent_number && !points.dead {
-                points.history.push(what);
+                points.history.push(call);
             }
             points.history.len() - points.run_start
         };

@@ -192,7 +192,7 @@ fn preference(
             true => cell.used.shared_vcpus.cast_signed(),
             false => -i64::try_from(cell.free_dedicated()).unwrap_or(i64::MAX),
         };
-        let memory = std::cmp::Reverse(cell.small_mib().saturating_sub(cell.used.small_mib));
+        let memory = std::cmp::Reverse(cell.total_small_mib().saturating_sub(cell.used.small_mib));
         (
             std::cmp::Reverse(wanted_near(cell)),
             others,

@@ -63,9 +63,9 @@ pub enum GuestsError {
     },
     /// Another request already uses this UUID.
     #[error("guest {uuid} already exists with a different request; delete it first")]
-    Other { uuid: ConsumerUuid },
+    DifferentRequest { uuid: ConsumerUuid },
     #[error("guest {uuid} is being deleted; retry after the deletion")]
-    Ending { uuid: ConsumerUuid },
+    BeingDeleted { uuid: ConsumerUuid },
     /// The request pins the guest to host CPUs that are reserved for another guest.
     #[error(
         "the host's CPUs {cpus} are reserved for guest {holder}; choose other CPUs in spec.topology.pinning"
@@ -163,10 +163,10 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Adds what [`Guests::build`] needs. Without it, only complete specs are accepted.
     #[must_use]
-    pub fn with_build_context(self, building: BuildContext) -> Self {
-        let building = Some(building);
+    pub fn with_build_context(self, build_context: BuildContext) -> Self {
+        let build_context = Some(build_context);
         Self {
-            build_context: building,
+            build_context,
             ..self
         }
     }
@@ -187,7 +187,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
     pub fn build_options(&self) -> Option<&BuildOptions> {
         self.build_context
             .as_ref()
-            .map(|building| &building.options)
+            .map(|build_context| &build_context.options)
     }
 
     pub fn record_journal_failure(&self, error: &JournalError) {
@@ -206,7 +206,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         self.inner.completed_reconciles.subscribe()
     }
 
-    /// Accepts a request. After `Ok` the request is in the journal, and the guest will run, or its record will show the
+    /// Accepts a request under the placement lock. After `Ok` the request is in the journal, and the guest will run, or its record will show the
     /// reason, even if the agent is killed.
     pub async fn create(&self, request: &GuestRequest) -> Result<AcceptOutcome, GuestsError> {
         let _lock = self.inner.placement_lock.lock().await;
@@ -234,8 +234,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let accepted = self.inner.journal_health.record_write(accepted)?;
         match accepted {
             AcceptOutcome::New | AcceptOutcome::Same => {}
-            AcceptOutcome::Conflict => return Err(GuestsError::Other { uuid }),
-            AcceptOutcome::Deleting => return Err(GuestsError::Ending { uuid }),
+            AcceptOutcome::Conflict => return Err(GuestsError::DifferentRequest { uuid }),
+            AcceptOutcome::Deleting => return Err(GuestsError::BeingDeleted { uuid }),
         }
         self.count_change();
         self.spawn_reconcile(uuid);

@@ -312,7 +312,7 @@ impl StartPlan {
         Provision {
             spec: &self.spec,
             bound: &self.devices,
-            mdevs: self.request.picked().mdevs(),
+            mdevs: self.request.host_placement().mdevs(),
             disks: self.request.disks(),
             has_run_before: !record.ran_in().is_empty(),
             recreate: RecreateDisks::None,

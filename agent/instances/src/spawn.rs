@@ -119,7 +119,7 @@ impl SpawnState {
         Provision {
             spec: &self.spec,
             bound: &self.devices,
-            mdevs: self.request.picked().mdevs(),
+            mdevs: self.request.host_placement().mdevs(),
             disks: self.request.disks(),
             has_run_before: !self.last_boot_id.is_empty(),
             recreate: self.overrides.recreate_disks(),

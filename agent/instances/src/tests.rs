@@ -27,7 +27,10 @@ async fn a_guest_runs_with_exactly_the_devices_that_are_bound_for_it() {
     guests.create(&request(1, &[1, 2])).await.unwrap();
     let end = guests.reconcile_instance(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
-    assert_eq!(harness.running(1), ["0000:01:00.0", "0000:02:00.0"]);
+    assert_eq!(
+        harness.devices_of_running_guest(1),
+        ["0000:01:00.0", "0000:02:00.0"]
+    );
     invariants::check_at_rest(&harness).await;
 }
 
@@ -80,7 +83,10 @@ async fn each_mishap_undoes_the_guest_and_leaves_its_requests_unbound_and_there(
             end => panic!("{failure:?}: {end:?}"),
         };
         assert!(reason.contains(sentence), "{failure:?}: {reason}");
-        assert!(harness.running(1).is_empty(), "{failure:?}");
+        assert!(
+            harness.devices_of_running_guest(1).is_empty(),
+            "{failure:?}"
+        );
         invariants::check_at_rest(&harness).await;
         let record = guests.show(guest(1)).await.unwrap();
         assert_eq!(record.open(), None, "{failure:?}");
@@ -145,7 +151,7 @@ async fn a_second_guest_on_a_held_device_is_refused_and_the_first_keeps_it() {
         reason.contains("device 0000:01:00.0 is in use by guest"),
         "{reason}"
     );
-    assert_eq!(harness.running(1), ["0000:01:00.0"]);
+    assert_eq!(harness.devices_of_running_guest(1), ["0000:01:00.0"]);
 }
 
 #[tokio::test]
@@ -222,7 +228,7 @@ async fn a_guest_does_not_wait_forever_for_a_reset_that_does_not_come_back() {
     harness
         .journal()
         .devices()
-        .begin_cleaning(device)
+        .begin_reset(device)
         .await
         .unwrap();
     let guests = harness.guests();
@@ -271,7 +277,10 @@ async fn a_guest_with_a_failed_reset_is_removed_and_its_device_is_quarantined_un
     let known = register.read().await.unwrap();
     let quarantine = &known.quarantines["0000:01:00.0"];
     assert!(quarantine.reason.contains("all ones"), "{quarantine:?}");
-    let none = register.count_as_cleaned("0000:01:00.0", 7).await.unwrap();
+    let none = register
+        .take_reset_at_deletion("0000:01:00.0", 7)
+        .await
+        .unwrap();
     assert!(!none, "it was not cleaned");
     // If the service binds it for the next instance anyway, that spawn is refused with the reason.
     harness.clear_failures();
@@ -281,7 +290,7 @@ async fn a_guest_with_a_failed_reset_is_removed_and_its_device_is_quarantined_un
         panic!("undone");
     };
     assert!(reason.contains("in quarantine"), "{reason}");
-    register.release("0000:01:00.0", None).await.unwrap();
+    register.end_quarantine("0000:01:00.0", None).await.unwrap();
     assert!(register.read().await.unwrap().quarantines.is_empty());
 }
 
@@ -305,7 +314,7 @@ async fn a_kill_between_a_failed_reset_and_the_guests_end_forgets_no_quarantine(
                     guests.reconcile_instance(guest(1)).await;
                 } => false,
             };
-            harness.kill_at(None);
+            harness.kill_agent();
             let guests = harness.guests();
             let _ = guests.delete(guest(1)).await;
             let end = guests.reconcile_instance(guest(1)).await;
@@ -343,10 +352,16 @@ async fn a_verified_reset_counts_once_and_only_until_the_device_is_used_again() 
             let end = guests.reconcile_instance(guest(2)).await;
             assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
         }
-        assert_eq!(register.count_as_cleaned(device, 3).await.unwrap(), counts);
-        assert!(!register.count_as_cleaned(device, 4).await.unwrap(), "once");
+        assert_eq!(
+            register.take_reset_at_deletion(device, 3).await.unwrap(),
+            counts
+        );
+        assert!(
+            !register.take_reset_at_deletion(device, 4).await.unwrap(),
+            "once"
+        );
         let known = register.read().await.unwrap();
-        assert_eq!(known.cleaned.get(device), Some(&3));
+        assert_eq!(known.release_count_at_reset.get(device), Some(&3));
     }
 }
 
@@ -361,7 +376,10 @@ async fn another_guest_of_the_same_uuid_on_the_hypervisor_is_left_alone() {
         panic!("undone");
     };
     assert!(reason.contains("a different one"), "{reason}");
-    assert!(harness.on_hypervisor(1), "it was not ours to destroy");
+    assert!(
+        harness.exists_on_hypervisor(1),
+        "it was not ours to destroy"
+    );
 }
 
 #[tokio::test]
@@ -376,7 +394,7 @@ async fn a_guest_deleted_while_it_waits_is_gone_at_once() {
     guests.delete(guest(1)).await.unwrap();
     assert!(matches!(
         guests.create(&request(1, &[1])).await,
-        Err(GuestsError::Ending { .. })
+        Err(GuestsError::BeingDeleted { .. })
     ));
     assert!(matches!(
         guests.reconcile_instance(guest(1)).await,
@@ -424,7 +442,7 @@ async fn the_same_request_twice_is_one_guest_and_another_with_its_uuid_is_refuse
         AcceptOutcome::Same
     );
     let other = guests.create(&request(1, &[2])).await;
-    assert!(matches!(other, Err(GuestsError::Other { .. })));
+    assert!(matches!(other, Err(GuestsError::DifferentRequest { .. })));
     assert!(matches!(
         guests.reconcile_instance(guest(1)).await,
         ReconcileOutcome::Settled

@@ -167,7 +167,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let provision = Provision {
             spec: &spec,
             bound: &devices,
-            mdevs: request.picked().mdevs(),
+            mdevs: request.host_placement().mdevs(),
             disks: request.disks(),
             has_run_before: !record.ran_in().is_empty(),
             recreate: overrides.recreate_disks(),
@@ -274,7 +274,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         ensure_idle(&record)?;
         tracing::debug!(guest = %uuid, %destination, "live migration refused");
         if let Some(found) = context.on_host(uuid).await? {
-            found.holds_nothing_for(
+            found.refuse_if_it_holds_devices(
                 uuid,
                 "be moved while it runs",
                 "device state cannot be migrated",

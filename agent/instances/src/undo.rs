@@ -121,7 +121,7 @@ async fn release_resources<D: VirtDriver, R: GuestResources>(
     let provision = Provision {
         spec: &spec,
         bound: &bound,
-        mdevs: record.request.picked().mdevs(),
+        mdevs: record.request.host_placement().mdevs(),
         disks: record.request.disks(),
         has_run_before: !record.ran_in().is_empty(),
         recreate: RecreateDisks::None,

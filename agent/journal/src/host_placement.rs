@@ -38,8 +38,12 @@ pub struct HostPlacement {
     /// The flavor's mediated devices, with their parents.
     mdevs: Vec<WantedDevice>,
     /// Missing in rows of releases that did not report host states.
-    #[serde(default, skip_serializing_if = "SchedulingFacts::is_none")]
-    described: SchedulingFacts,
+    #[serde(
+        rename = "described",
+        default,
+        skip_serializing_if = "SchedulingFacts::is_none"
+    )]
+    scheduling_facts: SchedulingFacts,
 }
 
 /// Facts about a guest for the scheduler.
@@ -67,20 +71,23 @@ impl HostPlacement {
             build,
             reserved_cpus,
             mdevs,
-            described: SchedulingFacts::default(),
+            scheduling_facts: SchedulingFacts::default(),
         }
     }
 
-    /// The same with facts for the scheduler.
+    /// The same placement with facts for the scheduler.
     #[must_use]
-    pub fn describing(self, described: SchedulingFacts) -> Self {
-        Self { described, ..self }
+    pub fn with_scheduling_facts(self, scheduling_facts: SchedulingFacts) -> Self {
+        Self {
+            scheduling_facts,
+            ..self
+        }
     }
 
     /// The facts for the scheduler.
     #[must_use]
-    pub fn described(&self) -> &SchedulingFacts {
-        &self.described
+    pub fn scheduling_facts(&self) -> &SchedulingFacts {
+        &self.scheduling_facts
     }
 
     #[must_use]
@@ -88,9 +95,9 @@ impl HostPlacement {
         *self == Self::default()
     }
 
-    /// The build request; `None` if the request had a complete spec.
+    /// The digest of the build; `None` if the request was complete.
     #[must_use]
-    pub fn build(&self) -> Option<&BuildDigest> {
+    pub fn build_digest(&self) -> Option<&BuildDigest> {
         self.build.as_ref()
     }
 

@@ -31,8 +31,8 @@ pub use overrides::{
 };
 pub use record::{Blame, Goal, GuestRecord, SpawnStep};
 pub use register::{
-    CleaningOutcome, CleaningStart, DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy,
-    Register, WithheldReason, record_released,
+    DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy, Register, ResetEnd, ResetStart,
+    WithheldReason, release_statements,
 };
 pub use released::ReleasedDevices;
 pub use request::{GuestRequest, GuestRequestError};

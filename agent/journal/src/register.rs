@@ -1,12 +1,21 @@
-//! [`DeviceRegister`]: facts about devices that no other system records: quarantines, running resets, the last verified reset of
-//! each device, failed health checks, and the devices that the accelerator service disabled.
+//! [`DeviceRegister`]: what the agent knows about the host's accelerators and no other system records: quarantines,
+//! running resets, the last verified reset of each device, failed health checks, and the devices that the accelerator
+//! service (Cyborg or Berth's own) disabled.
 //!
-//! The register is in the guests' journal, in tables of its own, so that "no guest has the device" and "the device is being
-//! reset" are decided in one transaction: a guest's device is never reset, and a device is never claimed during its reset. The
-//! name of a device is its PCI address, or the UUID of a mediated device.
+//! A device is reset between two guests, so that no data of one guest reaches the next. The register is a group of tables in
+//! the agent's journal, next to the table of the guests' devices. One transaction can therefore check "no guest has the
+//! device" and record "the device is being reset". As a result, a device is never reset while a guest has it, and never
+//! claimed by a guest during a reset.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | name | the PCI address of a device, or the UUID of a mediated device |
+//! | release | the end of a guest's use of the device; the accelerator service then requests a reset |
+//! | release count | how often the accelerator service has released the device; a reset belongs to one release |
+//! | quarantine | no guest can claim the device until an operator ends it |
 
 mod records;
-mod returned;
+mod reset_at_deletion;
 mod sql;
 
 use std::collections::BTreeSet;
@@ -15,76 +24,83 @@ use berth_model::{NodeName, ProviderUuid};
 use berth_store::Statement;
 use berth_workflow::{JournalError, JournalFile};
 
-use crate::register::returned::CountAsCleaned;
+use crate::register::reset_at_deletion::TakeResetAtDeletion;
 use crate::register::sql::{
-    BeginCleaning, delete_quarantine, read_register, set_cleaned, set_quarantine, set_sick,
+    BeginReset, delete_quarantine, read_register, set_quarantine, set_release_count, set_unhealthy,
 };
 
 pub use records::{
-    CleaningOutcome, CleaningStart, Quarantine, QuarantineStays, QuarantinedBy, Register,
-    WithheldReason,
+    Quarantine, QuarantineStays, QuarantinedBy, Register, ResetEnd, ResetStart, WithheldReason,
 };
-pub use returned::record_released;
-pub(crate) use returned::{CREATE_RETURNED, delete_returned};
+pub use reset_at_deletion::release_statements;
+pub(crate) use reset_at_deletion::{CREATE_RESET_AT_DELETION, forget_reset_at_deletion};
 pub(crate) use sql::{CREATE, withheld_reason};
 
-/// The device tables of a journal. Clones share the file.
+/// The register of one journal file. Clones share the file.
 #[derive(Debug, Clone)]
 pub struct DeviceRegister {
     file: JournalFile,
 }
 
 impl DeviceRegister {
-    pub(crate) fn over(file: JournalFile) -> Self {
+    pub(crate) fn new(file: JournalFile) -> Self {
         Self { file }
     }
 
+    /// Reads the whole register.
     pub async fn read(&self) -> Result<Register, JournalError> {
-        let read = async {
+        let rows = async {
             let mut tx = self.file.read().await?;
             read_register(&mut tx).await
         };
-        let register = read.await.map_err(|source| self.file.failed(source))?;
+        // The outer error is one of the database, the inner one is an invalid row.
+        let register = rows.await.map_err(|source| self.file.failed(source))?;
         register.map_err(|reason| self.file.damaged(reason))
     }
 
-    /// Begins a reset, unless a guest has the device.
-    pub async fn begin_cleaning(&self, name: &str) -> Result<CleaningStart, JournalError> {
-        let begun = self.file.write(&BeginCleaning(name)).await?;
-        begun.map_err(|guest| {
-            let reason = format!("device {name} belongs to {guest:?}, which is not a guest");
+    /// Records that a reset or programming of a device begins, unless a guest has the device.
+    pub async fn begin_reset(&self, name: &str) -> Result<ResetStart, JournalError> {
+        let start = self.file.write(&BeginReset(name)).await?;
+        start.map_err(|guest| {
+            let reason = format!("the guest of device {name} is {guest:?}; expected a UUID");
             self.file.damaged(reason)
         })
     }
 
-    /// Ends a reset and records its outcome, in one transaction.
-    pub async fn end_cleaning(
-        &self,
-        name: &str,
-        end: &CleaningOutcome,
-    ) -> Result<(), JournalError> {
-        let over = Statement::new("DELETE FROM device_cleaning WHERE name = ?").bind(name);
-        let mut steps = vec![over];
+    /// Records the end of a reset or programming, in one transaction.
+    pub async fn end_reset(&self, name: &str, end: &ResetEnd) -> Result<(), JournalError> {
+        let delete = Statement::new("DELETE FROM device_cleaning WHERE name = ?").bind(name);
+        let mut statements = vec![delete];
         match end {
-            CleaningOutcome::Unknown => {}
-            CleaningOutcome::Failed(quarantine) => steps.push(set_quarantine(name, quarantine)),
-            CleaningOutcome::Clean {
-                releases,
+            // The release count does not change: a device that needed a reset still needs one.
+            ResetEnd::Unknown => {}
+            ResetEnd::Failed(quarantine) => statements.push(set_quarantine(name, quarantine)),
+            ResetEnd::Clean {
+                release_count,
                 quarantine,
             } => {
                 if *quarantine == QuarantineStays::No {
-                    steps.push(delete_quarantine(name));
+                    statements.push(delete_quarantine(name));
                 }
-                steps.extend(releases.map(|releases| set_cleaned(name, releases)));
+                statements.extend(release_count.map(|count| set_release_count(name, count)));
             }
         }
-        self.file.execute(steps).await
+        self.file.execute(statements).await
     }
 
-    /// Counts the verified reset of the guest's deletion as the reset after this release of the handle. Returns whether there
-    /// was one; it counts only once.
-    pub async fn count_as_cleaned(&self, name: &str, releases: i64) -> Result<bool, JournalError> {
-        self.file.write(&CountAsCleaned { name, releases }).await
+    /// Uses the reset at the deletion of the device's last guest as the reset that the accelerator service requests after
+    /// the release with this count. Returns false if there was no such reset, it was used already, or the device was
+    /// claimed since: then the device must be reset.
+    pub async fn take_reset_at_deletion(
+        &self,
+        name: &str,
+        release_count: i64,
+    ) -> Result<bool, JournalError> {
+        let take = TakeResetAtDeletion {
+            name,
+            release_count,
+        };
+        self.file.write(&take).await
     }
 
     /// Quarantines a device, or changes the reason of its quarantine.
@@ -92,49 +108,57 @@ impl DeviceRegister {
         self.file.execute(vec![set_quarantine(name, why)]).await
     }
 
-    /// Ends a quarantine. `clean`: the operator confirms that the device is clean after this release of its handle.
-    pub async fn release(&self, name: &str, clean: Option<i64>) -> Result<(), JournalError> {
-        let mut steps = vec![delete_quarantine(name)];
-        steps.extend(clean.map(|releases| set_cleaned(name, releases)));
-        self.file.execute(steps).await
+    /// Ends a quarantine. If the operator confirms that the device is clean, `clean_after` is its release count: the
+    /// device then needs no reset.
+    pub async fn end_quarantine(
+        &self,
+        name: &str,
+        clean_after: Option<i64>,
+    ) -> Result<(), JournalError> {
+        let mut statements = vec![delete_quarantine(name)];
+        statements.extend(clean_after.map(|count| set_release_count(name, count)));
+        self.file.execute(statements).await
     }
 
-    /// Records that the health check of a device failed, with its output.
-    pub async fn record_sick(&self, address: &str, words: &str) -> Result<(), JournalError> {
-        self.file.execute(vec![set_sick(address, words)]).await
+    /// Records that the health check of the PCI device at this address failed, with the output of the check.
+    pub async fn record_unhealthy(&self, address: &str, output: &str) -> Result<(), JournalError> {
+        let statement = set_unhealthy(address, output);
+        self.file.execute(vec![statement]).await
     }
 
-    /// Records that the health check of a device succeeded.
+    /// Records that the health check of the PCI device at this address succeeded.
     pub async fn record_healthy(&self, address: &str) -> Result<(), JournalError> {
         let delete = Statement::new("DELETE FROM device_sick WHERE address = ?").bind(address);
         self.file.execute(vec![delete]).await
     }
 
-    /// Deletes the results of all health checks.
+    /// Deletes the failed health checks of all devices.
     pub async fn clear_health_checks(&self) -> Result<(), JournalError> {
         let delete = Statement::new("DELETE FROM device_sick");
         self.file.execute(vec![delete]).await
     }
 
-    /// Runs statements of a test.
+    /// Executes the statements of a test.
     #[cfg(any(test, feature = "testing"))]
     pub async fn execute(&self, statements: Vec<Statement>) -> Result<(), JournalError> {
         self.file.execute(statements).await
     }
 
-    /// Replaces the disabled providers of a node.
+    /// Replaces the list of a node's devices that the accelerator service disabled, each by the UUID of its resource
+    /// provider.
     pub async fn set_disabled(
         &self,
         node: &NodeName,
         providers: &BTreeSet<ProviderUuid>,
     ) -> Result<(), JournalError> {
-        let none = Statement::new("DELETE FROM device_disabled WHERE node = ?").bind(node.as_str());
-        let row = |provider: &ProviderUuid| {
+        let delete =
+            Statement::new("DELETE FROM device_disabled WHERE node = ?").bind(node.as_str());
+        let insert = |provider: &ProviderUuid| {
             Statement::new("INSERT INTO device_disabled (node, provider) VALUES (?, ?)")
                 .bind(node.as_str())
                 .bind(provider.to_string())
         };
-        let steps = std::iter::once(none).chain(providers.iter().map(row));
-        self.file.execute(steps.collect()).await
+        let statements = std::iter::once(delete).chain(providers.iter().map(insert));
+        self.file.execute(statements.collect()).await
     }
 }

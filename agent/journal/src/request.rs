@@ -46,7 +46,7 @@ pub struct GuestRequest {
     arqs: BTreeSet<ArqUuid>,
     spec: GuestSpec,
     disks: DiskPlan,
-    picked: HostPlacement,
+    host_placement: HostPlacement,
 }
 
 impl GuestRequest {
@@ -80,7 +80,7 @@ impl GuestRequest {
             arqs: known,
             spec,
             disks: DiskPlan::default(),
-            picked: HostPlacement::default(),
+            host_placement: HostPlacement::default(),
         })
     }
 
@@ -107,8 +107,11 @@ impl GuestRequest {
 
     /// The same with the agent's selection, whose CPUs and devices are in the spec.
     #[must_use]
-    pub fn with_picked(self, picked: HostPlacement) -> Self {
-        Self { picked, ..self }
+    pub fn with_host_placement(self, host_placement: HostPlacement) -> Self {
+        Self {
+            host_placement,
+            ..self
+        }
     }
 
     #[must_use]
@@ -141,8 +144,8 @@ impl GuestRequest {
 
     /// The agent's selection; empty if the request had a complete spec.
     #[must_use]
-    pub fn picked(&self) -> &HostPlacement {
-        &self.picked
+    pub fn host_placement(&self) -> &HostPlacement {
+        &self.host_placement
     }
 
     /// The host CPUs that no other guest may be pinned to.
@@ -150,7 +153,7 @@ impl GuestRequest {
     pub fn reserved_cpus(&self) -> CpuSet {
         let pinning = self.spec.topology.pinning();
         let pinned = pinning.map(CpuPinning::dedicated).unwrap_or_default();
-        let reserved = self.picked.reserved_cpus().iter();
+        let reserved = self.host_placement.reserved_cpus().iter();
         reserved.chain(pinned.iter()).collect()
     }
 }
@@ -164,8 +167,12 @@ struct RequestRecord {
     /// Missing in rows of releases that did not create disks.
     #[serde(default, skip_serializing_if = "DiskPlan::is_none")]
     disks: DiskPlan,
-    #[serde(default, skip_serializing_if = "HostPlacement::is_none")]
-    picked: HostPlacement,
+    #[serde(
+        rename = "picked",
+        default,
+        skip_serializing_if = "HostPlacement::is_none"
+    )]
+    host_placement: HostPlacement,
 }
 
 impl TryFrom<RequestRecord> for GuestRequest {
@@ -183,7 +190,7 @@ impl TryFrom<RequestRecord> for GuestRequest {
         });
         Self::new(node, arqs.collect::<Result<_, _>>()?, record.spec)?
             .with_disks(record.disks)
-            .map(|request| request.with_picked(record.picked))
+            .map(|request| request.with_host_placement(record.host_placement))
     }
 }
 
@@ -194,7 +201,7 @@ impl From<GuestRequest> for RequestRecord {
             accelerator_requests: request.arqs.iter().map(ToString::to_string).collect(),
             spec: request.spec,
             disks: request.disks,
-            picked: request.picked,
+            host_placement: request.host_placement,
         }
     }
 }

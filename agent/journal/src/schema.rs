@@ -11,7 +11,7 @@ pub(super) const SCHEMA: JournalSchema = JournalSchema {
     version: 3,
     // Version 1 had no rescue and no rebuild. Version 2 had the same tables as version 3, but no action ids in `life`.
     upgrades: &[(1, "ALTER TABLE guest ADD COLUMN life TEXT")],
-    additions: &[register::CREATE, register::CREATE_RETURNED],
+    additions: &[register::CREATE, register::CREATE_RESET_AT_DELETION],
 };
 
 const CREATE: &str = "

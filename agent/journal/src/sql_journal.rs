@@ -54,7 +54,7 @@ impl SqlJournal {
         let table = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'device_disabled'";
         let register = match file.rows(Statement::new(table)).await?.is_empty() {
             true => Ok(Register::default()),
-            false => DeviceRegister::over(file.clone()).read().await,
+            false => DeviceRegister::new(file.clone()).read().await,
         };
         file.close().await;
         register
@@ -73,7 +73,7 @@ impl SqlJournal {
     /// The register of devices, in the same file.
     #[must_use]
     pub fn devices(&self) -> DeviceRegister {
-        DeviceRegister::over(self.journal.file().clone())
+        DeviceRegister::new(self.journal.file().clone())
     }
 
     /// Closes the file and waits until that is done.
@@ -190,7 +190,7 @@ impl Work for ClaimDevices<'_> {
         let insert = "INSERT INTO device (name, guest) VALUES";
         tx.insert_rows(insert, rows.collect(), "").await?;
         for name in self.names {
-            tx.execute(register::delete_returned(name)).await?;
+            tx.execute(register::forget_reset_at_deletion(name)).await?;
         }
         tx.execute(step(self.uuid, SpawnStep::Bind, &StepState::Done.into()))
             .await?;
@@ -295,8 +295,8 @@ impl GuestJournal for SqlJournal {
         released: &'a ReleasedDevices,
     ) -> JournalFuture<'a, ()> {
         let undone = step(uuid, SpawnStep::Prepare, &StepState::Undone.into());
-        let released = register::record_released(released);
-        self.change(uuid, std::iter::once(undone).chain(released).collect())
+        let release = register::release_statements(released);
+        self.change(uuid, std::iter::once(undone).chain(release).collect())
     }
 
     fn drop_devices(&self, uuid: ConsumerUuid) -> JournalFuture<'_, ()> {

@@ -67,11 +67,11 @@ fn instances(facts: &NodeFacts<'_>) -> BTreeMap<Uuid, NodeInstanceBody> {
     let on_host = facts.seen.guests.keys().chain(facts.seen.unreadable.keys());
     let on_host = on_host.map(|uuid| (*uuid.as_uuid(), NodeInstanceBody::default()));
     let own = facts.own_records().map(|record| {
-        let described = record.request.picked().described();
+        let facts = record.request.host_placement().scheduling_facts();
         let body = NodeInstanceBody {
             // A flavor's name is its ID here.
-            flavorid: described.flavor.clone(),
-            image_properties: described.image_properties.clone(),
+            flavorid: facts.flavor.clone(),
+            image_properties: facts.image_properties.clone(),
         };
         (*record.request.uuid().as_uuid(), body)
     });

@@ -25,7 +25,7 @@ pub(super) fn cells(facts: &NodeFacts<'_>) -> Option<Vec<NumaCell>> {
 }
 
 fn body(cell: &HostNumaCell, shared: &CpuSet, dedicated: &CpuSet, held: &HostUsage) -> NumaCell {
-    let used = held.on(Some(cell.id));
+    let used = held.of_cell(Some(cell.id));
     NumaCell {
         id: i64::from(cell.id),
         cpuset: set(&cell.cpus.intersection(shared)),

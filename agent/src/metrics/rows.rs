@@ -25,13 +25,13 @@ pub const METRICS: &[MetricRow] = &[
         name: PLAN_STATE,
         kind: MetricKind::Gauge,
         labels: &["state"],
-        help: "Number of nodes by the outcome of their last plan: in_sync, update (Placement did not accept a change), reshape_needed, unknown (no plan could be made).",
+        help: "Number of nodes by the outcome of their last plan (the difference between the node and Placement): in_sync, update (Placement did not accept a change), reshape_needed, unknown (no plan could be made).",
     },
     MetricRow {
         name: TICK_DURATION,
         kind: MetricKind::Histogram,
         labels: &[],
-        help: "Duration of a cycle over one node, including the first cycle of a process.",
+        help: "Duration of a tick: one comparison of a node with Placement and the resulting writes. Includes the first tick of a process.",
     },
     MetricRow {
         name: PLACEMENT_REQUESTS,
@@ -49,13 +49,13 @@ pub const METRICS: &[MetricRow] = &[
         name: RESHAPES,
         kind: MetricKind::Counter,
         labels: &["result"],
-        help: "Reshapes by result: done, refused (invalid, not sent), failed (Placement refused it), interrupted (no response or a conflict; a new plan is made).",
+        help: "Reshapes by result: done, refused (the agent found it invalid and did not send it), failed (Placement rejected it), interrupted (no response or a conflict; a new plan is made).",
     },
     MetricRow {
         name: HELD_UNITS,
         kind: MetricKind::Gauge,
         labels: &["resource_class"],
-        help: "Used units that have no provider of their own; they are held on their old provider, where nothing else can be claimed.",
+        help: "Units that guests use but that no provider offers any more, for example of a removed device. Their allocations stay on the old provider, which accepts no new claim.",
     },
     MetricRow {
         name: GUESTS_HELD,
@@ -67,19 +67,19 @@ pub const METRICS: &[MetricRow] = &[
         name: FINDINGS,
         kind: MetricKind::Gauge,
         labels: &["code"],
-        help: "Findings of the last reconcile run (`berth reconcile`) by code; a finding that may be temporary counts after five minutes.",
+        help: "Findings of the last reconcile run (`berth reconcile`) by code; a finding that may be temporary is counted only after it has lasted five minutes.",
     },
     MetricRow {
         name: DEVICES_UNFIT,
         kind: MetricKind::Gauge,
         labels: &["reason"],
-        help: "Offered devices that are not assigned to guests, by reason; an operator set quarantined and disabled, the agent detected the others.",
+        help: "Offered devices that no guest may get, by reason. An operator sets the reason disabled; the agent or an operator sets quarantined; the agent detects the other reasons.",
     },
     MetricRow {
         name: HOST_STATES,
         kind: MetricKind::Counter,
         labels: &["request", "result"],
-        help: "Reports to the scheduler by request: state (the complete host state, after a change) or seen (a heartbeat); and by result: taken, unknown (the service knows another host state and gets the complete one), failed.",
+        help: "Reports to the scheduler by request: state (the complete host state, after a change) or seen (a heartbeat); and by result: taken, unknown (the scheduler has an older state; the agent sends the complete one next), failed.",
     },
     MetricRow {
         name: HEALTH_MESSAGES,
@@ -100,17 +100,17 @@ pub const METRICS: &[MetricRow] = &[
 pub fn metrics_page(embedded: &[MetricRow]) -> String {
     let mut page = String::from(
         "# Metrics\n\n\
-         Written from the code; do not edit.\n\n\
+         Generated from the code; do not edit.\n\n\
          `GET /metrics` on the agent's admin socket, and on the loopback address of `[agent] metrics_listen` where that is\n\
          set, answers in Prometheus' text format. No label holds the UUID of a guest, consumer or request.\n\n\
-         ## The agent's\n\n\
-         Nothing is asked of Placement or of the hypervisor for them.\n\n",
+         ## Agent\n\n\
+         Reading these metrics sends no request to Placement or to the hypervisor.\n\n",
     );
     table(&mut page, METRICS.iter().chain(process::ROWS));
     page.push_str(
         "\n## Scheduler\n\n\
-         With `berth up`, these metrics are on the agent's page. The conductor also offers them at `GET /metrics` on its socket\n\
-         `conductor.sock` and on `[conductor_service] listen`.\n\n\
+         The conductor serves these metrics at `GET /metrics` on its socket `conductor.sock` and on `[conductor_service] listen`.\n\
+         With `berth up`, which runs all services in one process, the agent's page has them, too.\n\n\
          The headroom is computed from requests to Placement, only when the page is read, and at most once in\n\
          `[conductor_service] headroom_interval` seconds. A read waits for it for at most two seconds and otherwise shows the\n\
          previous values; `berth_scheduler_headroom_age_seconds` is their age.\n\n",

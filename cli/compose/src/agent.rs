@@ -147,12 +147,12 @@ impl AgentHost {
             Some(file) => Some(PlanFile::read(file)?.reviewed()?),
             None => None,
         };
-        agent.devices = Some(guests.devices());
-        agent.trees = guests.trees();
-        let host_state = hosts.map(|client| guests.host_state(config, client));
+        agent.devices = Some(guests.device_service());
+        agent.trees = guests.provider_trees();
+        let host_state = hosts.map(|client| guests.host_state_service(config, client));
         agent.host_state = host_state.transpose()?;
         agent.embedded_journals = error_watches.into_iter().collect();
-        agent.guests = (!arguments.once).then(|| guests.guests());
+        agent.guests = (!arguments.once).then(|| guests.guest_service());
         let events = match arguments.once {
             true => None,
             false => guests.serve_events(config, &run.shutdown).await?,

@@ -27,7 +27,7 @@ pub fn open_driver(config: &Config) -> Result<Driver, Failure> {
         report_pci_in_placement: config.pci.report_in_placement,
         accelerator_devices: allow_list("accelerators", &accelerators.device_spec)?,
         reset_hook: accelerators.reset_hook.as_ref().map(|program| Hook {
-            called: "reset hook",
+            name: "reset hook",
             program: program.clone(),
             deadline: accelerators.reset_hook_timeout,
         }),

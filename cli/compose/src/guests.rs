@@ -1,4 +1,11 @@
-//! This host's guests, built from the configuration: their journal, their devices, and the client of the accelerator service.
+//! [`HostGuests`]: the guest manager and the device manager of a compute host, assembled from the configuration.
+//!
+//! The agent is the process of a compute host that runs guests and manages their devices. [`HostGuests::open`] opens the
+//! agent's journal (`guests.db`: the requested state of each guest, and the register of devices), the disks and the
+//! managers. The other methods give the agent's main loop (`berth_agent::service`) what it runs.
+//!
+//! The functions before it make clients of the accelerator, image and hosts services. In `berth up`, these services run in
+//! the same process, and the clients call them without a network.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +24,7 @@ use berth_agent_instances::{
     Accelerators, BuildContext, BuildOptions, ExternalEvents, GuestFiles, Guests, GuestsParts,
     HostResources,
 };
-use berth_agent_journal::{GuestJournal, JournalError, SqlJournal};
+use berth_agent_journal::{JournalError, SqlJournal};
 use berth_agent_tracker::KnownTrees;
 use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, ComputeClient, Downloads, GuestClient, HostsClient,
@@ -45,9 +52,10 @@ use crate::listener::EVENTS;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The largest response of a service in this process, in bytes.
-const LARGEST_ANSWER: usize = 64 << 20;
+const LARGEST_RESPONSE: usize = 64 << 20;
 
-/// The accelerator service of `[cyborg]`, over the network; `None` if the section is not set.
+/// A client of the accelerator service that `[cyborg]` names (Cyborg, or Berth's own on another host); `None` if the
+/// section has no `auth_type`.
 pub fn accelerators_over_network(config: &Config) -> Result<Option<AcceleratorClient>, Failure> {
     if config.cyborg.auth_type.is_none() {
         return Ok(None);
@@ -61,15 +69,21 @@ pub fn accelerators_over_network(config: &Config) -> Result<Option<AcceleratorCl
         })
 }
 
-/// A client of a service in this process, with the rights of an administrator.
+/// The connection to a service in this process, with the rights of an administrator. `endpoint` is its base URL, which no
+/// network resolves.
 fn in_process(router: axum::Router, endpoint: &str) -> Result<(HttpService, Auth), Failure> {
-    let http = HttpService::in_process::<_, axum::body::Body, _>(router, LARGEST_ANSWER);
-    let auth = Auth::admin_token(endpoint, &Secret::from(EMBEDDED_TOKEN))
-        .map_err(|error| Failure::caused(ErrorCode::Bug, "a built-in service", &error))?;
+    let http = HttpService::in_process::<_, axum::body::Body, _>(router, LARGEST_RESPONSE);
+    let auth = Auth::admin_token(endpoint, &Secret::from(EMBEDDED_TOKEN)).map_err(|error| {
+        Failure::caused(
+            ErrorCode::Bug,
+            "cannot set up the client of a built-in service",
+            &error,
+        )
+    })?;
     Ok((http, auth))
 }
 
-/// The built-in accelerator service in this process.
+/// A client of the accelerator service of this process.
 pub fn accelerators_in_process(router: axum::Router) -> Result<AcceleratorClient, Failure> {
     let (http, auth) = in_process(router, "http://accelerator")?;
     Ok(AcceleratorClient::new(
@@ -79,7 +93,7 @@ pub fn accelerators_in_process(router: axum::Router) -> Result<AcceleratorClient
     ))
 }
 
-/// The built-in image service in this process.
+/// A client of the image service of this process.
 pub fn images_in_process(router: axum::Router) -> Result<ImageClient, Failure> {
     let downloads = Downloads::in_process::<_, axum::body::Body, _>(router.clone());
     let (http, auth) = in_process(router, "http://image")?;
@@ -87,33 +101,36 @@ pub fn images_in_process(router: axum::Router) -> Result<ImageClient, Failure> {
     Ok(ImageClient::new(http, downloads, auth, &options))
 }
 
-/// The built-in hosts service in this process.
+/// A client of the hosts service of this process, which stores the states of hosts for the scheduler.
 pub fn hosts_in_process(router: axum::Router) -> Result<HostsClient, Failure> {
     let (http, auth) = in_process(router, "http://hosts")?;
     Ok(HostsClient::new(http, auth, &AdapterOptions::default()))
 }
 
-/// This host's guests and devices, with their journal.
+/// The guest manager and the device manager of this host, with the journal that both write.
 pub struct HostGuests {
     journal: SqlJournal,
     guests: Guests<Driver, HostResources<Driver>>,
     devices: DeviceManager<Driver>,
+    /// Compares the guests with the hypervisor, the accelerator service and Placement.
     reconciler: Reconciler<Driver, HostResources<Driver>>,
-    trees: KnownTrees,
-    interval: Duration,
+    reconcile_interval: Duration,
+    /// The provider trees of this host's nodes in Placement. The agent updates them.
+    provider_trees: KnownTrees,
 }
 
 impl HostGuests {
-    /// Opens the journal below `state_path`; no guest is changed yet. `images` is the image service of this process,
-    /// which is used if `[glance]` is not set.
+    /// Opens the journal below `state_path`, the disks and the managers. Changes no guest. `own_images` is a client of the
+    /// image service of this process, which is used if `[glance]` is not set.
     ///
-    /// Errors: Another process uses the journal, it is damaged or from a later release, or the disk fails.
+    /// Errors: the journal is locked by another process, damaged, or from a later release; or an option has a value that
+    /// this host cannot use.
     pub async fn open(
         config: &Config,
         driver: &Arc<Driver>,
         accelerators: Option<AcceleratorClient>,
         placement: PlacementClient,
-        images: Option<ImageClient>,
+        own_images: Option<ImageClient>,
     ) -> Result<Self, Failure> {
         let boot_id = std::fs::read_to_string(BOOT_ID).map_err(|error| {
             let what = format!("cannot read the id of the host's boot from {BOOT_ID}");
@@ -121,55 +138,22 @@ impl HostGuests {
         })?;
         let journal = SqlJournal::open(&config.state_path)
             .await
-            .map_err(|error| unusable(&error))?;
-        end_hooks_left_behind().await;
-        let disks = disks(config, images)?;
+            .map_err(|error| journal_failure(&error))?;
+        end_hooks_of_killed_agent().await;
+        let disks = open_disks(config, own_images)?;
         let instances = disks.instances_path().clone();
         let files = GuestFiles {
             image_directories: image_directories(config)?,
+            // Kernels and RAM disks are images, too.
             kernel_directories: image_directories(config)?,
             ..GuestFiles::below(instances.clone())
         };
-        let shared: Arc<dyn GuestJournal> = Arc::new(journal.clone());
-        let devices = DeviceManager::open(DeviceManagerParts {
-            driver: Arc::clone(driver),
-            register: journal.devices(),
-            journal: Arc::clone(&shared),
-            service: accelerators.clone(),
-            options: DeviceOptions {
-                scrub: match config.accelerators.scrub {
-                    ScrubPolicy::Always => Scrub::Always,
-                    ScrubPolicy::Never => Scrub::Never,
-                },
-                seed: JitterRng::thrown().next(),
-                ..DeviceOptions::default()
-            },
-        })
-        .await
-        .map_err(|error| unusable(&error))?;
-        let trees = KnownTrees::default();
-        let devices = devices.with_trees(trees.clone());
-        let devices = match &config.accelerators.program_hook {
-            None => devices,
-            Some(program) => devices.with_program_hook(Hook {
-                called: "program hook",
-                program: program.clone(),
-                deadline: config.accelerators.program_hook_timeout,
-            }),
-        };
-        let devices = match &config.accelerators.health_hook {
-            None => devices,
-            Some(program) => devices.with_health_check(HealthCheck {
-                hook: Hook {
-                    called: "health hook",
-                    program: program.clone(),
-                    deadline: config.accelerators.health_hook_timeout,
-                },
-                interval: config.accelerators.health_hook_interval,
-            }),
-        };
+        let provider_trees = KnownTrees::default();
+        let devices = open_devices(config, driver, &journal, accelerators.clone())
+            .await?
+            .with_trees(provider_trees.clone());
         let guests = Guests::new(GuestsParts {
-            journal: shared,
+            journal: Arc::new(journal.clone()),
             driver: Arc::clone(driver),
             resources: Arc::new(HostResources::new(Arc::clone(driver), files).with_disks(disks)),
             accelerators: Accelerators {
@@ -179,15 +163,15 @@ impl HostGuests {
             },
             boot_id: boot_id.trim().to_owned(),
         });
-        let known = trees.clone();
+        let known_trees = provider_trees.clone();
         let guests = guests.with_build_context(BuildContext {
             options: BuildOptions {
                 instances,
                 cpu_model: cpu_model(config)?,
                 kernel_directories: image_directories(config)?,
             },
-            trees: Arc::new(move |node| known.of(node)),
-            conditions: Some(Arc::new(devices.clone())),
+            provider_trees: Arc::new(move |node| known_trees.of(node)),
+            device_conditions: Some(Arc::new(devices.clone())),
         });
         let reconciler = Reconciler::new(guests.clone(), Some(devices.clone()), Some(placement));
         Ok(Self {
@@ -195,28 +179,28 @@ impl HostGuests {
             guests,
             devices,
             reconciler,
-            trees,
-            interval: config.reconcile_interval,
+            reconcile_interval: config.reconcile_interval,
+            provider_trees,
         })
     }
 
-    /// The guests, for the agent's service.
+    /// The part of the agent that reconciles guests and serves them on the admin socket.
     #[must_use]
-    pub fn guests(&self) -> GuestService {
-        GuestService::new(self.reconciler.clone(), self.interval)
+    pub fn guest_service(&self) -> GuestService {
+        GuestService::new(self.reconciler.clone(), self.reconcile_interval)
     }
 
-    /// The devices, for the agent's service.
+    /// The part of the agent that checks, resets and programs devices, and serves them on the admin socket.
     #[must_use]
-    pub fn devices(&self) -> DeviceService {
+    pub fn device_service(&self) -> DeviceService {
         DeviceService::new(
             self.devices.clone(),
             Some(self.guests.completed_reconciles()),
         )
     }
 
-    /// The reports of this host's state to the scheduler, for the agent's service.
-    pub fn host_state(
+    /// The part of the agent that reports the state of this host to the hosts service, for the scheduler.
+    pub fn host_state_service(
         &self,
         config: &Config,
         client: HostsClient,
@@ -229,19 +213,21 @@ impl HostGuests {
         })
     }
 
-    /// The agent publishes its nodes' provider trees here. They decide which devices a guest gets.
+    /// The provider trees of this host's nodes in Placement, shared with the agent, which updates them. Builds read them to
+    /// find the devices behind a guest's allocations.
     #[must_use]
-    pub fn trees(&self) -> KnownTrees {
-        self.trees.clone()
+    pub fn provider_trees(&self) -> KnownTrees {
+        self.provider_trees.clone()
     }
 
-    /// The receiver of external events; `sources` decides which callers are accepted.
-    pub fn compute_api(&self, sources: EventSources) -> axum::Router {
+    /// The API that receives external events, which the accelerator service sends after it has bound a device. It is the
+    /// part of Nova's compute API that Cyborg calls. `sources` says which callers are accepted.
+    fn event_api(&self, sources: EventSources) -> axum::Router {
         let journal = Arc::new(self.journal.clone());
         compute_api(journal, self.guests.events().clone(), sources)
     }
 
-    /// Serves external events on `[agent] events_listen` until `stop`. Does nothing if it is not set.
+    /// Receives external events on `[agent] events_listen` until `stop`. Returns `None` if the option is not set.
     pub async fn serve_events(
         &self,
         config: &Config,
@@ -260,33 +246,78 @@ impl HostGuests {
             },
         };
         let listener = EVENTS.listen_on(config, address, strategy).await?;
-        let api = self.compute_api(sources);
+        let api = self.event_api(sources);
         let api = audited_as(api, &audit::open(config)?, "service/agent");
         let stop = stop.clone().cancelled_owned();
         Ok(Some(tokio::spawn(listener.serve(api, stop))))
     }
 
-    /// The receiver of external events in this process.
-    pub fn receiver(&self) -> Result<ComputeClient, Failure> {
-        let router = self.compute_api(EventSources::NoToken);
+    /// A client that sends external events to this host, for an accelerator service in the same process.
+    pub fn event_receiver_client(&self) -> Result<ComputeClient, Failure> {
+        let router = self.event_api(EventSources::NoToken);
         let (http, auth) = in_process(router, "http://agent/v2.1")?;
         Ok(ComputeClient::new(http, auth, &AdapterOptions::default()))
     }
 
-    /// A client of the agent's guests in this process.
-    pub fn client(&self) -> Result<GuestClient, Failure> {
+    /// A client of this host's guest API (create, show, delete), for a conductor in the same process.
+    pub fn guest_api_client(&self) -> Result<GuestClient, Failure> {
         let (http, auth) = in_process(api::routes(&self.guests), "http://agent")?;
         Ok(GuestClient::new(http, auth, &AdapterOptions::default()))
     }
 
-    /// Closes the journal. No task may run any more.
+    /// Closes the journal. The caller has stopped all tasks that use it.
     pub async fn close(&self) {
         self.journal.close().await;
     }
 }
 
-/// Ends device hooks that a killed process left: two hooks of one device must not run at once.
-async fn end_hooks_left_behind() {
+/// Opens the device manager with the operator's hooks: programs that Berth runs to program a device or to check its
+/// health.
+async fn open_devices(
+    config: &Config,
+    driver: &Arc<Driver>,
+    journal: &SqlJournal,
+    accelerators: Option<AcceleratorClient>,
+) -> Result<DeviceManager<Driver>, Failure> {
+    let options = &config.accelerators;
+    let mut devices = DeviceManager::open(DeviceManagerParts {
+        driver: Arc::clone(driver),
+        register: journal.devices(),
+        journal: Arc::new(journal.clone()),
+        service: accelerators,
+        options: DeviceOptions {
+            scrub: match options.scrub {
+                ScrubPolicy::Always => Scrub::Always,
+                ScrubPolicy::Never => Scrub::Never,
+            },
+            seed: JitterRng::from_os().next(),
+            ..DeviceOptions::default()
+        },
+    })
+    .await
+    .map_err(|error| journal_failure(&error))?;
+    if let Some(program) = &options.program_hook {
+        devices = devices.with_program_hook(Hook {
+            name: "program hook",
+            program: program.clone(),
+            deadline: options.program_hook_timeout,
+        });
+    }
+    if let Some(program) = &options.health_hook {
+        devices = devices.with_health_check(HealthCheck {
+            hook: Hook {
+                name: "health hook",
+                program: program.clone(),
+                deadline: options.health_hook_timeout,
+            },
+            interval: options.health_hook_interval,
+        });
+    }
+    Ok(devices)
+}
+
+/// Ends the hooks of an agent that was killed: two hooks must not work on one device at once.
+async fn end_hooks_of_killed_agent() {
     let EndedHooks { ended, staying } = end_left_behind().await;
     if !ended.is_empty() {
         tracing::info!(processes = ?ended, "ended device hooks that a killed process left");
@@ -301,6 +332,7 @@ fn host_path(option: &str, path: &Path) -> Result<HostPath, Failure> {
         .map_err(|error| Failure::new(ErrorCode::BadValue, format!("{option}: {error}")))
 }
 
+/// The folders of `[image_cache] image_directories`.
 fn image_directories(config: &Config) -> Result<Vec<HostPath>, Failure> {
     let directories = config.image_cache.image_directories.iter();
     directories
@@ -308,7 +340,8 @@ fn image_directories(config: &Config) -> Result<Vec<HostPath>, Failure> {
         .collect()
 }
 
-/// The CPU model of guests; only libvirt has a choice.
+/// The CPU model of guests. Only the libvirt driver has options for it. `cpu_mode = custom` without a model means the
+/// default.
 fn cpu_model(config: &Config) -> Result<CpuModel, Failure> {
     let libvirt = &config.libvirt;
     if config.compute_driver != ComputeDriver::Libvirt {
@@ -328,12 +361,17 @@ fn cpu_model(config: &Config) -> Result<CpuModel, Failure> {
     })
 }
 
-/// Options of the guests' disks.
-fn disks(config: &Config, images: Option<ImageClient>) -> Result<Disks, Failure> {
+/// Opens the folder of the guests' disks, with the sources of their images.
+fn open_disks(config: &Config, own_images: Option<ImageClient>) -> Result<Disks, Failure> {
     let folder = config.instances_path();
     let cache = &config.image_cache;
-    let mut options = DiskOptions::new(host_path("instances_path", &folder)?)
-        .map_err(|error| Failure::caused(ErrorCode::Bug, "a default of disks", &error))?;
+    let mut options = DiskOptions::new(host_path("instances_path", &folder)?).map_err(|error| {
+        Failure::caused(
+            ErrorCode::Bug,
+            "a default value of the disk options is invalid",
+            &error,
+        )
+    })?;
     options.config_drive_format = match config.config_drive_layout {
         ConfigDriveLayout::OpenStack => ConfigDriveFormat::OpenStack,
         ConfigDriveLayout::NoCloud => ConfigDriveFormat::NoCloud,
@@ -344,7 +382,7 @@ fn disks(config: &Config, images: Option<ImageClient>) -> Result<Disks, Failure>
     let downloads = Downloads::network(&TransportOptions::default(), Downloads::DEFAULT_PATIENCE);
     let glance = match config.glance.auth_type {
         Some(_) => Some(image_service(config)?),
-        None => images,
+        None => own_images,
     };
     let sources = ImageSources {
         directories: image_directories(config)?,
@@ -363,7 +401,7 @@ fn disks(config: &Config, images: Option<ImageClient>) -> Result<Disks, Failure>
     })
 }
 
-fn unusable(error: &JournalError) -> Failure {
+fn journal_failure(error: &JournalError) -> Failure {
     let what = "cannot use the guests' journal";
     Failure::caused(journal_code(error), what, error)
 }

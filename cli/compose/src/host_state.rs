@@ -39,7 +39,7 @@ pub(super) fn host_state_options(config: &Config) -> Result<HostStateOptions, Fa
         report_interval: config.report_interval,
         monitors,
         host_ip: Some(config.my_ip.unwrap_or_else(address_of_default_route)),
-        seed: JitterRng::thrown().next(),
+        seed: JitterRng::from_os().next(),
         ..HostStateOptions::default()
     })
 }

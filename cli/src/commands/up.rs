@@ -169,13 +169,17 @@ async fn host(
                 writeln!(out, "Scheduler at {root}, for agents of other hosts")?;
                 writeln!(out, "Compute at {root}/v2.1")?;
             }
-            let here = Some(guests.receiver()?);
+            let here = Some(guests.event_receiver_client()?);
             let parts = ServiceParts {
                 placement: built_in,
                 accelerator,
                 hosts,
                 placement_client: placement.clone(),
-                agents: Arc::new(KnownAgents::new(config, guests.client()?, guests.trees())?),
+                agents: Arc::new(KnownAgents::new(
+                    config,
+                    guests.guest_api_client()?,
+                    guests.provider_trees(),
+                )?),
                 receivers: match ConfiguredReceivers::new(config)? {
                     Some(receivers) => receivers,
                     None => ConfiguredReceivers::Agents(AgentReceivers::new(config, here)?),

@@ -1,4 +1,5 @@
-//! [`audited()`]: the middleware that audits each request of a router. Apply it where the router is served.
+//! [`audited()`]: the middleware that begins and ends the audit of each request to a router. Apply it where the router is
+//! served.
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -10,26 +11,30 @@ use crate::event::{AuditPeer, AuditTarget};
 use crate::request::{InProgress, RequestAudit};
 use crate::trail::{AuditTrail, AuditUnavailable};
 
-/// How a listener audits.
+/// How the requests to a router are audited.
 #[derive(Clone, Copy)]
 pub struct ListenerAudit {
-    /// Reads the sender from what the listener put into the request.
+    /// Reads the sender's address or account from what the listener put into the request.
     pub peer: fn(&Extensions) -> AuditPeer,
-    /// The API behind the listener, if it adds nothing to the audit itself. Otherwise the API calls
-    /// [`RequestAudit::record_intent`], after it has authenticated the sender.
-    pub api: Option<AuditedApi>,
+    pub api: ApiAudit,
 }
 
-/// An API that adds nothing to the audit of its requests.
+/// Who adds the API, the object and the intent of a request to its audit.
 #[derive(Clone, Copy)]
-pub struct AuditedApi {
-    /// For example `service/agent`.
-    pub observer: &'static str,
-    /// The response to a request that is not carried out, because its record cannot be written.
-    pub refuse: fn(AuditUnavailable) -> Response,
+pub enum ApiAudit {
+    /// The API, by the [`RequestAudit`] in the request's extensions, after it has authenticated the sender.
+    ByApi,
+    /// The middleware, for an API without audit code.
+    ByMiddleware {
+        /// The CADF observer: the API that received the request, for example `service/agent`.
+        observer: &'static str,
+        /// The response to a request that is not carried out, because its record cannot be written.
+        refuse: fn(AuditUnavailable) -> Response,
+    },
 }
 
-/// Writes an audit record for each request to the router.
+/// Adds the audit to a router. Each change, each login and each refusal (401, 403, 429) leaves a record; each other read leaves
+/// one only with `[audit] reads`. With `[audit] required`, a change leaves two: one before it and one after it.
 pub fn audited(router: Router, trail: &AuditTrail, listener: ListenerAudit) -> Router {
     router.layer(from_fn_with_state((trail.clone(), listener), audit))
 }
@@ -41,16 +46,18 @@ async fn audit(
 ) -> Response {
     let peer = (listener.peer)(request.extensions());
     let audit = RequestAudit::begin(&trail, &request, peer);
+    // If the client goes away, `progress` is dropped, and writes a record with an unknown outcome.
     let progress = InProgress::of(audit.clone());
-    if let Some(api) = listener.api {
-        audit.observe(api.observer);
-        audit.set_target(AuditTarget::of_path(api.observer, request.uri().path()));
+    if let ApiAudit::ByMiddleware { observer, refuse } = listener.api {
+        audit.observe(observer);
+        audit.set_target(AuditTarget::of_path(observer, request.uri().path()));
         if let Err(unavailable) = audit.record_intent() {
-            let response = (api.refuse)(unavailable);
+            let response = refuse(unavailable);
             progress.answered(response.status());
             return response;
         }
     }
+    // An API that audits itself reads it.
     request.extensions_mut().insert(audit);
     let response = next.run(request).await;
     progress.answered(response.status());
@@ -88,13 +95,13 @@ mod tests {
             .route("/wait", post(std::future::pending::<()>));
         let listener = ListenerAudit {
             peer: |_| AuditPeer::Address(None),
-            api: Some(AuditedApi {
+            api: ApiAudit::ByMiddleware {
                 observer: "service/test",
                 refuse: |unavailable| {
                     let text = unavailable.to_string();
                     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
                 },
-            }),
+            },
         };
         audited(routes, trail, listener)
     }

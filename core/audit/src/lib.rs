@@ -1,5 +1,5 @@
 //! Audit records: who sent which request to this process, and what came of it. One JSON object with CADF's field names
-//! (DMTF DSP0262) for each request, to the log and to a file.
+//! (DMTF DSP0262) for each recorded request, to the log and to a file. Successful reads are recorded only if configured.
 //!
 //! ```text
 //! listener -> audited() -> services, agent      each fills in what it knows: caller, operation, rule that refused
@@ -29,7 +29,7 @@ mod trail;
 
 pub use event::{AuditInitiator, AuditPeer, AuditTarget};
 pub use file::AuditFileError;
-pub use layer::{AuditedApi, ListenerAudit, audited};
+pub use layer::{ApiAudit, ListenerAudit, audited};
 pub use options::AuditOptions;
 pub use request::RequestAudit;
 pub use trail::{AuditTrail, AuditUnavailable};

@@ -41,7 +41,7 @@ impl Default for AdapterOptions {
         Self {
             retry: RetryPolicy::default(),
             timeout: Self::DEFAULT_TIMEOUT,
-            rng: Arc::new(JitterRng::thrown()),
+            rng: Arc::new(JitterRng::from_os()),
             observer: None,
         }
     }

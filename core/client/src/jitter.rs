@@ -17,9 +17,9 @@ impl JitterRng {
         Self(AtomicU64::new(seed))
     }
 
-    /// Seeded by the operating system, through the standard library's hash keys.
+    /// A generator with a seed from the operating system, through the standard library's hash keys.
     #[must_use]
-    pub fn thrown() -> Self {
+    pub fn from_os() -> Self {
         Self::seeded(RandomState::new().hash_one(0u8))
     }
 

@@ -56,7 +56,7 @@ impl Hook {
                 drop(running);
                 reaped(child).await;
                 Err(HookError::TooLong {
-                    called: self.called,
+                    name: self.name,
                     program: self.program.clone(),
                     most: asked.most,
                 })

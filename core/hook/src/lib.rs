@@ -45,8 +45,8 @@ const KEPT: usize = 400;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
-    /// Its name in messages: `reset hook`.
-    pub called: &'static str,
+    /// The kind of program, for messages: `reset hook`.
+    pub name: &'static str,
     pub program: PathBuf,
     /// How long one run may take.
     pub deadline: Duration,
@@ -62,48 +62,48 @@ pub struct HookOutput {
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
     /// It cannot be started.
-    #[error("the {called} {} cannot be started: {source}", program.display())]
+    #[error("the {name} {} cannot be started: {source}", program.display())]
     NotStarted {
         /// The kind of program, for example `reset hook`.
-        called: &'static str,
+        name: &'static str,
         program: PathBuf,
         source: std::io::Error,
     },
     /// It was not started, because other users can change it.
-    #[error("the {called} is not run: {source}")]
+    #[error("the {name} is not run: {source}")]
     Untrusted {
-        called: &'static str,
+        name: &'static str,
         source: TrustError,
     },
     /// It exited with another code than 0, or by a signal.
-    #[error("the {called} {} says no ({status}){}", program.display(), output.after_a_colon())]
+    #[error("the {name} {} says no ({status}){}", program.display(), output.after_a_colon())]
     No {
-        called: &'static str,
+        name: &'static str,
         program: PathBuf,
         status: ExitStatus,
         output: HookOutput,
     },
     /// It timed out, and was killed with all that it had started.
-    #[error("the {called} {} timed out after {deadline:?} and was killed{}", program.display(), output.after_a_colon())]
+    #[error("the {name} {} timed out after {deadline:?} and was killed{}", program.display(), output.after_a_colon())]
     Late {
-        called: &'static str,
+        name: &'static str,
         program: PathBuf,
         deadline: Duration,
         /// The first and the last line of its standard error.
         output: HookOutput,
     },
     /// It wrote too much, and was killed with all that it had started.
-    #[error("the {called} {} wrote more than {most} bytes and was killed", program.display())]
+    #[error("the {name} {} wrote more than {most} bytes and was killed", program.display())]
     TooLong {
-        called: &'static str,
+        name: &'static str,
         program: PathBuf,
         /// The maximum size of its output in bytes.
         most: usize,
     },
     /// Its exit status is unknown.
-    #[error("the {called} {} was lost: {source}", program.display())]
+    #[error("the {name} {} was lost: {source}", program.display())]
     Lost {
-        called: &'static str,
+        name: &'static str,
         program: PathBuf,
         source: std::io::Error,
     },
@@ -278,7 +278,7 @@ impl Hook {
                 }
                 Err(source) => {
                     return Err(HookError::NotStarted {
-                        called: self.called,
+                        name: self.name,
                         program: self.program.clone(),
                         source,
                     });
@@ -292,7 +292,7 @@ impl Hook {
         match trusted(&self.program) {
             Err(source) if enforces_trust() && !source.is_inaccessible() => {
                 Err(HookError::Untrusted {
-                    called: self.called,
+                    name: self.name,
                     source,
                 })
             }
@@ -305,17 +305,17 @@ impl Hook {
         ended: std::io::Result<ExitStatus>,
         capture: &StderrCapture,
     ) -> Result<(), HookError> {
-        let (called, program) = (self.called, self.program.clone());
+        let (name, program) = (self.name, self.program.clone());
         match ended {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(HookError::No {
-                called,
+                name,
                 program,
                 status,
                 output: capture.output(),
             }),
             Err(source) => Err(HookError::Lost {
-                called,
+                name,
                 program,
                 source,
             }),
@@ -324,7 +324,7 @@ impl Hook {
 
     fn late(&self, capture: &StderrCapture) -> HookError {
         HookError::Late {
-            called: self.called,
+            name: self.name,
             program: self.program.clone(),
             deadline: self.deadline,
             output: capture.output(),

@@ -145,7 +145,7 @@ impl Conversation {
         })?;
         match message {
             IncomingMessage::Answer { id, answer } => self.answered(&id, answer),
-            IncomingMessage::Complaint(error) => Err(ChildEnd::CouldNotRead {
+            IncomingMessage::ErrorWithoutId(error) => Err(ChildEnd::CouldNotRead {
                 message: error.message,
             }),
             IncomingMessage::Notification { method, params } => {

@@ -271,7 +271,7 @@ impl VirtDriver for FakeDriver {
         _destination: &NodeName,
     ) -> Result<(), GuestError> {
         if let Some(guest) = self.guest(uuid).await? {
-            guest.holds_nothing_for(
+            guest.refuse_if_it_holds_devices(
                 uuid,
                 "be moved while it runs",
                 "a device of this host cannot be moved",

@@ -225,7 +225,7 @@ impl GuestBook {
         let Some(made) = self.of(uuid) else {
             return is_not_of_file(machine, uuid, "suspend").map(|()| GuestPowerOutcome::NotThere);
         };
-        made.on_host().holds_nothing_for(
+        made.on_host().refuse_if_it_holds_devices(
             uuid,
             "be suspended",
             "the state of a device cannot be written to disk",

@@ -32,7 +32,7 @@ use crate::guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 pub(crate) use change::{live_migrate, redefine, suspend as save};
 pub(crate) use destroy::destroy;
 use error::{is, refused};
-use firmware::has_its_firmware;
+use firmware::check_firmware;
 pub(crate) use power::{PowerStep, is_off, power};
 use power::{bring_to, retry_if_changed};
 pub(crate) use stuck::Starts;
@@ -294,7 +294,7 @@ fn write_definition(
     if kind == "TEST" {
         options.virtualisation = Virtualisation::Test;
     }
-    has_its_firmware(connect, spec, &options)?;
+    check_firmware(connect, spec, &options)?;
     connect
         .define_domain_xml_flags(&guest_xml(spec, &options), sys::VIR_DOMAIN_DEFINE_VALIDATE)
         .map_err(refused(uuid, "virDomainDefineXMLFlags"))

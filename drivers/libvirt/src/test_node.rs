@@ -1,8 +1,9 @@
-//! Nodes for libvirt's test driver, written as files: a whole host with cards, guests and their devices, in milliseconds and
-//! without hardware. For tests of this crate and, by the feature `test-node`, of others.
+//! [`TestNode`]: a host for tests, with GPUs, guests and their devices, without hardware. It is written as an XML file that
+//! libvirt's test driver (`test://PATH`) reads. Other crates can use it with the feature `test-node`.
 //!
-//! The test driver accepts anything. A node that it reads from a file has no NUMA cells, so they are written as a device tree in
-//! `sys` next to the file, where the driver looks for them.
+//! libvirt's test driver does not validate the file, so a wrong element has no effect and no error. It cannot describe NUMA
+//! cells in a file. They are therefore written as a fake `/sys` in the folder `sys` next to the file, where Berth's
+//! libvirt driver looks for them if it uses the test driver.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -19,9 +20,9 @@ pub struct TestNode {
     /// CPUs, numbered from 0.
     pub cpus: u32,
     pub memory_mib: u64,
-    /// NUMA cells, by number from 0: the list of CPUs (`0-3`) and memory in MiB.
+    /// NUMA cells, numbered from 0: the list of CPUs (`0-3`) and memory in MiB of each.
     pub cells: Vec<(String, u64)>,
-    /// Cards that can be parted into mediated devices.
+    /// GPUs that can be divided into mediated devices.
     pub gpus: Vec<TestGpu>,
     /// Mediated devices that exist.
     pub mdevs: Vec<TestMdev>,
@@ -32,7 +33,7 @@ pub struct TestNode {
 pub struct TestGpu {
     pub address: PciAddress,
     pub numa_node: Option<u32>,
-    /// Its types, and how many of each can still be created.
+    /// The types of mediated devices that it supports, and how many of each can still be created.
     pub available: Vec<(String, u64)>,
 }
 
@@ -53,11 +54,12 @@ pub struct TestGuest {
     pub memory_mib: u64,
     /// Metadata of another management application, as XML.
     pub metadata: String,
-    /// The host CPUs (`4-7`) that each of its first virtual CPUs is pinned to.
+    /// The host CPUs (`4-7`) that virtual CPU 0, 1, ... is pinned to. Further virtual CPUs are not pinned.
     pub pins: Vec<String>,
     /// Its NUMA cells: virtual CPUs (`0-1`), memory in MiB, and the host cell.
     pub cells: Vec<(String, u64, u32)>,
     pub mdevs: Vec<Uuid>,
+    /// PCI functions that are passed through.
     pub functions: Vec<PciAddress>,
 }
 
@@ -81,8 +83,8 @@ impl TestGuest {
 }
 
 impl TestNode {
-    /// Writes the node into `directory` and returns the options of a driver for it. Each driver has its own copy of the
-    /// node's state while its connection is open.
+    /// Writes the node into `directory` and returns the options of a libvirt driver for it. Changes that a driver makes are
+    /// lost when its connection closes, and other connections do not see them.
     pub fn write(&self, directory: &Path) -> io::Result<LibvirtOptions> {
         let file = directory.join("node.xml");
         fs::write(&file, self.document())?;
@@ -91,12 +93,12 @@ impl TestNode {
             .map(|path| format!("test://{path}"))
             .ok_or(io::ErrorKind::InvalidFilename)?;
         if !self.cells.is_empty() {
-            self.write_device_tree(&directory.join("sys"))?;
+            self.write_sysfs(&directory.join("sys"))?;
         }
         Ok(LibvirtOptions::new(&uri))
     }
 
-    fn write_device_tree(&self, tree: &Path) -> io::Result<()> {
+    fn write_sysfs(&self, tree: &Path) -> io::Result<()> {
         let write = |path: String, content: String| {
             let path = tree.join(path);
             fs::create_dir_all(path.parent().unwrap_or(tree))?;
@@ -183,7 +185,7 @@ impl TestMdev {
 impl TestGuest {
     fn document(&self) -> String {
         let (name, uuid, memory, vcpus) = (&self.name, self.uuid, self.memory_mib, self.vcpus);
-        // The test driver's numbers of guests' states.
+        // The numbers of guests' states in libvirt's test driver.
         let state = match self.power {
             PowerState::Running => 1,
             PowerState::Paused => 3,

@@ -1,5 +1,5 @@
-//! A device tree for tests in a temporary directory, in the kernel's form: real directories below `devices`, and links
-//! elsewhere.
+//! [`TestTree`]: a fake `/sys` for tests, in a temporary directory. Like the kernel's, it has real directories below
+//! `devices`, and links to them elsewhere. The module `any_content` tests the readers of `/sys` with random files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,10 @@ pub(crate) struct TestTree {
     root: TempDir,
 }
 
-/// A PCI function to plant.
+/// The PCI bridge that all cards are below, whatever their bus.
+const BRIDGE: &str = "devices/pci0000:80";
+
+/// A PCI device to write.
 pub(crate) struct CardFixture {
     pub(crate) address: &'static str,
     pub(crate) vendor: u16,
@@ -22,7 +25,7 @@ pub(crate) struct CardFixture {
     pub(crate) driver: Option<&'static str>,
     pub(crate) numa_node: i32,
     pub(crate) iommu_group: Option<u32>,
-    /// The most virtual functions, and how many exist.
+    /// `sriov_totalvfs` and `sriov_numvfs`: how many virtual functions are possible, and how many exist.
     pub(crate) virtual_functions: Option<(u32, u32)>,
 }
 
@@ -76,18 +79,20 @@ impl TestTree {
         fs::remove_dir_all(self.path(relative)).unwrap();
     }
 
+    /// Writes a card and its virtual functions. Their addresses end with function number 4 and higher, so a card with
+    /// virtual functions has function 0, and at most four of them exist.
     pub(crate) fn card(&self, card: CardFixture) {
         self.function(card.address, &card);
         let Some((total, enabled)) = card.virtual_functions else {
             return;
         };
-        let physical = format!("devices/pci0000:80/{}", card.address);
+        let physical = format!("{BRIDGE}/{}", card.address);
         self.write(&format!("{physical}/sriov_totalvfs"), format!("{total}\n"));
         self.write(&format!("{physical}/sriov_numvfs"), format!("{enabled}\n"));
         for number in 0..enabled {
             let address = format!("{}{}", card.address.strip_suffix('0').unwrap(), 4 + number);
             self.function(&address, &card);
-            let directory = format!("devices/pci0000:80/{address}");
+            let directory = format!("{BRIDGE}/{address}");
             self.link(&format!("{directory}/physfn"), &self.path(&physical));
             self.link(
                 &format!("{physical}/virtfn{number}"),
@@ -97,29 +102,35 @@ impl TestTree {
     }
 
     fn function(&self, address: &str, card: &CardFixture) {
-        let directory = format!("devices/pci0000:80/{address}");
-        let at = self.path(&directory);
+        let directory = format!("{BRIDGE}/{address}");
+        let path = self.path(&directory);
         let write =
             |file: &str, content: String| self.write(&format!("{directory}/{file}"), content);
         write("vendor", format!("0x{:04x}\n", card.vendor));
         write("device", format!("0x{:04x}\n", card.device));
         write("class", format!("0x{:06x}\n", card.class));
         write("numa_node", format!("{}\n", card.numa_node));
-        self.link(&format!("bus/pci/devices/{address}"), &at);
+        self.link(&format!("bus/pci/devices/{address}"), &path);
         if let Some(driver) = card.driver {
-            let of_driver = format!("bus/pci/drivers/{driver}");
-            self.write(&format!("{of_driver}/bind"), "");
-            self.link(&format!("{directory}/driver"), &self.path(&of_driver));
+            let driver_directory = format!("bus/pci/drivers/{driver}");
+            self.write(&format!("{driver_directory}/bind"), "");
+            self.link(
+                &format!("{directory}/driver"),
+                &self.path(&driver_directory),
+            );
         }
         if let Some(group) = card.iommu_group {
-            let of_group = format!("kernel/iommu_groups/{group}");
-            self.link(&format!("{of_group}/devices/{address}"), &at);
-            self.link(&format!("{directory}/iommu_group"), &self.path(&of_group));
+            let group_directory = format!("kernel/iommu_groups/{group}");
+            self.link(&format!("{group_directory}/devices/{address}"), &path);
+            self.link(
+                &format!("{directory}/iommu_group"),
+                &self.path(&group_directory),
+            );
         }
     }
 
     pub(crate) fn mdev_type(&self, parent: &str, id: &str, name: &str, available: u32) {
-        let directory = format!("devices/pci0000:80/{parent}");
+        let directory = format!("{BRIDGE}/{parent}");
         let at = format!("{directory}/mdev_supported_types/{id}");
         self.write(&format!("{at}/name"), format!("{name}\n"));
         self.write(&format!("{at}/device_api"), "vfio-pci\n");
@@ -135,11 +146,13 @@ impl TestTree {
     }
 
     pub(crate) fn mdev(&self, parent: &str, type_id: &str, uuid: &str) {
-        let of_parent = format!("devices/pci0000:80/{parent}");
-        let directory = format!("{of_parent}/{uuid}");
+        let parent_directory = format!("{BRIDGE}/{parent}");
+        let directory = format!("{parent_directory}/{uuid}");
         self.link(
             &format!("{directory}/mdev_type"),
-            &self.path(&format!("{of_parent}/mdev_supported_types/{type_id}")),
+            &self.path(&format!(
+                "{parent_directory}/mdev_supported_types/{type_id}"
+            )),
         );
         self.link(&format!("bus/mdev/devices/{uuid}"), &self.path(&directory));
     }
@@ -160,7 +173,7 @@ impl TestTree {
 }
 
 mod any_content {
-    //! Tests that reading arbitrary file content returns a value or an error, and never panics.
+    //! Tests that reading files with random content returns a value, or an error with a path, and never panics.
 
     use proptest::prelude::*;
 
@@ -200,8 +213,8 @@ mod any_content {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(96))]
         #[test]
-        fn any_bytes_in_any_file_are_an_answer_or_an_error_that_names_a_path(
-            planted in proptest::collection::vec((proptest::sample::select(FILES), content()), 1..6)
+        fn any_bytes_in_any_file_give_a_value_or_an_error_that_names_a_path(
+            changed_files in proptest::collection::vec((proptest::sample::select(FILES), content()), 1..6)
         ) {
             let tree = TestTree::new();
             tree.card(CardFixture { virtual_functions: Some((4, 1)), ..CardFixture::gpu("0000:81:00.0", 12) });
@@ -209,7 +222,7 @@ mod any_content {
             tree.mdev("0000:81:00.0", "nvidia-222", "4b20d080-1b54-4048-85b3-a6a62d165c01");
             tree.numa_cell(0, "0-3", 1024);
             tree.huge_pages(0, 2048, 8);
-            for (file, bytes) in planted {
+            for (file, bytes) in changed_files {
                 tree.write(file, bytes);
             }
             let sysfs = tree.sysfs();

@@ -227,9 +227,9 @@ impl GuestOnHost {
         }
     }
 
-    /// Checks that the guest has no devices of the host, running or not. Fails with [`GuestError::HoldsDevices`] with
-    /// the given action (`be suspended`) and reason.
-    pub fn holds_nothing_for(
+    /// Fails with [`GuestError::HoldsDevices`] if the guest has devices of the host, running or not. The error names the
+    /// action that the guest cannot do (`be suspended`) and the reason.
+    pub fn refuse_if_it_holds_devices(
         &self,
         uuid: ConsumerUuid,
         action: &'static str,

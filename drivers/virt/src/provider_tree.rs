@@ -20,8 +20,8 @@ use berth_model::{
 use desired_providers::{DesiredProviders, InventoryAmounts};
 pub(crate) use desired_providers::{card_cell, cells_are_modelled, dedicated_are_pcpu};
 pub(crate) use devices::{desired_devices as wanted_devices, device_of};
-pub(crate) use names::PCI_TRACKERS;
-use names::{NamedFor, named_for};
+pub(crate) use names::PCI_TRACKER_TRAIT;
+use names::{ChildKind, child_kind};
 pub(crate) use names::{cell_name, child_name};
 
 use crate::{HostView, NodeView, OfferedDevice, UnfitReason, resource_kind::offered};
@@ -55,22 +55,22 @@ pub enum ProviderTreeError {
         #[source]
         source: InventoryError,
     },
-    /// Two children of the root stand for the same device or cell.
+    /// Two children of the root represent the same device or cell.
     #[error(
-        "children {other} and {uuid} (named {misnamed}) of the root of {node} both stand for {name}; delete the one that no \
+        "children {other} and {uuid} (named {present_name}) of the root of {node} both stand for {name}; delete the one that no \
          consumer holds anything of (openstack resource provider show --allocations UUID, openstack resource provider \
          delete UUID)"
     )]
-    Twice {
+    DuplicateChild {
         /// The node of the tree that was computed.
         node: NodeName,
-        /// The name that is due to one of them.
+        /// The correct name of both.
         name: ProviderName,
-        /// The one of another name.
+        /// The UUID of the child with a wrong name.
         uuid: ProviderUuid,
-        /// The present name of the misnamed child.
-        misnamed: ProviderName,
-        /// The UUID of the other child, which stands for the same.
+        /// The wrong name of this child.
+        present_name: ProviderName,
+        /// The UUID of the other child, which has or gets the correct name.
         other: ProviderUuid,
     },
     /// A device of the compute service has a provider that Cyborg writes.
@@ -78,7 +78,7 @@ pub enum ProviderTreeError {
         "{name} ({uuid}) in the tree of {node} is Cyborg's, and [pci] device_spec names the device too: it has one owner; take it \
          out of Cyborg's configuration and delete the provider, or out of [pci] device_spec"
     )]
-    Cyborgs {
+    OwnedByCyborg {
         /// The node of the tree that was computed.
         node: NodeName,
         /// The name of the provider that Cyborg writes.
@@ -105,8 +105,8 @@ impl ProviderTreeError {
             ProviderTreeError::UnknownNode { .. } => Disposition::Retry,
             ProviderTreeError::Name { .. }
             | ProviderTreeError::Amount { .. }
-            | ProviderTreeError::Twice { .. }
-            | ProviderTreeError::Cyborgs { .. }
+            | ProviderTreeError::DuplicateChild { .. }
+            | ProviderTreeError::OwnedByCyborg { .. }
             | ProviderTreeError::Tree { .. } => Disposition::Fatal,
         }
     }
@@ -128,35 +128,34 @@ pub fn provider_tree(
     let seen = kept.as_ref().unwrap_or(seen);
     let wanted = desired_providers::desired_providers(seen, node)?;
     let devices = devices::desired_devices(seen, node);
-    let mut misnamed = names::misnamed(current, node, wanted.children.keys())?;
-    misnamed.extend(devices::misnamed(current, node, &devices)?);
-    if !misnamed.is_empty() {
+    let mut renames = names::children_to_rename(current, node, wanted.children.keys())?;
+    renames.extend(devices::children_to_rename(current, node, &devices)?);
+    if !renames.is_empty() {
         // The children are renamed first, so that no duplicates are created; the rest follows in the next tick.
         return Ok(DesiredTree {
-            tree: renamed(current, misnamed),
+            tree: with_names(current, renames),
             moves: Vec::new(),
             held_traits: BTreeMap::new(),
         });
     }
-    let mut unmarked = names::unmarked(current, node);
-    unmarked.extend(devices::unmarked(current, node, &devices)?);
-    let marked = marked(current, &unmarked);
-    let mut moves = moves::moves(seen, &marked, node, &wanted);
-    moves.extend(devices::moves(&marked, &devices));
+    let mut missing_traits = names::missing_owner_traits(current, node);
+    missing_traits.extend(devices::missing_owner_traits(current, node, &devices)?);
+    let with_owners = with_traits(current, &missing_traits);
+    let mut moves = moves::moves(seen, &with_owners, node, &wanted);
+    moves.extend(devices::moves(&with_owners, &devices));
     let goes = |child: &ProviderUuid| {
         let name = current.get(*child).map(|child| &child.name);
         name.is_some_and(|name| !wanted.children.contains_key(name) && !devices.contains_key(name))
     };
-    if !unmarked.is_empty() && (!moves.is_empty() || unmarked.keys().any(goes)) {
-        // Unmarked children are marked with their owner first, before inventory moves; the rest follows in the next
-        // tick.
+    if !missing_traits.is_empty() && (!moves.is_empty() || missing_traits.keys().any(goes)) {
+        // Owner traits are set before inventory moves; the rest follows in the next tick.
         return Ok(DesiredTree {
-            tree: marked,
+            tree: with_owners,
             moves: Vec::new(),
             held_traits: BTreeMap::new(),
         });
     }
-    let current = &marked;
+    let current = &with_owners;
     let writer = TreeWriter {
         seen,
         current,
@@ -181,30 +180,29 @@ pub fn provider_tree(
     })
 }
 
-/// The tree with these names for children.
-fn renamed(current: &ProviderTree, names: BTreeMap<ProviderUuid, ProviderName>) -> ProviderTree {
-    let mut renamed = current.clone();
+/// The tree with new names of children.
+fn with_names(current: &ProviderTree, names: BTreeMap<ProviderUuid, ProviderName>) -> ProviderTree {
+    let mut tree = current.clone();
     for (uuid, name) in names {
-        if let Some(child) = renamed.get_mut(uuid) {
+        if let Some(child) = tree.get_mut(uuid) {
             child.name = name;
         }
     }
-    renamed
+    tree
 }
 
-/// The tree with owner marks on children that a nova-compute left unmarked (before 34.0.0 it set no marks), and on
-/// those of Cyborg that Berth takes over.
-fn marked(
+/// The tree with additional traits of children.
+fn with_traits(
     current: &ProviderTree,
-    unmarked: &BTreeMap<ProviderUuid, BTreeSet<Trait>>,
+    missing: &BTreeMap<ProviderUuid, BTreeSet<Trait>>,
 ) -> ProviderTree {
-    let mut marked = current.clone();
-    for (child, marks) in unmarked {
-        if let Some(child) = marked.get_mut(*child) {
-            child.traits.extend(marks.iter().cloned());
+    let mut tree = current.clone();
+    for (child, traits) in missing {
+        if let Some(child) = tree.get_mut(*child) {
+            child.traits.extend(traits.iter().cloned());
         }
     }
-    marked
+    tree
 }
 
 /// The classes that this node may report under any model. Their inventory is removed if it is not wanted; inventory of
@@ -245,7 +243,7 @@ fn has_accelerators(tree: &ProviderTree) -> bool {
 /// The trait that conductors require for a guest with a device profile.
 const COMPUTE_ACCELERATORS: Trait = Trait::known("COMPUTE_ACCELERATORS");
 
-/// The context for writer the desired amounts into the current tree.
+/// The context for writing the desired amounts into the current tree.
 struct TreeWriter<'a> {
     seen: &'a NodeView,
     current: &'a ProviderTree,
@@ -269,11 +267,11 @@ impl TreeWriter<'_> {
         self.inventories(root, &wanted.root)
     }
 
-    /// Handles children of this driver's naming that the model does not need: they are removed with their subtree, or
+    /// Handles children of the driver that the model does not need: they are removed with their subtree, or
     /// emptied if a foreign child is below them.
     fn remove_children(&self, tree: &mut ProviderTree, wanted: &DesiredProviders) {
         let goes = |provider: &Provider| {
-            names::is_the_drivers(self.current, self.node, provider)
+            names::is_driver_child(self.current, self.node, provider)
                 && !wanted.children.contains_key(&provider.name)
         };
         for provider in self.current.own().into_iter().filter(|p| goes(p)) {
@@ -374,7 +372,7 @@ impl TreeWriter<'_> {
     /// Removes the inventories that the driver manages. On a GPU's provider these are all, because a GPU has only one
     /// class and its former class may be unknown.
     fn drop_reported(&self, child: &mut Provider) {
-        let all = named_for(self.node, &child.name) == Some(NamedFor::Device);
+        let all = child_kind(self.node, &child.name) == Some(ChildKind::Gpu);
         child
             .inventories
             .retain(|class, _| !all && !self.known.contains(class));

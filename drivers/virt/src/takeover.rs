@@ -14,7 +14,7 @@ use berth_model::{
     NodeName, PciAddress, Provider, ProviderName, ProviderTree, ProviderUuid, ResourceClass,
 };
 
-use crate::provider_tree::PCI_TRACKERS;
+use crate::provider_tree::PCI_TRACKER_TRAIT;
 use crate::{
     ClassOrigin, DeviceOwner, DeviceType, DeviceUnit, NodeView, OfferedDevice, OfferedHandle,
 };
@@ -34,7 +34,7 @@ pub(crate) fn address_in(name: &ProviderName) -> Option<PciAddress> {
 /// its name and UUID.
 pub(crate) fn cyborgs_address(child: &Provider) -> Option<PciAddress> {
     let is_deployable = child.uuid() == ProviderUuid::of_deployable(&child.name);
-    let is_novas = child.traits.contains(&PCI_TRACKERS);
+    let is_novas = child.traits.contains(&PCI_TRACKER_TRAIT);
     address_in(&child.name).filter(|_| is_deployable && !is_novas)
 }
 

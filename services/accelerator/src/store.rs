@@ -138,12 +138,15 @@ pub(crate) fn fault(error: &AcceleratorTableError) -> Fault {
             tracing::error!(
                 error = sql as &dyn std::error::Error,
                 hint = sql.hint(),
-                "database"
+                "a database request failed"
             );
             format!("The database failed: {sql}; {}.", sql.hint())
         }
         AcceleratorTableError::Foreign { .. } => {
-            tracing::error!(error = error as &dyn std::error::Error, "database");
+            tracing::error!(
+                error = error as &dyn std::error::Error,
+                "a database request failed"
+            );
             "The database holds what this service did not write.".to_owned()
         }
     };

@@ -140,7 +140,7 @@ impl QuotaHook {
         }
         Ok(Self {
             hook: Hook {
-                called: "quota hook",
+                name: "quota hook",
                 program: options.program,
                 deadline: options.time_budget,
             },

@@ -103,7 +103,10 @@ pub(crate) const FOREIGN: &str = "The database holds what this service did not w
 pub(crate) fn fault(error: &ComputeTableError) -> Fault {
     match error {
         ComputeTableError::Foreign { .. } => {
-            tracing::error!(error = error as &dyn std::error::Error, "database");
+            tracing::error!(
+                error = error as &dyn std::error::Error,
+                "a database request failed"
+            );
             Fault::internal(FOREIGN)
         }
         ComputeTableError::Sql(error) => sql_fault(error, "database"),

@@ -63,7 +63,7 @@ impl AttestationSource {
             Err(error) => {
                 let file = self.file.display();
                 tracing::warn!(%file, %error, "failed to read attestations: no node is trusted");
-                Attestations::unknown(&error.to_string())
+                Attestations::unavailable(&error.to_string())
             }
         }
     }
@@ -101,7 +101,7 @@ impl AttestationSource {
         let sign = if micros < 0 { -1.0 } else { 1.0 };
         (apart > self.holds).then_some(AttestationExpiry {
             age_s: sign * apart.as_secs_f64(),
-            holds_s: self.holds.as_secs_f64(),
+            validity_s: self.holds.as_secs_f64(),
         })
     }
 }

@@ -69,7 +69,7 @@ impl FilterScheduler {
             (_, false) => Attestations::default(),
             (Some(source), true) => source.read().await,
             (None, true) => {
-                Attestations::unknown("[trusted_computing] attestation_file is not set")
+                Attestations::unavailable("[trusted_computing] attestation_file is not set")
             }
         }
     }

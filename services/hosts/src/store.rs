@@ -152,12 +152,15 @@ pub(crate) fn fault(error: &HostTableError) -> Fault {
             tracing::error!(
                 error = sql as &dyn std::error::Error,
                 hint = sql.hint(),
-                "database"
+                "a database request failed"
             );
             format!("The database failed: {sql}; {}.", sql.hint())
         }
         HostTableError::UnexpectedValue { .. } => {
-            tracing::error!(error = error as &dyn std::error::Error, "database");
+            tracing::error!(
+                error = error as &dyn std::error::Error,
+                "a database request failed"
+            );
             "The database contains a value that this service did not write.".to_owned()
         }
     };

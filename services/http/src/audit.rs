@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use axum::Router;
 use axum::extract::ConnectInfo;
 use axum::response::{IntoResponse as _, Response};
-use berth_audit::{AuditInitiator, AuditPeer, AuditUnavailable, AuditedApi, ListenerAudit};
+use berth_audit::{ApiAudit, AuditInitiator, AuditPeer, AuditUnavailable, ListenerAudit};
 use http::{Extensions, StatusCode};
 
 use crate::auth::{Caller, TokenScope};
@@ -20,7 +20,7 @@ pub use berth_audit::{AuditOptions, AuditTarget, AuditTrail, RequestAudit};
 pub fn audited(router: Router, trail: &AuditTrail) -> Router {
     let listener = ListenerAudit {
         peer: |extensions| AuditPeer::Address(address_of(extensions)),
-        api: None,
+        api: ApiAudit::ByApi,
     };
     berth_audit::audited(router, trail, listener)
 }
@@ -29,7 +29,7 @@ pub fn audited(router: Router, trail: &AuditTrail) -> Router {
 pub fn audited_as(router: Router, trail: &AuditTrail, observer: &'static str) -> Router {
     let listener = ListenerAudit {
         peer: |extensions| AuditPeer::Address(address_of(extensions)),
-        api: Some(AuditedApi { observer, refuse }),
+        api: ApiAudit::ByMiddleware { observer, refuse },
     };
     berth_audit::audited(router, trail, listener)
 }

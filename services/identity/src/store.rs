@@ -64,7 +64,10 @@ pub(crate) fn retry(error: &SqlError) -> Disposition {
 
 /// The response to a database failure. The cause is logged here, once.
 pub(crate) fn fault(error: &TokenTableError) -> Fault {
-    tracing::error!(error = error as &dyn std::error::Error, "database");
+    tracing::error!(
+        error = error as &dyn std::error::Error,
+        "a database request failed"
+    );
     match error {
         TokenTableError::Sql(sql) if sql.will_pass() => {
             Fault::unavailable("The token database is unavailable; try again.")

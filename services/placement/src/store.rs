@@ -1,5 +1,9 @@
-//! Access to the tables, one module per resource. Reads take an open transaction. Each write is a value that
-//! `SqlStore::write` runs, and retries as a whole after a conflict.
+//! Access to the SQL tables of the Placement service: one module per resource (`inventories`, `traits`, ...) or per task on
+//! several resources (`candidate_roots`, `invalidation`, `name_resolution`, `replace`). Here are the helpers that they
+//! share.
+//!
+//! Reads take an open transaction. Each write is a value that `SqlStore::write` runs, and retries as a whole after a
+//! conflict.
 
 pub(crate) mod aggregates;
 pub(crate) mod allocations;
@@ -33,21 +37,23 @@ pub(crate) fn moment(row: &Row, column: usize) -> Result<Option<SqlTimestamp>, S
     }
 }
 
-/// A timestamp in packed columns, where PostgreSQL writes a `T`; `None` if it is empty or invalid.
+/// A timestamp out of the JSON text of several columns; `None` if it is empty or invalid. PostgreSQL writes
+/// `2026-11-23T10:00:00` there, other databases a space instead of the `T`.
 pub(crate) fn packed_moment(text: Option<&str>) -> Option<SqlTimestamp> {
     text?.replacen('T', " ", 1).parse().ok()
 }
 
-/// The response to a database failure. The cause is logged here, once.
+/// Logs a database error, and returns the response to the client. Callers do not log it again.
 pub(crate) fn fault(error: &SqlError) -> Fault {
-    // The caller's own text is invalid in this database. Others would search for it and find nothing.
+    // The request has a text that this database cannot store, for example with a NUL. It is the client's error, also in a
+    // search, although another database would find nothing.
     if let SqlError::Nul(_) | SqlError::Character(_) = error {
         return Fault::bad_request(format!("{error}; {}.", error.hint()));
     }
     tracing::error!(
         error = error as &dyn std::error::Error,
         hint = error.hint(),
-        "database"
+        "a database request failed"
     );
     let message = format!("The database failed: {error}; {}.", error.hint());
     match error.will_pass() {
@@ -56,17 +62,17 @@ pub(crate) fn fault(error: &SqlError) -> Fault {
     }
 }
 
-/// A generation after `steps` more changes.
-pub(crate) fn raised(generation: i64, steps: i64) -> Result<i64, SqlError> {
+/// The generation after `steps` more changes.
+pub(crate) fn generation_after(generation: i64, steps: i64) -> Result<i64, SqlError> {
     generation.checked_add(steps).ok_or(SqlError::CounterFull {
         counter: "generation",
         value: generation,
     })
 }
 
-/// Whether a database error may pass if the transaction is retried. Duplicate keys and broken references count: the
-/// retry sees the other writer's rows.
-pub(crate) fn retry(error: &SqlError) -> Disposition {
+/// Whether the transaction that failed with this error is retried. A duplicate key and a broken reference are retried:
+/// the next attempt sees the rows of the other writer.
+pub(crate) fn retry_disposition(error: &SqlError) -> Disposition {
     match error {
         SqlError::Duplicate(_) | SqlError::Constraint(_) => Disposition::Retry,
         other => other.disposition(),
@@ -77,7 +83,7 @@ pub(crate) fn retry(error: &SqlError) -> Disposition {
 pub(crate) mod tests {
     use berth_store::{SqlError, Transaction, Work};
 
-    /// Statements without values, for a test's rows.
+    /// SQL statements that insert the rows of a test.
     pub(crate) struct Sql(pub(crate) &'static str);
 
     impl Work for Sql {

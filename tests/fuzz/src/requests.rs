@@ -22,8 +22,8 @@ pub(crate) fn request(data: &[u8]) {
         return;
     };
     let asked = FuzzRequest::read(text);
-    let (hosts, request) = match berth_scheduler_cases::scene(&asked.case()) {
-        Ok(scene) => scene,
+    let (hosts, request) = match berth_scheduler_cases::hosts_and_request(&asked.case()) {
+        Ok(read) => read,
         Err(error) => return is_sentence(&error.to_string()),
     };
     ask_placement(&request, &asked);

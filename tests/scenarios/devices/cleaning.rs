@@ -126,7 +126,7 @@ async fn a_device_with_an_interrupted_operator_reset_is_not_assigned_before_anot
     assert!(reset.await.unwrap_err().is_cancelled());
     stage.restart().await;
     let register = stage.journal().devices();
-    let cleaning = || async { register.read().await.unwrap().cleaning };
+    let cleaning = || async { register.read().await.unwrap().running_resets };
     assert_eq!(
         cleaning().await,
         BTreeSet::from([name.clone()]),

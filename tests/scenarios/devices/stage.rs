@@ -99,7 +99,7 @@ pub(super) fn hook(folder: &std::path::Path, script: &str) -> berth_hook::Hook {
         .status();
     assert!(copied.unwrap().success());
     berth_hook::Hook {
-        called: "hook",
+        name: "hook",
         program,
         deadline: Duration::from_secs(60),
     }
@@ -501,7 +501,7 @@ impl DeviceStage {
         let register = self.journal().devices();
         poll_until("the cleaning is in the journal", async || {
             match register.read().await.unwrap() {
-                kept if kept.cleaning.is_empty() => Err(kept),
+                kept if kept.running_resets.is_empty() => Err(kept),
                 _ => Ok(()),
             }
         })

@@ -239,8 +239,8 @@ impl GuestCloud {
                 cpu_model: CpuModel::Default,
                 kernel_directories: Vec::new(),
             },
-            trees: Arc::new(move |_| trees.lock().expect("no panic").clone()),
-            conditions: Some(Arc::new(devices.clone())),
+            provider_trees: Arc::new(move |_| trees.lock().expect("no panic").clone()),
+            device_conditions: Some(Arc::new(devices.clone())),
         });
         let reconciler = Reconciler::new(
             guests.clone(),

@@ -196,9 +196,10 @@ pub(super) fn parse_action(
         } => {
             let system = match (image, kernel) {
                 (Some(image), None) => RescueSystem::Image(replacement_image(image)?),
-                (None, Some(kernel)) => {
-                    RescueSystem::Kernel(kernel_of(kernel, options.ok_or(BuildError::NotHere)?)?)
-                }
+                (None, Some(kernel)) => RescueSystem::Kernel(kernel_of(
+                    kernel,
+                    options.ok_or(BuildError::BuildsNotSupported)?,
+                )?),
                 (None, None) | (Some(_), Some(_)) => {
                     let reason = "a rescue needs either an image or a kernel";
                     return Err(BuildError::field("image, kernel", reason));

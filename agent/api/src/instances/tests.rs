@@ -222,7 +222,7 @@ async fn a_guest_that_runs_is_never_reported_as_gone_because_the_journal_was_los
         assert_eq!((found, &answer["error"]["code"]), (status, &json!(code)));
         let message = answer["error"]["message"].as_str().unwrap();
         assert!(message.contains(sentence), "{message}");
-        assert_eq!(stage.running(1).len(), 1);
+        assert_eq!(stage.devices_of_running_guest(1).len(), 1);
     }
 }
 

@@ -10,7 +10,7 @@ fn script(folder: &Path, text: &str) -> Hook {
     std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     Hook {
-        called: "program hook",
+        name: "program hook",
         program,
         deadline: Duration::from_secs(60),
     }

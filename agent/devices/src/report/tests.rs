@@ -133,7 +133,9 @@ fn a_quarantine_and_a_cleaning_are_reported_only_for_their_handle() {
     let mut register = Register::default();
     let why = Quarantine::new("hot", QuarantinedBy::Operator);
     register.quarantines.insert("0000:84:00.4".to_owned(), why);
-    register.cleaned.insert("0000:84:00.5".to_owned(), 42);
+    register
+        .release_count_at_reset
+        .insert("0000:84:00.5".to_owned(), 42);
     let handles = vec![function("0000:84:00.4"), function("0000:84:00.5")];
     let report = body(&[device(handles)], &register);
     let [aside, clean] = report.devices[0].deployables[0].attach_handles.as_slice() else {
@@ -208,9 +210,9 @@ fn advised(handle: OfferedHandle, change: impl Fn(&mut KnownDevice)) -> Advice {
 #[test]
 fn an_answer_without_work_gives_empty_advice() {
     let advice = advised(function("0000:84:00.0"), |_| {});
-    let releases = BTreeMap::from([("0000:84:00.0".to_owned(), 5)]);
+    let release_counts = BTreeMap::from([("0000:84:00.0".to_owned(), 5)]);
     let nothing = Advice {
-        releases,
+        release_counts,
         ..Advice::default()
     };
     assert_eq!(advice, nothing);
@@ -232,7 +234,7 @@ fn each_part_of_an_answer_gives_its_own_advice() {
     };
     assert_eq!(unclean.name, Uuid::from_u128(3).to_string());
     assert_eq!(
-        (unclean.releases, &unclean.wanted),
+        (unclean.release_count, &unclean.wanted),
         (5, &wanted_device(&mdev(3)))
     );
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_agent_journal::{ReleasedDevices, record_released};
+use berth_agent_journal::{ReleasedDevices, release_statements};
 use berth_model::NodeName;
 use uuid::Uuid;
 
@@ -14,7 +14,7 @@ use crate::test_card::{NAME, TestCard, devices, done, mdev, offered, uuid};
 async fn reset(devices: &DeviceManager<TestCard>) -> Result<ResetOutcome, DeviceResetError> {
     let wanted = wanted_device(&OfferedHandle::Function(NAME.parse().unwrap()));
     let order = ResetRequest {
-        releases: Some(7),
+        release_count: Some(7),
         quarantine: QuarantineStays::Yes,
         failures: 0,
     };
@@ -29,13 +29,16 @@ async fn a_reset_whose_end_cannot_be_stored_is_finished_once_the_journal_is_writ
     let end = reset(&devices).await;
     assert!(matches!(end, Err(DeviceResetError::Journal(_))), "{end:?}");
     let table = register.read().await.unwrap();
-    assert_eq!(table.cleaning, BTreeSet::from([NAME.to_owned()]));
+    assert_eq!(table.running_resets, BTreeSet::from([NAME.to_owned()]));
     done(&register, "DROP TRIGGER full").await;
-    while !register.read().await.unwrap().cleaning.is_empty() {
+    while !register.read().await.unwrap().running_resets.is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let table = register.read().await.unwrap();
-    assert_eq!(table.cleaned[NAME], 7, "it was reset, and verified");
+    assert_eq!(
+        table.release_count_at_reset[NAME], 7,
+        "it was reset, and verified"
+    );
 }
 
 #[tokio::test]
@@ -47,7 +50,7 @@ async fn a_reset_is_over_though_what_is_known_of_other_devices_cannot_be_read() 
     assert!(matches!(end, Err(DeviceResetError::Journal(_))), "{end:?}");
     done(&register, "DELETE FROM device_disabled").await;
     let table = register.read().await.unwrap();
-    assert_eq!(table.cleaning, BTreeSet::new());
+    assert_eq!(table.running_resets, BTreeSet::new());
 }
 
 #[tokio::test]
@@ -57,16 +60,10 @@ async fn a_clean_device_is_unclean_after_it_was_programmed() {
         clean: BTreeSet::from([NAME.to_owned()]),
         ..ReleasedDevices::default()
     };
-    register.execute(record_released(&released)).await.unwrap();
-    assert_eq!(
-        register.begin_cleaning(NAME).await.unwrap(),
-        CleaningStart::Begun
-    );
-    register
-        .end_cleaning(NAME, &CleaningOutcome::Unknown)
-        .await
-        .unwrap();
-    assert!(!register.count_as_cleaned(NAME, 7).await.unwrap());
+    register.execute(release_statements(&released)).await.unwrap();
+    assert_eq!(register.begin_reset(NAME).await.unwrap(), ResetStart::Begun);
+    register.end_reset(NAME, &ResetEnd::Unknown).await.unwrap();
+    assert!(!register.take_reset_at_deletion(NAME, 7).await.unwrap());
 }
 
 /// Without the condition, a quarantined device would wake the reporter ten times a second.
@@ -112,7 +109,7 @@ async fn a_mediated_device_is_removed_only_if_it_certainly_has_no_user() {
         quarantined,
         ..ReleasedDevices::default()
     };
-    register.execute(record_released(&released)).await.unwrap();
+    register.execute(release_statements(&released)).await.unwrap();
     let node = NodeName::new("compute1").unwrap();
     let observation = NodeObservation {
         devices: vec![offered(all.map(Clone::clone).into())],
@@ -129,11 +126,11 @@ async fn a_mediated_device_is_removed_only_if_it_certainly_has_no_user() {
     // A bound device has no release counter.
     let free = all.iter().filter(|handle| ***handle != bound);
     let advice = Advice {
-        releases: free.map(|handle| (handle.name(), 0)).collect(),
+        release_counts: free.map(|handle| (handle.name(), 0)).collect(),
         unclean: vec![UncleanHandle {
             name: unclean.name(),
             wanted: wanted_device(&unclean),
-            releases: 1,
+            release_count: 1,
         }],
         ..Advice::default()
     };

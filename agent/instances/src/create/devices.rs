@@ -22,13 +22,14 @@ use crate::fit::{Affinity, NearDevice};
 
 #[derive(Debug, Default)]
 pub(super) struct DevicePicks {
-    pub(super) attached: Vec<AttachedDevice>,
-    /// The mediated devices among `attached`, with their parents and types.
-    pub(super) made: Vec<WantedDevice>,
-    /// All devices of the instance that its allocations show, including those of accelerator requests.
-    pub(super) near: Vec<NearDevice>,
+    pub(super) devices: Vec<AttachedDevice>,
+    /// The mediated devices among `devices`, with their parents and types.
+    pub(super) mdevs: Vec<WantedDevice>,
+    /// The devices that the instance should be near to: all that its allocations show, including those of accelerator
+    /// requests.
+    pub(super) near_devices: Vec<NearDevice>,
     /// Allocated units of the accelerator service's devices, by class. Each needs a bound accelerator request.
-    pub(super) of_the_service: BTreeMap<ResourceClass, u64>,
+    pub(super) accelerator_units: BTreeMap<ResourceClass, u64>,
     /// The cells on whose providers CPUs or memory are allocated; `None` if cells are not providers.
     pub(super) host_cells: Option<BTreeSet<u32>>,
 }
@@ -36,10 +37,10 @@ pub(super) struct DevicePicks {
 impl DevicePicks {
     /// Checks that each allocated unit of the accelerator service's devices has a request. Otherwise the instance would
     /// run without the device, and no other instance could use it.
-    pub(super) fn check_requests(&self, asked: &ParsedBuild) -> Result<(), BuildError> {
-        let held = self.of_the_service.values().sum::<u64>();
+    pub(super) fn check_accelerator_requests(&self, asked: &ParsedBuild) -> Result<(), BuildError> {
+        let held = self.accelerator_units.values().sum::<u64>();
         let requests = asked.arqs.len() as u64;
-        match self.of_the_service.keys().next() {
+        match self.accelerator_units.keys().next() {
             Some(class) if held > requests => Err(BuildError::MissingRequests {
                 class: class.clone(),
                 held,
@@ -110,8 +111,8 @@ pub(super) fn pick(
     }
     // Devices that are requested by class (`resources:`) do not satisfy aliases.
     let by_class = asked.resources.values().sum::<u64>();
-    let others = (picking.picks.attached.len() as u64).min(picking.aliased);
-    let found = others.min((picking.picks.attached.len() as u64).saturating_sub(by_class));
+    let others = (picking.picks.devices.len() as u64).min(picking.aliased);
+    let found = others.min((picking.picks.devices.len() as u64).saturating_sub(by_class));
     if found < asked.aliased {
         return Err(BuildError::NotAllocated {
             class: "PCI devices".to_owned(),
@@ -174,10 +175,10 @@ impl DevicePicker<'_> {
             DeviceOwner::Compute => Affinity::Legacy,
             DeviceOwner::Accelerator => Affinity::Preferred,
         };
-        self.near(device.address, device.numa_node, otherwise);
+        self.add_near_device(device.address, device.numa_node, otherwise);
         if device.owner == DeviceOwner::Accelerator {
-            let held = &mut self.picks.of_the_service;
-            *held.entry(device.class.clone()).or_default() += amount;
+            let units = &mut self.picks.accelerator_units;
+            *units.entry(device.class.clone()).or_default() += amount;
             return Ok(());
         }
         let refuse = |reason: String| BuildError::Allocation {
@@ -205,7 +206,7 @@ impl DevicePicker<'_> {
                 ))
             })?;
             self.aliased += 1;
-            self.give(wanted);
+            self.attach(wanted);
         }
         Ok(())
     }
@@ -237,29 +238,29 @@ impl DevicePicker<'_> {
                     class: class.clone(),
                     reason: format!("{amount} are allocated, and {number} are free here"),
                 })?;
-                self.near(gpu.address, gpu.numa_node, Affinity::Preferred);
-                self.give(wanted);
+                self.add_near_device(gpu.address, gpu.numa_node, Affinity::Preferred);
+                self.attach(wanted);
             }
         }
         Ok(())
     }
 
-    fn near(&mut self, address: PciAddress, cell: Option<u32>, otherwise: Affinity) {
-        self.picks.near.push(NearDevice {
+    fn add_near_device(&mut self, address: PciAddress, cell: Option<u32>, otherwise: Affinity) {
+        self.picks.near_devices.push(NearDevice {
             what: format!("device {address}"),
             cell,
             affinity: self.asked.placement.affinity().unwrap_or(otherwise),
         });
     }
 
-    fn give(&mut self, wanted: WantedDevice) {
+    fn attach(&mut self, wanted: WantedDevice) {
         self.taken.insert(wanted.device.name());
-        self.picks.attached.push(AttachedDevice {
+        self.picks.devices.push(AttachedDevice {
             device: wanted.device,
             origin: DeviceOrigin::Flavor,
         });
         if wanted.mdev.is_some() {
-            self.picks.made.push(wanted);
+            self.picks.mdevs.push(wanted);
         }
     }
 }

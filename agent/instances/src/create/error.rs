@@ -14,7 +14,7 @@ use crate::guests::GuestsError;
 pub enum BuildError {
     /// This agent accepts only complete specs.
     #[error("this agent does not build guests from flavors; pass the complete guest in spec")]
-    NotHere,
+    BuildsNotSupported,
     /// A field of the body is invalid.
     #[error("{field}: {reason}")]
     Field {
@@ -120,7 +120,7 @@ impl BuildError {
             | Self::Request(_)
             | Self::NotAllocated { .. }
             | Self::MissingRequests { .. } => BuildFault::Body,
-            Self::NotHere
+            Self::BuildsNotSupported
             | Self::NoSuchNode { .. }
             | Self::Fit(_)
             | Self::Allocation { .. }

@@ -14,9 +14,9 @@ pub type TreeLookup = Arc<dyn Fn(&NodeName) -> Option<Arc<ProviderTree>> + Send 
 #[derive(Clone)]
 pub struct BuildContext {
     pub options: BuildOptions,
-    pub trees: TreeLookup,
+    pub provider_trees: TreeLookup,
     /// Conditions of devices that the driver does not see, such as quarantines; `None` if no device manager runs.
-    pub conditions: Option<Arc<dyn DeviceConditions>>,
+    pub device_conditions: Option<Arc<dyn DeviceConditions>>,
 }
 
 /// Options that apply to all instances of an agent.

@@ -47,7 +47,7 @@ pub(super) struct ParsedBuild {
     pub(super) spec: GuestSpec,
     pub(super) disks: DiskPlan,
     /// Properties of the instance that schedulers read from the host state.
-    pub(super) described: SchedulingFacts,
+    pub(super) scheduling_facts: SchedulingFacts,
 }
 
 impl ParsedBuild {
@@ -78,14 +78,14 @@ impl ParsedBuild {
             aliased: resources::aliased(&flavor.extra_specs)?,
             spec,
             disks,
-            described: described(build),
+            scheduling_facts: scheduling_facts(build),
         })
     }
 }
 
 /// The flavor name and image properties for the host state. Unusual properties are left out, because one of them would
 /// make the whole host state unacceptable.
-fn described(build: &GuestBuild) -> SchedulingFacts {
+fn scheduling_facts(build: &GuestBuild) -> SchedulingFacts {
     let images = build.image.iter();
     let properties = images.flat_map(|image| &image.properties);
     let usual = properties.filter(|(key, value)| {

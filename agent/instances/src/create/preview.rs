@@ -26,7 +26,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         &self,
         asked: &PlacesAsked,
     ) -> Result<Vec<PlaceBody>, BuildError> {
-        let building = self.build_context.as_ref().ok_or(BuildError::NotHere)?;
+        let build_context = self.build_context.as_ref();
+        let build_context = build_context.ok_or(BuildError::BuildsNotSupported)?;
         let found = asked.allocations.len();
         if !(1..=MOST).contains(&found) {
             let reason = format!("1 to {MOST} are expected, not {found}");
@@ -37,14 +38,14 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             ..asked.build.clone()
         };
         let all = asked.allocations.iter().cloned().map(with);
-        let all = all.map(|build| ParsedBuild::of(&build, &building.options));
+        let all = all.map(|build| ParsedBuild::of(&build, &build_context.options));
         let all: Vec<ParsedBuild> = all.collect::<Result<_, _>>()?;
         let Some(first) = all.first() else {
             return Ok(Vec::new());
         };
-        let seen = self.observe_node(building, &first.node).await?;
+        let seen = self.observe_node(build_context, &first.node).await?;
         host_check::check_cells(&first.limits, &seen)?;
-        let tree = (building.trees)(&first.node);
+        let tree = (build_context.provider_trees)(&first.node);
         let journal = &self.inner.context.journal;
         let records = journal.guests().await.map_err(GuestsError::from)?;
         let records = || records.iter().map(Arc::as_ref);
@@ -54,8 +55,8 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             let picks = devices::pick(asked, &seen, tree.as_deref(), &taken)?;
             let mut limits = asked.limits.clone();
             limits.host_cells = limits.host_cells.or(picks.host_cells);
-            let placed = fit(&asked.placement, &seen, &held, &picks.near, &limits)?;
-            Ok::<_, BuildError>(body(&placed, &picks.near))
+            let placed = fit(&asked.placement, &seen, &held, &picks.near_devices, &limits)?;
+            Ok::<_, BuildError>(body(&placed, &picks.near_devices))
         };
         let refused = |error: BuildError| PlaceBody {
             refused: Some(error.to_string()),

@@ -73,8 +73,8 @@ async fn a_build_becomes_a_running_guest_with_cpus_disks_and_interfaces_of_its_o
         .await
         .unwrap()
         .request
-        .picked()
-        .described()
+        .host_placement()
+        .scheduling_facts()
         .clone();
     assert_eq!(described.flavor.as_deref(), Some("f"));
     let journaled = serde_json::to_string(&guests.show(uuid(1)).await.unwrap().request).unwrap();
@@ -95,7 +95,10 @@ async fn the_same_build_again_is_the_same_guest_and_another_is_refused() {
     let other = build(1, json!({"name": "other"}));
     let refused = guests.build(&other).await.unwrap_err();
     assert!(
-        matches!(refused, BuildError::Guests(GuestsError::Other { .. })),
+        matches!(
+            refused,
+            BuildError::Guests(GuestsError::DifferentRequest { .. })
+        ),
         "{refused}"
     );
     // After a restart of the agent.
@@ -108,7 +111,10 @@ async fn the_same_build_again_is_the_same_guest_and_another_is_refused() {
         .unwrap();
     let refused = guests.build(&one).await.unwrap_err();
     assert!(
-        matches!(refused, BuildError::Guests(GuestsError::Ending { .. })),
+        matches!(
+            refused,
+            BuildError::Guests(GuestsError::BeingDeleted { .. })
+        ),
         "{refused}"
     );
 }
@@ -389,7 +395,7 @@ async fn resources_that_the_host_lacks_are_refused_before_journaling() {
             "spec.topology.cpu_set: this host has no CPU 8-9",
         ),
     ] {
-        let refused = guests.create_whole(&request).await.unwrap_err();
+        let refused = guests.create_complete(&request).await.unwrap_err();
         assert_eq!(refused.fault(), fault, "{refused}");
         assert!(refused.to_string().contains(words), "{refused}");
     }
@@ -414,22 +420,22 @@ async fn resources_that_the_host_lacks_are_refused_before_journaling() {
     assert!(guests.list().await.unwrap().is_empty());
     let here = whole(&|_| {}, "compute1");
     for known in [AcceptOutcome::New, AcceptOutcome::Same] {
-        assert_eq!(guests.create_whole(&here).await.unwrap(), known);
+        assert_eq!(guests.create_complete(&here).await.unwrap(), known);
     }
 }
 
 #[tokio::test]
-async fn an_agent_without_a_building_takes_whole_guests_only() {
+async fn an_agent_without_a_build_context_accepts_only_complete_requests() {
     let bench = Bench::new(1, 4, "");
     let guests = bench.bare_guests().await;
     assert!(matches!(
         guests.build(&build(1, json!({}))).await,
-        Err(BuildError::NotHere)
+        Err(BuildError::BuildsNotSupported)
     ));
 }
 
 #[test]
-fn a_record_with_what_was_picked_reads_back() {
+fn a_record_with_a_host_placement_reads_back() {
     let wanted = berth_virt::WantedDevice {
         device: GuestDevice::Mdev {
             uuid: Uuid::from_u128(7),
@@ -445,8 +451,8 @@ fn a_record_with_what_was_picked_reads_back() {
         image_properties: [("os_distro".to_owned(), "debian".to_owned())].into(),
     };
     let picked = HostPlacement::new(Some(digest), "4-7".parse().unwrap(), vec![wanted]);
-    let picked = picked.describing(described);
-    let request = berth_agent_journal::samples::request(1, &[]).with_picked(picked);
+    let picked = picked.with_scheduling_facts(described);
+    let request = berth_agent_journal::samples::request(1, &[]).with_host_placement(picked);
     let text = serde_json::to_string(&request).unwrap();
     assert_eq!(
         serde_json::from_str::<GuestRequest>(&text).unwrap(),

@@ -1,4 +1,5 @@
-//! The simulated hypervisor: the harness's [`VirtDriver`], and tests' actions on the host.
+//! The simulated hypervisor of the fault harness: the driver that the agent calls ([`SimulatedHypervisor`]), and the changes
+//! to the host that a test makes without the agent (methods of [`FaultHarness`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,14 +13,14 @@ use berth_virt::{
     PowerState, ResourceModel, VirtDriver,
 };
 
-use crate::fault_harness::devices::devices_of;
+use crate::fault_harness::resources::devices_of;
 use crate::fault_harness::{FaultHarness, PlantedBug, SimulatedFailure};
 use crate::spawn_context::host_device;
 
 impl FaultHarness {
     /// Reboots the host: the agent is killed, guests are off, and devices are reset.
     pub fn reboot_host(&self) {
-        self.kill_at(None);
+        self.kill_agent();
         let mut world = self.world();
         world.boots += 1;
         for found in world.guests.values_mut() {
@@ -29,28 +30,28 @@ impl FaultHarness {
     }
 
     /// The guest shuts itself down.
-    pub fn guest_ends(&self, number: u32) {
+    pub fn shut_guest_down(&self, number: u32) {
         let mut world = self.world();
         world.guests.get_mut(&guest(number)).unwrap().state = PowerState::ShutOff;
     }
 
-    /// The names of the running guest's devices.
-    pub fn running(&self, number: u32) -> Vec<String> {
+    /// The names of the guest's devices; empty if it does not run.
+    pub fn devices_of_running_guest(&self, number: u32) -> Vec<String> {
         let world = self.world();
         let running = world.guests.get(&guest(number));
         let running = running.filter(|found| found.state == PowerState::Running);
-        running.map(names).unwrap_or_default()
+        running.map(device_names).unwrap_or_default()
     }
 
-    /// Someone changes the guest's memory on the hypervisor.
-    pub fn give_memory(&self, number: u32, mib: u64) {
+    /// Adds memory to the guest on the hypervisor.
+    pub fn change_memory(&self, number: u32, mib: u64) {
         let mut world = self.world();
         let found = world.guests.get_mut(&guest(number)).unwrap();
         found.hardware.as_mut().unwrap().memory_mib += mib;
     }
 
-    /// Someone changes the running guest's memory for its next start.
-    pub fn give_memory_next(&self, number: u32, mib: u64) {
+    /// Adds memory to the guest, from its next start by [`VirtDriver::power`] on.
+    pub fn change_memory_at_next_start(&self, number: u32, mib: u64) {
         self.world().next_memory.insert(guest(number), mib);
     }
 
@@ -63,16 +64,16 @@ impl FaultHarness {
             .memory_mib
     }
 
-    pub fn on_hypervisor(&self, number: u32) -> bool {
+    pub fn exists_on_hypervisor(&self, number: u32) -> bool {
         self.world().guests.contains_key(&guest(number))
     }
 
-    /// A call that the agent has given up creates and starts a guest after all.
-    pub fn made_late(&self, spec: &GuestSpec) {
-        let _detached = SimulatedHypervisor(self.clone()).spawn_now(spec);
+    /// Completes a spawn late: the agent no longer waits for it, but the hypervisor creates and starts the guest.
+    pub fn complete_late_spawn(&self, spec: &GuestSpec) {
+        let _ignored = SimulatedHypervisor(self.clone()).create_and_start(spec);
     }
 
-    /// A guest whose definition cannot be read, until it can: then it has no devices.
+    /// Adds a foreign guest without devices. Its definition cannot be read while `is_unreadable` is true.
     pub fn unreadable_guest(&self, number: u32, is_unreadable: bool) {
         self.foreign_guest(number, None);
         let mut world = self.world();
@@ -81,7 +82,7 @@ impl FaultHarness {
         }
     }
 
-    /// A guest that someone created by hand.
+    /// Adds a running guest that Berth did not create.
     pub fn foreign_guest(&self, number: u32, device: Option<u32>) {
         let device = device.map(|device| HeldDevice {
             device: HostDeviceId::Function(handle(device).info.address()),
@@ -100,7 +101,8 @@ impl FaultHarness {
     }
 }
 
-pub fn names(found: &GuestOnHost) -> Vec<String> {
+/// The names of a guest's devices, as the hypervisor reports them.
+pub fn device_names(found: &GuestOnHost) -> Vec<String> {
     let devices = found.devices.iter();
     devices
         .map(|held| match held.device {
@@ -121,7 +123,8 @@ impl SimulatedHypervisor {
         }
     }
 
-    fn spawn_now(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
+    /// The effect of a spawn, without fault injection.
+    fn create_and_start(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
         let mut world = self.0.world();
         let wanted: BTreeSet<_> = spec
             .devices
@@ -174,7 +177,7 @@ impl SimulatedHypervisor {
             for name in devices_of(spec) {
                 let device = world.devices.entry(name.clone()).or_default();
                 if device.prepared != Some(spec.uuid) {
-                    world.broken.push(format!(
+                    world.violations.push(format!(
                         "a guest started on {name}, which is not prepared for it"
                     ));
                     continue;
@@ -182,8 +185,8 @@ impl SimulatedHypervisor {
                 device.used_by.insert(spec.uuid);
                 if device.used_by.len() > 1 {
                     world
-                        .broken
-                        .push(format!("S5: {name} had two owners without a reset"));
+                        .violations
+                        .push(format!("{name} had two owners without a reset"));
                 }
             }
             if let Some(found) = world.guests.get_mut(&spec.uuid) {
@@ -196,7 +199,7 @@ impl SimulatedHypervisor {
 
 impl VirtDriver for SimulatedHypervisor {
     fn name(&self) -> &'static str {
-        "stage"
+        "simulated"
     }
 
     async fn observe(&self) -> Result<HostView, ObserveError> {
@@ -222,7 +225,7 @@ impl VirtDriver for SimulatedHypervisor {
         };
         Ok(HostView {
             hypervisor: berth_virt::HypervisorInfo {
-                kind: "stage".to_owned(),
+                kind: "simulated".to_owned(),
                 version: "1".to_owned(),
                 hostname: NODE.to_owned(),
             },
@@ -231,11 +234,11 @@ impl VirtDriver for SimulatedHypervisor {
     }
 
     fn watch(&self) -> HostEvents {
-        panic!("the instances do not watch the host")
+        panic!("no test watches the host for changes")
     }
 
     async fn spawn(&self, spec: &GuestSpec) -> Result<GuestSpawnOutcome, GuestError> {
-        let effect = async { self.spawn_now(spec) };
+        let effect = async { self.create_and_start(spec) };
         self.0.inject("driver write spawn".to_owned(), effect).await
     }
 
@@ -287,7 +290,7 @@ impl VirtDriver for SimulatedHypervisor {
             let Some(found) = world.guests.get_mut(&uuid) else {
                 return Ok(GuestPowerOutcome::NotThere);
             };
-            found.holds_nothing_for(uuid, "be suspended", "a device has a state")?;
+            found.refuse_if_it_holds_devices(uuid, "be suspended", "a device has a state")?;
             found.state = PowerState::ShutOff;
             Ok(GuestPowerOutcome::Done)
         };
@@ -303,22 +306,21 @@ impl VirtDriver for SimulatedHypervisor {
     ) -> Result<GuestPowerOutcome, GuestError> {
         let effect = async {
             let mut world = self.0.world();
-            if action == PowerAction::Start
-                && world.failures.contains(&SimulatedFailure::StartFails)
-            {
+            let cannot_start = world.failures.contains(&SimulatedFailure::StartFails);
+            if action == PowerAction::Start && cannot_start {
                 return Err(Self::refused(uuid, "virDomainCreate"));
             }
-            let cannot_start = world.failures.contains(&SimulatedFailure::StartFails);
             let starts = matches!(action, PowerAction::Start | PowerAction::HardReboot);
-            let given = starts.then(|| world.next_memory.remove(&uuid)).flatten();
+            let added_memory = starts.then(|| world.next_memory.remove(&uuid)).flatten();
             let Some(found) = world.guests.get_mut(&uuid) else {
                 return Ok(GuestPowerOutcome::NotThere);
             };
+            // A hard reboot has already turned the guest off when the start fails.
             if action == PowerAction::HardReboot && cannot_start {
                 found.state = PowerState::ShutOff;
                 return Err(Self::refused(uuid, "virDomainCreate"));
             }
-            if let (Some(mib), Some(hardware)) = (given, &mut found.hardware) {
+            if let (Some(mib), Some(hardware)) = (added_memory, &mut found.hardware) {
                 hardware.memory_mib += mib;
             }
             found.state = match action {

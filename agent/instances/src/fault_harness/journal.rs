@@ -11,7 +11,7 @@ use berth_agent_journal::{
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
 
-use crate::fault_harness::devices::SimulatedDevices;
+use crate::fault_harness::resources::SimulatedResources;
 use crate::fault_harness::hypervisor::SimulatedHypervisor;
 use crate::fault_harness::{FaultHarness, FaultPoint, InjectedFault, PlantedBug};
 use crate::guests::Guests;
@@ -23,7 +23,7 @@ impl FaultHarness {
     }
 
     /// A new agent whose call with this number, from 1, fails without an effect.
-    pub fn guests_failing_at(&self, at: usize) -> Guests<SimulatedHypervisor, SimulatedDevices> {
+    pub fn guests_failing_at(&self, at: usize) -> Guests<SimulatedHypervisor, SimulatedResources> {
         let point = FaultPoint { at, after: false };
         self.fault_at(Some(point), InjectedFault::Error);
         self.guests()

@@ -9,7 +9,7 @@ use berth_wire::accelerator::{ArqBody, ArqList, BindPatch, PatchBody, read_patch
 use bytes::Bytes;
 use http::{Method, Request, Response};
 
-use crate::fault_harness::hypervisor::names;
+use crate::fault_harness::hypervisor::device_names;
 use crate::fault_harness::{FaultHarness, SimulatedFailure, SimulatedWorld};
 
 impl FaultHarness {
@@ -79,7 +79,7 @@ impl FaultHarness {
     }
 
     pub fn query_count(&self) -> usize {
-        self.world().questions
+        self.world().get_requests
     }
 
     pub fn is_bound(&self, number: u32) -> bool {
@@ -156,7 +156,7 @@ impl SimulatedWorld {
     ) -> Response<Bytes> {
         let missing = || reply(404, br#"{"error_message": "no such request"}"#.to_vec());
         if *method == Method::GET {
-            self.questions += 1;
+            self.get_requests += 1;
         }
         match (method, query.split_once('=')) {
             (&Method::GET, Some(("instance", uuid))) => {
@@ -221,17 +221,17 @@ impl SimulatedWorld {
             .is_some_and(|binding| binding.hostname == NODE);
         let device = self.devices.entry(name.clone()).or_default();
         if here && !device.used_by.is_empty() {
-            self.broken
-                .push(format!("S5: {name} was released without a reset"));
+            self.violations
+                .push(format!("{name} was released without a reset"));
         }
         if here
             && self
                 .guests
                 .values()
-                .any(|found| found.owner.is_some() && names(found).contains(&name))
+                .any(|found| found.owner.is_some() && device_names(found).contains(&name))
         {
-            self.broken
-                .push(format!("S4: {name} was released while a guest has it"));
+            self.violations
+                .push(format!("{name} was released while a guest has it"));
         }
     }
 }

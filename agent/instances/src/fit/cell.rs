@@ -1,4 +1,4 @@
-//! Checks whether a guest cell fits on a host cell, and chooses its CPUs.
+//! [`HostCell`]: checks whether one NUMA cell of a guest fits on one NUMA cell of the host, and chooses its CPUs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,17 +11,18 @@ use crate::fit::error::CellConstraint;
 use crate::fit::flavor::{EmulatorThreads, FlavorPlacement, WantedCell, WantedPages};
 use crate::fit::usage::{CellUse, HostUsage};
 
-/// What a guest may still get on a [`HostNumaCell`]; the whole host if it has no NUMA cells.
+/// A NUMA cell of the host with its capacity and what instances use of it. A host without NUMA cells is one cell.
 #[derive(Debug, Clone)]
 pub(super) struct HostCell {
     /// The cell's ID; `None` for a host without NUMA cells.
     pub(super) id: Option<u32>,
     /// The online shared CPUs.
     shared: CpuSet,
-    /// The cores, with their free dedicated threads.
+    /// The cores, each with the dedicated threads that no instance is pinned to.
     cores: Vec<Core>,
+    /// All memory, free or not.
     memory_mib: u64,
-    /// Number of huge pages by size in KiB, free or not.
+    /// The number of all huge pages, free or not, by size in KiB.
     pub(super) huge: BTreeMap<u64, u64>,
     pub(super) used: CellUse,
 }
@@ -30,34 +31,37 @@ pub(super) struct HostCell {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CellChoice {
     pub(super) pins: Vec<(u32, VcpuPin)>,
-    /// CPUs that no other instance may be pinned to.
+    /// CPUs that no other instance may be pinned to: those in `pins` and `emulator`, and with the thread policy `isolate`
+    /// the other threads of their cores.
     pub(super) reserved: Vec<u32>,
+    /// The CPU of the emulator threads, if it is isolated.
     pub(super) emulator: Vec<u32>,
 }
 
 impl HostCell {
     /// The host's cells. A host without NUMA cells counts as one cell.
-    pub(super) fn all(host: &NodeView, held: &HostUsage) -> Vec<Self> {
+    pub(super) fn all(host: &NodeView, usage: &HostUsage) -> Vec<Self> {
         if host.cells.is_empty() {
+            // `of` does not read the ID of this cell.
             let whole = HostNumaCell::new(0, host.cpus.online.clone(), host.memory_mib);
-            return vec![Self::of(None, &whole, host, held)];
+            return vec![Self::of(None, &whole, host, usage)];
         }
         let cells = host.cells.iter();
         cells
-            .map(|cell| Self::of(Some(cell.id), cell, host, held))
+            .map(|cell| Self::of(Some(cell.id), cell, host, usage))
             .collect()
     }
 
-    fn of(id: Option<u32>, cell: &HostNumaCell, host: &NodeView, held: &HostUsage) -> Self {
+    fn of(id: Option<u32>, cell: &HostNumaCell, host: &NodeView, usage: &HostUsage) -> Self {
         let online = cell.cpus.intersection(&host.cpus.online);
-        let free = host.cpus.dedicated_online().difference(&held.reserved());
-        let mut listed = BTreeSet::new();
+        let free = host.cpus.dedicated_online().difference(&usage.reserved());
+        let mut assigned = BTreeSet::new();
         let mut cores: Vec<Core> = Vec::new();
-        let singles = online.iter().map(|cpu| CpuSet::from_iter([cpu]));
-        for threads in cell.siblings.iter().cloned().chain(singles) {
+        // A CPU belongs to the first core that lists it, or is a core of its own if none does.
+        let single_threads = online.iter().map(|cpu| CpuSet::from_iter([cpu]));
+        for threads in cell.siblings.iter().cloned().chain(single_threads) {
             let threads = threads.intersection(&online);
-            // A CPU belongs to the first core that lists it.
-            let threads: Vec<u32> = threads.iter().filter(|cpu| listed.insert(*cpu)).collect();
+            let threads: Vec<u32> = threads.iter().filter(|cpu| assigned.insert(*cpu)).collect();
             if !threads.is_empty() {
                 let free = threads
                     .iter()
@@ -73,7 +77,7 @@ impl HostCell {
             cores,
             memory_mib: cell.memory_mib,
             huge: cell.huge_pages.clone(),
-            used: held.on(id),
+            used: usage.of_cell(id),
         }
     }
 
@@ -82,8 +86,8 @@ impl HostCell {
         self.cores.iter().map(|core| core.free.len()).sum()
     }
 
-    /// Memory of small pages in MiB, free or not.
-    pub(super) fn small_mib(&self) -> u64 {
+    /// All memory outside huge pages in MiB, free or not.
+    pub(super) fn total_small_mib(&self) -> u64 {
         let huge = self
             .huge
             .iter()
@@ -105,7 +109,7 @@ impl HostCell {
         if let (Some(allowed), Some(id)) = (allowed, self.id)
             && !allowed.contains(&id)
         {
-            return Err(CellConstraint::LeftOut);
+            return Err(CellConstraint::NotAllowed);
         }
         let dedicated: Vec<u32> = guest
             .vcpus
@@ -113,32 +117,35 @@ impl HostCell {
             .iter()
             .collect();
         let shared: Vec<u32> = guest.vcpus.difference(wanted.dedicated()).iter().collect();
-        self.memory(wanted, guest.memory_mib, pages, limits)?;
-        self.share(shared.len(), limits)?;
-        let isolated = wanted.emulator() == EmulatorThreads::Isolate && number == 0;
-        let spare = usize::from(isolated);
-        let picked = self.dedicate(wanted, dedicated.len(), spare)?;
+        self.check_memory(wanted, guest.memory_mib, pages, limits)?;
+        self.check_shared_cpus(shared.len(), limits)?;
+        // As in Nova, isolated emulator threads get a CPU near guest cell 0.
+        let is_isolated = wanted.emulator() == EmulatorThreads::Isolate && number == 0;
+        let emulator_cpus = usize::from(is_isolated);
+        let picked = self.pick_dedicated_cpus(wanted, dedicated.len(), emulator_cpus)?;
         let on_shared = |vcpu| (vcpu, VcpuPin::Shared(self.shared.clone()));
         let pins = picked.pins.iter().map(|cpu| VcpuPin::Dedicated(*cpu));
         let pins = dedicated.into_iter().zip(pins);
         Ok(CellChoice {
             pins: pins.chain(shared.into_iter().map(on_shared)).collect(),
             reserved: picked.reserved,
-            emulator: picked.spare,
+            emulator: picked.emulator,
         })
     }
 
-    fn dedicate(
+    /// Picks `count` CPUs for virtual CPUs, and `emulator_cpus` more.
+    fn pick_dedicated_cpus(
         &self,
         wanted: &FlavorPlacement,
         count: usize,
-        spare: usize,
+        emulator_cpus: usize,
     ) -> Result<CpuPick, CellConstraint> {
-        let picked = cores::pick(&self.cores, count, spare, wanted.threads());
-        let needed = count + spare;
+        let picked = cores::pick(&self.cores, count, emulator_cpus, wanted.threads());
+        let needed = count + emulator_cpus;
         picked.map_err(|short| match short {
             CpuShortage::Cpus(free) => CellConstraint::Dedicated { needed, free },
             CpuShortage::WholeCores(free) => CellConstraint::WholeCores { needed, free },
+            // The CPU of the emulator threads need not share a core.
             CpuShortage::Siblings(free) => CellConstraint::Siblings {
                 needed: count,
                 free,
@@ -146,7 +153,8 @@ impl HostCell {
         })
     }
 
-    fn share(&self, needed: usize, limits: &Limits) -> Result<(), CellConstraint> {
+    /// Checks the number of shared CPUs, and the limit of virtual CPUs per shared CPU.
+    fn check_shared_cpus(&self, needed: usize, limits: &Limits) -> Result<(), CellConstraint> {
         let found = self.shared.len();
         if found < needed {
             return Err(CellConstraint::Shared { needed, found });
@@ -165,7 +173,8 @@ impl HostCell {
         }
     }
 
-    fn memory(
+    /// Checks that the pages for `needed` MiB are free, and the limit of guests' memory per host memory.
+    fn check_memory(
         &self,
         wanted: &FlavorPlacement,
         needed: u64,
@@ -174,11 +183,16 @@ impl HostCell {
     ) -> Result<(), CellConstraint> {
         match pages {
             MemoryPages::Small => {
-                // Memory may be overcommitted up to the limit's ratio only for instances that share CPUs.
-                let is_own =
-                    !wanted.dedicated().is_empty() || wanted.pages() != WantedPages::Unspecified;
-                let used = if is_own { self.used.small_mib } else { 0 };
-                let free = self.small_mib().saturating_sub(used);
+                // An instance with dedicated CPUs or a page size (`hw:mem_page_size`) needs free memory. For others, the
+                // ratio below limits the overcommit.
+                let may_overcommit =
+                    wanted.dedicated().is_empty() && wanted.pages() == WantedPages::Unspecified;
+                let used = if may_overcommit {
+                    0
+                } else {
+                    self.used.small_mib
+                };
+                let free = self.total_small_mib().saturating_sub(used);
                 if free < needed {
                     return Err(CellConstraint::Memory { needed, free });
                 }

@@ -19,7 +19,8 @@ impl Core {
 pub(super) struct CpuPick {
     /// The CPUs for the virtual CPUs, in order.
     pub(super) pins: Vec<u32>,
-    pub(super) spare: Vec<u32>,
+    /// The CPUs for the emulator threads.
+    pub(super) emulator: Vec<u32>,
     /// All CPUs that become unavailable to others.
     pub(super) reserved: Vec<u32>,
 }
@@ -35,18 +36,18 @@ pub(super) enum CpuShortage {
     Siblings(usize),
 }
 
-/// Chooses `count` CPUs and `spare` more.
+/// Chooses `count` CPUs for virtual CPUs, and `emulator` CPUs for emulator threads.
 pub(super) fn pick(
     cores: &[Core],
     count: usize,
-    spare: usize,
+    emulator: usize,
     policy: ThreadPolicy,
 ) -> Result<CpuPick, CpuShortage> {
     let free: usize = cores.iter().map(|core| core.free.len()).sum();
     if policy == ThreadPolicy::Isolate {
-        return pick_whole_cores(cores, count, spare);
+        return pick_whole_cores(cores, count, emulator);
     }
-    if free < count + spare {
+    if free < count + emulator {
         return Err(CpuShortage::Cpus(free));
     }
     let pins = match (pick_packed(cores, count), policy) {
@@ -54,29 +55,29 @@ pub(super) fn pick(
         (Err(best), ThreadPolicy::Require) => return Err(CpuShortage::Siblings(best)),
         (Err(_), _) => free_threads(cores).take(count).collect(),
     };
-    let spare: Vec<u32> = free_threads(cores)
+    let emulator: Vec<u32> = free_threads(cores)
         .filter(|cpu| !pins.contains(cpu))
-        .take(spare)
+        .take(emulator)
         .collect();
-    let reserved = pins.iter().chain(&spare).copied().collect();
+    let reserved = pins.iter().chain(&emulator).copied().collect();
     Ok(CpuPick {
         pins,
-        spare,
+        emulator,
         reserved,
     })
 }
 
 /// Chooses one thread per core, and reserves the core's other threads.
-fn pick_whole_cores(cores: &[Core], count: usize, spare: usize) -> Result<CpuPick, CpuShortage> {
+fn pick_whole_cores(cores: &[Core], count: usize, emulator: usize) -> Result<CpuPick, CpuShortage> {
     let whole: Vec<&Core> = cores.iter().filter(|core| core.is_whole()).collect();
-    if whole.len() < count + spare {
+    if whole.len() < count + emulator {
         return Err(CpuShortage::WholeCores(whole.len()));
     }
-    let taken = &whole[..count + spare];
+    let taken = &whole[..count + emulator];
     let mut first = taken.iter().filter_map(|core| core.free.first().copied());
     Ok(CpuPick {
         pins: first.by_ref().take(count).collect(),
-        spare: first.collect(),
+        emulator: first.collect(),
         reserved: taken
             .iter()
             .flat_map(|core| &core.threads)

@@ -100,7 +100,7 @@ impl fmt::Display for GuestCellRefusal {
 pub enum CellConstraint {
     /// The cell is not in the limits.
     #[error("the scheduler's limits exclude it")]
-    LeftOut,
+    NotAllowed,
     #[error("{needed} dedicated CPUs are needed, {free} of cpu_dedicated_set are free")]
     Dedicated {
         /// Including an isolated emulator's CPU.

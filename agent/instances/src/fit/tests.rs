@@ -536,5 +536,5 @@ fn memory_of_a_guest_that_berth_did_not_make_is_not_free() {
         panic!("{refused}");
     };
     assert_eq!(refusals.len(), 2);
-    assert_eq!(held.on(Some(1)).shared_vcpus, 1);
+    assert_eq!(held.of_cell(Some(1)).shared_vcpus, 1);
 }

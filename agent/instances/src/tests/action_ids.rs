@@ -86,7 +86,7 @@ async fn a_kill_at_any_point_of_a_rebuild_never_loses_later_writes() {
     for kill in kills(clean.count()) {
         let harness = running().await;
         once(&harness, Some(kill)).await;
-        harness.kill_at(None);
+        harness.kill_agent();
         // The next agent continues the journaled action before any request.
         let guests = harness.guests();
         let end = guests.reconcile_instance(guest(1)).await;

@@ -70,13 +70,13 @@ impl ClientOperation {
     async fn check(self, harness: &FaultHarness) {
         invariants::check_at_rest(harness).await;
         match self {
-            Self::Spawn => assert_eq!(harness.running(1).len(), 2),
+            Self::Spawn => assert_eq!(harness.devices_of_running_guest(1).len(), 2),
             Self::SpawnFails(_) => {
-                assert!(!harness.on_hypervisor(1));
+                assert!(!harness.exists_on_hypervisor(1));
                 assert_eq!(harness.world().arqs.len(), 2, "unbound, not deleted");
             }
             Self::SpawnAndDelete | Self::FailAndDelete(_) => {
-                assert!(!harness.on_hypervisor(1));
+                assert!(!harness.exists_on_hypervisor(1));
                 harness.only_foreign_requests_are_left();
             }
         }

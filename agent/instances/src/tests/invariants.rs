@@ -8,7 +8,7 @@ use berth_invariants::{Device, Guest, Journal, SystemSnapshot, audit, audit_at_r
 use berth_model::{ArqState, ConsumerUuid};
 use berth_virt::PowerState;
 
-use crate::fault_harness::{FaultHarness, SimulatedFailure, names};
+use crate::fault_harness::{FaultHarness, SimulatedFailure, device_names};
 
 /// The harness's state as a snapshot for the audit.
 async fn worlds(harness: &FaultHarness) -> SystemSnapshot {
@@ -18,7 +18,7 @@ async fn worlds(harness: &FaultHarness) -> SystemSnapshot {
         let guest = Guest {
             node: NODE.to_owned(),
             migrations: BTreeSet::new(),
-            devices: names(found).into_iter().collect(),
+            devices: device_names(found).into_iter().collect(),
         };
         (*uuid, guest)
     });
@@ -47,7 +47,7 @@ pub(super) async fn check_always(harness: &FaultHarness) {
     assert_eq!(audit(&worlds(harness).await), []);
     check_write_ahead(&harness.history());
     let world = harness.world();
-    assert_eq!(world.broken, Vec::<String>::new());
+    assert_eq!(world.violations, Vec::<String>::new());
     // S4: a running guest of ours has exactly the devices that are bound for it.
     for (uuid, found) in world
         .guests
@@ -55,7 +55,7 @@ pub(super) async fn check_always(harness: &FaultHarness) {
         .filter(|(_, found)| found.owner.is_some())
     {
         if found.state == PowerState::Running {
-            let has: BTreeSet<_> = names(found).into_iter().collect();
+            let has: BTreeSet<_> = device_names(found).into_iter().collect();
             assert_eq!(has, bound_for(&world, *uuid), "S4: guest {uuid}");
         }
     }
@@ -93,7 +93,7 @@ pub(super) async fn check_at_rest(harness: &FaultHarness) {
                     let found = world.guests.get(&binding.instance);
                     let name = handle.info.address().to_string();
                     assert!(
-                        found.is_some_and(|found| names(found).contains(&name)),
+                        found.is_some_and(|found| device_names(found).contains(&name)),
                         "L3: {arq:?}"
                     );
                 }
@@ -107,7 +107,11 @@ pub(super) async fn check_at_rest(harness: &FaultHarness) {
         .guests
         .iter()
         .filter(|(_, found)| found.owner.is_some())
-        .flat_map(|(uuid, found)| names(found).into_iter().map(move |name| (name, *uuid)))
+        .flat_map(|(uuid, found)| {
+            device_names(found)
+                .into_iter()
+                .map(move |name| (name, *uuid))
+        })
         .collect();
     for (name, device) in &world.devices {
         let owner = held.get(name).copied();

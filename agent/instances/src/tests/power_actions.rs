@@ -7,8 +7,8 @@ use berth_virt::guest_spec::DesiredPower;
 use berth_virt::{GuestPowerOutcome, PowerAction, PowerState};
 
 use crate::fault_harness::{
-    FaultHarness, FaultPoint, InjectedFault, SimulatedDevices, SimulatedFailure,
-    SimulatedHypervisor,
+    FaultHarness, FaultPoint, InjectedFault, SimulatedFailure, SimulatedHypervisor,
+    SimulatedResources,
 };
 use crate::guests::Guests;
 use crate::manager::GuestManager as _;
@@ -21,7 +21,10 @@ const STOP: PowerAction = PowerAction::Stop {
     grace: Duration::ZERO,
 };
 
-async fn running() -> (FaultHarness, Guests<SimulatedHypervisor, SimulatedDevices>) {
+async fn running() -> (
+    FaultHarness,
+    Guests<SimulatedHypervisor, SimulatedResources>,
+) {
     let harness = FaultHarness::new().await;
     harness.bind(1, &[1, 2]);
     let guests = harness.guests();
@@ -33,7 +36,7 @@ async fn running() -> (FaultHarness, Guests<SimulatedHypervisor, SimulatedDevice
     (harness, guests)
 }
 
-async fn wanted(guests: &Guests<SimulatedHypervisor, SimulatedDevices>) -> DesiredPower {
+async fn wanted(guests: &Guests<SimulatedHypervisor, SimulatedResources>) -> DesiredPower {
     guests.show(guest(1)).await.unwrap().power
 }
 
@@ -53,7 +56,7 @@ async fn a_guest_is_stopped_and_started_with_its_devices() {
         );
         assert_eq!(wanted(&guests).await, wanted_then);
         assert_eq!(
-            harness.running(1).len(),
+            harness.devices_of_running_guest(1).len(),
             if runs { 2 } else { 0 },
             "{action:?}"
         );
@@ -69,7 +72,7 @@ async fn changes_on_the_hypervisor_are_reverted_by_a_start_and_a_hard_reboot() {
         &[PowerAction::HardReboot][..],
         &[STOP, PowerAction::Start][..],
     ] {
-        harness.give_memory(1, 64);
+        harness.change_memory(1, 64);
         for action in actions {
             assert_eq!(harness.memory_mib(1), own + 64, "{action:?}");
             assert_eq!(
@@ -79,11 +82,11 @@ async fn changes_on_the_hypervisor_are_reverted_by_a_start_and_a_hard_reboot() {
         }
         assert_eq!(harness.memory_mib(1), own);
         assert_eq!(wanted(&guests).await, DesiredPower::Running);
-        assert_eq!(harness.running(1).len(), 2);
+        assert_eq!(harness.devices_of_running_guest(1).len(), 2);
         invariants::check_always(&harness).await;
     }
     // A change for the next start is not visible while the guest runs.
-    harness.give_memory_next(1, 64);
+    harness.change_memory_at_next_start(1, 64);
     assert_eq!(harness.memory_mib(1), own);
     let hard = guests.power(guest(1), PowerAction::HardReboot).await;
     assert_eq!(
@@ -91,7 +94,7 @@ async fn changes_on_the_hypervisor_are_reverted_by_a_start_and_a_hard_reboot() {
         (GuestPowerOutcome::Done, own)
     );
     // A soft reboot changes nothing of it.
-    harness.give_memory(1, 64);
+    harness.change_memory(1, 64);
     let soft = guests.power(guest(1), PowerAction::SoftReboot).await;
     assert_eq!(soft.unwrap(), GuestPowerOutcome::Done);
     assert_eq!(harness.memory_mib(1), own + 64);
@@ -118,7 +121,10 @@ async fn a_guest_whose_devices_are_no_longer_bound_to_it_does_not_start() {
             .await
             .unwrap_err();
         assert!(error.to_string().contains(sentence), "{failure:?}: {error}");
-        assert!(harness.running(1).is_empty(), "{failure:?}");
+        assert!(
+            harness.devices_of_running_guest(1).is_empty(),
+            "{failure:?}"
+        );
         assert_eq!(wanted(&guests).await, DesiredPower::ShutOff);
     }
     // A guest with another device is not the requested one either.
@@ -145,7 +151,11 @@ async fn a_guest_that_a_hard_reboot_switched_off_and_could_not_start_is_brought_
     harness.clear_failures();
     let end = guests.sync_one(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
-    assert_eq!(harness.running(1).len(), 2, "with its devices");
+    assert_eq!(
+        harness.devices_of_running_guest(1).len(),
+        2,
+        "with its devices"
+    );
     let record = guests.show(guest(1)).await.unwrap();
     assert!(!record.overrides.ended, "it did not shut itself down");
 }
@@ -164,7 +174,7 @@ async fn a_guest_whose_requests_cannot_be_released_stays_in_the_journal_until_th
         end => panic!("{end:?}"),
     }
     assert!(harness.is_bound(1) && harness.is_bound(2));
-    harness.kill_at(None);
+    harness.kill_agent();
     harness.clear_failures();
     let end = harness.guests().reconcile_instance(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Gone), "{end:?}");
@@ -193,7 +203,10 @@ async fn after_a_boot_of_the_host_guests_come_back_with_their_devices() {
     let guests = harness.guests();
     let end = guests.sync_one(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
-    assert_eq!(harness.running(1), ["0000:01:00.0", "0000:02:00.0"]);
+    assert_eq!(
+        harness.devices_of_running_guest(1),
+        ["0000:01:00.0", "0000:02:00.0"]
+    );
     invariants::check_at_rest(&harness).await;
     // Afterwards nothing more is done.
     let crossings = harness.history().len();
@@ -224,7 +237,7 @@ async fn a_guest_that_cannot_be_brought_back_is_held_and_not_undone() {
         );
         assert!(harness.is_bound(1) && harness.is_bound(2), "{failure:?}");
         // The agent is killed while the instance is blocked, and the next agent continues.
-        harness.kill_at(None);
+        harness.kill_agent();
         harness.clear_failures();
         let end = harness.guests().reconcile_instance(guest(1)).await;
         assert!(
@@ -248,12 +261,12 @@ async fn a_guest_that_was_undone_and_appears_all_the_same_is_taken_off_again() {
         tokio::task::yield_now().await;
     }
     // It is defined but does not start.
-    harness.made_late(&bound(&[1]).attached_to(request.spec()).unwrap());
+    harness.complete_late_spawn(&bound(&[1]).attached_to(request.spec()).unwrap());
     harness.clear_failures();
-    assert!(harness.on_hypervisor(1));
+    assert!(harness.exists_on_hypervisor(1));
     let end = guests.sync_one(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Undone { .. }), "{end:?}");
-    assert!(!harness.on_hypervisor(1));
+    assert!(!harness.exists_on_hypervisor(1));
     assert!(!harness.is_bound(1));
     invariants::check_at_rest(&harness).await;
 }
@@ -265,16 +278,16 @@ async fn a_guest_that_was_stopped_stays_off_after_a_boot_of_the_host() {
     harness.reboot_host();
     let end = harness.guests().sync_one(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled));
-    assert!(harness.running(1).is_empty());
+    assert!(harness.devices_of_running_guest(1).is_empty());
 }
 
 #[tokio::test]
 async fn a_guest_that_ended_itself_is_not_started_again() {
     let (harness, guests) = running().await;
-    harness.guest_ends(1);
+    harness.shut_guest_down(1);
     let end = guests.sync_one(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
-    assert!(harness.running(1).is_empty());
+    assert!(harness.devices_of_running_guest(1).is_empty());
     assert_eq!(wanted(&guests).await, DesiredPower::ShutOff);
 }
 
@@ -328,7 +341,7 @@ async fn after_the_first(first: Option<PowerAction>) -> FaultHarness {
     if let Some(first) = first {
         let _ = guests.power(guest(1), first).await.unwrap();
     }
-    harness.kill_at(None);
+    harness.kill_agent();
     harness
 }
 
@@ -354,7 +367,7 @@ async fn a_kill_in_a_power_action_leaves_the_old_or_the_new_state_and_the_journa
                 done = guests.power(guest(1), action) => panic!("{action:?} finished before {kill:?}: {done:?}"),
             }
             invariants::check_always(&harness).await;
-            harness.kill_at(None);
+            harness.kill_agent();
             let what = format!("{action:?} after {first:?} at {kill:?}");
             let does = at_rest(&harness, &what).await;
             let before = first.map_or(DesiredPower::Running, after);
@@ -372,7 +385,7 @@ async fn an_action_without_an_answer_is_completed_and_a_guest_never_runs_unnotic
             let what = format!("{action:?} after {first:?} at {point:?}");
             let acted = harness.guests().power(guest(1), action).await;
             let line = harness.history().pop().unwrap_or_default();
-            harness.kill_at(None);
+            harness.kill_agent();
             let does = at_rest(&harness, &what).await;
             // The action was journaled and sent to the hypervisor.
             if acted.is_ok() || line.contains("driver write power") {
@@ -395,7 +408,7 @@ async fn a_guest_that_shuts_itself_down_is_detected_before_the_next_periodic_syn
         let (guests, end) = (guests.clone(), end.clone());
         async move { guests.run(Duration::from_hours(24), end).await }
     });
-    harness.guest_ends(1);
+    harness.shut_guest_down(1);
     while wanted(&guests).await != DesiredPower::ShutOff {
         guests.notify_changed();
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -410,17 +423,17 @@ async fn what_no_guest_uses_is_removed_by_the_clock_and_not_at_each_change() {
     let reconciler = Reconciler::new(guests.clone(), None, None);
     let end = tokio_util::sync::CancellationToken::new();
     let keeping = tokio::spawn(reconciler.run(Duration::from_hours(24), end.clone()));
-    while harness.world().tidied == 0 {
+    while harness.world().removals_of_unused_files == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    harness.guest_ends(1);
+    harness.shut_guest_down(1);
     while wanted(&guests).await != DesiredPower::ShutOff {
         guests.notify_changed();
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(harness.world().tidied, 1);
+    assert_eq!(harness.world().removals_of_unused_files, 1);
     reconciler.repair().await.unwrap();
-    assert_eq!(harness.world().tidied, 2);
+    assert_eq!(harness.world().removals_of_unused_files, 2);
     end.cancel();
     keeping.await.unwrap();
 }
@@ -432,7 +445,7 @@ async fn a_guest_that_is_off_for_berth_and_was_started_by_hand_is_stopped() {
     is(&harness, PowerState::Running);
     let end = guests.sync_one(guest(1)).await;
     assert!(matches!(end, ReconcileOutcome::Settled), "{end:?}");
-    assert!(harness.running(1).is_empty());
+    assert!(harness.devices_of_running_guest(1).is_empty());
     assert_eq!(wanted(&guests).await, DesiredPower::ShutOff);
 }
 
@@ -454,7 +467,7 @@ async fn the_sync_loop_finishes_work_of_an_earlier_agent_and_stops_on_shutdown()
     // Accepted, and killed before any step.
     accepted_before(&harness).await;
     drop(first);
-    harness.kill_at(None);
+    harness.kill_agent();
     let shutdown = tokio_util::sync::CancellationToken::new();
     let guests = harness.guests();
     let keeper = tokio::spawn({

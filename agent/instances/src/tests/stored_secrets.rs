@@ -19,8 +19,8 @@ async fn a_deletion_removes_the_secrets_of_a_request_that_a_kill_left_unjournale
         _ = guests.create(&asked) => panic!("the agent should have been killed"),
         () = harness.wait_for_kill() => {}
     }
-    assert!(harness.world().kept.contains(&guest(1)));
-    harness.kill_at(None);
+    assert!(harness.world().stored_secrets.contains(&guest(1)));
+    harness.kill_agent();
     let guests = harness.guests();
     guests.create(&request(2, &[2])).await.unwrap();
     let missing = guests.delete(guest(1)).await;
@@ -28,19 +28,19 @@ async fn a_deletion_removes_the_secrets_of_a_request_that_a_kill_left_unjournale
         matches!(missing, Err(GuestsError::NotFound { .. })),
         "{missing:?}"
     );
-    let kept = harness.world().kept.clone();
+    let kept = harness.world().stored_secrets.clone();
     assert_eq!(kept.into_iter().collect::<Vec<_>>(), [guest(2)]);
 }
 
 #[tokio::test]
 async fn the_secrets_of_a_guest_known_only_to_the_hypervisor_remain() {
     let lost = FaultHarness::new().await;
-    lost.made_late(request(1, &[1]).spec());
-    lost.world().kept.insert(guest(1));
+    lost.complete_late_spawn(request(1, &[1]).spec());
+    lost.world().stored_secrets.insert(guest(1));
     let orphan = lost.guests().delete(guest(1)).await;
     assert!(
         matches!(orphan, Err(GuestsError::Orphan { .. })),
         "{orphan:?}"
     );
-    assert!(lost.world().kept.contains(&guest(1)));
+    assert!(lost.world().stored_secrets.contains(&guest(1)));
 }

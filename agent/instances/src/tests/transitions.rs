@@ -9,8 +9,8 @@ use berth_virt::guest_spec::{DesiredPower, GuestBoot, HostPath, KernelCommandLin
 use berth_virt::{GuestError, GuestPowerOutcome, PowerAction};
 
 use crate::fault_harness::{
-    FaultHarness, FaultPoint, InjectedFault, SimulatedDevices, SimulatedFailure,
-    SimulatedHypervisor, base, image, with_disks,
+    FaultHarness, FaultPoint, InjectedFault, SimulatedFailure, SimulatedHypervisor,
+    SimulatedResources, base, image, with_disks,
 };
 use crate::guests::Guests;
 use crate::outcome::ReconcileOutcome;
@@ -136,7 +136,10 @@ impl Ask {
         invariants::check_at_rest(harness).await;
         let guests = harness.guests();
         is_whole(harness, &guests).await;
-        assert_eq!(harness.running(1), ["0000:01:00.0", "0000:02:00.0"]);
+        assert_eq!(
+            harness.devices_of_running_guest(1),
+            ["0000:01:00.0", "0000:02:00.0"]
+        );
         let world = harness.world();
         let content = |name: &str| world.files.get(&file(name)).cloned();
         let (root, ephemeral, rescue) = match self {
@@ -156,7 +159,7 @@ impl Ask {
 /// Checks that definition, files and journal agree on the guest's boot source.
 pub(super) async fn is_whole(
     harness: &FaultHarness,
-    guests: &Guests<SimulatedHypervisor, SimulatedDevices>,
+    guests: &Guests<SimulatedHypervisor, SimulatedResources>,
 ) {
     let record = guests.show(guest(1)).await.unwrap();
     assert_eq!(record.overrides.transition, None);
@@ -220,7 +223,7 @@ async fn an_error_at_any_point_of_a_transition_ends_done_or_unchanged() {
                     "{ask:?} at {point:?}: {end:?}"
                 );
             }
-            harness.kill_at(None);
+            harness.kill_agent();
             assert!(!ask.until_killed(&harness, None).await);
             ask.check(&harness).await;
         }
@@ -246,7 +249,7 @@ async fn a_rescued_guest_is_rescued_after_a_boot_of_the_host_and_a_rebuilt_one_r
 #[tokio::test]
 async fn missing_resources_are_reported_before_the_guest_is_stopped() {
     for (failure, sentence) in [
-        (SimulatedFailure::NoImage, "its checksum is another"),
+        (SimulatedFailure::NoImage, "its checksum does not match"),
         (SimulatedFailure::DeviceUnhealthy(2), "its link is down"),
         (
             SimulatedFailure::Bound(2, "compute2", 1),
@@ -259,7 +262,7 @@ async fn missing_resources_are_reported_before_the_guest_is_stopped() {
         let guests = harness.guests();
         let error = guests.transition(guest(1), &rescue()).await.unwrap_err();
         assert!(error.to_string().contains(sentence), "{failure:?}: {error}");
-        assert_eq!(harness.running(1).len(), 2, "{failure:?}");
+        assert_eq!(harness.devices_of_running_guest(1).len(), 2, "{failure:?}");
         is_whole(&harness, &guests).await;
     }
 }
@@ -324,7 +327,7 @@ async fn a_guest_deleted_in_the_middle_of_a_change_leaves_nothing() {
         for kill in kills(clean.count()).step_by(3) {
             let harness = ask.harness().await;
             assert!(ask.until_killed(&harness, Some(kill)).await);
-            harness.kill_at(None);
+            harness.kill_agent();
             let guests = harness.guests();
             guests.delete(guest(1)).await.unwrap();
             assert!(matches!(
@@ -457,7 +460,7 @@ async fn the_same_change_again_is_one_change_and_others_are_refused_at_the_wrong
             guests.power(guest(1), action).await.unwrap(),
             GuestPowerOutcome::Done
         );
-        assert_eq!(harness.running(1).len(), runs);
+        assert_eq!(harness.devices_of_running_guest(1).len(), runs);
     }
     is_whole(&harness, &guests).await;
     // The original request still identifies the guest.
@@ -479,7 +482,7 @@ async fn the_same_change_again_is_one_change_and_others_are_refused_at_the_wrong
         .transition(guest(1), &rebuild.change())
         .await
         .unwrap();
-    assert!(harness.running(1).is_empty());
+    assert!(harness.devices_of_running_guest(1).is_empty());
     is_whole(&harness, &guests).await;
     let unknown = guests.transition(guest(5), &rescue()).await;
     assert!(matches!(
@@ -537,7 +540,7 @@ async fn with_devices_nothing_is_suspended_or_moved_and_without_it_is_suspended(
             ),
             "{refused:?}"
         );
-        assert_eq!(harness.running(1).len(), 2);
+        assert_eq!(harness.devices_of_running_guest(1).len(), 2);
         let record = guests.show(guest(1)).await.unwrap();
         assert_eq!(record.power, DesiredPower::Running);
     }
@@ -563,7 +566,7 @@ async fn with_devices_nothing_is_suspended_or_moved_and_without_it_is_suspended(
 async fn a_guest_that_shut_itself_down_shows_it_until_it_is_started() {
     let harness = running().await;
     let guests = harness.guests();
-    harness.guest_ends(1);
+    harness.shut_guest_down(1);
     assert!(matches!(
         guests.sync_one(guest(1)).await,
         ReconcileOutcome::Settled
@@ -577,7 +580,7 @@ async fn a_guest_that_shut_itself_down_shows_it_until_it_is_started() {
         guests.sync_one(guest(1)).await,
         ReconcileOutcome::Settled
     ));
-    assert!(harness.running(1).is_empty());
+    assert!(harness.devices_of_running_guest(1).is_empty());
     let _ = guests.power(guest(1), PowerAction::Start).await.unwrap();
     assert!(!guests.show(guest(1)).await.unwrap().overrides.ended);
 }

@@ -51,19 +51,19 @@ pub struct Register {
     pub quarantines: BTreeMap<String, Quarantine>,
     /// The output of each failed health check, by the address of its device.
     pub unhealthy: BTreeMap<String, String>,
-    /// The devices that are being reset.
-    pub cleaning: BTreeSet<String>,
-    /// The release of the handle after which each device was last reset.
-    pub cleaned: BTreeMap<String, i64>,
+    /// The devices that are being reset or programmed.
+    pub running_resets: BTreeSet<String>,
+    /// The release count of each device at its last verified reset.
+    pub release_count_at_reset: BTreeMap<String, i64>,
     /// The devices of guests in the journal.
     pub held: BTreeMap<String, ConsumerUuid>,
     /// The providers that the accelerator service has disabled, by node.
     pub disabled: BTreeMap<NodeName, BTreeSet<ProviderUuid>>,
 }
 
-/// Result of [`super::DeviceRegister::begin_cleaning`].
+/// Result of [`super::DeviceRegister::begin_reset`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CleaningStart {
+pub enum ResetStart {
     /// No guest has the device, and no guest can claim it before the reset ends.
     Begun,
     /// This guest has the device.
@@ -82,10 +82,10 @@ pub enum QuarantineStays {
 
 /// The result of a device's reset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CleaningOutcome {
+pub enum ResetEnd {
     Clean {
-        /// The release of the handle that the reset followed, if the device has a handle.
-        releases: Option<i64>,
+        /// The release count that the reset belongs to; `None` if the accelerator service does not know the device.
+        release_count: Option<i64>,
         quarantine: QuarantineStays,
     },
     /// The reset failed; the device must be quarantined.

@@ -4,9 +4,9 @@ use berth_model::NodeName;
 use berth_store::{Row, SqlError, Statement, Transaction, Work};
 
 use crate::register::records::{
-    CleaningStart, Quarantine, QuarantinedBy, Register, WithheldReason, from_seconds, seconds,
+    Quarantine, QuarantinedBy, Register, ResetStart, WithheldReason, from_seconds, seconds,
 };
-use crate::register::returned::delete_returned;
+use crate::register::reset_at_deletion::forget_reset_at_deletion;
 
 /// The tables. Journals of earlier releases get them when they are opened.
 pub(crate) const CREATE: &str = "
@@ -49,16 +49,16 @@ pub(super) fn delete_quarantine(name: &str) -> Statement {
     Statement::new("DELETE FROM device_quarantine WHERE name = ?").bind(name)
 }
 
-pub(super) fn set_sick(address: &str, words: &str) -> Statement {
+pub(super) fn set_unhealthy(address: &str, output: &str) -> Statement {
     let sql = "INSERT INTO device_sick (address, words) VALUES (?, ?) \
                ON CONFLICT (address) DO UPDATE SET words = excluded.words";
-    Statement::new(sql).bind(address).bind(words)
+    Statement::new(sql).bind(address).bind(output)
 }
 
-pub(super) fn set_cleaned(name: &str, releases: i64) -> Statement {
+pub(super) fn set_release_count(name: &str, release_count: i64) -> Statement {
     let sql = "INSERT INTO device_cleaned (name, releases) VALUES (?, ?) \
                ON CONFLICT (name) DO UPDATE SET releases = excluded.releases";
-    Statement::new(sql).bind(name).bind(releases)
+    Statement::new(sql).bind(name).bind(release_count)
 }
 
 /// Why a guest cannot claim a device that it does not have; `None` if it can.
@@ -76,11 +76,11 @@ pub(crate) async fn withheld_reason(
     Ok(reason.map(WithheldReason::Quarantined))
 }
 
-pub(super) struct BeginCleaning<'a>(pub(super) &'a str);
+pub(super) struct BeginReset<'a>(pub(super) &'a str);
 
-impl Work for BeginCleaning<'_> {
-    /// An error is the text in place of a guest's UUID.
-    type Output = Result<CleaningStart, String>;
+impl Work for BeginReset<'_> {
+    /// The error is the text that a row has instead of a guest's UUID.
+    type Output = Result<ResetStart, String>;
     type Error = SqlError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Self::Output, SqlError> {
@@ -88,18 +88,18 @@ impl Work for BeginCleaning<'_> {
         if let Some(row) = tx.row(holder).await? {
             let guest = row.text(0)?;
             return Ok(match guest.parse() {
-                Ok(guest) => Ok(CleaningStart::Held(guest)),
+                Ok(guest) => Ok(ResetStart::Held(guest)),
                 Err(_) => Err(guest),
             });
         }
         let sql = "INSERT INTO device_cleaning (name) VALUES (?) ON CONFLICT (name) DO NOTHING";
         let begun = tx.execute(Statement::new(sql).bind(self.0)).await?;
         if begun.rows_affected == 0 {
-            return Ok(Ok(CleaningStart::InProgress));
+            return Ok(Ok(ResetStart::InProgress));
         }
         // The reset of the last guest no longer counts: the device is reset again or programmed.
-        tx.execute(delete_returned(self.0)).await?;
-        Ok(Ok(CleaningStart::Begun))
+        tx.execute(forget_reset_at_deletion(self.0)).await?;
+        Ok(Ok(ResetStart::Begun))
     }
 }
 
@@ -127,10 +127,12 @@ pub(super) async fn read_register(
         register.quarantines.insert(row.text(0)?, quarantine(row)?);
     }
     for row in &cleaning {
-        register.cleaning.insert(row.text(0)?);
+        register.running_resets.insert(row.text(0)?);
     }
     for row in &cleaned {
-        register.cleaned.insert(row.text(0)?, row.int(1)?);
+        register
+            .release_count_at_reset
+            .insert(row.text(0)?, row.int(1)?);
     }
     for row in &unhealthy {
         register.unhealthy.insert(row.text(0)?, row.text(1)?);
@@ -139,7 +141,7 @@ pub(super) async fn read_register(
         let (name, guest) = (row.text(0)?, row.text(1)?);
         let Ok(guest) = guest.parse() else {
             return Ok(Err(format!(
-                "device {name} belongs to {guest:?}, which is not a guest"
+                "the guest of device {name} is {guest:?}; expected a UUID"
             )));
         };
         register.held.insert(name, guest);

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::guest_journal::{DeviceClaim, GuestJournal};
 use crate::register::{
-    CleaningOutcome, CleaningStart, DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy,
+    DeviceRegister, Quarantine, QuarantineStays, QuarantinedBy, ResetEnd, ResetStart,
     WithheldReason,
 };
 use crate::samples::{bound, guest, request};
@@ -34,9 +34,9 @@ async fn claim(journal: &SqlJournal, number: u32, device: u32) -> DeviceClaim {
     claimed.unwrap()
 }
 
-fn clean(releases: i64) -> CleaningOutcome {
-    CleaningOutcome::Clean {
-        releases: Some(releases),
+fn clean(release_count: i64) -> ResetEnd {
+    ResetEnd::Clean {
+        release_count: Some(release_count),
         quarantine: QuarantineStays::Yes,
     }
 }
@@ -49,20 +49,23 @@ fn why() -> Quarantine {
 async fn no_guest_claims_a_device_that_is_being_reset() {
     let (journal, register) = journal().await;
     assert_eq!(
-        register.begin_cleaning(&name(1)).await.unwrap(),
-        CleaningStart::Begun
+        register.begin_reset(&name(1)).await.unwrap(),
+        ResetStart::Begun
     );
     assert_eq!(
-        register.begin_cleaning(&name(1)).await.unwrap(),
-        CleaningStart::InProgress
+        register.begin_reset(&name(1)).await.unwrap(),
+        ResetStart::InProgress
     );
     let withheld = DeviceClaim::Withheld {
         device: name(1),
         why: WithheldReason::Resetting,
     };
     assert_eq!(claim(&journal, 1, 1).await, withheld);
-    register.end_cleaning(&name(1), &clean(7)).await.unwrap();
-    assert_eq!(register.read().await.unwrap().cleaned[&name(1)], 7);
+    register.end_reset(&name(1), &clean(7)).await.unwrap();
+    assert_eq!(
+        register.read().await.unwrap().release_count_at_reset[&name(1)],
+        7
+    );
     assert_eq!(claim(&journal, 1, 1).await, DeviceClaim::Claimed);
 }
 
@@ -70,12 +73,12 @@ async fn no_guest_claims_a_device_that_is_being_reset() {
 async fn a_device_that_a_guest_has_is_not_reset() {
     let (journal, register) = journal().await;
     assert_eq!(claim(&journal, 1, 1).await, DeviceClaim::Claimed);
-    let held = CleaningStart::Held(guest(1));
-    assert_eq!(register.begin_cleaning(&name(1)).await.unwrap(), held);
+    let held = ResetStart::Held(guest(1));
+    assert_eq!(register.begin_reset(&name(1)).await.unwrap(), held);
     journal.drop_devices(guest(1)).await.unwrap();
     assert_eq!(
-        register.begin_cleaning(&name(1)).await.unwrap(),
-        CleaningStart::Begun
+        register.begin_reset(&name(1)).await.unwrap(),
+        ResetStart::Begun
     );
 }
 
@@ -92,7 +95,7 @@ async fn a_device_set_aside_is_claimed_by_nobody_but_who_has_it() {
         why: WithheldReason::Quarantined("it smells".to_owned()),
     };
     assert_eq!(claim(&journal, 2, 2).await, withheld);
-    register.release(&name(2), None).await.unwrap();
+    register.end_quarantine(&name(2), None).await.unwrap();
     assert_eq!(claim(&journal, 2, 2).await, DeviceClaim::Claimed);
 }
 
@@ -102,14 +105,18 @@ async fn a_start_knows_every_reset_that_was_cut_off_and_every_quarantine() {
     {
         let journal = SqlJournal::open(folder.path()).await.unwrap();
         let register = journal.devices();
-        register.begin_cleaning(&name(1)).await.unwrap();
+        register.begin_reset(&name(1)).await.unwrap();
         register.quarantine(&name(2), &why()).await.unwrap();
         journal.close().await;
     }
     let journal = SqlJournal::open(folder.path()).await.unwrap();
     let found = journal.devices().read().await.unwrap();
-    assert_eq!(found.cleaning, BTreeSet::from([name(1)]));
-    assert_eq!(found.cleaned, BTreeMap::new(), "nobody saw it clean");
+    assert_eq!(found.running_resets, BTreeSet::from([name(1)]));
+    assert_eq!(
+        found.release_count_at_reset,
+        BTreeMap::new(),
+        "nobody saw it clean"
+    );
     assert_eq!(found.quarantines[&name(2)].reason, "it smells");
     assert_eq!(found.quarantines[&name(2)].by, QuarantinedBy::Operator);
 }
@@ -181,14 +188,14 @@ async fn apply(op: Op, journal: &SqlJournal, register: &DeviceRegister, model: &
             model.held.retain(|_, holder| *holder != guest(number));
         }
         Op::Begin(device) => {
-            let begun = register.begin_cleaning(&name(device)).await.unwrap();
+            let begun = register.begin_reset(&name(device)).await.unwrap();
             let expected = match model.held.get(&name(device)) {
-                Some(holder) => CleaningStart::Held(*holder),
-                None if model.resetting.contains(&name(device)) => CleaningStart::InProgress,
-                None => CleaningStart::Begun,
+                Some(holder) => ResetStart::Held(*holder),
+                None if model.resetting.contains(&name(device)) => ResetStart::InProgress,
+                None => ResetStart::Begun,
             };
             assert_eq!(begun, expected);
-            if begun == CleaningStart::Begun {
+            if begun == ResetStart::Begun {
                 model.resetting.insert(name(device));
             }
         }
@@ -196,9 +203,9 @@ async fn apply(op: Op, journal: &SqlJournal, register: &DeviceRegister, model: &
         Op::End(device, well) if model.resetting.remove(&name(device)) => {
             let end = match well {
                 true => clean(1),
-                false => CleaningOutcome::Failed(why()),
+                false => ResetEnd::Failed(why()),
             };
-            register.end_cleaning(&name(device), &end).await.unwrap();
+            register.end_reset(&name(device), &end).await.unwrap();
             if !well {
                 model.aside.insert(name(device));
             }
@@ -209,7 +216,7 @@ async fn apply(op: Op, journal: &SqlJournal, register: &DeviceRegister, model: &
             model.aside.insert(name(device));
         }
         Op::Release(device) => {
-            register.release(&name(device), None).await.unwrap();
+            register.end_quarantine(&name(device), None).await.unwrap();
             model.aside.remove(&name(device));
         }
     }
@@ -226,9 +233,9 @@ proptest! {
             for op in ops {
                 apply(op, &journal, &register, &mut model).await;
                 let found = register.read().await.unwrap();
-                assert!(found.held.keys().all(|key| !found.cleaning.contains(key)));
+                assert!(found.held.keys().all(|key| !found.running_resets.contains(key)));
                 assert_eq!(found.held, model.held);
-                assert_eq!(found.cleaning, model.resetting);
+                assert_eq!(found.running_resets, model.resetting);
                 assert!(found.quarantines.keys().eq(model.aside.iter()));
             }
         });

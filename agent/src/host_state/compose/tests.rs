@@ -117,8 +117,10 @@ impl World {
             flavor: Some("m1.small".to_owned()),
             image_properties: [("os_distro".to_owned(), "debian".to_owned())].into(),
         };
-        let picked = HostPlacement::new(None, placed.reserved, Vec::new()).describing(described);
-        self.records.push(record(request.with_picked(picked)));
+        let picked =
+            HostPlacement::new(None, placed.reserved, Vec::new()).with_scheduling_facts(described);
+        self.records
+            .push(record(request.with_host_placement(picked)));
     }
 }
 

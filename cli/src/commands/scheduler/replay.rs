@@ -6,7 +6,7 @@ use std::path::Path;
 
 use berth_config::regular_file::refusal;
 use berth_output::{ErrorCode, Failure};
-use berth_scheduler_cases::{ReplayError, replay};
+use berth_scheduler_cases::{CaseFileError, replay};
 
 use super::explain::LARGEST;
 
@@ -22,8 +22,8 @@ pub(super) fn run(cases: &Path, out: &mut dyn Write) -> Result<(), Failure> {
         }
     };
     done.map_err(|error| match error {
-        ReplayError::Write(error) => error.into(),
-        ReplayError::Read(error) => unreadable(cases, &error),
+        CaseFileError::Write(error) => error.into(),
+        CaseFileError::Read(error) => unreadable(cases, &error),
         error => Failure::caused(
             ErrorCode::BadValue,
             format!("{} cannot be replayed", cases.display()),

@@ -1,13 +1,14 @@
-//! Validation of [`AuthOptions`]: reports everything missing or contradictory by option name.
+//! Validation of [`AuthOptions`]: reports each missing, invalid or contradictory option by its name. `auth_type` decides
+//! which options are required.
 
 use std::fmt;
 
 use super::{AuthOptions, AuthType};
 
-/// Options that cannot work together.
+/// Options with which no client can authenticate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct OptionsError {
-    /// Every problem found, in the order of [`AuthOptions`].
+    /// All problems, in the order of the checks.
     pub problems: Vec<OptionProblem>,
 }
 
@@ -41,7 +42,7 @@ impl AuthOptions {
             options: self,
             problems: Vec::new(),
         };
-        check.all();
+        check.check_all();
         if check.problems.is_empty() {
             Ok(())
         } else {
@@ -53,37 +54,38 @@ impl AuthOptions {
 }
 
 impl OptionsCheck<'_> {
-    fn wrong(&mut self, option: &'static str, sentence: impl Into<String>) {
+    fn report(&mut self, option: &'static str, sentence: impl Into<String>) {
         self.problems.push(OptionProblem {
             option,
             sentence: sentence.into(),
         });
     }
 
-    fn all(&mut self) {
+    fn check_all(&mut self) {
         let options = self.options;
         match options.auth_type {
             None => {
                 let names = AuthType::NAMES.join(", ");
-                self.wrong(
+                self.report(
                     "auth_type",
                     format!("is not set; it must be one of {names}"),
                 );
             }
             Some(AuthType::Password) => {
-                self.keystone();
-                self.user("auth_type password");
+                self.check_keystone_endpoint();
+                self.check_user("auth_type password");
                 self.need("password", options.password.is_some(), "auth_type password");
-                self.scope(RequiredOption::Yes);
+                self.check_scope(TokenScopeRule::Required);
             }
             Some(AuthType::ApplicationCredential) => {
-                self.keystone();
-                self.application_credential();
+                self.check_keystone_endpoint();
+                self.check_application_credential();
             }
             Some(AuthType::Token) => {
-                self.keystone();
+                self.check_keystone_endpoint();
                 self.need("token", options.token.is_some(), "auth_type v3token");
-                self.scope(RequiredOption::No);
+                // Without a scope, the new token has the scope of the given one.
+                self.check_scope(TokenScopeRule::Optional);
             }
             Some(AuthType::AdminToken) => {
                 self.need("token", options.token.is_some(), "auth_type admin_token");
@@ -101,41 +103,42 @@ impl OptionsCheck<'_> {
                 );
             }
         }
-        self.header("token");
-        self.url("endpoint_override", options.endpoint_override.as_deref());
-        self.url("endpoint", options.endpoint.as_deref());
-        self.transport();
+        self.check_token();
+        self.check_url("endpoint_override", options.endpoint_override.as_deref());
+        self.check_url("endpoint", options.endpoint.as_deref());
+        self.check_transport();
     }
 
-    fn need(&mut self, option: &'static str, given: bool, by: &str) {
-        if !given {
-            self.wrong(option, format!("is not set; {by} needs it"));
+    /// Reports the option as missing, unless it is set. `by` is what needs it.
+    fn need(&mut self, option: &'static str, is_set: bool, by: &str) {
+        if !is_set {
+            self.report(option, format!("is not set; {by} needs it"));
         }
     }
 
-    fn keystone(&mut self) {
+    fn check_keystone_endpoint(&mut self) {
         let by = self
             .options
             .auth_type
             .map(|kind| format!("auth_type {kind}"))
             .unwrap_or_default();
         self.need("auth_url", self.options.auth_url.is_some(), &by);
-        self.url("auth_url", self.options.auth_url.as_deref());
+        self.check_url("auth_url", self.options.auth_url.as_deref());
         if self.options.valid_interfaces.is_empty() && self.options.fixed_endpoint().is_none() {
-            self.wrong(
+            self.report(
                 "valid_interfaces",
-                "is empty; name internal, public or admin",
+                "is empty; expected one or more of internal, public and admin",
             );
         }
     }
 
-    fn user(&mut self, by: &str) {
+    fn check_user(&mut self, by: &str) {
         let o = self.options;
         if o.user_id.is_some() {
             return;
         }
         if o.username.is_none() {
-            self.wrong(
+            self.report(
                 "username",
                 format!("is not set; {by} needs username or user_id"),
             );
@@ -145,30 +148,30 @@ impl OptionsCheck<'_> {
             &o.default_domain_name,
             &o.default_domain_id,
         ]) {
-            self.wrong(
+            self.report(
                 "user_domain_name",
-                "is not set; username needs user_domain_name or user_domain_id",
+                "is not set; username needs user_domain_name, user_domain_id, default_domain_name or default_domain_id",
             );
         }
     }
 
-    fn scope(&mut self, needed: RequiredOption) {
+    fn check_scope(&mut self, scope: TokenScopeRule) {
         let o = self.options;
         let project = any([&o.project_name, &o.project_id]);
         match (&o.system_scope, project) {
             (Some(_), true) => {
-                self.wrong(
+                self.report(
                     "system_scope",
                     "contradicts the project: a token is for the system or for one project",
                 );
             }
-            (Some(scope), false) if scope != "all" => {
-                self.wrong("system_scope", format!("is {scope:?}; only all is known"));
+            (Some(system), false) if system != "all" => {
+                self.report("system_scope", format!("is {system:?}; only all is known"));
             }
-            (None, false) if matches!(needed, RequiredOption::Yes) => {
-                self.wrong(
+            (None, false) if matches!(scope, TokenScopeRule::Required) => {
+                self.report(
                     "project_name",
-                    "is not set; name a project (project_name or project_id) or system_scope",
+                    "is not set; set a project (project_name or project_id) or system_scope",
                 );
             }
             _ => {}
@@ -180,14 +183,14 @@ impl OptionsCheck<'_> {
             &o.default_domain_id,
         ]);
         if o.project_name.is_some() && o.project_id.is_none() && !domain {
-            self.wrong(
+            self.report(
                 "project_domain_name",
-                "is not set; project_name needs project_domain_name or project_domain_id",
+                "is not set; project_name needs project_domain_name, project_domain_id, default_domain_name or default_domain_id",
             );
         }
     }
 
-    fn application_credential(&mut self) {
+    fn check_application_credential(&mut self) {
         let o = self.options;
         let by = "auth_type v3applicationcredential";
         self.need(
@@ -197,30 +200,30 @@ impl OptionsCheck<'_> {
         );
         if o.application_credential_id.is_none() {
             if o.application_credential_name.is_none() {
-                self.wrong(
+                self.report(
                     "application_credential_id",
-                    format!("is not set; {by} needs it (or its name and user)"),
+                    format!("is not set; {by} needs it, or application_credential_name and a user"),
                 );
             } else {
-                self.user("application_credential_name");
+                self.check_user("application_credential_name");
             }
         }
-        for (option, given) in [
+        for (option, is_set) in [
             ("project_name", o.project_name.is_some()),
             ("project_id", o.project_id.is_some()),
             ("system_scope", o.system_scope.is_some()),
         ] {
-            if given {
-                self.wrong(option, "contradicts the application credential, which brings its own scope; leave it out");
+            if is_set {
+                self.report(option, "contradicts the application credential, which brings its own scope; leave it out");
             }
         }
     }
 
-    fn url(&mut self, option: &'static str, url: Option<&str>) {
+    fn check_url(&mut self, option: &'static str, url: Option<&str>) {
         if let Some(url) = url
             && super::target::BaseUrl::new(url).is_none()
         {
-            self.wrong(
+            self.report(
                 option,
                 "is not a URL that paths can be appended to; http://HOST[:PORT][/PATH] or https://… is expected, \
                  without user, query and fragment",
@@ -228,48 +231,49 @@ impl OptionsCheck<'_> {
         }
     }
 
-    fn header(&mut self, option: &'static str) {
+    fn check_token(&mut self) {
         if self
             .options
             .token
             .as_ref()
             .is_some_and(|token| token.header().is_none())
         {
-            self.wrong(
-                option,
+            self.report(
+                "token",
                 "has characters that cannot be sent in a header (a line end?)",
             );
         }
     }
 
-    fn transport(&mut self) {
+    fn check_transport(&mut self) {
         let o = self.options;
         if o.keyfile.is_some() && o.certfile.is_none() {
-            self.wrong(
+            self.report(
                 "certfile",
-                "is not set; keyfile is the key of the certificate in it",
+                "is not set; keyfile needs the file of its certificate",
             );
         }
         for code in &o.retriable_status_codes {
             if !(400..=599).contains(code) {
-                self.wrong(
+                self.report(
                     "retriable_status_codes",
                     format!("{code} is not a status of an error, 400 to 599"),
                 );
             }
         }
         if o.timeout.is_some_and(|timeout| timeout.is_zero()) {
-            self.wrong(
+            self.report(
                 "timeout",
-                "is 0; it must be longer, or left out for the default",
+                "is 0; expected more than 0 seconds, or no value for the default",
             );
         }
     }
 }
 
-enum RequiredOption {
-    Yes,
-    No,
+/// Whether a token needs a project or the system as its scope.
+enum TokenScopeRule {
+    Required,
+    Optional,
 }
 
 fn any<const N: usize>(texts: [&Option<String>; N]) -> bool {

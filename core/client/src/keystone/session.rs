@@ -1,4 +1,4 @@
-//! A Keystone session: one shared token, renewed before it expires by a single request.
+//! A Keystone session: one token that all calls of a client share. A single request renews it before it expires.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
@@ -25,10 +25,12 @@ pub fn system_clock() -> WallClock {
     Arc::new(SystemTime::now)
 }
 
-/// A token is renewed this long before it expires, or in the last fifth of a shorter lifetime.
-const EARLY: Duration = Duration::from_secs(300);
-/// After a failed early renewal the old token serves on for this long before the next attempt.
+/// A token is renewed this long before it expires. A token with a lifetime under 25 minutes is renewed when a fifth of
+/// its lifetime is left.
+const RENEW_BEFORE_EXPIRY: Duration = Duration::from_secs(300);
+/// The pause after a failed renewal while the current token is still valid.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(30);
+/// The route of the request in metrics and errors.
 const ROUTE: &str = "/v3/auth/tokens";
 
 /// A token with its catalog and expiry.
@@ -45,7 +47,8 @@ pub(super) struct KeystoneSession {
     options: AuthOptions,
     clock: WallClock,
     current: RwLock<Option<Arc<SessionToken>>>,
-    login: Mutex<()>,
+    /// Held while a token is requested.
+    renewal_lock: Mutex<()>,
 }
 
 impl KeystoneSession {
@@ -62,11 +65,11 @@ impl KeystoneSession {
             options,
             clock,
             current: RwLock::new(None),
-            login: Mutex::new(()),
+            renewal_lock: Mutex::new(()),
         }
     }
 
-    /// A token that is good for some while yet.
+    /// A valid token. It may expire soon if another task is renewing it, or if the renewal failed for a temporary reason.
     pub(super) async fn token(&self) -> Result<Arc<SessionToken>, AuthError> {
         let held = self.current_token();
         if let Some(token) = held
@@ -77,10 +80,10 @@ impl KeystoneSession {
         }
         // While one task renews a token that is still valid, others keep using it.
         let usable = held.filter(|token| (self.clock)() < token.expires_at);
-        let _turn = match (usable.is_some(), self.login.try_lock()) {
+        let _turn = match (usable.is_some(), self.renewal_lock.try_lock()) {
             (_, Ok(turn)) => turn,
             (true, Err(_)) if let Some(token) = usable => return Ok(token),
-            (_, Err(_)) => self.login.lock().await,
+            (_, Err(_)) => self.renewal_lock.lock().await,
         };
         if let Some(token) = self
             .current_token()
@@ -88,7 +91,7 @@ impl KeystoneSession {
         {
             return Ok(token);
         }
-        let token = match (self.ask().await, usable) {
+        let token = match (self.request_token().await, usable) {
             (Ok(token), _) => Arc::new(token),
             (Err(error), Some(old)) if error.disposition() == crate::Disposition::Retry => {
                 tracing::debug!(%error, "renewing the token early failed; using the current one");
@@ -127,7 +130,7 @@ impl KeystoneSession {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = token;
     }
 
-    async fn ask(&self) -> Result<SessionToken, AuthError> {
+    async fn request_token(&self) -> Result<SessionToken, AuthError> {
         let url = format!("{}/auth/tokens", self.url.as_str());
         let (login, scope) = (login(&self.options), scope(&self.options));
         let request = PreparedRequest {
@@ -136,6 +139,7 @@ impl KeystoneSession {
             url: url.clone(),
             headers: Vec::new(),
             body: Some(encode(&AuthRequest::new(login, scope)).into()),
+            // A repeated login only creates another token.
             repeat: Repeat::Safe,
             patience: 1,
             id: self.link.new_id(),
@@ -176,11 +180,11 @@ impl KeystoneSession {
                 url,
             });
         }
-        self.read(&answer)
+        self.read_token(&answer)
             .map_err(|reason| AuthError::Malformed { url, reason })
     }
 
-    fn read(&self, answer: &http::Response<bytes::Bytes>) -> Result<SessionToken, BodyError> {
+    fn read_token(&self, answer: &http::Response<bytes::Bytes>) -> Result<SessionToken, BodyError> {
         let subject = answer.headers().get("x-subject-token");
         let mut header = subject
             .cloned()
@@ -191,7 +195,7 @@ impl KeystoneSession {
             .map_err(|error| BodyError::field("token.expires_at", error))?;
         let now = (self.clock)();
         let lifetime = expires_at.duration_since(now).unwrap_or_default();
-        let renew_at = now + (lifetime - EARLY.min(lifetime / 5));
+        let renew_at = now + (lifetime - RENEW_BEFORE_EXPIRY.min(lifetime / 5));
         Ok(SessionToken {
             header,
             catalog: token.catalog,

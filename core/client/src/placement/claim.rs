@@ -93,7 +93,7 @@ impl Candidate {
             resources: self.resources().clone(),
         };
         let consumer = claimant.consumer;
-        let rng = JitterRng::thrown();
+        let rng = JitterRng::from_os();
         let mut attempt = 1;
         loop {
             let refused = match placement.put_allocations(consumer, &wanted).await {

@@ -10,6 +10,7 @@ use crate::call::Repeat;
 use crate::keystone::Account;
 use crate::{AuthType, Disposition, RequestLine, ServiceCallError};
 
+/// An answer of Placement with a status other than success.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlacementRefusal {
     pub request: RequestLine,
@@ -50,7 +51,7 @@ impl fmt::Display for PlacementRefusal {
     }
 }
 
-/// A call of Placement that was not done.
+/// Why a call of Placement failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     #[error(transparent)]
@@ -85,14 +86,14 @@ pub enum PlacementError {
         /// The account, as far as the options name it.
         account: Account,
     },
-    /// Placement does not accept the token, nor a new one.
+    /// Placement accepts neither the token nor a new one, which the client requests after the first refusal.
     #[error("{refusal}; {}", token_hint(account))]
     Unauthorized {
         refusal: Box<PlacementRefusal>,
         /// The account, as far as the options name it.
         account: Account,
     },
-    /// Something else than Placement answers at its URL. Only a client that never reached Placement reports this.
+    /// Something else than Placement answers at its URL. After a first valid answer, the client no longer reports this.
     #[error("{url} is not a Placement API ({found}); {ENDPOINT_LIST}")]
     NotPlacement {
         url: String,
@@ -101,7 +102,7 @@ pub enum PlacementError {
     },
     /// Placement does not speak the microversion that this call needs.
     #[error(
-        "{refusal}; it speaks microversions {min_version} to {max_version}, which this call is not among: berth needs \
+        "{refusal}; it speaks the microversions {min_version} to {max_version}, and this call needs another: berth needs \
          Placement of Rocky (1.30) or later"
     )]
     TooOld {
@@ -114,7 +115,8 @@ pub enum PlacementError {
     /// Placement or a proxy is temporarily unavailable.
     #[error("{0}; its log says more under that request id")]
     Unavailable(Box<PlacementRefusal>),
-    #[error("{}{}", .0, hint(.0))]
+    /// Any other refusal.
+    #[error("{}{}", .0, hint_for_status(.0))]
     Refused(Box<PlacementRefusal>),
     /// The answer does not have the documented form.
     #[error("the answer to {request} ({}, {request_id}) is not {expected}: {reason}", status.as_u16())]
@@ -136,7 +138,7 @@ impl PlacementError {
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Call(error) => error.disposition(),
-            // It may have been done behind a proxy that timed out.
+            // Placement may have executed the write although a proxy timed out: read its state again.
             Self::Unavailable(refusal) if refusal.request.repeat == Repeat::Once => {
                 Disposition::Refresh
             }
@@ -180,7 +182,7 @@ impl PlacementError {
         }
     }
 
-    /// The error without its hint.
+    /// The error, without the hint of [`PlacementError::hint`].
     #[must_use]
     pub fn what(&self) -> String {
         match self {
@@ -194,7 +196,7 @@ impl PlacementError {
         }
     }
 
-    /// What the user can do, if the error itself says so.
+    /// What the user can do. `None` if [`PlacementError::what`] says it.
     #[must_use]
     pub fn hint(&self) -> Option<String> {
         match self {
@@ -202,13 +204,14 @@ impl PlacementError {
             Self::NotPlacement { .. } => Some(ENDPOINT_LIST.to_owned()),
             Self::Forbidden { refusal, account } => Some(role_hint(refusal, account)),
             Self::Refused(refusal) => {
-                let hint = hint(refusal).trim_start_matches("; ");
+                let hint = hint_for_status(refusal).trim_start_matches("; ");
                 (!hint.is_empty()).then(|| hint.to_owned())
             }
             _ => None,
         }
     }
 
+    /// Adds the account of the client to errors about its rights.
     pub(super) fn with_account(self, asker: &Account) -> Self {
         let account = asker.clone();
         match self {
@@ -237,7 +240,8 @@ fn token_hint(account: &Account) -> String {
     .to_owned()
 }
 
-/// Placement's default policy: a reshape is for the role `service` alone, everything else for `admin` too.
+/// Which role the account needs. By default, Placement allows a reshape only with the role `service`, and everything else
+/// with `admin`, too.
 fn role_hint(refusal: &PlacementRefusal, account: &Account) -> String {
     if account.auth_type == Some(AuthType::AdminToken) {
         return token_hint(account);
@@ -250,12 +254,13 @@ fn role_hint(refusal: &PlacementRefusal, account: &Account) -> String {
         "it needs the role service or admin"
     };
     format!(
-        "{needs}: openstack role add --user {user} --project {project} service; where the account has it, Placement's \
-         policy.yaml asks for more"
+        "{needs}: openstack role add --user {user} --project {project} service; if the account has it, Placement's \
+         policy.yaml requires more"
     )
 }
 
-fn hint(refusal: &PlacementRefusal) -> &'static str {
+/// What to do about a refusal with this status, after a separator.
+fn hint_for_status(refusal: &PlacementRefusal) -> &'static str {
     match refusal.status {
         StatusCode::PAYLOAD_TOO_LARGE => {
             "; a proxy before Placement limits the size of requests (LimitRequestBody, client_max_body_size): raise it"
@@ -269,8 +274,8 @@ fn hint(refusal: &PlacementRefusal) -> &'static str {
         }
         StatusCode::CONFLICT => "",
         _ => {
-            "; Placement itself does not answer so: look what is at that URL (openstack endpoint list --service \
-             placement, endpoint_override) and what stands before it"
+            "; Placement does not answer with this status: check which service has that URL (openstack endpoint list \
+             --service placement, endpoint_override), and the proxies before it"
         }
     }
 }

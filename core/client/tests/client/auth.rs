@@ -379,7 +379,7 @@ async fn a_missing_role_is_named_with_the_account_that_needs_it() {
         .providers_in_tree(root())
         .await
         .unwrap_err();
-    insta::assert_snapshot!(error, @"Placement answers GET /resource_providers with 403 placement.undefined_code (req-answer): Access was denied to this resource; it needs the role service or admin: openstack role add --user nova --project service service; where the account has it, Placement's policy.yaml asks for more");
+    insta::assert_snapshot!(error, @"Placement answers GET /resource_providers with 403 placement.undefined_code (req-answer): Access was denied to this resource; it needs the role service or admin: openstack role add --user nova --project service service; if the account has it, Placement's policy.yaml requires more");
 }
 
 type Change = fn(&mut AuthOptions);
@@ -441,15 +441,15 @@ fn options_that_cannot_work_are_listed_by_name() {
     insta::assert_snapshot!(text, @r##"
 as it is: fine
 no auth_type: auth_type: is not set; it must be one of password, v3password, v3applicationcredential, token, v3token, admin_token, none, noauth
-nothing but the type: auth_url: is not set; auth_type password needs it; username: is not set; auth_type password needs username or user_id; password: is not set; auth_type password needs it; project_name: is not set; name a project (project_name or project_id) or system_scope
-no domains: user_domain_name: is not set; username needs user_domain_name or user_domain_id; project_domain_name: is not set; project_name needs project_domain_name or project_domain_id
+nothing but the type: auth_url: is not set; auth_type password needs it; username: is not set; auth_type password needs username or user_id; password: is not set; auth_type password needs it; project_name: is not set; set a project (project_name or project_id) or system_scope
+no domains: user_domain_name: is not set; username needs user_domain_name, user_domain_id, default_domain_name or default_domain_id; project_domain_name: is not set; project_name needs project_domain_name, project_domain_id, default_domain_name or default_domain_id
 system and project: system_scope: contradicts the project: a token is for the system or for one project
 odd system: system_scope: is "half"; only all is known
 no URL: auth_url: is not a URL that paths can be appended to; http://HOST[:PORT][/PATH] or https://… is expected, without user, query and fragment
 odd endpoint: endpoint_override: is not a URL that paths can be appended to; http://HOST[:PORT][/PATH] or https://… is expected, without user, query and fragment
-key alone: certfile: is not set; keyfile is the key of the certificate in it
-odd numbers: retriable_status_codes: 200 is not a status of an error, 400 to 599; timeout: is 0; it must be longer, or left out for the default
-no interface: valid_interfaces: is empty; name internal, public or admin
+key alone: certfile: is not set; keyfile needs the file of its certificate
+odd numbers: retriable_status_codes: 200 is not a status of an error, 400 to 599; timeout: is 0; expected more than 0 seconds, or no value for the default
+no interface: valid_interfaces: is empty; expected one or more of internal, public and admin
 credential with a project: application_credential_secret: is not set; auth_type v3applicationcredential needs it; project_name: contradicts the application credential, which brings its own scope; leave it out
 none without endpoint: endpoint_override: is not set; auth_type none needs it
 admin_token with a line end: token: has characters that cannot be sent in a header (a line end?)

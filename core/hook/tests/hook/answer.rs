@@ -17,7 +17,7 @@ async fn answered(script: &str, document: &[u8], deadline: Duration) -> Result<V
     std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::rename(&text, &program).unwrap();
     let hook = Hook {
-        called: "plugin",
+        name: "plugin",
         program,
         deadline,
     };
@@ -36,7 +36,7 @@ async fn one_that_is_open_for_writing_is_started_once_it_is_not() {
     std::fs::write(&program, "#!/bin/sh\nprintf yes\n").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let hook = Hook {
-        called: "plugin",
+        name: "plugin",
         program: program.clone(),
         deadline: LONG,
     };

@@ -13,7 +13,7 @@ fn hook(folder: &tempfile::TempDir, script: &str) -> Hook {
     std::fs::set_permissions(&text, std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::rename(&text, &program).unwrap();
     Hook {
-        called: "reset hook",
+        name: "reset hook",
         program,
         deadline: Duration::from_secs(60),
     }

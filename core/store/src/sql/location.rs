@@ -1,7 +1,7 @@
 //! The location of a database, parsed from a URL.
 //!
-//! A server's URL may have the syntax of SQLAlchemy, as in `placement.conf`, or of the databases' own tools. No output
-//! of this module contains the password.
+//! A server's URL may have the syntax of SQLAlchemy, as in `placement.conf`, or that of `psql` and `mysql`. No error and no debug
+//! output of this module contains the password.
 
 mod options;
 mod server;
@@ -18,9 +18,9 @@ pub use server::{Server, ServerAddress, ServerKind, Tls, TlsMode, UrlError};
 pub enum Location {
     /// A SQLite file, created when missing. Its folder must exist.
     SqliteFile(PathBuf),
-    /// A SQLite database that lives and dies with this store. For tests and dry runs.
+    /// A SQLite database in memory, which is lost when the process closes it. For tests and dry runs.
     SqliteMemory,
-    /// A database on a server, shared with other processes. It must exist; its tables need not.
+    /// A database on a server, shared with other processes. The database must exist; Berth creates its tables.
     Server(Server),
 }
 
@@ -30,7 +30,8 @@ impl FromStr for Location {
     /// Parses a database URL.
     ///
     /// `sqlite:PATH`, `sqlite:///ABSOLUTE/PATH` or `sqlite::memory:`. A relative path is resolved against the working
-    /// directory. No options may follow the path, because they would be ignored.
+    /// directory. Unlike in SQLAlchemy, three slashes begin an absolute path. No options may follow the path, because
+    /// Berth would ignore them.
     ///
     /// `postgresql://USER:PASSWORD@HOST:PORT/DATABASE` or `mysql://...`, also in SQLAlchemy's form
     /// (`postgresql+psycopg2://`, `mysql+pymysql://`); see [`Server`].

@@ -1,4 +1,5 @@
-//! JSON-RPC 2.0 messages with numeric ids.
+//! The messages between Berth and an exec driver, an external program that drives a hypervisor: JSON-RPC 2.0, one message per
+//! line. Berth sends requests with numeric ids; the driver sends answers and notifications.
 
 use berth_virt::HostEvent;
 use serde::{Deserialize, Serialize};
@@ -8,12 +9,12 @@ use super::method::Method;
 use super::value::{Text, decode};
 use crate::lines::shown;
 
-/// The most bytes of a line, without its end.
+/// The maximum length of a line in bytes, without the line feed.
 pub const LONGEST_LINE: usize = 16 << 20;
 /// The maximum number of characters kept of an error's message.
 const LONGEST_MESSAGE: usize = 2048;
 
-/// A request, as a line.
+/// A request of Berth, as a line.
 pub(crate) fn request(id: u64, method: Method, params: &Value) -> Vec<u8> {
     let message = json!({"jsonrpc": "2.0", "id": id, "method": method.as_str(), "params": params});
     let mut line = message.to_string().into_bytes();
@@ -24,7 +25,7 @@ pub(crate) fn request(id: u64, method: Method, params: &Value) -> Vec<u8> {
 /// An error returned by a driver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ErrorObject {
-    /// The error code: one of the protocol's or one of JSON-RPC's.
+    /// A code of JSON-RPC, or of the protocol of exec drivers. It is not checked here.
     pub code: i64,
     /// The reason, for people: what prevents the operation, and how to repair it.
     pub message: String,
@@ -32,7 +33,7 @@ pub struct ErrorObject {
     pub data: Value,
 }
 
-/// A message of the driver's.
+/// A message that the driver sent.
 #[derive(Debug, PartialEq)]
 pub(crate) enum IncomingMessage {
     /// The answer to a call.
@@ -41,7 +42,7 @@ pub(crate) enum IncomingMessage {
         answer: Result<Value, ErrorObject>,
     },
     /// An error without a call id: the driver could not read a message.
-    Complaint(ErrorObject),
+    ErrorWithoutId(ErrorObject),
     Notification {
         method: String,
         params: Value,
@@ -51,7 +52,7 @@ pub(crate) enum IncomingMessage {
 impl IncomingMessage {
     pub(crate) fn of(value: Value) -> Result<Self, &'static str> {
         let Value::Object(mut fields) = value else {
-            return Err("an object is wanted");
+            return Err("it is no JSON object");
         };
         if fields.remove("jsonrpc") != Some(Value::from("2.0")) {
             return Err("it lacks \"jsonrpc\": \"2.0\"");
@@ -62,7 +63,7 @@ impl IncomingMessage {
                 method,
                 params: fields.remove("params").unwrap_or(json!({})),
             },
-            (Some(_), None) => return Err("its method is no text"),
+            (Some(_), None) => return Err("its method is not a string"),
             (None, None) => return Err("it has neither id nor method"),
             (None, Some(id)) => Self::answer(id, &mut fields)?,
         };
@@ -84,7 +85,7 @@ impl IncomingMessage {
             (None, Some(error)) => {
                 let error = ErrorObject::of(error)?;
                 Ok(match id.is_null() {
-                    true => IncomingMessage::Complaint(error),
+                    true => IncomingMessage::ErrorWithoutId(error),
                     false => IncomingMessage::Answer {
                         id,
                         answer: Err(error),
@@ -105,8 +106,8 @@ impl ErrorObject {
             #[serde(default)]
             data: Value,
         }
-        let fields: Fields =
-            decode(value).map_err(|_| "its error is not of a code, a message and data")?;
+        let fields: Fields = decode(value)
+            .map_err(|_| "its error does not consist of code, message and optional data")?;
         Ok(Self {
             code: fields.code,
             message: shown(&fields.message, LONGEST_MESSAGE),
@@ -115,7 +116,7 @@ impl ErrorObject {
     }
 }
 
-/// `changed`: something on the host has changed. Berth observes again.
+/// The notification `changed`: something on the host has changed. Berth then asks the driver for the state of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChangedNotification {
@@ -132,7 +133,7 @@ pub enum ChangeKind {
     Devices,
     /// Guests were defined, started, stopped or removed.
     Guests,
-    /// Something, or events were lost.
+    /// The kind of change is not known, or events were lost.
     Unknown,
 }
 
@@ -151,14 +152,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_an_answer_a_complaint_or_a_notification() {
+    fn a_message_is_an_answer_an_error_without_id_or_a_notification() {
         let error = json!({"code": 1, "message": "no"});
         for (value, expected) in [
             (json!({"jsonrpc": "2.0", "id": 1, "result": null}), "Answer"),
             (json!({"jsonrpc": "2.0", "id": 1, "error": error}), "Answer"),
             (
                 json!({"jsonrpc": "2.0", "id": null, "error": error}),
-                "Complaint",
+                "ErrorWithoutId",
             ),
             (
                 json!({"jsonrpc": "2.0", "method": "changed", "params": {}}),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_none() {
+    fn everything_else_is_refused() {
         for (value, reason) in [
             (json!([]), "object"),
             (json!({"id": 1, "result": 1}), "jsonrpc"),
@@ -190,7 +191,7 @@ mod tests {
                 json!({"jsonrpc": "2.0", "id": 1, "method": "observe"}),
                 "request",
             ),
-            (json!({"jsonrpc": "2.0", "method": 1}), "no text"),
+            (json!({"jsonrpc": "2.0", "method": 1}), "not a string"),
             (
                 json!({"jsonrpc": "2.0", "id": 1, "result": 1, "x": 1}),
                 "fields",

@@ -75,7 +75,7 @@ async fn each_rule_that_is_broken_is_reported_and_the_child_is_another_one_then(
         ("send('{')", "not JSON"),
         ("send('\\0\\0')", "not JSON"),
         ("send('[' * 10000)", "not JSON"),
-        ("send([])", "an object is wanted"),
+        ("send([])", "it is no JSON object"),
         ("send({'id': id, 'result': VIEW})", "jsonrpc"),
         (
             "send({'jsonrpc': '2.0', 'id': id})",

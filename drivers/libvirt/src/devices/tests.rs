@@ -136,7 +136,7 @@ impl DeviceTestHost {
             .status();
         assert!(copied.unwrap().success());
         self.options.device_life.reset_hook = Some(berth_hook::Hook {
-            called: "reset hook",
+            name: "reset hook",
             program,
             deadline: Duration::from_secs(60),
         });

@@ -43,7 +43,7 @@ pub(crate) fn suspend(
     let Some((domain, seen)) = parse_guest(connect, uuid)? else {
         return Ok(GuestPowerOutcome::NotThere);
     };
-    seen.holds_nothing_for(
+    seen.refuse_if_it_holds_devices(
         uuid,
         "be suspended",
         "the state of a device cannot be written to disk",
@@ -73,7 +73,7 @@ pub(super) fn has_memory(domain: &Domain, uuid: ConsumerUuid) -> Result<bool, Gu
 /// Why a guest cannot be live-migrated.
 pub(crate) fn live_migrate(connect: &Connect, uuid: ConsumerUuid) -> Result<(), GuestError> {
     if let Some((_, seen)) = parse_guest(connect, uuid)? {
-        seen.holds_nothing_for(
+        seen.refuse_if_it_holds_devices(
             uuid,
             "be moved while it runs",
             "a device of this host cannot be moved",

@@ -10,34 +10,35 @@ use super::error::refused;
 use crate::domain_capabilities::DomainCapabilities;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation};
 
-/// Refuses a guest with firmware that libvirt would not find. QEMU includes a BIOS, and libvirt's test
-/// driver has no firmware.
-pub(super) fn has_its_firmware(
+/// Fails with [`GuestError::NoFirmware`] if the host lacks the firmware of a guest.
+pub(super) fn check_firmware(
     connect: &Connect,
     spec: &GuestSpec,
     options: &GuestXmlOptions,
 ) -> Result<(), GuestError> {
     let GuestBoot::Uefi { secure_boot } = spec.boot else {
+        // QEMU includes a BIOS.
         return Ok(());
     };
     let kind = match options.virtualisation {
         Virtualisation::Kvm => "kvm",
         Virtualisation::Qemu => "qemu",
+        // libvirt's test driver runs no firmware.
         Virtualisation::Test => return Ok(()),
     };
     let emulator = options.emulator.as_ref().and_then(|path| path.to_str());
     let text = connect
         .domain_capabilities(emulator, Some("x86_64"), Some("q35"), Some(kind), 0)
         .map_err(refused(spec.uuid, "virConnectGetDomainCapabilities"))?;
-    let read = DomainCapabilities::read(&text).map_err(|error| GuestError::Malformed {
+    let capabilities = DomainCapabilities::read(&text).map_err(|error| GuestError::Malformed {
         origin: "libvirt".to_owned(),
         reason: error.to_string(),
     })?;
-    is_available(spec.uuid, secure_boot, &read)
+    check_capabilities(spec.uuid, secure_boot, &capabilities)
 }
 
-/// Whether the capabilities contain the firmware.
-fn is_available(
+/// Fails if the capabilities lack UEFI firmware, or its secure boot if the guest wants it.
+fn check_capabilities(
     uuid: ConsumerUuid,
     secure_boot: bool,
     capabilities: &DomainCapabilities,
@@ -77,14 +78,14 @@ mod tests {
                 true,
                 Some("no UEFI firmware with secure boot:"),
             ),
-            // Loader features do not matter without a loader.
+            // Secure boot is a feature of UEFI firmware, and there is none.
             (
                 has(&[], true),
                 true,
                 Some("no UEFI firmware with secure boot:"),
             ),
         ] {
-            let refusal = is_available(uuid, secure_boot, &capabilities);
+            let refusal = check_capabilities(uuid, secure_boot, &capabilities);
             let refusal = refusal.err().map(|error| error.to_string());
             let fits = match (&refusal, missing) {
                 (None, None) => true,

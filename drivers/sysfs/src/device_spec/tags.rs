@@ -31,21 +31,22 @@ const KEYS: [&str; 9] = [
 /// An entry's tags, `None` if not set. The comments give Nova's defaults.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DeviceTags {
-    /// The network that a network card's function is on. Empty if the tag names none, as JSON's `null` does: then it is
-    /// a network card's function for tunnelled networks.
+    /// The physical network that a function of a network card is connected to. `Some("")` (an empty text, or `null` in
+    /// JSON): a function for tunnelled networks.
     pub physical_network: Option<String>,
-    /// Whether guests may use features that can harm others (promiscuous mode). Default: no.
+    /// Whether guests may use features that can harm other guests (promiscuous mode). Default: no.
     pub trusted: Option<bool>,
-    /// Whether another processor (a SmartNIC) connects it. Default: no.
+    /// Whether the processor of a SmartNIC connects the device to its network. Default: no.
     pub remote_managed: Option<bool>,
-    /// Whether the hypervisor unbinds it from its driver and rebinds it. Default: yes.
+    /// Whether the hypervisor unbinds the device from its driver for a guest, and rebinds it afterwards. Default: yes.
     pub managed: Option<bool>,
     /// Whether a guest that has it can be live-migrated. Default: no.
     pub live_migratable: Option<bool>,
     /// Its resource class. Default: derived from vendor and product.
     pub resource_class: Option<ResourceClass>,
     pub traits: BTreeSet<Trait>,
-    /// Whether it is reserved after one guest until it is released externally. Default: no.
+    /// Whether the device is reserved after one guest, until an operator or another program ends the reservation in
+    /// Placement. Default: no.
     pub one_time_use: Option<bool>,
     /// The number of virtual functions that a physical function should have when the agent starts. Default:
     /// unchanged. Not in Nova.
@@ -53,8 +54,8 @@ pub struct DeviceTags {
 }
 
 impl DeviceTags {
-    /// Parses the tags of an entry. `others` are the keys that match devices; they are skipped.
-    pub(super) fn read(table: &Map<String, Value>, others: &[&str]) -> Result<Self, Flaw> {
+    /// Reads the tags of an entry, and skips `match_keys`, the keys that match devices.
+    pub(super) fn read(table: &Map<String, Value>, match_keys: &[&str]) -> Result<Self, Flaw> {
         let mut tags = Self::default();
         for (key, value) in table {
             match key.as_str() {
@@ -72,10 +73,10 @@ impl DeviceTags {
                 "num_vfs" => tags.num_vfs = Some(count(key, value)?),
                 "resource_class" => tags.resource_class = Some(class(key, text(key, value)?)?),
                 "traits" => tags.traits = traits(key, value)?,
-                other if others.contains(&other) => {}
-                other => {
-                    let shown: String = other.chars().take(80).collect();
-                    let known = [others, &KEYS].concat().join(", ");
+                key if match_keys.contains(&key) => {}
+                key => {
+                    let shown: String = key.chars().take(80).collect();
+                    let known = [match_keys, &KEYS].concat().join(", ");
                     return Err(Flaw::new(&shown, format!("unknown key; known are {known}")));
                 }
             }
@@ -105,7 +106,7 @@ fn truth(key: &str, value: &Value) -> Result<bool, Flaw> {
     }
 }
 
-/// A number, or a number as text, as Nova accepts in JSON.
+/// A number, or a number as text.
 fn count(key: &str, value: &Value) -> Result<u32, Flaw> {
     let number = match value {
         Value::Number(number) => number.as_u64().and_then(|n| u32::try_from(n).ok()),
@@ -152,11 +153,11 @@ fn traits(key: &str, value: &Value) -> Result<BTreeSet<Trait>, Flaw> {
     named
         .map(|written| {
             let name = normalized(written);
-            // Placement knows the standard names; anything with their prefixes is treated as one.
-            let standard = ["CUSTOM_", "HW_", "COMPUTE_", "MISC_", "STORAGE_", "OWNER_"]
+            // A name with a prefix of Placement's standard or custom traits is complete.
+            let is_complete = ["CUSTOM_", "HW_", "COMPUTE_", "MISC_", "STORAGE_", "OWNER_"]
                 .iter()
                 .any(|prefix| name.starts_with(prefix));
-            let name = if standard {
+            let name = if is_complete {
                 name
             } else {
                 format!("CUSTOM_{name}")

@@ -18,7 +18,7 @@ use berth_model::{
 };
 
 use super::ProviderTreeError;
-use super::names::PCI_TRACKERS;
+use super::names::{PCI_TRACKER_TRAIT, add_rename};
 use crate::takeover::{address_in, cyborgs_address};
 use crate::{
     DeviceCondition, DeviceOwner, HostDeviceId, NodeView, OfferedDevice, OfferedHandle,
@@ -64,10 +64,10 @@ fn owner(current: &ProviderTree, provider: &Provider) -> Option<DeviceOwner> {
     // If Placement does not know the traits, a child is recognised by its UUID, which is derived from its original
     // name.
     let is_deployable = provider.uuid().is_of_a_deployable();
-    if is_deployable && has(&Trait::CUSTOM_OWNER_BERTH) && !has(&PCI_TRACKERS) {
+    if is_deployable && has(&Trait::CUSTOM_OWNER_BERTH) && !has(&PCI_TRACKER_TRAIT) {
         return Some(DeviceOwner::Accelerator);
     }
-    let is_device = has(&PCI_TRACKERS) || provider.uuid() == root.child(&provider.name);
+    let is_device = has(&PCI_TRACKER_TRAIT) || provider.uuid() == root.child(&provider.name);
     (is_device && current.is_ours(provider.uuid())).then_some(DeviceOwner::Compute)
 }
 
@@ -86,10 +86,10 @@ pub(super) fn is_obsolete(
         })
 }
 
-/// Children of wanted devices under another name: a rename of the host was interrupted, an operator renamed the child,
-/// Cyborg used another host name, or the device changed its owner, which implies another name. Fails if two children
-/// stand for one device.
-pub(super) fn misnamed(
+/// The children of wanted devices with a wrong name, and the correct name of each: a rename of the host was interrupted, an
+/// operator renamed the child, Cyborg used another host name, or the device changed its owner, which implies another
+/// name. Fails if two children represent one device.
+pub(super) fn children_to_rename(
     current: &ProviderTree,
     node: &NodeName,
     wanted: &BTreeMap<ProviderName, &OfferedDevice>,
@@ -101,7 +101,7 @@ pub(super) fn misnamed(
         by_address.extend(device.cyborgs_addresses().map(|address| (address, name)));
         by_uuid.insert(device.provider_uuid(node, root), name);
     }
-    let mut found: BTreeMap<ProviderUuid, ProviderName> = BTreeMap::new();
+    let mut renames = BTreeMap::new();
     for child in current.children(root) {
         let by_name = || {
             let name = by_address.get(&address_in(&child.name)?)?;
@@ -111,36 +111,21 @@ pub(super) fn misnamed(
                 || (is_accelerators() && cyborgs_address(child).is_some());
             is_its.then_some(name)
         };
-        let Some(name) = by_uuid.get(&child.uuid()).or_else(by_name) else {
-            continue;
-        };
-        if child.name == **name {
-            continue;
+        if let Some(name) = by_uuid.get(&child.uuid()).or_else(by_name) {
+            add_rename(&mut renames, current, node, child, name)?;
         }
-        let there = current.by_name(name).map(Provider::uuid);
-        let named_so = found.iter().find(|(_, taken)| *taken == *name);
-        if let Some(other) = there.or(named_so.map(|(uuid, _)| *uuid)) {
-            return Err(ProviderTreeError::Twice {
-                node: node.clone(),
-                name: (*name).clone(),
-                uuid: child.uuid(),
-                misnamed: child.name.clone(),
-                other,
-            });
-        }
-        found.insert(child.uuid(), (*name).clone());
     }
-    Ok(found)
+    Ok(renames)
 }
 
-/// Children of wanted devices that a nova-compute or Cyborg created and that are not yet marked as Berth's, with the
-/// missing traits. Fails if a device of the compute service belongs to Cyborg.
-pub(super) fn unmarked(
+/// The children of wanted devices that nova-compute or Cyborg created without Berth's owner traits, and the traits that
+/// each must get. Fails if a device of the compute service belongs to Cyborg.
+pub(super) fn missing_owner_traits(
     current: &ProviderTree,
     node: &NodeName,
     wanted: &BTreeMap<ProviderName, &OfferedDevice>,
 ) -> Result<BTreeMap<ProviderUuid, BTreeSet<Trait>>, ProviderTreeError> {
-    let mut unmarked = BTreeMap::new();
+    let mut missing = BTreeMap::new();
     for (name, device) in wanted {
         let children = current.children(current.root().uuid());
         let is_its = |address| device.cyborgs_addresses().any(|own| own == address);
@@ -154,20 +139,20 @@ pub(super) fn unmarked(
         if !current.is_own(child.uuid()) || owner(current, child).is_some() {
             continue;
         }
-        let marks = match device.owner {
+        let owner_traits = match device.owner {
             DeviceOwner::Accelerator => [Trait::OWNER_CYBORG, Trait::CUSTOM_OWNER_BERTH],
             DeviceOwner::Compute if child.traits.contains(&Trait::OWNER_CYBORG) => {
-                return Err(ProviderTreeError::Cyborgs {
+                return Err(ProviderTreeError::OwnedByCyborg {
                     node: node.clone(),
                     name: name.clone(),
                     uuid: child.uuid(),
                 });
             }
-            DeviceOwner::Compute => [Trait::OWNER_NOVA, PCI_TRACKERS],
+            DeviceOwner::Compute => [Trait::OWNER_NOVA, PCI_TRACKER_TRAIT],
         };
-        unmarked.insert(child.uuid(), BTreeSet::from(marks));
+        missing.insert(child.uuid(), BTreeSet::from(owner_traits));
     }
-    Ok(unmarked)
+    Ok(missing)
 }
 
 /// The moves of devices that change their class: their units follow.
@@ -313,7 +298,7 @@ fn traits(before: Option<&Provider>, device: &OfferedDevice) -> BTreeSet<Trait> 
     let kept = before.into_iter().flat_map(|before| &before.traits);
     match device.owner {
         DeviceOwner::Compute => {
-            traits.insert(PCI_TRACKERS);
+            traits.insert(PCI_TRACKER_TRAIT);
             traits.extend(device.one_time_use.then_some(ONE_TIME_USE));
             // The agent decides which of these apply.
             traits.extend(kept.filter(|held| OWNER_TRAITS.contains(held)).cloned());

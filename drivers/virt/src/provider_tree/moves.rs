@@ -9,7 +9,7 @@ use berth_model::{Inventory, Move, NodeName, Provider, ProviderName, ProviderTre
 use super::desired_providers::{
     DesiredProviders, InventoryAmounts, cells_are_modelled, dedicated_are_pcpu,
 };
-use super::names::{NamedFor, is_the_drivers, named_for};
+use super::names::{ChildKind, child_kind, is_driver_child};
 use crate::resource_kind::{ResourceKind, offered};
 use crate::{NodeView, PcpuModel, VgpuModel};
 
@@ -50,7 +50,7 @@ impl MoveFinder<'_> {
     ) -> Option<Move> {
         let is_root = provider.uuid() == self.current.root().uuid();
         let name = (!is_root).then_some(&provider.name);
-        if !is_root && !is_the_drivers(self.current, self.node, provider) {
+        if !is_root && !is_driver_child(self.current, self.node, provider) {
             return None;
         }
         let stays = self.is_wanted(name, class);
@@ -103,7 +103,7 @@ impl MoveFinder<'_> {
         name: Option<&ProviderName>,
         class: &ResourceClass,
     ) -> BTreeSet<ResourceClass> {
-        let is_gpus = name.and_then(|name| named_for(self.node, name)) == Some(NamedFor::Device);
+        let is_gpus = name.and_then(|name| child_kind(self.node, name)) == Some(ChildKind::Gpu);
         let mut to = BTreeSet::from([class.clone()]);
         if *class == ResourceClass::VCPU && dedicated_are_pcpu(self.seen) {
             to.insert(ResourceClass::PCPU);
@@ -185,17 +185,17 @@ impl MoveFinder<'_> {
     /// The reason of a move away from a child: a wanted child changed its class; an unwanted one returns its units to
     /// the root, unless its device is only missing (the units are then reserved).
     fn reason_to_leave_child(&self, name: &ProviderName) -> Option<&'static str> {
-        match named_for(self.node, name)? {
-            NamedFor::Device if self.seen.model.vgpu == VgpuModel::Root => {
+        match child_kind(self.node, name)? {
+            ChildKind::Gpu if self.seen.model.vgpu == VgpuModel::Root => {
                 Some("GPUs are reported on the root again")
             }
-            NamedFor::Device if self.wanted.children.contains_key(name) => {
+            ChildKind::Gpu if self.wanted.children.contains_key(name) => {
                 Some("virtual GPUs have another class")
             }
-            NamedFor::Cell if !cells_are_modelled(self.seen) => {
+            ChildKind::NumaCell if !cells_are_modelled(self.seen) => {
                 Some("NUMA cells are reported on the root again")
             }
-            NamedFor::Device | NamedFor::Cell => None,
+            ChildKind::Gpu | ChildKind::NumaCell => None,
         }
     }
 }

@@ -1,4 +1,13 @@
-//! Names of child providers, in Nova's pattern `<node>_<device>`.
+//! Names of the child resource providers that the virt driver reports to Placement, in Nova's pattern.
+//!
+//! | child | name |
+//! |---|---|
+//! | a GPU with virtual GPUs (mediated devices) | `<node>_pci_0000_84_00_0` |
+//! | a NUMA cell of the host | `<node>_numa0` |
+//!
+//! The functions build these names and find three kinds of children in Placement's current tree: children that the
+//! driver may change, children that must be renamed, and children that lack an owner trait. Other children are
+//! foreign. Providers of whole PCI devices have other names (`<node>_0000:84:00.0`); the module `devices` handles them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,121 +17,22 @@ use berth_model::{
 
 use super::ProviderTreeError;
 
-/// What a child provider named by this driver stands for.
+/// What a child provider represents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NamedFor {
-    /// A PCI device: `<node>_pci_0000_84_00_0`.
-    Device,
-    /// A NUMA cell: `<node>_numa0`.
-    Cell,
+pub(crate) enum ChildKind {
+    Gpu,
+    NumaCell,
 }
 
-/// What a child stands for according to its name; `None` for foreign names.
-pub(crate) fn named_for(node: &NodeName, name: &ProviderName) -> Option<NamedFor> {
-    let suffix = name.as_str().strip_prefix(node.as_str())?;
-    stands_for(suffix.strip_prefix('_')?)
-}
+/// The trait of a provider of a whole PCI device, set by Nova's PCI tracker and by the module `devices`.
+pub(crate) const PCI_TRACKER_TRAIT: Trait = Trait::known("COMPUTE_MANAGED_PCI_DEVICE");
 
-/// What the part of a name after the node's name stands for.
-fn stands_for(suffix: &str) -> Option<NamedFor> {
-    if PciAddress::from_nodedev_name(suffix).is_ok() {
-        return Some(NamedFor::Device);
-    }
-    let cell = suffix.strip_prefix("numa")?;
-    let is_number = !cell.is_empty() && cell.bytes().all(|b| b.is_ascii_digit());
-    is_number.then_some(NamedFor::Cell)
-}
-
-/// Whether this driver may delete a child of the current tree: it belongs to the compute service and has a name of this
-/// driver's pattern. Other children of the compute service (its PCI devices) are foreign here.
-pub(crate) fn is_the_drivers(current: &ProviderTree, node: &NodeName, provider: &Provider) -> bool {
-    provider.uuid() != current.root().uuid()
-        && current.is_ours(provider.uuid())
-        && named_for(node, &provider.name).is_some()
-        && !provider.traits.contains(&PCI_TRACKERS)
-}
-
-/// The suffix of a name of the pattern, with any node's name.
-fn suffix_under_any_node(name: &ProviderName) -> Option<&str> {
-    let name = name.as_str();
-    let ends = ["_pci_", "_numa"].into_iter();
-    let mut ends = ends.filter_map(|mark| name.get(name.rfind(mark)? + 1..));
-    ends.find(|end| stands_for(end).is_some())
-}
-
-/// The children of the compute service with a wrong name, with the right one. An interrupted rename of the host leaves
-/// the old or another new name before the suffix; an operator may set any name. A wanted child is recognised by its
-/// UUID, others by the suffix. Fails if two children stand for the same device or cell, or a name is too long.
-pub(super) fn misnamed<'a>(
-    current: &ProviderTree,
-    node: &NodeName,
-    wanted: impl Iterator<Item = &'a ProviderName>,
-) -> Result<BTreeMap<ProviderUuid, ProviderName>, ProviderTreeError> {
-    let root = current.root().uuid();
-    let by_uuid: BTreeMap<_, _> = wanted.map(|name| (root.child(name), name)).collect();
-    let mut found: BTreeMap<ProviderUuid, ProviderName> = BTreeMap::new();
-    for child in current.own() {
-        let theirs = [PCI_TRACKERS, Trait::OWNER_CYBORG];
-        if child.uuid() == root || theirs.iter().any(|mark| child.traits.contains(mark)) {
-            continue;
-        }
-        let name = match by_uuid.get(&child.uuid()) {
-            Some(name) => (*name).clone(),
-            None if !current.is_ours(child.uuid()) || named_for(node, &child.name).is_some() => {
-                continue;
-            }
-            None => match suffix_under_any_node(&child.name) {
-                Some(suffix) => child_name(node, suffix)?,
-                None => continue,
-            },
-        };
-        if name == child.name {
-            continue;
-        }
-        let there = current.by_name(&name).map(Provider::uuid);
-        let named_so = found.iter().find(|(_, taken)| **taken == name);
-        if let Some(other) = there.or(named_so.map(|(uuid, _)| *uuid)) {
-            return Err(ProviderTreeError::Twice {
-                node: node.clone(),
-                name,
-                uuid: child.uuid(),
-                misnamed: child.name.clone(),
-                other,
-            });
-        }
-        found.insert(child.uuid(), name);
-    }
-    Ok(found)
-}
-
-/// Children of the root with a name of this driver's pattern and without an owner mark, with the mark to set.
-pub(super) fn unmarked(
-    current: &ProviderTree,
-    node: &NodeName,
-) -> BTreeMap<ProviderUuid, BTreeSet<Trait>> {
-    let is_unmarked = |child: &&Provider| {
-        !current.is_ours(child.uuid())
-            && named_for(node, &child.name).is_some()
-            && ![PCI_TRACKERS, Trait::OWNER_CYBORG]
-                .iter()
-                .any(|theirs| child.traits.contains(theirs))
-    };
-    let children = current.children(current.root().uuid()).into_iter();
-    children
-        .filter(is_unmarked)
-        .map(|child| (child.uuid(), BTreeSet::from([Trait::OWNER_NOVA])))
-        .collect()
-}
-
-/// The mark of Nova's PCI tracker. Its providers have other names (upper-case addresses), but a name proves nothing.
-pub(crate) const PCI_TRACKERS: Trait = Trait::known("COMPUTE_MANAGED_PCI_DEVICE");
-
-/// The name of a cell's provider: `<node>_numa<id>`.
+/// The name of the provider of a NUMA cell: `<node>_numa<id>`.
 pub(crate) fn cell_name(node: &NodeName, cell: u32) -> Result<ProviderName, ProviderTreeError> {
     child_name(node, &format!("numa{cell}"))
 }
 
-/// The name of a child provider of this node.
+/// The name `<node>_<suffix>`. Fails if it is too long for Placement.
 pub(crate) fn child_name(node: &NodeName, suffix: &str) -> Result<ProviderName, ProviderTreeError> {
     node.child_name(suffix)
         .map_err(|source| ProviderTreeError::Name {
@@ -131,12 +41,147 @@ pub(crate) fn child_name(node: &NodeName, suffix: &str) -> Result<ProviderName, 
         })
 }
 
+/// What the name of a child represents; `None` if it does not have the pattern for this node.
+pub(crate) fn child_kind(node: &NodeName, name: &ProviderName) -> Option<ChildKind> {
+    let suffix = name.as_str().strip_prefix(node.as_str())?;
+    kind_of_suffix(suffix.strip_prefix('_')?)
+}
+
+fn kind_of_suffix(suffix: &str) -> Option<ChildKind> {
+    if PciAddress::from_nodedev_name(suffix).is_ok() {
+        return Some(ChildKind::Gpu);
+    }
+    let cell = suffix.strip_prefix("numa")?;
+    let is_number = !cell.is_empty() && cell.bytes().all(|b| b.is_ascii_digit());
+    is_number.then_some(ChildKind::NumaCell)
+}
+
+/// Whether the driver may change or delete a provider: a child with a name of the pattern that nova-compute or Berth
+/// created. A child with [`PCI_TRACKER_TRAIT`] is a PCI device, even if an operator gave it such a name.
+pub(crate) fn is_driver_child(
+    current: &ProviderTree,
+    node: &NodeName,
+    provider: &Provider,
+) -> bool {
+    provider.uuid() != current.root().uuid()
+        && is_written_by_compute(current, provider)
+        && child_kind(node, &provider.name).is_some()
+        && !provider.traits.contains(&PCI_TRACKER_TRAIT)
+}
+
+/// Whether nova-compute or Berth created the provider. Berth derives the UUID of a child from its name; other children
+/// have an owner trait. A child of Cyborg does not count, unless Berth writes it instead of Cyborg's conductor.
+fn is_written_by_compute(current: &ProviderTree, provider: &Provider) -> bool {
+    current.is_ours(provider.uuid())
+}
+
+/// Whether a trait shows that the child is a whole PCI device or belongs to Cyborg.
+fn is_foreign(child: &Provider) -> bool {
+    let traits = [PCI_TRACKER_TRAIT, Trait::OWNER_CYBORG];
+    traits.iter().any(|owner| child.traits.contains(owner))
+}
+
+/// The children with a wrong name, and the correct name of each. `wanted` are the names that the driver reports.
+///
+/// After an interrupted rename of the host, a child can have the prefix of an earlier host name. An operator may also have
+/// renamed it. Fails if two children represent one GPU or cell, or if a correct name is too long.
+pub(super) fn children_to_rename<'a>(
+    current: &ProviderTree,
+    node: &NodeName,
+    wanted: impl Iterator<Item = &'a ProviderName>,
+) -> Result<BTreeMap<ProviderUuid, ProviderName>, ProviderTreeError> {
+    let root = current.root().uuid();
+    // Berth derives the UUID of a child from its first name. The UUID stays when the name changes.
+    let wanted_by_uuid: BTreeMap<_, _> = wanted.map(|name| (root.child(name), name)).collect();
+    let mut renames = BTreeMap::new();
+    for child in current.own() {
+        if child.uuid() == root || is_foreign(child) {
+            continue;
+        }
+        let correct_name = match wanted_by_uuid.get(&child.uuid()) {
+            Some(name) => Some((*name).clone()),
+            None => name_for_this_node(current, node, child)?,
+        };
+        if let Some(name) = correct_name {
+            add_rename(&mut renames, current, node, child, &name)?;
+        }
+    }
+    Ok(renames)
+}
+
+/// The name of a child with the prefix of this node instead of another one. `None` if the name needs no change or the
+/// child is not the driver's.
+fn name_for_this_node(
+    current: &ProviderTree,
+    node: &NodeName,
+    child: &Provider,
+) -> Result<Option<ProviderName>, ProviderTreeError> {
+    let is_correct = child_kind(node, &child.name).is_some();
+    if is_correct || !is_written_by_compute(current, child) {
+        return Ok(None);
+    }
+    let suffix = suffix_of(&child.name);
+    suffix.map(|suffix| child_name(node, suffix)).transpose()
+}
+
+/// The part of a name after `<node>_`, for any node; `None` if the name does not have the pattern.
+fn suffix_of(name: &ProviderName) -> Option<&str> {
+    let name = name.as_str();
+    let starts = ["_pci_", "_numa"].into_iter();
+    let mut suffixes = starts.filter_map(|start| name.get(name.rfind(start)? + 1..));
+    suffixes.find(|suffix| kind_of_suffix(suffix).is_some())
+}
+
+/// Adds the rename of a child, unless it has the name. Fails if another child has or gets the name.
+pub(super) fn add_rename(
+    renames: &mut BTreeMap<ProviderUuid, ProviderName>,
+    current: &ProviderTree,
+    node: &NodeName,
+    child: &Provider,
+    name: &ProviderName,
+) -> Result<(), ProviderTreeError> {
+    if child.name == *name {
+        return Ok(());
+    }
+    let present = current.by_name(name).map(Provider::uuid);
+    let mut renamed = renames.iter().filter(|(_, new_name)| *new_name == name);
+    if let Some(other) = present.or_else(|| renamed.next().map(|(uuid, _)| *uuid)) {
+        return Err(ProviderTreeError::DuplicateChild {
+            node: node.clone(),
+            name: name.clone(),
+            uuid: child.uuid(),
+            present_name: child.name.clone(),
+            other,
+        });
+    }
+    renames.insert(child.uuid(), name.clone());
+    Ok(())
+}
+
+/// The children with a name of the pattern but without an owner trait, and the trait that each must get. A nova-compute
+/// before 34.0.0 sets no owner trait. Berth sets the same trait as later releases: OWNER_NOVA.
+pub(super) fn missing_owner_traits(
+    current: &ProviderTree,
+    node: &NodeName,
+) -> BTreeMap<ProviderUuid, BTreeSet<Trait>> {
+    let lacks_owner = |child: &&Provider| {
+        child_kind(node, &child.name).is_some()
+            && !is_written_by_compute(current, child)
+            && !is_foreign(child)
+    };
+    let children = current.children(current.root().uuid()).into_iter();
+    children
+        .filter(lacks_owner)
+        .map(|child| (child.uuid(), BTreeSet::from([Trait::OWNER_NOVA])))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_suffix_of_a_name_is_found_behind_any_node_s() {
+    fn the_suffix_of_a_name_is_found_after_any_node_name() {
         for (name, suffix) in [
             ("gpu-02_pci_0000_84_00_0", Some("pci_0000_84_00_0")),
             ("a_pci_b_pci_0000_84_00_0", Some("pci_0000_84_00_0")),
@@ -146,17 +191,17 @@ mod tests {
             ("gpu-02", None),
         ] {
             let name = ProviderName::new(name).unwrap();
-            assert_eq!(suffix_under_any_node(&name), suffix, "{name}");
+            assert_eq!(suffix_of(&name), suffix, "{name}");
         }
     }
 
     #[test]
-    fn only_names_of_the_drivers_pattern_are_its_own() {
+    fn a_child_of_this_node_is_a_gpu_or_a_numa_cell_according_to_its_name() {
         let node = NodeName::new("gpu-01").unwrap();
-        for (name, stands_for) in [
-            ("gpu-01_pci_0000_84_00_0", Some(NamedFor::Device)),
-            ("gpu-01_numa0", Some(NamedFor::Cell)),
-            ("gpu-01_numa12", Some(NamedFor::Cell)),
+        for (name, kind) in [
+            ("gpu-01_pci_0000_84_00_0", Some(ChildKind::Gpu)),
+            ("gpu-01_numa0", Some(ChildKind::NumaCell)),
+            ("gpu-01_numa12", Some(ChildKind::NumaCell)),
             ("gpu-01_numa", None),
             ("gpu-01_numa_1", None),
             ("gpu-01_0000:84:00.0", None),
@@ -165,7 +210,7 @@ mod tests {
             ("gpu-02_numa0", None),
         ] {
             let name = ProviderName::new(name).unwrap();
-            assert_eq!(named_for(&node, &name), stands_for, "{name}");
+            assert_eq!(child_kind(&node, &name), kind, "{name}");
         }
     }
 }

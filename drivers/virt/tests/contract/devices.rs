@@ -218,7 +218,7 @@ fn a_card_of_cyborgs_that_is_named_by_one_of_its_functions_is_taken_over() {
     );
     let refused = provider_tree(&host(view), &tree, &name()).unwrap_err();
     assert!(
-        matches!(refused, ProviderTreeError::Twice { .. }),
+        matches!(refused, ProviderTreeError::DuplicateChild { .. }),
         "{refused}"
     );
 }
@@ -236,7 +236,7 @@ fn two_providers_of_one_device_are_for_an_operator_to_distinguish() {
     let view = with(vec![device(0xcd, DeviceOwner::Accelerator)]);
     let refused = provider_tree(&host(view), &tree, &name()).unwrap_err();
     assert!(
-        matches!(refused, ProviderTreeError::Twice { .. }),
+        matches!(refused, ProviderTreeError::DuplicateChild { .. }),
         "{refused}"
     );
 }
@@ -397,7 +397,7 @@ fn a_device_of_nova_s_that_cyborg_writes_is_refused_with_its_name() {
         let view = with(vec![device(bus, DeviceOwner::Compute)]);
         let refused = provider_tree(&host(view), &tree, &name()).unwrap_err();
         assert!(
-            matches!(refused, ProviderTreeError::Cyborgs { .. }),
+            matches!(refused, ProviderTreeError::OwnedByCyborg { .. }),
             "{refused}"
         );
         let text = refused.to_string();

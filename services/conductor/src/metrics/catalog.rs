@@ -21,7 +21,7 @@ pub const METRICS: &[MetricRow] = &[
         name: SEARCHES,
         kind: MetricKind::Counter,
         labels: &["outcome"],
-        help: "Host searches by outcome, one for each attempt and each repetition: selected, no_valid_host (no host passed the filters), no_candidates (Placement has no candidate that earlier attempts did not fail on), all_taken (other requests claimed all candidates), unknown (no state or no agent is known for the candidate hosts), undecided (a service failed, the server group changed, or the guest is being deleted).",
+        help: "Host searches by outcome, one for each attempt: selected, no_valid_host (no host passed the filters), no_candidates (Placement has no candidates besides those on which earlier attempts failed), all_taken (other requests claimed all candidates), unknown (no state or no agent is known for the candidate hosts), undecided (a service failed, the server group changed, or the guest is being deleted).",
     },
     MetricRow {
         name: SEARCH_DURATION,
@@ -39,7 +39,7 @@ pub const METRICS: &[MetricRow] = &[
         name: CLAIMS,
         kind: MetricKind::Counter,
         labels: &["result"],
-        help: "Claims by Placement's answer: granted, refused (another request was first; the next candidate is tried).",
+        help: "Claims by Placement's answer: granted, refused (another request claimed the resources first; the next candidate is tried).",
     },
     MetricRow {
         name: BOOT_STAGES,

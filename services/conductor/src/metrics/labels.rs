@@ -9,7 +9,7 @@ pub(crate) enum SearchOutcome {
     Selected,
     /// No host passed the filters.
     NoValidHost,
-    /// Placement has no candidate that earlier attempts did not fail on.
+    /// Placement has no candidates besides those on which earlier attempts failed.
     NoCandidates,
     /// All candidates were claimed by other requests.
     AllTaken,

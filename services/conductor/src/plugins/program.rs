@@ -40,7 +40,7 @@ impl PluginProgram {
         enabled: EnabledRoles,
     ) -> Result<Self, PluginError> {
         let mut hook = Hook {
-            called: "scheduler plugin",
+            name: "scheduler plugin",
             program: options.program.clone(),
             deadline: MANIFEST_TIMEOUT,
         };

@@ -21,7 +21,7 @@ pub(crate) enum AggregateError {
 impl Retryable for AggregateError {
     fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => super::retry(error),
+            Self::Sql(error) => super::retry_disposition(error),
             Self::Provider(error) => error.disposition(),
             Self::Generation => Disposition::Fatal,
         }

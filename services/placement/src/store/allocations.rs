@@ -131,7 +131,7 @@ pub(crate) enum ReleaseError {
 impl Retryable for ReleaseError {
     fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => super::retry(error),
+            Self::Sql(error) => super::retry_disposition(error),
             Self::NotFound(_) | Self::OtherHost(_) => Disposition::Fatal,
         }
     }

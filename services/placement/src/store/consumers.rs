@@ -167,7 +167,7 @@ pub(crate) async fn update(
             .push(row.id);
     }
     for ((generation, new_owner), ids) in alike {
-        let raised = super::raised(generation, 1)?;
+        let raised = super::generation_after(generation, 1)?;
         let head = match new_owner {
             None => Statement::new(
                 "UPDATE consumers SET updated_at = ?, generation = ? WHERE generation = ? AND id IN",

@@ -52,7 +52,7 @@ pub(crate) enum InventoryTableError {
 impl Retryable for InventoryTableError {
     fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => super::retry(error),
+            Self::Sql(error) => super::retry_disposition(error),
             Self::Provider(error) => error.disposition(),
             Self::ConcurrentUpdate => Disposition::Retry,
             _ => Disposition::Fatal,

@@ -54,7 +54,7 @@ pub(crate) enum ProviderError {
 impl Retryable for ProviderError {
     fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => super::retry(error),
+            Self::Sql(error) => super::retry_disposition(error),
             Self::Moved => Disposition::Retry,
             _ => Disposition::Fatal,
         }
@@ -178,7 +178,7 @@ pub(crate) async fn bump(tx: &mut Transaction, id: i64, generation: i64) -> Resu
                WHERE id = ? AND COALESCE(generation, 0) = ?";
     let statement = Statement::new(sql)
         .bind(now())
-        .bind(super::raised(generation, 1)?)
+        .bind(super::generation_after(generation, 1)?)
         .bind(id)
         .bind(generation);
     Ok(tx.execute(statement).await?.rows_affected == 1)

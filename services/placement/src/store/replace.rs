@@ -112,7 +112,7 @@ pub(crate) enum ReplaceError {
 impl Retryable for ReplaceError {
     fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => super::retry(error),
+            Self::Sql(error) => super::retry_disposition(error),
             // The whole transaction is retried, including its reads.
             Self::ConcurrentUpdate => Disposition::Retry,
             _ => Disposition::Fatal,

@@ -36,7 +36,7 @@ pub(crate) enum ClassError {
 impl Retryable for ClassError {
     fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => super::retry(error),
+            Self::Sql(error) => super::retry_disposition(error),
             _ => Disposition::Fatal,
         }
     }

@@ -126,7 +126,7 @@ pub enum PlacementSchemaError {
 impl Retryable for PlacementSchemaError {
     fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => super::retry(error),
+            Self::Sql(error) => super::retry_disposition(error),
             _ => Disposition::Fatal,
         }
     }

@@ -39,7 +39,7 @@ pub(crate) enum TraitTableError {
 impl Retryable for TraitTableError {
     fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => super::retry(error),
+            Self::Sql(error) => super::retry_disposition(error),
             Self::Provider(error) => error.disposition(),
             _ => Disposition::Fatal,
         }

@@ -220,7 +220,7 @@ fn read(
         of_hosts.extend(sets.get(&key).cloned());
     }
     case["request"]["numa_from_flavor"] = json!(true);
-    let (mut hosts, request) = berth_scheduler_cases::scene(&case)?;
+    let (mut hosts, request) = berth_scheduler_cases::hosts_and_request(&case)?;
     for (host, aggregates) in hosts.iter_mut().zip(of_hosts) {
         Arc::make_mut(&mut host.state).aggregates = aggregates;
     }

@@ -255,7 +255,7 @@ fn unknown(path: String, key: &str, keys: &[(&'static str, KeyShape)]) -> FieldE
     let names = || keys.iter().map(|(name, _)| *name);
     // An abbreviation has a larger edit distance than a misspelling.
     let begins = || names().find(|name| key.len() > 3 && name.starts_with(key));
-    let wrong = match nearest_name(key, names()).or_else(begins) {
+    let problem = match nearest_name(key, names()).or_else(begins) {
         Some(near) => format!("there is no such key; is {near} meant?"),
         None => format!(
             "there is no such key; there are {}",
@@ -264,7 +264,7 @@ fn unknown(path: String, key: &str, keys: &[(&'static str, KeyShape)]) -> FieldE
     };
     FieldError {
         path: shortened(&path).into_owned(),
-        wrong,
+        problem,
     }
 }
 
@@ -278,7 +278,7 @@ fn option(name: &str, path: &str) -> Result<(), FieldError> {
         None => Ok(()),
         Some(near) => Err(FieldError {
             path: shortened(&under(path, name)).into_owned(),
-            wrong: format!("there is no such option; is {near} meant?"),
+            problem: format!("there is no such option; is {near} meant?"),
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! One case of a file.
+//! [`SchedulerCase`]: one case of a file, with its options, hosts and request.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use berth_scheduler_objects::from_json::{
 use berth_scheduler_objects::host_state::ConsideredHost;
 use berth_scheduler_objects::request::RequestSpec;
 
-/// A case, with the parts that every kind has.
-pub(super) struct ReplayCase<'a> {
+/// A case. The options are read; each kind of case reads the other fields that it needs.
+pub(super) struct SchedulerCase<'a> {
     #[cfg_attr(
         not(feature = "replay"),
         expect(dead_code, reason = "only replay uses it")
@@ -26,27 +26,25 @@ pub(super) struct ReplayCase<'a> {
     pub(super) field: CaseField<'a>,
 }
 
-impl<'a> ReplayCase<'a> {
+impl<'a> SchedulerCase<'a> {
     pub(super) fn read(field: &CaseField<'a>) -> Result<Self, FieldError> {
         Ok(Self {
-            id: field.needed("id")?.text()?,
-            options: field.or(
-                "config",
-                options(&Map::new(), field)?,
-                |config| match config.value() {
+            id: field.required("id")?.text()?,
+            options: field.optional_or("config", options(&Map::new(), field)?, |config| {
+                match config.value() {
                     Value::Object(flat) => options(flat, config),
-                    _ => Err(config.should_be("an object")),
-                },
-            )?,
+                    _ => Err(config.expected("an object")),
+                }
+            })?,
             field: field.clone(),
         })
     }
 
-    /// The hosts in their order, not yet checked.
+    /// The hosts, in the order of the file. No filter has run on them.
     pub(super) fn hosts(&self) -> Result<Vec<ConsideredHost>, FieldError> {
-        let hosts = self.field.needed("hosts")?.items()?;
-        let considered = hosts.iter().enumerate().map(|(place, field)| {
-            let state = Arc::new(host_state(field, place)?);
+        let hosts = self.field.required("hosts")?.items()?;
+        let considered = hosts.iter().enumerate().map(|(index, field)| {
+            let state = Arc::new(host_state(field, index)?);
             Ok(ConsideredHost::new(
                 state,
                 allocation_candidates(field)?.into(),
@@ -62,7 +60,7 @@ impl<'a> ReplayCase<'a> {
     }
 
     pub(super) fn request(&self) -> Result<RequestSpec, CaseRequestError> {
-        request_spec(&self.field.needed("request")?)
+        request_spec(&self.field.required("request")?)
     }
 }
 
@@ -74,7 +72,7 @@ pub(super) fn scheduler(
     let scheduler = Scheduler::with_custom_plugins(options, own);
     scheduler.map_err(|error| FieldError {
         path: "config".to_owned(),
-        wrong: error.to_string(),
+        problem: error.to_string(),
     })
 }
 
@@ -88,7 +86,7 @@ fn options(
     for (name, value) in flat {
         let (group, option) = name
             .split_once('.')
-            .ok_or_else(|| field.wrong(format!("{name} should be group.option")))?;
+            .ok_or_else(|| field.error(format!("{name} should be group.option")))?;
         let group = groups
             .entry(group)
             .or_insert_with(|| Value::Object(Map::new()));
@@ -97,7 +95,7 @@ fn options(
         }
     }
     let mut options = SchedulerOptions::deserialize(Value::Object(groups))
-        .map_err(|error| field.wrong(format!("{}{error}", unreadable(flat))))?;
+        .map_err(|error| field.error(format!("{}{error}", unreadable(flat))))?;
     if !flat.contains_key("filter_scheduler.candidates_per_host") {
         options.filter_scheduler.candidates_per_host = 1;
     }

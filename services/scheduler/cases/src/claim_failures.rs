@@ -8,12 +8,12 @@ use berth_scheduler_objects::from_json::{CaseField, FieldError};
 pub(super) type ClaimFailures = BTreeSet<(String, String)>;
 
 pub(super) fn claim_failures(request: &CaseField<'_>) -> Result<ClaimFailures, FieldError> {
-    request.or("claim_fails", ClaimFailures::new(), |all| all.list(pair))
+    request.optional_or("claim_fails", ClaimFailures::new(), |all| all.list(pair))
 }
 
 fn pair(field: &CaseField<'_>) -> Result<(String, String), FieldError> {
     let parts: Vec<String> = field.list(CaseField::string)?;
     <[String; 2]>::try_from(parts)
         .map(|[uuid, host]| (uuid, host))
-        .map_err(|_| field.should_be("an instance and a host"))
+        .map_err(|_| field.expected("an instance and a host"))
 }

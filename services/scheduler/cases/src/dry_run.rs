@@ -8,10 +8,13 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::case::{self, ReplayCase};
+use super::case::{self, SchedulerCase};
 use super::claim_failures::{ClaimFailures, claim_failures};
 use super::what_if::{WhatIf, WhatIfError, listed, meant};
-use super::{CaseKind, ReplayError, allowed_keys, head, large_numbers, without_mark};
+use super::{
+    CaseFileError, CaseKind, allowed_keys, case_error, kind_and_cases, large_numbers,
+    without_byte_order_mark,
+};
 use berth_model::nearest_name;
 use berth_scheduler::custom_plugins::CustomPlugins;
 use berth_scheduler::options::SchedulerOptions;
@@ -30,7 +33,7 @@ use berth_scheduler_objects::request::RequestSpec;
 pub enum DryRunError {
     /// The case is invalid.
     #[error(transparent)]
-    Case(#[from] ReplayError),
+    Case(#[from] CaseFileError),
     /// The file has several cases.
     #[error("the file has the cases {}; which one is meant?", listed(there))]
     WhichCase { there: Vec<String> },
@@ -84,16 +87,15 @@ impl DryRunCase {
     /// Reads a case: a file of cases of kind `pipeline` or `schedule`, as for `replay`, or a single case. `id` selects
     /// the case of a file with several.
     pub fn read(text: &str, id: Option<&str>, what_if: &WhatIf) -> Result<Self, DryRunError> {
-        let text = large_numbers::brought_in(without_mark(text));
-        let value: Value = serde_json::from_str(&text).map_err(ReplayError::NotJson)?;
+        let text = large_numbers::replace_large_numbers(without_byte_order_mark(text));
+        let value: Value = serde_json::from_str(&text).map_err(CaseFileError::NotJson)?;
         let mut case = one_case(value, id)?;
-        allowed_keys::case(&case)
-            .map_err(|error| super::wrong(0, &CaseField::root(&case), error))?;
+        allowed_keys::case(&case).map_err(|error| case_error(0, &CaseField::root(&case), error))?;
         what_if.change(&mut case)?;
         let field = CaseField::root(&case);
         Self::of(&field, what_if).map_err(|error| match error {
             DryRunCaseError::Case(CaseRequestError::Field(error)) => {
-                super::wrong(0, &field, error).into()
+                case_error(0, &field, error).into()
             }
             DryRunCaseError::Case(CaseRequestError::Refused(sentence)) => {
                 DryRunError::Refused(sentence)
@@ -103,15 +105,16 @@ impl DryRunCase {
     }
 
     fn of(field: &CaseField<'_>, what_if: &WhatIf) -> Result<Self, DryRunCaseError> {
-        let mut case = ReplayCase::read(field)?;
+        let mut case = SchedulerCase::read(field)?;
         what_if.leave_out_filters(&mut case.options)?;
         let (request, hosts) = (case.request()?, case.hosts()?);
         what_if.check(&case.options, &hosts)?;
-        let asked = field.needed("request")?;
+        let asked = field.required("request")?;
         let one = vec![request.instance_uuid.clone()];
         let ask = SelectionRequest {
-            instance_uuids: asked.or("instance_uuids", one, |all| all.list(CaseField::string))?,
-            alternates: match asked.or("return_alternates", true, CaseField::flag)? {
+            instance_uuids: asked
+                .optional_or("instance_uuids", one, |all| all.list(CaseField::string))?,
+            alternates: match asked.optional_or("return_alternates", true, CaseField::flag)? {
                 true => Alternates::Wanted,
                 false => Alternates::None,
             },
@@ -158,7 +161,7 @@ impl DryRunCase {
     /// Prepares the case with its filters and weighers, and with custom ones.
     pub fn ready(self, own: &CustomPlugins) -> Result<CaseDryRun, DryRunError> {
         let scheduler = case::scheduler(self.options, own)
-            .map_err(|error| DryRunError::Case(ReplayError::File(error)))?;
+            .map_err(|error| DryRunError::Case(CaseFileError::Field(error)))?;
         Ok(CaseDryRun {
             scheduler,
             ask: self.ask,
@@ -238,7 +241,7 @@ fn one_case(file: Value, id: Option<&str>) -> Result<Value, DryRunError> {
     let mut case = match file.get("schema") {
         None => alone(file, id)?,
         Some(_) => {
-            allowed_keys::file(&file).map_err(ReplayError::File)?;
+            allowed_keys::file(&file).map_err(CaseFileError::Field)?;
             of_file(&file, id)?
         }
     };
@@ -272,11 +275,11 @@ fn alone(case: Value, id: Option<&str>) -> Result<Value, DryRunError> {
 
 fn of_file(file: &Value, id: Option<&str>) -> Result<Value, DryRunError> {
     let root = CaseField::root(file);
-    let (kind, cases) = head(&root).map_err(ReplayError::File)?;
+    let (kind, cases) = kind_and_cases(&root).map_err(CaseFileError::Field)?;
     if !matches!(kind, CaseKind::Pipeline | CaseKind::Schedule) {
-        let kind = root.needed("kind").map_err(ReplayError::File)?;
-        let wrong = kind.should_be("pipeline or schedule");
-        return Err(ReplayError::File(wrong).into());
+        let kind = root.required("kind").map_err(CaseFileError::Field)?;
+        let wrong = kind.expected("pipeline or schedule");
+        return Err(CaseFileError::Field(wrong).into());
     }
     let named = |case: &CaseField<'_>| {
         case.value()

@@ -11,8 +11,11 @@ use std::io::{Read, Write};
 
 use serde_json::{Value, json};
 
-use super::case::ReplayCase;
-use super::{CaseKind, ReplayError, allowed_keys, head, large_numbers, without_mark, wrong};
+use super::case::SchedulerCase;
+use super::{
+    CaseFileError, CaseKind, allowed_keys, case_error, kind_and_cases, large_numbers,
+    without_byte_order_mark,
+};
 use berth_scheduler_objects::from_json::CaseField;
 use berth_scheduler_objects::from_json::CaseRequestError;
 
@@ -20,34 +23,40 @@ use berth_scheduler_objects::from_json::CaseRequestError;
 /// refuse is answered with `request_error`.
 ///
 /// Errors: The file cannot be read, or a case is invalid; earlier cases are answered.
-pub fn replay(mut input: impl Read, mut out: impl Write) -> Result<(), ReplayError> {
+pub fn replay(mut input: impl Read, mut out: impl Write) -> Result<(), CaseFileError> {
     let mut text = String::new();
-    input.read_to_string(&mut text).map_err(ReplayError::Read)?;
-    let file: Value = serde_json::from_str(&large_numbers::brought_in(without_mark(&text)))
-        .map_err(ReplayError::NotJson)?;
-    allowed_keys::file(&file).map_err(ReplayError::File)?;
+    input
+        .read_to_string(&mut text)
+        .map_err(CaseFileError::Read)?;
+    let file: Value = {
+        let text = large_numbers::replace_large_numbers(without_byte_order_mark(&text));
+        serde_json::from_str(&text).map_err(CaseFileError::NotJson)?
+    };
+    allowed_keys::file(&file).map_err(CaseFileError::Field)?;
     let file = CaseField::root(&file);
-    let (kind, cases) = head(&file).map_err(ReplayError::File)?;
-    let subject = file.needed("subject").map_err(ReplayError::File)?;
-    for (place, case) in cases.iter().enumerate() {
-        allowed_keys::case(case.value()).map_err(|error| wrong(place, case, error))?;
-        let case = ReplayCase::read(case).map_err(|error| wrong(place, case, error))?;
+    let (kind, cases) = kind_and_cases(&file).map_err(CaseFileError::Field)?;
+    let subject = file.required("subject").map_err(CaseFileError::Field)?;
+    for (index, case) in cases.iter().enumerate() {
+        allowed_keys::case(case.value()).map_err(|error| case_error(index, case, error))?;
+        let case = SchedulerCase::read(case).map_err(|error| case_error(index, case, error))?;
         let result = match answer(kind, &subject, &case) {
             Ok(result) => result,
             Err(CaseRequestError::Refused(sentence)) => json!({ "request_error": sentence }),
-            Err(CaseRequestError::Field(error)) => return Err(wrong(place, &case.field, error)),
+            Err(CaseRequestError::Field(error)) => {
+                return Err(case_error(index, &case.field, error));
+            }
         };
         let line = json!({ "id": case.id, "result": result });
-        writeln!(out, "{line}").map_err(ReplayError::Write)?;
+        writeln!(out, "{line}").map_err(CaseFileError::Write)?;
     }
-    out.flush().map_err(ReplayError::Write)
+    out.flush().map_err(CaseFileError::Write)
 }
 
 /// The answer to one case.
 fn answer(
     kind: CaseKind,
     subject: &CaseField<'_>,
-    case: &ReplayCase<'_>,
+    case: &SchedulerCase<'_>,
 ) -> Result<Value, CaseRequestError> {
     match kind {
         CaseKind::Filter => filter::answer(subject, case),
@@ -65,7 +74,7 @@ mod tests {
     use super::*;
     use crate::{DryRunCase, SCHEMA, WhatIf};
 
-    fn answers(file: &Value) -> Result<Vec<Value>, ReplayError> {
+    fn answers(file: &Value) -> Result<Vec<Value>, CaseFileError> {
         let mut out = Vec::new();
         replay(file.to_string().as_bytes(), &mut out)?;
         let lines = String::from_utf8(out).expect("JSON is UTF-8");

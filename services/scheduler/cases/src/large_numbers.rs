@@ -16,7 +16,7 @@ struct Beyond {
 }
 
 /// Replaces numbers beyond 64 bits. A file that has them only in strings is not changed.
-pub(super) fn brought_in(json: &str) -> Cow<'_, str> {
+pub(super) fn replace_large_numbers(json: &str) -> Cow<'_, str> {
     let found = find(json);
     if found.iter().all(|one| one.is_in_text) {
         return Cow::Borrowed(json);
@@ -91,7 +91,7 @@ mod tests {
             -99999999999999999999, "99999999999999999999.5", 9223372036854775807]"#;
         let expected = r#"[9223372036854775806, {"a": "9223372036854775807, 5"}, 1e30, "é\"8", 7,
             -9223372036854775808, "99999999999999999999.5", 9223372036854775807]"#;
-        assert_eq!(brought_in(file), expected);
+        assert_eq!(replace_large_numbers(file), expected);
     }
 
     #[test]
@@ -101,7 +101,8 @@ mod tests {
             "99999999999999999999\"\\é",
             "\"\\",
         ] {
-            let is_as_it_was = matches!(brought_in(file), Cow::Borrowed(it) if it == file);
+            let is_as_it_was =
+                matches!(replace_large_numbers(file), Cow::Borrowed(it) if it == file);
             assert_eq!(is_as_it_was, !file.starts_with('9'), "{file}");
         }
     }
@@ -112,8 +113,8 @@ mod tests {
         let file: Vec<String> = numbers.map(|it| it.to_string()).collect();
         let expected = (0..100_000).map(|at| i64::MAX - at);
         let expected: Vec<String> = expected.map(|it| it.to_string()).collect();
-        assert_eq!(brought_in(&file.join(" ")), expected.join(" "));
+        assert_eq!(replace_large_numbers(&file.join(" ")), expected.join(" "));
         let least = i128::MIN.to_string();
-        assert_eq!(brought_in(&least), i64::MIN.to_string());
+        assert_eq!(replace_large_numbers(&least), i64::MIN.to_string());
     }
 }

@@ -1,6 +1,7 @@
-//! Host states and request specs from JSON, as `berth scheduler explain` and `replay` read them from a file.
+//! Reads host states and request specs from the JSON of a scheduler case.
 //!
-//! Each error names the path of its field: `hosts[1].free_ram_mb`.
+//! A case is a request for servers with the hosts to choose from. `berth scheduler explain` and `replay` read cases from
+//! files. Each error names the path of its field: `hosts[1].free_ram_mb`.
 
 mod field;
 mod host;

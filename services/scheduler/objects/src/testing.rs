@@ -11,8 +11,8 @@ use crate::request::RequestSpec;
 /// Hosts that no filter has looked at; those without a name are h0, h1, ...
 pub fn hosts(hosts: &Value) -> Vec<ConsideredHost> {
     let fields = CaseField::root(hosts).items().expect("a list");
-    let considered = fields.iter().enumerate().map(|(place, field)| {
-        let state = host_state(field, place).expect("a host");
+    let considered = fields.iter().enumerate().map(|(index, field)| {
+        let state = host_state(field, index).expect("a host");
         let candidates: Arc<[AllocationCandidate]> =
             allocation_candidates(field).expect("candidates").into();
         ConsideredHost::new(Arc::new(state), candidates)

@@ -23,7 +23,7 @@ impl Filter for TrustedFilter {
             return FilterPlan::PassAll;
         };
         FilterPlan::each(move |host: &mut ConsideredHost| {
-            let attestation = match request.attestations.of(&host.state.nodename) {
+            let attestation = match request.attestations.of_node(&host.state.nodename) {
                 Ok(attestation) => attestation,
                 Err(why) => {
                     return Err(Reason::NoAttestations {
@@ -42,7 +42,7 @@ impl Filter for TrustedFilter {
                     Some(expired) => Err(Reason::AttestationExpired {
                         trust_level: one.trust_level.clone(),
                         age_s: expired.age_s,
-                        holds_s: expired.holds_s,
+                        holds_s: expired.validity_s,
                     }),
                     None if one.trust_level == *requested => Ok(()),
                     None => Err(not_trusted(&one.trust_level)),
@@ -76,7 +76,7 @@ mod tests {
     fn attested() -> Attestations {
         let too_old = AttestationExpiry {
             age_s: 61.0,
-            holds_s: 60.0,
+            validity_s: 60.0,
         };
         let nodes = [
             ("good", "trusted", None),
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn where_nothing_can_be_known_no_node_is_trusted() {
-        let unknown = || Attestations::unknown("the file is gone");
-        assert_eq!(verdicts("trusted", unknown()), ["no_attestations"; 4]);
-        assert_eq!(verdicts("unknown", unknown()), ["no_attestations"; 4]);
-        assert_eq!(verdicts("", unknown()), [""; 4]);
+        let unavailable = || Attestations::unavailable("the file is gone");
+        assert_eq!(verdicts("trusted", unavailable()), ["no_attestations"; 4]);
+        assert_eq!(verdicts("unknown", unavailable()), ["no_attestations"; 4]);
+        assert_eq!(verdicts("", unavailable()), [""; 4]);
     }
 }

@@ -35,7 +35,7 @@ pub(super) fn demands(
         .root_forbidden
         .insert("COMPUTE_STATUS_DISABLED".to_owned());
     demands.aggregates.extend(tenant(request, options, cloud)?);
-    let zone = zone::demands(request, cloud)?;
+    let zone = zone::constraint(request, cloud)?;
     demands.aggregates.extend(zone.aggregates);
     let image = request.image.as_ref().ok_or(PlacementQueryError::NoImage)?;
     let root = &mut demands.root_required;

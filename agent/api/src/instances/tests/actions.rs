@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use berth_agent_images::InstancesPath;
 use berth_agent_instances::fault_harness::{
-    FaultHarness, SimulatedDevices, SimulatedFailure, SimulatedHypervisor, base, instances,
+    FaultHarness, SimulatedFailure, SimulatedHypervisor, SimulatedResources, base, instances,
     with_disks,
 };
 use berth_agent_instances::{BuildContext, BuildOptions, Guests, ReconcileOutcome};
@@ -19,7 +19,7 @@ use crate::instances::tests::send;
 /// An agent with one running guest and kernels in `/images`.
 struct Bench {
     stage: FaultHarness,
-    guests: Guests<SimulatedHypervisor, SimulatedDevices>,
+    guests: Guests<SimulatedHypervisor, SimulatedResources>,
     router: axum::Router,
 }
 
@@ -36,8 +36,8 @@ impl Bench {
                 cpu_model: CpuModel::Default,
                 kernel_directories: vec![HostPath::new("/images").unwrap()],
             },
-            trees: Arc::new(|_| None),
-            conditions: None,
+            provider_trees: Arc::new(|_| None),
+            device_conditions: None,
         });
         guests.create(&request).await.unwrap();
         let end = guests.reconcile_instance(guest(1)).await;
@@ -99,13 +99,13 @@ async fn a_guest_is_paused_and_goes_on() {
     let bench = Bench::with(with_disks()).await;
     let paused = bench.act(&json!({"action": "pause"})).await;
     bench.accepted(paused, "paused");
-    assert!(bench.stage.running(1).is_empty());
+    assert!(bench.stage.devices_of_running_guest(1).is_empty());
     // A repeated action has no effect.
     let again = bench.act(&json!({"action": "pause"})).await;
     bench.accepted(again, "paused");
     let active = bench.act(&json!({"action": "unpause"})).await;
     bench.accepted(active, "active");
-    assert_eq!(bench.stage.running(1).len(), 2);
+    assert_eq!(bench.stage.devices_of_running_guest(1).len(), 2);
     for action in ["soft_reboot", "hard_reboot", "stop", "start"] {
         let shown = if action == "stop" {
             "stopped"
@@ -126,7 +126,11 @@ async fn a_guest_is_rescued_from_an_image_or_a_kernel_and_comes_back_to_its_own(
         let bench = Bench::with(with_disks()).await;
         let rescued = bench.act(&system).await;
         bench.accepted(rescued, "rescued");
-        assert_eq!(bench.stage.running(1).len(), 2, "with its devices");
+        assert_eq!(
+            bench.stage.devices_of_running_guest(1).len(),
+            2,
+            "with its devices"
+        );
         let again = bench.act(&system).await;
         bench.accepted(again, "rescued");
         let rebuild = json!({"action": "rebuild", "image": named('c')});
@@ -146,7 +150,7 @@ async fn a_guest_is_rebuilt_from_another_image_with_its_devices() {
     let rebuilt = bench.act(&rebuild).await;
     bench.accepted(rebuilt, "active");
     assert!(bench.root_is('b'));
-    assert_eq!(bench.stage.running(1).len(), 2);
+    assert_eq!(bench.stage.devices_of_running_guest(1).len(), 2);
     // A stopped guest stays off.
     let stopped = bench.act(&json!({"action": "stop"})).await;
     bench.accepted(stopped, "stopped");
@@ -166,7 +170,7 @@ async fn what_devices_do_not_allow_is_refused_and_the_guest_runs_on() {
         ),
     ] {
         bench.refused(bench.act(&action).await, "hypervisor", sentence);
-        assert_eq!(bench.stage.running(1).len(), 2, "{action}");
+        assert_eq!(bench.stage.devices_of_running_guest(1).len(), 2, "{action}");
     }
     let (_, shown) = send(
         &bench.router,
@@ -237,9 +241,13 @@ async fn an_image_that_cannot_be_had_leaves_the_guest_as_it_was_and_a_start_that
     bench.refused(
         bench.act(&rescue).await,
         "resource",
-        "its checksum is another",
+        "its checksum does not match",
     );
-    assert_eq!(bench.stage.running(1).len(), 2, "the guest was not changed");
+    assert_eq!(
+        bench.stage.devices_of_running_guest(1).len(),
+        2,
+        "the guest was not changed"
+    );
     bench.stage.clear_failures();
     bench.stage.add_failure(SimulatedFailure::StartFails);
     bench.refused(bench.act(&rescue).await, "held", "will be retried");

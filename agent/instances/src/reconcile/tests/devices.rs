@@ -43,7 +43,7 @@ async fn a_removed_mediated_device_is_reported_by_the_comparison_that_removed_it
     let node = NodeName::new("compute1").unwrap();
     let seen = vec![offered(vec![orphan.clone()])];
     let advice = Advice {
-        releases: [(orphan.name(), 0)].into(),
+        release_counts: [(orphan.name(), 0)].into(),
         ..Advice::default()
     };
     devices.assume(node, seen, advice);

@@ -30,7 +30,7 @@ async fn reconciler(
     harness: &FaultHarness,
     owner: DeviceOwner,
     status: u16,
-) -> Reconciler<SimulatedHypervisor, fault_harness::SimulatedDevices> {
+) -> Reconciler<SimulatedHypervisor, fault_harness::SimulatedResources> {
     let guests = harness.guests();
     let driver = Arc::clone(&guests.inner.context.driver);
     let journal = SqlJournal::in_memory().await.unwrap();

@@ -6,7 +6,7 @@ use berth_client::placement::{Candidate, Candidates};
 use berth_model::{ProviderUuid, Trait};
 use berth_scheduler::select::Scheduler;
 use berth_scheduler::{RequestSpec, SchedulerOptions};
-use berth_scheduler_cases::scene;
+use berth_scheduler_cases::hosts_and_request;
 use berth_wire::placement::{
     AllocationOnProvider, AllocationRequest, ProviderSummary, ResourceSummary,
 };
@@ -91,7 +91,7 @@ impl Cloud {
         let hosts: Vec<Value> = hosts.collect();
         let flavor = json!({"name": "m1", "vcpus": 1, "memory_mb": 512});
         let case = json!({"id": "it", "hosts": hosts, "request": {"flavor": flavor}});
-        let (states, request) = scene(&case).unwrap();
+        let (states, request) = hosts_and_request(&case).unwrap();
         let states = states.into_iter().map(|it| it.state);
         let known = considered.with_states(states.collect()).into_iter();
         let hosts = known.map(|it| HeadroomHost {

@@ -9,7 +9,7 @@ use super::read::NamedObjects;
 use super::{DesiredAllocations, Replace, ReplaceError};
 use crate::ledger::{AllocationLedger, ClassId, ProviderId, RequestedAmount};
 use crate::store::consumers::{self, ConsumerOwner, ConsumerRow, NameTable};
-use crate::store::{inventories, now, raised};
+use crate::store::{generation_after, inventories, now};
 
 #[derive(Debug, Default)]
 pub(super) struct AcceptedWrites<'a> {
@@ -183,7 +183,7 @@ impl<'a> AcceptedWrites<'a> {
                  WHERE COALESCE(generation, 0) = ? AND id IN",
             )
             .bind(now())
-            .bind(raised(generation, step)?)
+            .bind(generation_after(generation, step)?)
             .bind(generation);
             all_of(&ids, tx.execute_in(&head, &ids).await?)?;
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::case::ReplayCase;
+use crate::case::SchedulerCase;
 use berth_scheduler::filters::{Chain, InstancePosition};
 use berth_scheduler_objects::from_json::CaseField;
 use berth_scheduler_objects::from_json::CaseRequestError;
@@ -15,11 +15,11 @@ use berth_scheduler_objects::reason::Reason;
 /// `pass`, `reasons`, `surviving_candidates` and `limits`, by host.
 pub(super) fn answer(
     subject: &CaseField<'_>,
-    case: &ReplayCase<'_>,
+    case: &SchedulerCase<'_>,
 ) -> Result<Value, CaseRequestError> {
     let mut options = case.options.clone();
     options.filter_scheduler.enabled_filters = vec![subject.string()?];
-    let chain = Chain::new(&options).map_err(|error| subject.wrong(error.to_string()))?;
+    let chain = Chain::new(&options).map_err(|error| subject.error(error.to_string()))?;
     let request = case.request()?;
     let asked = case.hosts()?;
     let mut left = asked.clone();

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use super::weigher::numbers;
-use crate::case::ReplayCase;
+use crate::case::SchedulerCase;
 use berth_scheduler_objects::from_json::CaseRequestError;
 use berth_scheduler_objects::host_state::ConsideredHost;
 
 /// `per_filter` (name, hosts before, hosts after), `filtered`, `order` and `weights`; the last two if a host is left.
-pub(super) fn answer(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
+pub(super) fn answer(case: &SchedulerCase<'_>) -> Result<Value, CaseRequestError> {
     let scheduler = case.scheduler()?;
     let (sorted, turnout) = scheduler.sort(&case.request()?, case.hosts()?, 0);
     let passed = turnout.passed.iter();

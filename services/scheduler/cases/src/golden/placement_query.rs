@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::case::ReplayCase;
+use crate::case::SchedulerCase;
 use berth_scheduler::placement_query::{Cloud, placement_query};
 use berth_scheduler_objects::from_json::CaseRequestError;
 use berth_scheduler_objects::from_json::{CaseField, FieldError};
 use berth_scheduler_objects::host_state::Aggregate;
 
 /// `query`, `pinning_requested` and, if it exists, `fallback_query`; or `error`.
-pub(super) fn answer(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
-    let aggregates: Vec<Arc<Aggregate>> = case
-        .field
-        .or("aggregates", Vec::new(), |all| all.list(aggregate))?;
-    let owned = case
-        .field
-        .or("all_computes_report_owner_trait", false, CaseField::flag)?;
+pub(super) fn answer(case: &SchedulerCase<'_>) -> Result<Value, CaseRequestError> {
+    let aggregates: Vec<Arc<Aggregate>> =
+        case.field
+            .optional_or("aggregates", Vec::new(), |all| all.list(aggregate))?;
+    let owned =
+        case.field
+            .optional_or("all_computes_report_owner_trait", false, CaseField::flag)?;
     let cloud = Cloud {
         aggregates: &aggregates,
         all_computes_report_owner_trait: owned,
@@ -44,8 +44,8 @@ pub(super) fn answer(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
 
 fn aggregate(field: &CaseField<'_>) -> Result<Arc<Aggregate>, FieldError> {
     Ok(Arc::new(Aggregate {
-        uuid: Some(field.needed("uuid")?.string()?),
+        uuid: Some(field.required("uuid")?.string()?),
         name: String::new(),
-        metadata: field.needed("metadata")?.map(CaseField::string)?,
+        metadata: field.required("metadata")?.map(CaseField::string)?,
     }))
 }

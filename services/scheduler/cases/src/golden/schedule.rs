@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::case::ReplayCase;
+use crate::case::SchedulerCase;
 use crate::claim_failures::claim_failures;
 use berth_scheduler::select::{
     Alternates, ClaimPolicy, SelectionRequest, SelectionResult, SelectionStep,
@@ -12,16 +12,16 @@ use berth_scheduler_objects::from_json::CaseRequestError;
 use berth_scheduler_objects::host_state::HostState;
 
 /// `selections`, `cells`, `claims` and `after`; or `no_valid_host` with its `reason`, `claims` and `deleted_allocations`.
-pub(super) fn answer(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
-    let field = case.field.needed("request")?;
+pub(super) fn answer(case: &SchedulerCase<'_>) -> Result<Value, CaseRequestError> {
+    let field = case.field.required("request")?;
     let fails = claim_failures(&field)?;
-    let alternates = match field.or("return_alternates", false, CaseField::flag)? {
+    let alternates = match field.optional_or("return_alternates", false, CaseField::flag)? {
         true => Alternates::Wanted,
         false => Alternates::None,
     };
     let ask = SelectionRequest {
         request: case.request()?,
-        instance_uuids: field.needed("instance_uuids")?.list(CaseField::string)?,
+        instance_uuids: field.required("instance_uuids")?.list(CaseField::string)?,
         alternates,
         claims: ClaimPolicy::Needed,
         seed: 0,

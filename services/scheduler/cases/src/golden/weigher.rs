@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::case::ReplayCase;
+use crate::case::SchedulerCase;
 use berth_scheduler::weighers::{Bounds, HostRanking, Score, Weighers, normalize};
 use berth_scheduler_objects::from_json::CaseField;
 use berth_scheduler_objects::from_json::CaseRequestError;
@@ -12,11 +12,11 @@ use berth_scheduler_objects::from_json::CaseRequestError;
 /// weighed.
 pub(super) fn answer(
     subject: &CaseField<'_>,
-    case: &ReplayCase<'_>,
+    case: &SchedulerCase<'_>,
 ) -> Result<Value, CaseRequestError> {
     let mut options = case.options.clone();
     options.filter_scheduler.weight_classes = vec![subject.string()?];
-    let weighers = Weighers::new(&options).map_err(|error| subject.wrong(error.to_string()))?;
+    let weighers = Weighers::new(&options).map_err(|error| subject.error(error.to_string()))?;
     let weighers = weighers.by_novas_arithmetic();
     let request = case.request()?;
     let hosts = case.hosts()?;
@@ -47,11 +47,11 @@ pub(super) fn answer(
 }
 
 /// Answers a `normalize` case with `out`: the normalized weight of each host.
-pub(super) fn normalized(case: &ReplayCase<'_>) -> Result<Value, CaseRequestError> {
-    let raw: Vec<f64> = case.field.needed("in")?.list(CaseField::float)?;
+pub(super) fn normalized(case: &SchedulerCase<'_>) -> Result<Value, CaseRequestError> {
+    let raw: Vec<f64> = case.field.required("in")?.list(CaseField::float)?;
     let bounds = Bounds {
-        min: case.field.maybe("minval", CaseField::float)?,
-        max: case.field.maybe("maxval", CaseField::float)?,
+        min: case.field.optional("minval", CaseField::float)?,
+        max: case.field.optional("maxval", CaseField::float)?,
     };
     Ok(json!({ "out": numbers(&normalize(&raw, bounds)) }))
 }

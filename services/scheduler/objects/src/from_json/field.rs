@@ -1,4 +1,4 @@
-//! A JSON value with its path in the file, for errors that name the field.
+//! [`CaseField`]: a JSON value of a scheduler case with its path, for errors that name the field.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use crate::text::shortened;
 
-/// What is wrong with a field.
+/// A field with a wrong type or value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{wrong}", before(path))]
+#[error("{}{problem}", prefix(path))]
 pub struct FieldError {
-    /// The place of the field, for example `hosts[1].free_ram_mb`.
+    /// The path of the field, for example `hosts[1].free_ram_mb`.
     pub path: String,
-    /// The error: the expected value and the actual one.
-    pub wrong: String,
+    /// The expected value and the actual one.
+    pub problem: String,
 }
 
-/// The whole file has no path.
-fn before(path: &str) -> String {
+/// The path of the field before the problem; empty for the whole file.
+fn prefix(path: &str) -> String {
     match path {
         "" => String::new(),
         path => format!("{}: ", shortened(path)),
@@ -45,65 +45,65 @@ impl<'a> CaseField<'a> {
         self.value
     }
 
-    /// The error for a value that is something else.
-    pub fn should_be(&self, what: impl AsRef<str>) -> FieldError {
+    /// The error of a value that is not `what`.
+    pub fn expected(&self, what: impl AsRef<str>) -> FieldError {
         let is = match self.value {
             Value::Array(_) => "a list".to_owned(),
             Value::Object(_) => "an object".to_owned(),
             scalar => scalar.to_string(),
         };
-        self.wrong(format!("should be {}, and is {is}", what.as_ref()))
+        self.error(format!("should be {}, and is {is}", what.as_ref()))
     }
 
-    /// An error with a custom text.
-    pub fn wrong(&self, wrong: String) -> FieldError {
+    /// An error of this field with another text.
+    pub fn error(&self, problem: String) -> FieldError {
         FieldError {
             path: self.path.clone(),
-            wrong: shortened(&wrong).into_owned(),
+            problem: shortened(&problem).into_owned(),
         }
     }
 
-    /// A key of an object, be its value null.
-    pub fn given(&self, key: &str) -> FieldResult<Option<Self>> {
+    /// The value of a key, which may be null; `None` if the key is missing.
+    pub fn get(&self, key: &str) -> FieldResult<Option<Self>> {
         let Value::Object(object) = self.value else {
-            return Err(self.should_be("an object"));
+            return Err(self.expected("an object"));
         };
         Ok(object.get(key).map(|value| Self {
-            path: self.under(key),
+            path: self.path_of(key),
             value,
         }))
     }
 
-    /// The value of a mandatory key.
-    pub fn needed(&self, key: &str) -> FieldResult<Self> {
-        self.given(key)?.ok_or_else(|| FieldError {
-            path: self.under(key),
-            wrong: "is missing".to_owned(),
+    /// The value of a required key.
+    pub fn required(&self, key: &str) -> FieldResult<Self> {
+        self.get(key)?.ok_or_else(|| FieldError {
+            path: self.path_of(key),
+            problem: "is missing".to_owned(),
         })
     }
 
     /// The value of a key; `None` if it is missing or null.
-    pub fn maybe<T>(
+    pub fn optional<T>(
         &self,
         key: &str,
         read: impl FnOnce(&Self) -> FieldResult<T>,
     ) -> FieldResult<Option<T>> {
-        let field = self.given(key)?.filter(|field| !field.value.is_null());
+        let field = self.get(key)?.filter(|field| !field.value.is_null());
         field.map(|field| read(&field)).transpose()
     }
 
     /// The value of a key; the default if it is missing or null.
-    pub fn or<T>(
+    pub fn optional_or<T>(
         &self,
         key: &str,
         default: T,
         read: impl FnOnce(&Self) -> FieldResult<T>,
     ) -> FieldResult<T> {
-        Ok(self.maybe(key, read)?.unwrap_or(default))
+        Ok(self.optional(key, read)?.unwrap_or(default))
     }
 
     pub fn text(&self) -> FieldResult<&'a str> {
-        self.value.as_str().ok_or_else(|| self.should_be("a text"))
+        self.value.as_str().ok_or_else(|| self.expected("a text"))
     }
 
     pub fn string(&self) -> FieldResult<String> {
@@ -112,32 +112,30 @@ impl<'a> CaseField<'a> {
 
     pub fn int(&self) -> FieldResult<i64> {
         let int = self.value.as_i64();
-        int.ok_or_else(|| self.should_be("a whole number"))
+        int.ok_or_else(|| self.expected("a whole number"))
     }
 
     /// A whole number from 0 on.
     pub fn count<T: TryFrom<i64>>(&self) -> FieldResult<T> {
-        T::try_from(self.int()?).map_err(|_| self.should_be("a whole number from 0 on"))
+        T::try_from(self.int()?).map_err(|_| self.expected("a whole number from 0 on"))
     }
 
     pub fn float(&self) -> FieldResult<f64> {
-        self.value
-            .as_f64()
-            .ok_or_else(|| self.should_be("a number"))
+        self.value.as_f64().ok_or_else(|| self.expected("a number"))
     }
 
     pub fn flag(&self) -> FieldResult<bool> {
         let flag = self.value.as_bool();
-        flag.ok_or_else(|| self.should_be("true or false"))
+        flag.ok_or_else(|| self.expected("true or false"))
     }
 
     /// The fields of a list.
     pub fn items(&self) -> FieldResult<Vec<Self>> {
         let Value::Array(items) = self.value else {
-            return Err(self.should_be("a list"));
+            return Err(self.expected("a list"));
         };
-        let fields = items.iter().enumerate().map(|(place, value)| Self {
-            path: format!("{}[{place}]", self.path),
+        let fields = items.iter().enumerate().map(|(index, value)| Self {
+            path: format!("{}[{index}]", self.path),
             value,
         });
         Ok(fields.collect())
@@ -157,16 +155,16 @@ impl<'a> CaseField<'a> {
         read: impl Fn(&Self) -> FieldResult<T>,
     ) -> FieldResult<BTreeMap<String, T>> {
         let Value::Object(object) = self.value else {
-            return Err(self.should_be("an object"));
+            return Err(self.expected("an object"));
         };
         let read_one = |(key, value): (&String, &'a Value)| {
-            let path = self.under(key);
+            let path = self.path_of(key);
             Ok((key.clone(), read(&Self { path, value })?))
         };
         object.iter().map(read_one).collect()
     }
 
-    fn under(&self, key: &str) -> String {
+    fn path_of(&self, key: &str) -> String {
         match self.path.is_empty() {
             true => key.to_owned(),
             false => format!("{}.{key}", self.path),

@@ -3,7 +3,7 @@
 /// The state of the service. Times are ages in seconds, so that no clock is needed.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ServiceState {
-    /// By its operator, or by itself after too many failed builds.
+    /// Disabled by an operator, or by the service itself after too many failed builds.
     pub disabled: bool,
     pub disabled_reason: Option<String>,
     /// Declared down by an operator.
@@ -12,4 +12,14 @@ pub struct ServiceState {
     pub last_seen_age_s: Option<f64>,
     /// Seconds since it was first registered.
     pub created_age_s: Option<f64>,
+}
+
+impl ServiceState {
+    /// An enabled service whose last heartbeat is zero seconds old.
+    pub(crate) fn reported_now() -> Self {
+        Self {
+            last_seen_age_s: Some(0.0),
+            ..Self::default()
+        }
+    }
 }

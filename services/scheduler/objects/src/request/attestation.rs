@@ -1,62 +1,70 @@
-//! What was attested of the nodes.
+//! [`Attestations`]: the trust levels of the compute nodes, for `TrustedFilter` of the scheduler.
+//!
+//! An attestation service of the operator measures the software of each node and writes the trust level of the node to a
+//! file. The conductor reads the file and puts its content into the scheduler's request, because the scheduler itself
+//! reads no files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The attested trust levels of the nodes when a request is made.
-///
-/// The caller queries the attestation service and passes the result; the filter queries nothing. A level is a name that
-/// the service defines, usually `trusted` or `untrusted`.
+/// The attestations of all nodes at the time of a request, or the reason why they are not available.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Attestations(AttestedNodes);
+pub struct Attestations(AttestationLookup);
 
 #[derive(Debug, Clone, PartialEq)]
-enum AttestedNodes {
-    These(Arc<BTreeMap<String, Attestation>>),
-    Nothing(Arc<str>),
+enum AttestationLookup {
+    /// The attestations, by the node's hypervisor hostname.
+    Available(Arc<BTreeMap<String, Attestation>>),
+    Unavailable {
+        reason: Arc<str>,
+    },
 }
 
-impl Default for AttestedNodes {
+impl Default for AttestationLookup {
     fn default() -> Self {
-        Self::These(Arc::default())
+        Self::Available(Arc::default())
     }
 }
 
-/// What was attested of a node.
+/// The attestation service's last statement about a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attestation {
-    /// The name of the trust level.
+    /// The trust level: a name that the attestation service defines, usually `trusted` or `untrusted`.
     pub trust_level: String,
-    /// Seconds since then, and for how many it holds; none: it holds.
+    /// Set if the attestation is too old to be trusted; `None` while it is valid.
     pub expired: Option<AttestationExpiry>,
 }
 
-/// An attestation that is too old.
+/// The age and the validity of an attestation that is no longer valid.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AttestationExpiry {
-    /// Seconds since it was made.
+    /// The age of the attestation in seconds; negative if its timestamp is in the future.
     pub age_s: f64,
-    /// The validity of an attestation, in seconds.
-    pub holds_s: f64,
+    /// The age in seconds up to which an attestation is valid.
+    pub validity_s: f64,
 }
 
 impl Attestations {
+    /// The attestations, by the node's hypervisor hostname.
     #[must_use]
     pub fn new(by_node: BTreeMap<String, Attestation>) -> Self {
-        Self(AttestedNodes::These(Arc::new(by_node)))
+        Self(AttestationLookup::Available(Arc::new(by_node)))
     }
 
-    /// Nothing is known, for this reason: no node is trusted.
+    /// Attestations that could not be read. The filter then rejects each node of a request that requires trust.
     #[must_use]
-    pub fn unknown(why: &str) -> Self {
-        Self(AttestedNodes::Nothing(why.into()))
+    pub fn unavailable(reason: &str) -> Self {
+        let reason = reason.into();
+        Self(AttestationLookup::Unavailable { reason })
     }
 
-    /// What was attested of a node; none: nothing was.
-    pub fn of(&self, node: &str) -> Result<Option<&Attestation>, &str> {
+    /// The attestation of the node with this hypervisor hostname; `None` if the node was never attested.
+    ///
+    /// Errors: the reason why no attestations are available.
+    pub fn of_node(&self, node: &str) -> Result<Option<&Attestation>, &str> {
         match &self.0 {
-            AttestedNodes::These(by_node) => Ok(by_node.get(node)),
-            AttestedNodes::Nothing(why) => Err(why),
+            AttestationLookup::Available(by_node) => Ok(by_node.get(node)),
+            AttestationLookup::Unavailable { reason } => Err(reason),
         }
     }
 }

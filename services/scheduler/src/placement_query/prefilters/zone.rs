@@ -1,4 +1,4 @@
-//! Translates the requested availability zone into aggregates.
+//! Translates the requested availability zone into aggregates that the query to Placement requires or excludes.
 
 use std::collections::BTreeSet;
 
@@ -8,60 +8,63 @@ use crate::request::RequestSpec;
 /// The metadata key that names an aggregate's zone.
 const KEY: &str = "availability_zone";
 
-/// The aggregates that a zone requires and excludes.
+/// What a request for a zone means for Placement.
 #[derive(Debug, Default)]
-pub(super) struct Zone {
-    /// The host must be in one of these.
+pub(super) struct ZoneConstraint {
+    /// The host must be in one of these. `None`: in any or none.
     pub(super) aggregates: Option<Vec<String>>,
     /// The host must not be in any of these.
     pub(super) forbidden: Vec<String>,
 }
 
-/// The aggregates of the requested zone.
-pub(super) fn demands(
+/// The constraint of the requested zone; empty without a zone. Fails if no aggregate has the zone and it is not the
+/// default one.
+pub(super) fn constraint(
     request: &RequestSpec,
     cloud: &Cloud<'_>,
-) -> Result<Zone, PlacementQueryError> {
+) -> Result<ZoneConstraint, PlacementQueryError> {
     let asked = request.availability_zone.as_deref();
     let Some(asked) = asked.filter(|zone| !zone.is_empty()) else {
-        return Ok(Zone::default());
+        return Ok(ZoneConstraint::default());
     };
     let Some(default) = cloud.default_availability_zone else {
-        return Ok(as_nova(asked, cloud));
+        // Without a default zone, the zone of hosts outside of aggregates has no name.
+        return Ok(as_prefilter_of_nova(asked, cloud));
     };
     // Hosts without a zone aggregate are in the default zone, so the hosts of all other zones are excluded.
     if asked == default {
-        return Ok(Zone {
+        return Ok(ZoneConstraint {
             forbidden: aggregates(cloud, |key, value| key == KEY && !is_in(value, asked)),
-            ..Zone::default()
+            ..ZoneConstraint::default()
         });
     }
     let found = aggregates(cloud, |key, value| key == KEY && is_in(value, asked));
     match found.is_empty() {
-        true => Err(no_such(asked, default, cloud)),
-        false => Ok(Zone {
+        true => Err(no_such_zone(asked, default, cloud)),
+        false => Ok(ZoneConstraint {
             aggregates: Some(found),
-            ..Zone::default()
+            ..ZoneConstraint::default()
         }),
     }
 }
 
-/// Nova's behavior: a zone without an aggregate adds no constraint.
-fn as_nova(asked: &str, cloud: &Cloud<'_>) -> Zone {
+/// The constraint of Nova's prefilter `map_az_to_placement_aggregate`: a zone without an aggregate adds none. Unlike
+/// Nova's filter, it does not read lists of zones.
+fn as_prefilter_of_nova(asked: &str, cloud: &Cloud<'_>) -> ZoneConstraint {
     let found = aggregates(cloud, |key, value| key == KEY && value == asked);
-    Zone {
+    ZoneConstraint {
         aggregates: (!found.is_empty()).then_some(found),
-        ..Zone::default()
+        ..ZoneConstraint::default()
     }
 }
 
-/// Whether an aggregate's value names the zone. As in `AvailabilityZoneFilter`, the value may be a comma-separated
-/// list.
+/// Whether an aggregate's value names the zone. As in Nova's `AvailabilityZoneFilter`, the value may be a
+/// comma-separated list.
 fn is_in(value: &str, asked: &str) -> bool {
     value == asked || value.split(',').any(|zone| zone.trim() == asked)
 }
 
-fn no_such(asked: &str, default: &str, cloud: &Cloud<'_>) -> PlacementQueryError {
+fn no_such_zone(asked: &str, default: &str, cloud: &Cloud<'_>) -> PlacementQueryError {
     let zones = cloud
         .aggregates
         .iter()

@@ -1,4 +1,10 @@
-//! The simulated devices and disks: the harness's [`GuestResources`].
+//! [`SimulatedResources`]: the devices, disks, images and secrets of a guest in the fault harness, a test environment that
+//! makes the agent's calls fail or kills the agent at any call.
+//!
+//! It implements [`GuestResources`] in memory. Each call to devices or disks goes through [`FaultHarness::inject`], which
+//! lets the call fail, or kills the agent, before or after its effect. A call that would harm a tenant adds a text to
+//! `violations` of the harness's [`SimulatedWorld`]; tests check that this list stays empty. Failures that a test
+//! planted ([`SimulatedFailure`]) name a PCI device by the number of its bus.
 
 use berth_agent_images::{DiskPlan, ImageDownload, ImageStage, InstancesPath, RecreateDisks};
 use berth_agent_journal::{GuestRequest, ReleasedDevices};
@@ -6,7 +12,7 @@ use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
 use berth_virt::{HostDeviceId, PowerState};
 
-use crate::fault_harness::hypervisor::names;
+use crate::fault_harness::hypervisor::device_names;
 use crate::fault_harness::{
     FaultHarness, PlantedBug, SimulatedDevice, SimulatedFailure, SimulatedWorld,
 };
@@ -14,8 +20,10 @@ use crate::files::GuestFiles;
 use crate::resources::{GuestResources, Provision, ResourceError};
 use crate::spawn_context::host_device;
 
-pub struct SimulatedDevices(pub FaultHarness);
+/// The resources of one agent's guests.
+pub struct SimulatedResources(pub FaultHarness);
 
+/// The names of a guest's devices: PCI addresses, or UUIDs of mediated devices.
 pub(crate) fn devices_of(spec: &GuestSpec) -> impl Iterator<Item = String> {
     spec.devices
         .as_slice()
@@ -26,57 +34,60 @@ pub(crate) fn devices_of(spec: &GuestSpec) -> impl Iterator<Item = String> {
         })
 }
 
-fn number(name: &str) -> u32 {
-    u32::from_str_radix(&name[5..7], 16).unwrap()
+/// The bus number in a PCI address: 2 for `0000:02:00.0`. Tests of planted failures use no mediated devices.
+fn pci_bus(address: &str) -> u32 {
+    u32::from_str_radix(&address[5..7], 16).unwrap()
 }
 
-impl GuestResources for SimulatedDevices {
+impl GuestResources for SimulatedResources {
     fn files(&self) -> &GuestFiles {
         &self.0.files
     }
 
     async fn store_secrets(&self, request: &GuestRequest) -> Result<(), ResourceError> {
-        self.0.world().kept.insert(request.uuid());
+        self.0.world().stored_secrets.insert(request.uuid());
         Ok(())
     }
 
     async fn discard_secrets(&self, guest: ConsumerUuid) -> Result<(), ResourceError> {
-        self.0.world().kept.remove(&guest);
+        self.0.world().stored_secrets.remove(&guest);
         Ok(())
     }
 
+    /// Refuses unhealthy devices and devices that are prepared for another guest.
     async fn check(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
         let spec = guest.spec;
         let effect = async {
             let mut world = self.0.world();
             for name in devices_of(spec) {
-                let unhealthy = world
-                    .failures
-                    .contains(&SimulatedFailure::DeviceUnhealthy(number(&name)));
+                let unhealthy = SimulatedFailure::DeviceUnhealthy(pci_bus(&name));
+                let is_unhealthy = world.failures.contains(&unhealthy);
                 let device = world.devices.entry(name.clone()).or_default();
-                let other = device.prepared.is_some_and(|owner| owner != spec.uuid);
-                if unhealthy || other {
-                    return Err(ResourceError::Refused {
-                        what: name,
-                        reason: "its link is down".to_owned(),
-                    });
-                }
+                let has_other_owner = device.prepared.is_some_and(|owner| owner != spec.uuid);
+                let reason = match (is_unhealthy, has_other_owner) {
+                    (true, _) => "its link is down",
+                    (false, true) => "it is prepared for another guest",
+                    (false, false) => continue,
+                };
+                return Err(ResourceError::Refused {
+                    what: name,
+                    reason: reason.to_owned(),
+                });
             }
             Ok(())
         };
         self.0.inject("sysfs read check".to_owned(), effect).await
     }
 
+    /// Creates the guest's disks, and records the guest as the owner of each device.
     async fn prepare(&self, guest: Provision<'_>) -> Result<(), ResourceError> {
         let spec = guest.spec;
         let effect = async {
             let mut world = self.0.world();
-            make_disks(&mut world, &guest);
+            create_missing_disks(&mut world, &guest);
             for name in devices_of(spec) {
-                if world
-                    .failures
-                    .contains(&SimulatedFailure::PrepareFails(number(&name)))
-                {
+                let failure = SimulatedFailure::PrepareFails(pci_bus(&name));
+                if world.failures.contains(&failure) {
                     return Err(ResourceError::Failed {
                         what: name,
                         reason: "no such function".to_owned(),
@@ -84,9 +95,8 @@ impl GuestResources for SimulatedDevices {
                 }
                 let device = world.devices.entry(name.clone()).or_default();
                 if device.prepared.is_some_and(|owner| owner != spec.uuid) {
-                    world
-                        .broken
-                        .push(format!("S3: {name} was prepared for two guests"));
+                    let violation = format!("{name} was prepared for two guests");
+                    world.violations.push(violation);
                 } else {
                     device.prepared = Some(spec.uuid);
                 }
@@ -98,45 +108,36 @@ impl GuestResources for SimulatedDevices {
             .await
     }
 
+    /// Resets the guest's devices, or lets the reset fail as planted, and deletes the guest's files.
     async fn release(&self, guest: Provision<'_>) -> Result<ReleasedDevices, ResourceError> {
         let spec = guest.spec;
         let effect = async {
             let mut released = ReleasedDevices::default();
             let mut world = self.0.world();
             for name in devices_of(spec) {
-                let holder = world
-                    .guests
-                    .iter()
-                    .find(|(_, found)| names(found).contains(&name));
-                if let Some((holder, _)) = holder {
-                    let broken = format!("{name} was reset while {holder} used it");
-                    world.broken.push(broken);
+                let mut guests = world.guests.iter();
+                let user = guests.find(|(_, found)| device_names(found).contains(&name));
+                if let Some((user, _)) = user {
+                    let violation = format!("{name} was reset while {user} used it");
+                    world.violations.push(violation);
                 }
-                if world
-                    .failures
-                    .contains(&SimulatedFailure::ResetFails(number(&name)))
-                {
+                let failures = &world.failures;
+                if failures.contains(&SimulatedFailure::ResetFails(pci_bus(&name))) {
                     let reason = "its configuration reads all ones".to_owned();
                     released.quarantined.insert(name, reason);
-                    continue;
-                }
-                if world
-                    .failures
-                    .contains(&SimulatedFailure::ResetHangs(number(&name)))
-                {
+                } else if failures.contains(&SimulatedFailure::ResetHangs(pci_bus(&name))) {
                     return Err(ResourceError::Failed {
                         what: name,
                         reason: "the reset timed out".to_owned(),
                     });
-                }
-                if world.bug == Some(PlantedBug::SkipsResets) {
+                } else if world.bug == Some(PlantedBug::SkipsResets) {
+                    // The bug: the device has no owner, but `used_by` shows that it still has the guest's data.
                     world.devices.entry(name).or_default().prepared = None;
-                    continue;
+                } else {
+                    let clean = SimulatedDevice::default();
+                    world.devices.insert(name.clone(), clean);
+                    released.clean.insert(name);
                 }
-                world
-                    .devices
-                    .insert(name.clone(), SimulatedDevice::default());
-                released.clean.insert(name);
             }
             Ok(released)
         };
@@ -144,6 +145,7 @@ impl GuestResources for SimulatedDevices {
             .0
             .inject("sysfs write release".to_owned(), effect)
             .await?;
+        // The files go with a release that succeeded. No fault is injected between the two.
         let folder = format!("/instances/{}/", spec.uuid);
         let mut world = self.0.world();
         world.files.retain(|path, _| !path.starts_with(&folder));
@@ -155,19 +157,15 @@ impl GuestResources for SimulatedDevices {
     }
 
     async fn fetch(&self, _: &DiskPlan, _: Option<&ProjectId>) -> Result<(), ResourceError> {
+        let has_failure = |failure| self.0.world().failures.contains(&failure);
         let effect = async {
-            if self
-                .0
-                .world()
-                .failures
-                .contains(&SimulatedFailure::EndlessImage)
-            {
+            if has_failure(SimulatedFailure::EndlessImage) {
                 std::future::pending::<()>().await;
             }
-            match self.0.world().failures.contains(&SimulatedFailure::NoImage) {
+            match has_failure(SimulatedFailure::NoImage) {
                 true => Err(ResourceError::Refused {
                     what: "an image".to_owned(),
-                    reason: "its checksum is another".to_owned(),
+                    reason: "its checksum does not match".to_owned(),
                 }),
                 false => Ok(()),
             }
@@ -176,13 +174,14 @@ impl GuestResources for SimulatedDevices {
     }
 
     async fn remove_unused(&self, _: &[&GuestRequest]) {
-        self.0.world().tidied += 1;
+        self.0.world().removals_of_unused_files += 1;
     }
 
+    /// The progress of a download that never ends. Other downloads take no time.
     fn download_progress(&self, _: &DiskPlan) -> Option<ImageDownload> {
         let world = self.0.world();
-        let comes = world.failures.contains(&SimulatedFailure::EndlessImage);
-        comes.then_some(ImageDownload {
+        let is_endless = world.failures.contains(&SimulatedFailure::EndlessImage);
+        is_endless.then_some(ImageDownload {
             stage: ImageStage::Fetch,
             done: 1,
             of: None,
@@ -194,9 +193,8 @@ impl GuestResources for SimulatedDevices {
             let mut world = self.0.world();
             let found = world.guests.get(&guest);
             if found.is_some_and(|found| found.state != PowerState::ShutOff) {
-                world
-                    .broken
-                    .push("files were removed under a running guest".to_owned());
+                let violation = "files were removed under a running guest".to_owned();
+                world.violations.push(violation);
             }
             for file in files {
                 world.files.remove(file.as_str());
@@ -212,8 +210,9 @@ pub fn instances() -> InstancesPath {
     InstancesPath::new(HostPath::new("/instances").unwrap())
 }
 
-/// Creates missing disks. A recreated disk with a tenant's data violates an invariant.
-fn make_disks(world: &mut SimulatedWorld, guest: &Provision<'_>) {
+/// Creates the disks of a guest that do not exist. If the guest has run before, a missing disk held its tenant's data. To
+/// create such a disk again is a violation, unless the agent was ordered to recreate it.
+fn create_missing_disks(world: &mut SimulatedWorld, guest: &Provision<'_>) {
     let root = guest.spec.disks.root().into_iter().map(|disk| (disk, true));
     let others = guest.spec.disks.ephemeral().iter();
     for (disk, is_root) in root.chain(others.map(|disk| (disk, false))) {
@@ -221,15 +220,14 @@ fn make_disks(world: &mut SimulatedWorld, guest: &Provision<'_>) {
         if world.files.contains_key(&path) {
             continue;
         }
-        let is_new = match guest.recreate {
+        let may_be_recreated = match guest.recreate {
             RecreateDisks::None => false,
             RecreateDisks::Root => is_root,
             RecreateDisks::All => true,
         };
-        if guest.has_run_before && !is_new {
-            world
-                .broken
-                .push(format!("{path} was recreated over a tenant's data"));
+        if guest.has_run_before && !may_be_recreated {
+            let violation = format!("{path} was recreated over a tenant's data");
+            world.violations.push(violation);
         }
         let base = disk.base.as_ref();
         let content = base.map_or_else(|| "empty".to_owned(), |base| base.path.to_string());

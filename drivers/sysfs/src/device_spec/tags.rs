@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use super::Flaw;
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 10] = [
     "physical_network",
     "trusted",
     "remote_managed",
@@ -26,6 +26,7 @@ const KEYS: [&str; 9] = [
     "traits",
     "one_time_use",
     "num_vfs",
+    "reset_clears_memory",
 ];
 
 /// An entry's tags, `None` if not set. The comments give Nova's defaults.
@@ -50,6 +51,9 @@ pub struct DeviceTags {
     /// The number of virtual functions that a physical function should have when the agent starts. Default:
     /// unchanged. Not in Nova.
     pub num_vfs: Option<u32>,
+    /// Whether any reset but a change of its power state clears its memory. Default: no for display controllers and
+    /// processing accelerators, else yes. Not in Nova.
+    pub reset_clears_memory: Option<bool>,
 }
 
 impl DeviceTags {
@@ -70,6 +74,7 @@ impl DeviceTags {
                 "live_migratable" => tags.live_migratable = Some(truth(key, value)?),
                 "one_time_use" => tags.one_time_use = Some(truth(key, value)?),
                 "num_vfs" => tags.num_vfs = Some(count(key, value)?),
+                "reset_clears_memory" => tags.reset_clears_memory = Some(truth(key, value)?),
                 "resource_class" => tags.resource_class = Some(class(key, text(key, value)?)?),
                 "traits" => tags.traits = traits(key, value)?,
                 other if others.contains(&other) => {}

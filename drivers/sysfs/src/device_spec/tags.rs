@@ -12,11 +12,12 @@
 use std::collections::BTreeSet;
 
 use berth_model::{ResourceClass, Trait};
+use berth_virt::DeviceType;
 use serde_json::{Map, Value};
 
 use super::Flaw;
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "physical_network",
     "trusted",
     "remote_managed",
@@ -27,6 +28,7 @@ const KEYS: [&str; 10] = [
     "one_time_use",
     "num_vfs",
     "reset_clears_memory",
+    "device_type",
 ];
 
 /// An entry's tags, `None` if not set. The comments give Nova's defaults.
@@ -54,6 +56,8 @@ pub struct DeviceTags {
     /// Whether any reset but a change of its power state clears its memory. Default: no for display controllers and
     /// processing accelerators, else yes. Not in Nova.
     pub reset_clears_memory: Option<bool>,
+    /// What it is, in Cyborg's terms. Default: by vendor, product and class. Not in Nova.
+    pub device_type: Option<DeviceType>,
 }
 
 impl DeviceTags {
@@ -75,6 +79,7 @@ impl DeviceTags {
                 "one_time_use" => tags.one_time_use = Some(truth(key, value)?),
                 "num_vfs" => tags.num_vfs = Some(count(key, value)?),
                 "reset_clears_memory" => tags.reset_clears_memory = Some(truth(key, value)?),
+                "device_type" => tags.device_type = Some(device_type(key, value)?),
                 "resource_class" => tags.resource_class = Some(class(key, text(key, value)?)?),
                 "traits" => tags.traits = traits(key, value)?,
                 other if others.contains(&other) => {}
@@ -108,6 +113,17 @@ fn truth(key: &str, value: &Value) -> Result<bool, Flaw> {
         "no" | "false" | "off" | "0" | "n" | "f" => Ok(false),
         _ => Err(Flaw::new(key, "yes or no is expected")),
     }
+}
+
+/// A device type by its name, in any case.
+fn device_type(key: &str, value: &Value) -> Result<DeviceType, Flaw> {
+    let written = text(key, value)?;
+    let mut all = DeviceType::ALL.into_iter();
+    let found = all.find(|known| known.as_str().eq_ignore_ascii_case(written));
+    found.ok_or_else(|| {
+        let known = DeviceType::ALL.map(DeviceType::as_str).join(", ");
+        Flaw::new(key, format!("one of {known} is expected"))
+    })
 }
 
 /// A number, or a number as text, as Nova accepts in JSON.

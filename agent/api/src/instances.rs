@@ -60,7 +60,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests/{uuid}/action",
-        "Performs an action on a guest, and waits until it is finished.\n\nThe body is `{\"action\": ...}`, with the keys of the action:\n\n- `start`, `pause`, `unpause`, `soft_reboot`, `hard_reboot`, `unrescue`, `suspend`: no further keys;\n- `stop`: `grace_seconds` (0 to 600);\n- `rescue`: `image` or `kernel`, `grace_seconds`;\n- `rebuild`: `image`, `preserve_ephemeral`;\n- `live_migrate`: `destination`.\n\nWith `?id=ID` (1 to 64 characters: ASCII letters, digits, `.`, `_`, `-`) a request can be repeated if the response was lost.\nThe agent stores the ID of each guest's last action, also when it is killed, and does not perform that action twice.\n\nRescue and rebuild keep the guest's devices and accelerator requests. Their images are fetched before the guest is powered off.\n\n- 409: an operation on the guest is running, or the guest's state does not allow the action. `suspend` and `live_migrate` are rejected for guests with devices.\n- 503 `held`: the action was started, is blocked, and is retried.",
+        "Performs an action on a guest, and waits until it is finished.\n\nThe body is `{\"action\": ...}`, with the keys of the action:\n\n- `start`, `pause`, `unpause`, `soft_reboot`, `hard_reboot`, `unrescue`, `suspend`: no further keys;\n- `stop`: `grace_seconds` (0 to 600);\n- `rescue`: `image` or `kernel`, `grace_seconds`;\n- `rebuild`: `image`, `preserve_ephemeral`;\n- `update_config_drive`: `change` (`name`, `metadata`, `user_data`, `ssh_keys`); the guest reads it at its next start;\n- `live_migrate`: `destination`.\n\nWith `?id=ID` (1 to 64 characters: ASCII letters, digits, `.`, `_`, `-`) a request can be repeated if the response was lost.\nThe agent stores the ID of each guest's last action, also when it is killed, and does not perform that action twice.\n\nRescue and rebuild keep the guest's devices and accelerator requests. Their images are fetched before the guest is powered off.\n\n- 409: an operation on the guest is running, or the guest's state does not allow the action. `suspend` and `live_migrate` are rejected for guests with devices.\n- 503 `held`: the action was started, is blocked, and is retried.",
     ),
     (
         "GET",
@@ -193,6 +193,10 @@ async fn action<D: VirtDriver, R: GuestResources>(
             ActionRequest::Change(change) => {
                 let changed = acting.transition_once(uuid, &change, id.as_ref()).await;
                 changed.map(|()| GuestPowerOutcome::Done)
+            }
+            ActionRequest::UpdateConfigDrive(change) => {
+                acting.update_config_drive(uuid, change).await?;
+                Ok(GuestPowerOutcome::Done)
             }
             ActionRequest::Suspend => Ok(acting.suspend(uuid, id.as_ref()).await?),
             ActionRequest::LiveMigrate(node) => {

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-pub use content::{ConfigDriveContent, ConfigDriveError, ConfigDriveParts, PublicKey, UserData};
+pub use content::{
+    ConfigDriveChange, ConfigDriveContent, ConfigDriveError, ConfigDriveParts, PublicKey, UserData,
+};
 pub use files::ConfigDriveFormat;
 pub(super) use files::files;
 

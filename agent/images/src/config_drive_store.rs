@@ -78,9 +78,19 @@ impl ConfigDriveStore {
 
     /// Removes all contents of an instance.
     pub(super) fn discard(&self, guest: ConsumerUuid) -> Result<(), DiskError> {
+        self.discard_but(guest, None)
+    }
+
+    /// Removes the contents of an instance, except the one with this digest.
+    pub(super) fn discard_but(
+        &self,
+        guest: ConsumerUuid,
+        kept: Option<ContentDigest>,
+    ) -> Result<(), DiskError> {
         let start = format!("{guest}.");
+        let kept = kept.map(|digest| format!("{start}{digest}"));
         for name in atomic_file::names(&self.folder)? {
-            if name.starts_with(&start) {
+            if name.starts_with(&start) && Some(&name) != kept.as_ref() {
                 atomic_file::remove(&self.folder.join(name))?;
             }
         }

@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 
 use crate::atomic_file::{self, PartialFile};
 use crate::cache::ImageCache;
-use crate::config_drive::{self, ConfigDrive};
+use crate::config_drive::{self, ConfigDrive, ConfigDriveChange};
 use crate::config_drive_store::ConfigDriveStore;
 use crate::error::DiskError;
 use crate::fetch::ImageSources;
@@ -87,6 +87,33 @@ impl Disks {
 
     pub fn discard_config_drive(&self, guest: ConsumerUuid) -> Result<(), DiskError> {
         self.config_drives.discard(guest)
+    }
+
+    /// Stores the changed content of an instance's config drive. The drive itself is not written.
+    pub fn change_config_drive(
+        &self,
+        guest: ConsumerUuid,
+        drive: &ConfigDrive,
+        change: ConfigDriveChange,
+    ) -> Result<ConfigDrive, DiskError> {
+        let content = self.config_drives.content(guest, drive)?;
+        let changed = ConfigDrive::new(content.changed(change)?);
+        self.config_drives.store(guest, &changed)?;
+        Ok(changed)
+    }
+
+    /// Writes an instance's config drive again, and removes its earlier contents. A running guest keeps the file that it
+    /// has open.
+    pub async fn rewrite_config_drive(
+        &self,
+        spec: &GuestSpec,
+        drive: &ConfigDrive,
+    ) -> Result<(), DiskError> {
+        if let Some(path) = spec.disks.config_drive() {
+            self.write_config_drive(drive, spec, path.as_path()).await?;
+        }
+        self.config_drives
+            .discard_but(spec.uuid, Some(drive.digest()))
     }
 
     /// Whether the disks exist or can be created. Changes nothing.
@@ -184,7 +211,10 @@ impl Disks {
             self.disk(disk, gib * GIB).await?;
         }
         if let (Some(drive), Some(path)) = (plan.config_drive(), spec.disks.config_drive()) {
-            self.config_drive(drive, spec, path.as_path()).await?;
+            let path = path.as_path();
+            if !atomic_file::is_file(path)? {
+                self.write_config_drive(drive, spec, path).await?;
+            }
         }
         Ok(())
     }
@@ -202,15 +232,12 @@ impl Disks {
         finished(part).await
     }
 
-    async fn config_drive(
+    async fn write_config_drive(
         &self,
         drive: &ConfigDrive,
         spec: &GuestSpec,
         path: &Path,
     ) -> Result<(), DiskError> {
-        if atomic_file::is_file(path)? {
-            return Ok(());
-        }
         let content = self.config_drives.content(spec.uuid, drive)?;
         let mut seed = vec![0; SEED];
         let random = Path::new("/dev/urandom");

@@ -1,5 +1,5 @@
-//! Writes a small ISO 9660 file system (ECMA-119) with Joliet names, which every cloud-init finds by its volume label
-//! ([`iso9660`]).
+//! Writes a small ISO 9660 file system (ECMA-119) with Joliet and Rock Ridge names, which every cloud-init finds by its
+//! volume label ([`iso9660`]). Rock Ridge (IEEE P1282) gives the names to systems that do not read Joliet.
 //!
 //! Written here instead of by a program, because a config drive contains secrets, and a program would need them in a temporary
 //! folder.
@@ -83,7 +83,7 @@ impl FolderTree {
 /// The encoding of names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NameEncoding {
-    /// Upper-case letters, digits and `_`.
+    /// Upper-case letters, digits and `_`, with the names of Rock Ridge beside them.
     Plain,
     /// UCS-2, with all characters unchanged.
     Joliet,
@@ -130,8 +130,55 @@ fn both32(n: u32) -> [u8; 8] {
     [le[0], le[1], le[2], le[3], be[0], be[1], be[2], be[3]]
 }
 
-fn record(name: &[u8], sector: u32, length: u32, is_folder: bool) -> Result<Vec<u8>, IsoError> {
-    let size = (33 + name.len()).next_multiple_of(2);
+/// Whose entry a record is, for the fields of Rock Ridge.
+enum RockRidge<'a> {
+    /// None: a record of Joliet's tree, or of a descriptor.
+    None,
+    /// The root's entry of itself, which announces the extension.
+    Root,
+    /// A folder's entry of itself or of its parent.
+    Folder,
+    Named(&'a str),
+}
+
+/// The fields of Rock Ridge: mode, number of links and owner (`PX`), and the name (`NM`).
+fn rock_ridge(entry: &RockRidge<'_>, is_folder: bool) -> Result<Vec<u8>, IsoError> {
+    let mut fields = Vec::new();
+    match entry {
+        RockRidge::None => return Ok(fields),
+        RockRidge::Root => fields.extend(b"SP\x07\x01\xbe\xef\x00"),
+        RockRidge::Folder | RockRidge::Named(_) => {}
+    }
+    // Readable for everybody, as mkisofs -r writes it.
+    let (mode, links) = match is_folder {
+        true => (0o040_555, 2),
+        false => (0o100_444, 1),
+    };
+    fields.extend(b"PX\x24\x01");
+    for number in [mode, links, 0, 0] {
+        fields.extend(both32(number));
+    }
+    match entry {
+        RockRidge::Root => fields.extend(b"ER\x12\x01\x0a\x00\x00\x01RRIP_1991A"),
+        RockRidge::Named(name) => {
+            let length = u8::try_from(5 + name.len()).map_err(|_| too_large("a name"))?;
+            fields.extend([b'N', b'M', length, 1, 0]);
+            fields.extend(name.as_bytes());
+        }
+        RockRidge::None | RockRidge::Folder => {}
+    }
+    Ok(fields)
+}
+
+fn record(
+    name: &[u8],
+    (sector, length): (u32, u32),
+    is_folder: bool,
+    entry: &RockRidge<'_>,
+) -> Result<Vec<u8>, IsoError> {
+    let extension = rock_ridge(entry, is_folder)?;
+    let own = (33 + name.len()).next_multiple_of(2);
+    let size = (own + extension.len()).next_multiple_of(2);
     let mut record = Vec::with_capacity(size);
     record.push(u8::try_from(size).map_err(|_| too_large("a name"))?);
     record.push(0);
@@ -142,6 +189,8 @@ fn record(name: &[u8], sector: u32, length: u32, is_folder: bool) -> Result<Vec<
     record.extend(both16(1));
     record.push(u8::try_from(name.len()).map_err(|_| too_large("a name"))?);
     record.extend(name);
+    record.resize(own, 0);
+    record.extend(extension);
     record.resize(size, 0);
     Ok(record)
 }
@@ -162,20 +211,29 @@ fn folder(
     let this = &tree.folders[number];
     let of = |n: usize| places.folders.get(n).copied().unwrap_or_default();
     let (own, parent) = (of(number), of(this.parent));
+    let entry = |entry| match names {
+        NameEncoding::Plain => entry,
+        NameEncoding::Joliet => RockRidge::None,
+    };
+    let itself = match number {
+        0 => entry(RockRidge::Root),
+        _ => entry(RockRidge::Folder),
+    };
     let mut records = vec![
-        record(&[0], own.0, own.1, true)?,
-        record(&[1], parent.0, parent.1, true)?,
+        record(&[0], own, true, &itself)?,
+        record(&[1], parent, true, &entry(RockRidge::Folder))?,
     ];
     let mut named = BTreeMap::new();
     for (name, n) in &this.folders {
-        named.insert(names.folder(name), (of(*n), true));
+        named.insert(names.folder(name), (of(*n), true, name));
     }
     for (name, n) in &this.files {
         let place = places.files.get(*n).copied().unwrap_or_default();
-        named.insert(names.file(name), (place, false));
+        named.insert(names.file(name), (place, false, name));
     }
-    for (name, ((sector, length), is_folder)) in named {
-        records.push(record(&name, sector, length, is_folder)?);
+    for (identifier, (place, is_folder, name)) in named {
+        let entry = entry(RockRidge::Named(name));
+        records.push(record(&identifier, place, is_folder, &entry)?);
     }
     let mut bytes = Vec::new();
     for record in records {
@@ -326,13 +384,12 @@ pub(super) fn iso9660(label: &str, files: &BTreeMap<String, Vec<u8>>) -> Result<
         if little.len() > SECTOR {
             return Err(too_large("its folders"));
         }
-        let (root, length) = places.folders[0];
         let volume = Volume {
             label,
             sectors,
             table_bytes: little.len() as u32,
             table: table as u32,
-            root: record(&[0], root, length, true)?,
+            root: record(&[0], places.folders[0], true, &RockRidge::None)?,
         };
         let at = if names == NameEncoding::Plain {
             PRIMARY

@@ -39,8 +39,8 @@ pub mod serde_text;
 
 pub use atomic_file::open;
 pub use config_drive::{
-    ConfigDrive, ConfigDriveContent, ConfigDriveError, ConfigDriveFormat, ConfigDriveParts,
-    ContentDigest, PublicKey, UserData,
+    ConfigDrive, ConfigDriveChange, ConfigDriveContent, ConfigDriveError, ConfigDriveFormat,
+    ConfigDriveParts, ContentDigest, PublicKey, UserData,
 };
 pub use error::DiskError;
 pub use fetch::ImageSources;

@@ -85,6 +85,16 @@ impl DiskPlan {
         }
     }
 
+    /// The plan with another content of its config drive. A plan without one stays so.
+    #[must_use]
+    pub fn with_config_drive(&self, drive: &ConfigDrive) -> Self {
+        let config_drive = self.config_drive.as_ref().map(|_| drive.clone());
+        Self {
+            config_drive,
+            ..self.clone()
+        }
+    }
+
     /// The plan with a rescue disk from this image in front. The own root disk becomes the first ephemeral disk, and
     /// must exist.
     #[must_use]

@@ -51,7 +51,7 @@ use crate::resources::GuestResources;
 
 pub use error::{BuildError, BuildFault};
 pub use options::{BuildContext, BuildOptions, TreeLookup};
-pub use parse::{image_of, kernel_of};
+pub use parse::{config_drive_change, image_of, kernel_of};
 pub(crate) use usage::conflicting_pins;
 pub use usage::{devices_in_use, host_usage};
 

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use berth_agent_images::{DiskError, DiskPlan, Disks, ImageDownload, ImageSource};
+use berth_agent_images::{
+    ConfigDrive, ConfigDriveChange, DiskError, DiskPlan, Disks, ImageDownload, ImageSource,
+};
 use berth_agent_journal::{BoundDevices, GuestRequest, NamedDevice as _, ReleasedDevices};
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{GuestDevice, GuestDisks, GuestSpec, HostPath, ProjectId};
@@ -192,6 +194,29 @@ impl<D: VirtDriver> GuestResources for HostResources<D> {
         match &self.disks {
             _ if files.is_empty() => Ok(()),
             Some(disks) => Ok(disks.remove(guest, files).await?),
+            None => Err(no_disks()),
+        }
+    }
+
+    async fn change_config_drive(
+        &self,
+        guest: ConsumerUuid,
+        drive: &ConfigDrive,
+        change: ConfigDriveChange,
+    ) -> Result<ConfigDrive, ResourceError> {
+        match &self.disks {
+            Some(disks) => Ok(disks.change_config_drive(guest, drive, change)?),
+            None => Err(no_disks()),
+        }
+    }
+
+    async fn rewrite_config_drive(
+        &self,
+        spec: &GuestSpec,
+        drive: &ConfigDrive,
+    ) -> Result<(), ResourceError> {
+        match &self.disks {
+            Some(disks) => Ok(disks.rewrite_config_drive(spec, drive).await?),
             None => Err(no_disks()),
         }
     }

@@ -5,7 +5,10 @@
 
 use std::future::{Future, ready};
 
-use berth_agent_images::{DiskError, DiskPlan, DiskProvision, ImageDownload, RecreateDisks};
+use berth_agent_images::{
+    ConfigDrive, ConfigDriveChange, DiskError, DiskPlan, DiskProvision, ImageDownload,
+    RecreateDisks,
+};
 use berth_agent_journal::{BoundDevices, GuestRequest, ReleasedDevices};
 use berth_model::{ConsumerUuid, Disposition};
 use berth_virt::guest_spec::{GuestDisks, GuestSpec, HostPath, ProjectId};
@@ -159,6 +162,27 @@ pub trait GuestResources: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), ResourceError>> + Send {
         let _ = (guest, files);
         ready(Ok(()))
+    }
+
+    /// Stores the changed content of an instance's config drive durably, outside the journal. The drive is not written.
+    fn change_config_drive(
+        &self,
+        guest: ConsumerUuid,
+        drive: &ConfigDrive,
+        change: ConfigDriveChange,
+    ) -> impl Future<Output = Result<ConfigDrive, ResourceError>> + Send {
+        let _ = (guest, drive, change);
+        ready(Err(no_disks()))
+    }
+
+    /// Writes an instance's config drive again, and removes its earlier contents.
+    fn rewrite_config_drive(
+        &self,
+        spec: &GuestSpec,
+        drive: &ConfigDrive,
+    ) -> impl Future<Output = Result<(), ResourceError>> + Send {
+        let _ = (spec, drive);
+        ready(Err(no_disks()))
     }
 
     /// Removes the stored secrets of an instance.

@@ -12,7 +12,7 @@
 //! Nothing is created while `Stopping`, and nothing is removed while `Rebuilding`, so both phases can be repeated after a kill. A
 //! transition that cannot continue is blocked and retried. Images are fetched, and devices checked, before the guest is stopped.
 //!
-//! This module also suspends guests. Caller: the admin API.
+//! This module also suspends guests and changes their config drives. Caller: the admin API.
 
 mod decision;
 mod error;
@@ -20,7 +20,7 @@ mod stop;
 
 use std::time::Duration;
 
-use berth_agent_images::ImageSource;
+use berth_agent_images::{ConfigDriveChange, ImageSource};
 use berth_agent_journal::{GuestRecord, InstanceOverrides, SpawnStep, StepRecord, StepState};
 use berth_model::{ConsumerUuid, Disposition, NodeName};
 use berth_virt::guest_spec::{DesiredPower, GuestBoot};
@@ -215,6 +215,35 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             return Err(PowerError::from(error).into());
         }
         Ok(())
+    }
+
+    /// Changes what the guest's config drive says. The guest reads it at its next start. Repeating it is safe. A guest
+    /// without a config drive stays without.
+    ///
+    /// Errors: the guest is unknown or busy, or the drive cannot be written. After the latter the change is journaled, and
+    /// the same call completes it.
+    pub async fn update_config_drive(
+        &self,
+        uuid: ConsumerUuid,
+        change: ConfigDriveChange,
+    ) -> Result<(), PowerError> {
+        let context = &self.inner.context;
+        let (_guard, record) = self.lock_record(uuid).await?;
+        ensure_idle(&record)?;
+        let present = record.present()?;
+        let Some(drive) = present.disks().config_drive() else {
+            return Ok(());
+        };
+        let resources = &context.resources;
+        let changed = resources.change_config_drive(uuid, drive, change).await?;
+        let overrides = record.overrides.clone().with_config_drive(changed.clone());
+        context
+            .journal
+            .record_overrides(uuid, &overrides, &[])
+            .await?;
+        Ok(resources
+            .rewrite_config_drive(present.spec(), &changed)
+            .await?)
     }
 
     /// Writes a running guest's memory to disk and stops it.

@@ -1,7 +1,7 @@
 //! [`InstanceOverrides`]: the differences between a guest and its request: a rebuild with another image, a rescue, and the
 //! transition that is under way.
 
-use berth_agent_images::{DiskPlan, RecreateDisks};
+use berth_agent_images::{ConfigDrive, DiskPlan, RecreateDisks};
 use berth_virt::guest_spec::{GuestBoot, GuestDisks, HostPath};
 use berth_wire::guest::ActionId;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,13 @@ impl BootSource {
             plan: request.disks().clone(),
             disks: request.spec().disks.clone(),
         }
+    }
+
+    /// The same with another content of the config drive.
+    #[must_use]
+    pub fn with_config_drive(self, drive: &ConfigDrive) -> Self {
+        let plan = self.plan.with_config_drive(drive);
+        Self { plan, ..self }
     }
 
     /// The request with this boot source.
@@ -101,6 +108,9 @@ pub struct InstanceOverrides {
     /// The boot source of the rescue; `None` if the guest is not rescued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescue: Option<BootSource>,
+    /// The config drive after its last change; `None`: that of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_drive: Option<ConfigDrive>,
     #[serde(rename = "turning", skip_serializing_if = "Option::is_none")]
     pub transition: Option<PendingTransition>,
     /// Whether the guest was stopped without Berth: from inside, or by a hypervisor command.
@@ -119,6 +129,18 @@ impl InstanceOverrides {
     #[must_use]
     pub fn is_plain(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The same with another content of the config drive, whatever the guest boots from.
+    #[must_use]
+    pub fn with_config_drive(self, drive: ConfigDrive) -> Self {
+        let changed = |source: Option<BootSource>| source.map(|it| it.with_config_drive(&drive));
+        Self {
+            rebuilt: changed(self.rebuilt),
+            rescue: changed(self.rescue),
+            config_drive: Some(drive),
+            ..self
+        }
     }
 
     /// The same with this action as the last one; unchanged without an id.

@@ -9,7 +9,7 @@ use berth_workflow::{JournalRecord, JournalSchema, RecordRow, StepRecord, StepSt
 use serde::{Deserialize, Serialize};
 
 use crate::bound_devices::BoundDevices;
-use crate::overrides::{InstanceOverrides, TransitionPhase};
+use crate::overrides::{BootSource, InstanceOverrides, TransitionPhase};
 use crate::request::{GuestRequest, GuestRequestError};
 use crate::schema::SCHEMA;
 
@@ -139,11 +139,14 @@ impl GuestRecord {
         !matches!(self.goal, Goal::Undo { .. }) || self.open().is_some()
     }
 
-    /// The request with the image of the last rebuild, without a rescue.
+    /// The request with the image of the last rebuild and the changed config drive, without a rescue.
     pub fn own(&self) -> Result<GuestRequest, GuestRequestError> {
-        match &self.overrides.rebuilt {
-            Some(form) => form.given_to(&self.request),
-            None => Ok(self.request.clone()),
+        match (&self.overrides.rebuilt, &self.overrides.config_drive) {
+            (Some(form), _) => form.given_to(&self.request),
+            (None, Some(drive)) => BootSource::of(&self.request)
+                .with_config_drive(drive)
+                .given_to(&self.request),
+            (None, None) => Ok(self.request.clone()),
         }
     }
 

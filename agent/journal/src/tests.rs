@@ -7,10 +7,12 @@ use std::future::Future;
 use std::path::Path;
 use std::task::{Context, Poll, Waker};
 
-use berth_agent_images::RecreateDisks;
+use berth_agent_images::{
+    ConfigDrive, ConfigDriveContent, ConfigDriveParts, DiskPlan, RecreateDisks,
+};
 use berth_model::ConsumerUuid;
 use berth_store::OpenError;
-use berth_virt::guest_spec::{DesiredPower, HostPath};
+use berth_virt::guest_spec::{DesiredPower, GuestBoot, GuestDisks, HostPath, QcowDisk};
 use berth_workflow::{AcceptOutcome, JournalError, StepRecord, StepState};
 use proptest::prelude::*;
 
@@ -489,4 +491,60 @@ fn the_names_in_stored_overrides_are_fixed() {
         let read: InstanceOverrides = serde_json::from_str(&stored).unwrap();
         assert_eq!(read, overrides);
     }
+}
+
+#[test]
+fn a_changed_drive_is_what_the_guest_starts_with_whatever_it_boots_from() {
+    let drive = |hostname: &str| {
+        let parts = ConfigDriveParts {
+            hostname: hostname.to_owned(),
+            ..ConfigDriveParts::default()
+        };
+        ConfigDrive::new(ConfigDriveContent::new(parts).unwrap())
+    };
+    let path = |name: &str| HostPath::new(&format!("/instances/1/{name}")).unwrap();
+    let root = QcowDisk {
+        path: path("disk"),
+        base: None,
+    };
+    let disks = GuestDisks::new(Some(root), vec![], Some(path("disk.config"))).unwrap();
+    let plan = DiskPlan::new(None, 5, vec![], Some(drive("old"))).unwrap();
+    let request = request(1, &[])
+        .in_form(GuestBoot::Disk, disks, plan)
+        .unwrap();
+    let own = || Some(BootSource::of(&request));
+    let plain = InstanceOverrides::default();
+    for overrides in [
+        plain.clone(),
+        InstanceOverrides {
+            rebuilt: own(),
+            ..plain.clone()
+        },
+        InstanceOverrides {
+            rescue: own(),
+            ..plain
+        },
+    ] {
+        let changed = overrides.with_config_drive(drive("new"));
+        let text = serde_json::to_string(&changed).unwrap();
+        assert!(
+            !text.contains("hostname"),
+            "the journal has the digest alone: {text}"
+        );
+        let overrides: InstanceOverrides = serde_json::from_str(&text).unwrap();
+        assert_eq!(overrides, changed);
+        let record = GuestRecord {
+            request: request.clone(),
+            goal: Goal::Spawn,
+            power: DesiredPower::Running,
+            steps: BTreeMap::new(),
+            devices: None,
+            overrides,
+        };
+        for form in [record.own().unwrap(), record.present().unwrap()] {
+            assert_eq!(form.disks().config_drive(), Some(&drive("new")));
+        }
+    }
+    let without = DiskPlan::new(None, 5, vec![], None).unwrap();
+    assert_eq!(without.with_config_drive(&drive("new")), without);
 }

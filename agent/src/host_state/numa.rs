@@ -34,12 +34,21 @@ fn body(cell: &HostNumaCell, shared: &CpuSet, dedicated: &CpuSet, held: &HostUsa
         cpu_usage: whole(used.shared_vcpus),
         memory_usage: whole(used.memory_mib()),
         pinned_cpus: set(&cell.cpus.intersection(&held.reserved())),
-        siblings: cell.siblings.iter().map(set).collect(),
+        siblings: cores(cell).iter().map(set).collect(),
         mempages: pages(cell, &used),
         socket: cell.socket.map(i64::from),
         physnets: BTreeSet::new(),
         tunneled: false,
     }
+}
+
+/// The CPUs of each core. A CPU that the driver puts into no core is one, because the scheduler pins only CPUs of cores.
+fn cores(cell: &HostNumaCell) -> Vec<CpuSet> {
+    let mut cores = cell.siblings.clone();
+    let known: BTreeSet<u32> = cores.iter().flat_map(CpuSet::iter).collect();
+    let alone = cell.cpus.iter().filter(|cpu| !known.contains(cpu));
+    cores.extend(alone.map(|cpu| CpuSet::from_iter([cpu])));
+    cores
 }
 
 /// Normal pages are the memory that is not in huge pages. Guests that are not in the journal may use huge pages, but

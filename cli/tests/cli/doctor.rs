@@ -111,7 +111,13 @@ impl Tree {
     }
 
     fn card(&self, address: &str, vendor: &str, device: &str, class: &str) {
-        for (file, text) in [("vendor", vendor), ("device", device), ("class", class)] {
+        for (file, text) in [
+            ("vendor", vendor),
+            ("device", device),
+            ("class", class),
+            ("reset", ""),
+            ("reset_method", "flr bus"),
+        ] {
             let file = format!("sys/bus/pci/devices/{address}/{file}");
             self.write(&file, &format!("{text}\n"));
         }
@@ -308,6 +314,12 @@ const FAULTS: &[Fault] = &[
     }),
     ("listed-devices", Status::Warning, |tree| {
         tree.card("0000:86:10.0", "0x8086", "0x1521", "0x020000")
+    }),
+    ("device-cleaning", Status::Warning, |tree| {
+        tree.write("sys/bus/pci/devices/0000:85:00.0/reset_method", "bus\n")
+    }),
+    ("device-cleaning", Status::Warning, |tree| {
+        tree.remove("sys/bus/pci/devices/0000:86:10.0/reset")
     }),
     ("mdev-addresses", Status::Failure, |tree| {
         tree.remove("sys/bus/pci/devices/0000:84:00.0")

@@ -11,8 +11,8 @@ mod places;
 pub use action_id::{ActionId, NoActionId};
 pub use answers::{GuestBody, GuestList, ImageComing, StepBody};
 pub use build::{
-    ConfigDriveBody, FlavorBody, GuestAction, GuestBuild, ImageBody, ImageLocation, KernelBody,
-    LimitsBody, NetworkBody, NetworkSource, SshKeyBody,
+    ConfigDriveBody, ConfigDriveChangeBody, FlavorBody, GuestAction, GuestBuild, ImageBody,
+    ImageLocation, KernelBody, LimitsBody, NetworkBody, NetworkSource, SshKeyBody, UserDataChange,
 };
 
 pub use places::{PlaceBody, Places, PlacesAsked};

@@ -16,6 +16,8 @@ pub(super) fn open_libvirt(setup: &DriverSetup<'_>) -> Result<LibvirtDriver, Dri
         .clone_from(&setup.cpu_dedicated_set);
     options.model = setup.model;
     options.disk_cache = section.disk_cache();
+    options.nwfilter = section.nwfilter().map(str::to_owned);
+    options.port_isolation = section.port_isolation;
     options.emulator = section.emulator;
     options.pci_devices = setup.pci_devices.clone();
     options.report_pci_in_placement = setup.report_pci_in_placement;

@@ -19,7 +19,7 @@
 //! | `[model]`, also `[node.model]` for one node | `vgpu` = "root" or "per-gpu", `numa` = "flat" or "cells", `pcpu` = "vcpu" or "pcpu" |
 //! | `[hypervisor]` | `kind`, `version`, `hostname` |
 //! | `[[node]]`* | `name`*, `uuid` (of the root provider, if the hypervisor determines it), `memory_mib`*, `disk`* (GiB, "shared" or "none"), `traits`, `report_pci_in_placement` (default: true if it has devices of the compute service), `cpus`* = { `online`*, `shared`, `dedicated` } in the syntax of `cpu_shared_set` |
-//! | `[[node.cell]]` | `id`*, `cpus`*, `memory_mib`* |
+//! | `[[node.cell]]` | `id`*, `cpus`*, `memory_mib`*, `siblings` (the CPUs of each core, as ["0,8", "1,9"]; a CPU without an entry is a core of its own), `huge_pages` = { size in KiB = number }, `small_page_kib` (4), `socket` |
 //! | `[[node.gpu]]` | `address`*, `numa`, `types`* = { type = maximum number }, `enabled` (one of the types; if missing, the GPU is not configured), `class` (VGPU) |
 //! | `[[node.nic]]` | `address`*, `numa`, `class` (SRIOV_NET_VF), `functions`* (addresses) |
 //! | `[[node.device]]` | `address`*, `vendor`* and `product`* (four hexadecimal digits), `owner` = "accelerator" or "compute", `type` = "GPU", "FPGA", "AICHIP", "NIC", "QAT", "SSD" or "PCI", `model`, `numa`, `physical_network`, `class` (Cyborg's for the type, VGPU for mdevs, CUSTOM_PCI_VVVV_PPPP for compute), `traits`, `functions` (virtual functions offered instead of the device), `mdevs` = { `type`*, `count`* } (mediated devices offered instead), `together` (one guest gets all of them), `one_time_use`, `health` = "ok", or the reason why it may not be given out: "aer", "link", "driver", "iommu-group", "config-space", "vendor", "quarantined", "disabled", "reset-failed", "vanished" |

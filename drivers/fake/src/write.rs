@@ -117,6 +117,17 @@ fn cell(cell: &HostNumaCell) -> Table {
     put(&mut table, "id", i64::from(cell.id));
     put(&mut table, "cpus", text(&cell.cpus));
     put(&mut table, "memory_mib", number(cell.memory_mib));
+    if !cell.siblings.is_empty() {
+        put(&mut table, "siblings", texts(&cell.siblings));
+    }
+    if !cell.huge_pages.is_empty() {
+        let pages = cell.huge_pages.iter();
+        let pages = pages.map(|(size, count)| (size.to_string(), number(*count)));
+        put(&mut table, "huge_pages", Table::from_iter(pages));
+    }
+    if cell.small_page_kib != 4 {
+        put(&mut table, "small_page_kib", number(cell.small_page_kib));
+    }
     if let Some(socket) = cell.socket {
         put(&mut table, "socket", i64::from(socket));
     }

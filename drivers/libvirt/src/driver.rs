@@ -199,6 +199,9 @@ impl LibvirtDriver {
             },
             disk_cache: self.options.disk_cache,
             emulator: self.options.emulator.clone(),
+            nwfilter: self.options.nwfilter.clone(),
+            port_isolation: self.options.port_isolation,
+            unfilterable: BTreeSet::new(),
         }
     }
 
@@ -352,8 +355,9 @@ impl VirtDriver for LibvirtDriver {
         // Only the local hypervisor is on this host's network.
         let own = self.options.sysfs.as_deref() == Some(Path::new("/sys"));
         let kernel = own.then(links::interfaces);
+        let filter = self.options.nwfilter.clone();
         let found = self.connection.call("looking up networks", move |session| {
-            links::no_link(session.connect(), &interfaces, kernel)
+            links::no_link(session.connect(), &interfaces, kernel, filter.as_deref())
         });
         Ok(found.await?)
     }

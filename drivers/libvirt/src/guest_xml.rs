@@ -10,9 +10,12 @@
 mod devices;
 mod domain;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use berth_virt::guest_spec::{CpuModel, GuestBoot, GuestSpec, GuestTopology, MemoryPages, VcpuPin};
+use berth_virt::guest_spec::{
+    CpuModel, GuestBoot, GuestSpec, GuestTopology, LinkName, MemoryPages, VcpuPin,
+};
 
 use crate::guest_metadata::GuestMetadata;
 use crate::options::DiskCache;
@@ -41,15 +44,24 @@ pub struct GuestXmlOptions {
     pub disk_cache: DiskCache,
     /// The emulator; none for the one libvirt picks.
     pub emulator: Option<PathBuf>,
+    /// The network filter of interfaces on a Linux bridge.
+    pub nwfilter: Option<String>,
+    /// Whether interfaces on one Linux bridge are isolated from each other.
+    pub port_isolation: bool,
+    /// The networks of libvirt that are not on a Linux bridge.
+    pub unfilterable: BTreeSet<LinkName>,
 }
 
 impl Default for GuestXmlOptions {
-    /// Nova's defaults: KVM, disks past the page cache, libvirt's emulator.
+    /// Nova's defaults: KVM, disks past the page cache, libvirt's emulator. No network filter.
     fn default() -> Self {
         Self {
             virtualisation: Virtualisation::Kvm,
             disk_cache: DiskCache::Bypassed,
             emulator: None,
+            nwfilter: None,
+            port_isolation: false,
+            unfilterable: BTreeSet::new(),
         }
     }
 }

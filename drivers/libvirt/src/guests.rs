@@ -29,6 +29,7 @@ use virt_sys as sys;
 
 use crate::connection::Session;
 use crate::guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
+use crate::network_filter::{self, is_filterable};
 pub(crate) use change::{live_migrate, redefine, suspend as save};
 pub(crate) use destroy::destroy;
 use error::{is, refused};
@@ -293,11 +294,43 @@ fn write_definition(
     let mut options = options.clone();
     if kind == "TEST" {
         options.virtualisation = Virtualisation::Test;
+        options.nwfilter = None;
+        options.port_isolation = false;
     }
     check_firmware(connect, spec, &options)?;
+    protect_interfaces(connect, spec, &mut options)?;
     connect
         .define_domain_xml_flags(&guest_xml(spec, &options), sys::VIR_DOMAIN_DEFINE_VALIDATE)
         .map_err(refused(uuid, "virDomainDefineXMLFlags"))
+}
+
+/// Prepares the network filter of the guest's interfaces. Those that are not on a Linux bridge have none.
+fn protect_interfaces(
+    connect: &Connect,
+    spec: &GuestSpec,
+    options: &mut GuestXmlOptions,
+) -> Result<(), GuestError> {
+    if options.nwfilter.is_none() && !options.port_isolation {
+        return Ok(());
+    }
+    let uuid = spec.uuid;
+    options.unfilterable = network_filter::unfilterable(connect, &spec.interfaces);
+    for network in &options.unfilterable {
+        tracing::warn!(guest = %uuid, %network, "the interface is not on a Linux bridge and has no network filter");
+    }
+    let mut interfaces = spec.interfaces.as_slice().iter();
+    let has_filtered = interfaces.any(|one| is_filterable(one, &options.unfilterable));
+    match &options.nwfilter {
+        Some(filter) if has_filtered => {
+            let call = "virNWFilterDefineXML";
+            network_filter::ensure(connect, filter).map_err(|reason| GuestError::Refused {
+                uuid,
+                call,
+                reason,
+            })
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ mod guest_xml;
 mod guests;
 #[cfg(feature = "driver")]
 mod links;
+mod network_filter;
 #[cfg(feature = "driver")]
 mod node_device;
 #[cfg(feature = "driver")]

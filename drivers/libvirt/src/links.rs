@@ -7,6 +7,8 @@ use berth_virt::guest_spec::{GuestInterfaces, InterfaceSource};
 use virt::connect::Connect;
 use virt::error::{Error, ErrorNumber};
 
+use crate::network_filter::{self, is_filterable};
+
 /// The kernel's list of network interfaces.
 const INTERFACES: &str = "/sys/class/net";
 
@@ -15,8 +17,9 @@ pub(crate) fn no_link(
     connect: &Connect,
     interfaces: &GuestInterfaces,
     kernel: Option<&Path>,
+    filter: Option<&str>,
 ) -> Option<NoLink> {
-    interfaces.as_slice().iter().find_map(|interface| {
+    let missing = interfaces.as_slice().iter().find_map(|interface| {
         let source = &interface.source;
         let reason = match source {
             InterfaceSource::Network(name) => no_network(connect, name.as_str()),
@@ -24,7 +27,22 @@ pub(crate) fn no_link(
         };
         let source = source.clone();
         reason.map(|reason| NoLink { source, reason })
-    })
+    });
+    missing.or_else(|| no_filter(connect, interfaces, filter?))
+}
+
+/// The first interface that the filter applies to, if the filter cannot be used.
+fn no_filter(connect: &Connect, interfaces: &GuestInterfaces, filter: &str) -> Option<NoLink> {
+    // It has no filters, and no traffic.
+    if connect.driver_type().is_ok_and(|kind| kind == "TEST") {
+        return None;
+    }
+    let unfilterable = network_filter::unfilterable(connect, interfaces);
+    let mut all = interfaces.as_slice().iter();
+    let filtered = all.find(|interface| is_filterable(interface, &unfilterable))?;
+    let source = filtered.source.clone();
+    let reason = network_filter::ensure(connect, filter).err()?;
+    Some(NoLink { source, reason })
 }
 
 /// The kernel's list on the host of the hypervisor.

@@ -38,6 +38,14 @@ options! {
         disk_cachemodes: Vec<DiskCache> = vec![DiskCache::Bypassed];
         /// The emulator of guests; unset: libvirt chooses one.
         pub emulator: Option<PathBuf> = None, kind: PROGRAM, example: "\"/usr/bin/qemu-system-x86_64\"";
+        /// libvirt's network filter (nwfilter) of guests' interfaces. `berth-port-security`, which Berth defines, drops
+        /// frames with another MAC address than the interface's, answers of DHCP servers and IPv6 router
+        /// advertisements. Or the name of another filter of libvirt's, or `none`. Interfaces that are not on a Linux
+        /// bridge have no filter. A guest gets the filter when it is created, rebuilt or resized.
+        nwfilter: String = PORT_SECURITY.to_owned(), kind: NWFILTER;
+        /// Whether a guest's interface exchanges frames with the host and the bridge's uplink alone, and not with
+        /// other guests on the same bridge of this host.
+        pub port_isolation: bool = false;
     }
 }
 
@@ -62,6 +70,12 @@ impl LibvirtSection {
     pub fn disk_cache(&self) -> DiskCache {
         let first = self.disk_cachemodes.first().copied();
         first.unwrap_or(DiskCache::Bypassed)
+    }
+
+    /// The network filter of guests' interfaces; none if it is switched off.
+    #[must_use]
+    pub fn nwfilter(&self) -> Option<&str> {
+        Some(self.nwfilter.as_str()).filter(|name| *name != "none")
     }
 
     /// How many cache modes are named.
@@ -108,6 +122,25 @@ choices! {
     }
 }
 
+/// The network filter that Berth defines.
+pub(crate) const PORT_SECURITY: &str = "berth-port-security";
+
+/// The name of a network filter.
+const NWFILTER: OptionKind = OptionKind::Text(&TextKind::new(
+    "name of a network filter, or none",
+    "write \"berth-port-security\", the name of a filter that virsh nwfilter-list shows, or \"none\"",
+    |text| {
+        let is_name = (1..=64).contains(&text.len())
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b));
+        match is_name {
+            true => Ok(()),
+            false => Err(format!("{text:?} is not a name of letters, digits, _, - and .").into()),
+        }
+    },
+));
+
 /// A libvirt connection URI of a local hypervisor.
 const LIBVIRT_URI: OptionKind = OptionKind::Text(&TextKind::new(
     "local libvirt URI",
@@ -146,6 +179,10 @@ pub struct LibvirtOptions {
     pub disk_cache: DiskCache,
     /// The emulator that guests run in; none for the one libvirt picks.
     pub emulator: Option<PathBuf>,
+    /// libvirt's network filter of guests' interfaces; none: they have no filter.
+    pub nwfilter: Option<String>,
+    /// Whether guests' interfaces on one bridge are isolated from each other.
+    pub port_isolation: bool,
     /// `[compute] cpu_shared_set`.
     pub cpu_shared_set: Option<CpuSet>,
     /// `[compute] cpu_dedicated_set`.
@@ -199,7 +236,7 @@ impl Default for DeviceLife {
 impl LibvirtOptions {
     /// The defaults for a connection: KVM, 60 seconds per call, libvirt's node name, this host's device tree (for
     /// libvirt's test driver the directory `sys` next to the node's file, if it exists), disks under Nova's default
-    /// path, no CPU sets, no devices, the newest resource model.
+    /// path, Berth's network filter, no CPU sets, no devices, the newest resource model.
     #[must_use]
     pub fn new(connection_uri: &str) -> Self {
         Self {
@@ -211,6 +248,8 @@ impl LibvirtOptions {
             disk: DiskPlacement::Local(PathBuf::from("/var/lib/nova/instances")),
             disk_cache: DiskCache::default(),
             emulator: None,
+            nwfilter: Some(PORT_SECURITY.to_owned()),
+            port_isolation: false,
             cpu_shared_set: None,
             cpu_dedicated_set: None,
             mdev_types: MdevTypes::default(),

@@ -43,6 +43,28 @@ impl ResetMethod {
         ResetMethod::CxlBus,
     ];
 
+    /// Parses the kernel's list, a line of words. Unknown words are skipped.
+    #[must_use]
+    pub fn of_list(text: &str) -> Vec<Self> {
+        let known = |word: &str| {
+            let mut all = Self::ALL.into_iter();
+            all.find(|method| method.as_str() == word)
+        };
+        text.split_whitespace().filter_map(known).collect()
+    }
+
+    /// Whether a function has no data of its user after this reset, as far as the PCI Express specification and the
+    /// kernel's code for the device promise it.
+    #[must_use]
+    pub const fn clears_memory(self) -> bool {
+        matches!(
+            self,
+            ResetMethod::DeviceSpecific
+                | ResetMethod::FunctionLevel
+                | ResetMethod::AdvancedFeatures
+        )
+    }
+
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -96,6 +118,20 @@ pub enum FunctionResetError {
          last guest wrote it; name a program that cleans it ([accelerators] reset_hook), or list it no more"
     )]
     PowerStateOnly { address: PciAddress },
+    /// The kernel offers only methods that leave the function's memory as it is.
+    #[error(
+        "PCI function {address} (class {class:06x}) is not clean after a reset: the kernel offers {offered}, and only flr, af_flr \
+         and device_specific are known to clear its memory. Set [accelerators] reset_hook to a program that clears it, or \
+         reset_clears_memory = \"yes\" in its device_spec entry if any reset does. Then restart the agent and run: \
+         berth device release {address}"
+    )]
+    MemorySurvives {
+        address: PciAddress,
+        /// Its class code.
+        class: u32,
+        /// The offered methods, as the kernel lists them.
+        offered: String,
+    },
     /// The kernel does not offer this method for the function.
     #[error("PCI function {address} cannot be reset by {}; the kernel offers: {offered}", wanted.as_str())]
     NotOffered {
@@ -132,6 +168,7 @@ impl FunctionResetError {
             FunctionResetError::NotTheSame(error) => error.disposition(),
             FunctionResetError::NoResetMethod { .. }
             | FunctionResetError::PowerStateOnly { .. }
+            | FunctionResetError::MemorySurvives { .. }
             | FunctionResetError::NotOffered { .. }
             | FunctionResetError::NotBack { .. } => Disposition::Fatal,
             FunctionResetError::Write { .. } | FunctionResetError::Sysfs(_) => Disposition::Retry,
@@ -151,11 +188,7 @@ impl Sysfs {
             return Ok(None);
         }
         let text = read::text(&at.join("reset_method"))?.unwrap_or_default();
-        let known = |word: &str| {
-            let mut all = ResetMethod::ALL.into_iter();
-            all.find(|method| method.as_str() == word)
-        };
-        Ok(Some(text.split_whitespace().filter_map(known).collect()))
+        Ok(Some(ResetMethod::of_list(&text)))
     }
 }
 

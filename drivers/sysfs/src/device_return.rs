@@ -12,7 +12,8 @@
 use berth_model::{Disposition, PciAddress};
 
 use crate::allow_list::AllowedFunction;
-use crate::device_reset::{FunctionResetError, ResetMethod, ResetSelection, VerifiedReset};
+use crate::cleaning::{CleaningFacts, NotCleanable, ResetNeed, plan_cleaning};
+use crate::device_reset::{FunctionResetError, ResetMethod, VerifiedReset};
 use crate::devices::DeviceTree;
 use crate::vfio::{VFIO_DRIVER, VfioError};
 
@@ -25,14 +26,6 @@ pub enum HomeDriver {
     Driver(Option<String>),
     /// Its current driver or the one that the kernel chooses, unless that is a driver for guests.
     KernelsChoice,
-}
-
-/// Whether a function may be returned if the kernel has no reset for it, or none that clears its memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResetNeed {
-    Always,
-    /// It may: something else cleans it.
-    WhereOffered,
 }
 
 /// A function that was returned to the host.
@@ -79,15 +72,25 @@ impl DeviceTree {
             .sysfs()
             .reset_methods(address)
             .map_err(FunctionResetError::from)?;
-        if methods.is_none() && need == ResetNeed::Always {
-            let file = self.sysfs().pci_device(address).join("reset");
-            let file = file.display().to_string();
-            return Err(FunctionResetError::NoResetMethod { address, file }.into());
-        }
-        let selection = methods.as_deref().map(best);
-        if selection == Some(None) && need == ResetNeed::Always {
-            return Err(FunctionResetError::PowerStateOnly { address }.into());
-        }
+        let facts = CleaningFacts {
+            class: allowed.function().class,
+            methods: methods.as_deref(),
+            reset_clears_memory: allowed.tags().reset_clears_memory,
+            need,
+        };
+        let selection = plan_cleaning(facts).map_err(|why| match why {
+            NotCleanable::NoMethod => {
+                let file = self.sysfs().pci_device(address).join("reset");
+                let file = file.display().to_string();
+                FunctionResetError::NoResetMethod { address, file }
+            }
+            NotCleanable::PowerStateOnly => FunctionResetError::PowerStateOnly { address },
+            NotCleanable::MemorySurvives => FunctionResetError::MemorySurvives {
+                address,
+                class: facts.class,
+                offered: listed(methods.as_deref().unwrap_or_default()),
+            },
+        })?;
         let on_a_hosts_driver = now
             .driver
             .as_deref()
@@ -102,11 +105,7 @@ impl DeviceTree {
             self.unbind(address).await?;
         }
         let reset = match selection {
-            // An external cleaner then finds the function at least in its state after power-on.
-            Some(selection) => Some(
-                self.reset(allowed, selection.unwrap_or(ResetSelection::Kernels))
-                    .await?,
-            ),
+            Some(selection) => Some(self.reset(allowed, selection).await?),
             None => None,
         };
         match &home {
@@ -142,13 +141,14 @@ impl DeviceTree {
     }
 }
 
-/// The kernel's first method that clears memory: power states do not, so they are skipped. `None` if there is no other.
-fn best(methods: &[ResetMethod]) -> Option<ResetSelection> {
+/// `bus pm`; words for a kernel that lists no methods.
+fn listed(methods: &[ResetMethod]) -> String {
     match methods {
-        [ResetMethod::PowerManagement, rest @ ..] => {
-            rest.first().copied().map(ResetSelection::Only)
+        [] => "a reset without its name (before Linux 5.15)".to_owned(),
+        methods => {
+            let words: Vec<_> = methods.iter().map(|method| method.as_str()).collect();
+            words.join(" ")
         }
-        _ => Some(ResetSelection::Kernels),
     }
 }
 

@@ -1,15 +1,19 @@
-//! Detects whether the host itself uses a function: a disk with a mounted file system, the network card of its default
-//! route, its display. No guest gets such a function, whatever the lists contain.
+//! Detects whether the host itself uses a function: a disk with a mounted file system, a network card with an address
+//! or with the default route, its display. No guest gets such a function, whatever the lists contain.
 //!
-//! The check is read-only: it compares mounts, swap and routes in `proc` with the block devices and interfaces of the
-//! function. Use of a disk without a mount (a storage daemon's raw volume) cannot be detected; the operator must not
+//! The check is read-only: it compares mounts, swap and routes in `proc` and the addresses of interfaces with the block
+//! devices and interfaces of the function. Use of a disk without a mount (a storage daemon's raw volume) cannot be detected; the operator must not
 //! list such a disk.
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use berth_model::PciAddress;
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 
 use crate::Sysfs;
 use crate::read::{self, SysfsError};
@@ -35,6 +39,8 @@ pub enum HostUse {
         /// The bridge, bond or switch.
         of: String,
     },
+    /// Its network interface, or one on top of it, is up and has an address.
+    Address { interface: String, address: IpAddr },
     /// It is the host's display.
     Screen,
 }
@@ -54,22 +60,59 @@ impl fmt::Display for HostUse {
             HostUse::Port { interface, of } => {
                 write!(f, "its interface {interface} is a port of {of}")
             }
+            HostUse::Address { interface, address } => {
+                write!(
+                    f,
+                    "its interface {interface} is up and has the address {address} (ip link set {interface} down gives it up)"
+                )
+            }
             HostUse::Screen => f.write_str("it shows the host's screen"),
         }
     }
 }
 
-/// The kernel's mounts, swap and routes: `/proc` on a host.
+/// The kernel's mounts, swap and routes: `/proc` on a host. With them the addresses of its interfaces, which `/proc` does
+/// not list by interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Procfs {
     root: PathBuf,
+    addresses: InterfaceAddresses,
+}
+
+/// Where the addresses of interfaces are known from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum InterfaceAddresses {
+    /// The kernel of this host.
+    ThisHost,
+    /// A list, for another tree.
+    Listed(Vec<(String, IpAddr)>),
 }
 
 impl Procfs {
-    /// The tree under `root`.
+    /// The tree under `root`. The interfaces have addresses only if it is this host's own tree, `/proc`.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        let root = root.into();
+        let addresses = match root == Path::new("/proc") {
+            true => InterfaceAddresses::ThisHost,
+            false => InterfaceAddresses::Listed(Vec::new()),
+        };
+        Self { root, addresses }
+    }
+
+    /// The same tree, whose interfaces that are up have these addresses.
+    #[must_use]
+    pub fn with_addresses(self, addresses: Vec<(String, IpAddr)>) -> Self {
+        let addresses = InterfaceAddresses::Listed(addresses);
+        Self { addresses, ..self }
+    }
+
+    /// The interfaces that are up, each with one of its addresses.
+    fn addresses(&self) -> Result<Vec<(String, IpAddr)>, SysfsError> {
+        match &self.addresses {
+            InterfaceAddresses::ThisHost => this_hosts_addresses(),
+            InterfaceAddresses::Listed(listed) => Ok(listed.clone()),
+        }
     }
 
     /// The path of a file in it.
@@ -165,6 +208,9 @@ impl Sysfs {
     fn network_use(&self, function: &Path, procfs: &Procfs) -> Result<Option<HostUse>, SysfsError> {
         let all = self.root().join("class/net");
         let mut routes = None;
+        // Virtual functions are made for guests. A network manager brings each of them up, and the kernel then gives it
+        // a link-local address, which therefore shows no use.
+        let is_virtual = read::link_name(&function.join("physfn"))?.is_some();
         for interface in read::names(&all)? {
             let Some(at) = read::resolved(&all.join(&interface))? else {
                 continue;
@@ -172,9 +218,9 @@ impl Sysfs {
             if !at.starts_with(function) {
                 continue;
             }
-            let routes = match &routes {
-                Some(routes) => routes,
-                None => routes.insert(procfs.default_routes()?),
+            let (routes, addresses) = match &routes {
+                Some(read) => read,
+                None => routes.insert((procfs.default_routes()?, procfs.addresses()?)),
             };
             // An interface on top (a VLAN, a bond, a bridge) uses it, too.
             let mut over = BTreeSet::from([interface.clone()]);
@@ -194,6 +240,12 @@ impl Sysfs {
             if let Some(of) = read::link_name(&at.join("master"))? {
                 return Ok(Some(HostUse::Port { interface, of }));
             }
+            let counts = |address: &IpAddr| !is_virtual || !is_link_local(address);
+            let mut own = addresses.iter();
+            if let Some((_, address)) = own.find(|(of, it)| over.contains(of) && counts(it)) {
+                let address = *address;
+                return Ok(Some(HostUse::Address { interface, address }));
+            }
         }
         Ok(None)
     }
@@ -212,6 +264,27 @@ impl Sysfs {
         }
         Ok(boots && !for_guests)
     }
+}
+
+/// An address that an interface of IPv6 has by itself.
+fn is_link_local(address: &IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}
+
+fn this_hosts_addresses() -> Result<Vec<(String, IpAddr)>, SysfsError> {
+    let listed = getifaddrs().map_err(|error| SysfsError::Addresses {
+        source: io::Error::from(error),
+    })?;
+    let is_up = listed.filter(|one| one.flags.contains(InterfaceFlags::IFF_UP));
+    let addresses = is_up.filter_map(|one| {
+        let address = one.address?;
+        let four = address.as_sockaddr_in().map(|it| IpAddr::from(it.ip()));
+        let six = || address.as_sockaddr_in6().map(|it| IpAddr::from(it.ip()));
+        // An address of IPv4 may have a label, `eth0:1`.
+        let name = one.interface_name.split(':').next().unwrap_or_default();
+        Some((name.to_owned(), four.or_else(six)?))
+    });
+    Ok(addresses.collect())
 }
 
 struct Mount {

@@ -10,6 +10,7 @@
 
 mod allow_list;
 mod attribute;
+mod cleaning;
 mod config_space;
 mod cpu;
 mod cpu_stats;
@@ -36,9 +37,10 @@ mod vfio;
 
 pub use allow_list::{AllowList, AllowedFunction, DEVICE_SPEC, NotAllowed};
 pub use attribute::{AttributeError, AttributeWrites, KernelAttributes, WriteFuture};
+pub use cleaning::{CleaningFacts, NotCleanable, ResetNeed, plan_cleaning};
 pub use config_space::{ConfigSpace, Link};
 pub use device_reset::{FunctionResetError, ResetMethod, ResetSelection, VerifiedReset};
-pub use device_return::{HomeDriver, ResetNeed, ReturnError, ReturnedFunction};
+pub use device_return::{HomeDriver, ReturnError, ReturnedFunction};
 pub use device_spec::{DeviceSpecError, DeviceTags};
 pub use devices::DeviceTree;
 pub use group_viability::{GroupError, ViableGroup};

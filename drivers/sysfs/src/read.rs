@@ -17,6 +17,12 @@ pub enum SysfsError {
         path: PathBuf,
         source: io::Error,
     },
+    /// The kernel did not list the addresses of this host's interfaces.
+    #[error("cannot read the addresses of this host's network interfaces")]
+    Addresses {
+        #[source]
+        source: io::Error,
+    },
     /// The file holds something else than the kernel writes there.
     #[error("{} holds {content:?}, expected {expected}", path.display())]
     Malformed {

@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 const INTEL: u16 = 0x8086;
 
-/// Vendors by Cyborg's names.
-const VENDORS: [(u16, &str); 9] = [
+/// Vendors by Cyborg's names, and others that make accelerators.
+const VENDORS: [(u16, &str); 13] = [
     (0x10de, "NVIDIA"),
     (0x102b, "MATROX"),
     (0x1bd4, "INSPUR"),
@@ -25,9 +25,13 @@ const VENDORS: [(u16, &str); 9] = [
     (0x10ee, "XILINX"),
     (0x1002, "AMD"),
     (0x19e5, "HUAWEI"),
+    (0x1172, "ALTERA"),
+    (0x1da3, "HABANA"),
+    (0x17cb, "QUALCOMM"),
+    (0x1e52, "TENSTORRENT"),
 ];
 
-/// Cyborg's name for a vendor (`NVIDIA`) by its PCI id; `None` if Cyborg has none.
+/// The name for a vendor (`NVIDIA`) in traits, by its PCI id; `None` if it has none.
 #[must_use]
 pub fn vendor_name(vendor_id: u16) -> Option<&'static str> {
     let known = VENDORS.iter().find(|(id, _)| *id == vendor_id);
@@ -109,7 +113,7 @@ pub enum DeviceType {
     Gpu,
     /// A programmable gate array.
     Fpga,
-    /// A processor of neural networks (Huawei's Ascend).
+    /// A processor of neural networks (Huawei's Ascend, Gaudi, Cloud AI 100).
     AiChip,
     /// A network card offered as an accelerator.
     Nic,

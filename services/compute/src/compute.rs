@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::images::Images;
 use crate::quota::QuotaHook;
 use crate::retry_schedule::RetrySchedule;
+use crate::servers::PendingDriveUpdates;
 use crate::store::ComputeTables;
 
 /// The services that the compute API depends on.
@@ -78,6 +79,8 @@ pub(crate) struct ComputeInner {
     pub(crate) action_tasks: KeyedTasks<Uuid>,
     /// When failed actions are retried.
     pub(crate) retries: RetrySchedule,
+    /// Servers whose config drives are to be changed.
+    pub(crate) drive_updates: PendingDriveUpdates,
     /// Held while Placement's aggregates are updated.
     pub(crate) mirror: Mutex<()>,
     /// Whether the log already mentions servers of another conductor's journal.
@@ -101,6 +104,7 @@ impl Compute {
             server_tasks: KeyedTasks::default(),
             action_tasks: KeyedTasks::default(),
             retries: RetrySchedule::default(),
+            drive_updates: PendingDriveUpdates::default(),
             mirror: Mutex::default(),
             logged_foreign_owner: AtomicBool::new(false),
             highest_number: AtomicI64::new(0),

@@ -1,7 +1,8 @@
 //! Instance actions: the history of a server, with requester and outcome. The history of a deleted server is kept for a
 //! week.
 //!
-//! Rows with a `body` are also the queue of actions that are sent to the server's agent ([`OpenAction`]).
+//! Rows with a `body` are also the queue of actions that are sent to the server's agent ([`OpenAction`]). Changes of the
+//! config drive ([`DRIVE_UPDATE`]) are in the queue only: they are not shown, and deleted when they end.
 
 mod listing;
 
@@ -18,8 +19,15 @@ use crate::servers::ServerError;
 /// How long the history of a deleted server is kept.
 const HISTORY_RETENTION: Duration = Duration::from_hours(7 * 24);
 
+/// The action of a pending change of the config drive.
+pub(crate) const DRIVE_UPDATE: &str = "update_config_drive";
+
+/// SQL condition: the action or change is still to be sent to the agent.
+const IS_PENDING: &str = "server_uuid = ? AND body IS NOT NULL AND outcome IS NULL";
+
 /// SQL condition: the action is still to be sent to the agent.
-const IS_OPEN: &str = "server_uuid = ? AND body IS NOT NULL AND outcome IS NULL";
+const IS_OPEN: &str =
+    "server_uuid = ? AND body IS NOT NULL AND outcome IS NULL AND action <> 'update_config_drive'";
 
 /// SQL condition: the action is a reboot that ends together with an equal reboot that was already queued. It is not
 /// sent to the agent.
@@ -70,6 +78,8 @@ pub(crate) struct OpenAction {
     pub(crate) request_id: String,
     /// The agent's request body, JSON.
     pub(crate) body: String,
+    /// Whether it is a change of the config drive.
+    pub(crate) is_drive_update: bool,
 }
 
 pub(crate) struct NewAction<'a> {
@@ -91,7 +101,7 @@ impl Compute {
     ) -> Result<Option<OpenAction>, ServerError> {
         let mut tx = self.tables.read().await?;
         let sql = format!(
-            "SELECT id, request_id, body FROM compute_server_actions WHERE {IS_OPEN} ORDER BY id LIMIT 1"
+            "SELECT id, request_id, body, action FROM compute_server_actions WHERE {IS_PENDING} ORDER BY id LIMIT 1"
         );
         let statement = Statement::recurring(sql).bind(server.to_string());
         let row = tx.row(statement).await?;
@@ -104,7 +114,51 @@ fn open(row: &Row) -> Result<OpenAction, SqlError> {
         id: row.int(0)?,
         request_id: row.text(1)?,
         body: row.text(2)?,
+        is_drive_update: row.text(3)? == DRIVE_UPDATE,
     })
+}
+
+/// The servers with pending changes of their config drives.
+pub(crate) async fn servers_with_drive_updates(
+    tx: &mut Transaction,
+) -> Result<Vec<Uuid>, SqlError> {
+    let sql = "SELECT DISTINCT server_uuid FROM compute_server_actions WHERE action = ?";
+    let rows = tx.rows(Statement::new(sql).bind(DRIVE_UPDATE)).await?;
+    let servers = rows.iter().map(|row| row.text(0));
+    let servers = servers.collect::<Result<Vec<_>, _>>()?;
+    Ok(servers
+        .iter()
+        .filter_map(|text| text.parse().ok())
+        .collect())
+}
+
+/// Whether an equal change of the config drive waits behind the current action.
+pub(crate) async fn is_drive_update_queued(
+    tx: &mut Transaction,
+    server: Uuid,
+    body: &str,
+) -> Result<bool, SqlError> {
+    let sql = format!(
+        "SELECT body FROM compute_server_actions WHERE {IS_PENDING} AND id > \
+         (SELECT MIN(id) FROM compute_server_actions WHERE {IS_PENDING}) AND action = ?"
+    );
+    let waiting = Statement::recurring(sql)
+        .bind(server.to_string())
+        .bind(server.to_string())
+        .bind(DRIVE_UPDATE);
+    for waiting in tx.rows(waiting).await? {
+        if waiting.text(0)? == body {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Deletes a change of the config drive that has ended.
+pub(crate) async fn delete_drive_update(tx: &mut Transaction, id: i64) -> Result<(), SqlError> {
+    let sql = "DELETE FROM compute_server_actions WHERE id = ? AND action = ?";
+    let delete = Statement::new(sql).bind(id).bind(DRIVE_UPDATE);
+    tx.execute(delete).await.map(drop)
 }
 
 /// Whether any action is still to be sent to the agent.
@@ -220,7 +274,8 @@ pub(crate) async fn cancel_all(
     let now = tx.dialect().now();
     let sql = format!(
         "UPDATE compute_server_actions SET outcome = ?, details = ?, finished_at = {now} \
-         WHERE server_uuid = ? AND (body IS NOT NULL AND finished_at IS NULL OR {ENDS_WITH_ANOTHER})"
+         WHERE server_uuid = ? AND action <> 'update_config_drive' \
+         AND (body IS NOT NULL AND finished_at IS NULL OR {ENDS_WITH_ANOTHER})"
     );
     let finish = Statement::recurring(sql)
         .bind(outcome.as_str())

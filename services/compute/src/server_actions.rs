@@ -25,6 +25,12 @@ enum AgentAnswer {
     NotNow(String),
 }
 
+/// What is left of a server's queue.
+enum QueueState {
+    Empty,
+    Pending,
+}
+
 /// Error codes that may pass: the guest is busy, or the agent is bringing it back.
 const TEMPORARY: [&str; 2] = ["busy", "not_there"];
 
@@ -40,7 +46,9 @@ pub(crate) fn action_of(action: &GuestAction) -> Option<Action> {
         GuestAction::Rescue { .. } => Action::Rescue,
         GuestAction::Unrescue {} => Action::Unrescue,
         GuestAction::Rebuild { .. } => Action::Rebuild,
-        GuestAction::Suspend {} | GuestAction::LiveMigrate { .. } => return None,
+        GuestAction::Suspend {}
+        | GuestAction::LiveMigrate { .. }
+        | GuestAction::UpdateConfigDrive { .. } => return None,
     })
 }
 
@@ -64,7 +72,11 @@ impl Compute {
             user_id,
             request_id,
         };
+        let changes_drive = start.changes.change_drive();
         self.record_action_start(server, start).await?;
+        if changes_drive {
+            self.inner.drive_updates.insert(server);
+        }
         self.start_action_task(server);
         Ok(())
     }
@@ -87,9 +99,24 @@ impl Compute {
 
     /// Carries out pending actions, oldest first, until none is left, one fails, or the service stops.
     async fn run_actions(&self, uuid: Uuid, turn: &KeyGuard<Uuid>) -> Result<(), ServerError> {
+        let pending = &self.inner.drive_updates;
+        // Removed before the queue is read, so that a change that is queued meanwhile is not lost.
+        let had_drive_update = pending.remove(uuid);
+        let ran = self.run_pending(uuid, turn).await;
+        if had_drive_update && !matches!(ran, Ok(QueueState::Empty)) {
+            pending.insert(uuid);
+        }
+        ran.map(drop)
+    }
+
+    async fn run_pending(
+        &self,
+        uuid: Uuid,
+        turn: &KeyGuard<Uuid>,
+    ) -> Result<QueueState, ServerError> {
         let stop = turn.interrupt_token();
         match self.server(uuid).await {
-            Ok(server) if self.is_owned_by_another(&server) => return Ok(()),
+            Ok(server) if self.is_owned_by_another(&server) => return Ok(QueueState::Pending),
             // Pending actions of a deleted server are cancelled.
             Ok(_) | Err(ServerError::NotFound { .. }) => {}
             Err(error) => return Err(error),
@@ -102,7 +129,7 @@ impl Compute {
                 None => tokio::select! {
                     biased;
                     // The row stays as it is, and the agent continues the action.
-                    () = stop.cancelled() => return Ok(()),
+                    () = stop.cancelled() => return Ok(QueueState::Pending),
                     answer = self.send_action(uuid, &action) => answer,
                 },
             };
@@ -114,7 +141,7 @@ impl Compute {
                 Ok(AgentAnswer::Ended(end)) => end,
                 Ok(AgentAnswer::NoAnswer) => {
                     failed(RetryCause::NoAnswer);
-                    return Ok(());
+                    return Ok(QueueState::Pending);
                 }
                 Err(error) => {
                     failed(RetryCause::NoAnswer);
@@ -122,19 +149,23 @@ impl Compute {
                 }
                 Ok(AgentAnswer::NotNow(reason)) => {
                     if !failed(RetryCause::NotNow) {
-                        return Ok(());
+                        return Ok(QueueState::Pending);
                     }
                     let reason = format!("gave up after repeated attempts: {reason}");
                     failure(reason, None)
                 }
             };
-            if let Err(error) = self.record_action_end(uuid, action.id, end.clone()).await {
+            let recorded = match action.is_drive_update {
+                true => self.delete_drive_update(action.id).await,
+                false => self.record_action_end(uuid, action.id, end.clone()).await,
+            };
+            if let Err(error) = recorded {
                 failed(RetryCause::NotWritten(end));
                 return Err(error);
             }
             retries.clear(uuid);
         }
-        Ok(())
+        Ok(QueueState::Empty)
     }
 
     async fn send_action(
@@ -144,24 +175,46 @@ impl Compute {
     ) -> Result<AgentAnswer, ServerError> {
         let guest = ConsumerUuid::from(uuid);
         let failed = |reason: &str| Ok(AgentAnswer::Ended(failure(reason.to_owned(), None)));
-        let Some((request, id)) = parse_action(action) else {
+        let Some((mut request, id)) = parse_action(action) else {
             return failed("this release does not know the action");
         };
+        let mut is_settled = true;
+        if let GuestAction::UpdateConfigDrive { change } = &mut request {
+            let server = match self.server(uuid).await {
+                Err(ServerError::NotFound { .. }) => return failed("the server is gone"),
+                server => server?,
+            };
+            is_settled = server.settled_at.is_some();
+            change.name = Some(server.name);
+            change.metadata = Some(server.metadata);
+        }
         let record = match self.inner.conductor.show(guest).await {
             Err(ConductorError::NotFound { .. }) => return failed("the server is gone"),
             record => record?,
         };
-        let Some(chosen) = record.placement() else {
-            return failed("the server is on no host");
+        let chosen = match record.placement() {
+            Some(chosen) => chosen,
+            None if is_settled => return failed("the server is on no host"),
+            None => return Ok(AgentAnswer::NoAnswer),
         };
         let Some(agent) = self.inner.conductor.agent(&chosen.node) else {
             // After a start, agents register one after another.
             let reason = "the agent of its host is not registered";
-            return Ok(AgentAnswer::NotNow(reason.to_owned()));
+            return Ok(match action.is_drive_update {
+                true => AgentAnswer::NoAnswer,
+                false => AgentAnswer::NotNow(reason.to_owned()),
+            });
         };
         match agent.action(guest, &request, Some(&id)).await {
             Ok(guest) => Ok(AgentAnswer::Ended(success(&guest))),
             Err(GuestApiError::Call(_)) => Ok(AgentAnswer::NoAnswer),
+            Err(error) if action.is_drive_update && is_temporary(&error) => {
+                Ok(AgentAnswer::NoAnswer)
+            }
+            Err(error) if action.is_drive_update => {
+                tracing::warn!(server = %uuid, %error, "the agent refused to change the config drive");
+                failed("the agent refused")
+            }
             Err(error) => {
                 // An earlier request may have been carried out without its answer arriving, by an agent that ignores
                 // action ids.

@@ -117,6 +117,12 @@ impl Compute {
                 self.start_task(server.uuid);
             }
         }
+        for server in self.pending_drive_updates().await? {
+            let is_due = self.inner.retries.is_due(server, Instant::now());
+            if is_due && !self.inner.action_tasks.is_active(&server) {
+                self.start_action_task(server);
+            }
+        }
         Ok(open.len())
     }
 

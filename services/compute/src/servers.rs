@@ -14,6 +14,7 @@
 mod actions;
 mod attributes;
 mod create;
+mod drive_updates;
 mod error;
 mod listing;
 mod metadata;
@@ -33,6 +34,7 @@ use uuid::Uuid;
 pub(crate) use actions::{ActionChanges, ActionEnd, ServerActionStart};
 pub(crate) use attributes::{ROOT_DEVICE, ServerAttribute, Zones, launched_at, zone};
 pub use create::NewServers;
+pub(crate) use drive_updates::PendingDriveUpdates;
 pub use error::ServerError;
 pub(crate) use listing::{ServerFilters, ServerSortKey, ServerSortOrder, TagFilters};
 pub(crate) use metadata::{Others, check as check_metadata};

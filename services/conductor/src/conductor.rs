@@ -56,7 +56,7 @@ pub struct ConductorParts {
 }
 
 /// The metadata key of an aggregate that puts its hosts in a zone.
-const ZONE: &str = "availability_zone";
+pub(crate) const ZONE: &str = "availability_zone";
 
 struct ConductorInner {
     context: BootContext,

@@ -37,6 +37,13 @@ on_the_bridge() {
     [ -n "$interface" ] && [ -e "/sys/class/net/$BRIDGE/brif/$interface" ]
 }
 
+# What the guest sends with another MAC address is dropped.
+filtered() {
+    local interface
+    interface=$(virsh domiflist "$1" | awk -v bridge="$BRIDGE" '$3 == bridge { print $1 }') || return
+    ebtables -t nat -L "libvirt-I-$interface"
+}
+
 # The node has ended; it starts again with processors that are shared and such that are not, and ends again.
 placed_guest() {
     modprobe tun
@@ -58,6 +65,8 @@ placed_guest() {
     check "which are taken" free_pages $((PAGES - 64))
     check "and lie in that cell" says "^[0-9a-f]+ bind:$CELL .* N$CELL=64 kernelpagesize_kB=2048" pages_of placed
     check "its interface is on the bridge" on_the_bridge placed
+    check "with libvirt's network filter" says "filterref filter='berth-port-security'" virsh dumpxml placed
+    check "which drops forged MAC addresses" says '(-s !|! -s) .*-j DROP' filtered placed
     check "its card is open in its emulator" has_open placed
     check "placed is deleted" berth guest delete placed --wait
     check "nothing is on the bridge" says_nothing ls "/sys/class/net/$BRIDGE/brif"

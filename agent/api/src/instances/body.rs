@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent_images::{ImageDownload, ImageSource};
-use berth_agent_instances::create::{image_of, kernel_of};
+use berth_agent_images::{ConfigDriveChange, ImageDownload, ImageSource};
+use berth_agent_instances::create::{config_drive_change, image_of, kernel_of};
 use berth_agent_instances::{BuildError, BuildOptions, RescueSystem, TransitionRequest};
 use berth_agent_journal::{
     Blame, Goal, GuestRecord, GuestRequest, SpawnStep, StepState, TransitionKind,
@@ -160,6 +160,7 @@ pub(super) enum ActionRequest {
     Change(TransitionRequest),
     Suspend,
     LiveMigrate(NodeName),
+    UpdateConfigDrive(ConfigDriveChange),
 }
 
 /// The image of a replaced root disk. Its properties cannot be applied, so they are refused rather than ignored.
@@ -220,6 +221,11 @@ pub(super) fn parse_action(
                 image: replacement_image(image)?,
                 preserve_ephemeral: *preserve_ephemeral,
             }));
+        }
+        GuestAction::UpdateConfigDrive { change } => {
+            return Ok(ActionRequest::UpdateConfigDrive(config_drive_change(
+                change,
+            )?));
         }
         GuestAction::Suspend {} => return Ok(ActionRequest::Suspend),
         GuestAction::LiveMigrate { destination } => {

@@ -100,6 +100,20 @@ pub struct ConfigDriveParts {
     pub name: Option<String>,
     #[serde(default)]
     pub project_id: Option<String>,
+    /// The zone of its host.
+    #[serde(default)]
+    pub availability_zone: Option<String>,
+    /// Its number among the instances of one request.
+    #[serde(default)]
+    pub launch_index: u32,
+    /// The request that created it.
+    #[serde(default)]
+    pub reservation_id: Option<String>,
+    /// The name of its flavor.
+    #[serde(default)]
+    pub flavor: Option<String>,
+    #[serde(default)]
+    pub image_id: Option<String>,
     /// The tenant's `meta`: at most 128 keys; keys and values have at most 255 bytes.
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
@@ -119,6 +133,17 @@ pub struct ConfigDriveParts {
     pub vendor_data: Option<Value>,
 }
 
+/// A change of a content. `None`: unchanged.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ConfigDriveChange {
+    pub name: Option<String>,
+    /// Replaces all of it.
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// `Some(None)` removes it.
+    pub user_data: Option<Option<UserData>>,
+    pub public_keys: Option<Vec<PublicKey>>,
+}
+
 /// A validated content. `Debug` hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigDriveContent(ConfigDriveParts);
@@ -133,12 +158,30 @@ impl ConfigDriveContent {
         &self.0
     }
 
+    /// The content after a change.
+    pub(crate) fn changed(mut self, change: ConfigDriveChange) -> Result<Self, ConfigDriveError> {
+        let parts = &mut self.0;
+        if let Some(name) = change.name {
+            parts.name = Some(name);
+        }
+        if let Some(metadata) = change.metadata {
+            parts.metadata = metadata;
+        }
+        if let Some(user_data) = change.user_data {
+            parts.user_data = user_data;
+        }
+        if let Some(public_keys) = change.public_keys {
+            parts.public_keys = public_keys;
+        }
+        Self::new(self.0)
+    }
+
     /// The stored form: deterministic for equal contents.
     pub(crate) fn to_kept(&self) -> Vec<u8> {
         let parts = &self.0;
         let secret = parts.admin_password.as_ref().map(Secret::reveal);
         let user_data = parts.user_data.as_ref();
-        let kept = serde_json::json!({
+        let mut kept = serde_json::json!({
             "hostname": parts.hostname,
             "name": parts.name,
             "project_id": parts.project_id,
@@ -149,6 +192,20 @@ impl ConfigDriveContent {
             "network_data": parts.network_data,
             "vendor_data": parts.vendor_data,
         });
+        // Absent unless given, so that contents of earlier releases keep their digests.
+        for (key, text) in [
+            ("availability_zone", &parts.availability_zone),
+            ("reservation_id", &parts.reservation_id),
+            ("flavor", &parts.flavor),
+            ("image_id", &parts.image_id),
+        ] {
+            if let Some(text) = text {
+                kept[key] = text.as_str().into();
+            }
+        }
+        if parts.launch_index > 0 {
+            kept["launch_index"] = parts.launch_index.into();
+        }
         kept.to_string().into_bytes()
     }
 
@@ -201,6 +258,10 @@ fn check(parts: &ConfigDriveParts) -> Result<(), ConfigDriveError> {
     };
     line("name", &parts.name)?;
     line("project_id", &parts.project_id)?;
+    line("availability_zone", &parts.availability_zone)?;
+    line("reservation_id", &parts.reservation_id)?;
+    line("flavor", &parts.flavor)?;
+    line("image_id", &parts.image_id)?;
     if parts.metadata.len() > MOST_METADATA {
         return refuse("metadata", "a guest has at most 128 keys of metadata");
     }

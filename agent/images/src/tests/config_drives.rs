@@ -37,7 +37,21 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// Parses the files of one tree of an ISO 9660 file.
+/// The name in the fields of Rock Ridge of a directory record.
+fn rock_ridge_name(record: &[u8]) -> Option<String> {
+    let mut rest = &record[(33 + usize::from(record[32])).next_multiple_of(2)..];
+    while let [kind @ .., _] = rest.get(..3)?
+        && let Some((field, after)) = rest.split_at_checked(usize::from(rest[2]))
+    {
+        if kind == b"NM" {
+            return String::from_utf8(field[5..].to_vec()).ok();
+        }
+        rest = after;
+    }
+    None
+}
+
+/// Parses the files of one tree of an ISO 9660 file, with the names of Joliet or of Rock Ridge.
 fn tree(image: &[u8], descriptor: usize) -> BTreeMap<String, Vec<u8>> {
     let is_joliet = image[descriptor * 2048] == 2;
     let root = &image[descriptor * 2048 + 156..];
@@ -63,6 +77,10 @@ fn tree(image: &[u8], descriptor: usize) -> BTreeMap<String, Vec<u8>> {
                     String::from_utf16(&units).unwrap()
                 }
                 false => String::from_utf8(name.to_vec()).unwrap(),
+            };
+            let name = match is_joliet {
+                true => name,
+                false => rock_ridge_name(record).unwrap_or(name),
             };
             let (sector, length) = (u32_at(record, 2), u32_at(record, 10));
             // The first two are the folder itself and its parent.
@@ -125,8 +143,8 @@ async fn both_layouts_are_on_the_drive_and_the_label_selects_one() {
         );
         assert_eq!(json("/network-config")["version"], 2);
         let plain = tree(&image, 16);
-        assert_eq!(plain.len(), files.len());
-        assert_eq!(plain["/OPENSTACK/LATEST/USER_DATA."], USER_DATA.as_bytes());
+        assert_eq!(plain, files, "Rock Ridge has the names and files of Joliet");
+        assert_eq!(plain["/openstack/latest/user_data"], USER_DATA.as_bytes());
         // What the system's own tool sees.
         let printed = Command::new("blkid")
             .args(["-p", "-o", "export"])
@@ -142,6 +160,252 @@ async fn both_layouts_are_on_the_drive_and_the_label_selects_one() {
         disks.prepare(&guest.provision()).await.unwrap();
         assert_eq!(fs::read(&path).unwrap(), image);
     }
+}
+
+/// The drive of a server with everything that Nova's documents show.
+async fn server_drive(change: impl FnOnce(&mut ConfigDriveParts)) -> BTreeMap<String, Vec<u8>> {
+    let bench = Bench::new().await;
+    let disks = bench.disks();
+    let mut server = ConfigDriveParts {
+        hostname: "web".to_owned(),
+        name: Some("Web server".to_owned()),
+        project_id: Some("p1".to_owned()),
+        availability_zone: Some("north".to_owned()),
+        launch_index: 2,
+        reservation_id: Some("r-0a1b2c3d".to_owned()),
+        flavor: Some("m1.small".to_owned()),
+        image_id: Some("5c1a7e40-0000-4000-8000-000000000001".to_owned()),
+        admin_password: None,
+        ..parts()
+    };
+    change(&mut server);
+    let drive = ConfigDrive::new(ConfigDriveContent::new(server).unwrap());
+    let guest = Guest::new(
+        1,
+        &disks,
+        DiskPlan::new(None, 0, vec![], Some(drive)).unwrap(),
+    );
+    disks.prepare(&guest.provision()).await.unwrap();
+    let path = bench.path(&guest.folder()).join("disk.config");
+    tree(&fs::read(path).unwrap(), 17)
+}
+
+fn keys(document: &Value) -> Vec<&str> {
+    document
+        .as_object()
+        .unwrap()
+        .keys()
+        .map(String::as_str)
+        .collect()
+}
+
+#[tokio::test]
+async fn each_version_of_the_drive_has_the_files_and_keys_that_nova_writes() {
+    let files = server_drive(|_| ()).await;
+    let json = |path: &str| -> Value { serde_json::from_slice(&files[path]).unwrap() };
+    let of = |version: &str| {
+        let start = format!("/openstack/{version}/");
+        let own = files
+            .keys()
+            .filter_map(|path| path.strip_prefix(start.as_str()));
+        own.collect::<Vec<_>>()
+    };
+    let base = ["meta_data.json", "user_data"];
+    let havana = ["meta_data.json", "user_data", "vendor_data.json"];
+    let liberty = [
+        "meta_data.json",
+        "network_data.json",
+        "user_data",
+        "vendor_data.json",
+    ];
+    let newton = [
+        "meta_data.json",
+        "network_data.json",
+        "user_data",
+        "vendor_data.json",
+        "vendor_data2.json",
+    ];
+    let first = [
+        "availability_zone",
+        "hostname",
+        "keys",
+        "launch_index",
+        "meta",
+        "name",
+        "public_keys",
+        "uuid",
+    ];
+    for (version, listed, added) in [
+        ("2012-08-10", base.as_slice(), [].as_slice()),
+        ("2013-04-04", &base, &["random_seed"]),
+        ("2013-10-17", &havana, &["random_seed"]),
+        ("2015-10-15", &liberty, &["random_seed", "project_id"]),
+        (
+            "2016-06-30",
+            &liberty,
+            &["random_seed", "project_id", "devices"],
+        ),
+        (
+            "2016-10-06",
+            &newton,
+            &["random_seed", "project_id", "devices"],
+        ),
+        (
+            "2017-02-22",
+            &newton,
+            &["random_seed", "project_id", "devices"],
+        ),
+        (
+            "2018-08-27",
+            &newton,
+            &["random_seed", "project_id", "devices"],
+        ),
+        (
+            "2020-10-14",
+            &newton,
+            &["random_seed", "project_id", "devices", "dedicated_cpus"],
+        ),
+        (
+            "2025-04-04",
+            &newton,
+            &["random_seed", "project_id", "devices", "dedicated_cpus"],
+        ),
+        (
+            "latest",
+            &newton,
+            &["random_seed", "project_id", "devices", "dedicated_cpus"],
+        ),
+    ] {
+        assert_eq!(of(version), listed, "{version}");
+        let meta = json(&format!("/openstack/{version}/meta_data.json"));
+        let mut expected = [&first, added].concat();
+        expected.sort_unstable();
+        let mut found = keys(&meta);
+        found.sort_unstable();
+        assert_eq!(found, expected, "{version}");
+    }
+    let directories = files
+        .keys()
+        .filter_map(|path| path.strip_prefix("/openstack/"));
+    let directories = directories.filter_map(|path| path.split('/').next());
+    assert_eq!(
+        directories.collect::<std::collections::BTreeSet<_>>().len(),
+        11
+    );
+}
+
+#[tokio::test]
+async fn the_drive_says_what_the_server_says() {
+    let files = server_drive(|_| ()).await;
+    let json = |path: &str| -> Value { serde_json::from_slice(&files[path]).unwrap() };
+    let mut meta = json("/openstack/latest/meta_data.json");
+    let seed = meta.as_object_mut().unwrap().remove("random_seed").unwrap();
+    assert_eq!(seed.as_str().unwrap().len(), 684, "512 bytes in base64");
+    let uuid = meta["uuid"].as_str().unwrap().to_owned();
+    let key = "ssh-ed25519 AAAA me";
+    assert_eq!(
+        meta,
+        json!({
+            "uuid": uuid, "hostname": "web", "name": "Web server", "launch_index": 2, "availability_zone": "north",
+            "meta": {"role": "web"}, "public_keys": {"mine": key}, "keys": [{"name": "mine", "type": "ssh", "data": key}],
+            "project_id": "p1", "devices": [], "dedicated_cpus": [],
+        })
+    );
+    assert_eq!(json("/openstack/latest/vendor_data.json"), json!({}));
+    assert_eq!(
+        json("/openstack/latest/vendor_data2.json"),
+        json!({"static": {}})
+    );
+    for version in ["2009-04-04", "latest"] {
+        assert_eq!(
+            json(&format!("/ec2/{version}/meta-data.json")),
+            json!({
+                "ami-id": "ami-5c1a7e40", "ami-launch-index": 2, "ami-manifest-path": "FIXME",
+                "block-device-mapping": {"ami": "vda", "root": "/dev/vda"}, "hostname": "web",
+                "instance-action": "none", "instance-id": format!("i-{}", &uuid[..8]), "instance-type": "m1.small",
+                "local-hostname": "web", "local-ipv4": null, "placement": {"availability-zone": "north"},
+                "public-hostname": "web", "public-ipv4": "", "reservation-id": "r-0a1b2c3d", "security-groups": [],
+                "public-keys": {"0": {"openssh-key": key}},
+            })
+        );
+        let user_data = &files[&format!("/ec2/{version}/user-data")];
+        assert_eq!(user_data, USER_DATA.as_bytes());
+    }
+    // What a server does not have is absent, as in Nova.
+    let bare = server_drive(|server| {
+        server.metadata.clear();
+        server.public_keys.clear();
+        server.user_data = None;
+    })
+    .await;
+    let meta: Value = serde_json::from_slice(&bare["/openstack/latest/meta_data.json"]).unwrap();
+    for key in ["meta", "keys", "public_keys", "admin_pass"] {
+        assert_eq!(meta.get(key), None, "{key}");
+    }
+    let has_user_data = |path: &String| {
+        path.ends_with("user_data") || path.starts_with("/ec2") && path.ends_with("user-data")
+    };
+    assert!(!bare.keys().any(has_user_data));
+}
+
+#[tokio::test]
+async fn a_changed_content_is_written_to_the_drive_and_the_earlier_one_is_removed() {
+    let bench = Bench::new().await;
+    let disks = bench.disks();
+    let wanted = DiskPlan::new(None, 0, vec![], Some(drive())).unwrap();
+    let guest = Guest::new(1, &disks, wanted);
+    let uuid = guest.spec.uuid;
+    disks.store_config_drive(uuid, &drive()).unwrap();
+    disks.prepare(&guest.provision()).await.unwrap();
+    let path = bench.path(&guest.folder()).join("disk.config");
+    let change = ConfigDriveChange {
+        name: Some("New name".to_owned()),
+        metadata: Some(BTreeMap::from([("a".to_owned(), "b".to_owned())])),
+        user_data: Some(None),
+        public_keys: None,
+    };
+    // Stored only; a kill here loses nothing, because the same call is made again.
+    let changed = disks.change_config_drive(uuid, &drive(), change.clone());
+    assert_eq!(bench.found("instances/_config").len(), 2);
+    let again = disks.change_config_drive(uuid, &drive(), change).unwrap();
+    assert_eq!(again, changed.unwrap());
+    disks
+        .rewrite_config_drive(&guest.spec, &again)
+        .await
+        .unwrap();
+    let files = tree(&fs::read(&path).unwrap(), 17);
+    let meta: Value = serde_json::from_slice(&files["/openstack/latest/meta_data.json"]).unwrap();
+    assert_eq!(
+        (&meta["name"], &meta["meta"], &meta["hostname"]),
+        (
+            &json!("New name"),
+            &json!({"a": "b"}),
+            &json!("vm1.example.org")
+        )
+    );
+    assert!(!files.contains_key("/openstack/latest/user_data"));
+    assert_eq!(meta["keys"][0]["name"], "mine", "what is not changed stays");
+    // Nothing of the removed user data is left.
+    assert_eq!(bench.found("instances/_config").len(), 1);
+    let kept = fs::read_to_string(
+        bench
+            .path("instances/_config")
+            .join(bench.found("instances/_config").pop().unwrap()),
+    );
+    assert!(!kept.unwrap().contains("user_data\":\""));
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let bad = ConfigDriveChange {
+        name: Some("a\nb".to_owned()),
+        ..ConfigDriveChange::default()
+    };
+    let refused = disks.change_config_drive(uuid, &again, bad).unwrap_err();
+    assert!(
+        refused.to_string().contains("config_drive.name"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]

@@ -278,6 +278,22 @@ fn a_guest_counts_until_nothing_of_it_is_left() {
 }
 
 #[test]
+fn a_cpu_that_no_driver_puts_into_a_core_is_a_core_of_its_own() {
+    let mut world = World::bare();
+    world.seen.cells = vec![HostNumaCell {
+        siblings: vec!["0,2".parse().unwrap()],
+        ..HostNumaCell::new(0, "0-3".parse().unwrap(), 8192)
+    }];
+    let reported = world.json();
+    let siblings = &reported["numa_topology"][0]["siblings"];
+    assert_eq!(siblings, &json!([[0, 2], [1], [3]]));
+    world.seen.cells[0].siblings.clear();
+    let reported = world.json();
+    let siblings = &reported["numa_topology"][0]["siblings"];
+    assert_eq!(siblings, &json!([[0], [1], [2], [3]]));
+}
+
+#[test]
 fn a_node_with_cells_reports_what_its_guests_have_of_each() {
     let mut world = World::bare();
     let cell = |id: u32, first: u32, huge: &[(u64, u64)]| HostNumaCell {

@@ -227,6 +227,7 @@ impl CreateArguments {
             metadata: pairs("--meta", &self.meta)?,
             user_data: user_data.map(|bytes| STANDARD.encode(bytes)),
             ssh_keys,
+            ..ConfigDriveBody::default()
         };
         Ok((drive != ConfigDriveBody::default()).then_some(drive))
     }

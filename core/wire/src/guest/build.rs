@@ -188,6 +188,18 @@ pub struct ConfigDriveBody {
     /// The guest's hostname; none: its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+    /// The name that users see; none: the guest's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The availability zone of its host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub availability_zone: Option<String>,
+    /// Its number among the guests of one request.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub launch_index: u32,
+    /// The ID of the request that created it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation_id: Option<String>,
     /// The tenant's `meta`: at most 128 keys, each and its value at most 255 bytes.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metadata: BTreeMap<String, String>,
@@ -200,14 +212,70 @@ pub struct ConfigDriveBody {
     pub ssh_keys: Vec<SshKeyBody>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl fmt::Debug for ConfigDriveBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConfigDriveBody")
             .field("hostname", &self.hostname)
+            .field("availability_zone", &self.availability_zone)
             .field("metadata", &self.metadata.keys())
             .field("user_data", &self.user_data.as_ref().map(String::len))
             .field("ssh_keys", &self.ssh_keys)
             .finish()
+    }
+}
+
+/// A change of a config drive. What is absent stays as it is. It may contain secrets, so `Debug` omits the user's texts.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigDriveChangeBody {
+    /// The name that users see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The whole `meta`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<BTreeMap<String, String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_data: Option<UserDataChange>,
+    /// All authorized public keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub ssh_keys: Option<Vec<SshKeyBody>>,
+}
+
+impl fmt::Debug for ConfigDriveChangeBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let metadata = self.metadata.as_ref();
+        f.debug_struct("ConfigDriveChangeBody")
+            .field(
+                "metadata",
+                &metadata.map(|all| all.keys().collect::<Vec<_>>()),
+            )
+            .field("user_data", &self.user_data)
+            .field("ssh_keys", &self.ssh_keys)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A change of a config drive's user data.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum UserDataChange {
+    Remove,
+    /// In base64 (like Nova), at most 65,535 bytes of it.
+    Set(String),
+}
+
+impl fmt::Debug for UserDataChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Remove => f.write_str("Remove"),
+            Self::Set(text) => write!(f, "Set({} bytes)", text.len()),
+        }
     }
 }
 
@@ -265,6 +333,11 @@ pub enum GuestAction {
         /// Whether its ephemeral disks are kept; by default they are recreated.
         #[serde(default)]
         preserve_ephemeral: bool,
+    },
+    /// Changes what the config drive says. The guest reads it at its next start; a running guest keeps what it read.
+    UpdateConfigDrive {
+        /// What changes.
+        change: ConfigDriveChangeBody,
     },
     /// Saves the memory to disk and switches the guest off. Refused for guests with devices.
     Suspend {},

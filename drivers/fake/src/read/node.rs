@@ -199,6 +199,7 @@ fn cell(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<HostNumaCe
             "memory_mib",
             "siblings",
             "huge_pages",
+            "small_page_kib",
             "socket",
         ],
         reading,
@@ -219,13 +220,17 @@ fn cell(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<HostNumaCe
     let huge_pages = table
         .field("huge_pages")
         .map(|field| huge_pages(&field, reading));
+    let small_page = table.field("small_page_kib");
+    let small_page = small_page.and_then(|field| field.number(1..=65_536, "KiB", reading));
     let socket = table.field("socket");
     let socket = socket.and_then(|field| field.number(0..=65_535, "the socket's number", reading));
+    let cell = HostNumaCell::new(id?, cpus?, memory_mib?);
     Some(HostNumaCell {
         socket: socket.and_then(|it| u32::try_from(it).ok()),
         siblings,
         huge_pages: huge_pages.unwrap_or_default(),
-        ..HostNumaCell::new(id?, cpus?, memory_mib?)
+        small_page_kib: small_page.unwrap_or(cell.small_page_kib),
+        ..cell
     })
 }
 

@@ -374,6 +374,21 @@ proptest! {
 }
 
 #[test]
+fn a_cell_with_all_that_the_scheduler_reads_reads_back_as_it_was_written() {
+    let cell = "memory_mib = 1024\nsiblings = [\"0,2\", \"1,3\"]\nhuge_pages = { 2048 = 16 }\nsmall_page_kib = 64\nsocket = 1\n";
+    let text = GOOD.replace(
+        "cpus = \"0-3\"\nmemory_mib = 1024\n",
+        &format!("cpus = \"0-3\"\n{cell}"),
+    );
+    assert_ne!(text, GOOD);
+    let machine = Machine::from_text("m.toml", &text).unwrap();
+    let written = machine.to_toml();
+    assert!(written.contains("small_page_kib = 64"), "{written}");
+    assert_eq!(Machine::from_text("m.toml", &written).unwrap(), machine);
+    assert_ne!(Machine::from_text("m.toml", GOOD).unwrap(), machine);
+}
+
+#[test]
 fn the_shipped_machines_read_back_as_they_were_written() {
     for (name, text) in machines() {
         let machine = Machine::from_text(name, text).unwrap();

@@ -176,6 +176,7 @@ pub(super) fn device_error(device: HostDeviceId, error: &ReturnError) -> DeviceE
         ReturnError::Reset(
             FunctionResetError::NoResetMethod { .. }
             | FunctionResetError::PowerStateOnly { .. }
+            | FunctionResetError::MemorySurvives { .. }
             | FunctionResetError::NotOffered { .. }
             | FunctionResetError::NotBack { .. },
         ) => Some(UnfitReason::ResetFailed),

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::domain::TypeElement;
 use super::{GuestXmlOptions, Virtualisation, of_type};
+use crate::network_filter::is_filterable;
 use crate::options::DiskCache;
 
 #[derive(Serialize)]
@@ -26,7 +27,7 @@ pub(super) struct DevicesElement<'a> {
 }
 
 /// The devices of a guest.
-pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> DevicesElement<'a> {
+pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> DevicesElement<'a> {
     let host_devices = spec.devices.as_slice();
     DevicesElement {
         emulator: options
@@ -34,7 +35,7 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Dev
             .as_ref()
             .map(|path| path.display().to_string()),
         disk: disks(spec, options),
-        interface: spec.interfaces.as_slice().iter().map(interface).collect(),
+        interface: interfaces(spec, options),
         serial: Serial {
             kind: "pty",
             log: Log {
@@ -206,6 +207,23 @@ struct Interface<'a> {
     mac: Mac,
     source: LinkSource<'a>,
     model: TypeElement,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filterref: Option<FilterRef<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    port: Option<Port>,
+}
+
+#[derive(Serialize)]
+struct FilterRef<'a> {
+    #[serde(rename = "@filter")]
+    filter: &'a str,
+}
+
+/// A port of a Linux bridge.
+#[derive(Serialize)]
+struct Port {
+    #[serde(rename = "@isolated")]
+    isolated: &'static str,
 }
 
 #[derive(Serialize)]
@@ -222,7 +240,14 @@ struct LinkSource<'a> {
     bridge: Option<&'a str>,
 }
 
-fn interface(interface: &GuestInterface) -> Interface<'_> {
+fn interfaces<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> Vec<Interface<'a>> {
+    let all = spec.interfaces.as_slice().iter();
+    all.map(|one| interface(one, options)).collect()
+}
+
+fn interface<'a>(interface: &'a GuestInterface, options: &'a GuestXmlOptions) -> Interface<'a> {
+    let on_bridge = is_filterable(interface, &options.unfilterable);
+    let filter = options.nwfilter.as_deref().filter(|_| on_bridge);
     let (kind, network, bridge) = match &interface.source {
         InterfaceSource::Network(name) => ("network", Some(name.as_str()), None),
         InterfaceSource::Bridge(name) => ("bridge", None, Some(name.as_str())),
@@ -234,6 +259,8 @@ fn interface(interface: &GuestInterface) -> Interface<'_> {
         },
         source: LinkSource { network, bridge },
         model: of_type("virtio"),
+        filterref: filter.map(|filter| FilterRef { filter }),
+        port: (options.port_isolation && on_bridge).then_some(Port { isolated: "yes" }),
     }
 }
 

@@ -214,10 +214,42 @@ fn shapes() -> Vec<(&'static str, String)> {
             virtualisation,
             disk_cache: DiskCache::Writeback,
             emulator: (virtualisation == Virtualisation::Qemu).then(|| "/usr/bin/<qemu>".into()),
+            ..GuestXmlOptions::default()
         };
         shapes.push((name, guest_xml(&with_disks(), &options)));
     }
+    shapes.push(("filtered", guest_xml(&with_networks(), &filtered(&[]))));
     shapes
+}
+
+/// A network filter and isolated ports, where these networks are not on a Linux bridge.
+fn filtered(unfilterable: &[&str]) -> GuestXmlOptions {
+    let names = unfilterable.iter();
+    GuestXmlOptions {
+        nwfilter: Some("berth-port-security".to_owned()),
+        port_isolation: true,
+        unfilterable: names.map(|name| LinkName::new(*name).unwrap()).collect(),
+        ..GuestXmlOptions::default()
+    }
+}
+
+#[test]
+fn an_interface_on_a_linux_bridge_has_the_network_filter_and_an_isolated_port() {
+    let filter = "<filterref filter=\"berth-port-security\"/>";
+    let isolated = "<port isolated=\"yes\"/>";
+    let counts = |options| {
+        let text = guest_xml(&with_networks(), &options);
+        (text.matches(filter).count(), text.matches(isolated).count())
+    };
+    assert_eq!(counts(filtered(&[])), (2, 2));
+    // libvirt refuses a filter for macvtap and virtual functions.
+    assert_eq!(counts(filtered(&["default"])), (1, 1));
+    let open = GuestXmlOptions {
+        port_isolation: false,
+        ..filtered(&[])
+    };
+    assert_eq!(counts(open), (2, 0));
+    assert_eq!(counts(GuestXmlOptions::default()), (0, 0));
 }
 
 /// Validates documents against libvirt's schema with xmllint; returns its messages, empty if all are valid.

@@ -2,7 +2,7 @@
 
 use berth_model::ConsumerUuid;
 use berth_virt::GuestError;
-use virt::error::{Error, ErrorNumber};
+use virt::error::{Error, ErrorDomain, ErrorNumber};
 
 use crate::connection::ConnectionError;
 
@@ -14,7 +14,12 @@ pub(super) fn is(error: &Error, number: ErrorNumber) -> bool {
 /// own, only a message.
 pub(super) fn refused(uuid: ConsumerUuid, call: &'static str) -> impl FnOnce(Error) -> GuestError {
     move |error| {
-        let reason = error.message().to_owned();
+        let mut reason = error.message().to_owned();
+        // The host lacks ebtables or nft, or its kernel their modules.
+        let is_filter = |domain| matches!(domain, ErrorDomain::Nwfilter | ErrorDomain::Firewall);
+        if error.domain().is_known_and(is_filter) {
+            reason.push_str("; nwfilter = \"none\" in [libvirt] switches the network filter off");
+        }
         let number = |number| is(&error, number);
         if reason.contains(" is in use by ") {
             GuestError::DeviceBusy { uuid, reason }

@@ -138,8 +138,7 @@ fn a_guest_whose_caller_is_gone_is_neither_started_nor_left_defined() {
     let uri = node.write(directory.path()).unwrap().connection_uri;
     let options = GuestXmlOptions {
         virtualisation: Virtualisation::Test,
-        disk_cache: crate::options::DiskCache::default(),
-        emulator: None,
+        ..GuestXmlOptions::default()
     };
     let spec = guest_spec(1, vec![]);
     let connect = Connect::open(Some(&uri)).unwrap();

@@ -23,6 +23,10 @@ pub(crate) fn unreadable(error: SysfsError) -> ObserveError {
             path: path.display().to_string(),
             source,
         },
+        SysfsError::Addresses { source } => ObserveError::Unreadable {
+            path: "the addresses of network interfaces".to_owned(),
+            source,
+        },
         SysfsError::Malformed { .. } => ObserveError::Malformed {
             origin: "the kernel's device tree".to_owned(),
             reason: error.to_string(),

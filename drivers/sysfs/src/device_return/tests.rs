@@ -161,22 +161,34 @@ async fn a_card_whose_power_states_alone_can_be_changed_is_not_clean_unless_some
 }
 
 #[tokio::test]
-async fn a_power_state_is_not_taken_for_a_reset_where_the_bus_can_be_reset() {
-    use ResetMethod::{Bus, CxlBus, DeviceSpecific, FunctionLevel, PowerManagement};
-    for (offered, selection) in [
-        (vec![FunctionLevel, Bus], Some(ResetSelection::Kernels)),
-        (
-            vec![DeviceSpecific, PowerManagement, Bus],
-            Some(ResetSelection::Kernels),
-        ),
-        (vec![PowerManagement], None),
-        (vec![PowerManagement, Bus], Some(ResetSelection::Only(Bus))),
-        (
-            vec![PowerManagement, CxlBus],
-            Some(ResetSelection::Only(CxlBus)),
-        ),
-        (vec![], Some(ResetSelection::Kernels)),
+async fn a_gpu_that_only_its_bus_resets_is_not_clean_unless_its_entry_or_a_cleaner_says_so() {
+    let kernel = KernelSimulator::new();
+    let methods = format!("bus/pci/devices/{CARD}/reset_method");
+    kernel.tree.write(&methods, "bus\n");
+    let error = take_back(&kernel, &igb()).await.unwrap_err();
+    let text = error.to_string();
+    assert!(kernel.log().is_empty(), "{text}");
+    assert_eq!(error.disposition(), Disposition::Fatal);
+    for part in [
+        "the kernel offers bus,",
+        "[accelerators] reset_hook",
+        "reset_clears_memory = \"yes\"",
+        "berth device release 0000:81:00.0",
     ] {
-        assert_eq!(best(&offered), selection, "{offered:?}");
+        assert!(text.contains(part), "{part:?} is not in {text:?}");
     }
+    let devices = kernel.devices();
+    let returned = devices
+        .return_function(&kernel.allowed(), &igb(), ResetNeed::WhereOffered)
+        .await
+        .unwrap();
+    assert!(returned.reset.is_some());
+    let entry = serde_json::json!({"vendor_id": "10de", "reset_clears_memory": "yes"});
+    let list = crate::AllowList::read(&[entry]).unwrap();
+    let allowed = kernel.tree.sysfs().allowed(&list, crate::kernel::address());
+    let returned = devices
+        .return_function(&allowed.unwrap(), &igb(), ResetNeed::Always)
+        .await
+        .unwrap();
+    assert!(returned.reset.is_some());
 }

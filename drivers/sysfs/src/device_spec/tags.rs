@@ -12,11 +12,12 @@
 use std::collections::BTreeSet;
 
 use berth_model::{ResourceClass, Trait};
+use berth_virt::DeviceType;
 use serde_json::{Map, Value};
 
 use super::Flaw;
 
-const KEYS: [&str; 9] = [
+const KEYS: [&str; 11] = [
     "physical_network",
     "trusted",
     "remote_managed",
@@ -26,6 +27,8 @@ const KEYS: [&str; 9] = [
     "traits",
     "one_time_use",
     "num_vfs",
+    "reset_clears_memory",
+    "device_type",
 ];
 
 /// An entry's tags, `None` if not set. The comments give Nova's defaults.
@@ -51,6 +54,11 @@ pub struct DeviceTags {
     /// The number of virtual functions that a physical function should have when the agent starts. Default:
     /// unchanged. Not in Nova.
     pub num_vfs: Option<u32>,
+    /// Whether any reset but a change of its power state clears its memory. Default: no for display controllers and
+    /// processing accelerators, else yes. Not in Nova.
+    pub reset_clears_memory: Option<bool>,
+    /// What it is, in Cyborg's terms. Default: by vendor, product and class. Not in Nova.
+    pub device_type: Option<DeviceType>,
 }
 
 impl DeviceTags {
@@ -71,6 +79,8 @@ impl DeviceTags {
                 "live_migratable" => tags.live_migratable = Some(truth(key, value)?),
                 "one_time_use" => tags.one_time_use = Some(truth(key, value)?),
                 "num_vfs" => tags.num_vfs = Some(count(key, value)?),
+                "reset_clears_memory" => tags.reset_clears_memory = Some(truth(key, value)?),
+                "device_type" => tags.device_type = Some(device_type(key, value)?),
                 "resource_class" => tags.resource_class = Some(class(key, text(key, value)?)?),
                 "traits" => tags.traits = traits(key, value)?,
                 key if match_keys.contains(&key) => {}
@@ -104,6 +114,17 @@ fn truth(key: &str, value: &Value) -> Result<bool, Flaw> {
         "no" | "false" | "off" | "0" | "n" | "f" => Ok(false),
         _ => Err(Flaw::new(key, "yes or no is expected")),
     }
+}
+
+/// A device type by its name, in any case.
+fn device_type(key: &str, value: &Value) -> Result<DeviceType, Flaw> {
+    let written = text(key, value)?;
+    let mut all = DeviceType::ALL.into_iter();
+    let found = all.find(|known| known.as_str().eq_ignore_ascii_case(written));
+    found.ok_or_else(|| {
+        let known = DeviceType::ALL.map(DeviceType::as_str).join(", ");
+        Flaw::new(key, format!("one of {known} is expected"))
+    })
 }
 
 /// A number, or a number as text.

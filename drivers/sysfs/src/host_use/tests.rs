@@ -7,6 +7,7 @@ const AT: &str = "devices/pci0000:80/0000:81:00.0";
 struct HostUseFixture {
     tree: TestTree,
     proc: TestTree,
+    addresses: Vec<(String, IpAddr)>,
 }
 
 impl HostUseFixture {
@@ -25,7 +26,12 @@ impl HostUseFixture {
              other0\t00000000\t0100000A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
              eth7\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n",
         );
-        Self { tree, proc }
+        let addresses = Vec::new();
+        Self {
+            tree,
+            proc,
+            addresses,
+        }
     }
 
     /// A block device in this directory.
@@ -46,7 +52,7 @@ impl HostUseFixture {
     }
 
     fn used_of(&self, address: &str) -> Option<HostUse> {
-        let procfs = Procfs::at(self.proc.path(""));
+        let procfs = Procfs::at(self.proc.path("")).with_addresses(self.addresses.clone());
         let sysfs = self.tree.sysfs();
         sysfs.host_use(address.parse().unwrap(), &procfs).unwrap()
     }
@@ -168,6 +174,52 @@ fn a_route_of_ipv6_counts_as_well() {
     assert_eq!(host.used(), None);
     host.proc.write("net/ipv6_route", row("lo") + &row("eth7"));
     assert!(matches!(host.used(), Some(HostUse::DefaultRoute { .. })));
+}
+
+#[test]
+fn an_interface_that_is_up_with_an_address_is_the_hosts_whatever_its_routes() {
+    let mut host = HostUseFixture::new();
+    let at = format!("{AT}/net/eth7");
+    host.interface(&at, "eth7");
+    let has = |interface: &str, address: &str| {
+        let other = ("other0".to_owned(), "10.0.0.9".parse().unwrap());
+        vec![other, (interface.to_owned(), address.parse().unwrap())]
+    };
+    host.addresses = has("lo", "127.0.0.1");
+    assert_eq!(host.used(), None);
+    for address in ["192.168.0.5", "169.254.3.4", "2001:db8::5", "fe80::1"] {
+        host.addresses = has("eth7", address);
+        let used = host.used().map(|used| used.to_string()).unwrap_or_default();
+        let words = format!("its interface eth7 is up and has the address {address} ");
+        assert!(used.starts_with(&words), "{used:?}");
+        assert_eq!(host.used_of("0000:82:00.0"), None);
+    }
+    // A VLAN on top of it, for storage.
+    let vlan = host.tree.path("devices/virtual/net/eth7.20");
+    host.interface("devices/virtual/net/eth7.20", "eth7.20");
+    host.tree.link(&format!("{at}/upper_eth7.20"), &vlan);
+    host.addresses = has("eth7.20", "10.1.0.5");
+    assert!(matches!(host.used(), Some(HostUse::Address { .. })));
+}
+
+#[test]
+fn a_virtual_function_is_not_the_hosts_by_its_link_local_address_alone() {
+    let mut host = HostUseFixture::new();
+    host.interface(&format!("{AT}/net/eth7"), "eth7");
+    let physical = host.tree.path("devices/pci0000:80/0000:82:00.0");
+    host.tree.link(&format!("{AT}/physfn"), &physical);
+    host.addresses = vec![("eth7".to_owned(), "fe80::1".parse().unwrap())];
+    assert_eq!(host.used(), None);
+    let routed = ("eth7".to_owned(), "2001:db8::5".parse().unwrap());
+    host.addresses.push(routed);
+    assert!(matches!(host.used(), Some(HostUse::Address { .. })));
+}
+
+#[test]
+fn the_addresses_of_this_host_are_listed_by_interface() {
+    let listed = Procfs::at("/proc").addresses().unwrap();
+    let loopback = ("lo".to_owned(), "127.0.0.1".parse().unwrap());
+    assert!(listed.contains(&loopback), "{listed:?}");
 }
 
 #[test]

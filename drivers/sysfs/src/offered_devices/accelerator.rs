@@ -23,8 +23,9 @@ pub(super) fn offer(
         let address = one.address();
         (address.domain(), address.bus(), address.slot())
     };
-    let is_gpu =
-        |one: &ListedFunction<'_>| kind::device_type(&one.seen.function) == DeviceType::Gpu;
+    let is_gpu = |one: &ListedFunction<'_>| {
+        kind::device_type(&one.seen.function, one.allowed.tags()) == DeviceType::Gpu
+    };
     let graphics: BTreeSet<_> = listed.iter().filter(|one| is_gpu(one)).map(slot).collect();
     let mut whole: BTreeMap<_, Vec<ListedFunction<'_>>> = BTreeMap::new();
     let mut in_parts: BTreeMap<_, Vec<ListedFunction<'_>>> = BTreeMap::new();
@@ -34,7 +35,7 @@ pub(super) fn offer(
         if parted.contains(&one.address()) || one.creates_virtual_functions() || accompanies {
             continue;
         }
-        if kind::is_of_a_xilinx_card(&one.seen.function) {
+        if kind::is_of_a_xilinx_card(&one.seen.function, one.allowed.tags()) {
             whole.entry(slot(&one)).or_default().push(one);
         } else if let Some(card) = part_of_an_intel_fpga(&one) {
             in_parts.entry(card).or_default().push(one);
@@ -126,7 +127,7 @@ fn accelerator(node: &NodeName, one: &ListedFunction<'_>) -> OfferedDevice {
     let tags = one.allowed.tags();
     let physical_network = tags.physical_network.as_deref();
     let physical_network = physical_network.filter(|name| !name.is_empty());
-    let device_type = kind::device_type(function);
+    let device_type = kind::device_type(function, tags);
     let class = tags.resource_class.clone();
     let traits = match tags.traits.is_empty() {
         true => kind::cyborgs_traits(function, device_type, mdevs.as_ref(), physical_network),

@@ -76,7 +76,7 @@ fn compute_card(
         vendor_id: function.vendor,
         product_id: function.device,
         owner: DeviceOwner::Compute,
-        device_type: kind::device_type(function),
+        device_type: kind::device_type(function, first.allowed.tags()),
         model: None,
         numa_node: function.numa_node,
         // Functions with a physical network were excluded above.

@@ -6,7 +6,7 @@ use berth_model::Trait;
 use berth_virt::{DeviceType, vendor_name};
 
 use super::SeenMdevs;
-use crate::{PciFunction, Sriov};
+use crate::{DeviceTags, PciFunction, Sriov};
 
 pub(super) const LIVE_MIGRATABLE: Trait = Trait::known("HW_PCI_LIVE_MIGRATABLE");
 
@@ -15,38 +15,139 @@ const AMD: u16 = 0x1002;
 const NVIDIA: u16 = 0x10de;
 const HUAWEI: u16 = 0x19e5;
 const XILINX: u16 = 0x10ee;
+const ALTERA: u16 = 0x1172;
+const HABANA: u16 = 0x1da3;
+const QUALCOMM: u16 = 0x17cb;
+const TENSTORRENT: u16 = 0x1e52;
 
 /// Intel's gate arrays that Cyborg's driver knows: the ids of the physical and of the virtual functions, and its name for them.
 const INTEL_FPGAS: [(u16, u16, &str); 1] = [(0x09c4, 0x09c5, "PAC_ARRIA10")];
 
-/// Intel's QuickAssist functions, physical and virtual: DH895XCC, C3XXX, C62X, D15XX, 4XXX, 401XX, 402XX, 420XX.
-const QAT: [u16; 16] = [
-    0x0435, 0x0443, 0x19e2, 0x19e3, 0x37c8, 0x37c9, 0x6f54, 0x6f55, 0x4940, 0x4941, 0x4942, 0x4943,
-    0x4944, 0x4945, 0x4946, 0x4947,
+/// What a row of [`KINDS`] is about: functions of a vendor or of any, with one of these products or with any.
+struct KnownKind {
+    vendor: Option<u16>,
+    /// Empty: any.
+    products: &'static [u16],
+    /// The class code's base class, or base class and subclass; `None`: any.
+    class: Option<ClassPrefix>,
+    device_type: DeviceType,
+}
+
+#[derive(Clone, Copy)]
+enum ClassPrefix {
+    Base(u8),
+    Subclass(u16),
+}
+
+impl ClassPrefix {
+    fn is_of(self, class: u32) -> bool {
+        match self {
+            Self::Base(base) => class >> 16 == u32::from(base),
+            Self::Subclass(both) => class >> 8 == u32::from(both),
+        }
+    }
+}
+
+const DISPLAY: Option<ClassPrefix> = Some(ClassPrefix::Base(0x03));
+const NETWORK: Option<ClassPrefix> = Some(ClassPrefix::Base(0x02));
+const NVME: Option<ClassPrefix> = Some(ClassPrefix::Subclass(0x0108));
+/// Processing accelerators: gate arrays, processors of neural networks and others.
+const PROCESSING: Option<ClassPrefix> = Some(ClassPrefix::Base(0x12));
+
+/// The device types. The first row that a function matches counts. A function without a row is [`DeviceType::Pci`], and the
+/// tag `device_type` of its `device_spec` entry comes first. The type gives the default resource class
+/// ([`DeviceType::resource_class`]) and the default traits ([`cyborgs_traits`]); the tags `resource_class` and `traits` replace
+/// these.
+const KINDS: &[KnownKind] = &[
+    // Intel's QuickAssist, physical and virtual functions: DH895XCC, C3XXX, C62X, D15XX, 4XXX, 401XX, 402XX, 420XX.
+    row(
+        INTEL,
+        &[
+            0x0435, 0x0443, 0x19e2, 0x19e3, 0x37c8, 0x37c9, 0x6f54, 0x6f55, 0x4940, 0x4941, 0x4942,
+            0x4943, 0x4944, 0x4945, 0x4946, 0x4947,
+        ],
+        None,
+        DeviceType::Qat,
+    ),
+    any(DISPLAY, DeviceType::Gpu),
+    // AMD's accelerators without a screen are programmed as its graphics cards are.
+    row(AMD, &[], PROCESSING, DeviceType::Gpu),
+    // Intel's programmable acceleration cards: Arria 10, D5005, N3000.
+    row(
+        INTEL,
+        &[0x09c4, 0x09c5, 0x0b2b, 0x0b2c, 0x0b30, 0x0b31],
+        PROCESSING,
+        DeviceType::Fpga,
+    ),
+    row(XILINX, &[], PROCESSING, DeviceType::Fpga),
+    row(ALTERA, &[], PROCESSING, DeviceType::Fpga),
+    row(HUAWEI, &[], PROCESSING, DeviceType::AiChip),
+    // Gaudi, Gaudi 2 and Gaudi 3, also by their virtual functions.
+    row(
+        HABANA,
+        &[
+            0x1000, 0x1001, 0x1010, 0x1011, 0x1020, 0x1060, 0x1061, 0x1063,
+        ],
+        PROCESSING,
+        DeviceType::AiChip,
+    ),
+    // Cloud AI 100 and 80.
+    row(QUALCOMM, &[0xa100, 0xa080], PROCESSING, DeviceType::AiChip),
+    // Grayskull, Wormhole, Blackhole.
+    row(
+        TENSTORRENT,
+        &[0xfaca, 0x401e, 0xb140],
+        PROCESSING,
+        DeviceType::AiChip,
+    ),
+    any(NETWORK, DeviceType::Nic),
+    any(NVME, DeviceType::Ssd),
 ];
 
-/// The device type. The class code's upper two bytes are base class and subclass.
-pub(super) fn device_type(function: &PciFunction) -> DeviceType {
-    if function.vendor == INTEL && QAT.contains(&function.device) {
-        return DeviceType::Qat;
+const fn row(
+    vendor: u16,
+    products: &'static [u16],
+    class: Option<ClassPrefix>,
+    device_type: DeviceType,
+) -> KnownKind {
+    KnownKind {
+        vendor: Some(vendor),
+        products,
+        class,
+        device_type,
     }
-    match (function.class >> 16, function.class >> 8) {
-        (0x03, _) => DeviceType::Gpu,
-        // AMD's accelerators without a screen are programmed as its graphics cards are.
-        (0x12, _) if function.vendor == AMD => DeviceType::Gpu,
-        (0x12, _) if function.vendor == HUAWEI => DeviceType::AiChip,
-        (0x12, _) => DeviceType::Fpga,
-        (0x02, _) => DeviceType::Nic,
-        (_, 0x0108) => DeviceType::Ssd,
-        _ => DeviceType::Pci,
+}
+
+/// A row for all vendors.
+const fn any(class: Option<ClassPrefix>, device_type: DeviceType) -> KnownKind {
+    KnownKind {
+        vendor: None,
+        products: &[],
+        class,
+        device_type,
     }
+}
+
+impl KnownKind {
+    fn is_of(&self, function: &PciFunction) -> bool {
+        self.vendor.is_none_or(|vendor| vendor == function.vendor)
+            && (self.products.is_empty() || self.products.contains(&function.device))
+            && self.class.is_none_or(|class| class.is_of(function.class))
+    }
+}
+
+/// The device type: that of the tag, or of the first row.
+pub(super) fn device_type(function: &PciFunction, tags: &DeviceTags) -> DeviceType {
+    let known = KINDS.iter().find(|kind| kind.is_of(function));
+    let known = known.map_or(DeviceType::Pci, |kind| kind.device_type);
+    tags.device_type.unwrap_or(known)
 }
 
 /// Whether it is a physical function of a Xilinx card. Cyborg gives these out together, because one manages the card
 /// and the other uses it; one alone is useless to a guest. Virtual functions are given out individually.
-pub(super) fn is_of_a_xilinx_card(function: &PciFunction) -> bool {
+pub(super) fn is_of_a_xilinx_card(function: &PciFunction, tags: &DeviceTags) -> bool {
     function.vendor == XILINX
-        && device_type(function) == DeviceType::Fpga
+        && device_type(function, tags) == DeviceType::Fpga
         && !matches!(function.sriov, Sriov::Virtual { .. })
 }
 

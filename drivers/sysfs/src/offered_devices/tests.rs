@@ -138,6 +138,39 @@ fn an_accelerator_is_called_as_cyborg_calls_it() {
             &["CUSTOM_PCI_HUAWEI", "CUSTOM_PCI_PRODUCT_ID_D100"],
         ),
         (
+            0x1da3,
+            0x1020,
+            0x12_0000,
+            "AICHIP",
+            "CUSTOM_PCI",
+            &["CUSTOM_PCI_HABANA", "CUSTOM_PCI_PRODUCT_ID_1020"],
+        ),
+        (
+            0x17cb,
+            0xa100,
+            0x12_0000,
+            "AICHIP",
+            "CUSTOM_PCI",
+            &["CUSTOM_PCI_PRODUCT_ID_A100", "CUSTOM_PCI_QUALCOMM"],
+        ),
+        (
+            0x1e52,
+            0x401e,
+            0x12_0000,
+            "AICHIP",
+            "CUSTOM_PCI",
+            &["CUSTOM_PCI_PRODUCT_ID_401E", "CUSTOM_PCI_TENSTORRENT"],
+        ),
+        // An accelerator of a vendor that no row names is not called a gate array.
+        (
+            0x1234,
+            0xbeef,
+            0x12_0000,
+            "PCI",
+            "CUSTOM_PCI",
+            &["CUSTOM_PCI_PRODUCT_ID_BEEF"],
+        ),
+        (
             0x1b36,
             0x0005,
             0x00_ff00,
@@ -169,6 +202,38 @@ fn an_accelerator_is_called_as_cyborg_calls_it() {
         assert_eq!(one.condition, DeviceCondition::Fit);
         assert_eq!(functions(one), ["0000:81:00.0"]);
     }
+}
+
+#[test]
+fn an_operator_says_what_a_device_is_in_its_entry() {
+    let tree = TestTree::new();
+    plant(
+        &tree,
+        CardFixture {
+            vendor: 0x1234,
+            device: 0xbeef,
+            class: 0x12_0000,
+            ..CardFixture::gpu("0000:81:00.0", 1)
+        },
+    );
+    let entry = json!({"vendor_id": "1234", "device_type": "fpga"});
+    let all = offered(&tree, &json!([]), &json!([entry]));
+    let one = &all.devices[0];
+    let shown = (one.device_type.as_str(), one.class.as_str());
+    assert_eq!(shown, ("FPGA", "FPGA"));
+    assert_eq!(names(&one.traits), ["CUSTOM_FPGA_PRODUCT_ID_BEEF"]);
+    let entry = json!({"vendor_id": "1234", "device_type": "AICHIP", "resource_class": "NPU", "traits": "npu_x"});
+    let all = offered(&tree, &json!([]), &json!([entry]));
+    let one = &all.devices[0];
+    let shown = (one.device_type.as_str(), one.class.as_str());
+    assert_eq!(shown, ("AICHIP", "CUSTOM_NPU"));
+    assert_eq!(names(&one.traits), ["CUSTOM_NPU_X"]);
+    let error = AllowList::read(&[json!({"vendor_id": "1234", "device_type": "TPU"})]);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("device_type: one of GPU, FPGA, AICHIP"),
+        "{error}"
+    );
 }
 
 fn xilinx(address: &'static str, group: u32) -> CardFixture {

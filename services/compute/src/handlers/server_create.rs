@@ -9,7 +9,7 @@ use berth_http::{ApiRequest, ApiResponse, Fault};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-pub(super) use body::{access_ip, disk_config, metadata_of, tags_of};
+pub(super) use body::{access_ip, disk_config, metadata_of, tags_of, user_data};
 
 use self::body::{ServerCreateRequest, parse};
 use self::guest::{FORCED_HOST, REQUESTED_HOST, ZERO_DISK};

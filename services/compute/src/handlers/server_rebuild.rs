@@ -1,13 +1,14 @@
-//! Rescue and rebuild: the server actions that need an image.
+//! Rescue and rebuild: the server actions that need an image. A rebuild writes the config drive again, with the server's
+//! name, metadata, key and user data.
 
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
-use berth_wire::guest::GuestAction;
+use berth_wire::guest::{ConfigDriveChangeBody, GuestAction, SshKeyBody, UserDataChange};
 use http::StatusCode;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::server_actions::GRACE;
-use super::server_create::{access_ip, disk_config, metadata_of};
+use super::server_create::{access_ip, disk_config, metadata_of, user_data};
 use super::server_query::last_part;
 use super::servers::DESCRIPTION;
 use crate::fields::{BodyFields, wrong};
@@ -20,6 +21,8 @@ use crate::views::server::Within;
 pub(super) const RESCUE: RuleDefault = member("os_compute_api:os-rescue");
 pub(super) const REBUILD: RuleDefault = member("os_compute_api:servers:rebuild");
 
+/// The maximum length of a key pair's name.
+const KEY_NAME: usize = 255;
 const CERTIFICATES_KEY: &str = "trusted_image_certificates";
 
 pub(super) async fn rescue(
@@ -75,8 +78,23 @@ pub(super) async fn rebuild(
     }
     let metadata = fields.value("metadata");
     let metadata = metadata.map(|it| metadata_of("metadata", it)).transpose()?;
+    let mut drive = ConfigDriveChangeBody::default();
+    if call.version.has(NO_PERSONALITY) && fields.value("user_data").is_some() {
+        let given = user_data(&mut fields)?;
+        drive.user_data = Some(given.map_or(UserDataChange::Remove, UserDataChange::Set));
+    }
+    if call.version.has(REBUILD_KEY) && fields.value("key_name").is_some() {
+        let name = fields.text_or_null("key_name", KEY_NAME)?;
+        let key = api.key_of(call, name).await?;
+        let keys = key.map(|key| SshKeyBody {
+            name: key.name,
+            public_key: key.public_key,
+        });
+        update.key_name = Some(name.map(str::to_owned));
+        drive.ssh_keys = Some(keys.into_iter().collect());
+    }
     no_password(&mut fields)?;
-    refuse_unsupported(call, &mut fields, known.server.key_name.as_deref())?;
+    refuse_unsupported(call, &mut fields)?;
     fields.end()?;
     let found = api.image_of(image, &known.server.project_id).await?;
     api.check_image_fits(call, &known.server.flavor.body, &found)?;
@@ -88,6 +106,7 @@ pub(super) async fn rebuild(
         image: Some(image),
         update,
         metadata,
+        drive,
     };
     api.start_action(call, &known, &action, changes).await?;
     let shown = api.shown(call, uuid, Within::Rebuild).await?;
@@ -96,36 +115,24 @@ pub(super) async fn rebuild(
 }
 
 /// Refuses fields of Nova's rebuild that Berth does not support, unless their value has no effect.
-fn refuse_unsupported(
-    call: &ApiRequest,
-    fields: &mut BodyFields<'_>,
-    key_name: Option<&str>,
-) -> Result<(), Fault> {
+fn refuse_unsupported(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<(), Fault> {
     let since = |version| call.version.has(version);
-    let drive = "a rebuild keeps the config drive unchanged";
+    let files = "injecting files into guests is not supported: use user_data";
     let signatures = "image signatures are not supported";
     for (key, reason, is_known) in [
-        ("key_name", drive, since(REBUILD_KEY)),
-        ("user_data", drive, since(NO_PERSONALITY)),
-        ("personality", drive, !since(NO_PERSONALITY)),
+        ("personality", files, !since(NO_PERSONALITY)),
         (CERTIFICATES_KEY, signatures, since(CERTIFICATES)),
     ] {
         if !is_known {
             continue;
         }
         match fields.value(key) {
-            None => {}
-            // If the server has a key, null would remove it.
-            Some(Value::Null) if key != "key_name" || key_name.is_none() => {}
-            Some(Value::Array(all)) if all.is_empty() && is_list(key) => {}
+            None | Some(Value::Null) => {}
+            Some(Value::Array(all)) if all.is_empty() => {}
             Some(value) => return Err(wrong(key, value, reason)),
         }
     }
     Ok(())
-}
-
-fn is_list(key: &str) -> bool {
-    matches!(key, "personality" | CERTIFICATES_KEY)
 }
 
 fn no_password(fields: &mut BodyFields<'_>) -> Result<(), Fault> {

@@ -436,7 +436,7 @@ async fn update(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         disk_config: super::server_create::disk_config(&mut fields)?,
         access_ip_v4: super::server_create::access_ip(&mut fields, "accessIPv4")?,
         access_ip_v6: super::server_create::access_ip(&mut fields, "accessIPv6")?,
-        description: None,
+        ..ServerUpdate::default()
     };
     if call.version.has(SERVER_DESCRIPTION) {
         let given = fields.printable_or_null("description", DESCRIPTION)?;

@@ -33,7 +33,7 @@ struct ActionCondition {
 impl ActionCondition {
     fn of_server(server: Uuid) -> Self {
         Self {
-            conditions: vec!["server_uuid = ?"],
+            conditions: vec!["server_uuid = ?", "action <> 'update_config_drive'"],
             values: vec![server.to_string().into()],
         }
     }

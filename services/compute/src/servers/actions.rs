@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use berth_store::{Transaction, Value, Work};
+use berth_wire::guest::ConfigDriveChangeBody;
 use uuid::Uuid;
 
 use super::update::{StoredAgentReport, set};
-use super::{MOST_METADATA, ServerError, ServerUpdate, metadata, rows};
+use super::{MOST_METADATA, ServerError, ServerUpdate, drive_updates, metadata, rows};
 use crate::compute::Compute;
 use crate::instance_actions::{self, ActionOutcome, NewAction};
 use crate::server_state::Action;
@@ -20,6 +21,16 @@ pub(crate) struct ActionChanges {
     pub(crate) update: ServerUpdate,
     /// Replaces all metadata; `None`: unchanged.
     pub(crate) metadata: Option<BTreeMap<String, String>>,
+    /// User data and keys of the config drive, in addition to the server's name and metadata.
+    pub(crate) drive: ConfigDriveChangeBody,
+}
+
+impl ActionChanges {
+    /// Whether the config drive says something else afterwards.
+    pub(crate) fn change_drive(&self) -> bool {
+        let is_default = self.drive == ConfigDriveChangeBody::default();
+        self.update.name.is_some() || self.metadata.is_some() || !is_default
+    }
 }
 
 /// An action to be started.
@@ -103,6 +114,10 @@ impl Work for RecordActionStart<'_> {
                 return Err(ServerError::ManyMetadata);
             }
             metadata::replace(tx, server.id, all).await?;
+        }
+        // In front of the action, which thus starts the guest with it.
+        if changes.change_drive() {
+            drive_updates::queue(tx, &server, changes.drive.clone()).await?;
         }
         let action = NewAction {
             server: self.uuid,

@@ -54,7 +54,7 @@ struct One {
 }
 
 impl NewServers {
-    fn each(&self) -> Vec<One> {
+    fn each(&self, reservation_id: &str) -> Vec<One> {
         let each = |number: u32| {
             let uuid = berth_http::request_id::random_uuid();
             let name = match self.count {
@@ -66,6 +66,9 @@ impl NewServers {
             guest.uuid = Some(uuid);
             if let Some(drive) = &mut guest.config_drive {
                 drive.hostname = Some(hostname.clone());
+                drive.name = Some(name.clone());
+                drive.launch_index = number - 1;
+                drive.reservation_id = Some(reservation_id.to_owned());
             }
             let request = berth_wire::encode(&guest);
             One {
@@ -101,13 +104,14 @@ impl Compute {
         asked: NewServers,
     ) -> Result<Vec<ServerRecord>, ServerError> {
         let uuid = berth_http::request_id::random_uuid().simple().to_string();
-        let each = asked.each();
+        let reservation_id = format!("r-{}", uuid.get(..8).unwrap_or_default());
+        let each = asked.each(&reservation_id);
         if let Some(long) = each.iter().find(|one| one.name.chars().count() > NAME) {
             let name = long.name.clone();
             return Err(ServerError::LongName { name });
         }
         let create = InsertServers {
-            reservation_id: format!("r-{}", uuid.get(..8).unwrap_or_default()),
+            reservation_id,
             owner: self.owner(),
             behind: self.inner.highest_number.load(Ordering::Relaxed),
             asked,

@@ -1,11 +1,12 @@
-//! Metadata of servers: key-value pairs set by users. The config drive keeps those given at creation.
+//! Metadata of servers: key-value pairs set by users. The config drive has them, too.
 
 use std::collections::BTreeMap;
 
 use berth_store::{Statement, Transaction, Work};
+use berth_wire::guest::ConfigDriveChangeBody;
 use uuid::Uuid;
 
-use super::{MOST_METADATA, ServerError, rows};
+use super::{MOST_METADATA, ServerError, drive_updates, rows};
 use crate::compute::Compute;
 
 /// The maximum length of a key or value in bytes; the limit of config drives.
@@ -43,12 +44,16 @@ impl Compute {
             metadata,
             others,
         };
-        self.tables.write(&work).await
+        let all = self.tables.write(&work).await?;
+        self.send_drive_update(uuid);
+        Ok(all)
     }
 
     pub async fn delete_metadata(&self, uuid: Uuid, key: &str) -> Result<(), ServerError> {
         let key = key.to_owned();
-        self.tables.write(&DeleteMetadata { uuid, key }).await
+        self.tables.write(&DeleteMetadata { uuid, key }).await?;
+        self.send_drive_update(uuid);
+        Ok(())
     }
 }
 
@@ -65,7 +70,7 @@ impl Work for SetMetadata {
     async fn run(&self, tx: &mut Transaction) -> Result<BTreeMap<String, String>, ServerError> {
         let server = rows::lock(tx, self.uuid).await?;
         let mut all = match self.others {
-            Others::Stay => server.metadata,
+            Others::Stay => server.metadata.clone(),
             Others::Go => BTreeMap::new(),
         };
         all.extend(self.metadata.clone());
@@ -73,6 +78,7 @@ impl Work for SetMetadata {
             return Err(ServerError::ManyMetadata);
         }
         replace(tx, server.id, &all).await?;
+        drive_updates::queue(tx, &server, ConfigDriveChangeBody::default()).await?;
         Ok(all)
     }
 }
@@ -90,10 +96,10 @@ impl Work for DeleteMetadata {
         let server = rows::lock(tx, self.uuid).await?;
         let sql = "DELETE FROM compute_server_metadata WHERE server_id = ? AND item = ?";
         let delete = Statement::new(sql).bind(server.id).bind(&self.key);
-        match tx.execute(delete).await?.rows_affected {
-            0 => Err(ServerError::NoMetadata),
-            _ => Ok(()),
+        if tx.execute(delete).await?.rows_affected == 0 {
+            return Err(ServerError::NoMetadata);
         }
+        Ok(drive_updates::queue(tx, &server, ConfigDriveChangeBody::default()).await?)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Changes to a server's row, except metadata and tags.
 
 use berth_store::{SqlError, SqlTimestamp, Statement, Transaction, Value, Work};
+use berth_wire::guest::ConfigDriveChangeBody;
 use uuid::Uuid;
 
-use super::{ConductorHandoff, Lock, Locker, ServerError, ServerRecord, rows};
+use super::{ConductorHandoff, Lock, Locker, ServerError, ServerRecord, drive_updates, rows};
 use crate::compute::Compute;
 use crate::instance_actions::{self, ActionOutcome, NewAction};
 use crate::server_state::GuestObservation;
@@ -14,6 +15,8 @@ pub struct ServerUpdate {
     pub name: Option<String>,
     /// `Some(None)` removes the description.
     pub description: Option<Option<String>>,
+    /// `Some(None)` removes the key.
+    pub key_name: Option<Option<String>>,
     /// `AUTO` or `MANUAL`.
     pub disk_config: Option<String>,
     /// `Some(None)` removes the address.
@@ -45,7 +48,12 @@ impl Compute {
         uuid: Uuid,
         update: ServerUpdate,
     ) -> Result<ServerRecord, ServerError> {
-        self.tables.write(&UpdateServerRow { uuid, update }).await
+        let is_renamed = update.name.is_some();
+        let server = self.tables.write(&UpdateServerRow { uuid, update }).await?;
+        if is_renamed {
+            self.send_drive_update(uuid);
+        }
+        Ok(server)
     }
 
     /// Locks a server. Returns the changed server. An owner's lock does not replace an existing lock.
@@ -244,8 +252,11 @@ impl Work for UpdateServerRow {
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<ServerRecord, ServerError> {
-        rows::lock(tx, self.uuid).await?;
+        let server = rows::lock(tx, self.uuid).await?;
         set(tx, self.uuid, self.update.columns()).await?;
+        if self.update.name.is_some() {
+            drive_updates::queue(tx, &server, ConfigDriveChangeBody::default()).await?;
+        }
         rows::find(tx, self.uuid).await
     }
 }
@@ -256,6 +267,7 @@ impl ServerUpdate {
         let columns = [
             ("name", update.name.map(Some)),
             ("description", update.description),
+            ("key_name", update.key_name),
             ("disk_config", update.disk_config.map(Some)),
             ("access_ip_v4", update.access_ip_v4),
             ("access_ip_v6", update.access_ip_v6),

@@ -21,7 +21,7 @@ use berth_model::{ConsumerUuid, NodeName};
 use berth_scheduler::SchedulerOptions;
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
-use berth_wire::guest::{GuestAction, ImageBody, ImageLocation, LimitsBody};
+use berth_wire::guest::{ConfigDriveChangeBody, GuestAction, ImageBody, ImageLocation, LimitsBody};
 use berth_wire::host_state::{HostStateBody, NodeStateBody, ServiceBody};
 use bytes::Bytes;
 use http::{Request, Response};
@@ -54,6 +54,8 @@ struct AgentState {
     /// The number of actions until it becomes unreachable.
     left: Option<u32>,
     actions: Vec<GuestAction>,
+    /// Changes of config drives, each with the number of actions before it.
+    drive_changes: Vec<(usize, ConfigDriveChangeBody)>,
     ids: Vec<String>,
     events: Vec<Value>,
 }
@@ -113,6 +115,11 @@ impl Agent {
 
     pub(crate) fn received_actions(&self) -> Vec<GuestAction> {
         self.with(|inner| inner.actions.clone())
+    }
+
+    /// The received changes of config drives, each with the number of actions before it.
+    pub(crate) fn received_drive_changes(&self) -> Vec<(usize, ConfigDriveChangeBody)> {
+        self.with(|inner| inner.drive_changes.clone())
     }
 
     pub(crate) fn received_events(&self) -> Vec<Value> {
@@ -197,6 +204,16 @@ impl Agent {
     fn act(&self, guest: Uuid, body: &[u8]) -> (u16, Value) {
         let action: GuestAction = berth_wire::decode(body).unwrap();
         self.with(|inner| {
+            if let GuestAction::UpdateConfigDrive { change } = &action {
+                let known = inner.guests.get(&guest).copied();
+                let Some(known) = known.filter(|_| inner.refuses.is_none()) else {
+                    let (status, code) = inner.refuses.unwrap_or((404, "not_found"));
+                    return (status, refusal(code));
+                };
+                let before = inner.actions.len();
+                inner.drive_changes.push((before, change.clone()));
+                return (200, shown((guest, known)));
+            }
             inner.actions.push(action.clone());
             if let Some((status, code)) = inner.refuses {
                 return (status, refusal(code));
@@ -441,6 +458,7 @@ impl Cloud {
             node: NodeName::new(node).unwrap(),
             host_name: Some(node.to_owned()),
             cell: None,
+            zone: None,
             candidate: Candidate::of_body(&body).unwrap(),
             limits: LimitsBody::default(),
         };

@@ -276,9 +276,9 @@ async fn the_console_is_read_and_what_is_not_offered_says_so() {
         ),
         (
             "alice",
-            json!({"rebuild": {"imageRef": IMAGE, "user_data": "YQ=="}}),
+            json!({"rebuild": {"imageRef": IMAGE, "key_name": "none"}}),
             "badRequest",
-            "config drive",
+            "Invalid key_name provided.",
         ),
         (
             "alice",

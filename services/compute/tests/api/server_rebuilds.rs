@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::cloud::{IMAGE, OTHER_IMAGE};
 use super::server_actions::{act, service};
+use super::service::Service;
 
 #[tokio::test]
 async fn a_new_root_disk_has_to_fit_and_brings_the_properties_of_its_image() {
@@ -20,7 +21,8 @@ async fn a_new_root_disk_has_to_fit_and_brings_the_properties_of_its_image() {
     );
     service.settle().await;
     for (more, named) in [
-        (json!({"key_name": "k"}), "config drive"),
+        (json!({"key_name": "k"}), "Invalid key_name provided."),
+        (json!({"user_data": "no base64!"}), "valid base 64"),
         (
             json!({"trusted_image_certificates": ["a"]}),
             "signatures are not supported",
@@ -67,6 +69,146 @@ async fn a_new_root_disk_has_to_fit_and_brings_the_properties_of_its_image() {
         assert_eq!(refused.status, status, "{refused:?}");
         assert!(refused.body.to_string().contains(sentence), "{refused:?}");
     }
+}
+
+/// The changes of config drives that the agent received: the number of actions before each, and what it says.
+fn drive_changes(service: &Service) -> Vec<(usize, Value)> {
+    let changes = service.cloud.agent.received_drive_changes();
+    let documents = changes.into_iter().map(|(before, change)| {
+        let document = serde_json::from_slice(&berth_wire::encode(&change)).unwrap();
+        (before, document)
+    });
+    documents.collect()
+}
+
+#[tokio::test]
+async fn the_config_drive_says_what_the_server_says_after_each_change() {
+    let service = service().await;
+    let metadata = json!({"metadata": {"role": "web"}});
+    let uuid = service.running(metadata).await;
+    service.settle().await;
+    let path = format!("/servers/{uuid}");
+    let of_metadata = format!("{path}/metadata");
+    let mut expected = Vec::new();
+    for (method, path, body, name, meta) in [
+        (
+            "PUT",
+            &path,
+            json!({"server": {"name": "new"}}),
+            "new",
+            json!({"role": "web"}),
+        ),
+        (
+            "POST",
+            &of_metadata,
+            json!({"metadata": {"a": "b"}}),
+            "new",
+            json!({"role": "web", "a": "b"}),
+        ),
+        (
+            "PUT",
+            &of_metadata,
+            json!({"metadata": {"a": "c"}}),
+            "new",
+            json!({"a": "c"}),
+        ),
+        (
+            "DELETE",
+            &format!("{of_metadata}/a"),
+            Value::Null,
+            "new",
+            json!({}),
+        ),
+    ] {
+        let body = Some(body).filter(|body| !body.is_null());
+        let done = service.ask("alice", "2.82", method, path, body).await;
+        assert!(done.status.is_success(), "{done:?}");
+        service.settle().await;
+        expected.push((0, json!({"name": name, "metadata": meta})));
+        assert_eq!(drive_changes(&service), expected, "{method} {path}");
+    }
+    // A change of something else leaves it alone.
+    let description = json!({"server": {"description": "d"}});
+    let done = service
+        .ask("alice", "2.82", "PUT", &path, Some(description))
+        .await;
+    assert_eq!(done.status, 200);
+    let rebuild = json!({"rebuild": {"imageRef": IMAGE}});
+    act(&service, "alice", uuid, rebuild).await;
+    service.settle().await;
+    assert_eq!(drive_changes(&service), expected);
+    // The rebuild's changes are there before the rebuild.
+    let rebuild = json!({"rebuild": {"imageRef": IMAGE, "name": "built", "metadata": {"x": "y"}, "user_data": null}});
+    let done = act(&service, "alice", uuid, rebuild).await;
+    assert_eq!(done.status, 202, "{done:?}");
+    service.settle().await;
+    expected.push((
+        1,
+        json!({"name": "built", "metadata": {"x": "y"}, "user_data": "remove"}),
+    ));
+    assert_eq!(drive_changes(&service), expected);
+    let key = json!({"keypair": {"name": "k", "public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINkujHrt2qfK9M3UlXu7CR4A+TAVjzIf8+1bcHGl/frw alice@laptop"}});
+    let made = service
+        .ask("alice", "2.1", "POST", "/os-keypairs", Some(key))
+        .await;
+    assert!(made.status.is_success(), "{made:?}");
+    let rebuild = json!({"rebuild": {"imageRef": IMAGE, "user_data": "I2Nsb3Vk", "key_name": "k"}});
+    let done = act(&service, "alice", uuid, rebuild).await;
+    assert_eq!(done.body["server"]["key_name"], "k", "{done:?}");
+    service.settle().await;
+    let last = drive_changes(&service).pop().unwrap();
+    assert_eq!(
+        (last.0, &last.1["user_data"]),
+        (2, &json!({"set": "I2Nsb3Vk"}))
+    );
+    assert_eq!(last.1["ssh_keys"][0]["name"], "k");
+    // None of these is an action of the server, and no user data stays.
+    let actions = service
+        .get("alice", "2.82", &format!("{path}/os-instance-actions"))
+        .await;
+    let actions = actions.body["instanceActions"].as_array().unwrap().clone();
+    let words: Vec<_> = actions
+        .iter()
+        .map(|it| it["action"].as_str().unwrap())
+        .collect();
+    assert_eq!(words, ["rebuild", "rebuild", "rebuild", "create"]);
+}
+
+#[tokio::test]
+async fn a_change_of_the_config_drive_waits_for_the_agent_and_survives_a_restart() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    service.settle().await;
+    service.cloud.agent.set_unreachable(true);
+    let path = format!("/servers/{uuid}");
+    for name in ["one", "two", "three"] {
+        let body = json!({"server": {"name": name}});
+        let done = service.ask("alice", "2.82", "PUT", &path, Some(body)).await;
+        assert_eq!(done.status, 200, "{done:?}");
+    }
+    service.settle().await;
+    assert_eq!(
+        service.shown("alice", "2.82", uuid).await["status"],
+        "ACTIVE"
+    );
+    service.cloud.agent.set_unreachable(false);
+    let next = service.restart().await;
+    let changes = drive_changes(&service);
+    assert!(!changes.is_empty() && changes.len() <= 2, "{changes:?}");
+    for (_, change) in &changes {
+        assert_eq!(change["name"], "three");
+    }
+    // A guest that is busy is asked again.
+    service.cloud.agent.refuse_actions(Some((409, "busy")));
+    let update = json!({"server": {"name": "four"}});
+    service
+        .ask("alice", "2.82", "PUT", &path, Some(update))
+        .await;
+    service.settle().await;
+    service.cloud.agent.refuse_actions(None);
+    service.settle().await;
+    assert_eq!(drive_changes(&service).pop().unwrap().1["name"], "four");
+    drop(next);
 }
 
 #[tokio::test]

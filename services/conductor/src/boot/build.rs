@@ -97,13 +97,15 @@ impl BoundBoot {
     fn body(&self) -> GuestBuild {
         let placed = &self.provided.placed;
         let arqs = self.provided.arqs.keys();
+        let chosen = &placed.chosen;
+        let mut build = placed.record.request.build_on(&chosen.node, &chosen.limits);
+        if let Some(drive) = &mut build.config_drive {
+            drive.availability_zone.clone_from(&chosen.zone);
+        }
         GuestBuild {
             accelerator_requests: arqs.map(|arq| *arq.as_uuid()).collect(),
             allocations: placed.claimed.candidate().by_provider(),
-            ..placed
-                .record
-                .request
-                .build_on(&placed.chosen.node, &placed.chosen.limits)
+            ..build
         }
     }
 }

@@ -56,6 +56,8 @@ pub struct ChosenHost {
     pub host_name: Option<String>,
     /// The host's cell; `None` in records of older releases.
     pub cell: Option<String>,
+    /// The host's availability zone; `None` in records of older releases.
+    pub zone: Option<String>,
     pub candidate: Candidate,
     /// The scheduler's limits, which the host's agent applies.
     pub limits: LimitsBody,
@@ -310,6 +312,8 @@ enum DetailText {
         host_name: Option<String>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cell: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        zone: Option<String>,
         request: AllocationRequest,
         #[serde(default, skip_serializing_if = "LimitsBody::is_none")]
         limits: LimitsBody,
@@ -327,6 +331,7 @@ impl StepDetail for BootStepDetail {
                 node: chosen.node.to_string(),
                 host_name: chosen.host_name.clone(),
                 cell: chosen.cell.clone(),
+                zone: chosen.zone.clone(),
                 request: chosen.candidate.to_body(),
                 limits: chosen.limits.clone(),
             },
@@ -349,6 +354,7 @@ impl StepDetail for BootStepDetail {
                 node,
                 host_name,
                 cell,
+                zone,
                 request,
                 limits,
             } => Ok(Self::Claim(Box::new(ChosenHost {
@@ -356,6 +362,7 @@ impl StepDetail for BootStepDetail {
                 node: NodeName::new(&node).map_err(|e| detail_error(&e))?,
                 host_name,
                 cell,
+                zone,
                 candidate: Candidate::of_body(&request).map_err(|e| detail_error(&e))?,
                 limits,
             }))),

@@ -30,6 +30,7 @@ fn chosen() -> BootStepDetail {
         node: NodeName::new("n1").unwrap(),
         host_name: Some("h1".to_owned()),
         cell: None,
+        zone: None,
         candidate: Candidate::of_body(&body).unwrap(),
         limits: LimitsBody {
             cpu_allocation_ratio: Some(1.5),

@@ -1,8 +1,8 @@
 //! Builds the [`GuestSpec`] of a build, without CPU placement and devices.
 
 use berth_agent_images::{
-    Checksum, ConfigDrive, ConfigDriveContent, ConfigDriveParts, DiskPlan, ImageLocation,
-    ImageSource, ImageUrl, PublicKey, UserData,
+    Checksum, ConfigDrive, ConfigDriveChange, ConfigDriveContent, ConfigDriveParts, DiskPlan,
+    ImageLocation, ImageSource, ImageUrl, PublicKey, UserData,
 };
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{
@@ -11,8 +11,8 @@ use berth_virt::guest_spec::{
     ProjectId,
 };
 use berth_wire::guest::{
-    ConfigDriveBody, GuestBuild, ImageBody, ImageLocation as Location, KernelBody, NetworkBody,
-    NetworkSource,
+    ConfigDriveBody, ConfigDriveChangeBody, GuestBuild, ImageBody, ImageLocation as Location,
+    KernelBody, NetworkBody, NetworkSource, SshKeyBody, UserDataChange,
 };
 use uuid::Uuid;
 
@@ -173,23 +173,51 @@ fn config_drive(body: &ConfigDriveBody, build: &GuestBuild) -> Result<ConfigDriv
         .user_data
         .as_ref()
         .map(|text| UserData::from_base64(text));
-    let keys = body.ssh_keys.iter().map(|key| PublicKey {
-        name: key.name.clone(),
-        public_key: key.public_key.clone(),
-    });
+    let keys = public_keys(&body.ssh_keys);
     let content = ConfigDriveContent::new(ConfigDriveParts {
         hostname: match &body.hostname {
             Some(hostname) => hostname.clone(),
             None => hostname(&build.name, build.uuid),
         },
-        name: Some(build.name.clone()),
+        name: Some(body.name.as_ref().unwrap_or(&build.name).clone()),
         project_id: Some(build.project_id.clone()),
+        availability_zone: body.availability_zone.clone(),
+        launch_index: body.launch_index,
+        reservation_id: body.reservation_id.clone(),
+        flavor: Some(build.flavor.name.clone()),
+        image_id: match build.image.as_ref().map(|image| &image.location) {
+            Some(Location::Glance(image)) => Some(image.to_string()),
+            _ => None,
+        },
         metadata: body.metadata.clone(),
-        public_keys: keys.collect(),
+        public_keys: keys,
         user_data: user_data.transpose()?,
         ..ConfigDriveParts::default()
     })?;
     Ok(ConfigDrive::new(content))
+}
+
+/// The change of a config drive, by the agent's own types.
+pub fn config_drive_change(body: &ConfigDriveChangeBody) -> Result<ConfigDriveChange, BuildError> {
+    let user_data = match &body.user_data {
+        None => None,
+        Some(UserDataChange::Remove) => Some(None),
+        Some(UserDataChange::Set(text)) => Some(Some(UserData::from_base64(text)?)),
+    };
+    Ok(ConfigDriveChange {
+        name: body.name.clone(),
+        metadata: body.metadata.clone(),
+        user_data,
+        public_keys: body.ssh_keys.as_deref().map(public_keys),
+    })
+}
+
+fn public_keys(keys: &[SshKeyBody]) -> Vec<PublicKey> {
+    let keys = keys.iter().map(|key| PublicKey {
+        name: key.name.clone(),
+        public_key: key.public_key.clone(),
+    });
+    keys.collect()
 }
 
 /// A hostname derived from the guest's name, as in Nova: blanks and underscores become hyphens, and invalid characters

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use berth_config::{ComputeDriver, Config};
-use berth_sysfs::{AllowList, PciFunction, Sriov};
+use berth_sysfs::{
+    AllowList, CleaningFacts, NotCleanable, PciFunction, ResetMethod, ResetNeed, Sriov,
+    plan_cleaning,
+};
 use serde_json::Value;
 
 use super::helpers::{exists, failure, settle, text, warning, with_config};
@@ -21,6 +24,12 @@ pub(super) const CHECKS: &[DoctorCheck] = &[
         "the devices that device_spec means are in this machine",
         &["config-valid"],
         listed_devices,
+    ),
+    warning(
+        "device-cleaning",
+        "the devices that device_spec means can be cleaned after a guest",
+        &["config-valid"],
+        device_cleaning,
     ),
     failure(
         "mdev-addresses",
@@ -129,6 +138,66 @@ fn listed_devices(host: &CheckContext<'_>) -> CheckResult {
                 format!("{FUNCTIONS} has no device of {}", absent.join(", ")),
                 "lspci -Dnn shows addresses and ids; virtual functions appear once they are created (sriov_numvfs)",
             )
+        }
+    })
+}
+
+/// Devices that would be quarantined after their first guest. A physical function that has virtual functions, or shall
+/// have them, is not given to guests.
+fn device_cleaning(host: &CheckContext<'_>) -> CheckResult {
+    for_devices(host, |config| {
+        let entries: Vec<Value> = lists(config)
+            .flat_map(|(_, list)| list.iter().cloned())
+            .collect();
+        let (Ok(list), false) = (AllowList::read(&entries), entries.is_empty()) else {
+            return CheckResult::not_asked("no device_spec is set");
+        };
+        let read = |function: &PciFunction, file: &str| {
+            let at = format!("{FUNCTIONS}/{}/{file}", function.address);
+            host.facts.read(Path::new(&at)).ok()
+        };
+        let need = match &config.accelerators.reset_hook {
+            Some(_) => ResetNeed::WhereOffered,
+            None => ResetNeed::Always,
+        };
+        let (mut devices, mut unclean) = (0, Vec::new());
+        for (function, names) in functions(host) {
+            let Ok(allowed) = list.admit(&function, &names) else {
+                continue;
+            };
+            let is_parted = allowed.tags().num_vfs.is_some()
+                || read(&function, "sriov_numvfs").is_some_and(|count| count.trim() != "0");
+            let is_virtual = exists(host, &format!("{FUNCTIONS}/{}/physfn", function.address));
+            if is_parted && !is_virtual {
+                continue;
+            }
+            devices += 1;
+            let reset = exists(host, &format!("{FUNCTIONS}/{}/reset", function.address));
+            let methods = reset.then(|| {
+                let text = read(&function, "reset_method").unwrap_or_default();
+                ResetMethod::of_list(&text)
+            });
+            let planned = plan_cleaning(CleaningFacts {
+                class: function.class,
+                methods: methods.as_deref(),
+                reset_clears_memory: allowed.tags().reset_clears_memory,
+                need,
+            });
+            let reason = match planned {
+                Ok(_) => continue,
+                Err(NotCleanable::NoMethod) => "no reset method",
+                Err(NotCleanable::PowerStateOnly) => "no reset method but power states",
+                Err(NotCleanable::MemorySurvives) => "no reset method that clears its memory",
+            };
+            unclean.push(format!("{} has {reason}", function.address));
+        }
+        match unclean.is_empty() {
+            true => CheckResult::good(format!("{FUNCTIONS}: {devices} devices")),
+            false => CheckResult::bad(
+                format!("{FUNCTIONS}: {}", unclean.join("; ")),
+                "set [accelerators] reset_hook to a program that cleans them, or reset_clears_memory = \"yes\" in their \
+                 device_spec entry if any reset clears their memory",
+            ),
         }
     })
 }

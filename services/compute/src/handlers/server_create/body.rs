@@ -194,7 +194,7 @@ pub(in crate::handlers) fn access_ip(
     }
 }
 
-fn user_data(fields: &mut BodyFields<'_>) -> Result<Option<String>, Fault> {
+pub(in crate::handlers) fn user_data(fields: &mut BodyFields<'_>) -> Result<Option<String>, Fault> {
     let Some(text) = fields.text_or_null("user_data", USER_DATA)? else {
         return Ok(None);
     };

@@ -191,7 +191,7 @@ impl ComputeApi {
         Ok(())
     }
 
-    async fn key_of(
+    pub(in crate::handlers) async fn key_of(
         &self,
         call: &ApiRequest,
         name: Option<&str>,
@@ -340,9 +340,9 @@ fn config_drive(request: &ServerCreateRequest, key: Option<&KeyPair>) -> ConfigD
         public_key: key.public_key.clone(),
     });
     ConfigDriveBody {
-        hostname: None,
         metadata: BTreeMap::clone(&request.metadata),
         user_data: request.user_data.clone(),
         ssh_keys: keys.into_iter().collect(),
+        ..ConfigDriveBody::default()
     }
 }

@@ -312,7 +312,9 @@ impl RequestedBoot {
         claiming: &PendingClaim<'_>,
     ) -> Result<ClaimAttempt, BootError> {
         let context = search.context;
-        let chosen = search.choices.chosen(claiming)?;
+        let options = context.scheduler.scheduler.options();
+        let default_zone = &options.default.default_availability_zone;
+        let chosen = search.choices.chosen(claiming, default_zone)?;
         // Record the claim before the group placement: undo removes a group member only if a claim is
         // recorded.
         self.record_claim_begun(context, &chosen).await?;

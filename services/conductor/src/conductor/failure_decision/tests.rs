@@ -28,6 +28,7 @@ fn record(attempt: u32, failures: Vec<FailedAttempt>) -> BootRecord {
         node: NodeName::new("n1").unwrap(),
         host_name: Some("h1".to_owned()),
         cell: None,
+        zone: None,
         candidate: Candidate::of_body(&candidate).unwrap(),
         limits: LimitsBody::default(),
     };

@@ -13,6 +13,7 @@ use berth_wire::guest::LimitsBody;
 use super::scheduling_query::SchedulingQuery;
 use crate::boot::{BootError, RequestedBoot};
 use crate::boot_context::BootContext;
+use crate::conductor::ZONE;
 use crate::filter_scheduler::{CandidateHosts, FilterScheduler, HostWithState};
 use crate::journal::ChosenHost;
 
@@ -39,7 +40,11 @@ impl HostChoices {
         known.find(|it| it.considered.state.uuid == state.uuid)
     }
 
-    pub(super) fn chosen(&self, claiming: &PendingClaim<'_>) -> Result<ChosenHost, BootError> {
+    pub(super) fn chosen(
+        &self,
+        claiming: &PendingClaim<'_>,
+        default_zone: &str,
+    ) -> Result<ChosenHost, BootError> {
         let claim = claiming.claim();
         let known = self.known(claim.host);
         let candidate = known.and_then(|it| self.considered.of(it.host).get(claim.place));
@@ -49,6 +54,10 @@ impl HostChoices {
                 node: known.node.clone(),
                 host_name: Some(claim.host.host.clone()),
                 cell: Some(claim.host.cell.clone()),
+                zone: {
+                    let mut zones = claim.host.aggregates.raw(ZONE);
+                    Some(zones.next().unwrap_or(default_zone).to_owned())
+                },
                 candidate: candidate.clone(),
                 limits: agent_limits(claim.limits),
             }),

@@ -1,6 +1,6 @@
 //! The devices in the document: disks, interfaces, the console, and passthrough devices.
 
-use berth_model::PciAddress;
+use berth_model::{PciAddress, RngDevice};
 use berth_virt::guest_spec::{
     AttachedDevice, DiskFormat, GuestDevice, GuestInterface, GuestSpec, HostPath, InterfaceSource,
     PciManagement, QcowDisk,
@@ -21,6 +21,8 @@ pub(super) struct DevicesElement<'a> {
     console: Console,
     hostdev: Vec<HostDeviceElement>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    watchdog: Option<Watchdog>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     rng: Option<Rng>,
     memballoon: Balloon,
 }
@@ -34,7 +36,12 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Dev
             .as_ref()
             .map(|path| path.display().to_string()),
         disk: disks(spec, options),
-        interface: spec.interfaces.as_slice().iter().map(interface).collect(),
+        interface: spec
+            .interfaces
+            .as_slice()
+            .iter()
+            .map(|it| interface(it, queues(spec)))
+            .collect(),
         serial: Serial {
             kind: "pty",
             log: Log {
@@ -51,13 +58,13 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Dev
             },
         },
         hostdev: host_devices.iter().map(host_device).collect(),
-        rng: (options.virtualisation != Virtualisation::Test).then_some(Rng {
-            model: "virtio",
-            backend: Backend {
-                model: "random",
-                device: "/dev/urandom",
-            },
+        watchdog: spec.machine.watchdog.map(|action| Watchdog {
+            model: "i6300esb",
+            action: action.as_str(),
         }),
+        rng: (options.virtualisation != Virtualisation::Test)
+            .then(|| rng(spec.machine.rng))
+            .flatten(),
         // Passthrough devices access all of the guest's memory, so the balloon must not return any.
         memballoon: Balloon {
             model: if host_devices.is_empty() {
@@ -206,6 +213,14 @@ struct Interface<'a> {
     mac: Mac,
     source: LinkSource<'a>,
     model: TypeElement,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    driver: Option<InterfaceDriver>,
+}
+
+#[derive(Serialize)]
+struct InterfaceDriver {
+    #[serde(rename = "@queues")]
+    queues: u32,
 }
 
 #[derive(Serialize)]
@@ -222,7 +237,13 @@ struct LinkSource<'a> {
     bridge: Option<&'a str>,
 }
 
-fn interface(interface: &GuestInterface) -> Interface<'_> {
+/// The queues of each interface, if it has several. Linux gives an interface at most 256.
+fn queues(spec: &GuestSpec) -> Option<u32> {
+    let queues = spec.topology.vcpus().min(256);
+    (spec.machine.multiqueue && queues > 1).then_some(queues)
+}
+
+fn interface(interface: &GuestInterface, queues: Option<u32>) -> Interface<'_> {
     let (kind, network, bridge) = match &interface.source {
         InterfaceSource::Network(name) => ("network", Some(name.as_str()), None),
         InterfaceSource::Bridge(name) => ("bridge", None, Some(name.as_str())),
@@ -234,6 +255,7 @@ fn interface(interface: &GuestInterface) -> Interface<'_> {
         },
         source: LinkSource { network, bridge },
         model: of_type("virtio"),
+        driver: queues.map(|queues| InterfaceDriver { queues }),
     }
 }
 
@@ -372,9 +394,47 @@ fn function(address: PciAddress, managed: &'static str, alias: Alias) -> HostDev
 }
 
 #[derive(Serialize)]
+struct Watchdog {
+    #[serde(rename = "@model")]
+    model: &'static str,
+    #[serde(rename = "@action")]
+    action: &'static str,
+}
+
+fn rng(wanted: RngDevice) -> Option<Rng> {
+    let rate = match wanted {
+        RngDevice::Absent => return None,
+        RngDevice::Unlimited => None,
+        RngDevice::Limited { bytes, period_ms } => Some(RngRate {
+            bytes,
+            period: period_ms,
+        }),
+    };
+    Some(Rng {
+        model: "virtio",
+        rate,
+        backend: Backend {
+            model: "random",
+            device: "/dev/urandom",
+        },
+    })
+}
+
+#[derive(Serialize)]
+struct RngRate {
+    #[serde(rename = "@bytes")]
+    bytes: u32,
+    /// In milliseconds.
+    #[serde(rename = "@period", skip_serializing_if = "Option::is_none")]
+    period: Option<u32>,
+}
+
+#[derive(Serialize)]
 struct Rng {
     #[serde(rename = "@model")]
     model: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<RngRate>,
     backend: Backend,
 }
 

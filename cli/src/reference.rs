@@ -3,12 +3,14 @@
 //!
 //! A test compares the committed files with these; `BLESS=1 cargo test -p berth-cli --test cli generated` writes them.
 
+mod host_support;
 mod policy;
 
 use std::fmt::Write as _;
 
 use berth_output::{ErrorCode, ExitCode};
 
+pub use host_support::flavors_and_images_page;
 pub use policy::{accelerator_policy_page, compute_policy_page, placement_policy_page};
 
 /// `docs/guide/reference/metrics.md`: the metrics of the agent, and of the services that `berth up` runs.

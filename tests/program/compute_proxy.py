@@ -190,6 +190,16 @@ def settled(compute, server, action, times):
             return
 
 
+def waits(connection, image):
+    """The cloud layer, and so Ansible, deletes an active server that is in no network."""
+    step("create_server of the cloud layer waits for a server in a network")
+    for name, more in (("waits", {}), ("waits-without-floating-ip", {"auto_ip": False})):
+        server = connection.create_server(name, image=image, flavor="tiny", wait=True, timeout=PATIENCE, **more)
+        equal((server.status, list(server.addresses)), ("ACTIVE", ["default"]), name)
+        equal(connection.get_server(name).id, server.id, "it is still there")
+        connection.delete_server(name, wait=True, timeout=PATIENCE)
+
+
 def quotas(connection):
     step("limits and quotas")
     compute = connection.compute
@@ -207,6 +217,7 @@ def main(cloud, image):
     group = groups(compute)
     hosts(compute)
     servers(compute, image, group)
+    waits(connection, image)
     quotas(connection)
     compute.delete_keypair("sdk")
     compute.delete_server_group(group)

@@ -9,7 +9,8 @@ use crate::program::compute::IMAGE;
 
 #[test]
 fn openstacksdks_compute_proxy_does_all_that_its_functional_tests_do() {
-    let cloud = Cloud::start("proxy", &[]);
+    let network = ("BERTH__COMPUTE_SERVICE__AUTO_NETWORK", "network:default");
+    let cloud = Cloud::start("proxy", &[network]);
     let python = installed().expect("the peers").join("venv/bin/python");
     let mut command = Command::new(python);
     command

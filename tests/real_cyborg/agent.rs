@@ -206,6 +206,7 @@ fn spec(guest: ConsumerUuid, instances: &InstancesPath) -> GuestSpec {
         },
         topology: GuestTopology::plain(1, 128).expect("a topology"),
         cpu_model: CpuModel::Default,
+        machine: berth_virt::guest_spec::MachineOptions::default(),
         boot: GuestBoot::Disk,
         disks: GuestDisks::default(),
         interfaces: GuestInterfaces::default(),

@@ -69,6 +69,11 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     ),
     (
         "GET",
+        "/v1/guests/{uuid}/diagnostics",
+        "Statistics of a guest: memory, CPU time, disks and interfaces. What the hypervisor does not count is null.\n\n- 404: the hypervisor does not have the guest.\n- 501 `not_supported`: the driver has no statistics.",
+    ),
+    (
+        "GET",
         "/v2.1",
         "The version document that clients of Nova request first.",
     ),
@@ -89,6 +94,7 @@ pub fn routes<D: VirtDriver, R: GuestResources>(guests: &Guests<D, R>) -> Router
         )
         .route("/v1/guests/places", post(places::places::<D, R>))
         .route("/v1/guests/{uuid}/action", post(action::<D, R>))
+        .route("/v1/guests/{uuid}/diagnostics", get(diagnostics::<D, R>))
         .route("/v1/guests/{uuid}/console", get(console::console::<D, R>))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(guests.clone());
@@ -104,7 +110,9 @@ async fn list<D: VirtDriver, R: GuestResources>(State(guests): State<Guests<D, R
     match guests.list().await {
         Ok(records) => {
             let states = guests.states().await;
-            Json(body::guest_list(&records, &guests.blocked(), &states)).into_response()
+            let addresses = guests.addresses(&records).await;
+            let list = body::guest_list(&records, &guests.blocked(), &states, &addresses);
+            Json(list).into_response()
         }
         Err(error) => guests_refusal(&error),
     }
@@ -119,10 +127,36 @@ async fn show<D: VirtDriver, R: GuestResources>(
             let mut shown = body::guest_body(&record, guests.blocked().get(&uuid));
             let state = guests.state(uuid).await;
             shown.state = state.map(|state| state.to_string());
+            let addresses = guests.addresses(std::slice::from_ref(&record)).await;
+            shown.interfaces = body::interfaces(&record, &addresses);
+            (shown.cells, shown.page_size_kib) = body::cells(&record);
             shown.image = guests.download_progress(&record).map(body::image_progress);
             Json(shown).into_response()
         }
         Err(error) => guests_refusal(&error),
+    }
+}
+
+async fn diagnostics<D: VirtDriver, R: GuestResources>(
+    State(guests): State<Guests<D, R>>,
+    GuestPath(uuid): GuestPath,
+) -> Response {
+    match guests.diagnostics(uuid).await {
+        Ok(Some(found)) => Json(body::diagnostics(guests.driver_name(), found)).into_response(),
+        Ok(None) => {
+            let message = format!("the hypervisor has no guest {uuid}");
+            refusal(StatusCode::NOT_FOUND, "not_found", message)
+        }
+        Err(error @ (GuestError::Unsupported { .. } | GuestError::NotSupported { .. })) => refusal(
+            StatusCode::NOT_IMPLEMENTED,
+            "not_supported",
+            error.to_string(),
+        ),
+        Err(error) => refusal(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "hypervisor",
+            error.to_string(),
+        ),
     }
 }
 

@@ -2,7 +2,9 @@
 //! the bodies with their doc comments.
 
 use berth_wire::compute::ServerExternalEvents;
-use berth_wire::guest::{GuestAction, GuestBody, GuestBuild, GuestList, Places, PlacesAsked};
+use berth_wire::guest::{
+    DiagnosticsBody, GuestAction, GuestBody, GuestBuild, GuestList, Places, PlacesAsked,
+};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -120,6 +122,7 @@ impl RouteSchema {
             ("POST", "/v1/guests/{uuid}/action") => {
                 Self::accepted::<GuestBody>(bodies).body::<GuestAction>(bodies)
             }
+            ("GET", "/v1/guests/{uuid}/diagnostics") => Self::ok::<DiagnosticsBody>(bodies),
             ("GET", "/v1/guests/{uuid}/console") => {
                 Self::answers(bodies).answer("200", "The last lines.", text())
             }

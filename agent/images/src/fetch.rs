@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use berth_client::{Download, Downloads, ImageClient, ImageRecord};
+use berth_model::check_image_property;
 use berth_virt::guest_spec::{DiskFormat, HostPath, ProjectId};
 use md5::Md5;
 use sha2::{Digest, Sha256, Sha512};
@@ -448,6 +449,13 @@ fn verify_record(
         return refuse(format!(
             "its container_format is {container}; expected bare"
         ));
+    }
+    let refused = record
+        .properties
+        .iter()
+        .find_map(|(name, value)| check_image_property(name, value).err());
+    if let Some(refused) = refused {
+        return refuse(refused.to_string());
     }
     let hash = record
         .os_hash_algo

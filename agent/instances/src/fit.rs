@@ -14,7 +14,6 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`FlavorPlacement`] | parses the flavor's extra specs |
 //! | [`HostUsage`] | the usage by other instances |
 //! | `cell` | checks one guest cell against one host cell, and chooses CPUs |
 //! | `cores` | chooses threads of cores |
@@ -25,22 +24,18 @@
 mod cell;
 mod cores;
 mod error;
-mod flavor;
 mod matching;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use berth_model::{Affinity, EmulatorThreads, FlavorPlacement, WantedPages};
 use berth_virt::guest_spec::{CpuPinning, GuestNumaCell, GuestTopology, MemoryPages, VcpuPin};
 use berth_virt::{CpuSet, NodeView};
 
 use crate::fit::cell::{CellChoice, HostCell};
 
 pub use error::{CellConstraint, FitError, GuestCellRefusal};
-pub use flavor::{
-    Affinity, EmulatorThreads, FlavorExtraSpecError, FlavorPlacement, ThreadPolicy, WantedCell,
-    WantedPages,
-};
 pub use usage::{CellUse, HostUsage};
 
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -10,7 +10,7 @@
 //! A request is answered once it is in the journal. The reconcile task then drives the instance to the goal (`reconcile_instance`),
 //! and continues after a restart of the agent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +20,9 @@ use berth_agent_journal::{
 };
 use berth_keyed_tasks::KeyedTasks;
 use berth_model::ConsumerUuid;
-use berth_virt::{CpuSet, GuestError, PowerState, VirtDriver};
+use berth_virt::{
+    CpuSet, GuestDiagnostics, GuestError, InterfaceAddresses, PowerState, VirtDriver,
+};
 use berth_workflow::JournalHealth;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -315,6 +317,33 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         let guest = timeout(STATUS_TIMEOUT, self.inner.context.driver.guest(uuid)).await;
         let guest = guest.ok().and_then(Result::ok).flatten();
         guest.map(|found| found.state)
+    }
+
+    #[must_use]
+    pub fn driver_name(&self) -> &'static str {
+        self.inner.context.driver.name()
+    }
+
+    /// The statistics of a guest; `None` if the hypervisor does not have it.
+    pub async fn diagnostics(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> Result<Option<GuestDiagnostics>, GuestError> {
+        self.inner.context.driver.diagnostics(uuid).await
+    }
+
+    /// The addresses of these guests' interfaces; empty if the hypervisor does not answer in time.
+    pub async fn addresses(&self, records: &[Arc<GuestRecord>]) -> InterfaceAddresses {
+        let connected = records.iter().map(|record| &record.request);
+        let connected =
+            connected.filter(|request| !request.spec().interfaces.as_slice().is_empty());
+        let guests: BTreeSet<ConsumerUuid> = connected.map(GuestRequest::uuid).collect();
+        if guests.is_empty() {
+            return InterfaceAddresses::default();
+        }
+        let driver = &self.inner.context.driver;
+        let found = timeout(STATUS_TIMEOUT, driver.interface_addresses(guests)).await;
+        found.ok().and_then(Result::ok).unwrap_or_default()
     }
 
     pub async fn show(&self, uuid: ConsumerUuid) -> Result<Arc<GuestRecord>, GuestsError> {

@@ -85,12 +85,12 @@ options! {
         pub reserved_host_cpus: u32 = 0, kind: Integer(0, PLACEMENT_MAX), effect: Live;
         /// Disk that is kept for the host, in MiB, rounded up to GiB: `reserved` of the DISK_GB inventory.
         pub reserved_host_disk_mb: u64 = 0, kind: Integer(0, i64::MAX / 1024), effect: Live;
-        /// Overcommit ratio of VCPU. If set, it always applies. If unset, the ratio in Placement is kept.
-        pub cpu_allocation_ratio: Option<f64> = None, kind: Ratio(10_000.0), effect: Live, example: "16.0";
-        /// Overcommit ratio of MEMORY_MB. If set, it always applies. If unset, the ratio in Placement is kept.
-        pub ram_allocation_ratio: Option<f64> = None, kind: Ratio(10_000.0), effect: Live, example: "1.5";
-        /// Overcommit ratio of DISK_GB. If set, it always applies. If unset, the ratio in Placement is kept.
-        pub disk_allocation_ratio: Option<f64> = None, kind: Ratio(10_000.0), effect: Live, example: "1.0";
+        /// Overcommit ratio of VCPU. If set, it always applies. If unset or 0.0, the ratio in Placement is kept.
+        pub cpu_allocation_ratio: Option<f64> = None, kind: Number(0.0, 10_000.0), effect: Live, example: "16.0";
+        /// Overcommit ratio of MEMORY_MB. If set, it always applies. If unset or 0.0, the ratio in Placement is kept.
+        pub ram_allocation_ratio: Option<f64> = None, kind: Number(0.0, 10_000.0), effect: Live, example: "1.5";
+        /// Overcommit ratio of DISK_GB. If set, it always applies. If unset or 0.0, the ratio in Placement is kept.
+        pub disk_allocation_ratio: Option<f64> = None, kind: Number(0.0, 10_000.0), effect: Live, example: "1.0";
         /// Overcommit ratio of VCPU for an inventory that Placement does not have yet.
         pub initial_cpu_allocation_ratio: f64 = 4.0, kind: Ratio(10_000.0), effect: Live;
         /// Overcommit ratio of MEMORY_MB for an inventory that Placement does not have yet.

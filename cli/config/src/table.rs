@@ -213,7 +213,16 @@ pub(super) const RENAMED: &[(&str, &str, &str)] = &[
         "config_drive_format",
         "a config drive is an ISO 9660 file system; write config_drive_layout",
     ),
-    ("", "vcpu_pin_set", "write cpu_shared_set in [compute]"),
+    (
+        "",
+        "vcpu_pin_set",
+        "write cpu_dedicated_set (for hw:cpu_policy=dedicated) or cpu_shared_set (for all others) in [compute]",
+    ),
+    (
+        "libvirt",
+        "cpu_model",
+        "write cpu_models, a list, in [libvirt]",
+    ),
     ("devices", "enabled_vgpu_types", "write enabled_mdev_types"),
     ("placement", "os_region_name", "write region_name"),
     ("placement", "os_interface", "write valid_interfaces"),

@@ -33,6 +33,14 @@ fn the_option_reference_is_the_option_table() {
 }
 
 #[test]
+fn the_page_of_flavors_and_images_is_the_table_of_hosts() {
+    same(
+        "docs/guide/reference/flavors-and-images.md",
+        &reference::flavors_and_images_page(),
+    );
+}
+
+#[test]
 fn the_accelerator_policy_page_is_the_default_policy() {
     same(
         "docs/guide/reference/accelerator-policy.md",

@@ -69,12 +69,14 @@ mod allocation;
 mod arq;
 mod attach_handle;
 mod candidates_query;
+mod cpu_set;
 mod device_profile;
 mod did_you_mean;
 mod disposition;
 mod exponential_backoff;
 mod ids;
 mod inventory;
+mod machine;
 mod pci_address;
 mod plan;
 mod power_state;
@@ -92,6 +94,7 @@ pub use allocation::{Allocation, Allocations, ConsumerAllocations};
 pub use arq::{Arq, ArqPhase, ArqState, ArqTransition, AttachHandle, Binding, TransitionRefused};
 pub use attach_handle::{AttachHandleInfo, AttachHandleType};
 pub use candidates_query::{CandidatesQuery, CandidatesQueryError, QueryDemand, QueryRelaxation};
+pub use cpu_set::{CpuSet, CpuSetError};
 pub use device_profile::{
     DeviceProfileError, DeviceProfileGroup, DeviceProfileGroups, DeviceProfileName, MOST_REQUESTS,
     TraitDemand,
@@ -104,6 +107,13 @@ pub use ids::{
     ProviderName, ProviderNameError, ProviderUuid, UuidError,
 };
 pub use inventory::{AllocationRatio, Inventory, InventoryError};
+pub use machine::{
+    Affinity, AllowedValues, CpuTopology, EXTRA_SPEC_SCOPES, EmulatorThreads, FlavorExtraSpecError,
+    FlavorPlacement, GuestFirmware, GuestMachine, GuestMachineError, HostSupport, MachineOptions,
+    MachineType, RngDevice, ThreadPolicy, UnsupportedKey, WantedCell, WantedPages, WatchdogAction,
+    check_extra_spec, check_image_property, extra_spec_names, image_property_names,
+    is_machine_property, known_extra_spec, known_image_property, with_image_placement,
+};
 pub use pci_address::{PciAddress, PciAddressError};
 pub use plan::{DesiredTree, HeldUnits, Move, Plan, Usages, plan, usages_to_probe};
 pub use power_state::{DesiredPower, PowerState};

@@ -188,11 +188,15 @@ impl OptionKind {
     fn check_list(self, value: &Value) -> Result<Value, ValueError> {
         let elements = match value {
             Value::Array(elements) => elements,
+            // oslo.config separates the elements of a list by commas.
             Value::String(text) => {
+                let words = text.split(',').map(str::trim);
+                let words = words.filter(|word| !word.is_empty());
+                let words: Vec<String> = words.map(|word| format!("{word:?}")).collect();
                 return Err(ValueError::new(
                     ValueFault::Type,
                     "a list is wanted, not a text",
-                    format!("write [{text:?}]"),
+                    format!("write [{}]", words.join(", ")),
                 ));
             }
             _ => return Err(self.wants("a list", value)),

@@ -137,6 +137,19 @@ pub const IP_ADDRESS: OptionKind = Text(&TextKind::new(
     },
 ));
 
+pub const CPU_SET: OptionKind = Text(&TextKind::new(
+    "CPU set such as 0-3,^2,8",
+    "write numbers, ranges and exclusions such as \"0-3,^2,8\"",
+    |text| match text.parse::<berth_model::CpuSet>() {
+        Ok(set) if set.is_empty() => Err(format!("{text:?} leaves no CPU").into()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(WrongText {
+            wrong: error.to_string(),
+            right: Some("an example is \"0-3,^2,8\"".to_owned()),
+        }),
+    },
+));
+
 fn check_path(text: &str) -> Result<(), WrongText> {
     match text.starts_with('/') {
         true => Ok(()),

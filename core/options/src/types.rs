@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use berth_model::PciAddress;
+use berth_model::{CpuSet, PciAddress};
 use serde_json::Value;
 
 use crate::OptionKind;
 use crate::text::{
-    IP_ADDRESS, LISTEN, NO_LISTENER, PATH, PATHS, PCI_ADDRESSES, TABLES, TEXT, TEXTS,
+    CPU_SET, IP_ADDRESS, LISTEN, NO_LISTENER, PATH, PATHS, PCI_ADDRESSES, TABLES, TEXT, TEXTS,
 };
 
 /// A type of option values.
@@ -106,6 +106,7 @@ macro_rules! text_type {
 text_type!(String, TEXT, TEXTS);
 text_type!(IpAddr, IP_ADDRESS);
 text_type!(PciAddress, TEXT, PCI_ADDRESSES);
+text_type!(CpuSet, CPU_SET);
 
 /// The value of a `listen` option: an address, or `none` for no listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -9,7 +9,10 @@ mod build;
 mod places;
 
 pub use action_id::{ActionId, NoActionId};
-pub use answers::{GuestBody, GuestList, ImageComing, StepBody};
+pub use answers::{
+    CellBody, DiagnosticsBody, DiskStatisticsBody, GuestBody, GuestList, ImageComing,
+    InterfaceBody, InterfaceStatisticsBody, StepBody, TrafficBody,
+};
 pub use build::{
     ConfigDriveBody, ConfigDriveChangeBody, FlavorBody, GuestAction, GuestBuild, ImageBody,
     ImageLocation, KernelBody, LimitsBody, NetworkBody, NetworkSource, SshKeyBody, UserDataChange,

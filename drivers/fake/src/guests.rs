@@ -407,6 +407,7 @@ pub(crate) mod tests {
             },
             topology: GuestTopology::plain(1, 128).unwrap(),
             cpu_model: CpuModel::HostPassthrough,
+            machine: berth_virt::guest_spec::MachineOptions::default(),
             boot: GuestBoot::Disk,
             disks: GuestDisks::default(),
             interfaces: GuestInterfaces::default(),

@@ -10,9 +10,10 @@ use berth_model::{ConsumerUuid, NodeName, PciAddress};
 use berth_sysfs::{AttributeWrites, LastObservation, Procfs, Sysfs};
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
-    GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostDeviceId, HostEvents, HostView,
-    NoLink, ObserveError, PowerAction, PreparedDevice, VirtDriver, WantedDevice,
+    DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError, GuestOnHost,
+    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostDeviceId,
+    HostEvents, HostView, InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice,
+    VirtDriver, WantedDevice,
 };
 
 use crate::connection::{LibvirtConnection, Session};
@@ -328,6 +329,30 @@ impl VirtDriver for LibvirtDriver {
         self.connection
             .call("looking for a guest", move |session| {
                 let found = guests::one(session.connect(), &starts, uuid);
+                found.map_err(|error| guests::map_unreliable(session, error))
+            })
+            .await?
+    }
+
+    async fn interface_addresses(
+        &self,
+        guests: BTreeSet<ConsumerUuid>,
+    ) -> Result<InterfaceAddresses, GuestError> {
+        self.connection
+            .call("reading the addresses of guests", move |session| {
+                let found = guests::interface_addresses(session.connect(), &guests);
+                found.map_err(|error| guests::map_unreliable(session, error))
+            })
+            .await?
+    }
+
+    async fn diagnostics(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> Result<Option<GuestDiagnostics>, GuestError> {
+        self.connection
+            .call("reading the statistics of a guest", move |session| {
+                let found = guests::diagnostics(session.connect(), uuid);
                 found.map_err(|error| guests::map_unreliable(session, error))
             })
             .await?

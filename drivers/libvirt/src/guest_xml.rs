@@ -13,6 +13,7 @@ mod domain;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use berth_model::{CpuTopology, MachineType};
 use berth_virt::guest_spec::{
     CpuModel, GuestBoot, GuestSpec, GuestTopology, LinkName, MemoryPages, VcpuPin,
 };
@@ -20,10 +21,10 @@ use berth_virt::guest_spec::{
 use crate::guest_metadata::GuestMetadata;
 use crate::options::DiskCache;
 use domain::{
-    CellElement, Clock, CpuElement, CpuModelElement, CpuTune, DomainElement, Features, Firmware,
-    FirmwareFeature, HugePagesElement, MemoryBacking, MemoryElement, MemoryNode, MemoryPlacement,
-    Metadata, NumaElement, NumaTune, Os, OsType, Page, Pin, SetElement, StateElement, Timer,
-    TypeElement, Vcpu,
+    BootMenu, CellElement, Clock, CpuElement, CpuModelElement, CpuTune, DomainElement, Features,
+    Firmware, FirmwareFeature, HugePagesElement, KvmElement, MemoryBacking, MemoryElement,
+    MemoryNode, MemoryPlacement, Metadata, NumaElement, NumaTune, Os, OsType, Page, Pin,
+    SetElement, StateElement, Timer, TopologyElement, TypeElement, Vcpu,
 };
 
 /// A domain's `type`: how the guest runs.
@@ -92,15 +93,21 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
         },
         cputune: cpu_tune(topology),
         numatune: numa_tune(topology),
-        os: os(&spec.boot, options.virtualisation),
+        os: os(spec, options.virtualisation),
         features: Features {
             acpi: (),
             apic: (),
+            kvm: spec.machine.hides_hypervisor.then_some(KvmElement {
+                hidden: StateElement { state: "on" },
+            }),
+            pmu: spec.machine.pmu.map(|is_on| StateElement {
+                state: if is_on { "on" } else { "off" },
+            }),
             // Without SMM the guest could change the secure boot state.
             smm: matches!(spec.boot, GuestBoot::Uefi { secure_boot: true })
                 .then_some(StateElement { state: "on" }),
         },
-        cpu: cpu(&spec.cpu_model, topology),
+        cpu: cpu(&spec.cpu_model, topology, spec.machine.cpu_topology),
         clock: clock(),
         on_poweroff: "destroy",
         on_reboot: "restart",
@@ -170,7 +177,8 @@ fn numa_tune(topology: &GuestTopology) -> Option<NumaTune> {
     })
 }
 
-fn os(boot: &GuestBoot, virtualisation: Virtualisation) -> Os<'_> {
+fn os(spec: &GuestSpec, virtualisation: Virtualisation) -> Os<'_> {
+    let (boot, machine) = (&spec.boot, &spec.machine);
     let (kernel, initrd, cmdline) = match boot {
         GuestBoot::Disk | GuestBoot::Uefi { .. } => (None, None, None),
         GuestBoot::Kernel {
@@ -200,7 +208,12 @@ fn os(boot: &GuestBoot, virtualisation: Virtualisation) -> Os<'_> {
         os_type: match virtualisation {
             Virtualisation::Kvm | Virtualisation::Qemu => OsType {
                 arch: Some("x86_64"),
-                machine: Some("q35"),
+                machine: Some(
+                    machine
+                        .machine_type
+                        .as_ref()
+                        .map_or("q35", MachineType::as_str),
+                ),
                 kind: "hvm",
             },
             // The test driver has one machine only.
@@ -214,10 +227,15 @@ fn os(boot: &GuestBoot, virtualisation: Virtualisation) -> Os<'_> {
         initrd,
         cmdline,
         boot: kernel.is_none().then_some(domain::Boot { dev: "hd" }),
+        boot_menu: machine.boot_menu.then_some(BootMenu { enable: "yes" }),
     }
 }
 
-fn cpu<'a>(model: &'a CpuModel, topology: &GuestTopology) -> Option<CpuElement<'a>> {
+fn cpu<'a>(
+    model: &'a CpuModel,
+    topology: &GuestTopology,
+    shape: Option<CpuTopology>,
+) -> Option<CpuElement<'a>> {
     let numa = (!topology.cells().is_empty()).then(|| NumaElement {
         cell: (0..)
             .zip(topology.cells())
@@ -237,13 +255,20 @@ fn cpu<'a>(model: &'a CpuModel, topology: &GuestTopology) -> Option<CpuElement<'
         CpuModel::Maximum => (Some("maximum"), None),
         CpuModel::Named(name) => (Some("custom"), Some(name.as_str())),
     };
-    (mode.is_some() || numa.is_some()).then_some(CpuElement {
+    let shape = shape.map(|shape| TopologyElement {
+        sockets: shape.sockets,
+        cores: shape.cores,
+        threads: shape.threads,
+    });
+    let is_needed = mode.is_some() || numa.is_some() || shape.is_some();
+    is_needed.then_some(CpuElement {
         mode,
         matching: named.map(|_| "exact"),
         model: named.map(|name| CpuModelElement {
             fallback: "forbid",
             name,
         }),
+        topology: shape,
         numa,
     })
 }

@@ -11,6 +11,7 @@ mod error;
 mod firmware;
 mod hardware;
 mod power;
+mod statistics;
 mod stuck;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +37,7 @@ use error::{is, refused};
 use firmware::check_firmware;
 pub(crate) use power::{PowerStep, is_off, power};
 use power::{bring_to, retry_if_changed};
+pub(crate) use statistics::{diagnostics, interface_addresses};
 pub(crate) use stuck::Starts;
 
 /// Maps an error on a possibly broken connection: libvirt may report a refusal there although the call was executed.

@@ -1,6 +1,6 @@
 //! The driver contract: [`VirtDriver`], the trait that every hypervisor driver implements.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::{Future, ready};
 use std::pin::Pin;
 
@@ -11,9 +11,10 @@ use futures_core::Stream;
 
 use crate::guest_spec::{GuestInterfaces, GuestSpec};
 use crate::{
-    DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
-    GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostView, NoLink, ObserveError,
-    PowerAction, PreparedDevice, ProviderTreeError, TreePair, WantedDevice,
+    DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError, GuestOnHost,
+    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostView,
+    InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice, ProviderTreeError,
+    TreePair, WantedDevice,
 };
 
 /// Notification of a change on the host. The agent responds with a tick; the next `observe` finds the details.
@@ -106,6 +107,29 @@ pub trait VirtDriver: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<NoLink>, GuestError>> + Send {
         let _ = interfaces;
         ready(Ok(None))
+    }
+
+    /// The addresses of these guests' interfaces, as far as the hypervisor knows them from DHCP leases or from traffic.
+    /// Guests that are off or unknown are left out. Fails with [`GuestError`].
+    fn interface_addresses(
+        &self,
+        guests: BTreeSet<ConsumerUuid>,
+    ) -> impl Future<Output = Result<InterfaceAddresses, GuestError>> + Send {
+        let _ = guests;
+        ready(Ok(InterfaceAddresses::default()))
+    }
+
+    /// The statistics of a guest; `None` if it does not exist. Fails with [`GuestError`], for example if the driver has no
+    /// statistics.
+    fn diagnostics(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> impl Future<Output = Result<Option<GuestDiagnostics>, GuestError>> + Send {
+        let _ = uuid;
+        ready(Err(GuestError::Unsupported {
+            driver: self.name(),
+            action: "show statistics of guests",
+        }))
     }
 
     /// Replaces the definition of a guest that is off: other disks (rescue, rebuild), firmware or kernel. The owner,

@@ -17,7 +17,7 @@ mod topology;
 use berth_model::{ConsumerUuid, NodeName};
 use serde::{Deserialize, Serialize};
 
-pub use berth_model::DesiredPower;
+pub use berth_model::{DesiredPower, MachineOptions};
 pub use cpus::{CpuModel, CpuModelName, CpuPinning, VcpuPin};
 pub use device::{AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, PciManagement};
 pub use disk::{BaseImage, DiskFormat, GuestDisks, QcowDisk};
@@ -44,6 +44,9 @@ pub struct GuestSpec {
     pub topology: GuestTopology,
     /// The CPU model visible to the guest.
     pub cpu_model: CpuModel,
+    /// Watchdog, CPU topology and others; in journals of earlier releases it is missing.
+    #[serde(default, skip_serializing_if = "MachineOptions::is_default")]
+    pub machine: MachineOptions,
     /// What the guest boots from: disk, firmware or kernel.
     pub boot: GuestBoot,
     /// Root disk, ephemeral disks and config drive.

@@ -9,10 +9,10 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod cpu_set;
 mod device_life;
 mod driver;
 mod guest_allocations;
+mod guest_diagnostics;
 mod guest_hardware;
 mod guest_life;
 pub mod guest_spec;
@@ -29,10 +29,13 @@ mod takeover;
 mod trees;
 
 pub use berth_model::PowerState;
-pub use cpu_set::{CpuSet, CpuSetError};
+pub use berth_model::{CpuSet, CpuSetError};
 pub use device_life::{DeviceError, DeviceReset, MdevSource, WantedDevice};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
 pub use guest_allocations::{Resources, device_places, guest_allocations};
+pub use guest_diagnostics::{
+    DiskStatistics, GuestDiagnostics, InterfaceAddresses, InterfaceStatistics, TrafficStatistics,
+};
 pub use guest_hardware::GuestHardware;
 pub use guest_life::{
     GuestDestroyOutcome, GuestError, GuestMark, GuestOnHost, GuestPowerOutcome,

@@ -20,6 +20,7 @@ mod quota_sets;
 mod server_actions;
 mod server_attachments;
 mod server_create;
+mod server_diagnostics;
 mod server_groups;
 mod server_metadata;
 mod server_query;
@@ -50,6 +51,7 @@ pub(crate) fn operations() -> OperationSet<ComputeApi> {
         server_metadata::operations(),
         server_tags::operations(),
         server_attachments::operations(),
+        server_diagnostics::operations(),
         external_events::operations(),
         limits::operations(),
         quota_sets::operations(),

@@ -83,6 +83,10 @@ pub(crate) const NO_IMAGE_METADATA: Microversion = Microversion::new(2, 39);
 pub(crate) const GROUP_POLICY: Microversion = Microversion::new(2, 64);
 /// The external event `volume-extended`.
 pub(crate) const VOLUME_EXTENDED: Microversion = Microversion::new(2, 51);
+/// One form of diagnostics for all drivers.
+pub(crate) const DIAGNOSTICS: Microversion = Microversion::new(2, 48);
+/// The NUMA topology of a server.
+pub(crate) const TOPOLOGY: Microversion = Microversion::new(2, 78);
 /// The external event `power-update`.
 pub(crate) const POWER_UPDATE: Microversion = Microversion::new(2, 76);
 /// The external event `accelerator-request-bound`.

@@ -7,7 +7,7 @@ use berth_conductor::journal::{
     BootGoal, BootRecord, BootStep, FailedAttempt, JournalError, UnreadableRecord,
 };
 use berth_model::{ConsumerUuid, NodeName};
-use berth_wire::guest::GuestBody;
+use berth_wire::guest::{GuestBody, InterfaceBody, NetworkSource};
 use uuid::Uuid;
 
 use crate::compute::Compute;
@@ -45,6 +45,8 @@ pub(crate) struct ServerWithStatus {
     pub(crate) state: ServerState,
     /// The host of its guest; `None` if it has none.
     pub(crate) placement: Option<GuestPlacement>,
+    /// The interfaces of its guest. Without an answer of its agent, only their networks are known.
+    pub(crate) interfaces: Vec<InterfaceBody>,
     /// Set if the server is in error.
     pub(crate) fault: Option<ServerFault>,
     /// Whether the conductor's record is unreadable, so that this is the last known state.
@@ -339,10 +341,27 @@ fn with_facts(
                 .unwrap_or_else(|| chosen.node.to_string()),
             node: chosen.node.clone(),
         }),
+        interfaces: interfaces(record, guest),
         fault: fault(&server, record, guest),
         server,
         is_unreadable: false,
     }
+}
+
+fn interfaces(record: Option<&BootRecord>, guest: Option<&GuestBody>) -> Vec<InterfaceBody> {
+    if let Some(guest) = guest {
+        return guest.interfaces.clone();
+    }
+    let placed = record.filter(|record| record.placement().is_some());
+    let networks = placed.map(|record| record.request.body().networks.iter());
+    let named = networks.into_iter().flatten().map(|network| InterfaceBody {
+        network: match &network.source {
+            NetworkSource::Network(name) | NetworkSource::Bridge(name) => name.clone(),
+        },
+        mac: network.mac.clone().unwrap_or_default(),
+        addresses: Vec::new(),
+    });
+    named.collect()
 }
 
 fn fault(

@@ -1,10 +1,9 @@
 //! [`ConductorError`]: why an operation of the conductor was refused or failed.
 
 use berth_hosts::RecordError;
-use berth_model::ConsumerUuid;
-use berth_scheduler::request::PciAliasError;
-use berth_scheduler_lint::UnknownExtraSpec;
+use berth_model::{ConsumerUuid, GuestMachineError};
 
+use crate::filter_scheduler::RequestSpecError;
 use crate::journal::JournalError;
 use crate::plugins::{ExtraSpecsError, HintError};
 
@@ -25,9 +24,9 @@ pub enum ConductorError {
     /// A plugin refuses an extra spec of the flavor.
     #[error(transparent)]
     ExtraSpecs(#[from] ExtraSpecsError),
-    /// An extra spec that no host reads; it is probably misspelt.
-    #[error("flavor.extra_specs: {0}")]
-    UnknownExtraSpec(#[from] UnknownExtraSpec),
+    /// No host can build the guest.
+    #[error(transparent)]
+    Machine(#[from] GuestMachineError),
     #[error("there is no device profile {name}; berth accelerator profile list shows all")]
     NoProfile { name: String },
     #[error("there is no availability zone {zone}; there is {}", zones.join(", "))]
@@ -42,9 +41,9 @@ pub enum ConductorError {
     /// An unknown scheduler hint.
     #[error(transparent)]
     Hint(#[from] HintError),
-    /// The flavor's `pci_passthrough:alias` is invalid.
+    /// Flavor and image are invalid for scheduling.
     #[error(transparent)]
-    Devices(#[from] PciAliasError),
+    Spec(#[from] RequestSpecError),
     #[error("failed to read the scheduling records: {0}")]
     Scheduling(#[from] RecordError),
 }

@@ -3,11 +3,12 @@
 mod candidate_hosts;
 mod spec;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use berth_model::GuestMachine;
 use berth_scheduler::request::{Attestations, RequestFlavor};
 use berth_scheduler::select::Scheduler;
-use berth_scheduler_lint::unknown_extra_spec;
 use tokio::time::Instant;
 
 use crate::attestations::AttestationSource;
@@ -17,7 +18,7 @@ use crate::{BootRequest, CloudHosts};
 
 pub(crate) use candidate_hosts::{CandidateHosts, HostWithState, instance_seed};
 pub use spec::RequestSpecError;
-use spec::check_devices;
+use spec::check_spec;
 pub(crate) use spec::{plain_spec, request_spec};
 
 /// Extra spec with which a flavor requires a trusted host.
@@ -74,17 +75,22 @@ impl FilterScheduler {
         }
     }
 
-    /// Checks a guest's flavor and hints for the scheduler and its plugins.
+    /// Checks everything that depends on a guest's flavor, image and hints alone: for plugins, for the scheduler, and
+    /// for hosts, so that a guest which no host can build is refused before it is recorded.
     pub(crate) fn check(&self, request: &BootRequest) -> Result<(), ConductorError> {
         let body = request.body();
         self.plugins.check(&body.flavor.extra_specs)?;
-        let specs = body.flavor.extra_specs.keys();
-        let mut unread = specs.filter(|key| !self.plugins.read(key));
-        if let Some(unknown) = unread.find_map(|key| unknown_extra_spec(key)) {
-            return Err(unknown.into());
-        }
+        let flavor = &body.flavor;
+        // What plugins read is not the hosts'.
+        let specs = flavor.extra_specs.iter();
+        let of_hosts = specs.filter(|(key, _)| !self.plugins.read(key));
+        let of_hosts = of_hosts.map(|(key, value)| (key.clone(), value.clone()));
+        let no_image = BTreeMap::new();
+        let image = body.image.as_ref();
+        let properties = image.map_or(&no_image, |image| &image.properties);
+        GuestMachine::of(flavor.vcpus, flavor.ram_mb, &of_hosts.collect(), properties)?;
         self.plugins.check_hints(body.scheduler_hints.keys())?;
-        Ok(check_devices(request, self.scheduler.options())?)
+        Ok(check_spec(request, self.scheduler.options())?)
     }
 
     /// Whether the conductor started so recently that agents may not have reported yet. During this time, a

@@ -290,11 +290,11 @@ fn error_response(error: &ConductorError) -> Response {
         ConductorError::Deleting { .. } => (StatusCode::CONFLICT, "ending"),
         ConductorError::NameTaken { .. } => (StatusCode::CONFLICT, "name"),
         ConductorError::ExtraSpecs(_)
-        | ConductorError::UnknownExtraSpec(_)
+        | ConductorError::Machine(_)
         | ConductorError::NoProfile { .. }
         | ConductorError::NoZone { .. }
         | ConductorError::Hint(_)
-        | ConductorError::Devices(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+        | ConductorError::Spec(_) => (StatusCode::BAD_REQUEST, "bad_request"),
         ConductorError::Scheduling(_) => (StatusCode::SERVICE_UNAVAILABLE, "scheduling"),
         ConductorError::Journal(JournalError::Unreadable(_)) => {
             (StatusCode::SERVICE_UNAVAILABLE, "unreadable")

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use berth_client::{AcceleratorClient, HttpService, PlacementClient, TransportError};
 use berth_model::{ArqState, ArqUuid, ConsumerUuid};
-use berth_wire::guest::{GuestBody, GuestBuild};
+use berth_wire::guest::{GuestBody, GuestBuild, InterfaceBody, NetworkSource};
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use serde_json::json;
@@ -315,6 +315,17 @@ impl BootAgent {
     }
 }
 
+fn interfaces(build: &GuestBuild) -> Vec<InterfaceBody> {
+    let networks = build.networks.iter().map(|network| InterfaceBody {
+        network: match &network.source {
+            NetworkSource::Network(name) | NetworkSource::Bridge(name) => name.clone(),
+        },
+        mac: network.mac.clone().unwrap_or_default(),
+        addresses: Vec::new(),
+    });
+    networks.collect()
+}
+
 fn shown(built: &BuiltGuest) -> GuestBody {
     GuestBody {
         uuid: built.build.uuid,
@@ -326,6 +337,9 @@ fn shown(built: &BuiltGuest) -> GuestBody {
         blame: built.blame.map(str::to_owned),
         dedicated_cpus: String::new(),
         host_cells: Vec::new(),
+        interfaces: interfaces(&built.build),
+        cells: Vec::new(),
+        page_size_kib: None,
         image: None,
         accelerator_requests: built.build.accelerator_requests.clone(),
         devices: Vec::new(),

@@ -11,11 +11,14 @@ use berth_agent_journal::{
     Blame, Goal, GuestRecord, GuestRequest, SpawnStep, StepState, TransitionKind,
 };
 use berth_model::{ConsumerUuid, NodeName};
-use berth_virt::guest_spec::DesiredPower;
-use berth_virt::{PowerAction, PowerState};
+use berth_virt::guest_spec::{CpuPinning, DesiredPower, InterfaceSource, MemoryPages, VcpuPin};
+use berth_virt::{
+    GuestDiagnostics, InterfaceAddresses, PowerAction, PowerState, TrafficStatistics,
+};
 use berth_wire::guest::{
-    GuestAction, GuestBody, GuestBuild, GuestList, ImageBody, ImageComing as ImageComingBody,
-    StepBody,
+    CellBody, DiagnosticsBody, DiskStatisticsBody, GuestAction, GuestBody, GuestBuild, GuestList,
+    ImageBody, ImageComing as ImageComingBody, InterfaceBody, InterfaceStatisticsBody, StepBody,
+    TrafficBody,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -30,11 +33,13 @@ pub(super) fn guest_list(
     records: &[Arc<GuestRecord>],
     held: &BTreeMap<ConsumerUuid, String>,
     states: &BTreeMap<ConsumerUuid, PowerState>,
+    addresses: &InterfaceAddresses,
 ) -> GuestList {
     let guests = records.iter().map(|record| {
         let uuid = record.request.uuid();
         GuestBody {
             state: states.get(&uuid).map(ToString::to_string),
+            interfaces: interfaces(record, addresses),
             ..guest_body(record, held.get(&uuid))
         }
     });
@@ -50,6 +55,80 @@ pub(super) fn image_progress(image: ImageDownload) -> ImageComingBody {
         stage: image.stage.as_str().to_owned(),
         bytes: image.done,
         total: image.of,
+    }
+}
+
+/// The interfaces of a guest with these addresses.
+pub(super) fn interfaces(
+    record: &GuestRecord,
+    addresses: &InterfaceAddresses,
+) -> Vec<InterfaceBody> {
+    let interfaces = record.request.spec().interfaces.as_slice().iter();
+    let interfaces = interfaces.map(|interface| InterfaceBody {
+        network: match &interface.source {
+            InterfaceSource::Network(name) | InterfaceSource::Bridge(name) => name.to_string(),
+        },
+        mac: interface.mac.to_string(),
+        addresses: addresses
+            .get(&interface.mac)
+            .map(|all| all.iter().map(ToString::to_string).collect())
+            .unwrap_or_default(),
+    });
+    interfaces.collect()
+}
+
+/// The cells of a guest, and the size of its huge pages.
+pub(super) fn cells(record: &GuestRecord) -> (Vec<CellBody>, Option<u64>) {
+    let topology = &record.request.spec().topology;
+    let pins = topology.pinning().map(CpuPinning::pins).unwrap_or_default();
+    let pinned = |vcpu: u32| match pins.get(usize::try_from(vcpu).ok()?)? {
+        VcpuPin::Dedicated(cpu) => Some((vcpu, *cpu)),
+        VcpuPin::Shared(_) => None,
+    };
+    let cells = topology.cells().iter().map(|cell| CellBody {
+        vcpus: cell.vcpus.iter().collect(),
+        memory_mb: cell.memory_mib,
+        host_cell: cell.host_cell,
+        pins: cell.vcpus.iter().filter_map(pinned).collect(),
+    });
+    let pages = match topology.pages() {
+        MemoryPages::Small => None,
+        MemoryPages::Huge { size_kib } => Some(size_kib),
+    };
+    (cells.collect(), pages)
+}
+
+/// The statistics of a guest.
+pub(super) fn diagnostics(driver: &str, found: GuestDiagnostics) -> DiagnosticsBody {
+    let traffic = |it: TrafficStatistics| TrafficBody {
+        bytes: it.bytes,
+        packets: it.packets,
+        errors: it.errors,
+        dropped: it.dropped,
+    };
+    let disks = found.disks.into_iter().map(|disk| DiskStatisticsBody {
+        name: disk.name,
+        read_bytes: disk.read_bytes,
+        read_requests: disk.read_requests,
+        write_bytes: disk.write_bytes,
+        write_requests: disk.write_requests,
+        errors: disk.errors,
+    });
+    let interfaces = found.interfaces.into_iter();
+    let interfaces = interfaces.map(|interface| InterfaceStatisticsBody {
+        device: interface.device,
+        mac: interface.mac,
+        received: traffic(interface.received),
+        sent: traffic(interface.sent),
+    });
+    DiagnosticsBody {
+        driver: driver.to_owned(),
+        memory_maximum_mb: found.memory_maximum_mib,
+        memory_used_mb: found.memory_used_mib,
+        vcpus: found.vcpus,
+        cpu_time_ns: found.cpu_time_ns,
+        disks: disks.collect(),
+        interfaces: interfaces.collect(),
     }
 }
 
@@ -78,6 +157,9 @@ pub(super) fn guest_body(record: &GuestRecord, held: Option<&String>) -> GuestBo
         image: None,
         dedicated_cpus: pinned.map(|cpus| cpus.to_string()).unwrap_or_default(),
         host_cells: cells.map(|cell| cell.host_cell).collect(),
+        interfaces: interfaces(record, &InterfaceAddresses::default()),
+        cells: Vec::new(),
+        page_size_kib: None,
         accelerator_requests: request.arqs().iter().map(|arq| *arq.as_uuid()).collect(),
         devices: own.chain(bound).collect(),
         steps: steps.collect(),

@@ -60,7 +60,10 @@ async fn a_clean_device_is_unclean_after_it_was_programmed() {
         clean: BTreeSet::from([NAME.to_owned()]),
         ..ReleasedDevices::default()
     };
-    register.execute(release_statements(&released)).await.unwrap();
+    register
+        .execute(release_statements(&released))
+        .await
+        .unwrap();
     assert_eq!(register.begin_reset(NAME).await.unwrap(), ResetStart::Begun);
     register.end_reset(NAME, &ResetEnd::Unknown).await.unwrap();
     assert!(!register.take_reset_at_deletion(NAME, 7).await.unwrap());
@@ -109,7 +112,10 @@ async fn a_mediated_device_is_removed_only_if_it_certainly_has_no_user() {
         quarantined,
         ..ReleasedDevices::default()
     };
-    register.execute(release_statements(&released)).await.unwrap();
+    register
+        .execute(release_statements(&released))
+        .await
+        .unwrap();
     let node = NodeName::new("compute1").unwrap();
     let observation = NodeObservation {
         devices: vec![offered(all.map(Clone::clone).into())],

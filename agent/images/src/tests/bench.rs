@@ -305,6 +305,7 @@ fn spec(number: u32) -> GuestSpec {
         },
         topology: GuestTopology::plain(1, 128).unwrap(),
         cpu_model: CpuModel::HostPassthrough,
+        machine: berth_virt::guest_spec::MachineOptions::default(),
         boot: GuestBoot::Disk,
         disks: GuestDisks::default(),
         interfaces: GuestInterfaces::default(),

@@ -399,6 +399,14 @@ async fn the_image_services_record_must_match_the_request() {
             "container_format is ova",
         ),
         (
+            serde_json::json!({"cinder_encryption_key_id": "8f2b"}),
+            "Direct booting of an image uploaded from an encrypted volume is unsupported.",
+        ),
+        (
+            serde_json::json!({"img_signature": "x"}),
+            "img_signature is not supported: hosts do not verify signatures",
+        ),
+        (
             serde_json::json!({"os_hash_value": null}),
             "has no checksum",
         ),

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_devices::report;
 use berth_agent_journal::NamedDevice as _;
-use berth_model::{NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass};
+use berth_model::{Affinity, NodeName, PciAddress, ProviderTree, ProviderUuid, ResourceClass};
 use berth_virt::guest_spec::{AttachedDevice, DeviceOrigin, GuestDevice};
 use berth_virt::{
     DeviceOwner, MdevSource, NodeView, OfferedDevice, OfferedMdevs, PhysicalGpu, VgpuModel,
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::create::error::BuildError;
 use crate::create::parse::ParsedBuild;
-use crate::fit::{Affinity, NearDevice};
+use crate::fit::NearDevice;
 
 #[derive(Debug, Default)]
 pub(super) struct DevicePicks {

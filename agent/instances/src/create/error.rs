@@ -2,11 +2,11 @@
 
 use berth_agent_images::{ConfigDriveError, DiskPlanError, ImageSourceError};
 use berth_agent_journal::GuestRequestError;
-use berth_model::{Disposition, NodeName, ProviderUuid, ResourceClass};
+use berth_model::{Disposition, GuestMachineError, NodeName, ProviderUuid, ResourceClass};
 use berth_virt::guest_spec::{GuestSpecError, InterfaceSource};
 use berth_virt::{GuestError, NoLink, ObserveError};
 
-use crate::fit::{FitError, FlavorExtraSpecError};
+use crate::fit::FitError;
 use crate::guests::GuestsError;
 
 /// Why a build was refused. Nothing is left of it.
@@ -23,7 +23,7 @@ pub enum BuildError {
         reason: String,
     },
     #[error(transparent)]
-    Flavor(#[from] FlavorExtraSpecError),
+    Machine(#[from] GuestMachineError),
     #[error(transparent)]
     Spec(#[from] GuestSpecError),
     #[error(transparent)]
@@ -112,7 +112,7 @@ impl BuildError {
     pub fn fault(&self) -> BuildFault {
         match self {
             Self::Field { .. }
-            | Self::Flavor(_)
+            | Self::Machine(_)
             | Self::Spec(_)
             | Self::Disks(_)
             | Self::Image(_)

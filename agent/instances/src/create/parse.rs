@@ -1,6 +1,5 @@
 //! Validates the body of a build: [`ParsedBuild`]. Pure.
 
-mod firmware;
 mod guest;
 mod resources;
 
@@ -8,13 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use berth_agent_images::DiskPlan;
 use berth_agent_journal::SchedulingFacts;
-use berth_model::{ArqUuid, ConsumerUuid, NodeName, ProviderUuid, ResourceClass};
+use berth_model::{
+    ArqUuid, ConsumerUuid, FlavorPlacement, GuestMachine, NodeName, ProviderUuid, ResourceClass,
+};
 use berth_virt::guest_spec::{GuestSpec, GuestTopology};
 use berth_wire::guest::{GuestBuild, LimitsBody};
 
 use crate::create::error::BuildError;
 use crate::create::options::BuildOptions;
-use crate::fit::{FlavorPlacement, Limits};
+use crate::fit::Limits;
 
 pub use guest::{config_drive_change, image as image_of, kernel as kernel_of};
 
@@ -61,8 +62,13 @@ impl ParsedBuild {
         extra_specs(&flavor.extra_specs)?;
         // Check the ranges first: the following code iterates over the virtual CPUs.
         let topology = GuestTopology::plain(flavor.vcpus, flavor.ram_mb)?;
-        let placement = FlavorPlacement::of(flavor.vcpus, flavor.ram_mb, &flavor.extra_specs)?;
-        let (spec, disks) = guest::spec(build, topology, options)?;
+        let no_image = BTreeMap::new();
+        let image = build.image.as_ref();
+        let properties = image.map_or(&no_image, |image| &image.properties);
+        let machine =
+            GuestMachine::of(flavor.vcpus, flavor.ram_mb, &flavor.extra_specs, properties)?;
+        let placement = machine.placement.clone();
+        let (spec, disks) = guest::spec(build, topology, machine, options)?;
         Ok(Self {
             uuid: spec.uuid,
             node,

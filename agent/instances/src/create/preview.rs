@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use berth_model::Affinity;
 use berth_virt::VirtDriver;
 use berth_wire::guest::{GuestBuild, PlaceBody, PlacesAsked};
 
@@ -13,7 +14,7 @@ use crate::create::error::BuildError;
 use crate::create::parse::ParsedBuild;
 use crate::create::usage::{devices_in_use, host_usage};
 use crate::create::{devices, host_check};
-use crate::fit::{Affinity, GuestFit, NearDevice, fit};
+use crate::fit::{GuestFit, NearDevice, fit};
 use crate::guests::{Guests, GuestsError};
 use crate::resources::GuestResources;
 

@@ -11,8 +11,8 @@ use berth_agent_journal::{
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::DesiredPower;
 
-use crate::fault_harness::resources::SimulatedResources;
 use crate::fault_harness::hypervisor::SimulatedHypervisor;
+use crate::fault_harness::resources::SimulatedResources;
 use crate::fault_harness::{FaultHarness, FaultPoint, InjectedFault, PlantedBug};
 use crate::guests::Guests;
 

@@ -8,8 +8,8 @@ use berth_virt::{CpuSet, HostNumaCell, NodeView};
 use crate::fit::Limits;
 use crate::fit::cores::{self, Core, CpuPick, CpuShortage};
 use crate::fit::error::CellConstraint;
-use crate::fit::flavor::{EmulatorThreads, FlavorPlacement, WantedCell, WantedPages};
 use crate::fit::usage::{CellUse, HostUsage};
+use berth_model::{EmulatorThreads, FlavorPlacement, WantedCell, WantedPages};
 
 /// A NUMA cell of the host with its capacity and what instances use of it. A host without NUMA cells is one cell.
 #[derive(Debug, Clone)]

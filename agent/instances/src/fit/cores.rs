@@ -1,6 +1,6 @@
 //! Chooses the threads of cores that virtual CPUs are pinned to.
 
-use crate::fit::flavor::ThreadPolicy;
+use berth_model::ThreadPolicy;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Core {

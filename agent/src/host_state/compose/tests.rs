@@ -5,12 +5,13 @@ use berth_virt::{HypervisorInfo, NodeView};
 use std::collections::BTreeSet;
 
 use berth_agent_images::{DiskPlan, InstancesPath, RecreateDisks};
-use berth_agent_instances::fit::{FlavorPlacement, HostUsage, Limits, fit};
+use berth_agent_instances::fit::{HostUsage, Limits, fit};
 use berth_agent_journal::samples::{NODE, guest, spec};
 use berth_agent_journal::{
     Goal, GuestRequest, HostPlacement, InstanceOverrides, PendingTransition, SchedulingFacts,
     StepRecord, TransitionKind, TransitionPhase,
 };
+use berth_model::FlavorPlacement;
 use berth_model::{
     AllocationRatio, Inventory, Provider, ProviderName, ResourceClass as Class, Trait,
 };

@@ -220,6 +220,16 @@ fn the_environment_wins_over_the_file() {
 }
 
 #[test]
+fn zero_is_no_allocation_ratio_as_in_nova() {
+    let ratios =
+        "cpu_allocation_ratio = 0.0\nram_allocation_ratio = 0\ndisk_allocation_ratio = 1.5";
+    let config = load(ratios, &[]).config;
+    assert_eq!(config.cpu_allocation_ratio.filter(|it| *it != 0.0), None);
+    assert_eq!(config.ram_allocation_ratio.filter(|it| *it != 0.0), None);
+    assert_eq!(config.disk_allocation_ratio, Some(1.5));
+}
+
+#[test]
 fn each_value_is_shown_with_its_origin_and_secrets_are_masked() {
     let loaded = load(
         "host = \"a\"\n[placement]\nauth_type = \"admin_token\"\ntoken = \"hunter2\"\nendpoint_override = \"http://127.0.0.1\"",

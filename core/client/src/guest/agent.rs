@@ -4,7 +4,8 @@ use berth_model::ConsumerUuid;
 use berth_wire::compute::{ServerExternalEvent, ServerExternalEvents};
 use berth_wire::encode;
 use berth_wire::guest::{
-    ActionId, GuestAction, GuestBody, GuestBuild, GuestList, PlaceBody, Places, PlacesAsked,
+    ActionId, DiagnosticsBody, GuestAction, GuestBody, GuestBuild, GuestList, PlaceBody, Places,
+    PlacesAsked,
 };
 use http::Method;
 
@@ -20,6 +21,7 @@ const ONE: &str = "/v1/guests/{uuid}";
 const PLACES: &str = "/v1/guests/places";
 const ACTION: &str = "/v1/guests/{uuid}/action";
 const CONSOLE: &str = "/v1/guests/{uuid}/console";
+const DIAGNOSTICS: &str = "/v1/guests/{uuid}/diagnostics";
 const EVENTS: &str = "/v2.1/os-server-external-events";
 
 /// The microversion with events of accelerator requests.
@@ -122,6 +124,13 @@ impl GuestClient {
         Ok(require_success(self.adapter.call(call).await?)?
             .body
             .to_vec())
+    }
+
+    /// GET /v1/guests/{uuid}/diagnostics: statistics of a guest.
+    pub async fn diagnostics(&self, uuid: ConsumerUuid) -> Result<DiagnosticsBody, GuestApiError> {
+        let path = format!("{ALL}/{uuid}/diagnostics");
+        let call = call(Method::GET, DIAGNOSTICS, path, None);
+        parsed(self.adapter.call(call).await?)
     }
 
     /// POST /v2.1/os-server-external-events: sends events about its guests. Each is returned with a code: 200, or 422

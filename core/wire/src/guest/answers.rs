@@ -1,5 +1,7 @@
 //! Responses of the agent's guest API.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -40,6 +42,15 @@ pub struct GuestBody {
     /// The host NUMA cells it is placed on, in the order of its own cells; empty without NUMA placement.
     #[serde(default)]
     pub host_cells: Vec<u32>,
+    /// Its interfaces, in their order.
+    #[serde(default)]
+    pub interfaces: Vec<InterfaceBody>,
+    /// Its NUMA cells with their placement; only of a single guest, empty without NUMA placement.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cells: Vec<CellBody>,
+    /// The size of its pages in KiB; only of a single guest with huge pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_size_kib: Option<u64>,
     /// How far its image is, while that is coming onto the host; null: none is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageComing>,
@@ -49,6 +60,94 @@ pub struct GuestBody {
     pub devices: Vec<String>,
     /// Its steps, in their order.
     pub steps: Vec<StepBody>,
+}
+
+/// One interface of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InterfaceBody {
+    /// The name of the libvirt network or bridge that it is connected to.
+    pub network: String,
+    /// Its Ethernet address.
+    pub mac: String,
+    /// Its IP addresses, as far as the hypervisor knows them.
+    #[serde(default)]
+    pub addresses: Vec<String>,
+}
+
+/// One NUMA cell of a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CellBody {
+    /// Its virtual CPUs.
+    pub vcpus: Vec<u32>,
+    /// Its memory in MiB.
+    pub memory_mb: u64,
+    /// The host cell that it is on.
+    pub host_cell: u32,
+    /// The host CPU of each virtual CPU that has one of its own.
+    #[serde(default)]
+    pub pins: BTreeMap<u32, u32>,
+}
+
+/// Response of GET /v1/guests/{uuid}/diagnostics: statistics of a guest. What the hypervisor does not count is null.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DiagnosticsBody {
+    /// The driver's name.
+    pub driver: String,
+    /// The memory it may have, in MiB.
+    pub memory_maximum_mb: u64,
+    /// The memory it has now, in MiB.
+    pub memory_used_mb: u64,
+    /// The number of its virtual CPUs.
+    pub vcpus: u32,
+    /// The time that all its virtual CPUs have run, in nanoseconds.
+    pub cpu_time_ns: Option<u64>,
+    /// Its disks.
+    pub disks: Vec<DiskStatisticsBody>,
+    /// Its interfaces.
+    pub interfaces: Vec<InterfaceStatisticsBody>,
+}
+
+/// Statistics of a disk since the guest started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DiskStatisticsBody {
+    /// Its name, such as `vda`.
+    pub name: String,
+    /// Bytes read.
+    pub read_bytes: Option<u64>,
+    /// Read requests.
+    pub read_requests: Option<u64>,
+    /// Bytes written.
+    pub write_bytes: Option<u64>,
+    /// Write requests.
+    pub write_requests: Option<u64>,
+    /// Failed requests.
+    pub errors: Option<u64>,
+}
+
+/// Statistics of an interface since the guest started.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct InterfaceStatisticsBody {
+    /// Its device on the host, such as `vnet0`.
+    pub device: Option<String>,
+    /// Its Ethernet address.
+    pub mac: String,
+    /// What it received.
+    pub received: TrafficBody,
+    /// What it sent.
+    pub sent: TrafficBody,
+}
+
+/// One direction of an interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrafficBody {
+    /// Bytes.
+    pub bytes: Option<u64>,
+    /// Packets.
+    pub packets: Option<u64>,
+    /// Failed packets.
+    pub errors: Option<u64>,
+    /// Dropped packets.
+    pub dropped: Option<u64>,
 }
 
 /// An image that is coming onto a host.

@@ -75,8 +75,7 @@ pub struct FlavorBody {
     /// The ephemeral disk in GiB; 0: none.
     #[serde(default)]
     pub ephemeral_gb: u64,
-    /// `hw:cpu_policy` and others, at most 256. Unknown keys in a namespace that the agent uses are refused;
-    /// other namespaces are ignored.
+    /// `hw:cpu_policy` and others, at most 256. Keys that hosts do not support are refused, as by the compute API.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_specs: BTreeMap<String, String>,
 }
@@ -92,8 +91,8 @@ pub struct ImageBody {
     pub checksum: Option<String>,
     /// The format of the data: `raw` or `qcow2`.
     pub format: String,
-    /// Requirements on the machine: `hw_firmware_type` (`bios`, `uefi`) and
-    /// `os_secure_boot` (`required`, `optional`, `disabled`).
+    /// Requirements on the machine, such as `hw_firmware_type` (`bios`, `uefi`),
+    /// `os_secure_boot` (`required`, `optional`, `disabled`) and `hw_watchdog_action`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub properties: BTreeMap<String, String>,
 }
@@ -102,9 +101,8 @@ impl ImageBody {
     /// The image with only those properties that agents accept.
     #[must_use]
     pub fn of_machine(mut self) -> Self {
-        let read = ["hw_firmware_type", "os_secure_boot"];
         self.properties
-            .retain(|key, _| read.contains(&key.as_str()));
+            .retain(|key, _| berth_model::is_machine_property(key));
         self
     }
 }

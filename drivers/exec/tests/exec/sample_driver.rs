@@ -62,6 +62,7 @@ fn spec(number: u128, wanted: &[WantedDevice]) -> GuestSpec {
         },
         topology: GuestTopology::plain(1, 64).unwrap(),
         cpu_model: CpuModel::Default,
+        machine: berth_virt::guest_spec::MachineOptions::default(),
         boot: GuestBoot::Disk,
         disks: GuestDisks::default(),
         interfaces: GuestInterfaces::default(),

@@ -72,6 +72,7 @@ fn spec(wanted: &[WantedDevice]) -> GuestSpec {
         },
         topology: GuestTopology::plain(1, 64).unwrap(),
         cpu_model: CpuModel::Default,
+        machine: berth_virt::guest_spec::MachineOptions::default(),
         boot: GuestBoot::Disk,
         disks: GuestDisks::default(),
         interfaces: GuestInterfaces::default(),

@@ -1,6 +1,6 @@
 //! The devices in the document: disks, interfaces, the console, and passthrough devices.
 
-use berth_model::PciAddress;
+use berth_model::{PciAddress, RngDevice};
 use berth_virt::guest_spec::{
     AttachedDevice, DiskFormat, GuestDevice, GuestInterface, GuestSpec, HostPath, InterfaceSource,
     PciManagement, QcowDisk,
@@ -21,6 +21,8 @@ pub(super) struct DevicesElement<'a> {
     serial: Serial<'a>,
     console: Console,
     hostdev: Vec<HostDeviceElement>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    watchdog: Option<Watchdog>,
     #[serde(skip_serializing_if = "Option::is_none")]
     rng: Option<Rng>,
     memballoon: Balloon,
@@ -52,13 +54,13 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> 
             },
         },
         hostdev: host_devices.iter().map(host_device).collect(),
-        rng: (options.virtualisation != Virtualisation::Test).then_some(Rng {
-            model: "virtio",
-            backend: Backend {
-                model: "random",
-                device: "/dev/urandom",
-            },
+        watchdog: spec.machine.watchdog.map(|action| Watchdog {
+            model: "i6300esb",
+            action: action.as_str(),
         }),
+        rng: (options.virtualisation != Virtualisation::Test)
+            .then(|| rng(spec.machine.rng))
+            .flatten(),
         // Passthrough devices access all of the guest's memory, so the balloon must not return any.
         memballoon: Balloon {
             model: if host_devices.is_empty() {
@@ -208,9 +210,17 @@ struct Interface<'a> {
     source: LinkSource<'a>,
     model: TypeElement,
     #[serde(skip_serializing_if = "Option::is_none")]
+    driver: Option<InterfaceDriver>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     filterref: Option<FilterRef<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<Port>,
+}
+
+#[derive(Serialize)]
+struct InterfaceDriver {
+    #[serde(rename = "@queues")]
+    queues: u32,
 }
 
 #[derive(Serialize)]
@@ -241,11 +251,22 @@ struct LinkSource<'a> {
 }
 
 fn interfaces<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> Vec<Interface<'a>> {
+    let queues = queues(spec);
     let all = spec.interfaces.as_slice().iter();
-    all.map(|one| interface(one, options)).collect()
+    all.map(|one| interface(one, queues, options)).collect()
 }
 
-fn interface<'a>(interface: &'a GuestInterface, options: &'a GuestXmlOptions) -> Interface<'a> {
+/// The queues of each interface, if it has several. Linux gives an interface at most 256.
+fn queues(spec: &GuestSpec) -> Option<u32> {
+    let queues = spec.topology.vcpus().min(256);
+    (spec.machine.multiqueue && queues > 1).then_some(queues)
+}
+
+fn interface<'a>(
+    interface: &'a GuestInterface,
+    queues: Option<u32>,
+    options: &'a GuestXmlOptions,
+) -> Interface<'a> {
     let on_bridge = is_filterable(interface, &options.unfilterable);
     let filter = options.nwfilter.as_deref().filter(|_| on_bridge);
     let (kind, network, bridge) = match &interface.source {
@@ -259,6 +280,7 @@ fn interface<'a>(interface: &'a GuestInterface, options: &'a GuestXmlOptions) ->
         },
         source: LinkSource { network, bridge },
         model: of_type("virtio"),
+        driver: queues.map(|queues| InterfaceDriver { queues }),
         filterref: filter.map(|filter| FilterRef { filter }),
         port: (options.port_isolation && on_bridge).then_some(Port { isolated: "yes" }),
     }
@@ -399,9 +421,47 @@ fn function(address: PciAddress, managed: &'static str, alias: Alias) -> HostDev
 }
 
 #[derive(Serialize)]
+struct Watchdog {
+    #[serde(rename = "@model")]
+    model: &'static str,
+    #[serde(rename = "@action")]
+    action: &'static str,
+}
+
+fn rng(wanted: RngDevice) -> Option<Rng> {
+    let rate = match wanted {
+        RngDevice::Absent => return None,
+        RngDevice::Unlimited => None,
+        RngDevice::Limited { bytes, period_ms } => Some(RngRate {
+            bytes,
+            period: period_ms,
+        }),
+    };
+    Some(Rng {
+        model: "virtio",
+        rate,
+        backend: Backend {
+            model: "random",
+            device: "/dev/urandom",
+        },
+    })
+}
+
+#[derive(Serialize)]
+struct RngRate {
+    #[serde(rename = "@bytes")]
+    bytes: u32,
+    /// In milliseconds.
+    #[serde(rename = "@period", skip_serializing_if = "Option::is_none")]
+    period: Option<u32>,
+}
+
+#[derive(Serialize)]
 struct Rng {
     #[serde(rename = "@model")]
     model: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate: Option<RngRate>,
     backend: Backend,
 }
 

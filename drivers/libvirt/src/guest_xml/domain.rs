@@ -125,7 +125,7 @@ pub(super) struct Os<'a> {
     #[serde(rename = "@firmware", skip_serializing_if = "Option::is_none")]
     pub(super) auto: Option<&'static str>,
     #[serde(rename = "type")]
-    pub(super) os_type: OsType,
+    pub(super) os_type: OsType<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) firmware: Option<Firmware>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,6 +136,14 @@ pub(super) struct Os<'a> {
     pub(super) cmdline: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) boot: Option<Boot>,
+    #[serde(rename = "bootmenu", skip_serializing_if = "Option::is_none")]
+    pub(super) boot_menu: Option<BootMenu>,
+}
+
+#[derive(Serialize)]
+pub(super) struct BootMenu {
+    #[serde(rename = "@enable")]
+    pub(super) enable: &'static str,
 }
 
 #[derive(Serialize)]
@@ -152,11 +160,11 @@ pub(super) struct FirmwareFeature {
 }
 
 #[derive(Serialize)]
-pub(super) struct OsType {
+pub(super) struct OsType<'a> {
     #[serde(rename = "@arch", skip_serializing_if = "Option::is_none")]
     pub(super) arch: Option<&'static str>,
     #[serde(rename = "@machine", skip_serializing_if = "Option::is_none")]
-    pub(super) machine: Option<&'static str>,
+    pub(super) machine: Option<&'a str>,
     #[serde(rename = "$text")]
     pub(super) kind: &'static str,
 }
@@ -172,7 +180,16 @@ pub(super) struct Features {
     pub(super) acpi: (),
     pub(super) apic: (),
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kvm: Option<KvmElement>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pmu: Option<StateElement>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) smm: Option<StateElement>,
+}
+
+#[derive(Serialize)]
+pub(super) struct KvmElement {
+    pub(super) hidden: StateElement,
 }
 
 #[derive(Serialize)]
@@ -190,7 +207,19 @@ pub(super) struct CpuElement<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) model: Option<CpuModelElement<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) topology: Option<TopologyElement>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) numa: Option<NumaElement>,
+}
+
+#[derive(Serialize)]
+pub(super) struct TopologyElement {
+    #[serde(rename = "@sockets")]
+    pub(super) sockets: u32,
+    #[serde(rename = "@cores")]
+    pub(super) cores: u32,
+    #[serde(rename = "@threads")]
+    pub(super) threads: u32,
 }
 
 #[derive(Serialize)]

@@ -1,7 +1,7 @@
 use std::io::Write as _;
 use std::process::Command;
 
-use berth_model::ArqUuid;
+use berth_model::{ArqUuid, CpuTopology, MachineOptions, MachineType, RngDevice, WatchdogAction};
 use berth_virt::CpuSet;
 use berth_virt::guest_spec::{
     AttachedDevice, BaseImage, CpuModelName, CpuPinning, DesiredPower, DeviceOrigin, DiskFormat,
@@ -46,6 +46,7 @@ fn plain() -> GuestSpec {
         },
         topology: GuestTopology::plain(1, 256).unwrap(),
         cpu_model: CpuModel::Default,
+        machine: berth_virt::guest_spec::MachineOptions::default(),
         boot: GuestBoot::Disk,
         disks: GuestDisks::default(),
         interfaces: GuestInterfaces::default(),
@@ -175,6 +176,30 @@ fn from_a_kernel() -> GuestSpec {
     }
 }
 
+fn with_a_machine() -> GuestSpec {
+    GuestSpec {
+        topology: GuestTopology::plain(4, 512).unwrap(),
+        machine: MachineOptions {
+            machine_type: MachineType::try_from("pc-q35-7.2".to_owned()).ok(),
+            cpu_topology: Some(CpuTopology {
+                sockets: 1,
+                cores: 2,
+                threads: 2,
+            }),
+            watchdog: Some(WatchdogAction::Poweroff),
+            hides_hypervisor: true,
+            boot_menu: true,
+            multiqueue: true,
+            pmu: Some(false),
+            rng: RngDevice::Limited {
+                bytes: 64,
+                period_ms: Some(500),
+            },
+        },
+        ..with_networks()
+    }
+}
+
 /// One of each shape the document can have.
 fn shapes() -> Vec<(&'static str, String)> {
     let options = GuestXmlOptions::default();
@@ -185,6 +210,7 @@ fn shapes() -> Vec<(&'static str, String)> {
         ("devices", with_devices()),
         ("placed", placed()),
         ("kernel", from_a_kernel()),
+        ("machine", with_a_machine()),
     ]
     .map(|(name, spec)| (name, guest_xml(&spec, &options)))
     .into();
@@ -283,6 +309,31 @@ fn every_shape_of_the_document_is_libvirts() {
 }
 
 #[test]
+fn what_flavor_and_image_say_of_the_machine_is_in_the_document() {
+    let text = guest_xml(&with_a_machine(), &GuestXmlOptions::default());
+    for part in [
+        r#"machine="pc-q35-7.2""#,
+        r#"<topology sockets="1" cores="2" threads="2"/>"#,
+        r#"<watchdog model="i6300esb" action="poweroff"/>"#,
+        r#"<hidden state="on"/>"#,
+        r#"<bootmenu enable="yes"/>"#,
+        r#"<driver queues="4"/>"#,
+        r#"<pmu state="off"/>"#,
+        r#"<rate bytes="64" period="500"/>"#,
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let silent = GuestSpec {
+        machine: MachineOptions {
+            rng: RngDevice::Absent,
+            ..MachineOptions::default()
+        },
+        ..plain()
+    };
+    assert!(!guest_xml(&silent, &GuestXmlOptions::default()).contains("<rng"));
+}
+
+#[test]
 fn an_invalid_document_is_found_by_libvirts_schema() {
     let invalid = guest_xml(&plain(), &GuestXmlOptions::default()).replace("on_crash", "on_smash");
     assert!(against_the_schema(&[("invalid", invalid)]).contains("on_smash"));
@@ -330,7 +381,11 @@ fn every_guest_has_acpi_and_a_q35() {
             "{name}"
         );
         let machine = crate::xml::find(domain, &["os", "type"]).unwrap();
-        let expected = (name != "test").then_some("q35");
+        let expected = match name {
+            "test" => None,
+            "machine" => Some("pc-q35-7.2"),
+            _ => Some("q35"),
+        };
         assert_eq!(machine.attribute("machine"), expected, "{name}");
     }
 }

@@ -38,6 +38,7 @@ fn guest_spec(number: u128, devices: Vec<AttachedDevice>) -> GuestSpec {
         },
         topology: GuestTopology::plain(1, 64).unwrap(),
         cpu_model: CpuModel::Default,
+        machine: berth_virt::guest_spec::MachineOptions::default(),
         boot: GuestBoot::Disk,
         disks: GuestDisks::default(),
         interfaces: GuestInterfaces::default(),

@@ -46,6 +46,7 @@ pub(crate) fn guest_spec(folder: &Path, disks: GuestDisks) -> GuestSpec {
         },
         topology: GuestTopology::plain(2, 64).expect("a small guest"),
         cpu_model: CpuModel::Default,
+        machine: berth_virt::guest_spec::MachineOptions::default(),
         boot: GuestBoot::Disk,
         disks,
         interfaces: GuestInterfaces::default(),

@@ -61,6 +61,7 @@ pub(crate) fn guest_spec(
         },
         topology: GuestTopology::plain(1, 64).expect("a small guest"),
         cpu_model: CpuModel::Default,
+        machine: berth_virt::guest_spec::MachineOptions::default(),
         boot: GuestBoot::Disk,
         disks: GuestDisks::default(),
         interfaces: GuestInterfaces::default(),

@@ -64,6 +64,7 @@ fn rich() -> GuestSpec {
             .and_then(|topology| topology.with_pages(MemoryPages::Huge { size_kib: 2048 }))
             .unwrap(),
         cpu_model: CpuModel::Named(CpuModelName::new("Haswell-noTSX").unwrap()),
+        machine: MachineOptions::default(),
         boot: GuestBoot::Kernel {
             kernel: path("/boot/vmlinuz"),
             ramdisk: Some(path("/boot/initrd.img")),

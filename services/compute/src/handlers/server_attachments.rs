@@ -1,6 +1,8 @@
 //! What a server has of other services, and what this API does not do: /v2.1/servers/{server}/ips, os-interface,
-//! os-volume_attachments, os-security-groups, migrations and os-server-password. They are always empty, because clients
-//! read them without asking whether there is a network service, a volume service or a live migration.
+//! os-volume_attachments, os-security-groups, migrations and os-server-password. All but the addresses are always empty,
+//! because clients read them without asking whether there is a network service, a volume service or a live migration.
+
+use std::collections::BTreeMap;
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
@@ -10,6 +12,7 @@ use crate::fields::bounded;
 use crate::microversions::SERVER_MIGRATIONS;
 use crate::policies::{admin, reader};
 use crate::state::{ComputeApi, ComputeOperation};
+use crate::views::server::{AddressDetail, addresses as shown};
 
 pub(super) fn operations() -> Vec<ComputeOperation> {
     vec![
@@ -66,19 +69,23 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
 }
 
 async fn addresses(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
-    api.server(&call).await?;
-    ApiResponse::ok(&json!({"addresses": {}}))
+    let known = api.server_now(&call).await?;
+    ApiResponse::ok(&json!({"addresses": shown(&known.interfaces, AddressDetail::Address)}))
 }
 
 async fn addresses_of(
     State(api): State<ComputeApi>,
     call: ApiRequest,
 ) -> Result<ApiResponse, Fault> {
-    api.server(&call).await?;
-    let network = bounded(call.path("network")?);
-    Err(Fault::not_found(format!(
-        "Instance has no network '{network}': this service does not know addresses."
-    )))
+    let known = api.server_now(&call).await?;
+    let network = call.path("network")?;
+    match shown(&known.interfaces, AddressDetail::Address).get(network) {
+        Some(addresses) => ApiResponse::ok(&BTreeMap::from([(network, addresses)])),
+        None => Err(Fault::not_found(format!(
+            "Network {} not found in instance.",
+            bounded(network)
+        ))),
+    }
 }
 
 async fn interfaces(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {

@@ -1,8 +1,13 @@
 //! Rescue and rebuild: the server actions that need an image. A rebuild writes the config drive again, with the server's
 //! name, metadata, key and user data.
 
+use std::collections::BTreeMap;
+
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
-use berth_wire::guest::{ConfigDriveChangeBody, GuestAction, SshKeyBody, UserDataChange};
+use berth_model::{ConsumerUuid, GuestMachine};
+use berth_wire::guest::{
+    ConfigDriveChangeBody, GuestAction, ImageBody, SshKeyBody, UserDataChange,
+};
 use http::StatusCode;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -12,9 +17,10 @@ use super::server_create::{access_ip, disk_config, metadata_of, user_data};
 use super::server_query::last_part;
 use super::servers::DESCRIPTION;
 use crate::fields::{BodyFields, wrong};
+use crate::images::FoundImage;
 use crate::microversions::{CERTIFICATES, NO_PERSONALITY, REBUILD_KEY, SERVER_DESCRIPTION};
 use crate::policies::member;
-use crate::servers::{ActionChanges, ServerUpdate};
+use crate::servers::{ActionChanges, ServerRecord, ServerUpdate};
 use crate::state::ComputeApi;
 use crate::views::server::Within;
 
@@ -42,8 +48,9 @@ pub(super) async fn rescue(
     }
     let image = image.ok_or_else(|| Fault::bad_request("rescue_image_ref is missing"))?;
     let found = api.image_of(image, &known.server.project_id).await?;
+    let image = api.image_of_machine(&known.server, found, MachineParts::Firmware);
     let action = GuestAction::Rescue {
-        image: Some(found.body.of_machine()),
+        image: Some(image.await?),
         kernel: None,
         grace_seconds: GRACE,
     };
@@ -98,8 +105,9 @@ pub(super) async fn rebuild(
     fields.end()?;
     let found = api.image_of(image, &known.server.project_id).await?;
     api.check_image_fits(call, &known.server.flavor.body, &found)?;
+    let new = api.image_of_machine(&known.server, found, MachineParts::All);
     let action = GuestAction::Rebuild {
-        image: found.body.of_machine(),
+        image: new.await?,
         preserve_ephemeral,
     };
     let changes = ActionChanges {
@@ -112,6 +120,57 @@ pub(super) async fn rebuild(
     let shown = api.shown(call, uuid, Within::Rebuild).await?;
     let answer = ApiResponse::with_body(StatusCode::ACCEPTED, &shown)?;
     Ok(answer.located(call, &format!("/v2.1/servers/{uuid}")))
+}
+
+/// The parts of a guest's machine that an image must agree with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MachineParts {
+    /// Everything.
+    All,
+    /// How it starts.
+    Firmware,
+}
+
+impl ComputeApi {
+    /// The image for a new root disk of a guest, which keeps its machine. An image that requests another machine is refused,
+    /// because the request would be ignored.
+    async fn image_of_machine(
+        &self,
+        server: &ServerRecord,
+        found: FoundImage,
+        parts: MachineParts,
+    ) -> Result<ImageBody, Fault> {
+        let flavor = &server.flavor.body;
+        let machine = |properties: &BTreeMap<String, String>| {
+            let specs = &flavor.extra_specs;
+            GuestMachine::of(flavor.vcpus, flavor.ram_mb, specs, properties)
+        };
+        let new = machine(&found.body.properties)
+            .map_err(|error| Fault::bad_request(error.to_string()))?;
+        let conductor = &self.compute.inner.conductor;
+        // Without a record there is no guest either: the action itself says so.
+        if let Ok(record) = conductor.show(ConsumerUuid::from(server.uuid)).await
+            && let Some(old) = &record.request.body().image
+            && let Ok(old) = machine(&old.properties)
+        {
+            if parts == MachineParts::All && old.placement != new.placement {
+                let sentence = "An instance's NUMA topology cannot be changed as part of a rebuild. The image provided is \
+                                invalid for this instance.";
+                return Err(Fault::bad_request(sentence));
+            }
+            let is_same = old.firmware == new.firmware
+                && (parts == MachineParts::Firmware || old.options == new.options);
+            if !is_same {
+                let sentence = "The server keeps its machine, and the image requests another one: firmware and devices must \
+                                be those of the server's first image.";
+                return Err(Fault::bad_request(sentence));
+            }
+        }
+        Ok(ImageBody {
+            properties: BTreeMap::new(),
+            ..found.body
+        })
+    }
 }
 
 /// Refuses fields of Nova's rebuild that Berth does not support, unless their value has no effect.

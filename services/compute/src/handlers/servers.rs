@@ -170,6 +170,12 @@ impl ComputeApi {
         self.compute.server_with_status(uuid).await.map_err(fault)
     }
 
+    /// The server in the path with its current status.
+    pub(super) async fn server_now(&self, call: &ApiRequest) -> Result<ServerWithStatus, Fault> {
+        let uuid = self.server(call).await?.uuid;
+        self.compute.server_with_status(uuid).await.map_err(fault)
+    }
+
     /// The server in the path, if its metadata and tags may be changed: not while it is built, and not
     /// after its build failed.
     pub(super) async fn editable_server(

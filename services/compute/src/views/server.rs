@@ -1,9 +1,11 @@
 //! The JSON documents of servers.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use berth_http::ApiRequest;
 use berth_store::SqlTimestamp;
+use berth_wire::guest::InterfaceBody;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha224};
 
@@ -106,9 +108,9 @@ pub(crate) fn document(
         "flavor": flavor(call, known, visibility),
         "created": moment(server.created_at),
         "updated": moment(server.updated_at.unwrap_or(server.created_at)),
-        "addresses": {},
-        "accessIPv4": server.access_ip_v4.clone().unwrap_or_default(),
-        "accessIPv6": server.access_ip_v6.clone().unwrap_or_default(),
+        "addresses": addresses(&known.interfaces, AddressDetail::Whole),
+        "accessIPv4": access_address(server.access_ip_v4.as_ref(), known, IpAddr::is_ipv4),
+        "accessIPv6": access_address(server.access_ip_v6.as_ref(), known, IpAddr::is_ipv6),
         "links": links(call, "servers", &id),
         "OS-DCF:diskConfig": server.disk_config,
         "OS-EXT-AZ:availability_zone": zone(known, &visibility.zones).unwrap_or_default(),
@@ -144,6 +146,45 @@ pub(crate) fn document(
     }
     of_version(call, known, visibility, within, &mut shown);
     Value::Object(shown)
+}
+
+/// How much is shown of an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AddressDetail {
+    /// Also the interface, as in the document of a server.
+    Whole,
+    /// The address alone, as in the list of addresses.
+    Address,
+}
+
+/// The addresses by network. A network without known addresses has an empty list: clients take a server without any
+/// network for a failed one.
+pub(crate) fn addresses(interfaces: &[InterfaceBody], detail: AddressDetail) -> Value {
+    let mut networks: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for interface in interfaces {
+        let shown = networks.entry(&interface.network).or_default();
+        for text in &interface.addresses {
+            let version = if text.contains(':') { 6 } else { 4 };
+            let mut address = json!({"version": version, "addr": text});
+            if detail == AddressDetail::Whole {
+                address["OS-EXT-IPS-MAC:mac_addr"] = json!(interface.mac);
+                address["OS-EXT-IPS:type"] = json!("fixed");
+            }
+            shown.push(address);
+        }
+    }
+    json!(networks)
+}
+
+/// The address that its owner stored, or the first known one.
+fn access_address(
+    stored: Option<&String>,
+    known: &ServerWithStatus,
+    is_version: fn(&IpAddr) -> bool,
+) -> String {
+    let all = known.interfaces.iter().flat_map(|it| &it.addresses);
+    let mut all = all.filter(|text| text.parse().is_ok_and(|address| is_version(&address)));
+    stored.or_else(|| all.next()).cloned().unwrap_or_default()
 }
 
 /// An anonymous id of the host. It lets a project see whether two of its servers share a host.

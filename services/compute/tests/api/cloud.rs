@@ -36,6 +36,12 @@ pub(crate) const IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0
 
 pub(crate) const OTHER_IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00bb);
 
+/// An image that was uploaded from an encrypted volume.
+pub(crate) const ENCRYPTED_IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00cc);
+
+/// An image that boots by UEFI and places its guests.
+pub(crate) const UEFI_IMAGE: Uuid = Uuid::from_u128(0x1111_1111_2222_4333_8444_0000_0000_00dd);
+
 /// The state of each guest: status and power state.
 type Guests = BTreeMap<Uuid, (&'static str, Option<&'static str>)>;
 
@@ -53,6 +59,8 @@ struct AgentState {
     silent_of: BTreeSet<Uuid>,
     /// The number of actions until it becomes unreachable.
     left: Option<u32>,
+    /// Its driver counts nothing of guests.
+    has_no_statistics: bool,
     actions: Vec<GuestAction>,
     /// Changes of config drives, each with the number of actions before it.
     drive_changes: Vec<(usize, ConfigDriveChangeBody)>,
@@ -106,6 +114,11 @@ impl Agent {
     /// Makes the agent unreachable after this number of actions.
     pub(crate) fn fail_after(&self, actions: u32) {
         self.with(|inner| inner.left = Some(actions));
+    }
+
+    /// Makes the driver of the agent one that counts nothing.
+    pub(crate) fn count_nothing(&self) {
+        self.with(|inner| inner.has_no_statistics = true);
     }
 
     /// The ids of the received actions.
@@ -166,6 +179,13 @@ impl Agent {
                     let log = "one\ntwo\nthree\n".into();
                     return Ok(Response::new(log));
                 }
+                missing => missing,
+            },
+            [guest, "diagnostics"] => match self.one(guest.parse().unwrap()) {
+                (200, _) if self.with(|inner| inner.has_no_statistics) => {
+                    (501, refusal("not_supported"))
+                }
+                (200, _) => (200, statistics()),
                 missing => missing,
             },
             [guest, _] => {
@@ -254,7 +274,26 @@ fn refusal(code: &str) -> Value {
 
 fn shown((uuid, (status, state)): (Uuid, (&str, Option<&str>))) -> Value {
     json!({"uuid": uuid, "name": "instance", "node": HOST, "status": status, "state": state, "reason": null,
-        "accelerator_requests": [], "devices": [], "steps": []})
+        "accelerator_requests": [], "devices": [], "steps": [],
+        "interfaces": [{"network": "default", "mac": "fa:00:00:00:00:01", "addresses": ["192.0.2.7", "2001:db8::7"]},
+            {"network": "br-ex", "mac": "fa:00:00:00:00:02", "addresses": []}],
+        "cells": [{"vcpus": [0, 1], "memory_mb": 512, "host_cell": 1, "pins": {"0": 4, "1": 5}}],
+        "page_size_kib": 2048})
+}
+
+fn statistics() -> Value {
+    json!({"driver": "libvirt", "memory_maximum_mb": 512, "memory_used_mb": 256, "vcpus": 1, "cpu_time_ns": 7,
+        "disks": [{"name": "vda", "read_bytes": 1, "read_requests": 2, "write_bytes": 3, "write_requests": 4, "errors": null}],
+        "interfaces": [{"device": "vnet0", "mac": "fa:00:00:00:00:01",
+            "received": {"bytes": 10, "packets": 11, "errors": 12, "dropped": 13},
+            "sent": {"bytes": 20, "packets": 21, "errors": 22, "dropped": 23}}]})
+}
+
+fn with_properties(image: &FoundImage, properties: &[(&str, &str)]) -> FoundImage {
+    let pair = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let mut image = image.clone();
+    image.body.properties.extend(properties.iter().map(pair));
+    image
 }
 
 fn refused() -> TransportError {
@@ -424,6 +463,17 @@ impl Cloud {
             hosts: self.hosts.clone(),
             images: Arc::new(BTreeMap::from([
                 (IMAGE, image.clone()),
+                (
+                    ENCRYPTED_IMAGE,
+                    with_properties(&image, &[("cinder_encryption_key_id", "8f2b")]),
+                ),
+                (
+                    UEFI_IMAGE,
+                    with_properties(
+                        &image,
+                        &[("hw_firmware_type", "uefi"), ("hw_numa_nodes", "1")],
+                    ),
+                ),
                 (OTHER_IMAGE, image),
             ])),
             quota: None,

@@ -18,6 +18,7 @@ mod schema;
 mod server_actions;
 mod server_attachments;
 mod server_create;
+mod server_diagnostics;
 mod server_filters;
 mod server_lists;
 mod server_metadata;

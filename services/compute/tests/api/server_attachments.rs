@@ -38,6 +38,42 @@ async fn a_server_has_no_addresses_ports_and_volumes_that_are_known_here() {
 }
 
 #[tokio::test]
+async fn a_server_shows_the_interfaces_of_its_guest_and_the_addresses_that_its_host_knows() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    let server = service.running(json!({})).await;
+    let shown = service.shown("alice", "2.82", server).await;
+    let whole = |version: u8, addr: &str| json!({"version": version, "addr": addr, "OS-EXT-IPS-MAC:mac_addr": "fa:00:00:00:00:01", "OS-EXT-IPS:type": "fixed"});
+    // A network without a known address is there all the same: the SDK deletes an active server without any network.
+    let expected =
+        json!({"br-ex": [], "default": [whole(4, "192.0.2.7"), whole(6, "2001:db8::7")]});
+    assert_eq!(shown["addresses"], expected);
+    assert_eq!(shown["accessIPv4"], "192.0.2.7");
+    assert_eq!(shown["accessIPv6"], "2001:db8::7");
+    let alone = json!([{"version": 4, "addr": "192.0.2.7"}, {"version": 6, "addr": "2001:db8::7"}]);
+    let path = format!("/servers/{server}/ips");
+    let listed = service.get("alice", "2.82", &path).await;
+    assert_eq!(listed.body["addresses"]["default"], alone);
+    let one = service
+        .get("alice", "2.82", &format!("{path}/default"))
+        .await;
+    assert_eq!(one.body, json!({"default": alone}));
+    let none = service.get("alice", "2.82", &format!("{path}/other")).await;
+    assert_eq!(
+        none.message("itemNotFound"),
+        "Network other not found in instance."
+    );
+    // What the owner stored has precedence.
+    let stored = json!({"server": {"accessIPv4": "198.51.100.1"}});
+    let path = format!("/servers/{server}");
+    service
+        .ask("alice", "2.82", "PUT", &path, Some(stored))
+        .await;
+    let shown = service.shown("alice", "2.82", server).await;
+    assert_eq!(shown["accessIPv4"], "198.51.100.1");
+}
+
+#[tokio::test]
 async fn what_clients_read_of_a_server_without_asking_is_empty_and_not_missing() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;

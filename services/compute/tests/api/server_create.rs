@@ -5,7 +5,7 @@ use berth_wire::conductor::CreateGuest;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::cloud::{HOST, IMAGE};
+use super::cloud::{ENCRYPTED_IMAGE, HOST, IMAGE};
 use super::service::Service;
 
 async fn service() -> Service {
@@ -437,4 +437,79 @@ async fn several_servers_have_room_for_their_numbers_in_their_names() {
         }
     }
     assert_eq!(service.compute.servers(None).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn what_depends_on_flavor_and_image_alone_is_refused_at_once() {
+    let service = service().await;
+    let path = "/flavors/f/os-extra_specs";
+    for (specs, expected) in [
+        (
+            json!({"hw:numa_nodes": "3"}),
+            "hw:numa_nodes is \"3\": each cell has a virtual CPU",
+        ),
+        (
+            json!({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0", "hw:numa_mem.0": "1", "hw:numa_cpus.1": "1", "hw:numa_mem.1": "1"}),
+            "the flavor has 512 MiB",
+        ),
+        (json!({"hw:mem_page_size": "2MB"}), ""),
+        (
+            json!({"hw:mem_page_size": "2M"}),
+            "hw:mem_page_size: should be small, large, any, or a size",
+        ),
+        (
+            json!({"hw:mem_page_size": "2 MB"}),
+            "hw:mem_page_size is \"2 MB\"",
+        ),
+        (
+            json!({"hw:cpu_realtime": "yes", "hw:cpu_realtime_mask": "^0"}),
+            "hw:cpu_realtime is not supported",
+        ),
+        (
+            json!({"hw:cpu_thread_policy": "isolate"}),
+            "has an effect only with hw:cpu_policy=dedicated or mixed",
+        ),
+        (
+            json!({"quota:vif_inbound_average": "1"}),
+            "quota:vif_inbound_average is not supported",
+        ),
+        (
+            json!({"hw:tpm_version": "2.0"}),
+            "hw:tpm_version is not supported: guests have no TPM",
+        ),
+        (
+            json!({"hw:cpu_polcy": "dedicated"}),
+            "unknown extra spec hw:cpu_polcy; did you mean hw:cpu_policy?",
+        ),
+        (
+            json!({"hw:watchdog_action": "reset", "hw:boot_menu": "true", "hw:cpu_sockets": "2", "hw:hide_hypervisor_id": "true",
+                "hw:vif_multiqueue_enabled": "true", "hw_rng:allowed": "True", "hw_video:ram_max_mb": "16"}),
+            "",
+        ),
+    ] {
+        let body = json!({ "extra_specs": specs });
+        let set = service.ask("admin", "2.1", "POST", path, Some(body)).await;
+        assert_eq!(set.status, 200, "{set:?}");
+        let made = service.ask_for("alice", "2.82", json!({})).await;
+        match expected {
+            "" => assert_eq!(made.status, 202, "{specs}: {made:?}"),
+            expected => {
+                let message = made.message("badRequest");
+                assert!(message.contains(expected), "{specs}: {message}");
+            }
+        }
+        for key in specs.as_object().unwrap().keys() {
+            let path = format!("{path}/{key}");
+            service.ask("admin", "2.1", "DELETE", &path, None).await;
+        }
+    }
+    let made = service
+        .ask_for("alice", "2.82", json!({"imageRef": ENCRYPTED_IMAGE}))
+        .await;
+    assert_eq!(
+        made.message("badRequest"),
+        format!(
+            "Image {ENCRYPTED_IMAGE} is unacceptable: Direct booting of an image uploaded from an encrypted volume is unsupported."
+        )
+    );
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::cloud::{IMAGE, OTHER_IMAGE};
+use super::cloud::{ENCRYPTED_IMAGE, IMAGE, OTHER_IMAGE, UEFI_IMAGE};
 use super::server_actions::{act, service};
 use super::service::Service;
 
@@ -298,4 +298,37 @@ async fn a_change_is_answered_with_the_whole_server_from_2_75_on() {
         assert_eq!(key(&updated.body), version == "2.75");
         assert_eq!(key(&rebuilt.body), rebuilt_with_key, "{version}");
     }
+}
+
+#[tokio::test]
+async fn an_image_that_requests_another_machine_cannot_replace_the_first_one() {
+    let service = service().await;
+    let uuid = service.running(json!({})).await;
+    for (action, image, expected) in [
+        (
+            "rebuild",
+            UEFI_IMAGE,
+            "An instance's NUMA topology cannot be changed as part of a rebuild. The image provided is invalid for this instance.",
+        ),
+        (
+            "rescue",
+            UEFI_IMAGE,
+            "The server keeps its machine, and the image requests another one",
+        ),
+        ("rebuild", ENCRYPTED_IMAGE, "Direct booting of an image"),
+        ("rescue", ENCRYPTED_IMAGE, "Direct booting of an image"),
+    ] {
+        let body = match action {
+            "rebuild" => json!({"rebuild": {"imageRef": image}}),
+            _ => json!({"rescue": {"rescue_image_ref": image}}),
+        };
+        let refused = act(&service, "alice", uuid, body).await;
+        let message = refused.message("badRequest");
+        assert!(message.contains(expected), "{action} {image}: {message}");
+    }
+    // With its own kind of machine, the agent gets the image without properties, which it could not apply.
+    let uuid = service.running(json!({"imageRef": UEFI_IMAGE})).await;
+    let body = json!({"rebuild": {"imageRef": UEFI_IMAGE}});
+    let done = act(&service, "alice", uuid, body).await;
+    assert_eq!(done.status, 202, "{done:?}");
 }

@@ -152,7 +152,6 @@ async fn each_version_shows_of_a_server_what_it_knows() {
         ("tags", json!(["a", "b"])),
         ("description", json!("mine")),
         ("OS-DCF:diskConfig", json!("AUTO")),
-        ("addresses", json!({})),
         ("locked", json!(false)),
         ("locked_reason", Value::Null),
         ("server_groups", json!([])),

@@ -70,13 +70,16 @@ fn pci_requests(
     }
 }
 
-/// Checks the flavor's PCI aliases, without an image.
-pub(crate) fn check_devices(
+/// Checks flavor and image: PCI aliases, NUMA cells, image properties.
+pub(crate) fn check_spec(
     request: &BootRequest,
     options: &SchedulerOptions,
-) -> Result<(), PciAliasError> {
+) -> Result<(), RequestSpecError> {
     let flavor = flavor(&request.body().flavor);
-    pci_requests(request, &flavor, None, options).map(|_| ())
+    let image = request.body().image.as_ref().map(image).transpose()?;
+    pci_requests(request, &flavor, image.as_ref(), options)?;
+    InstanceNumaTopology::derive(&flavor, image.as_ref())?;
+    Ok(())
 }
 
 /// The part of the request spec that cannot fail.

@@ -21,6 +21,8 @@ pub struct Catalogue {
     pub knows_aggregates: bool,
     /// Device profiles of the accelerator service.
     pub device_profiles: Vec<DeviceProfileEntry>,
+    /// Whether the file has a list of device profiles.
+    pub knows_device_profiles: bool,
     pub images: Vec<ImageEntry>,
     pub server_groups: Vec<ServerGroupEntry>,
     /// The scheduler's options; they decide which names are read.
@@ -40,6 +42,9 @@ pub struct FlavorEntry {
     /// Memory in MiB, if given.
     #[serde(alias = "ram", alias = "RAM")]
     pub memory_mb: Option<i64>,
+    /// Swap in MiB. Nova shows none as an empty text in old versions of its API.
+    #[serde(default, alias = "Swap", deserialize_with = "swap")]
+    pub swap: i64,
     /// Extra specs; `properties` as `openstack flavor show` prints them.
     #[serde(
         default,
@@ -144,7 +149,10 @@ impl Catalogue {
                     all.aggregates = entries(name, list)?;
                     all.knows_aggregates = true;
                 }
-                "device_profiles" => all.device_profiles = entries(name, list)?,
+                "device_profiles" => {
+                    all.device_profiles = entries(name, list)?;
+                    all.knows_device_profiles = true;
+                }
                 "images" => all.images = entries(name, list)?,
                 "server_groups" => all.server_groups = entries(name, list)?,
                 "hosts" => all.hosts = Some(hosts(list)?),
@@ -246,6 +254,17 @@ fn options(groups: &Value) -> Result<SchedulerOptions, CatalogueError> {
     }
     SchedulerOptions::deserialize(Value::Object(all))
         .map_err(|error| wrong("options", &error.to_string()))
+}
+
+fn swap<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
+    let value = Value::deserialize(from)?;
+    let number = match &value {
+        Value::Null => Some(0),
+        Value::String(text) if text.is_empty() => Some(0),
+        Value::String(text) => text.parse().ok(),
+        value => value.as_i64(),
+    };
+    number.ok_or_else(|| serde::de::Error::custom("swap: should be a number of MiB"))
 }
 
 /// Texts by name; numbers and truth values as texts.

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use berth_model::{ResourceClass, Trait};
+use berth_model::{
+    AllowedValues, EXTRA_SPEC_SCOPES, FlavorPlacement, GuestMachine, HostSupport, ResourceClass,
+    Trait, check_extra_spec, extra_spec_names, known_extra_spec,
+};
 
 use super::enabled::EnabledFeatures;
-use super::nova_extra_specs::{AllowedValues, NUMBERED, SCOPED, SCOPES, UNSCOPED};
 use super::profiles::ONE_UNIT;
 use super::{
     Catalogue, FlavorEntry, LintCode, LintFinding, LintSeverity, LintSubject, LintSubjectKind,
@@ -52,12 +54,18 @@ pub(super) fn lint(
         .iter()
         .all(|it| it.severity != LintSeverity::Error);
     if is_sound {
-        findings.extend(numa(flavor));
+        findings.extend(sized(flavor));
+    }
+    if flavor.swap > 0 {
+        let place = LintSubject::new(LintSubjectKind::Flavor, &flavor.name, "swap");
+        let text = "each request by it is refused: hosts create no swap disks";
+        let found = place.finds(LintSeverity::Error, LintCode::Unsupported, text);
+        findings.push(found.hint("a flavor without swap"));
     }
 }
 
-/// Invalid NUMA cells of a flavor with a known size.
-fn numa(flavor: &FlavorEntry) -> Option<LintFinding> {
+/// What is wrong with a flavor of a known size, for the scheduler or for hosts.
+fn sized(flavor: &FlavorEntry) -> Option<LintFinding> {
     let asked = RequestFlavor {
         name: flavor.name.clone(),
         vcpus: flavor.vcpus?,
@@ -65,7 +73,22 @@ fn numa(flavor: &FlavorEntry) -> Option<LintFinding> {
         extra_specs: flavor.extra_specs.clone(),
         ..RequestFlavor::default()
     };
-    let error = InstanceNumaTopology::derive(&asked, None).err()?;
+    let error = match InstanceNumaTopology::derive(&asked, None) {
+        Err(error) => error.to_string(),
+        Ok(_) => {
+            let vcpus = u32::try_from(asked.vcpus).ok()?;
+            let memory_mib = u64::try_from(asked.memory_mb).ok()?;
+            let is_size = (1..=4096).contains(&vcpus) && (1..=1 << 30).contains(&memory_mib);
+            let image = BTreeMap::new();
+            let machine = || GuestMachine::of(vcpus, memory_mib, &asked.extra_specs, &image);
+            // Of a flavor with secure boot, the image has to say that it boots by UEFI.
+            let needs_image = asked.extra_specs.contains_key("os:secure_boot");
+            if !is_size || needs_image {
+                return None;
+            }
+            machine().err()?.to_string()
+        }
+    };
     let place = LintSubject {
         kind: LintSubjectKind::Flavor,
         name: flavor.name.clone(),
@@ -111,9 +134,9 @@ impl CheckedExtraSpec<'_> {
 
     /// An extra spec that both ComputeCapabilitiesFilter and the aggregate filter read.
     fn unscoped(&self, findings: &mut Vec<LintFinding>) {
-        let known = UNSCOPED.iter().find(|(name, _)| *name == self.key);
-        if let Some((_, values)) = known {
-            findings.extend(self.wrong_value(*values));
+        let known = known_extra_spec(self.key);
+        if let Some((values, _)) = known {
+            findings.extend(self.wrong_value(values));
         } else {
             requirement::lint(self.place, self.value, findings);
         }
@@ -143,8 +166,8 @@ impl CheckedExtraSpec<'_> {
                     "it has no scope, and neither {OF_CAPABILITIES} nor {OF_AGGREGATES} is enabled, which would read it"
                 ),
             };
-            let scoped = SCOPED.iter().map(|(name, _)| *name);
-            let unscoped = UNSCOPED.iter().map(|(name, _)| *name);
+            let scoped = extra_spec_names().filter(|name| name.contains(':'));
+            let unscoped = extra_spec_names().filter(|name| !name.contains(':'));
             let near = nearest_name(self.key, unscoped.chain(Attribute::names()));
             let tail = |name: &&str| name.split_once(':').map(|(_, tail)| tail) == Some(self.key);
             let near = near.or_else(|| {
@@ -226,19 +249,56 @@ impl CheckedExtraSpec<'_> {
                 return;
             }
         }
-        let known = SCOPED.iter().find(|(it, _)| *it == self.key);
-        let is_of_cell = NUMBERED.iter().any(|it| self.key.starts_with(it));
-        match known {
-            Some((_, values)) => findings.extend(self.wrong_value(*values)),
-            None if is_of_cell || scope == "vmware" => {}
+        match known_extra_spec(self.key) {
+            Some((values, support)) => {
+                findings.extend(self.wrong_value(values).or_else(|| self.on_hosts(support)));
+            }
+            None if scope == "vmware" => {}
             None => findings.push(self.unknown(scope)),
         }
         if self.key == PCI_ALIAS_SPEC {
             findings.extend(self.devices());
         }
+        if self.key == "accel:device_profile" {
+            findings.extend(self.device_profile());
+        }
         if self.key == "trust:trusted_host" {
             findings.extend(self.unread_by("TrustedFilter"));
         }
+    }
+
+    /// What hosts do with a known extra spec whose value is allowed.
+    fn on_hosts(&self, support: HostSupport) -> Option<LintFinding> {
+        const PAGE_SIZE: &str = "hw:mem_page_size";
+        if let HostSupport::Harmless(reason) = support {
+            let text = format!("hosts do not read it: {reason}");
+            return Some(self.find(LintSeverity::Note, LintCode::Unread, text));
+        }
+        if let Err(error) = check_extra_spec(self.key, self.value) {
+            let text = format!("each request by it is refused: {error}");
+            return Some(self.find(LintSeverity::Error, LintCode::Unsupported, text));
+        }
+        // A size of pages can be checked without the size of the flavor.
+        let one = BTreeMap::from([(self.key.to_owned(), self.value.to_owned())]);
+        let read = (self.key == PAGE_SIZE).then(|| FlavorPlacement::of(1, 1 << 30, &one))?;
+        let text = format!("each request by it is refused: {}", read.err()?);
+        Some(self.find(LintSeverity::Error, LintCode::BadValue, text))
+    }
+
+    /// A device profile that the file does not have.
+    fn device_profile(&self) -> Option<LintFinding> {
+        let profiles = &self.catalogue.device_profiles;
+        let is_there = profiles.iter().any(|it| it.name == self.value);
+        if is_there || !self.catalogue.knows_device_profiles {
+            return None;
+        }
+        let text = format!(
+            "each request by it is refused: there is no device profile {}",
+            self.value
+        );
+        let near = nearest_name(self.value, profiles.iter().map(|it| it.name.as_str()));
+        let found = self.find(LintSeverity::Error, LintCode::NeverMet, text);
+        Some(found.near(near))
     }
 
     /// Device aliases that are not configured, or not requested from Placement.
@@ -268,10 +328,12 @@ impl CheckedExtraSpec<'_> {
         let of_plugins = of_plugins.map(|spec| spec.name.as_str());
         let near = nearest_name(
             self.key,
-            SCOPED.iter().map(|(name, _)| *name).chain(of_plugins),
+            extra_spec_names()
+                .filter(|name| name.contains(':'))
+                .chain(of_plugins),
         );
-        let is_scope = SCOPES.contains(&scope);
-        let near_scope = nearest_name(scope, SCOPES).filter(|_| !is_scope);
+        let is_scope = EXTRA_SPEC_SCOPES.contains(&scope);
+        let near_scope = nearest_name(scope, EXTRA_SPEC_SCOPES).filter(|_| !is_scope);
         let near_scope = near_scope.map(|near| format!("{near}{}", &self.key[scope.len()..]));
         let near = near.map(str::to_owned).or(near_scope);
         let text = "no extra spec has this name, so it is never read";
@@ -279,6 +341,10 @@ impl CheckedExtraSpec<'_> {
             Some(near) => self
                 .find(LintSeverity::Error, LintCode::UnknownName, text)
                 .hint(near),
+            // Hosts refuse unknown names under their own scopes.
+            None if check_extra_spec(self.key, self.value).is_err() => {
+                self.find(LintSeverity::Error, LintCode::UnknownName, text)
+            }
             None if is_scope => self.find(LintSeverity::Warning, LintCode::UnknownName, text),
             None => self.find(
                 LintSeverity::Note,

@@ -1,7 +1,7 @@
 //! Rules for images' properties.
 
 use super::{ImageEntry, LintCode, LintFinding, LintSeverity, LintSubject, LintSubjectKind};
-use berth_model::nearest_name;
+use berth_model::{check_image_property, known_image_property, nearest_name};
 use berth_scheduler_objects::request::ImageProperties;
 
 /// How properties begin that Nova reads.
@@ -21,6 +21,14 @@ pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<LintFinding>) {
             || name.starts_with("trait:")
             || name.starts_with("hw_numa_cpus.")
             || name.starts_with("hw_numa_mem.");
+        let refused = check_image_property(name, value).err();
+        if let Some(refused) = &refused
+            && (is_known || known_image_property(name).is_some())
+        {
+            let text = format!("each request with it is refused: {refused}");
+            findings.push(place.finds(LintSeverity::Error, LintCode::Unsupported, text));
+            continue;
+        }
         if is_known {
             continue;
         }
@@ -31,6 +39,9 @@ pub(super) fn lint(image: &ImageEntry, findings: &mut Vec<LintFinding>) {
             Some(near) => {
                 let found = place.finds(LintSeverity::Error, LintCode::UnknownName, text);
                 findings.push(found.hint(near));
+            }
+            None if refused.is_some() => {
+                findings.push(place.finds(LintSeverity::Error, LintCode::UnknownName, text));
             }
             None if is_ours => {
                 findings.push(place.finds(LintSeverity::Warning, LintCode::UnknownName, text));

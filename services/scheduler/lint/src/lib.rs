@@ -8,7 +8,6 @@ mod catalogue;
 mod enabled;
 mod extra_specs;
 mod images;
-mod nova_extra_specs;
 mod profiles;
 mod requirement;
 mod server_groups;
@@ -24,7 +23,6 @@ pub use catalogue::{
     AggregateEntry, Catalogue, CatalogueError, DeviceProfileEntry, FlavorEntry, ImageEntry,
     ServerGroupEntry,
 };
-pub use nova_extra_specs::{UnknownExtraSpec, unknown_extra_spec};
 
 /// A problem, certain or suspected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,6 +73,8 @@ pub enum LintCode {
     VoidOverride,
     /// Several units of a device class that has one unit per provider.
     OneUnitDevices,
+    /// Hosts refuse it, so each request with it is refused.
+    Unsupported,
 }
 
 /// The subject of a finding.
@@ -153,6 +153,7 @@ pub fn misspelt(
         name: String::new(),
         vcpus: None,
         memory_mb: None,
+        swap: 0,
         extra_specs: extra_specs.iter().cloned().collect(),
     };
     let enabled = EnabledFeatures::of(options);

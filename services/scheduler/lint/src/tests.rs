@@ -35,7 +35,7 @@ fn extra_specs_are_known_and_have_values_that_someone_can_read() {
         (
             "hw:mine",
             "1",
-            &format!("warning: flavor f, hw:mine: {unknown}"),
+            &format!("error: flavor f, hw:mine: {unknown}"),
         ),
         (
             "capabilites:vcpus_total",
@@ -77,7 +77,31 @@ fn extra_specs_are_known_and_have_values_that_someone_can_read() {
             "3",
             "error: flavor f, resources:CUSTOM_PCI: it asks for 3 units of one provider",
         ),
-        ("hw:mem_encryption_model", "amd-sev-snp", ""),
+        (
+            "hw:mem_encryption_model",
+            "amd-sev-snp",
+            "note: flavor f, hw:mem_encryption_model: hosts do not read it: it has an effect only with hw:mem_encryption",
+        ),
+        (
+            "quota:cpu_shares",
+            "512",
+            "error: flavor f, quota:cpu_shares: each request by it is refused: quota:cpu_shares is not supported: hosts set no limits",
+        ),
+        (
+            "hw:tpm_version",
+            "2.0",
+            "error: flavor f, hw:tpm_version: each request by it is refused: hw:tpm_version is not supported: guests have no TPM",
+        ),
+        ("hw:mem_encryption", "false", ""),
+        ("hw:watchdog_action", "reset", ""),
+        ("hw:cpu_max_sockets", "1", ""),
+        ("hw:mem_page_size", "2MB", ""),
+        (
+            "hw:mem_page_size",
+            "2 MB",
+            "error: flavor f, hw:mem_page_size: each request by it is refused: flavor.extra_specs: hw:mem_page_size is \"2 MB\": expected",
+        ),
+        ("accel:device_profile", "gpu", ""),
         (
             "hw:mem_encryption_model",
             "intel-tdx",
@@ -330,9 +354,19 @@ fn images_have_properties_that_are_known() {
             "error: image i, hw_disk_bsu: no property has this name, so no filter reads it; right would be: hw_disk_bus",
         ),
         (
+            "cinder_encryption_key_id",
+            "8f2b",
+            "error: image i, cinder_encryption_key_id: each request with it is refused: Direct booting of an image uploaded",
+        ),
+        (
+            "img_signature",
+            "x",
+            "error: image i, img_signature: each request with it is refused: img_signature is not supported: hosts do not verify",
+        ),
+        (
             "hw_colour_of_case",
             "red",
-            "warning: image i, hw_colour_of_case: no property has this name, so no filter reads it",
+            "error: image i, hw_colour_of_case: no property has this name, so no filter reads it",
         ),
         (
             "hw_firmware_type",
@@ -346,6 +380,52 @@ fn images_have_properties_that_are_known() {
             got.starts_with(expected) && got.is_empty() == expected.is_empty(),
             "{name}: {got}"
         );
+    }
+}
+
+#[test]
+fn what_no_host_boots_is_named() {
+    let found = |flavor: Value| {
+        found(&json!({"flavors": [flavor], "device_profiles": [
+            {"name": "gpu", "groups": [{"resources:PGPU": "1"}]}]}))
+    };
+    for (flavor, expected) in [
+        (json!({"name": "f", "swap": 0}), ""),
+        (json!({"name": "f", "Swap": ""}), ""),
+        (
+            json!({"name": "f", "swap": 512}),
+            "error: flavor f, swap: each request by it is refused: hosts create no swap disks; right would be: a flavor without swap",
+        ),
+        (
+            json!({"name": "f", "extra_specs": {"accel:device_profile": "gpu"}}),
+            "",
+        ),
+        (
+            json!({"name": "f", "extra_specs": {"accel:device_profile": "gup"}}),
+            "error: flavor f, accel:device_profile: each request by it is refused: there is no device profile gup; right would be: gpu",
+        ),
+        (
+            json!({"name": "f", "vcpus": 4, "ram": 1024, "extra_specs": {"hw:cpu_sockets": "2"}}),
+            "",
+        ),
+        (
+            json!({"name": "f", "vcpus": 3, "ram": 1024, "extra_specs": {"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "2"}}),
+            "",
+        ),
+        (
+            json!({"name": "f", "vcpus": 4, "ram": 1024, "extra_specs": {"hw:cpu_max_sockets": "1", "hw:cpu_max_cores": "2",
+                "hw:cpu_max_threads": "1"}}),
+            "error: flavor f: each request by it is refused: flavor.extra_specs: hw:cpu_max_sockets is \"1\": 4 virtual CPUs are not \
+             a product of at most 1 sockets, 2 cores and 1 threads",
+        ),
+        (
+            json!({"name": "f", "vcpus": 2, "ram": 1025, "extra_specs": {"hw:mem_page_size": "2MB"}}),
+            "error: flavor f: each request by it is refused: flavor.extra_specs: hw:mem_page_size is \"2MB\": the 1025 MiB of a \
+             cell are not whole pages",
+        ),
+    ] {
+        let got = found(flavor.clone()).join("\n");
+        assert_eq!(got, expected, "{flavor}");
     }
 }
 

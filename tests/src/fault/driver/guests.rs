@@ -184,6 +184,7 @@ mod tests {
             },
             topology: GuestTopology::plain(1, 64).expect("a small guest"),
             cpu_model: CpuModel::Default,
+            machine: berth_virt::guest_spec::MachineOptions::default(),
             boot: GuestBoot::Disk,
             disks: GuestDisks::default(),
             interfaces: GuestInterfaces::default(),

@@ -4,7 +4,7 @@ use berth_agent_images::{
     Checksum, ConfigDrive, ConfigDriveChange, ConfigDriveContent, ConfigDriveParts, DiskPlan,
     ImageLocation, ImageSource, ImageUrl, PublicKey, UserData,
 };
-use berth_model::ConsumerUuid;
+use berth_model::{ConsumerUuid, GuestFirmware, GuestMachine};
 use berth_virt::guest_spec::{
     DiskFormat, GuestBoot, GuestDevices, GuestInterface, GuestInterfaces, GuestName, GuestOwner,
     GuestSpec, GuestTopology, HostPath, InterfaceSource, KernelCommandLine, LinkName, MacAddress,
@@ -18,7 +18,6 @@ use uuid::Uuid;
 
 use crate::create::error::BuildError;
 use crate::create::options::BuildOptions;
-use crate::create::parse::firmware::firmware;
 
 /// Maximum number of interfaces.
 const MOST_INTERFACES: usize = 64;
@@ -26,6 +25,7 @@ const MOST_INTERFACES: usize = 64;
 pub(super) fn spec(
     build: &GuestBuild,
     topology: GuestTopology,
+    machine: GuestMachine,
     options: &BuildOptions,
 ) -> Result<(GuestSpec, DiskPlan), BuildError> {
     let uuid = ConsumerUuid::from(build.uuid);
@@ -44,9 +44,13 @@ pub(super) fn spec(
         },
         topology,
         cpu_model: options.cpu_model.clone(),
+        machine: machine.options,
         boot: match &build.kernel {
             Some(body) => kernel(body, options)?,
-            None => firmware(build)?,
+            None => match machine.firmware {
+                GuestFirmware::Bios => GuestBoot::Disk,
+                GuestFirmware::Uefi { secure_boot } => GuestBoot::Uefi { secure_boot },
+            },
         },
         disks: options.instances.disks(uuid, &disks)?,
         interfaces: interfaces(build)?,

@@ -18,7 +18,7 @@ pub(super) const CASES: &[Case] = super::cases! {
     "[vnc]\nserver_listen = \"0.0.0.0\"" => ["berth.toml:1:2: vnc: Nova's section without an equivalent in berth; remove it [BERTH-E0103]"];
     "[libvirt]\nlive_migration_uri = \"qemu+ssh://%s/system\"" => ["berth.toml:2:1: libvirt.live_migration_uri: Nova's option without an equivalent in berth; remove it [BERTH-E0103]"];
     "vif_plugging_timeout = 300" => ["berth.toml:1:1: vif_plugging_timeout: this version of berth does not read this option; remove it [BERTH-E0103]"];
-    "vcpu_pin_set = \"0-3\"" => ["berth.toml:1:1: vcpu_pin_set: berth does not have this option; write cpu_shared_set in [compute] [BERTH-E0102]"];
+    "vcpu_pin_set = \"0-3\"" => ["berth.toml:1:1: vcpu_pin_set: berth does not have this option; write cpu_dedicated_set (for hw:cpu_policy=dedicated) or cpu_shared_set (for all others) in [compute] [BERTH-E0102]"];
     "[vgpu_nvidia-35]\ndevice_addresses = []" => ["berth.toml:1:2: vgpu_nvidia-35: berth does not have this section; write [mdev_nvidia-35] [BERTH-E0102]"];
     "[mdev_]\nmax_instances = 1" => ["berth.toml:1:2: mdev_: this names no mediated device type; write the type's name after mdev_, as in [mdev_nvidia-35] [BERTH-E0102]"];
     "[\"mdev_a/b\"]\nmax_instances = 1" => ["berth.toml:1:2: mdev_a/b: this names no mediated device type; write the type's name after mdev_, as in [mdev_nvidia-35] [BERTH-E0102]"];
@@ -51,9 +51,11 @@ pub(super) const CASES: &[Case] = super::cases! {
     "update_resources_interval = \"60\"" => ["berth.toml:1:29: update_resources_interval: a whole number is wanted, not the text \"60\"; write a whole number from -1 to 604800 [BERTH-E0104]"];
     "reserved_host_memory_mb = 99999999999999999999" => ["berth.toml:1:27: reserved_host_memory_mb: the number is too large [BERTH-E0104]"];
     "reserved_host_cpus = true" => ["berth.toml:1:22: reserved_host_cpus: a whole number is wanted, not true; write a whole number from 0 to 2147483647 [BERTH-E0104]"];
-    "cpu_allocation_ratio = 0.0" => ["berth.toml:1:24: cpu_allocation_ratio: 0 is out of range; write a number over 0, at most 10000 [BERTH-E0105]"];
+    "[libvirt]\ncpu_model = \"Haswell\"" => ["berth.toml:2:1: libvirt.cpu_model: berth does not have this option; write cpu_models, a list, in [libvirt] [BERTH-E0102]"];
+    "[filter_scheduler]\nenabled_filters = \"AvailabilityZoneFilter, ComputeFilter\"" => ["berth.toml:2:19: filter_scheduler.enabled_filters: a list is wanted, not a text; write [\"AvailabilityZoneFilter\", \"ComputeFilter\"] [BERTH-E0104]"];
+    "initial_cpu_allocation_ratio = 0.0" => ["berth.toml:1:32: initial_cpu_allocation_ratio: 0 is out of range; write a number over 0, at most 10000 [BERTH-E0105]"];
     "cpu_allocation_ratio = inf" => ["berth.toml:1:24: cpu_allocation_ratio: the number is not finite [BERTH-E0104]"];
-    "ram_allocation_ratio = -1" => ["berth.toml:1:24: ram_allocation_ratio: -1 is out of range; write a number over 0, at most 10000 [BERTH-E0105]"];
+    "ram_allocation_ratio = -1" => ["berth.toml:1:24: ram_allocation_ratio: -1 is out of range; write a number from 0 to 10000 [BERTH-E0105]"];
     "initial_disk_allocation_ratio = \"1.0\"" => ["berth.toml:1:33: initial_disk_allocation_ratio: a number is wanted, not the text \"1.0\"; write a number over 0, at most 10000 [BERTH-E0104]"];
     "reserved_host_cpus = 1\n[compute]\ncpu_dedicated_set = \"2-7\"" => ["berth.toml:1:22: reserved_host_cpus: not possible together with compute.cpu_dedicated_set; leave the host's CPUs out of cpu_shared_set and cpu_dedicated_set instead [BERTH-E0108]"];
     "[placement_database]\nconnection = \"sqlite:/x\"" => ["berth.toml:1:2: placement_database: berth does not have this section; write connection in [placement_service] [BERTH-E0102]"];

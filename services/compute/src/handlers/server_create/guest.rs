@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use berth_conductor::{BootRequest, ConductorError};
 use berth_hosts::ServerGroupError;
 use berth_http::{ApiRequest, Fault, RuleDefault};
-use berth_model::DesiredPower;
+use berth_model::{DesiredPower, check_image_property};
 use berth_wire::conductor::CreateGuest;
 use berth_wire::guest::{ConfigDriveBody, FlavorBody, SshKeyBody};
 use uuid::Uuid;
@@ -155,7 +155,7 @@ impl ComputeApi {
         project_id: &str,
     ) -> Result<FoundImage, Fault> {
         match self.compute.inner.images.image(image, project_id).await {
-            Ok(Some(found)) => Ok(found),
+            Ok(Some(found)) => check_properties(image, found),
             Ok(None) => {
                 let sentence = format!("Image {image} could not be found.");
                 Err(Fault::bad_request(sentence))
@@ -306,6 +306,20 @@ impl ComputeApi {
             _ => Err(Fault::bad_request(
                 "The host has several nodes: name one of them as hypervisor_hostname, too.",
             )),
+        }
+    }
+}
+
+/// Refuses an image with a property that hosts do not support, such as that of an encrypted image.
+fn check_properties(image: Uuid, found: FoundImage) -> Result<FoundImage, Fault> {
+    let mut properties = found.body.properties.iter();
+    match properties.find_map(|(name, value)| check_image_property(name, value).err()) {
+        None => Ok(found),
+        Some(refused) => {
+            let reason = refused.to_string();
+            Err(Fault::bad_request(
+                ImagesError::Unfit { image, reason }.to_string(),
+            ))
         }
     }
 }

@@ -279,6 +279,17 @@ mod tests {
     }
 
     #[test]
+    fn what_hosts_do_with_a_property_is_known() {
+        for (name, _) in KINDS {
+            assert!(berth_model::known_image_property(name).is_some(), "{name}");
+        }
+        for name in berth_model::image_property_names() {
+            let is_known = KINDS.iter().any(|(it, _)| *it == name);
+            assert!(is_known || name == "hw_emulator_threads_policy", "{name}");
+        }
+    }
+
+    #[test]
     fn an_old_name_is_of_a_property_that_is_known() {
         for (old, name) in LEGACY {
             assert!(KINDS.iter().any(|(it, _)| it == name), "{name}");

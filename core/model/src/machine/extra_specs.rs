@@ -2,28 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use berth_virt::CpuSet;
+use crate::CpuSet;
 
 /// Prefixes of keys that end with a cell's index.
 pub(super) const CPUS: &str = "hw:numa_cpus.";
 pub(super) const MEMORY: &str = "hw:numa_mem.";
 
-/// The supported keys, in addition to `hw:numa_cpus.N` and `hw:numa_mem.N`.
-const KNOWN: [&str; 8] = [
-    "hw:cpu_policy",
-    "hw:cpu_dedicated_mask",
-    "hw:cpu_thread_policy",
-    "hw:emulator_threads_policy",
-    "hw:numa_nodes",
-    "hw:mem_page_size",
-    "hw:pci_numa_affinity_policy",
-    "os:secure_boot",
-];
-
-/// An invalid or unsupported extra spec.
+/// An invalid extra spec.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("flavor.extra_specs: {key} is {found:?}: {reason}")]
 pub struct FlavorExtraSpecError {
+    /// The key, at most 80 characters.
     pub key: String,
     /// The value, at most 80 characters.
     pub found: String,
@@ -49,6 +38,7 @@ pub enum WantedPages {
     /// Not specified: small pages.
     #[default]
     Unspecified,
+    /// The smallest pages of the host.
     Small,
     /// The largest available huge pages.
     Large,
@@ -56,6 +46,7 @@ pub enum WantedPages {
     Any,
     /// Huge pages of this size in KiB.
     Of {
+        /// The size in KiB.
         size_kib: u64,
     },
 }
@@ -63,7 +54,9 @@ pub enum WantedPages {
 /// A requested guest cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedCell {
+    /// Its virtual CPUs.
     pub vcpus: CpuSet,
+    /// Its memory in MiB.
     pub memory_mib: u64,
 }
 
@@ -81,26 +74,6 @@ impl<'a> ExtraSpecs<'a> {
             found: self.get(key).unwrap_or_default().chars().take(80).collect(),
             reason: reason.into(),
         }
-    }
-
-    pub(super) fn only_known(self) -> Result<(), FlavorExtraSpecError> {
-        for key in self.0.keys() {
-            let Some((namespace, _)) = key.split_once(':') else {
-                continue;
-            };
-            let of_cell = key.starts_with(CPUS) || key.starts_with(MEMORY);
-            if matches!(namespace, "hw" | "quota" | "os")
-                && !of_cell
-                && !KNOWN.contains(&key.as_str())
-            {
-                let known = KNOWN.join(", ");
-                return Err(self.wrong(
-                    key,
-                    format!("this host does not support it; the supported keys of hw:, quota: and os: are {known}, {}N and {}N", CPUS, MEMORY),
-                ));
-            }
-        }
-        Ok(())
     }
 
     pub(super) fn word<T: Copy>(

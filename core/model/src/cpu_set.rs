@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use berth_options::{OptionKind, TextKind, WrongText, text_type};
-
 /// The largest allowed CPU number: larger than on any machine, and small enough that a typing error
 /// does not exhaust memory.
 const MAX_CPU: u32 = 65_535;
@@ -65,22 +63,6 @@ impl CpuSet {
         Self(self.0.difference(&other.0).copied().collect())
     }
 }
-
-text_type!(
-    CpuSet,
-    OptionKind::Text(&TextKind::new(
-        "CPU set such as 0-3,^2,8",
-        "write numbers, ranges and exclusions such as \"0-3,^2,8\"",
-        |text| match text.parse::<CpuSet>() {
-            Ok(set) if set.is_empty() => Err(format!("{text:?} leaves no CPU").into()),
-            Ok(_) => Ok(()),
-            Err(error) => Err(WrongText {
-                wrong: error.to_string(),
-                right: Some("an example is \"0-3,^2,8\"".to_owned()),
-            }),
-        },
-    ))
-);
 
 impl FromIterator<u32> for CpuSet {
     fn from_iter<I: IntoIterator<Item = u32>>(iter: I) -> Self {

@@ -1,6 +1,6 @@
 //! Parses a flavor's page size.
 
-use crate::fit::flavor::extra_specs::{ExtraSpecs, FlavorExtraSpecError, WantedPages};
+use super::extra_specs::{ExtraSpecs, FlavorExtraSpecError, WantedCell, WantedPages};
 
 const KEY: &str = "hw:mem_page_size";
 
@@ -25,6 +25,24 @@ impl ExtraSpecs<'_> {
                 }
             },
         })
+    }
+
+    /// Checks that the memory of each cell consists of whole pages.
+    pub(super) fn whole_pages(
+        self,
+        cells: &[WantedCell],
+        size_kib: u64,
+    ) -> Result<(), FlavorExtraSpecError> {
+        let odd = cells
+            .iter()
+            .find(|cell| !(cell.memory_mib.saturating_mul(1024)).is_multiple_of(size_kib));
+        match odd {
+            None => Ok(()),
+            Some(cell) => Err(self.wrong(
+                KEY,
+                format!("the {} MiB of a cell are not whole pages", cell.memory_mib),
+            )),
+        }
     }
 }
 

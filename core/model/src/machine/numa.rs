@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use berth_virt::CpuSet;
-
-use crate::fit::flavor::extra_specs::{CPUS, ExtraSpecs, FlavorExtraSpecError, MEMORY, WantedCell};
+use super::extra_specs::{CPUS, ExtraSpecs, FlavorExtraSpecError, MEMORY, WantedCell};
+use crate::CpuSet;
 
 const NODES: &str = "hw:numa_nodes";
 

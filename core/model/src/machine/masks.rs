@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use berth_virt::CpuSet;
-
-use crate::fit::flavor::extra_specs::{ExtraSpecs, FlavorExtraSpecError};
+use super::extra_specs::{ExtraSpecs, FlavorExtraSpecError};
+use crate::CpuSet;
 
 const POLICY: &str = "hw:cpu_policy";
 const MASK: &str = "hw:cpu_dedicated_mask";

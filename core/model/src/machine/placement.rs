@@ -9,24 +9,12 @@
 //! | `hw:numa_nodes`, `hw:numa_cpus.N`, `hw:numa_mem.N` | number of cells; CPUs and memory (MiB) of each |
 //! | `hw:mem_page_size` | `small`, `large`, `any`, a number of KiB, or a size such as `2MB` |
 //! | `hw:pci_numa_affinity_policy` | `required`, `preferred`, `legacy`, `none` |
-//! | `os:secure_boot` | `required`, `optional`, `disabled`; parsed with the image's firmware |
 //! | `resources:PCPU`, `trait:HW_CPU_HYPERTHREADING` | Placement's equivalents |
-//!
-//! Any other key in `hw:`, `quota:` or `os:` is refused, because this host does not implement it. Keys in other namespaces are for
-//! the scheduler.
-
-mod extra_specs;
-mod masks;
-mod numa;
-mod pages;
 
 use std::collections::BTreeMap;
 
-use berth_virt::CpuSet;
-
-use crate::fit::flavor::extra_specs::ExtraSpecs;
-
-pub use extra_specs::{FlavorExtraSpecError, ThreadPolicy, WantedCell, WantedPages};
+use super::extra_specs::{ExtraSpecs, FlavorExtraSpecError, ThreadPolicy, WantedCell, WantedPages};
+use crate::CpuSet;
 
 /// The CPUs for the emulator's threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,6 +37,7 @@ pub enum Affinity {
     Legacy,
     /// The device's cell is preferred.
     Preferred,
+    /// The device may be anywhere.
     None,
 }
 
@@ -68,14 +57,13 @@ pub struct FlavorPlacement {
 impl FlavorPlacement {
     /// Parses the extra specs of a flavor with this number of virtual CPUs (1 to 4096) and this memory.
     ///
-    /// Errors: an unknown key, an invalid value, or two contradicting values.
+    /// Errors: an invalid value, or two contradicting values.
     pub fn of(
         vcpus: u32,
         memory_mib: u64,
         extra_specs: &BTreeMap<String, String>,
     ) -> Result<Self, FlavorExtraSpecError> {
         let specs = ExtraSpecs(extra_specs);
-        specs.only_known()?;
         let threads = specs.threads()?;
         let emulator = specs.word(
             "hw:emulator_threads_policy",
@@ -122,11 +110,27 @@ impl FlavorPlacement {
         })
     }
 
+    /// Checks that the memory of each cell consists of whole pages of the requested size.
+    pub(super) fn check_whole_pages(
+        &self,
+        specs: ExtraSpecs<'_>,
+    ) -> Result<(), FlavorExtraSpecError> {
+        match self.pages {
+            WantedPages::Of { size_kib } => specs.whole_pages(&self.cells, size_kib),
+            WantedPages::Unspecified
+            | WantedPages::Small
+            | WantedPages::Large
+            | WantedPages::Any => Ok(()),
+        }
+    }
+
+    /// The number of virtual CPUs.
     #[must_use]
     pub fn vcpus(&self) -> u32 {
         self.vcpus
     }
 
+    /// The memory in MiB.
     #[must_use]
     pub fn memory_mib(&self) -> u64 {
         self.memory_mib
@@ -144,16 +148,19 @@ impl FlavorPlacement {
         &self.dedicated
     }
 
+    /// How pinned virtual CPUs use the threads of cores.
     #[must_use]
     pub fn threads(&self) -> ThreadPolicy {
         self.threads
     }
 
+    /// Where the emulator's threads run.
     #[must_use]
     pub fn emulator(&self) -> EmulatorThreads {
         self.emulator
     }
 
+    /// The requested page size.
     #[must_use]
     pub fn pages(&self) -> WantedPages {
         self.pages

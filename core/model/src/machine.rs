@@ -1,0 +1,100 @@
+//! What a flavor and an image request of a host, and whether hosts support it: [`GuestMachine`].
+//!
+//! The compute API, the scheduler's lint and the agent of a host call the same functions, so a guest that the API accepts is
+//! not refused by each host in turn.
+//!
+//! | module | what it has |
+//! |---|---|
+//! | `nova_extra_specs`, `image_properties` | the tables: each name, and what a host does with it ([`HostSupport`]) |
+//! | `placement` | CPUs, cells, pages: [`FlavorPlacement`]; parsed by `extra_specs`, `masks`, `numa`, `pages` |
+//! | `firmware` | BIOS or UEFI: [`GuestFirmware`] |
+//! | `options` | watchdog, CPU topology and others: [`MachineOptions`] |
+
+mod extra_specs;
+mod firmware;
+mod image_properties;
+mod masks;
+mod nova_extra_specs;
+mod numa;
+mod options;
+mod pages;
+mod placement;
+mod support;
+
+use std::collections::BTreeMap;
+
+use extra_specs::ExtraSpecs;
+
+pub use extra_specs::{FlavorExtraSpecError, ThreadPolicy, WantedCell, WantedPages};
+pub use firmware::GuestFirmware;
+pub use image_properties::{
+    check_image_property, image_property_names, is_machine_property, known_image_property,
+    with_image_placement,
+};
+pub use nova_extra_specs::{
+    AllowedValues, EXTRA_SPEC_SCOPES, check_extra_spec, extra_spec_names, known_extra_spec,
+};
+pub use options::{CpuTopology, MachineOptions, MachineType, RngDevice, WatchdogAction};
+pub use placement::{Affinity, EmulatorThreads, FlavorPlacement};
+pub use support::{HostSupport, UnsupportedKey};
+
+/// The guest that a flavor and an image request, as far as it does not depend on a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GuestMachine {
+    /// CPUs, cells and pages.
+    pub placement: FlavorPlacement,
+    /// BIOS or UEFI.
+    pub firmware: GuestFirmware,
+    /// Watchdog, CPU topology and others.
+    pub options: MachineOptions,
+}
+
+/// No host can build the guest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GuestMachineError {
+    /// An extra spec that hosts do not support.
+    #[error("flavor.extra_specs: {0}")]
+    UnsupportedSpec(UnsupportedKey),
+    /// An image property that hosts do not support.
+    #[error("image.properties: {0}")]
+    UnsupportedProperty(UnsupportedKey),
+    /// An invalid extra spec.
+    #[error(transparent)]
+    Flavor(#[from] FlavorExtraSpecError),
+    /// An invalid image property, or one that contradicts the flavor.
+    #[error("image.properties: {key}: {reason}")]
+    Image {
+        /// The property.
+        key: String,
+        /// What is wrong, and what would be right.
+        reason: String,
+    },
+}
+
+impl GuestMachine {
+    /// Reads a flavor of 1 to 4096 virtual CPUs and this memory, and the properties of its image.
+    ///
+    /// Errors: a key that hosts do not support, an invalid value, or two contradicting values.
+    pub fn of(
+        vcpus: u32,
+        memory_mib: u64,
+        extra_specs: &BTreeMap<String, String>,
+        properties: &BTreeMap<String, String>,
+    ) -> Result<Self, GuestMachineError> {
+        nova_extra_specs::check_extra_specs(extra_specs)
+            .map_err(GuestMachineError::UnsupportedSpec)?;
+        image_properties::check_image_properties(properties)
+            .map_err(GuestMachineError::UnsupportedProperty)?;
+        let specs = with_image_placement(extra_specs, properties);
+        let placement = FlavorPlacement::of(vcpus, memory_mib, &specs)?;
+        placement.check_whole_pages(ExtraSpecs(&specs))?;
+        Ok(Self {
+            placement,
+            firmware: GuestFirmware::of(&specs, properties)?,
+            options: MachineOptions::of(vcpus, &specs, properties)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,396 @@
+//! The image properties that Nova and Glance know, and what a host of Berth does with them.
+//!
+//! A property that protects the guest or its image is never ignored: encryption, signatures, TPMs. Other properties that
+//! hosts do not read describe how the guest sees its devices. Names without a prefix of Nova's are the user's own.
+
+use std::collections::BTreeMap;
+
+use super::support::{HostSupport, UnsupportedKey};
+
+/// Prefixes of names that end with a cell's number.
+const NUMBERED: [&str; 2] = ["hw_numa_cpus.", "hw_numa_mem."];
+
+/// The key of an image that was uploaded from an encrypted volume.
+const VOLUME_KEY: &str = "cinder_encryption_key_id";
+
+/// Records that Glance keeps about an import. They say nothing about the data of an active image.
+const OF_IMPORTS: [&str; 4] = [
+    "os_glance_failed_import",
+    "os_glance_import_task",
+    "os_glance_importing_to_stores",
+    "os_glance_stage_host",
+];
+
+/// The names of all image properties that Nova knows, without those that end with a number.
+pub fn image_property_names<'a>() -> impl Iterator<Item = &'a str> {
+    IMAGE_PROPERTIES.iter().map(|(name, _)| *name)
+}
+
+/// What a host does with an image property; `None` if neither Nova nor Glance knows the name.
+#[must_use]
+pub fn known_image_property(name: &str) -> Option<HostSupport> {
+    if NUMBERED.iter().any(|prefix| name.starts_with(prefix)) {
+        return Some(HostSupport::Placed);
+    }
+    if name == VOLUME_KEY {
+        return Some(HostSupport::refused(
+            "the image was uploaded from an encrypted volume",
+        ));
+    }
+    if name.starts_with("os_encrypt_") || name.starts_with("os_decrypt_") {
+        return Some(HostSupport::refused("hosts do not decrypt images"));
+    }
+    if name.starts_with("img_signature") {
+        return Some(HostSupport::refused(
+            "hosts do not verify signatures of images",
+        ));
+    }
+    if OF_IMPORTS.contains(&name) {
+        return Some(HostSupport::Harmless("Glance keeps it about an import"));
+    }
+    let row = IMAGE_PROPERTIES.binary_search_by_key(&name, |(it, _)| it);
+    row.ok().map(|row| IMAGE_PROPERTIES[row].1)
+}
+
+/// Checks that hosts honour an image property, or that nothing which protects the guest or its image is lost.
+pub fn check_image_property(name: &str, value: &str) -> Result<(), UnsupportedKey> {
+    match known_image_property(name) {
+        Some(_) if name == VOLUME_KEY && !value.trim().is_empty() => {
+            Err(UnsupportedKey::EncryptedVolume)
+        }
+        Some(support) => support.check(name, value),
+        None if name.starts_with("hw_") || name.starts_with("os_glance_") => {
+            HostSupport::refused("hosts do not know it").check(name, value)
+        }
+        None => Ok(()),
+    }
+}
+
+pub(super) fn check_image_properties(
+    properties: &BTreeMap<String, String>,
+) -> Result<(), UnsupportedKey> {
+    properties
+        .iter()
+        .try_for_each(|(name, value)| check_image_property(name, value))
+}
+
+/// Whether hosts read an image property themselves. Properties that place the guest reach them as extra specs.
+#[must_use]
+pub fn is_machine_property(name: &str) -> bool {
+    matches!(known_image_property(name), Some(HostSupport::Honoured))
+}
+
+/// The extra specs with the image properties that place the guest, under the names of extra specs.
+#[must_use]
+pub fn with_image_placement(
+    extra_specs: &BTreeMap<String, String>,
+    properties: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
+    const PAGE_SIZE: &str = "hw_mem_page_size";
+    let mut specs = extra_specs.clone();
+    for (name, value) in properties {
+        let is_placing = matches!(known_image_property(name), Some(HostSupport::Placed));
+        let Some(rest) = name.strip_prefix("hw_").filter(|_| is_placing) else {
+            continue;
+        };
+        // If both define a value, the scheduler has checked that they agree. Only the image's page size is more specific
+        // than the flavor's.
+        if name == PAGE_SIZE || !specs.contains_key(&format!("hw:{rest}")) {
+            specs.insert(format!("hw:{rest}"), value.clone());
+        }
+    }
+    specs
+}
+
+/// By name, in order.
+const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
+    ("hw_architecture", HostSupport::Scheduled),
+    (
+        "hw_auto_disk_config",
+        HostSupport::Harmless("only hosts of Xen read it"),
+    ),
+    ("hw_boot_menu", HostSupport::Honoured),
+    (
+        "hw_cdrom_bus",
+        HostSupport::Harmless("CD-ROMs are on the SATA bus"),
+    ),
+    ("hw_cpu_cores", HostSupport::Honoured),
+    ("hw_cpu_max_cores", HostSupport::Honoured),
+    ("hw_cpu_max_sockets", HostSupport::Honoured),
+    ("hw_cpu_max_threads", HostSupport::Honoured),
+    ("hw_cpu_policy", HostSupport::Placed),
+    (
+        "hw_cpu_realtime_mask",
+        HostSupport::Harmless("it has an effect only with hw:cpu_realtime"),
+    ),
+    ("hw_cpu_sockets", HostSupport::Honoured),
+    ("hw_cpu_thread_policy", HostSupport::Placed),
+    ("hw_cpu_threads", HostSupport::Honoured),
+    (
+        "hw_device_id",
+        HostSupport::Harmless("only hosts of Xen read it"),
+    ),
+    (
+        "hw_disk_bus",
+        HostSupport::Harmless("disks are on the virtio bus"),
+    ),
+    ("hw_disk_type", HostSupport::Harmless("disks are qcow2")),
+    (
+        "hw_emulation_architecture",
+        HostSupport::Harmless("guests have the architecture of their host"),
+    ),
+    ("hw_emulator_threads_policy", HostSupport::Placed),
+    (
+        "hw_ephemeral_encryption",
+        HostSupport::unless_off("hosts do not encrypt disks"),
+    ),
+    (
+        "hw_ephemeral_encryption_format",
+        HostSupport::refused("hosts do not encrypt disks"),
+    ),
+    (
+        "hw_ephemeral_encryption_secret_uuid",
+        HostSupport::refused("hosts do not encrypt disks"),
+    ),
+    (
+        "hw_firmware_stateless",
+        HostSupport::unless_off("hosts keep the state of UEFI firmware"),
+    ),
+    ("hw_firmware_type", HostSupport::Honoured),
+    (
+        "hw_floppy_bus",
+        HostSupport::Harmless("guests have no floppy drive"),
+    ),
+    (
+        "hw_input_bus",
+        HostSupport::Harmless("guests have no pointer"),
+    ),
+    (
+        "hw_ipxe_boot",
+        HostSupport::Harmless("guests do not boot from the network unless their firmware does"),
+    ),
+    (
+        "hw_locked_memory",
+        HostSupport::unless_off(
+            "hosts do not lock memory; hw:mem_page_size=large keeps it from being swapped",
+        ),
+    ),
+    ("hw_machine_type", HostSupport::Honoured),
+    (
+        "hw_maxphysaddr_bits",
+        HostSupport::refused("hosts do not set the width of physical addresses"),
+    ),
+    (
+        "hw_maxphysaddr_mode",
+        HostSupport::refused("hosts do not set the width of physical addresses"),
+    ),
+    (
+        "hw_mem_encryption",
+        HostSupport::unless_off("hosts do not encrypt memory"),
+    ),
+    (
+        "hw_mem_encryption_model",
+        HostSupport::Harmless("it has an effect only with hw_mem_encryption"),
+    ),
+    ("hw_mem_page_size", HostSupport::Placed),
+    (
+        "hw_numa_mem",
+        HostSupport::Harmless("hw_numa_mem.N has the memory of a cell"),
+    ),
+    ("hw_numa_nodes", HostSupport::Placed),
+    ("hw_pci_numa_affinity_policy", HostSupport::Placed),
+    ("hw_pmu", HostSupport::Honoured),
+    (
+        "hw_pointer_model",
+        HostSupport::Harmless("guests have no pointer"),
+    ),
+    (
+        "hw_qemu_guest_agent",
+        HostSupport::Harmless("guests have no channel for an agent"),
+    ),
+    (
+        "hw_redirected_usb_ports",
+        HostSupport::Harmless("guests have no USB ports"),
+    ),
+    (
+        "hw_rescue_bus",
+        HostSupport::Harmless("a rescue disk is on the virtio bus"),
+    ),
+    (
+        "hw_rescue_device",
+        HostSupport::Harmless("a rescue disk is a disk"),
+    ),
+    (
+        "hw_rng_model",
+        HostSupport::Harmless("guests have a virtio random number generator"),
+    ),
+    (
+        "hw_scsi_model",
+        HostSupport::Harmless("disks are on the virtio bus"),
+    ),
+    (
+        "hw_serial_port_count",
+        HostSupport::Refused {
+            reason: "guests have one serial port",
+            unless: &["1"],
+        },
+    ),
+    (
+        "hw_sound_model",
+        HostSupport::Harmless("guests have no sound card"),
+    ),
+    ("hw_time_hpet", HostSupport::Harmless("guests have no HPET")),
+    ("hw_tpm_model", HostSupport::refused("guests have no TPM")),
+    ("hw_tpm_version", HostSupport::refused("guests have no TPM")),
+    (
+        "hw_usb_model",
+        HostSupport::Harmless("guests have no USB controller"),
+    ),
+    (
+        "hw_video_model",
+        HostSupport::Harmless("guests have no video card"),
+    ),
+    (
+        "hw_video_ram",
+        HostSupport::Harmless("guests have no video card"),
+    ),
+    (
+        "hw_vif_model",
+        HostSupport::Harmless("interfaces are virtio"),
+    ),
+    ("hw_vif_multiqueue_enabled", HostSupport::Honoured),
+    (
+        "hw_viommu_model",
+        HostSupport::refused("guests have no IOMMU"),
+    ),
+    (
+        "hw_virtio_packed_ring",
+        HostSupport::unless_off("hosts do not use packed rings"),
+    ),
+    ("hw_vm_mode", HostSupport::Scheduled),
+    ("hw_watchdog_action", HostSupport::Honoured),
+    (
+        "img_bittorrent",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    (
+        "img_block_device_mapping",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    (
+        "img_cache_in_nova",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    (
+        "img_compression_level",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    (
+        "img_config_drive",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    ("img_hide_hypervisor_id", HostSupport::Honoured),
+    ("img_hv_requested_version", HostSupport::Scheduled),
+    ("img_hv_type", HostSupport::Scheduled),
+    (
+        "img_linked_clone",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    (
+        "img_mappings",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    (
+        "img_owner_id",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    (
+        "img_root_device_name",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    (
+        "img_signature",
+        HostSupport::refused("hosts do not verify signatures of images"),
+    ),
+    (
+        "img_signature_certificate_uuid",
+        HostSupport::refused("hosts do not verify signatures of images"),
+    ),
+    (
+        "img_signature_hash_method",
+        HostSupport::refused("hosts do not verify signatures of images"),
+    ),
+    (
+        "img_signature_key_type",
+        HostSupport::refused("hosts do not verify signatures of images"),
+    ),
+    (
+        "img_use_agent",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    ("img_version", HostSupport::Harmless("hosts do not read it")),
+    (
+        "os_admin_user",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    (
+        "os_command_line",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    ("os_distro", HostSupport::Harmless("hosts do not read it")),
+    (
+        "os_require_quiesce",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    ("os_secure_boot", HostSupport::Honoured),
+    (
+        "os_skip_agent_inject_files_at_boot",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    (
+        "os_skip_agent_inject_ssh",
+        HostSupport::Harmless("hosts do not read it"),
+    ),
+    ("os_type", HostSupport::Harmless("hosts do not read it")),
+    ("traits_required", HostSupport::Scheduled),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn image_properties_are_in_order() {
+        assert!(IMAGE_PROPERTIES.is_sorted_by(|(a, _), (b, _)| a < b));
+    }
+
+    #[test]
+    fn what_protects_a_guest_or_its_image_is_refused_and_not_ignored() {
+        for (name, value) in [
+            ("cinder_encryption_key_id", "8f2b"),
+            ("img_signature", "abc"),
+            ("img_signature_of_tomorrow", "abc"),
+            ("os_encrypt_key_id", "8f2b"),
+            ("os_decrypt_size", "1"),
+            ("os_glance_sealed", "1"),
+            ("hw_tpm_version", "2.0"),
+            ("hw_mem_encryption", "true"),
+            ("hw_firmware_stateless", "yes"),
+            ("hw_vault", "1"),
+        ] {
+            let refused = check_image_property(name, value);
+            assert!(refused.is_err(), "{name}");
+            assert_eq!(check_image_property(name, ""), Ok(()), "{name}");
+        }
+        for (name, value) in [
+            ("hw_mem_encryption", "False"),
+            ("os_glance_failed_import", "cheap"),
+            ("hw_qemu_guest_agent", "yes"),
+            ("hw_numa_cpus.0", "0-1"),
+            ("os_distro", "debian"),
+            ("mine", "x"),
+        ] {
+            assert_eq!(check_image_property(name, value), Ok(()), "{name}");
+        }
+    }
+}

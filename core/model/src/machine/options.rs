@@ -1,0 +1,381 @@
+//! What a guest sees of its machine, apart from its size: [`MachineOptions`]. Each value has Nova's key and Nova's rule
+//! for who has the last word, the flavor or the image.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::GuestMachineError;
+use super::extra_specs::{ExtraSpecs, FlavorExtraSpecError};
+use super::nova_extra_specs::flag;
+
+/// The largest number of sockets, cores or threads.
+const MOST: u32 = 65_536;
+
+const MACHINE_TYPE: &str = "hw_machine_type";
+
+/// What a guest sees of its machine, apart from its size and its firmware.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MachineOptions {
+    /// A version of the machine (`hw_machine_type=pc-q35-7.2`); by default the hypervisor's newest q35.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine_type: Option<MachineType>,
+    /// Sockets, cores and threads (`hw:cpu_sockets` and others); by default the hypervisor's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_topology: Option<CpuTopology>,
+    /// What a watchdog does to a guest that hangs (`hw:watchdog_action`); by default there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watchdog: Option<WatchdogAction>,
+    /// Whether the guest does not see that it is virtual (`hw:hide_hypervisor_id`).
+    pub hides_hypervisor: bool,
+    /// Whether the firmware offers a menu (`hw:boot_menu`).
+    pub boot_menu: bool,
+    /// Whether interfaces have a queue for each virtual CPU (`hw:vif_multiqueue_enabled`).
+    pub multiqueue: bool,
+    /// Whether the guest has performance counters (`hw:pmu`); by default the hypervisor decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pmu: Option<bool>,
+    /// The random number generator (`hw_rng:allowed`, `hw_rng:rate_bytes`, `hw_rng:rate_period`).
+    pub rng: RngDevice,
+}
+
+/// A versioned q35 machine, such as `pc-q35-7.2`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct MachineType(String);
+
+/// The virtual CPUs of a guest as sockets, cores and threads. Their product is the number of virtual CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CpuTopology {
+    /// Sockets.
+    pub sockets: u32,
+    /// Cores of each socket.
+    pub cores: u32,
+    /// Threads of each core.
+    pub threads: u32,
+}
+
+/// What a watchdog does to a guest that hangs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WatchdogAction {
+    /// Nothing; the hypervisor only reports it.
+    None,
+    /// It pauses the guest.
+    Pause,
+    /// It switches the guest off.
+    Poweroff,
+    /// It resets the guest.
+    Reset,
+}
+
+/// The random number generator of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RngDevice {
+    /// As many bytes as the guest reads.
+    #[default]
+    Unlimited,
+    /// At most these bytes in each period.
+    Limited {
+        /// Bytes of a period.
+        bytes: u32,
+        /// The period in milliseconds; `None`: a second.
+        period_ms: Option<u32>,
+    },
+    /// The guest has none.
+    Absent,
+}
+
+impl MachineType {
+    /// The name, as the hypervisor takes it.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for MachineType {
+    type Error = &'static str;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        let version = name.strip_prefix("pc-q35-");
+        let is_name = |version: &str| {
+            let mut bytes = version.bytes();
+            (1..=64).contains(&version.len())
+                && bytes.all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+        };
+        match version.is_some_and(is_name) {
+            true => Ok(Self(name)),
+            false => Err("guests have the machine q35; expected q35 or pc-q35-VERSION"),
+        }
+    }
+}
+
+impl From<MachineType> for String {
+    fn from(machine: MachineType) -> Self {
+        machine.0
+    }
+}
+
+impl WatchdogAction {
+    /// Nova's word, which is also libvirt's.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Pause => "pause",
+            Self::Poweroff => "poweroff",
+            Self::Reset => "reset",
+        }
+    }
+}
+
+impl MachineOptions {
+    /// Whether it is what a flavor and an image request that say nothing.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn of(
+        vcpus: u32,
+        specs: &BTreeMap<String, String>,
+        properties: &BTreeMap<String, String>,
+    ) -> Result<Self, GuestMachineError> {
+        let source = FlavorAndProperties {
+            specs: ExtraSpecs(specs),
+            properties,
+        };
+        Ok(Self {
+            machine_type: source.machine_type()?,
+            cpu_topology: source.cpu_topology(vcpus)?,
+            watchdog: source.watchdog()?,
+            hides_hypervisor: source.hides_hypervisor()?,
+            boot_menu: source.boot_menu()?,
+            multiqueue: source.multiqueue()?,
+            pmu: source.pmu()?,
+            rng: source.rng()?,
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct FlavorAndProperties<'a> {
+    specs: ExtraSpecs<'a>,
+    properties: &'a BTreeMap<String, String>,
+}
+
+impl<'a> FlavorAndProperties<'a> {
+    fn property(self, name: &str) -> Option<&'a str> {
+        let value = self.properties.get(name).map(|value| value.trim());
+        value.filter(|value| !value.is_empty())
+    }
+
+    /// A truth value of the flavor.
+    fn flag(self, key: &str) -> Result<Option<bool>, FlavorExtraSpecError> {
+        let Some(value) = self.specs.get(key) else {
+            return Ok(None);
+        };
+        match flag(value) {
+            Some(flag) => Ok(Some(flag)),
+            None => Err(self.specs.wrong(key, "expected true or false")),
+        }
+    }
+
+    /// A truth value of the image. As in Nova, every other text is false.
+    fn property_flag(self, name: &str) -> Option<bool> {
+        let value = self.property(name)?;
+        Some(flag(value).unwrap_or(false))
+    }
+
+    fn image(self, key: &str, reason: impl Into<String>) -> GuestMachineError {
+        GuestMachineError::Image {
+            key: key.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
+    fn machine_type(self) -> Result<Option<MachineType>, GuestMachineError> {
+        match self.property(MACHINE_TYPE) {
+            None | Some("q35") => Ok(None),
+            Some(name) => {
+                let machine = MachineType::try_from(name.to_owned());
+                machine
+                    .map(Some)
+                    .map_err(|reason| self.image(MACHINE_TYPE, reason))
+            }
+        }
+    }
+
+    fn boot_menu(self) -> Result<bool, GuestMachineError> {
+        let of_flavor = self.flag("hw:boot_menu")?;
+        Ok(self
+            .property_flag("hw_boot_menu")
+            .or(of_flavor)
+            .unwrap_or(false))
+    }
+
+    fn hides_hypervisor(self) -> Result<bool, GuestMachineError> {
+        let scoped = self.flag("hw:hide_hypervisor_id")?.unwrap_or(false);
+        let unscoped = self.flag("hide_hypervisor_id")?.unwrap_or(false);
+        let of_image = self.property_flag("img_hide_hypervisor_id");
+        Ok(scoped || unscoped || of_image.unwrap_or(false))
+    }
+
+    fn multiqueue(self) -> Result<bool, GuestMachineError> {
+        const PROPERTY: &str = "hw_vif_multiqueue_enabled";
+        let of_flavor = self.flag("hw:vif_multiqueue_enabled")?;
+        match (of_flavor, self.property_flag(PROPERTY)) {
+            (Some(false), Some(true)) => {
+                Err(self.image(PROPERTY, "the flavor's hw:vif_multiqueue_enabled is false"))
+            }
+            (of_flavor, of_image) => Ok(of_flavor.or(of_image).unwrap_or(false)),
+        }
+    }
+
+    fn pmu(self) -> Result<Option<bool>, GuestMachineError> {
+        const PROPERTY: &str = "hw_pmu";
+        match (self.flag("hw:pmu")?, self.property_flag(PROPERTY)) {
+            (Some(flavor), Some(image)) if flavor != image => {
+                Err(self.image(PROPERTY, "it contradicts hw:pmu of the flavor"))
+            }
+            (of_flavor, of_image) => Ok(of_flavor.or(of_image)),
+        }
+    }
+
+    fn watchdog(self) -> Result<Option<WatchdogAction>, GuestMachineError> {
+        const SPEC: &str = "hw:watchdog_action";
+        const PROPERTY: &str = "hw_watchdog_action";
+        const WORDS: [(&str, Option<WatchdogAction>); 5] = [
+            ("none", Some(WatchdogAction::None)),
+            ("pause", Some(WatchdogAction::Pause)),
+            ("poweroff", Some(WatchdogAction::Poweroff)),
+            ("reset", Some(WatchdogAction::Reset)),
+            ("disabled", None),
+        ];
+        let of_flavor = self.specs.word(SPEC, &WORDS)?;
+        let Some(value) = self.property(PROPERTY) else {
+            return Ok(of_flavor.flatten());
+        };
+        match WORDS.iter().find(|(word, _)| *word == value) {
+            Some((_, action)) => Ok(*action),
+            None => Err(self.image(
+                PROPERTY,
+                "expected none, pause, poweroff, reset or disabled",
+            )),
+        }
+    }
+
+    fn rng(self) -> Result<RngDevice, GuestMachineError> {
+        let bytes = self.number("hw_rng:rate_bytes", 0)?.unwrap_or(0);
+        let period_ms = self.number("hw_rng:rate_period", 0)?.filter(|ms| *ms > 0);
+        Ok(match (self.flag("hw_rng:allowed")?, bytes) {
+            (Some(false), _) => RngDevice::Absent,
+            (_, 0) => RngDevice::Unlimited,
+            (_, bytes) => RngDevice::Limited { bytes, period_ms },
+        })
+    }
+
+    fn number(self, key: &str, least: u32) -> Result<Option<u32>, FlavorExtraSpecError> {
+        let Some(text) = self.specs.get(key) else {
+            return Ok(None);
+        };
+        match text.parse::<u32>().ok().filter(|number| *number >= least) {
+            Some(number) => Ok(Some(number)),
+            None => Err(self
+                .specs
+                .wrong(key, format!("expected a whole number from {least} on"))),
+        }
+    }
+
+    fn property_number(self, name: &str) -> Result<Option<u32>, GuestMachineError> {
+        let Some(text) = self.property(name) else {
+            return Ok(None);
+        };
+        match text.parse::<u32>() {
+            // As in Nova, 0 is the same as no value.
+            Ok(0) => Ok(None),
+            Ok(number) => Ok(Some(number)),
+            Err(_) => Err(self.image(name, "expected a whole number")),
+        }
+    }
+
+    /// Of the topologies within the limits, the one with the most requested values; then the one with the fewest threads
+    /// and the most sockets.
+    fn cpu_topology(self, vcpus: u32) -> Result<Option<CpuTopology>, GuestMachineError> {
+        const PARTS: [&str; 3] = ["sockets", "cores", "threads"];
+        let (mut limits, mut of_flavor, mut of_image) = ([MOST; 3], [None; 3], [None; 3]);
+        let mut is_requested = false;
+        for (part, name) in PARTS.iter().enumerate() {
+            let flavor = self.number(&format!("hw:cpu_max_{name}"), 1)?;
+            let property = format!("hw_cpu_max_{name}");
+            let image = self.property_number(&property)?;
+            if let (Some(flavor), Some(image)) = (flavor, image)
+                && image > flavor
+            {
+                let reason = format!("the flavor's hw:cpu_max_{name} is {flavor}, which is less");
+                return Err(self.image(&property, reason));
+            }
+            is_requested |= flavor.is_some() || image.is_some();
+            limits[part] = image.or(flavor).unwrap_or(MOST);
+            of_flavor[part] = self.number(&format!("hw:cpu_{name}"), 1)?;
+            let property = format!("hw_cpu_{name}");
+            of_image[part] = self.property_number(&property)?;
+            if of_image[part].is_some_and(|image| image > limits[part]) {
+                let reason = format!("at most {} {name} are allowed", limits[part]);
+                return Err(self.image(&property, reason));
+            }
+        }
+        is_requested |= of_flavor.iter().chain(&of_image).any(Option::is_some);
+        if !is_requested {
+            return Ok(None);
+        }
+        let beyond = |(wanted, limit): (&Option<u32>, &u32)| wanted.is_some_and(|it| it > *limit);
+        let wanted = match of_image.iter().any(Option::is_some) {
+            true => of_image,
+            // The image may have lowered the flavor's limits.
+            false if of_flavor.iter().zip(&limits).any(beyond) => [None; 3],
+            false => of_flavor,
+        };
+        let divisors = |whole: u32, limit: u32| {
+            (1..=whole.min(limit)).filter(move |it| whole.is_multiple_of(*it))
+        };
+        let possible = divisors(vcpus, limits[0]).flat_map(|sockets| {
+            divisors(vcpus / sockets, limits[1]).filter_map(move |cores| {
+                let threads = vcpus / sockets / cores;
+                (threads <= limits[2]).then_some([sockets, cores, threads])
+            })
+        });
+        let best = possible.max_by_key(|all| {
+            let met = all
+                .iter()
+                .zip(&wanted)
+                .filter(|(it, wanted)| **wanted == Some(**it));
+            (met.count(), all[0] * all[1], all[0], all[2])
+        });
+        match best {
+            Some([sockets, cores, threads]) => Ok(Some(CpuTopology {
+                sockets,
+                cores,
+                threads,
+            })),
+            None => {
+                let limited = PARTS.iter().find_map(|name| {
+                    let spec = format!("hw:cpu_max_{name}");
+                    self.specs.get(&spec).map(|_| spec)
+                });
+                let reason = format!(
+                    "{vcpus} virtual CPUs are not a product of at most {} sockets, {} cores and {} threads",
+                    limits[0], limits[1], limits[2]
+                );
+                Err(match limited {
+                    Some(spec) => self.specs.wrong(&spec, reason).into(),
+                    None => self.image("hw_cpu_max_sockets", reason),
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What a flavor and an image make of a guest.
+
+use super::*;
+
+fn map(pairs: &str) -> BTreeMap<String, String> {
+    let pairs = pairs.split_whitespace().map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap();
+        (key.to_owned(), value.replace('~', " "))
+    });
+    pairs.collect()
+}
+
+fn machine(vcpus: u32, specs: &str, properties: &str) -> Result<GuestMachine, GuestMachineError> {
+    GuestMachine::of(vcpus, 1024, &map(specs), &map(properties))
+}
+
+#[test]
+fn what_hosts_honour_of_a_flavor_and_an_image_is_in_the_machine() {
+    let plain = machine(4, "", "").unwrap();
+    assert!(plain.options.is_default());
+    assert_eq!(plain.firmware, GuestFirmware::Bios);
+    let options = machine(
+        4,
+        "hw:watchdog_action=reset hw:hide_hypervisor_id=true hw:boot_menu=1 hw:vif_multiqueue_enabled=yes hw:pmu=off \
+         hw_rng:allowed=True hw_rng:rate_bytes=64 hw_rng:rate_period=500 hw:cpu_max_sockets=1 hw_video:ram_max_mb=16",
+        "hw_machine_type=pc-q35-7.2",
+    )
+    .unwrap()
+    .options;
+    assert_eq!(options.watchdog, Some(WatchdogAction::Reset));
+    assert!(options.hides_hypervisor && options.boot_menu && options.multiqueue);
+    assert_eq!(options.pmu, Some(false));
+    let rng = RngDevice::Limited {
+        bytes: 64,
+        period_ms: Some(500),
+    };
+    assert_eq!(options.rng, rng);
+    assert_eq!(options.machine_type.unwrap().as_str(), "pc-q35-7.2");
+    // The image has the last word, as in Nova.
+    let image = machine(
+        4,
+        "hw:watchdog_action=reset hw:boot_menu=true",
+        "hw_watchdog_action=disabled hw_boot_menu=no img_hide_hypervisor_id=1 hw_machine_type=q35",
+    );
+    let image = image.unwrap().options;
+    assert_eq!((image.watchdog, image.boot_menu), (None, false));
+    assert!(image.hides_hypervisor && image.machine_type.is_none());
+}
+
+#[test]
+fn a_cpu_topology_is_chosen_as_in_nova() {
+    for (vcpus, specs, properties, expected) in [
+        (4, "hw:cpu_max_sockets=1", "", [1, 4, 1]),
+        (8, "hw:cpu_sockets=2", "", [2, 4, 1]),
+        (8, "hw:cpu_threads=2", "", [4, 1, 2]),
+        (8, "hw:cpu_sockets=2 hw:cpu_threads=2", "", [2, 2, 2]),
+        // A wish that cannot be met is none.
+        (4, "hw:cpu_sockets=3", "", [4, 1, 1]),
+        (4, "hw:cpu_sockets=4", "hw_cpu_sockets=2", [2, 2, 1]),
+        (4, "hw:cpu_sockets=4", "hw_cpu_max_sockets=2", [2, 2, 1]),
+    ] {
+        let options = machine(vcpus, specs, properties).unwrap().options;
+        let found = options.cpu_topology.unwrap();
+        let found = [found.sockets, found.cores, found.threads];
+        assert_eq!(found, expected, "{specs} {properties}");
+    }
+}
+
+#[test]
+fn what_no_host_can_build_is_refused_with_its_key() {
+    for (specs, properties, expected) in [
+        (
+            "quota:cpu_shares=1",
+            "",
+            "flavor.extra_specs: quota:cpu_shares is not supported: hosts set no limits",
+        ),
+        (
+            "hw:tpm_version=2.0",
+            "",
+            "flavor.extra_specs: hw:tpm_version is not supported: guests have no TPM",
+        ),
+        (
+            "hw:cpu_realtime=true",
+            "",
+            "flavor.extra_specs: hw:cpu_realtime is not supported",
+        ),
+        (
+            "hw:cpu_polcy=dedicated",
+            "",
+            "flavor.extra_specs: unknown extra spec hw:cpu_polcy; did you mean hw:cpu_policy?",
+        ),
+        (
+            "hw_rng:alowed=true",
+            "",
+            "flavor.extra_specs: unknown extra spec hw_rng:alowed",
+        ),
+        (
+            "hw:watchdog_action=dance",
+            "",
+            "flavor.extra_specs: hw:watchdog_action is \"dance\": expected one of",
+        ),
+        (
+            "hw:boot_menu=maybe",
+            "",
+            "flavor.extra_specs: hw:boot_menu is \"maybe\": expected true or false",
+        ),
+        (
+            "hw:cpu_sockets=0",
+            "",
+            "flavor.extra_specs: hw:cpu_sockets is \"0\": expected a whole number from 1",
+        ),
+        (
+            "hw:cpu_max_sockets=1 hw:cpu_max_cores=2 hw:cpu_max_threads=1",
+            "",
+            "flavor.extra_specs: hw:cpu_max_sockets is \"1\": 4 virtual CPUs",
+        ),
+        (
+            "hw:mem_page_size=2~MB",
+            "",
+            "flavor.extra_specs: hw:mem_page_size is \"2 MB\": expected small",
+        ),
+        (
+            "hw:mem_page_size=1GB hw:numa_nodes=2",
+            "",
+            "flavor.extra_specs: hw:mem_page_size is \"1GB\": the 512 MiB of a cell",
+        ),
+        (
+            "hw:numa_nodes=3",
+            "",
+            "flavor.extra_specs: hw:numa_nodes is \"3\": 4 virtual CPUs cannot be divided evenly",
+        ),
+        (
+            "hw:cpu_thread_policy=isolate",
+            "",
+            "flavor.extra_specs: hw:cpu_thread_policy is \"isolate\": has an effect only",
+        ),
+        (
+            "hw:cpu_max_sockets=1",
+            "hw_cpu_max_sockets=2",
+            "image.properties: hw_cpu_max_sockets: the flavor's",
+        ),
+        (
+            "hw:vif_multiqueue_enabled=no",
+            "hw_vif_multiqueue_enabled=yes",
+            "image.properties: hw_vif_multiqueue_enabled: ",
+        ),
+        (
+            "",
+            "hw_machine_type=pc",
+            "image.properties: hw_machine_type: guests have the machine q35",
+        ),
+        (
+            "",
+            "cinder_encryption_key_id=8f2b",
+            "image.properties: Direct booting of an image uploaded from an encrypted volume is unsupported.",
+        ),
+        (
+            "",
+            "hw_tpm_version=2.0",
+            "image.properties: hw_tpm_version is not supported: guests have no TPM",
+        ),
+        (
+            "os:secure_boot=required",
+            "",
+            "image.properties: hw_firmware_type: secure boot is required and needs uefi",
+        ),
+        (
+            "os:secure_boot=maybe",
+            "",
+            "flavor.extra_specs: os:secure_boot is \"maybe\": ",
+        ),
+    ] {
+        let refused = machine(4, specs, properties).unwrap_err().to_string();
+        assert!(
+            refused.starts_with(expected),
+            "{specs} {properties}: {refused}"
+        );
+    }
+}
+
+#[test]
+fn what_requests_nothing_is_no_reason_to_refuse() {
+    for specs in [
+        "hw:cpu_realtime=no",
+        "hw:mem_encryption=False",
+        "hw:serial_port_count=1",
+        "hw_rng:allowed=false",
+        "vmware:hw_version=7",
+        "trait:CUSTOM_A=required",
+        "capabilities:cpu_info:arch=x86_64",
+        "mine:key=1",
+    ] {
+        assert!(machine(4, specs, "").is_ok(), "{specs}");
+    }
+}
+
+#[test]
+fn image_properties_place_a_guest_like_extra_specs() {
+    let of_image = machine(4, "", "hw_cpu_policy=dedicated hw_numa_nodes=2").unwrap();
+    let of_flavor = machine(4, "hw:cpu_policy=dedicated hw:numa_nodes=2", "").unwrap();
+    assert_eq!(of_image, of_flavor);
+    assert_eq!(of_image.placement.cells().len(), 2);
+}
+
+#[test]
+fn options_are_stored_and_read_back() {
+    let options = machine(
+        4,
+        "hw:watchdog_action=pause hw:cpu_cores=4 hw_rng:allowed=no",
+        "hw_machine_type=pc-q35-7.2",
+    );
+    let options = options.unwrap().options;
+    let text = serde_json::to_string(&options).unwrap();
+    assert_eq!(
+        serde_json::from_str::<MachineOptions>(&text).unwrap(),
+        options
+    );
+    let other = r#"{"machine_type": "pc-i440fx"}"#;
+    assert!(serde_json::from_str::<MachineOptions>(other).is_err());
+}

@@ -44,7 +44,7 @@ pub fn router(compute: Compute, options: ComputeApiOptions) -> Router {
         tokens: Arc::clone(&options.tokens),
         body_limit: options.body_limit,
     };
-    let api = ComputeApi::new(compute, options.policy);
+    let api = ComputeApi::new(compute, options.policy, options.tokens);
     let operations = operations();
     let paths: Vec<&str> = operations.declarations().map(|one| one.path).collect();
     let routes = operations.router(HeadRequests::Refused);

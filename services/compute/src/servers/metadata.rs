@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use berth_store::{Statement, Transaction, Work};
 use uuid::Uuid;
 
-use super::{MOST_METADATA, ServerError, rows};
+use super::{ServerError, rows};
 use crate::compute::Compute;
+use crate::quota::{QuotaLimit, QuotaLimits, QuotaResource, limits_of};
 
 /// The maximum length of a key or value in bytes; the limit of config drives.
 const LONGEST: usize = 255;
@@ -42,6 +43,7 @@ impl Compute {
             uuid,
             metadata,
             others,
+            quotas: &self.inner.options.quotas,
         };
         self.tables.write(&work).await
     }
@@ -52,13 +54,29 @@ impl Compute {
     }
 }
 
-struct SetMetadata {
+/// Refuses more items than the limits of a project allow.
+pub(super) fn check_count(
+    limits: &QuotaLimits,
+    metadata: &BTreeMap<String, String>,
+) -> Result<(), ServerError> {
+    let limit = limits.of(&QuotaResource::MetadataItems);
+    let count = u64::try_from(metadata.len()).unwrap_or(u64::MAX);
+    match limit.allows(count) {
+        true => Ok(()),
+        false => Err(ServerError::ManyMetadata {
+            most: QuotaLimit::number(limit),
+        }),
+    }
+}
+
+struct SetMetadata<'a> {
     uuid: Uuid,
     metadata: BTreeMap<String, String>,
     others: Others,
+    quotas: &'a QuotaLimits,
 }
 
-impl Work for SetMetadata {
+impl Work for SetMetadata<'_> {
     type Output = BTreeMap<String, String>;
     type Error = ServerError;
 
@@ -69,9 +87,7 @@ impl Work for SetMetadata {
             Others::Go => BTreeMap::new(),
         };
         all.extend(self.metadata.clone());
-        if all.len() > MOST_METADATA {
-            return Err(ServerError::ManyMetadata);
-        }
+        check_count(&limits_of(tx, self.quotas, &server.project_id).await?, &all)?;
         replace(tx, server.id, &all).await?;
         Ok(all)
     }

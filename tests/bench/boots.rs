@@ -144,7 +144,7 @@ impl BootCloud {
             "compute_driver = \"fake\"\nstate_path = \"@HOME@/state\"\ninstances_path = \"@HOME@/instances\"\n\
              cpu_allocation_ratio = 16.0\n[fake]\nmachine = \"@HOME@/machine.toml\"\n\
              [agent]\nadmin_socket = \"@HOME@/agent.sock\"\n[compute_service]\nimages_file = \"@HOME@/images.toml\"\n\
-             [conductor_service]\nheadroom_interval = 0\n[image_cache]\nimage_directories = [\"@HOME@/images\"]\n",
+             [conductor_service]\nheadroom_interval = 0\n[quota]\ninstances = -1\ncores = -1\nram = -1\n[image_cache]\nimage_directories = [\"@HOME@/images\"]\n",
         )?;
         home.open_to_everybody(&[
             ("PLACEMENT_SERVICE", &placement),

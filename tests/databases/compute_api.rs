@@ -9,6 +9,8 @@
 
 #[path = "../../services/compute/tests/api/cloud.rs"]
 mod cloud;
+#[path = "../../services/compute/tests/api/quota_limits.rs"]
+mod quota_limits;
 #[path = "../../services/compute/tests/api/schema.rs"]
 mod schema;
 #[path = "../../services/compute/tests/api/server_filters.rs"]

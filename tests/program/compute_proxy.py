@@ -104,7 +104,8 @@ def hosts(compute):
     return service
 
 
-def servers(compute, image, group):
+def servers(connection, image, group):
+    compute = connection.compute
     step("servers")
     flavor = compute.find_flavor("tiny")
     asked = {"flavor_id": flavor.id, "image_id": image, "networks": "none"}
@@ -169,6 +170,7 @@ def servers(compute, image, group):
         compute.delete_server(one)
         compute.wait_for_delete(one, wait=PATIENCE)
     step("one that fits nowhere")
+    compute.update_quota_set(connection.current_project_id, ram=-1)
     compute.create_flavor(name="vast", ram=1 << 30, vcpus=1, disk=0)
     vast = compute.create_server(name="vast", **{**asked, "flavor_id": compute.find_flavor("vast").id})
     refused(exceptions.ResourceFailure, compute.wait_for_server, vast, wait=PATIENCE)
@@ -203,9 +205,18 @@ def waits(connection, image):
 def quotas(connection):
     step("limits and quotas")
     compute = connection.compute
-    equal(compute.get_limits().absolute.instances, -1, "limits")
-    quota = compute.get_quota_set(connection.current_project_id)
-    equal((quota.instances, quota.cores), (-1, -1), "quotas")
+    project = connection.current_project_id
+    equal(compute.get_limits().absolute.instances, 10, "limits")
+    quota = compute.get_quota_set(project)
+    equal((quota.instances, quota.cores, quota.ram), (10, 20, -1), "quotas")
+    compute.update_quota_set(project, instances=3, key_pairs=7)
+    quota = compute.get_quota_set(project, usage=True)
+    equal((quota.instances, quota.key_pairs, quota.usage["instances"]), (3, 7, 0), "new quotas")
+    equal(compute.get_quota_set_defaults(project).instances, 10, "default quotas")
+    refused(exceptions.BadRequestException, compute.update_quota_set, "nobody", instances=1)
+    compute.revert_quota_set(project)
+    quota = compute.get_quota_set(project)
+    equal((quota.instances, quota.ram), (10, 51200), "the default quotas again")
 
 
 def main(cloud, image):
@@ -216,7 +227,7 @@ def main(cloud, image):
     key_pairs(compute)
     group = groups(compute)
     hosts(compute)
-    servers(compute, image, group)
+    servers(connection, image, group)
     waits(connection, image)
     quotas(connection)
     compute.delete_keypair("sdk")

@@ -1,6 +1,7 @@
 //! The one listener of `berth up` and `berth controller`: OpenStack's client, unchanged, with the `clouds.yaml` that it
 //! wrote.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use crate::authority::Authority;
 use crate::program::agents_elsewhere;
 use crate::program::cloud::{Cloud, SERVED, images, operator, password, served};
-use crate::program::compute::IMAGE;
+use crate::program::compute::{IMAGE, Operator};
 use crate::program::guests::Host;
 use crate::program::host_accounts;
 use crate::program::hypervisor::{Hypervisor, PATIENCE};
@@ -73,6 +74,38 @@ fn openstacks_client_lists_shows_and_saves_images_and_boots_from_the_bytes_of_on
     let words: Vec<&str> = words.split(' ').collect();
     let refused = operator.0.run(&words).expect("the shell answers");
     assert!(refused.code != 0, "it needs more memory: {refused:?}");
+}
+
+#[test]
+fn openstacks_client_sets_shows_lists_and_deletes_the_quotas_of_a_project() {
+    let cloud = Cloud::start("front-quotas", &[]);
+    let mut operator = operator(&cloud.state());
+    let limits = |operator: &mut Operator| {
+        let shown = operator.json("quota show --compute admin");
+        let rows = shown.as_array().into_iter().flatten();
+        let row = |row: &Value| (row["Resource"].to_string(), row["Limit"].as_i64());
+        let limits: BTreeMap<_, _> = rows.map(row).collect();
+        ["\"instances\"", "\"cores\"", "\"ram\""].map(|key| limits[key])
+    };
+    let defaults = [Some(10), Some(20), Some(51_200)];
+    assert_eq!(limits(&mut operator), defaults);
+    operator.done("quota set --instances 1 --ram -1 admin");
+    assert_eq!(limits(&mut operator), [Some(1), Some(20), Some(-1)]);
+    let listed = operator.json("quota list --compute");
+    assert_eq!(listed[0]["Instances"], 1, "{listed}");
+    operator.done("flavor create tiny --ram 64 --vcpus 1 --disk 0");
+    operator.done("server create one --flavor tiny --image zeros --no-network");
+    let words = "--os-cloud berth server create two --flavor tiny --image zeros --no-network";
+    let words: Vec<&str> = words.split(' ').collect();
+    let refused = operator.0.run(&words).expect("the shell answers");
+    let sentence = "Quota exceeded for instances: Requested 1, but already used 1 of 1 instances";
+    assert!(
+        refused.code != 0 && refused.err.contains(sentence),
+        "{refused:?}"
+    );
+    operator.done("quota delete --compute admin");
+    assert_eq!(limits(&mut operator), defaults);
+    operator.done("server create two --flavor tiny --image zeros --no-network");
 }
 
 #[test]

@@ -17,13 +17,16 @@ use uuid::Uuid;
 const GUESTS: u32 = 16;
 
 async fn group(fleet: &Fleet, policy: ServerGroupPolicy) -> Uuid {
-    let group = fleet.hosts.create_group(NewServerGroup {
-        project_id: "berth".to_owned(),
-        user_id: "berth".to_owned(),
-        name: "apart".to_owned(),
-        policy,
-        max_server_per_host: None,
-    });
+    let group = fleet.hosts.create_group(
+        NewServerGroup {
+            project_id: "berth".to_owned(),
+            user_id: "berth".to_owned(),
+            name: "apart".to_owned(),
+            policy,
+            max_server_per_host: None,
+        },
+        None,
+    );
     group.await.expect("a group").uuid
 }
 

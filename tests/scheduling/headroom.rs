@@ -121,13 +121,16 @@ async fn a_limit_of_candidates_and_a_filter_make_it_less() {
 async fn hosts_that_filters_reject_are_counted_by_filter_and_reason() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 16)).await;
     let conductor = fleet.conductor_of(journal().await, SchedulerOptions::default(), always());
-    let group = fleet.hosts.create_group(NewServerGroup {
-        project_id: "berth".to_owned(),
-        user_id: "berth".to_owned(),
-        name: "apart".to_owned(),
-        policy: ServerGroupPolicy::AntiAffinity,
-        max_server_per_host: None,
-    });
+    let group = fleet.hosts.create_group(
+        NewServerGroup {
+            project_id: "berth".to_owned(),
+            user_id: "berth".to_owned(),
+            name: "apart".to_owned(),
+            policy: ServerGroupPolicy::AntiAffinity,
+            max_server_per_host: None,
+        },
+        None,
+    );
     let group = group.await.unwrap().uuid;
     let hints = json!({"group": [group.to_string()]});
     let rejected = "berth_scheduler_hosts_rejected_total{filter=\"ServerGroupAntiAffinityFilter\",reason=\"group_anti_affinity\"}";

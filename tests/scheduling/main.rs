@@ -3,6 +3,7 @@
 
 mod cells;
 mod crowd;
+mod fairness;
 mod groups;
 mod headroom;
 mod owners;

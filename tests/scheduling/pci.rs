@@ -131,7 +131,7 @@ async fn a_flavor_with_unavailable_devices_is_refused_at_once() {
     ] {
         let conductor = conductor(&fleet, options).await;
         let refused = conductor.create(&with_devices(1, alias)).await;
-        let Err(ConductorError::Devices(error)) = refused else {
+        let Err(ConductorError::Spec(error)) = refused else {
             panic!("{alias}: {refused:?}");
         };
         assert!(error.to_string().contains(expected), "{alias}: {error}");

@@ -69,13 +69,16 @@ pub async fn report(hosts: &Hosts, host: &ReportedHost, alive: &mut JoinSet<()>)
 /// # Panics
 /// It is not taken.
 pub async fn group(hosts: &Hosts, name: &str, policy: ServerGroupPolicy) -> Uuid {
-    let group = hosts.create_group(NewServerGroup {
-        project_id: "berth".to_owned(),
-        user_id: "berth".to_owned(),
-        name: name.to_owned(),
-        policy,
-        max_server_per_host: None,
-    });
+    let group = hosts.create_group(
+        NewServerGroup {
+            project_id: "berth".to_owned(),
+            user_id: "berth".to_owned(),
+            name: name.to_owned(),
+            policy,
+            max_server_per_host: None,
+        },
+        None,
+    );
     group.await.expect("a group").uuid
 }
 

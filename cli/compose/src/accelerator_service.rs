@@ -38,6 +38,7 @@ pub fn accelerator_options(
         hosts,
         orphan_grace: config.accelerator_service.orphan_request_grace,
         bind_timeout: config.accelerator_service.bind_timeout,
+        max_unbound_requests: config.accelerator_service.max_unbound_requests,
         ..AcceleratorApiOptions::default()
     })
 }

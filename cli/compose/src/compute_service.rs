@@ -75,6 +75,7 @@ impl OpenCompute {
         let source = config.compute_service.auto_network();
         let options = ComputeOptions {
             auto_network: source.map(|source| NetworkBody { source, mac: None }),
+            quotas: config.quota_limits(),
             ..ComputeOptions::default()
         };
         let compute = Compute::new(parts, options);
@@ -150,6 +151,7 @@ pub fn conductor_options(config: &Config) -> ConductorOptions {
     ConductorOptions {
         retry_timeout: config.conductor_service.retry_timeout,
         max_attempts: config.scheduler_attempts(),
+        workers: config.conductor_service.workers,
         scheduler_workers: config.conductor_service.scheduler_workers,
         headroom_interval: config.conductor_service.headroom_interval(),
         ..ConductorOptions::default()

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use berth_client::keystone::system_clock;
 use berth_client::{HttpService, IdentityClient};
 use berth_config::KeystoneAuthtoken;
-use berth_http::auth::Validation;
+use berth_http::auth::{ProjectLookup, Validation};
 use berth_http::{Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken};
 use berth_output::{ErrorCode, Failure};
 use berth_wire::keystone::{ValidatedToken, parse_expiry};
@@ -130,6 +130,15 @@ fn caller(token: ValidatedToken) -> Caller {
 impl ValidateToken for KeystoneTokens {
     fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a> {
         Box::pin(self.ask(request.token))
+    }
+
+    fn project_exists<'a>(&'a self, project_id: &'a str) -> ProjectLookup<'a> {
+        Box::pin(async move {
+            let exists = self.identity.project_exists(project_id).await;
+            exists
+                .map(Some)
+                .map_err(|error| TokenError::Unavailable(Box::new(error)))
+        })
     }
 
     fn keystone(&self) -> Option<&str> {

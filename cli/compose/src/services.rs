@@ -75,6 +75,7 @@ impl OpenAccelerator {
             hosts: hosts.clone(),
             orphan_grace: service.orphan_request_grace,
             bind_timeout: service.bind_timeout,
+            max_unbound_requests: service.max_unbound_requests,
             ..AcceleratorApiOptions::default()
         };
         let client = accelerators_in_process(router(store.clone(), own))?;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use berth_audit::AuditOptions;
 use berth_client::AuthOptions;
-use berth_compute::QuotaOptions;
+use berth_compute::{QuotaLimits, QuotaOptions};
 use berth_compute_driver::{ComputeDriver, FakeSection, LibvirtSection};
 use berth_conductor::PluginOptions;
 use berth_http::CorsOptions;
@@ -223,6 +223,12 @@ impl Config {
     #[must_use]
     pub fn quota_hook(&self) -> Option<QuotaOptions> {
         self.quota.options()
+    }
+
+    /// The limits of projects without limits of their own.
+    #[must_use]
+    pub fn quota_limits(&self) -> QuotaLimits {
+        self.quota.limits()
     }
 
     /// The scheduler's plugins, in the order of their names.

@@ -1,4 +1,4 @@
-//! Token validation against Keystone: GET /v3/auth/tokens with the service's own token.
+//! Requests to Keystone with the service's own token: validates tokens (GET /v3/auth/tokens) and looks up projects.
 
 use berth_wire::keystone::{IdentityErrorDocument, ValidatedToken, ValidatedTokenDocument};
 use berth_wire::{BodyError, decode};
@@ -12,7 +12,7 @@ use crate::{
     WallClock,
 };
 
-/// The token could not be validated.
+/// The token could not be validated, or the project not be looked up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ValidateError {
     #[error(transparent)]
@@ -24,6 +24,17 @@ pub enum ValidateError {
         status.as_u16()
     )]
     Refused {
+        status: StatusCode,
+        /// The answer's request id; `-` if it has none.
+        request_id: String,
+    },
+    /// Keystone refused: the service's own account may not see projects.
+    #[error(
+        "Keystone answers {} ({request_id}) to the lookup of a project; the account of [keystone_authtoken] needs the \
+         role reader for the system, or admin",
+        status.as_u16()
+    )]
+    ProjectRefused {
         status: StatusCode,
         /// The answer's request id; `-` if it has none.
         request_id: String,
@@ -84,6 +95,35 @@ impl IdentityClient {
                 .map(|document| Some(document.token))
                 .map_err(|reason| ValidateError::Malformed { reason }),
             status => Err(ValidateError::Refused {
+                status,
+                request_id: answer.request_id,
+            }),
+        }
+    }
+
+    /// Whether a project exists.
+    pub async fn project_exists(&self, project_id: &str) -> Result<bool, ValidateError> {
+        // Keystone's ids have no other characters, so such a project does not exist, and the path needs no escapes.
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        if project_id.is_empty() || !project_id.bytes().all(is_plain) {
+            return Ok(false);
+        }
+        let call = AdapterCall {
+            method: Method::GET,
+            route: "/v3/projects/{id}",
+            path: format!("/v3/projects/{project_id}"),
+            microversion: None,
+            body: None,
+            repeat: Repeat::Safe,
+            patience: 1,
+        };
+        let answer = self.adapter.call(call).await?;
+        match answer.status {
+            StatusCode::NOT_FOUND => decode::<IdentityErrorDocument>(&answer.body)
+                .map(|_| false)
+                .map_err(|reason| ValidateError::Malformed { reason }),
+            status if status.is_success() => Ok(true),
+            status => Err(ValidateError::ProjectRefused {
                 status,
                 request_id: answer.request_id,
             }),

@@ -12,7 +12,11 @@
 //!
 //! A key has an entry only while a task, a waiting task or a subscriber uses it.
 //!
+//! [`FairPermits`] bound how many tasks of all owners (projects) do something at once.
+//!
 //! Callers: the instances of the agent, the boots of the conductor, the servers of the compute API.
+
+mod fair;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -22,6 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+pub use fair::{FairPermit, FairPermits, FairQueue};
 
 /// The key of a task.
 pub trait Key: Clone + Eq + Hash + Send + 'static {}

@@ -46,6 +46,8 @@ pub struct AcceleratorApiOptions {
     pub orphan_grace: Duration,
     /// How long a host may take to program the devices of a bind.
     pub bind_timeout: Duration,
+    /// The largest number of requests of a project that no instance has. Services and operators have no limit.
+    pub max_unbound_requests: u64,
 }
 
 impl Default for AcceleratorApiOptions {
@@ -59,6 +61,7 @@ impl Default for AcceleratorApiOptions {
             hosts: HostChangeNotifier::default(),
             orphan_grace: Duration::from_secs(3600),
             bind_timeout: Duration::from_secs(60),
+            max_unbound_requests: 1000,
         }
     }
 }

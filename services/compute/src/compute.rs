@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::images::Images;
-use crate::quota::QuotaHook;
+use crate::quota::{QuotaHook, QuotaLimits};
 use crate::retry_schedule::RetrySchedule;
 use crate::servers::PendingDriveUpdates;
 use crate::store::ComputeTables;
@@ -27,7 +27,7 @@ pub struct ComputeParts {
     /// Hosts, aggregates and server groups.
     pub hosts: Hosts,
     pub images: Arc<dyn Images>,
-    /// The quota hook; `None`: no limits.
+    /// The quota hook, if there is one.
     pub quota: Option<QuotaHook>,
 }
 
@@ -38,6 +38,8 @@ pub struct ComputeOptions {
     pub auto_network: Option<NetworkBody>,
     /// The maximum number of servers in one request.
     pub most_at_once: u32,
+    /// The limits of projects that have none of their own.
+    pub quotas: QuotaLimits,
     /// How long a request waits for agents. Without an answer, the last reported state is shown.
     pub agent_wait: Duration,
     /// The interval of the reconciler.
@@ -51,6 +53,7 @@ impl Default for ComputeOptions {
         Self {
             auto_network: None,
             most_at_once: 100,
+            quotas: QuotaLimits::default(),
             agent_wait: Duration::from_secs(3),
             reconcile_interval: Duration::from_secs(1),
             mirror_interval: Duration::from_mins(1),

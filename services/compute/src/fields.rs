@@ -18,7 +18,7 @@ const REPEATED: usize = 200;
 pub(crate) struct BodyFields<'a> {
     name: &'a str,
     object: &'a Map<String, Value>,
-    known: Vec<&'static str>,
+    known: Vec<&'a str>,
 }
 
 impl<'a> BodyFields<'a> {
@@ -42,9 +42,14 @@ impl<'a> BodyFields<'a> {
     }
 
     /// The raw value of a field.
-    pub(crate) fn value(&mut self, key: &'static str) -> Option<&'a Value> {
+    pub(crate) fn value(&mut self, key: &'a str) -> Option<&'a Value> {
         self.known.push(key);
         self.object.get(key)
+    }
+
+    /// The names of all fields.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.object.keys().map(String::as_str)
     }
 
     /// Refuses a missing field.
@@ -110,7 +115,7 @@ impl<'a> BodyFields<'a> {
     /// A whole number, or a text that contains one.
     pub(crate) fn integer(
         &mut self,
-        key: &'static str,
+        key: &'a str,
         range: RangeInclusive<i64>,
     ) -> Result<Option<i64>, Fault> {
         let Some(value) = self.value(key) else {
@@ -118,8 +123,10 @@ impl<'a> BodyFields<'a> {
         };
         let number = match value {
             Value::Number(number) => number.as_i64(),
-            Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                text.parse().ok()
+            Value::String(text) => {
+                let digits = text.strip_prefix('-').unwrap_or(text);
+                let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+                is_plain.then(|| text.parse().ok()).flatten()
             }
             _ => None,
         };

@@ -9,6 +9,7 @@ pub use error::KeyPairError;
 pub use rules::NewKeyPair;
 
 use crate::compute::Compute;
+use crate::quota::{QuotaHolder, QuotaLimits, QuotaResource, limits_of, lock};
 
 const COLUMNS: &str = "id, user_id, name, fingerprint, public_key, created_at";
 
@@ -28,9 +29,19 @@ pub struct KeyPair {
 }
 
 impl Compute {
-    /// Stores a user's public key.
-    pub async fn create_key_pair(&self, key: NewKeyPair) -> Result<KeyPair, KeyPairError> {
-        self.tables.write(&InsertKeyPair(key)).await
+    /// Stores a user's public key, if the quota of this project allows the user another one.
+    pub async fn create_key_pair(
+        &self,
+        key: NewKeyPair,
+        project_id: &str,
+    ) -> Result<KeyPair, KeyPairError> {
+        let quotas = &self.inner.options.quotas;
+        let work = InsertKeyPair {
+            key,
+            project_id,
+            quotas,
+        };
+        self.tables.write(&work).await
     }
 
     /// All key pairs of a user, ordered by name.
@@ -55,18 +66,31 @@ impl Compute {
     }
 }
 
-struct InsertKeyPair(NewKeyPair);
+struct InsertKeyPair<'a> {
+    key: NewKeyPair,
+    project_id: &'a str,
+    quotas: &'a QuotaLimits,
+}
 
-impl Work for InsertKeyPair {
+impl Work for InsertKeyPair<'_> {
     type Output = KeyPair;
     type Error = KeyPairError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<KeyPair, KeyPairError> {
-        let (user_id, name) = (self.0.user_id(), self.0.name());
+        let (user_id, name) = (self.key.user_id(), self.key.name());
+        lock(tx, QuotaHolder::User(user_id)).await?;
         if find(tx, user_id, name).await?.is_some() {
             return Err(KeyPairError::Exists {
                 name: name.to_owned(),
             });
+        }
+        let sql = "SELECT COUNT(*) FROM compute_key_pairs WHERE user_id = ?";
+        let row = tx.row(Statement::new(sql).bind(user_id)).await?;
+        let count = row.map_or(Ok(0), |row| row.int(0))?;
+        let next = u64::try_from(count).unwrap_or_default().saturating_add(1);
+        let limits = limits_of(tx, self.quotas, self.project_id).await?;
+        if !limits.of(&QuotaResource::KeyPairs).allows(next) {
+            return Err(KeyPairError::TooMany);
         }
         let sql = format!(
             "INSERT INTO compute_key_pairs (user_id, name, fingerprint, public_key, created_at) VALUES (?, ?, ?, ?, {})",
@@ -75,8 +99,8 @@ impl Work for InsertKeyPair {
         let insert = Statement::recurring(sql)
             .bind(user_id)
             .bind(name)
-            .bind(self.0.fingerprint())
-            .bind(self.0.public_key());
+            .bind(self.key.fingerprint())
+            .bind(self.key.public_key());
         tx.execute(insert).await?;
         let made = find(tx, user_id, name).await?;
         made.ok_or_else(|| not_found(user_id, name))

@@ -27,7 +27,7 @@
 //! | `external_events` | forwards events of other services to agents |
 //! | `aggregate_mirror` | copies host aggregates to Placement |
 //! | `images` | image lookup |
-//! | `quota` | the quota hook, a program that allows or refuses new servers |
+//! | `quota` | limits of projects, and the quota hook, a program that allows or refuses new servers |
 //! | `store` | tables, schema and upgrade |
 //! | `handlers`, `views`, `fields`, `paging`, `timestamps` | operations and their handlers, response documents, body validation, pages and links, time formats |
 //! | `router`, `state`, `policies`, `project_path`, `microversions` | the router of all operations, shared handler state, default policy, paths with a project id, versions |
@@ -75,8 +75,9 @@ pub use key_pairs::{KeyPair, KeyPairError, NewKeyPair};
 pub use openapi::openapi;
 pub use policies::default_policy;
 pub use quota::{
-    OnQuotaFailure, QUOTA_SCHEMA, QuotaAmounts, QuotaHook, QuotaHookError, QuotaOptions,
-    QuotaQuestion, QuotaRefused,
+    ExceededQuota, OnQuotaFailure, QUOTA_SCHEMA, QuotaAmounts, QuotaExceeded, QuotaHook,
+    QuotaHookError, QuotaLimit, QuotaLimits, QuotaOptions, QuotaQuestion, QuotaRefused,
+    QuotaResource, UnknownQuotaResource,
 };
 pub use router::{ComputeApiOptions, router};
 pub use server_state::{

@@ -46,7 +46,7 @@ pub fn router(compute: Compute, options: ComputeApiOptions) -> Router {
         policy: Arc::clone(&policy),
         body_limit: options.body_limit,
     };
-    let api = ComputeApi::new(compute, policy);
+    let api = ComputeApi::new(compute, policy, options.tokens);
     let operations = operations();
     let paths: Vec<&str> = operations.declarations().map(|one| one.path).collect();
     let routes = operations.router(HeadRequests::Refused);

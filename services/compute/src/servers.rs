@@ -42,13 +42,10 @@ pub(crate) use rows::{ServerPage, ServerSelection, list};
 pub(crate) use tags::{MOST_TAGS, TagOutcome, check as check_tag};
 pub use update::ServerUpdate;
 pub(crate) use update::StoredAgentReport;
-pub(crate) use usage::ServerOnNode;
+pub(crate) use usage::{ServerOnNode, used_in};
 
 use crate::compute::Compute;
 use crate::server_state::{GuestObservation, TaskState};
-
-/// The maximum number of metadata keys of a server (Nova's quota `metadata_items`); the limit of config drives.
-pub(crate) const MOST_METADATA: usize = 128;
 
 /// The flavor of a server, as it was when the server was created. Stored as JSON: the guest API's form, and what only the
 /// compute API shows.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_http::{ApiRequest, Fault, Operation, Policy, RuleDefault};
+use berth_http::{ApiRequest, Fault, Operation, Policy, RuleDefault, ValidateToken};
 
 use crate::compute::Compute;
 use crate::policies::ADMIN;
@@ -14,11 +14,20 @@ pub(crate) type ComputeOperation = Operation<ComputeApi>;
 pub(crate) struct ComputeApi {
     pub(crate) compute: Compute,
     policy: Arc<Policy>,
+    tokens: Arc<dyn ValidateToken>,
 }
 
 impl ComputeApi {
-    pub(crate) fn new(compute: Compute, policy: Arc<Policy>) -> Self {
-        Self { compute, policy }
+    pub(crate) fn new(
+        compute: Compute,
+        policy: Arc<Policy>,
+        tokens: Arc<dyn ValidateToken>,
+    ) -> Self {
+        Self {
+            compute,
+            policy,
+            tokens,
+        }
     }
 
     /// Checks the operation's policy rule for the caller's own project.
@@ -39,6 +48,27 @@ impl ComputeApi {
         project: Option<&str>,
     ) -> Result<(), Fault> {
         self.policy.authorize(&call.caller, rule.name, project)
+    }
+
+    /// Refuses the id of a project that does not exist. Without an answer of the identity service it counts as
+    /// existing, as in Nova.
+    pub(crate) async fn check_project(&self, project_id: &str) -> Result<(), Fault> {
+        match self.tokens.project_exists(project_id).await {
+            Ok(Some(false)) => {
+                let project_id = crate::fields::bounded(project_id);
+                let sentence = format!("Project ID {project_id} is not a valid project.");
+                Err(Fault::bad_request(sentence))
+            }
+            Ok(Some(true) | None) => Ok(()),
+            Err(error) => {
+                tracing::warn!(
+                    project_id,
+                    error = &error as &dyn std::error::Error,
+                    "looking up a project failed"
+                );
+                Ok(())
+            }
+        }
     }
 
     /// Whether the caller is an operator of the cloud.

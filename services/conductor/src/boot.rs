@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use error::{BootError, NoHostReason};
+pub(crate) use place::claimed_amounts;
 
 use crate::boot_context::BootContext;
 use crate::journal::{BootRecord, ChosenHost};
@@ -61,6 +62,11 @@ impl RequestedBoot {
         context: &BootContext,
         cancel: &CancellationToken,
     ) -> Result<(), BootError> {
+        let project = record.request.project_id().to_owned();
+        let permit = tokio::select! {
+            permit = context.boots.acquire(project) => permit,
+            () = cancel.cancelled() => return Err(BootError::Cancelled),
+        };
         let place = Self { record }.place(context, cancel);
         let placed = timed(context, BootStage::Place, place).await?;
         check_cancelled(cancel)?;
@@ -68,7 +74,8 @@ impl RequestedBoot {
         check_cancelled(cancel)?;
         let bound = timed(context, BootStage::Bind, provided.bind(context)).await?;
         check_cancelled(cancel)?;
-        timed(context, BootStage::Build, bound.build(context, cancel)).await
+        let build = bound.build(context, cancel, permit);
+        timed(context, BootStage::Build, build).await
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use berth_client::{AcceleratorClient, PlacementClient};
 use berth_hosts::{GroupMember, OwnedGuest};
+use berth_keyed_tasks::FairPermits;
 use berth_model::{ConsumerUuid, DeviceProfileName};
 use berth_wire::guest::ImageComing;
-use tokio::sync::Semaphore;
 use uuid::Uuid;
 
 use crate::journal::{
@@ -29,8 +29,10 @@ pub(crate) struct BootContext {
     pub(crate) options: ConductorOptions,
     /// Image downloads that guests wait for, as last reported by their agents.
     pub(crate) images: Mutex<BTreeMap<ConsumerUuid, ImageComing>>,
-    /// Permits of concurrent host searches.
-    pub(crate) searches: Semaphore,
+    /// Permits of concurrent boots, up to the agent's acceptance of the guest; by project.
+    pub(crate) boots: FairPermits<String>,
+    /// Permits of concurrent host searches; by project.
+    pub(crate) searches: FairPermits<String>,
     pub(crate) metrics: BootMetrics,
     pub(crate) orphaned_arqs: OrphanedArqs,
     pub(crate) late_claims: LateClaims,

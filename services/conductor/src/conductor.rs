@@ -19,18 +19,19 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_client::{AcceleratorClient, GuestClient, PlacementClient};
-use berth_keyed_tasks::KeyedTasks;
+use berth_keyed_tasks::{FairPermits, KeyedTasks};
 use berth_model::{ConsumerUuid, NodeName};
 use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
 use berth_workflow::JournalHealth;
-use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use blocked::{BlockedGuest, JournalRows};
 pub use reconcile::GuestRunOutcome;
 
+use crate::boot::claimed_amounts;
 use crate::boot_context::BootContext;
 use crate::headroom::HeadroomCache;
 use crate::journal::{
@@ -87,7 +88,8 @@ impl Conductor {
                 scheduler: Arc::new(parts.scheduler),
                 options,
                 images: Mutex::default(),
-                searches: Semaphore::new(options.scheduler_workers.max(1)),
+                boots: FairPermits::new(options.workers),
+                searches: FairPermits::new(options.scheduler_workers),
                 metrics: BootMetrics::default(),
                 orphaned_arqs: OrphanedArqs::default(),
                 late_claims: LateClaims::default(),
@@ -134,6 +136,24 @@ impl Conductor {
     /// Checks a request's flavor and hints without accepting the request.
     pub fn check(&self, request: &BootRequest) -> Result<(), ConductorError> {
         self.inner.context.scheduler.check(request)
+    }
+
+    /// What a guest will claim by resource class. `None` if it has a device profile and the accelerator service does not
+    /// answer.
+    pub async fn resources(&self, request: &BootRequest) -> Option<BTreeMap<String, u64>> {
+        let context = &self.inner.context;
+        let profile = match request.profile() {
+            None => None,
+            Some(name) => Some(
+                context
+                    .accelerators
+                    .device_profile_groups(name)
+                    .await
+                    .ok()??,
+            ),
+        };
+        let options = context.scheduler.scheduler.options();
+        Some(claimed_amounts(request, profile.as_ref(), options))
     }
 
     /// Checks whether everything exists that the request names: its device profile and its availability zone. What cannot

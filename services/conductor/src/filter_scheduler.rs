@@ -19,7 +19,7 @@ use crate::{BootRequest, CloudHosts};
 pub(crate) use candidate_hosts::{CandidateHosts, HostWithState, instance_seed};
 pub use spec::RequestSpecError;
 use spec::check_spec;
-pub(crate) use spec::{plain_spec, request_spec};
+pub(crate) use spec::{plain_spec, request_spec, sized_spec};
 
 /// Extra spec with which a flavor requires a trusted host.
 const TRUST_SPEC: &str = "trust:trusted_host";

@@ -18,7 +18,9 @@ use strum::VariantArray as _;
 
 pub use catalog::METRICS;
 use catalog::{BOOT_STAGES, CLAIMS, REJECTED, SEARCH_DURATION, SEARCHES};
-pub(crate) use catalog::{HEADROOM_AGE, HEADROOM_FAILURES, HEADROOM_GUESTS, HEADROOM_HOSTS};
+pub(crate) use catalog::{
+    HEADROOM_AGE, HEADROOM_FAILURES, HEADROOM_GUESTS, HEADROOM_HOSTS, WAITING_BOOTS,
+};
 use histogram::DurationHistogram;
 pub(crate) use labels::{BootStage, ClaimResult, SearchOutcome};
 pub(crate) use page::BootMetricsPage;

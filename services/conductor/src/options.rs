@@ -8,8 +8,12 @@ pub struct ConductorOptions {
     /// Maximum number of attempts of a boot, each with other candidates (Nova's `[scheduler]
     /// max_attempts`), at least 1.
     pub max_attempts: u32,
+    /// Maximum number of guests whose boot is between its begin and the acceptance by an agent (`[conductor_service]
+    /// workers`), at least 1. The others wait; projects get their turns one after the other.
+    pub workers: usize,
     /// Maximum number of concurrent host searches (`[conductor_service] scheduler_workers`), at least 1.
-    /// Concurrent searches may choose the same devices; all but one of them then search again.
+    /// Concurrent searches may choose the same devices; all but one of them then search again. Projects get their turns
+    /// one after the other.
     pub scheduler_workers: usize,
     /// Interval of queries for an agent's build progress.
     pub poll_interval: Duration,
@@ -33,6 +37,7 @@ impl Default for ConductorOptions {
     fn default() -> Self {
         Self {
             max_attempts: 3,
+            workers: 64,
             scheduler_workers: 4,
             poll_interval: Duration::from_millis(500),
             retry_timeout: Duration::from_mins(2),

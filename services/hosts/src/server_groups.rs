@@ -100,6 +100,9 @@ pub enum ServerGroupError {
     /// A field is invalid.
     #[error(transparent)]
     Body(#[from] BodyError),
+    /// The project has as many groups as it may have. The text is Nova's.
+    #[error("Quota exceeded, too many server groups.")]
+    TooMany,
     #[error("server group {group} not found")]
     NotFound { group: Uuid },
     /// The group was changed since it was read: read it again and choose again.
@@ -133,6 +136,7 @@ impl ServerGroupError {
             Self::Changed { .. } => Disposition::Refresh,
             Self::Table(error) => error.disposition(),
             Self::Body(_)
+            | Self::TooMany
             | Self::NotFound { .. }
             | Self::OtherGroup { .. }
             | Self::OtherOwner { .. } => Disposition::Fatal,
@@ -151,14 +155,15 @@ impl Retryable for ServerGroupError {
 }
 
 impl Hosts {
-    /// Creates a group without members.
+    /// Creates a group without members. `most` is the largest number of groups of its project, if there is a limit.
     pub async fn create_group(
         &self,
         group: NewServerGroup,
+        most: Option<u64>,
     ) -> Result<StoredServerGroup, ServerGroupError> {
         group.check()?;
         let uuid = random_uuid();
-        self.tables.write(&CreateGroup { uuid, group }).await
+        self.tables.write(&CreateGroup { uuid, group, most }).await
     }
 
     /// A group with its members, read in one transaction.
@@ -185,6 +190,27 @@ impl Hosts {
 struct CreateGroup {
     uuid: Uuid,
     group: NewServerGroup,
+    most: Option<u64>,
+}
+
+impl CreateGroup {
+    /// Counts the groups of the project. No other group is created before this transaction ends.
+    async fn check_count(&self, tx: &mut Transaction) -> Result<(), ServerGroupError> {
+        let Some(most) = self.most else {
+            return Ok(());
+        };
+        let one_at_a_time = "UPDATE compute_hosts_schema SET version = version";
+        tx.execute(Statement::new(one_at_a_time)).await?;
+        let sql = "SELECT COUNT(*) FROM server_groups WHERE project_id = ?";
+        let row = tx
+            .row(Statement::new(sql).bind(&self.group.project_id))
+            .await?;
+        let count = row.map_or(Ok(0), |row| row.int(0))?;
+        match u64::try_from(count).unwrap_or_default() < most {
+            true => Ok(()),
+            false => Err(ServerGroupError::TooMany),
+        }
+    }
 }
 
 impl Work for CreateGroup {
@@ -192,7 +218,8 @@ impl Work for CreateGroup {
     type Error = ServerGroupError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<StoredServerGroup, ServerGroupError> {
-        let Self { uuid, group } = self;
+        self.check_count(tx).await?;
+        let Self { uuid, group, .. } = self;
         let now = tx.dialect().now();
         let sql = format!(
             "INSERT INTO server_groups (uuid, project_id, user_id, name, policy, max_server_per_host, generation, created_at) \

@@ -137,10 +137,20 @@ pub enum TokenError {
 /// The future of [`ValidateToken::validate`].
 pub type Validation<'a> = Pin<Box<dyn Future<Output = Result<Caller, TokenError>> + Send + 'a>>;
 
+/// The future of [`ValidateToken::project_exists`].
+pub type ProjectLookup<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<bool>, TokenError>> + Send + 'a>>;
+
 /// Validates tokens. Each service has one implementation, chosen where the service is composed.
 pub trait ValidateToken: Send + Sync {
     /// Returns the caller that the token stands for.
     fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a>;
+
+    /// Whether the project exists. `None` if that is not known: without an identity service, every text may be a
+    /// project.
+    fn project_exists<'a>(&'a self, _project_id: &'a str) -> ProjectLookup<'a> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// The URL of the Keystone that validates tokens, if there is one. A 401 then has the wording of keystonemiddleware
     /// and names this URL.

@@ -24,6 +24,8 @@ const SWEEP: Duration = Duration::from_secs(60);
 pub struct IdentityOptions {
     /// How long a token is good: Keystone's `[token] expiration`.
     pub token_expiration: Duration,
+    /// The largest number of valid tokens of a user. A further one ends an earlier one.
+    pub max_tokens_per_user: u64,
     pub catalog: Catalog,
     pub clock: TokenClock,
 }
@@ -32,6 +34,7 @@ impl Default for IdentityOptions {
     fn default() -> Self {
         Self {
             token_expiration: Duration::from_secs(3600),
+            max_tokens_per_user: 5000,
             catalog: Catalog::default(),
             clock: TokenClock::default(),
         }
@@ -220,7 +223,9 @@ impl Identity {
             issued_at,
             expires_at,
         };
-        if !self.inner.tokens.insert(&row, parent.as_deref()).await? {
+        let most = self.inner.options.max_tokens_per_user;
+        let tokens = &self.inner.tokens;
+        if !tokens.insert(&row, parent.as_deref(), most).await? {
             return Err(LoginError::Refused {
                 reason: "the parent token was revoked in the meantime",
             });

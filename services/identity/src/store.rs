@@ -85,13 +85,15 @@ impl TokenTable {
         Self(store)
     }
 
-    /// Inserts a new token. Returns false, and inserts nothing, if its parent token no longer exists.
+    /// Inserts a new token, and ends earlier ones of its user if there are more than `most`. Returns false, and changes
+    /// nothing, if its parent token no longer exists.
     pub(crate) async fn insert(
         &self,
         row: &TokenRow,
         parent: Option<&str>,
+        most: u64,
     ) -> Result<bool, TokenTableError> {
-        self.0.write(&InsertToken { row, parent }).await
+        self.0.write(&InsertToken { row, parent, most }).await
     }
 
     pub(crate) async fn get(&self, digest: &str) -> Result<Option<TokenRow>, TokenTableError> {
@@ -160,6 +162,38 @@ struct InsertToken<'a> {
     row: &'a TokenRow,
     /// The digest of the token that this one is issued from.
     parent: Option<&'a str>,
+    /// The largest number of tokens of the user.
+    most: u64,
+}
+
+impl InsertToken<'_> {
+    /// Makes room for the new token: of the login with the most tokens, the oldest token ends. So whoever asks for many
+    /// tokens with one token or password ends those, and not the tokens of the user's other logins.
+    async fn make_room(&self, tx: &mut Transaction) -> Result<(), SqlError> {
+        let row = self.row;
+        let sql = "SELECT COUNT(*) FROM identity_tokens WHERE user_id = ? AND expires_at > ?";
+        let valid = Statement::new(sql).bind(&row.user_id).bind(row.issued_at);
+        let valid = tx.row(valid).await?.map_or(Ok(0), |row| row.int(0))?;
+        let valid = u64::try_from(valid).unwrap_or_default();
+        let parent = self.parent.unwrap_or_default();
+        for _ in self.most..=valid {
+            let sql = "SELECT chain_id FROM identity_tokens WHERE user_id = ? AND digest <> ? GROUP BY chain_id \
+                       ORDER BY COUNT(*) DESC, MIN(issued_at), chain_id LIMIT 1";
+            let login = Statement::new(sql).bind(&row.user_id).bind(parent);
+            let Some(login) = tx.row(login).await? else {
+                return Ok(());
+            };
+            let sql = "SELECT digest FROM identity_tokens WHERE chain_id = ? AND digest <> ? \
+                       ORDER BY issued_at, digest LIMIT 1";
+            let oldest = Statement::new(sql).bind(login.text(0)?).bind(parent);
+            if let Some(oldest) = tx.row(oldest).await? {
+                let sql = "DELETE FROM identity_tokens WHERE digest = ?";
+                tx.execute(Statement::new(sql).bind(oldest.text(0)?))
+                    .await?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Work for InsertToken<'_> {
@@ -176,6 +210,7 @@ impl Work for InsertToken<'_> {
                 return Ok(false);
             }
         }
+        self.make_room(tx).await?;
         let (scope, scope_id) = match &row.target {
             None => ("unscoped", None),
             Some(AssignmentTarget::System) => ("system", None),

@@ -17,6 +17,8 @@ mod standard;
 mod target;
 mod translate;
 
+use std::collections::BTreeMap;
+
 use crate::options::SchedulerOptions;
 use crate::request::RequestSpec;
 
@@ -63,6 +65,26 @@ pub fn placement_query(
         pinning_requested,
         fallback_query,
     })
+}
+
+/// What a request claims by resource class, over all of its groups. Dedicated CPUs are PCPU.
+///
+/// Errors: as [`placement_query`] of flavor and image.
+pub fn claimed_resources(
+    request: &RequestSpec,
+    options: &SchedulerOptions,
+    cloud: &Cloud<'_>,
+) -> Result<BTreeMap<String, i64>, PlacementQueryError> {
+    let outside = outside_groups(request, options, cloud)?;
+    let translated = translate::groups(request, &outside, CpuClass::Pcpu)?;
+    let mut claimed = BTreeMap::new();
+    for group in translated.groups.by_suffix.values() {
+        for (class, amount) in &group.resources {
+            let sum: &mut i64 = claimed.entry(class.clone()).or_default();
+            *sum = sum.saturating_add(*amount);
+        }
+    }
+    Ok(claimed)
 }
 
 /// The groups that come from neither flavor nor image, by suffix.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use berth_client::{HttpService, RouteTemplate, TransportError};
 use berth_compute::{
-    Compute, ComputeApiOptions, ComputeOptions, ComputeParts, FoundImage, prepare, router,
+    Compute, ComputeApiOptions, ComputeOptions, ComputeParts, FoundImage, QuotaLimits, prepare,
+    router,
 };
 use berth_conductor::Conductor;
 use berth_hosts::Hosts;
@@ -89,7 +90,12 @@ impl CloudComputeApi {
             images: Arc::new(BTreeMap::from([(IMAGE, image)])),
             quota: None,
         };
-        let compute = Compute::new(parts, ComputeOptions::default());
+        // Tests of many guests have one project.
+        let options = ComputeOptions {
+            quotas: QuotaLimits::unlimited(),
+            ..ComputeOptions::default()
+        };
+        let compute = Compute::new(parts, options);
         let routes = dying_with(router(compute.clone(), ComputeApiOptions::default()), end);
         ComputeLife {
             compute,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::routing::get;
 use axum::{Json, Router};
 use berth_config::{AuthStrategy, Config, LoadedConfig};
-use berth_http::auth::Validation;
+use berth_http::auth::{ProjectLookup, Validation};
 use berth_http::{
     Prefix, TokenRequest, ValidateToken, audited, found_at, mount, without_internal_routes,
 };
@@ -116,6 +116,7 @@ impl OpenApi {
         let own = &config.identity_service;
         let options = IdentityOptions {
             token_expiration: own.token_expiration,
+            max_tokens_per_user: own.max_tokens_per_user,
             catalog: catalog(config, &here),
             ..IdentityOptions::default()
         };
@@ -244,6 +245,11 @@ struct OwnTokens {
 impl ValidateToken for OwnTokens {
     fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a> {
         self.identity.validate(request)
+    }
+
+    fn project_exists<'a>(&'a self, project_id: &'a str) -> ProjectLookup<'a> {
+        let exists = self.identity.users().project(project_id).is_some();
+        Box::pin(async move { Ok(Some(exists)) })
     }
 
     fn keystone(&self) -> Option<&str> {

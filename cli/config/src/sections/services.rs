@@ -4,9 +4,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use berth_compute::{OnQuotaFailure, QuotaOptions};
+use berth_compute::{OnQuotaFailure, QuotaLimit, QuotaLimits, QuotaOptions, QuotaResource};
 use berth_http::Prefix;
 use berth_identity::EndpointInterface;
+use berth_model::ResourceClassError;
 use berth_options::text::{check_url, is_host_name};
 use berth_options::{
     FileRole, ListenAddress, OptionKind, TextKind, WEEK, WrongText, choices, options, seconds,
@@ -136,6 +137,9 @@ options! {
         /// Seconds after which a request without a device (never bound, unbound, or with a failed bind) is deleted; 0:
         /// never.
         pub unbound_request_grace: Duration = seconds(3600), kind: Integer(0, WEEK);
+        /// The largest number of accelerator requests of a project that no instance has; further ones are refused with
+        /// 403. Services and operators have no limit.
+        pub max_unbound_requests: u64 = 1_000, kind: Integer(0, 0x7FFF_FFFF);
         /// Seconds for which a bind waits until its devices are programmed; the bind fails after that.
         pub bind_timeout: Duration = seconds(60), kind: Integer(1, 86_400);
     }
@@ -185,6 +189,9 @@ options! {
         /// Seconds for which a blocked boot is retried before it is rolled back. A boot is blocked while a service is
         /// not reachable, or while its devices are still being cleaned.
         pub retry_timeout: Duration = seconds(120), kind: Integer(0, 86_400);
+        /// The number of guests that are booted concurrently, each until its host's agent builds it; the others wait.
+        /// Projects get their turns one after the other, so that one with many guests does not delay the others.
+        pub workers: usize = 64, kind: Integer(1, 1024);
         /// The number of guests for which the scheduler searches a host concurrently; the others wait. Concurrent
         /// searches may select the same devices; all but one of them search again.
         pub scheduler_workers: usize = 4, kind: Integer(1, 64), example: "1";
@@ -267,11 +274,31 @@ impl ComputeService {
 }
 
 options! {
-    /// Limits the servers that a project may create in the built-in compute API. Without an entry there is no limit.
+    /// The limits of projects in the built-in compute API that have none of their own (`openstack quota set`); -1:
+    /// unlimited. Names and defaults are those of Nova's `[quota]`.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub(crate) struct QuotaSection in "quota" {
-        /// A program that is called before servers are created. It reads project, user, count and flavor as JSON and
-        /// answers yes, or no with a sentence (the guide's page on servers describes the format).
+        /// Servers of a project.
+        instances: i64 = 10, kind: LIMIT;
+        /// Processors of all servers of a project, by their flavors.
+        cores: i64 = 20, kind: LIMIT;
+        /// Memory of all servers of a project in MiB, by their flavors.
+        ram: i64 = 51_200, kind: LIMIT;
+        /// Metadata items of a server. A config drive has no room for more than 128.
+        metadata_items: i64 = 128, kind: Integer(0, 128);
+        /// Key pairs of a user.
+        key_pairs: i64 = 100, kind: LIMIT;
+        /// Server groups of a project.
+        server_groups: i64 = 10, kind: LIMIT;
+        /// Servers of a server group.
+        server_group_members: i64 = 10, kind: LIMIT;
+        /// What all servers of a project may claim of a resource class, as `CLASS=AMOUNT`. The classes are those of
+        /// Placement; a class that is not listed is unlimited. Nova's unified limits have the same names:
+        /// `class:VGPU`.
+        resource_classes: Vec<String> = Vec::new(), kind: CLASS_LIMITS, example: "[\"VGPU=4\", \"DISK_GB=1000\"]";
+        /// A program that is called before servers are created that these limits allow. It reads project, user, count
+        /// and flavor as JSON and answers yes, or no with a sentence (the guide's page on the quota hook describes the
+        /// format).
         hook: Option<PathBuf> = None, kind: PROGRAM, example: "\"/usr/libexec/berth/quota\"";
         /// Seconds that the program may run for one request. After that it is killed with its child processes, and
         /// counts as failed.
@@ -282,6 +309,26 @@ options! {
 }
 
 impl QuotaSection {
+    /// The limits of projects without limits of their own.
+    pub(crate) fn limits(&self) -> QuotaLimits {
+        let named = [
+            (QuotaResource::Instances, self.instances),
+            (QuotaResource::Cores, self.cores),
+            (QuotaResource::Ram, self.ram),
+            (QuotaResource::MetadataItems, self.metadata_items),
+            (QuotaResource::KeyPairs, self.key_pairs),
+            (QuotaResource::ServerGroups, self.server_groups),
+            (QuotaResource::ServerGroupMembers, self.server_group_members),
+        ];
+        // The texts are checked.
+        let classes = self.resource_classes.iter();
+        let classes = classes.filter_map(|text| class_limit(text).ok());
+        let all = named.into_iter().chain(classes);
+        all.fold(QuotaLimits::unlimited(), |limits, (resource, number)| {
+            limits.with(resource, QuotaLimit::from_number(number))
+        })
+    }
+
     /// The program that limits new servers; `None` without one.
     pub(crate) fn options(&self) -> Option<QuotaOptions> {
         Some(QuotaOptions {
@@ -369,6 +416,9 @@ options! {
         pub path_prefix: Prefix = Prefix::default(), example: "\"/identity\"";
         /// Seconds for which a token is valid: Keystone's `expiration`, from its `[token]`.
         pub token_expiration: Duration = seconds(3600), kind: Integer(60, 604_800);
+        /// The largest number of valid tokens of a user. A further one ends the oldest token of the login that has the
+        /// most.
+        pub max_tokens_per_user: u64 = 5_000, kind: Integer(10, 1_000_000);
         /// The region of every endpoint in the catalog.
         pub region: String = "RegionOne".into();
         /// The endpoints of the other services: `TYPE=URL` for all interfaces, `TYPE:public=URL`, `TYPE:internal=URL`
@@ -438,6 +488,31 @@ fn is_database(text: &str) -> bool {
         .strip_prefix("sqlite:")
         .is_some_and(|path| path.starts_with('/') && path.len() > 1);
     absolute && text.parse::<Location>().is_ok()
+}
+
+/// A limit of projects.
+const LIMIT: OptionKind = OptionKind::Integer(-1, 0x7FFF_FFFF);
+
+/// A list of limits of resource classes: `CLASS=AMOUNT`.
+const CLASS_LIMITS: OptionKind = OptionKind::Texts(&TextKind::new(
+    "list of CLASS=AMOUNT",
+    "write limits such as [\"VGPU=4\", \"CUSTOM_GPU=2\"]",
+    |text| class_limit(text).map(drop),
+));
+
+/// The resource class and its limit.
+fn class_limit(text: &str) -> Result<(QuotaResource, i64), WrongText> {
+    let Some((class, amount)) = text.split_once('=') else {
+        return Err(format!("{text:?} has no = between a resource class and an amount").into());
+    };
+    let class = class.trim();
+    let resource = class.strip_prefix("class:").unwrap_or(class).parse();
+    let resource =
+        resource.map_err(|error: ResourceClassError| WrongText::from(error.to_string()))?;
+    match amount.trim().parse() {
+        Ok(amount @ -1..=0x7FFF_FFFF) => Ok((QuotaResource::Class(resource), amount)),
+        _ => Err(format!("{amount:?} is not a whole number from -1 to 2147483647").into()),
+    }
 }
 
 /// A list of agents: `NODE=https://HOST:PORT`.

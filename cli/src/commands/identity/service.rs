@@ -32,6 +32,7 @@ pub(super) async fn serve(
     let base = base(config, listener.address)?;
     let options = IdentityOptions {
         token_expiration: own.token_expiration,
+        max_tokens_per_user: own.max_tokens_per_user,
         catalog: catalog(config, &[("identity", None, format!("{base}/v3"))]),
         ..IdentityOptions::default()
     };

@@ -13,6 +13,23 @@ use std::time::Duration;
 
 use super::{Dialect, Disposition, Retryable, SqlError, SqlStore, Statement, Transaction, Work};
 
+/// The beginning of a statement that creates an index.
+const INDEX: &str = "CREATE INDEX IF NOT EXISTS ";
+
+async fn create_index(tx: &mut Transaction, index: &'static str) -> Result<(), SqlError> {
+    if tx.dialect() != Dialect::MySql {
+        return tx.execute(Statement::new(index)).await.map(drop);
+    }
+    let rest = index.strip_prefix(INDEX).unwrap_or(index);
+    let name = rest.split(' ').next().unwrap_or_default();
+    let known = "SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() AND index_name = ? LIMIT 1";
+    if tx.row(Statement::new(known).bind(name)).await?.is_none() {
+        let create = Statement::new(format!("CREATE INDEX {rest}"));
+        tx.execute(create).await?;
+    }
+    Ok(())
+}
+
 /// How long a start waits for another process that creates the schema.
 pub const SCHEMA_WAIT: Duration = Duration::from_secs(60);
 
@@ -114,6 +131,15 @@ impl Schema {
     pub async fn prepare(self, store: &SqlStore) -> Result<(), SchemaError> {
         let _lock = store.schema_lock(SCHEMA_WAIT).await?;
         store.write(&Prepare(self)).await
+    }
+
+    /// Creates the indexes that a database of an earlier release lacks. All tables exist.
+    pub async fn create_missing_indexes(self, tx: &mut Transaction) -> Result<(), SqlError> {
+        let lines = self.text.lines();
+        for line in lines.filter(|line| line.starts_with(INDEX)) {
+            create_index(tx, line.trim_end_matches(';')).await?;
+        }
+        Ok(())
     }
 
     /// The tables in the order of their creation.

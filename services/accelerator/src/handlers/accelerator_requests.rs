@@ -43,7 +43,9 @@ pub(super) fn operations() -> Vec<AcceleratorOperation> {
 pub(super) fn fault(error: ArqError) -> Fault {
     match error {
         ArqError::NotFound(_) => Fault::not_found(error.to_string()),
-        ArqError::BoundToInstance { .. } => Fault::forbidden(error.to_string()),
+        ArqError::BoundToInstance { .. } | ArqError::TooMany { .. } => {
+            Fault::forbidden(error.to_string())
+        }
         ArqError::InstanceHasRequests(_) | ArqError::Transition { .. } => {
             Fault::bad_request(error.to_string())
         }
@@ -136,6 +138,10 @@ async fn create(
     let create = CreateArqs {
         profile,
         project_id: project(project_id)?.to_owned(),
+        max_unbound: match scope(&call) {
+            ArqScope::All => None,
+            _ => Some(accelerator.options.max_unbound_requests),
+        },
     };
     let made = accelerator.tables.write(&create).await.map_err(fault)?;
     ApiResponse::with_body(StatusCode::CREATED, &listing(&call, &made))

@@ -76,6 +76,16 @@ pub(crate) enum ArqError {
         arq: ArqUuid,
         reason: TransitionRefused,
     },
+    /// The project would have too many requests that no instance has.
+    #[error(
+        "Quota exceeded for accelerator_requests: Requested {requested}, but already used {used} of {most} accelerator_requests \
+         without an instance"
+    )]
+    TooMany {
+        requested: usize,
+        used: u64,
+        most: u64,
+    },
     #[error("another writer changed the request meanwhile")]
     Raced,
     #[error(transparent)]
@@ -237,6 +247,29 @@ pub(crate) fn missing(uuids: &[ArqUuid], rows: &[ArqRow]) -> Vec<ArqUuid> {
 pub(crate) struct CreateArqs {
     pub(crate) profile: String,
     pub(crate) project_id: String,
+    /// The largest number of requests of the project that no instance has, if there is a limit.
+    pub(crate) max_unbound: Option<u64>,
+}
+
+impl CreateArqs {
+    /// Refuses more requests than the project may have.
+    async fn check_count(&self, tx: &mut Transaction, requested: usize) -> Result<(), ArqError> {
+        let Some(most) = self.max_unbound else {
+            return Ok(());
+        };
+        let sql = "SELECT COUNT(*) FROM accelerator_requests WHERE project_id = ? AND instance_uuid IS NULL";
+        let row = tx.row(Statement::new(sql).bind(&self.project_id)).await?;
+        let used = u64::try_from(row.map_or(Ok(0), |row| row.int(0))?).unwrap_or_default();
+        let all = used.saturating_add(u64::try_from(requested).unwrap_or(u64::MAX));
+        match all <= most {
+            true => Ok(()),
+            false => Err(ArqError::TooMany {
+                requested,
+                used,
+                most,
+            }),
+        }
+    }
 }
 
 impl Work for CreateArqs {
@@ -261,6 +294,7 @@ impl Work for CreateArqs {
         }
         let head = "INSERT INTO accelerator_requests \
                     (uuid, state, device_profile_id, device_profile_group_id, project_id, created_at) VALUES";
+        self.check_count(tx, rows.len()).await?;
         tx.insert_rows(head, rows, "").await?;
         Ok(of_uuids(tx, &ArqScope::All, &uuids).await?)
     }

@@ -85,6 +85,7 @@ impl StatementLog {
         let create = CreateArqs {
             profile: profile.to_owned(),
             project_id: OURS.to_owned(),
+            max_unbound: Some(1_000_000),
         };
         self.write(&create).await[0].arq.uuid
     }

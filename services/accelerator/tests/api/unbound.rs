@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use berth_accelerator::{IdleArqCollector, IdleArqsError, delete_idle_arqs};
+use berth_accelerator::{AcceleratorApiOptions, IdleArqCollector, IdleArqsError, delete_idle_arqs};
 use berth_store::{Location, SqlOptions, SqlStore, SqlTimestamp, Statement, Synchronous};
 use serde_json::json;
 
@@ -216,4 +216,43 @@ async fn a_concurrent_bind_wins_or_gets_an_unknown_request() {
         assert_eq!(service.delete(&path).await.status, 204);
     }
     service.store.close().await;
+}
+
+#[tokio::test]
+async fn a_project_has_a_largest_number_of_requests_without_an_instance() {
+    let service = Service::with(AcceleratorApiOptions {
+        max_unbound_requests: 3,
+        ..options()
+    });
+    let service = service.await.by("admin");
+    service.profile("two", 2).await;
+    let body = json!({"device_profile_name": "two"});
+    let create = async |token| {
+        let service = service.by(token);
+        service.post("/v2/accelerator_requests", body.clone()).await
+    };
+    let first = create("alice").await;
+    assert_eq!(first.status, 201);
+    let refused = create("alice").await;
+    assert_eq!(
+        (refused.status.as_u16(), refused.message().as_str()),
+        (
+            403,
+            "Quota exceeded for accelerator_requests: Requested 2, but already used 2 of 3 accelerator_requests without an instance"
+        )
+    );
+    for token in ["bob", "admin", "admin"] {
+        assert_eq!(
+            create(token).await.status,
+            201,
+            "{token} has a project of its own, or no limit"
+        );
+    }
+    let path = format!("/v2/accelerator_requests?arqs={}", first.uuids().join(","));
+    assert_eq!(service.by("alice").delete(&path).await.status, 204);
+    assert_eq!(create("alice").await.status, 201);
+    // Requests that an instance has do not count.
+    let sql = "UPDATE accelerator_requests SET instance_uuid = ? WHERE project_id = 'p-alice'";
+    service.change(Statement::new(sql).bind(guest(1))).await;
+    assert_eq!(create("alice").await.status, 201);
 }

@@ -27,6 +27,7 @@ pub(super) fn group_fault(error: ServerGroupError) -> Fault {
     match error {
         ServerGroupError::NotFound { .. } => Fault::not_found(error.to_string()),
         ServerGroupError::Body(error) => Fault::bad_request(error.to_string()),
+        ServerGroupError::TooMany => Fault::forbidden(error.to_string()),
         ServerGroupError::Table(error) => table_fault(&error),
         other => Fault::conflict(other.to_string()),
     }

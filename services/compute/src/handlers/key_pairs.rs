@@ -68,6 +68,7 @@ pub(super) fn fault(error: KeyPairError) -> Fault {
     match error {
         KeyPairError::NotFound { .. } => Fault::not_found(error.to_string()),
         KeyPairError::Exists { .. } => Fault::conflict(error.to_string()),
+        KeyPairError::TooMany => Fault::forbidden(error.to_string()),
         KeyPairError::Name | KeyPairError::PublicKey { .. } => {
             Fault::bad_request(error.to_string())
         }
@@ -134,7 +135,9 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         )
     })?;
     let key = NewKeyPair::new(user, name, public_key).map_err(fault)?;
-    let key = api.compute.create_key_pair(key).await.map_err(fault)?;
+    let project = call.caller.project_id().unwrap_or_default();
+    let key = api.compute.create_key_pair(key, project).await;
+    let key = key.map_err(fault)?;
     let status = by_version(&call, StatusCode::CREATED, StatusCode::OK);
     ApiResponse::with_body(status, &json!({"keypair": created(&call, &key)}))
 }

@@ -1,4 +1,4 @@
-//! /v2.1/limits: the limits of a project. All are unlimited, because a quota hook does not report numbers.
+//! /v2.1/limits: the limits and the usage of a project.
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::microversions::{NO_IMAGE_METADATA, NO_NETWORK_LIMITS, NO_PERSONALITY};
 use crate::policies::{admin, everybody};
-use crate::servers::MOST_METADATA;
+use crate::quota::QuotaResource;
 use crate::state::{ComputeApi, ComputeOperation};
 
 /// Show the limits of another project.
@@ -34,15 +34,17 @@ async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResp
         api.allow_rule(&call, OTHER_PROJECT, None)?;
     }
     let project = named.or(call.caller.project_id()).unwrap_or_default();
-    let used = api.used(project).await.map_err(super::servers::fault)?;
+    let usage = api.compute.project_usage(project).await;
+    let usage = usage.map_err(super::servers::fault)?;
+    let (used, limit) = (&usage.used, |resource| usage.limits.of(&resource).number());
     let mut absolute = json!({
-        "maxTotalInstances": NONE,
-        "maxTotalCores": NONE,
-        "maxTotalRAMSize": NONE,
-        "maxTotalKeypairs": NONE,
-        "maxServerMeta": MOST_METADATA,
-        "maxServerGroups": NONE,
-        "maxServerGroupMembers": NONE,
+        "maxTotalInstances": limit(QuotaResource::Instances),
+        "maxTotalCores": limit(QuotaResource::Cores),
+        "maxTotalRAMSize": limit(QuotaResource::Ram),
+        "maxTotalKeypairs": limit(QuotaResource::KeyPairs),
+        "maxServerMeta": limit(QuotaResource::MetadataItems),
+        "maxServerGroups": limit(QuotaResource::ServerGroups),
+        "maxServerGroupMembers": limit(QuotaResource::ServerGroupMembers),
         "totalInstancesUsed": used.instances,
         "totalCoresUsed": used.cores,
         "totalRAMUsed": used.ram_mb,
@@ -61,7 +63,7 @@ async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResp
         }
     }
     if !call.version.has(NO_IMAGE_METADATA) {
-        absolute["maxImageMeta"] = json!(MOST_METADATA);
+        absolute["maxImageMeta"] = json!(limit(QuotaResource::MetadataItems));
     }
     if !call.version.has(NO_PERSONALITY) {
         absolute["maxPersonality"] = json!(0);

@@ -1,16 +1,23 @@
-//! /v2.1/os-quota-sets/{project}: the quotas of a project. The API itself limits only metadata; a quota hook does not
-//! report numbers.
+//! /v2.1/os-quota-sets/{project}: the limits of a project, its usage, and the defaults.
+//!
+//! In addition to Nova's keys a quota set has one for each resource class with a limit, named as in Nova's unified limits:
+//! `class:VGPU`.
 
 use axum::extract::State;
 use berth_http::{ApiRequest, ApiResponse, Fault};
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use super::servers::fault;
-use crate::microversions::{NO_NETWORK_LIMITS, NO_PERSONALITY};
-use crate::policies::{everybody, reader};
-use crate::quota::QuotaAmounts;
-use crate::servers::{MOST_METADATA, ServerError};
+use crate::fields::{BodyFields, MOST};
+use crate::microversions::{NO_NETWORK_LIMITS, NO_PERSONALITY, STRICT};
+use crate::openapi::schemas::{in_key, integer, object};
+use crate::paging::check_keys;
+use crate::policies::{admin, everybody, reader};
+use crate::quota::{QuotaChange, QuotaLimit, QuotaLimits, QuotaResource, UsageCheck};
 use crate::state::{ComputeApi, ComputeOperation};
+
+const QUERY: [&str; 1] = ["user_id"];
 
 pub(super) fn operations() -> Vec<ComputeOperation> {
     vec![
@@ -19,13 +26,26 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
             .extension("os-quota-sets", "Quotas")
             .id("showQuotaSet")
             .summary("Shows the quotas of a project")
-            .query(&["user_id"])
+            .query(&QUERY)
             .responds("quota_set"),
+        ComputeOperation::put("/v2.1/os-quota-sets/{project}", update)
+            .rule(admin("os_compute_api:os-quota-sets:update"))
+            .id("updateQuotaSet")
+            .summary("Sets quotas of a project")
+            .query(&QUERY)
+            .body(|| in_key("quota_set", quota_schema()))
+            .responds("quota_set"),
+        ComputeOperation::delete("/v2.1/os-quota-sets/{project}", delete)
+            .rule(admin("os_compute_api:os-quota-sets:delete"))
+            .id("deleteQuotaSet")
+            .summary("Reverts the quotas of a project to the defaults")
+            .query(&QUERY)
+            .statuses(&[202]),
         ComputeOperation::get("/v2.1/os-quota-sets/{project}/detail", detail)
             .rule(reader("os_compute_api:os-quota-sets:detail"))
             .id("showQuotaSetDetail")
             .summary("Shows the quotas and the usage of a project")
-            .query(&["user_id"])
+            .query(&QUERY)
             .responds("quota_set"),
         ComputeOperation::get("/v2.1/os-quota-sets/{project}/defaults", defaults)
             .rule(everybody("os_compute_api:os-quota-sets:defaults"))
@@ -35,19 +55,15 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
     ]
 }
 
-const NONE: i64 = -1;
+fn quota_schema() -> Value {
+    let mut quotas = object(&[], [("force", json!({"type": "boolean"}))]);
+    for resource in QuotaResource::OF_QUOTA_SETS {
+        quotas["properties"][resource.name().as_ref()] = integer(-1);
+    }
+    quotas
+}
 
-/// Quotas of all versions.
-const ALWAYS: [&str; 6] = [
-    "cores",
-    "instances",
-    "key_pairs",
-    "ram",
-    "server_group_members",
-    "server_groups",
-];
-
-/// Quotas of versions with network limits.
+/// Quotas of versions with network limits. There is no network service, so nothing is limited.
 const OF_NETWORKS: [&str; 4] = [
     "fixed_ips",
     "floating_ips",
@@ -55,68 +71,159 @@ const OF_NETWORKS: [&str; 4] = [
     "security_groups",
 ];
 
-/// Quotas of versions with file injection.
+/// Quotas of versions with file injection, which is not supported.
 const OF_FILES: [&str; 3] = [
     "injected_file_content_bytes",
     "injected_file_path_bytes",
     "injected_files",
 ];
 
-/// Builds a quota set; `form` builds each entry.
-fn set(call: &ApiRequest, project: &str, form: impl Fn(&str, i64) -> Value) -> Value {
-    let mut set = Map::new();
-    let mut add = |keys: &[&str]| {
-        for key in keys {
-            set.insert((*key).to_owned(), form(key, NONE));
-        }
-    };
-    add(&ALWAYS);
+/// The quotas that other services have, or that have no effect here.
+fn without_effect(call: &ApiRequest) -> Vec<(&'static str, i64)> {
+    let mut all = Vec::new();
     if !call.version.has(NO_NETWORK_LIMITS) {
-        add(&OF_NETWORKS);
+        all.extend(OF_NETWORKS.map(|key| (key, -1)));
     }
     if !call.version.has(NO_PERSONALITY) {
-        add(&OF_FILES);
+        all.extend(OF_FILES.map(|key| (key, 0)));
     }
-    let metadata = i64::try_from(MOST_METADATA).unwrap_or(i64::MAX);
-    let items = "metadata_items";
-    set.insert(items.to_owned(), form(items, metadata));
+    all
+}
+
+/// Builds a quota set; `form` builds each entry.
+fn set(
+    call: &ApiRequest,
+    limits: &QuotaLimits,
+    form: impl Fn(Option<&QuotaResource>, i64) -> Value,
+) -> Map<String, Value> {
+    let mut set = Map::new();
+    let named = QuotaResource::OF_QUOTA_SETS.into_iter();
+    for resource in named.chain(limits.classes().cloned()) {
+        let limit = limits.of(&resource).number();
+        set.insert(resource.to_string(), form(Some(&resource), limit));
+    }
+    for (key, limit) in without_effect(call) {
+        set.insert(key.to_owned(), form(None, limit));
+    }
+    set
+}
+
+fn limit_only(_: Option<&QuotaResource>, limit: i64) -> Value {
+    json!(limit)
+}
+
+fn respond(project: &str, mut set: Map<String, Value>) -> Result<ApiResponse, Fault> {
     set.insert("id".to_owned(), json!(project));
-    json!({ "quota_set": set })
+    ApiResponse::ok(&json!({ "quota_set": set }))
+}
+
+/// Checks the query, the rule, and that the project exists. Returns the project.
+async fn project_of<'a>(api: &ComputeApi, call: &'a ApiRequest) -> Result<&'a str, Fault> {
+    let project = checked_query(api, call)?;
+    api.check_project(project).await?;
+    Ok(project)
+}
+
+fn checked_query<'a>(api: &ComputeApi, call: &'a ApiRequest) -> Result<&'a str, Fault> {
+    if call.version.has(STRICT) {
+        check_keys(call, &QUERY)?;
+    }
+    let project = call.path("project")?;
+    api.allow_in(call, project)?;
+    match call.query.last("user_id") {
+        None => Ok(project),
+        Some(_) => Err(Fault::bad_request(
+            "Quotas of a user within a project are not supported: leave out user_id.",
+        )),
+    }
 }
 
 async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
-    let project = call.path("project")?;
-    api.allow_in(&call, project)?;
-    ApiResponse::ok(&set(&call, project, |_, limit| json!(limit)))
+    let project = project_of(&api, &call).await?;
+    let limits = api.compute.quota_limits(project).await.map_err(fault)?;
+    respond(project, set(&call, &limits, limit_only))
 }
 
 async fn defaults(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     api.allow(&call)?;
     let project = call.path("project")?;
-    ApiResponse::ok(&set(&call, project, |_, limit| json!(limit)))
+    api.check_project(project).await?;
+    let limits = &api.compute.inner.options.quotas;
+    respond(project, set(&call, limits, limit_only))
 }
 
 async fn detail(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
-    let project = call.path("project")?;
-    api.allow_in(&call, project)?;
-    let used = api.used(project).await.map_err(fault)?;
+    let project = project_of(&api, &call).await?;
+    let usage = api.compute.project_usage(project).await.map_err(fault)?;
     let groups = api.used_groups(project).await?;
-    let in_use = |key: &str| match key {
-        "instances" => used.instances,
-        "cores" => used.cores,
-        "ram" => used.ram_mb,
-        "server_groups" => groups,
-        _ => 0,
+    let form = |resource: Option<&QuotaResource>, limit| {
+        let in_use = match resource {
+            None => 0,
+            Some(QuotaResource::ServerGroups) => groups,
+            Some(resource) => usage.used.of(resource),
+        };
+        json!({"in_use": in_use, "limit": limit, "reserved": 0})
     };
-    let form = |key: &str, limit| json!({"in_use": in_use(key), "limit": limit, "reserved": 0});
-    ApiResponse::ok(&set(&call, project, form))
+    respond(project, set(&call, &usage.limits, form))
+}
+
+async fn update(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    let project = project_of(&api, &call).await?;
+    let body: Value = call.typed()?;
+    let (limits, check) = parse(&call, &body)?;
+    let change = QuotaChange {
+        project,
+        limits: &limits,
+        server_groups: api.used_groups(project).await?,
+        check,
+    };
+    let limits = api.compute.set_quotas(change).await.map_err(fault)?;
+    // As in Nova, without the id.
+    let set = set(&call, &limits, limit_only);
+    ApiResponse::ok(&json!({ "quota_set": set }))
+}
+
+async fn delete(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
+    // The project may have been deleted.
+    let project = checked_query(&api, &call)?;
+    api.compute.delete_quotas(project).await.map_err(fault)?;
+    Ok(ApiResponse::empty(StatusCode::ACCEPTED))
+}
+
+/// Parses new limits.
+fn parse(
+    call: &ApiRequest,
+    body: &Value,
+) -> Result<(Vec<(QuotaResource, QuotaLimit)>, UsageCheck), Fault> {
+    let mut fields = BodyFields::of_body(body, "quota_set")?;
+    let check = match fields.boolean("force")? {
+        Some(true) => UsageCheck::Forced,
+        Some(false) | None => UsageCheck::Required,
+    };
+    let mut limits = Vec::new();
+    for key in fields.keys().filter(|key| *key != "force") {
+        if without_effect(call).iter().any(|(other, _)| *other == key) {
+            let sentence =
+                format!("The quota {key} cannot be set: it has no effect in this cloud.");
+            return Err(Fault::bad_request(sentence));
+        }
+        let is_class = key.starts_with("class:");
+        match key.parse::<QuotaResource>() {
+            Ok(resource) => {
+                if let Some(limit) = fields.integer(key, -1..=MOST)? {
+                    limits.push((resource, QuotaLimit::from_number(limit)));
+                }
+            }
+            Err(error) if is_class => return Err(Fault::bad_request(error.to_string())),
+            // `end` refuses it.
+            Err(_) => {}
+        }
+    }
+    fields.end()?;
+    Ok((limits, check))
 }
 
 impl ComputeApi {
-    pub(super) async fn used(&self, project: &str) -> Result<QuotaAmounts, ServerError> {
-        self.compute.used(project).await
-    }
-
     pub(super) async fn used_groups(&self, project: &str) -> Result<u64, Fault> {
         let groups = self.compute.inner.hosts.groups(Some(project)).await;
         let count = groups.map_err(super::hosts::group_fault)?.len();

@@ -17,9 +17,12 @@ use super::servers::{fault, server_fields};
 use crate::openapi::schemas::{object, text, text_or_null, texts, uuid};
 use crate::paging::links;
 use crate::policies::member;
-use crate::quota::{QUOTA_SCHEMA, QuotaQuestion, QuotaRefused};
-use crate::servers::NewServers;
+use crate::quota::{QUOTA_SCHEMA, QuotaAmounts, QuotaQuestion, QuotaRefused};
+use crate::servers::{NewServers, ServerError, ServerRecord};
 use crate::state::{ComputeApi, ComputeOperation};
+
+/// How often the quota hook is asked for one request, if other processes store servers of the project meanwhile.
+const QUESTIONS: u32 = 5;
 
 pub(super) fn operations() -> Vec<ComputeOperation> {
     vec![
@@ -97,8 +100,7 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
     api.check_count(&request)?;
     let new = api.new_servers(&call, request).await?;
     let reservation = new.1;
-    api.ask_quota(&call, &new.0).await?;
-    let servers = api.compute.create_servers(new.0).await.map_err(fault)?;
+    let servers = api.store_servers(&call, new.0).await?;
     for server in &servers {
         // If this fails, the reconciler does it later.
         api.compute.continue_work(server.uuid).await.ok();
@@ -123,41 +125,70 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
 }
 
 impl ComputeApi {
-    /// Asks the quota hook, if there is one.
-    async fn ask_quota(&self, call: &ApiRequest, new: &NewServers) -> Result<(), Fault> {
+    /// Stores the servers if the limits of the project and the quota hook allow them.
+    async fn store_servers(
+        &self,
+        call: &ApiRequest,
+        new: NewServers,
+    ) -> Result<Vec<ServerRecord>, Fault> {
         let Some(hook) = &self.compute.inner.quota else {
-            return Ok(());
+            return self.compute.create_servers(new).await.map_err(fault);
         };
-        let flavor = &new.flavor.body;
-        let question = QuotaQuestion {
-            schema: QUOTA_SCHEMA,
-            request_id: call.request_id.as_str().to_owned(),
-            project_id: new.project_id.clone(),
-            user_id: new.user_id.clone(),
-            count: new.count,
-            flavor: new.flavor.flavorid.clone(),
-            vcpus: flavor.vcpus,
-            ram_mb: flavor.ram_mb,
-            root_gb: flavor.disk_gb,
-            ephemeral_gb: flavor.ephemeral_gb,
-            extra_specs: flavor.extra_specs.clone(),
-            availability_zone: new.zone.clone(),
-            used: self.used(&new.project_id).await.map_err(fault)?,
-        };
-        hook.ask(&question).await.map_err(|refused| match refused {
+        let refused = |refused: QuotaRefused| match refused {
             QuotaRefused::No { .. } => Fault::forbidden(refused.to_string()),
             QuotaRefused::Unheard => Fault::unavailable(refused.to_string()),
-        })
+        };
+        let _turn = hook.turn(&new.project_id).await.map_err(refused)?;
+        // Another process may store servers of the project while the program runs; then it is asked again.
+        for _ in 0..QUESTIONS {
+            let project = self.compute.project_usage(&new.project_id).await;
+            let project = project.map_err(fault)?;
+            let count = new.count_within(&project.limits, &project.used);
+            let servers = NewServers {
+                count: count.map_err(fault)?,
+                ..new.clone()
+            };
+            let question = question(call, &servers, project.used);
+            hook.ask(&question).await.map_err(refused)?;
+            let stored = self
+                .compute
+                .create_servers_after(servers, Some(project.generation));
+            match stored.await {
+                Err(ServerError::QuotaRaced) => {}
+                stored => return stored.map_err(fault),
+            }
+        }
+        Err(fault(ServerError::QuotaRaced))
     }
 
     fn check_count(&self, request: &ServerCreateRequest) -> Result<(), Fault> {
         let most = self.compute.inner.options.most_at_once;
-        if request.count <= most {
+        let (_, count) = request.counts;
+        if count <= most {
             return Ok(());
         }
         Err(Fault::forbidden(format!(
-            "Quota exceeded for instances: Requested {}, but at most {most} at once",
-            request.count
+            "Quota exceeded for instances: Requested {count}, but at most {most} at once"
         )))
+    }
+}
+
+/// The question of the quota hook.
+fn question(call: &ApiRequest, new: &NewServers, used: QuotaAmounts) -> QuotaQuestion {
+    let flavor = &new.flavor.body;
+    QuotaQuestion {
+        schema: QUOTA_SCHEMA,
+        request_id: call.request_id.as_str().to_owned(),
+        project_id: new.project_id.clone(),
+        user_id: new.user_id.clone(),
+        count: new.count,
+        flavor: new.flavor.flavorid.clone(),
+        vcpus: flavor.vcpus,
+        ram_mb: flavor.ram_mb,
+        root_gb: flavor.disk_gb,
+        ephemeral_gb: flavor.ephemeral_gb,
+        extra_specs: flavor.extra_specs.clone(),
+        availability_zone: new.zone.clone(),
+        used,
     }
 }

@@ -14,6 +14,7 @@ use crate::microversions::{GROUP_OWNERS, GROUP_POLICY, SOFT_POLICIES, STRICT};
 use crate::openapi::schemas::{in_key, integer, object, text};
 use crate::paging::{MAX_LIMIT, check_keys};
 use crate::policies::{admin, member, reader};
+use crate::quota::{QuotaLimit, QuotaResource};
 use crate::state::{ComputeApi, ComputeOperation};
 
 /// List the server groups of all projects.
@@ -201,7 +202,12 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
         Fault::forbidden("Creating a server group requires a token with a project.")
     })?;
     let group = parse_group(&call, project_id)?;
-    let made = api.compute.inner.hosts.create_group(group).await;
+    let limits = api.compute.quota_limits(project_id).await.map_err(fault)?;
+    let most = match limits.of(&QuotaResource::ServerGroups) {
+        QuotaLimit::AtMost(most) => Some(most),
+        QuotaLimit::Unlimited => None,
+    };
+    let made = api.compute.inner.hosts.create_group(group, most).await;
     api.respond_with(&call, made.map_err(group_fault)?).await
 }
 

@@ -116,7 +116,15 @@ pub(super) fn fault(error: ServerError) -> Fault {
         ServerError::Request(_) | ServerError::LongName { .. } | ServerError::ManyTags { .. } => {
             Fault::bad_request(error.to_string())
         }
-        ServerError::ManyMetadata => Fault::forbidden(error.to_string()),
+        ServerError::ManyMetadata { .. }
+        | ServerError::Quota(_)
+        | ServerError::ManyGroupMembers => Fault::forbidden(error.to_string()),
+        ServerError::SmallQuota { .. } | ServerError::LargeQuota { .. } => {
+            Fault::bad_request(error.to_string())
+        }
+        ServerError::UnknownResources | ServerError::QuotaRaced => {
+            Fault::unavailable(error.to_string())
+        }
         ServerError::Locked { .. } | ServerError::Busy { .. } => Fault::conflict(error.to_string()),
         ServerError::Conductor(error) => {
             tracing::error!(

@@ -11,6 +11,8 @@ pub enum KeyPairError {
     NotFound { user_id: String, name: String },
     #[error("Key pair '{name}' already exists.")]
     Exists { name: String },
+    #[error("Quota exceeded, too many key pairs.")]
+    TooMany,
     #[error("Keypair data is invalid: the name may contain only letters, digits, blanks, _ and -")]
     Name,
     /// The text is not an SSH public key.

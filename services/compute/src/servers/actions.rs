@@ -8,9 +8,10 @@ use berth_wire::guest::ConfigDriveChangeBody;
 use uuid::Uuid;
 
 use super::update::{StoredAgentReport, set};
-use super::{MOST_METADATA, ServerError, ServerUpdate, drive_updates, metadata, rows};
+use super::{ServerError, ServerUpdate, drive_updates, metadata, rows};
 use crate::compute::Compute;
 use crate::instance_actions::{self, ActionOutcome, NewAction};
+use crate::quota::{QuotaLimits, limits_of};
 use crate::server_state::Action;
 
 /// Changes to the server's row when an action starts, in addition to the task state.
@@ -58,7 +59,13 @@ impl Compute {
         uuid: Uuid,
         start: ServerActionStart<'_>,
     ) -> Result<(), ServerError> {
-        self.tables.write(&RecordActionStart { uuid, start }).await
+        let quotas = &self.inner.options.quotas;
+        let work = RecordActionStart {
+            uuid,
+            start,
+            quotas,
+        };
+        self.tables.write(&work).await
     }
 
     /// Records the end of an action.
@@ -83,6 +90,7 @@ impl Compute {
 struct RecordActionStart<'a> {
     uuid: Uuid,
     start: ServerActionStart<'a>,
+    quotas: &'a QuotaLimits,
 }
 
 impl Work for RecordActionStart<'_> {
@@ -110,9 +118,8 @@ impl Work for RecordActionStart<'_> {
         }
         set(tx, self.uuid, columns).await?;
         if let Some(all) = &changes.metadata {
-            if all.len() > MOST_METADATA {
-                return Err(ServerError::ManyMetadata);
-            }
+            let limits = limits_of(tx, self.quotas, &server.project_id).await?;
+            metadata::check_count(&limits, all)?;
             metadata::replace(tx, server.id, all).await?;
         }
         // In front of the action, which thus starts the guest with it.

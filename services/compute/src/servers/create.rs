@@ -8,9 +8,14 @@ use berth_wire::conductor::CreateGuest;
 use uuid::Uuid;
 
 use super::rows::{self, ServerSelection};
-use super::{ServerError, ServerFlavor, ServerRecord};
+use super::usage::members_in;
+use super::{ServerError, ServerFlavor, ServerRecord, metadata, used_in};
 use crate::compute::Compute;
 use crate::instance_actions::{self, NewAction};
+use crate::quota::{
+    GuestResources, QuotaAmounts, QuotaHolder, QuotaLimits, QuotaResource, limits_of, lock,
+    server_count,
+};
 
 /// The number of new servers read per query.
 const AT_ONCE: usize = 500;
@@ -25,8 +30,12 @@ pub struct NewServers {
     pub user_id: String,
     /// The name. If there are several servers, each gets `-NUMBER` appended.
     pub name: String,
-    /// At least 1.
+    /// The largest number of servers, at least 1.
     pub count: u32,
+    /// The least number: if the quotas allow fewer than `count` and at least these, that many are created.
+    pub least: u32,
+    /// What each will claim, by resource class; `None` if the accelerator service did not say.
+    pub resources: Option<GuestResources>,
     pub description: Option<String>,
     /// The name of the key pair.
     pub key_name: Option<String>,
@@ -54,13 +63,17 @@ struct One {
 }
 
 impl NewServers {
-    fn each(&self, reservation_id: &str) -> Vec<One> {
+    fn named(&self, number: u32, count: u32) -> String {
+        match count {
+            1 => self.name.clone(),
+            _ => format!("{}-{number}", self.name),
+        }
+    }
+
+    fn each(&self, count: u32, reservation_id: &str) -> Vec<One> {
         let each = |number: u32| {
             let uuid = berth_http::request_id::random_uuid();
-            let name = match self.count {
-                1 => self.name.clone(),
-                _ => format!("{}-{number}", self.name),
-            };
+            let name = self.named(number, count);
             let hostname = hostname(&name, uuid);
             let mut guest = self.guest.clone();
             guest.uuid = Some(uuid);
@@ -78,7 +91,20 @@ impl NewServers {
                 request: String::from_utf8_lossy(&request).into_owned(),
             }
         };
-        (1..=self.count).map(each).collect()
+        (1..=count).map(each).collect()
+    }
+
+    /// How many of the servers the quotas allow.
+    pub(crate) fn count_within(
+        &self,
+        limits: &QuotaLimits,
+        used: &QuotaAmounts,
+    ) -> Result<u32, ServerError> {
+        if self.resources.is_none() && limits.classes().next().is_some() {
+            return Err(ServerError::UnknownResources);
+        }
+        let each = QuotaAmounts::of_server(&self.flavor.body, self.resources.clone());
+        Ok(server_count(limits, used, &each, (self.least, self.count))?)
     }
 }
 
@@ -98,44 +124,58 @@ fn hostname(name: &str, uuid: Uuid) -> String {
 }
 
 impl Compute {
-    /// Stores the servers, not yet handed over to the conductor.
+    /// Stores the servers, not yet handed over to the conductor, if the quotas of the project allow them.
     pub async fn create_servers(
         &self,
         asked: NewServers,
     ) -> Result<Vec<ServerRecord>, ServerError> {
+        self.create_servers_after(asked, None).await
+    }
+
+    /// The same. With a generation ([`super::usage::ProjectUsage`]), nothing is stored if other servers of the project
+    /// were stored since.
+    pub(crate) async fn create_servers_after(
+        &self,
+        asked: NewServers,
+        generation: Option<i64>,
+    ) -> Result<Vec<ServerRecord>, ServerError> {
         let uuid = berth_http::request_id::random_uuid().simple().to_string();
         let reservation_id = format!("r-{}", uuid.get(..8).unwrap_or_default());
-        let each = asked.each(&reservation_id);
-        if let Some(long) = each.iter().find(|one| one.name.chars().count() > NAME) {
-            let name = long.name.clone();
+        let name = asked.named(asked.count, asked.count);
+        if name.chars().count() > NAME {
             return Err(ServerError::LongName { name });
         }
         let create = InsertServers {
             reservation_id,
             owner: self.owner(),
             behind: self.inner.highest_number.load(Ordering::Relaxed),
+            quotas: &self.inner.options.quotas,
+            generation,
             asked,
-            each,
         };
         self.tables.write(&create).await
     }
 }
 
-struct InsertServers {
+struct InsertServers<'a> {
     reservation_id: String,
     owner: Uuid,
     /// New row numbers must be greater than this.
     behind: i64,
+    quotas: &'a QuotaLimits,
+    /// The number of the last transaction that may have stored servers of the project.
+    generation: Option<i64>,
     asked: NewServers,
-    each: Vec<One>,
 }
 
-impl Work for InsertServers {
+impl Work for InsertServers<'_> {
     type Output = Vec<ServerRecord>;
     type Error = ServerError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<Vec<ServerRecord>, ServerError> {
-        for (at, one) in (0i64..).zip(&self.each) {
+        let count = self.count(tx).await?;
+        let each = self.asked.each(count, &self.reservation_id);
+        for (at, one) in (0i64..).zip(&each) {
             self.insert(tx, at, one).await?;
             let action = NewAction {
                 server: one.uuid,
@@ -148,7 +188,7 @@ impl Work for InsertServers {
             };
             instance_actions::insert(tx, &action).await?;
         }
-        let uuids: Vec<Uuid> = self.each.iter().map(|one| one.uuid).collect();
+        let uuids: Vec<Uuid> = each.iter().map(|one| one.uuid).collect();
         let mut servers = Vec::with_capacity(uuids.len());
         for some in uuids.chunks(AT_ONCE) {
             servers.extend(rows::list(tx, ServerSelection::These(some)).await?);
@@ -158,7 +198,30 @@ impl Work for InsertServers {
     }
 }
 
-impl InsertServers {
+impl InsertServers<'_> {
+    /// How many servers the quotas of the project allow. No other transaction adds servers to it before this one ends.
+    async fn count(&self, tx: &mut Transaction) -> Result<u32, ServerError> {
+        let asked = &self.asked;
+        let project = asked.project_id.as_str();
+        let generation = lock(tx, QuotaHolder::Project(project)).await?;
+        if self.generation.is_some_and(|seen| generation != seen + 1) {
+            return Err(ServerError::QuotaRaced);
+        }
+        let limits = limits_of(tx, self.quotas, project).await?;
+        metadata::check_count(&limits, &asked.metadata)?;
+        let count = asked.count_within(&limits, &used_in(tx, project).await?)?;
+        if let Some(group) = asked.server_group {
+            let members = members_in(tx, group).await?.saturating_add(count.into());
+            if !limits
+                .of(&QuotaResource::ServerGroupMembers)
+                .allows(members)
+            {
+                return Err(ServerError::ManyGroupMembers);
+            }
+        }
+        Ok(count)
+    }
+
     /// The row number to use, if the database would choose a number that an existing guest's name contains. That
     /// happens after the database was lost.
     async fn number(&self, tx: &mut Transaction) -> Result<Option<i64>, ServerError> {
@@ -181,12 +244,16 @@ impl InsertServers {
     async fn insert(&self, tx: &mut Transaction, at: i64, one: &One) -> Result<(), ServerError> {
         let asked = &self.asked;
         let flavor = berth_wire::encode(&asked.flavor);
+        let resources = asked
+            .resources
+            .as_ref()
+            .map(|resources| String::from_utf8_lossy(&berth_wire::encode(resources)).into_owned());
         let number = self.number(tx).await?;
         let (column, mark) = number.map_or(("", ""), |_| ("id, ", "?, "));
         let sql = format!(
             "INSERT INTO compute_servers ({column}uuid, project_id, user_id, name, hostname, description, reservation_id, launch_index, \
-             key_name, image, flavor, zone, server_group, disk_config, access_ip_v4, access_ip_v6, request, owner, handed, deleting, \
-             created_at) VALUES ({mark}?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, {})",
+             key_name, image, flavor, resources, zone, server_group, disk_config, access_ip_v4, access_ip_v6, request, owner, handed, \
+             deleting, created_at) VALUES ({mark}?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, {})",
             tx.dialect().now()
         );
         let insert = Statement::recurring(sql)
@@ -202,6 +269,7 @@ impl InsertServers {
             .bind(asked.key_name.clone())
             .bind(asked.image.map(|image| image.to_string()))
             .bind(String::from_utf8_lossy(&flavor).into_owned())
+            .bind(resources)
             .bind(asked.zone.clone())
             .bind(asked.server_group.map(|group| group.to_string()))
             .bind(&asked.disk_config)

@@ -4,7 +4,8 @@ use berth_conductor::ConductorError;
 use berth_store::{Disposition, Retryable, SqlError};
 use uuid::Uuid;
 
-use super::{MOST_METADATA, MOST_TAGS};
+use super::MOST_TAGS;
+use crate::quota::{QuotaExceeded, QuotaResource};
 use crate::server_state::TaskState;
 use crate::store::ComputeTableError;
 
@@ -24,8 +25,35 @@ pub enum ServerError {
     LongName { name: String },
     #[error("Metadata item was not found")]
     NoMetadata,
-    #[error("Quota exceeded for metadata_items: a server has at most {MOST_METADATA}")]
-    ManyMetadata,
+    #[error("Maximum number of metadata items exceeds {most}")]
+    ManyMetadata { most: i64 },
+    #[error(transparent)]
+    Quota(#[from] QuotaExceeded),
+    #[error("Quota exceeded, too many servers in group")]
+    ManyGroupMembers,
+    /// A resource class is limited, and what the servers would claim of it is not known.
+    #[error(
+        "The quota of the project cannot be checked now: the accelerator service does not describe the device profile."
+    )]
+    UnknownResources,
+    /// Other servers of the project were stored since its usage was read.
+    #[error("Other requests of the project were accepted in the meantime; try again.")]
+    QuotaRaced,
+    /// A new limit is less than what is used.
+    #[error(
+        "Quota limit {limit} for {resource} must be greater than or equal to already used and reserved {in_use}."
+    )]
+    SmallQuota {
+        resource: QuotaResource,
+        limit: i64,
+        in_use: u64,
+    },
+    #[error("Quota limit {limit} for {resource} must be less than or equal to {most}.")]
+    LargeQuota {
+        resource: QuotaResource,
+        limit: i64,
+        most: i64,
+    },
     #[error("Instance {uuid} has no tag '{tag}'")]
     NoTag { uuid: Uuid, tag: String },
     #[error(

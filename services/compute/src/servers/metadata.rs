@@ -6,8 +6,9 @@ use berth_store::{Statement, Transaction, Work};
 use berth_wire::guest::ConfigDriveChangeBody;
 use uuid::Uuid;
 
-use super::{MOST_METADATA, ServerError, drive_updates, rows};
+use super::{ServerError, drive_updates, rows};
 use crate::compute::Compute;
+use crate::quota::{QuotaLimit, QuotaLimits, QuotaResource, limits_of};
 
 /// The maximum length of a key or value in bytes; the limit of config drives.
 const LONGEST: usize = 255;
@@ -43,6 +44,7 @@ impl Compute {
             uuid,
             metadata,
             others,
+            quotas: &self.inner.options.quotas,
         };
         let all = self.tables.write(&work).await?;
         self.send_drive_update(uuid);
@@ -57,13 +59,29 @@ impl Compute {
     }
 }
 
-struct SetMetadata {
+/// Refuses more items than the limits of a project allow.
+pub(super) fn check_count(
+    limits: &QuotaLimits,
+    metadata: &BTreeMap<String, String>,
+) -> Result<(), ServerError> {
+    let limit = limits.of(&QuotaResource::MetadataItems);
+    let count = u64::try_from(metadata.len()).unwrap_or(u64::MAX);
+    match limit.allows(count) {
+        true => Ok(()),
+        false => Err(ServerError::ManyMetadata {
+            most: QuotaLimit::number(limit),
+        }),
+    }
+}
+
+struct SetMetadata<'a> {
     uuid: Uuid,
     metadata: BTreeMap<String, String>,
     others: Others,
+    quotas: &'a QuotaLimits,
 }
 
-impl Work for SetMetadata {
+impl Work for SetMetadata<'_> {
     type Output = BTreeMap<String, String>;
     type Error = ServerError;
 
@@ -74,9 +92,7 @@ impl Work for SetMetadata {
             Others::Go => BTreeMap::new(),
         };
         all.extend(self.metadata.clone());
-        if all.len() > MOST_METADATA {
-            return Err(ServerError::ManyMetadata);
-        }
+        check_count(&limits_of(tx, self.quotas, &server.project_id).await?, &all)?;
         replace(tx, server.id, &all).await?;
         drive_updates::queue(tx, &server, ConfigDriveChangeBody::default()).await?;
         Ok(all)

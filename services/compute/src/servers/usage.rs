@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use berth_conductor::journal::BootRecord;
 use berth_model::{ConsumerUuid, NodeName};
-use berth_store::Statement;
+use berth_store::{SqlError, Statement, Transaction};
 use uuid::Uuid;
 
 use super::{ServerError, ServerFlavor, instance_name};
 use crate::compute::Compute;
-use crate::quota::QuotaAmounts;
+use crate::quota::{GuestResources, QuotaAmounts, QuotaHolder, QuotaLimits, generation, limits_of};
 use crate::store::{ComputeTableError, foreign, typed};
 
 const TABLE: &str = "compute_servers";
@@ -21,26 +21,57 @@ pub(crate) struct ServerOnNode {
     pub(crate) instance_name: String,
 }
 
+/// The limits and the usage of a project at one time.
+pub(crate) struct ProjectUsage {
+    pub(crate) limits: QuotaLimits,
+    pub(crate) used: QuotaAmounts,
+    /// The number of the last transaction that stored servers of the project.
+    pub(crate) generation: i64,
+}
+
+/// The resources used by a project. Servers that failed or are being deleted count as long as they exist, as in Nova.
+pub(crate) async fn used_in(
+    tx: &mut Transaction,
+    project: &str,
+) -> Result<QuotaAmounts, ComputeTableError> {
+    let sql = format!(
+        "SELECT flavor, resources, COUNT(*) FROM {TABLE} WHERE project_id = ? GROUP BY flavor, resources"
+    );
+    let mut used = QuotaAmounts::default();
+    for row in tx.rows(Statement::recurring(sql).bind(project)).await? {
+        let (text, resources) = (row.text(0)?, row.opt_text(1)?);
+        let count = u64::try_from(row.int(2)?).unwrap_or_default();
+        let flavor = serde_json::from_str::<ServerFlavor>(&text);
+        let flavor = flavor.map_err(|_| foreign(&text, TABLE, "flavor"))?;
+        let resources = resources.map(|text| {
+            serde_json::from_str::<GuestResources>(&text)
+                .map_err(|_| foreign(&text, TABLE, "resources"))
+        });
+        let each = QuotaAmounts::of_server(&flavor.body, resources.transpose()?);
+        used.add(count, &each);
+    }
+    Ok(used)
+}
+
+/// The number of servers that were created in a server group.
+pub(super) async fn members_in(tx: &mut Transaction, group: Uuid) -> Result<u64, SqlError> {
+    let sql = format!("SELECT COUNT(*) FROM {TABLE} WHERE deleting = 0 AND server_group = ?");
+    let row = tx
+        .row(Statement::recurring(sql).bind(group.to_string()))
+        .await?;
+    let count = row.map_or(Ok(0), |row| row.int(0))?;
+    Ok(u64::try_from(count).unwrap_or_default())
+}
+
 impl Compute {
-    /// The resources used by a project.
-    pub(crate) async fn used(&self, project: &str) -> Result<QuotaAmounts, ServerError> {
-        let sql =
-            format!("SELECT flavor, COUNT(*) FROM {TABLE} WHERE project_id = ? GROUP BY flavor");
+    /// The limits and the usage of a project, read in one transaction.
+    pub(crate) async fn project_usage(&self, project: &str) -> Result<ProjectUsage, ServerError> {
         let mut tx = self.tables.read().await?;
-        let mut used = QuotaAmounts::default();
-        for row in tx.rows(Statement::recurring(sql).bind(project)).await? {
-            let (text, count) = (row.text(0)?, row.int(1)?);
-            let count = u64::try_from(count).unwrap_or_default();
-            let flavor = serde_json::from_str::<ServerFlavor>(&text);
-            let flavor = flavor.map_err(|_| foreign(&text, TABLE, "flavor"))?.body;
-            let of_all = |each: u64| each.saturating_mul(count);
-            used = QuotaAmounts {
-                instances: used.instances.saturating_add(count),
-                cores: used.cores.saturating_add(of_all(flavor.vcpus.into())),
-                ram_mb: used.ram_mb.saturating_add(of_all(flavor.ram_mb)),
-            };
-        }
-        Ok(used)
+        Ok(ProjectUsage {
+            limits: limits_of(&mut tx, &self.inner.options.quotas, project).await?,
+            used: used_in(&mut tx, project).await?,
+            generation: generation(&mut tx, QuotaHolder::Project(project)).await?,
+        })
     }
 
     /// The members of server groups: the servers created with a group as a hint.

@@ -1,12 +1,12 @@
-//! The schema of the compute API: creates it in an empty database, upgrades that of the previous release, and refuses
+//! The schema of the compute API: creates it in an empty database, upgrades that of an earlier release, and refuses
 //! that of a later one.
 
 use berth_store::{Schema, SchemaError, SqlStore};
 
 use super::upgrade;
 
-/// The schema version. Version 2 added the owner of servers.
-pub const VERSION: i64 = 2;
+/// The schema version. Version 2 added the owner of servers, version 3 quotas.
+pub const VERSION: i64 = 3;
 
 pub(super) const SCHEMA: Schema = Schema {
     of: "the compute API",

@@ -38,6 +38,16 @@ CREATE TABLE IF NOT EXISTS compute_key_pairs (
     created_at VARCHAR(26) NOT NULL,
     UNIQUE (user_id, name)
 );
+CREATE TABLE IF NOT EXISTS compute_quotas (
+    project_id VARCHAR(255) NOT NULL,
+    resource VARCHAR(300) NOT NULL,
+    hard_limit INTEGER NOT NULL,
+    PRIMARY KEY (project_id, resource)
+);
+CREATE TABLE IF NOT EXISTS compute_quota_locks (
+    holder VARCHAR(300) NOT NULL PRIMARY KEY,
+    generation INTEGER NOT NULL
+);
 CREATE TABLE IF NOT EXISTS compute_servers (
     id INTEGER NOT NULL PRIMARY KEY,
     uuid VARCHAR(36) NOT NULL UNIQUE,
@@ -51,6 +61,7 @@ CREATE TABLE IF NOT EXISTS compute_servers (
     key_name VARCHAR(255),
     image VARCHAR(36),
     flavor TEXT NOT NULL,
+    resources TEXT,
     zone VARCHAR(255),
     server_group VARCHAR(36),
     disk_config VARCHAR(16) NOT NULL,

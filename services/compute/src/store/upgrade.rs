@@ -1,24 +1,29 @@
-//! Upgrades the tables from the previous schema version: adds missing columns and indexes and keeps all rows.
+//! Upgrades the tables of earlier schema versions: adds missing columns, tables and indexes and keeps all rows.
 //!
 //! MySQL commits each schema change on its own. Each change is therefore checked before it is made, and the version is
 //! written last, so that an interrupted upgrade can be repeated.
 
 use berth_store::{
     Dialect, SCHEMA_WAIT, SchemaError, SqlError, SqlStore, Statement, Transaction, Work,
+    in_words_of,
 };
 
 use super::schema::SCHEMA;
 
-/// The previous schema version.
-const BEFORE: i64 = 1;
+/// The oldest schema version.
+const OLDEST: i64 = 1;
 
-/// Columns that the previous version lacks: table, column, type.
-const ADDED: [(&str, &str, &str); 2] = [
+/// Columns that earlier versions lack: table, column, type.
+const ADDED: [(&str, &str, &str); 3] = [
     ("compute_servers", "owner", "VARCHAR(36)"),
     ("compute_server_actions", "image", "VARCHAR(36)"),
+    ("compute_servers", "resources", "TEXT"),
 ];
 
-/// Upgrades tables of the previous version. Others are left unchanged.
+/// Tables that earlier versions lack.
+const ADDED_TABLES: [&str; 2] = ["compute_quotas", "compute_quota_locks"];
+
+/// Upgrades tables of earlier versions. Others are left unchanged.
 pub(super) async fn upgrade(store: &SqlStore) -> Result<(), SchemaError> {
     let _lock = store.schema_lock(SCHEMA_WAIT).await?;
     Ok(store.write(&Upgrade).await?)
@@ -31,13 +36,26 @@ impl Work for Upgrade {
     type Error = SqlError;
 
     async fn run(&self, tx: &mut Transaction) -> Result<(), SqlError> {
-        if !tx.table_names().await?.contains(SCHEMA.mark) {
+        let tables = tx.table_names().await?;
+        if !tables.contains(SCHEMA.mark) {
             return Ok(());
         }
         let version = format!("SELECT version FROM {}", SCHEMA.mark);
         let version = tx.row(Statement::new(version)).await?;
-        if version.map(|row| row.int(0)).transpose()? != Some(BEFORE) {
+        let version = version.map(|row| row.int(0)).transpose()?;
+        if version.is_none_or(|version| !(OLDEST..SCHEMA.version).contains(&version)) {
             return Ok(());
+        }
+        let text = in_words_of(tx.dialect(), SCHEMA.text);
+        for table in ADDED_TABLES.into_iter().filter(|it| !tables.contains(*it)) {
+            let begin = format!("CREATE TABLE IF NOT EXISTS {table} (");
+            let create = text
+                .split_inclusive(";\n")
+                .find(|it| it.starts_with(&begin));
+            if let Some(create) = create {
+                tx.execute(Statement::new(create.trim_end_matches(";\n").to_owned()))
+                    .await?;
+            }
         }
         for (table, column, kind) in ADDED {
             if !has_column(tx, table, column).await? {
@@ -45,36 +63,11 @@ impl Work for Upgrade {
                 tx.execute(Statement::new(add)).await?;
             }
         }
-        for index in indexes() {
-            make(tx, index).await?;
-        }
+        SCHEMA.create_missing_indexes(tx).await?;
         let version = format!("UPDATE {} SET version = ?", SCHEMA.mark);
         let version = Statement::new(version).bind(SCHEMA.version);
         tx.execute(version).await.map(drop)
     }
-}
-
-/// The statements that create the indexes.
-fn indexes() -> impl Iterator<Item = &'static str> {
-    let lines = SCHEMA.text.lines();
-    let indexes = lines.filter(|line| line.starts_with(INDEX));
-    indexes.map(|line| line.trim_end_matches(';'))
-}
-
-const INDEX: &str = "CREATE INDEX IF NOT EXISTS ";
-
-async fn make(tx: &mut Transaction, index: &'static str) -> Result<(), SqlError> {
-    if tx.dialect() != Dialect::MySql {
-        return tx.execute(Statement::new(index)).await.map(drop);
-    }
-    let rest = index.strip_prefix(INDEX).unwrap_or(index);
-    let name = rest.split(' ').next().unwrap_or_default();
-    let known = "SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() AND index_name = ? LIMIT 1";
-    if tx.row(Statement::new(known).bind(name)).await?.is_none() {
-        let make = Statement::new(format!("CREATE INDEX {rest}"));
-        tx.execute(make).await?;
-    }
-    Ok(())
 }
 
 async fn has_column(tx: &mut Transaction, table: &str, column: &str) -> Result<bool, SqlError> {

@@ -10,7 +10,7 @@ use berth_client::{
     AcceleratorClient, AdapterOptions, Auth, GuestClient, HttpService, PlacementClient,
     TransportError,
 };
-use berth_compute::{ComputeOptions, ComputeParts, FoundImage};
+use berth_compute::{ComputeOptions, ComputeParts, FoundImage, QuotaLimits};
 use berth_conductor::journal::{
     BootGoal, BootJournal, BootStep, BootStepDetail, BootStepRecord, ChosenHost, SqlBootJournal,
     StepState,
@@ -480,6 +480,7 @@ impl Cloud {
         };
         let options = ComputeOptions {
             most_at_once: 5,
+            quotas: QuotaLimits::unlimited(),
             reconcile_interval: Duration::from_millis(5),
             ..ComputeOptions::default()
         };

@@ -14,6 +14,7 @@ mod instance_actions;
 mod key_pairs;
 mod place;
 mod quota;
+mod quota_limits;
 mod schema;
 mod server_actions;
 mod server_attachments;

@@ -1,13 +1,16 @@
-//! Tests of quotas and the quota hook.
+//! Tests of the quota hook.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use berth_compute::{OnQuotaFailure, QuotaHook, QuotaOptions};
+use http::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
 use super::service::Service;
 
@@ -36,43 +39,45 @@ async fn service(text: &str, on_failure: OnQuotaFailure) -> (Service, TempDir) {
     (service, folder)
 }
 
+/// A hook that allows requests only to projects without servers.
+const FIRST_ONLY: &str = r#"grep -q '"used":{"instances":0,' && echo '{"allowed": true}' || echo '{"allowed": false, "reason": "one request is enough"}'"#;
+
 #[tokio::test]
-async fn a_project_has_no_limits_but_that_of_metadata() {
-    let service = Service::start().await;
-    service.flavor("f", json!({"vcpus": 3, "ram": 640})).await;
-    service.server(json!({})).await;
-    let path = "/os-quota-sets/project-of-alice";
-    let set = service.get("alice", "2.82", path).await.body;
-    let expected = json!({"id": "project-of-alice", "cores": -1, "instances": -1, "key_pairs": -1, "ram": -1,
-        "server_group_members": -1, "server_groups": -1, "metadata_items": 128});
-    assert_eq!(set, json!({ "quota_set": expected }));
-    let early = service.get("alice", "2.35", path).await.body;
-    assert_eq!(early["quota_set"]["floating_ips"], -1);
-    assert_eq!(early["quota_set"]["injected_files"], -1);
-    let late = service.get("alice", "2.36", path).await.body;
-    assert_eq!(late["quota_set"].get("floating_ips"), None);
-    let detail = service
-        .get("alice", "2.82", &format!("{path}/detail"))
-        .await;
-    let of = |key: &str| detail.body["quota_set"][key].clone();
-    assert_eq!(
-        of("cores"),
-        json!({"in_use": 3, "limit": -1, "reserved": 0})
-    );
-    assert_eq!(of("ram")["in_use"], 640);
-    assert_eq!(of("instances")["in_use"], 1);
-    let defaults = service
-        .get("bob", "2.82", &format!("{path}/defaults"))
-        .await;
-    assert_eq!(defaults.body, set);
-    for (token, path, status) in [
-        ("bob", path.to_owned(), 403),
-        ("bob", format!("{path}/detail"), 403),
-        ("admin", path.to_owned(), 200),
-    ] {
-        let reported = service.get(token, "2.82", &path).await;
-        assert_eq!(reported.status, status, "{token} {path}");
+async fn requests_at_once_do_not_outrun_the_hook() {
+    let (service, folder) = service(FIRST_ONLY, OnQuotaFailure::Refuse).await;
+    let hook = QuotaHook::open(options(folder.path().join("quota"), OnQuotaFailure::Refuse));
+    // Two processes of one cloud: a lock in memory would not be enough.
+    let other = Arc::new(service.second_process_with_quota(hook.ok()).await);
+    let service = Arc::new(service);
+    let mut requests = JoinSet::new();
+    for number in 0..12 {
+        let service = Arc::clone([&service, &other][number % 2]);
+        let two = json!({"min_count": 2});
+        requests.spawn(async move { service.ask_for("alice", "2.82", two).await.status });
     }
+    let mut statuses = requests.join_all().await;
+    statuses.sort_unstable();
+    let mut expected = vec![202];
+    expected.extend([403; 11]);
+    assert_eq!(statuses, expected);
+    let all = service.get("alice", "2.82", "/servers").await;
+    assert_eq!(all.body["servers"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_hook_is_asked_of_different_projects_at_once() {
+    // Each waits for the other: one after the other would fail.
+    let text = r#"cd "$(dirname "$0")"; touch "ran.$$"
+        for i in $(seq 600); do set -- ran.*; [ $# -ge 2 ] && echo '{"allowed": true}' && exit; sleep 0.1; done; exit 1"#;
+    let (service, _folder) = service(text, OnQuotaFailure::Refuse).await;
+    let (one, other) = tokio::join!(
+        service.ask_for("alice", "2.82", json!({})),
+        service.ask_for("bob", "2.82", json!({})),
+    );
+    assert_eq!(
+        (one.status, other.status),
+        (StatusCode::ACCEPTED, StatusCode::ACCEPTED)
+    );
 }
 
 #[tokio::test]

@@ -25,6 +25,9 @@ async fn a_database_of_a_former_schema_gets_what_it_lacks_and_keeps_what_it_has(
     for sql in [
         drop_index,
         "ALTER TABLE compute_servers DROP COLUMN owner",
+        "ALTER TABLE compute_servers DROP COLUMN resources",
+        "DROP TABLE compute_quotas",
+        "DROP TABLE compute_quota_locks",
         "UPDATE compute_api_schema SET version = 1",
     ] {
         service.change(sql).await;
@@ -34,8 +37,14 @@ async fn a_database_of_a_former_schema_gets_what_it_lacks_and_keeps_what_it_has(
     }
     // These statements fail unless the column and the index exist.
     service
-        .change("UPDATE compute_servers SET owner = NULL")
+        .change("UPDATE compute_servers SET owner = NULL, resources = NULL")
         .await;
+    for table in [
+        "DELETE FROM compute_quotas",
+        "DELETE FROM compute_quota_locks",
+    ] {
+        service.change(table).await;
+    }
     service.change(drop_index).await;
     assert_eq!(service.get("admin", "2.1", "/flavors/a").await.status, 200);
 }
@@ -65,5 +74,30 @@ async fn another_programs_tables_are_left_alone() {
     assert!(
         refused.contains("a table compute_flavors that does not belong to"),
         "{refused}"
+    );
+}
+
+#[tokio::test]
+async fn the_servers_of_a_schema_without_quotas_are_counted_by_their_flavors() {
+    let service = Service::start().await;
+    service.flavor("f", json!({"vcpus": 3})).await;
+    service.server(json!({})).await;
+    for sql in [
+        "ALTER TABLE compute_servers DROP COLUMN resources",
+        "DROP TABLE compute_quotas",
+        "DROP TABLE compute_quota_locks",
+        "UPDATE compute_api_schema SET version = 2",
+    ] {
+        service.change(sql).await;
+    }
+    prepare(&service.store).await.unwrap();
+    let path = "/os-quota-sets/project-of-alice";
+    let body = Some(json!({"quota_set": {"class:VCPU": 5}}));
+    let set = service.ask("admin", "2.82", "PUT", path, body).await;
+    assert_eq!(set.status, 200, "{set:?}");
+    let refused = service.ask_for("alice", "2.82", json!({})).await;
+    assert_eq!(
+        refused.message("forbidden"),
+        "Quota exceeded for class:VCPU: Requested 3, but already used 3 of 5 class:VCPU"
     );
 }

@@ -26,13 +26,16 @@ async fn the_conductor_is_asked_for_the_flavor_image_hints_and_zone() {
     let spec = json!({"extra_specs": {"hw:cpu_policy": "dedicated"}});
     let path = "/flavors/f/os-extra_specs";
     service.ask("admin", "2.1", "POST", path, Some(spec)).await;
-    let group = service.cloud.hosts.create_group(NewServerGroup {
-        project_id: "project-of-alice".to_owned(),
-        user_id: "alice".to_owned(),
-        name: "g".to_owned(),
-        policy: ServerGroupPolicy::AntiAffinity,
-        max_server_per_host: None,
-    });
+    let group = service.cloud.hosts.create_group(
+        NewServerGroup {
+            project_id: "project-of-alice".to_owned(),
+            user_id: "alice".to_owned(),
+            name: "g".to_owned(),
+            policy: ServerGroupPolicy::AntiAffinity,
+            max_server_per_host: None,
+        },
+        None,
+    );
     let group = group.await.unwrap().uuid;
     let server = json!({"name": "Web 1", "flavorRef": "http://x/flavors/f", "imageRef": IMAGE, "networks": "none",
         "availability_zone": "nova", "metadata": {"k": "v"}, "user_data": "c2VjcmV0",
@@ -329,7 +332,7 @@ async fn what_cannot_be_asked_for_is_refused_with_what_is_wrong() {
             "2.82",
             json!({"metadata": many}),
             "forbidden",
-            "metadata_items",
+            "Maximum number of metadata items exceeds 128",
         ),
         (
             "2.82",

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use berth_compute::{Compute, ComputeApiOptions, ComputeParts, QuotaHook, prepare, router};
+use berth_compute::{
+    Compute, ComputeApiOptions, ComputeOptions, ComputeParts, QuotaHook, QuotaLimits, prepare,
+    router,
+};
 use berth_conductor::journal::{BootGoal, SqlBootJournal};
-use berth_http::auth::Validation;
+use berth_http::auth::{ProjectLookup, Validation};
 use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken, found_at, under};
 use berth_store::{SqlError, SqlStore, Transaction, Work};
 use http::{HeaderMap, Request, StatusCode};
@@ -40,6 +43,10 @@ impl ValidateToken for Table {
             ..Caller::default()
         };
         Box::pin(async move { Ok(caller) })
+    }
+
+    fn project_exists<'a>(&'a self, project_id: &'a str) -> ProjectLookup<'a> {
+        Box::pin(async move { Ok(Some(project_id.starts_with("project-of-"))) })
     }
 }
 
@@ -91,9 +98,27 @@ impl Service {
         Self::over(store, kept, quota).await
     }
 
+    /// With these limits for every project; all other tests have none.
+    pub(crate) async fn with_limits(quotas: QuotaLimits) -> Self {
+        let (store, kept) = place::fresh().await;
+        let cloud = Cloud::new().await;
+        Self::limited(store, kept, (None, quotas), cloud).await
+    }
+
     /// A second process with its own conductor and the same database.
     pub(crate) async fn second_process(&self) -> Self {
-        Self::over(self.store.clone(), Arc::clone(&self.kept), None).await
+        self.second_process_with_quota(None).await
+    }
+
+    /// The same, with these limits.
+    pub(crate) async fn second_process_with_limits(&self, quotas: QuotaLimits) -> Self {
+        let (store, kept) = (self.store.clone(), Arc::clone(&self.kept));
+        Self::limited(store, kept, (None, quotas), Cloud::new().await).await
+    }
+
+    /// The same, with this quota hook.
+    pub(crate) async fn second_process_with_quota(&self, quota: Option<QuotaHook>) -> Self {
+        Self::over(self.store.clone(), Arc::clone(&self.kept), quota).await
     }
 
     /// A second process with this journal for its conductor.
@@ -116,12 +141,23 @@ impl Service {
         quota: Option<QuotaHook>,
         cloud: Cloud,
     ) -> Self {
+        let unlimited = (quota, QuotaLimits::unlimited());
+        Self::limited(store, kept, unlimited, cloud).await
+    }
+
+    async fn limited(
+        store: SqlStore,
+        kept: Arc<dyn Any + Send + Sync>,
+        (quota, quotas): (Option<QuotaHook>, QuotaLimits),
+        cloud: Cloud,
+    ) -> Self {
         prepare(&store).await.unwrap();
         let options = ComputeApiOptions {
             tokens: Arc::new(Table),
             ..ComputeApiOptions::default()
         };
         let (parts, how) = cloud.parts(store.clone());
+        let how = ComputeOptions { quotas, ..how };
         let compute = Compute::new(ComputeParts { quota, ..parts }, how);
         let routes = router(compute.clone(), options);
         Self {

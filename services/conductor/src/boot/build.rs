@@ -1,6 +1,7 @@
 //! The step `build`: sends the guest to the host's agent, and waits until the agent has built it.
 
 use berth_client::{GuestApiError, GuestClient};
+use berth_keyed_tasks::FairPermit;
 use berth_model::Disposition;
 use berth_wire::guest::{GuestBuild, ImageLocation};
 use tokio::time::sleep;
@@ -52,11 +53,12 @@ fn is_other(error: &GuestApiError) -> bool {
 }
 
 impl BoundBoot {
-    /// Sends the guest to its agent, and waits until it is built.
+    /// Sends the guest to its agent, and waits until it is built. The permit is for the time until the agent has it.
     pub(super) async fn build(
         self,
         context: &BootContext,
         cancel: &CancellationToken,
+        permit: FairPermit<String>,
     ) -> Result<(), BootError> {
         let placed = &self.provided.placed;
         let (place, step) = (placed.place(), BootStep::Build);
@@ -86,6 +88,7 @@ impl BoundBoot {
                 BuildRefusal::Transient => BootError::Agent(error),
             });
         }
+        drop(permit);
         wait_until_built(&agent, &placed.record.request, context, cancel).await?;
         context
             .record_step(place, step, StepState::Done, BootStepDetail::Nothing)

@@ -11,6 +11,7 @@ use berth_client::placement::{ClaimError, GrantedClaim};
 use berth_model::{DeviceProfileGroups, NodeName, ProviderUuid};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use host_search::claimed_amounts;
 use host_search::{MAX_ROUNDS, SearchResult};
 
 use super::{BootError, PlacedBoot, RequestedBoot};

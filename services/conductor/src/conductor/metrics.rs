@@ -2,7 +2,7 @@
 
 use super::Conductor;
 use crate::boot::RequestedBoot;
-use crate::metrics::BootMetricsPage;
+use crate::metrics::{BootMetricsPage, WAITING_BOOTS};
 
 impl Conductor {
     /// All metrics in Prometheus' text format.
@@ -14,8 +14,17 @@ impl Conductor {
         self.refresh_headroom().await;
         let mut page = BootMetricsPage::default();
         self.inner.context.metrics.write_to(&mut page);
+        page.header(WAITING_BOOTS);
+        let waiting = u64::try_from(self.waiting_boots()).unwrap_or(u64::MAX);
+        page.number(WAITING_BOOTS, &[], waiting);
         self.inner.headroom.write_to(&mut page);
         page.into_text()
+    }
+
+    /// The number of guests that wait for the turn of their project.
+    #[must_use]
+    pub fn waiting_boots(&self) -> usize {
+        self.inner.context.boots.waiting()
     }
 
     async fn refresh_headroom(&self) {

@@ -34,19 +34,29 @@ pub(crate) fn request_spec(
     group: Option<ServerGroup>,
     options: &SchedulerOptions,
 ) -> Result<RequestSpec, RequestSpecError> {
-    // A guest that boots a kernel of its host has no image.
-    let image = match &record.request.body().image {
-        Some(body) => image(body)?,
-        None => RequestImage::default(),
-    };
-    let plain = plain_spec(record);
     Ok(RequestSpec {
-        pci_requests: pci_requests(&record.request, &plain.flavor, Some(&image), options)?,
-        numa_topology: InstanceNumaTopology::derive(&plain.flavor, Some(&image))?,
-        image: Some(image),
         group,
         requested_destination: destination(record),
         tried: tried(record),
+        ..sized_spec(&record.request, options)?
+    })
+}
+
+/// The request spec without server group, destination and earlier attempts: what the guest needs on any host.
+pub(crate) fn sized_spec(
+    request: &BootRequest,
+    options: &SchedulerOptions,
+) -> Result<RequestSpec, RequestSpecError> {
+    // A guest that boots a kernel of its host has no image.
+    let image = match &request.body().image {
+        Some(body) => image(body)?,
+        None => RequestImage::default(),
+    };
+    let plain = plain_spec(request);
+    Ok(RequestSpec {
+        pci_requests: pci_requests(request, &plain.flavor, Some(&image), options)?,
+        numa_topology: InstanceNumaTopology::derive(&plain.flavor, Some(&image))?,
+        image: Some(image),
         ..plain
     })
 }
@@ -83,8 +93,7 @@ pub(crate) fn check_spec(
 }
 
 /// The part of the request spec that cannot fail.
-pub(crate) fn plain_spec(record: &BootRecord) -> RequestSpec {
-    let request = &record.request;
+pub(crate) fn plain_spec(request: &BootRequest) -> RequestSpec {
     let body = request.body();
     let target = request.target();
     let forced = (target.filters == HostFiltering::Skipped).then_some(target);

@@ -7,6 +7,7 @@ pub(super) const SEARCH_DURATION: &str = "berth_scheduler_search_duration_second
 pub(super) const REJECTED: &str = "berth_scheduler_hosts_rejected_total";
 pub(super) const CLAIMS: &str = "berth_scheduler_claims_total";
 pub(super) const BOOT_STAGES: &str = "berth_conductor_boot_stage_duration_seconds";
+pub(crate) const WAITING_BOOTS: &str = "berth_conductor_waiting_boots";
 pub(crate) const HEADROOM_HOSTS: &str = "berth_scheduler_headroom_hosts";
 pub(crate) const HEADROOM_GUESTS: &str = "berth_scheduler_headroom_guests";
 pub(crate) const HEADROOM_AGE: &str = "berth_scheduler_headroom_age_seconds";
@@ -46,6 +47,12 @@ pub const METRICS: &[MetricRow] = &[
         kind: MetricKind::Histogram,
         labels: &["stage"],
         help: "Duration of a completed stage of a boot: place (search and claim), provide (create accelerator requests), bind (bind them), build (the agent builds the guest). A repeated stage counts again.",
+    },
+    MetricRow {
+        name: WAITING_BOOTS,
+        kind: MetricKind::Gauge,
+        labels: &[],
+        help: "Number of guests that wait for the turn of their project, because [conductor_service] workers are booting others.",
     },
     MetricRow {
         name: HEADROOM_HOSTS,

@@ -26,7 +26,7 @@ pub(crate) async fn make(
         policy,
         max_server_per_host: most,
     };
-    hosts.create_group(group).await.unwrap()
+    hosts.create_group(group, None).await.unwrap()
 }
 
 /// A guest of one conductor's.

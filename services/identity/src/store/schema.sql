@@ -15,4 +15,5 @@ CREATE TABLE IF NOT EXISTS identity_tokens (
     expires_at VARCHAR(26) NOT NULL
 );
 CREATE INDEX IF NOT EXISTS identity_tokens_chain_id ON identity_tokens (chain_id);
+CREATE INDEX IF NOT EXISTS identity_tokens_user_id ON identity_tokens (user_id, expires_at);
 CREATE INDEX IF NOT EXISTS identity_tokens_expires_at ON identity_tokens (expires_at);

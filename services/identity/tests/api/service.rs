@@ -150,7 +150,28 @@ impl Service {
         }
     }
 
+    /// With this largest number of tokens of a user.
+    pub(crate) async fn with_most_tokens(most: u64) -> Self {
+        let service = Self::start().await;
+        let options = (IdentityApiOptions::default(), most);
+        let limited = Self::limited(service.store.clone(), &service.path, options).await;
+        Self {
+            _kept: service._kept,
+            _folder: service._folder,
+            ..limited
+        }
+    }
+
     pub(crate) async fn over(store: SqlStore, path: &Path, options: IdentityApiOptions) -> Self {
+        let most = IdentityOptions::default().max_tokens_per_user;
+        Self::limited(store, path, (options, most)).await
+    }
+
+    async fn limited(
+        store: SqlStore,
+        path: &Path,
+        (options, max_tokens_per_user): (IdentityApiOptions, u64),
+    ) -> Self {
         prepare(&store).await.unwrap();
         let ahead = Arc::new(AtomicI64::new(0));
         let clock = {
@@ -166,6 +187,7 @@ impl Service {
         let identity_options = IdentityOptions {
             catalog: services(),
             clock: TokenClock::new(clock),
+            max_tokens_per_user,
             ..IdentityOptions::default()
         };
         let users = UsersFile::open(path).unwrap();
@@ -242,6 +264,20 @@ impl Service {
             auth["scope"] = scope;
         }
         self.post_text(&json!({"auth": auth}).to_string()).await
+    }
+
+    /// A token that is issued for another one.
+    pub(crate) async fn token_of(&self, token: &str) -> String {
+        let auth = json!({"identity": {"methods": ["token"], "token": {"id": token}}});
+        let reply = self.post_text(&json!({"auth": auth}).to_string()).await;
+        assert_eq!(reply.status, 201, "{}", reply.body);
+        reply.header("x-subject-token").to_owned()
+    }
+
+    /// Whether a token is valid: it may look at itself.
+    pub(crate) async fn is_valid(&self, token: &str) -> bool {
+        let headers = [("x-auth-token", token), ("x-subject-token", token)];
+        self.ask("GET", "/v3/auth/tokens", &headers).await.status == 200
     }
 
     /// A token of a user of the default domain, with its default scope.

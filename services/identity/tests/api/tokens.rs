@@ -394,3 +394,33 @@ async fn links_and_challenges_name_the_public_endpoint_or_the_prefix() {
         "Keystone uri=\"http://cloud/identity/v3\""
     );
 }
+
+#[tokio::test]
+async fn a_user_who_asks_for_many_tokens_ends_those_and_no_other_login() {
+    let service = Service::with_most_tokens(4).await;
+    let other = service.token("alice", None).await;
+    service.passes(1);
+    let first = service.token("alice", None).await;
+    let nobody = service.token("nobody", None).await;
+    let mut last = first.clone();
+    for _ in 0..20 {
+        service.passes(1);
+        last = service.token_of(&last).await;
+    }
+    assert_eq!(
+        service.count().await,
+        5,
+        "four of alice's and one of another user"
+    );
+    assert!(service.is_valid(&other).await, "an older login");
+    assert!(service.is_valid(&nobody).await, "another user");
+    assert!(service.is_valid(&last).await, "the last token");
+    assert!(!service.is_valid(&first).await, "the oldest of the many");
+    service.passes(1);
+    let by_password = service.token("alice", None).await;
+    assert!(
+        service.is_valid(&by_password).await,
+        "a new login always works"
+    );
+    assert!(service.is_valid(&other).await);
+}

@@ -36,7 +36,8 @@ pub(super) struct ServerCreateRequest {
     pub(super) name: String,
     pub(super) image: Uuid,
     pub(super) flavor: String,
-    pub(super) count: u32,
+    /// The least and the largest number of servers.
+    pub(super) counts: (u32, u32),
     pub(super) return_reservation: bool,
     pub(super) metadata: BTreeMap<String, String>,
     pub(super) networks: Networks,
@@ -80,13 +81,13 @@ fn of_server(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<ServerCre
     let name = fields.required("name", name)?.to_owned();
     let flavor = fields.value("flavorRef");
     let flavor = flavor_ref(fields.required("flavorRef", flavor)?)?;
-    let (count, return_reservation) = count(fields)?;
+    let (counts, return_reservation) = counts(fields)?;
     let since = |version| call.version.has(version);
     Ok(ServerCreateRequest {
         name,
         image: image_ref(fields)?,
         flavor,
-        count,
+        counts,
         return_reservation,
         metadata: match fields.value("metadata") {
             None => BTreeMap::new(),
@@ -133,7 +134,7 @@ fn image_ref(fields: &mut BodyFields<'_>) -> Result<Uuid, Fault> {
     uuid.map_err(|_| Fault::bad_request("Invalid imageRef provided."))
 }
 
-fn count(fields: &mut BodyFields<'_>) -> Result<(u32, bool), Fault> {
+fn counts(fields: &mut BodyFields<'_>) -> Result<((u32, u32), bool), Fault> {
     let least = fields.integer("min_count", 1..=MOST)?;
     let most = fields.integer("max_count", 1..=MOST)?;
     let count = most.or(least).unwrap_or(1);
@@ -141,7 +142,9 @@ fn count(fields: &mut BodyFields<'_>) -> Result<(u32, bool), Fault> {
         return Err(Fault::bad_request("min_count must be <= max_count"));
     }
     let reservation = fields.boolean("return_reservation_id")?.unwrap_or(false);
-    Ok((u32::try_from(count).unwrap_or(u32::MAX), reservation))
+    let number = |number: i64| u32::try_from(number).unwrap_or(u32::MAX);
+    let least = least.unwrap_or(1);
+    Ok(((number(least), number(count)), reservation))
 }
 
 fn networks(call: &ApiRequest, fields: &mut BodyFields<'_>) -> Result<Networks, Fault> {
@@ -221,11 +224,6 @@ pub(in crate::handlers) fn metadata_of(
             return Err(wrong(item, setting, reason));
         }
         metadata.insert(item.clone(), text.to_owned());
-    }
-    if metadata.len() > crate::servers::MOST_METADATA {
-        return Err(crate::handlers::servers::fault(
-            crate::servers::ServerError::ManyMetadata,
-        ));
     }
     Ok(metadata)
 }

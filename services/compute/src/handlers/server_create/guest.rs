@@ -18,6 +18,7 @@ use crate::handlers::{flavors, key_pairs};
 use crate::images::{FoundImage, ImagesError};
 use crate::key_pairs::{KeyPair, KeyPairError};
 use crate::policies::admin;
+use crate::quota::GuestResources;
 use crate::servers::{NewServers, ServerFlavor};
 use crate::state::ComputeApi;
 
@@ -102,12 +103,14 @@ impl ComputeApi {
             config_drive: Some(config_drive(&request, key.as_ref())),
             power: DesiredPower::Running,
         };
-        self.check(&guest).await?;
+        let resources = self.check(&guest).await?;
         let new = NewServers {
             project_id: project_id.to_owned(),
             user_id: call.caller.user_id.clone(),
             name: request.name,
-            count: request.count,
+            count: request.counts.1,
+            least: request.counts.0,
+            resources,
             description: request.description,
             key_name: request.key_name,
             image: Some(request.image),
@@ -125,13 +128,18 @@ impl ComputeApi {
         Ok((new, request.return_reservation))
     }
 
-    async fn check(&self, guest: &CreateGuest) -> Result<(), Fault> {
+    /// Checks what the conductor would refuse. Returns what a guest will claim, by resource class, if that is known.
+    async fn check(&self, guest: &CreateGuest) -> Result<Option<GuestResources>, Fault> {
         let boot_request = BootRequest::new(guest.clone(), Uuid::nil())
             .map_err(|error| Fault::bad_request(error.to_string()))?;
         let conductor = &self.compute.inner.conductor;
         let refused = |error: ConductorError| Fault::bad_request(error.to_string());
         conductor.check(&boot_request).map_err(refused)?;
-        conductor.check_names(&boot_request).await.map_err(refused)
+        conductor
+            .check_names(&boot_request)
+            .await
+            .map_err(refused)?;
+        Ok(conductor.resources(&boot_request).await)
     }
 
     async fn flavor_of(&self, call: &ApiRequest, flavorid: &str) -> Result<ComputeFlavor, Fault> {

@@ -14,6 +14,7 @@ mod scheduling_query;
 
 use berth_client::placement::{ClaimError, GrantedClaim};
 use berth_hosts::{ServerGroupError, ServerGroupPolicy, StoredServerGroup};
+use berth_keyed_tasks::FairPermit;
 use berth_model::QueryDemand;
 use berth_scheduler::Reason;
 use berth_scheduler::select::PlacementStage;
@@ -21,13 +22,13 @@ use berth_scheduler::select::{
     Alternates, ClaimPolicy, NoValidHost, PendingClaim, SelectionRequest, SelectionStep,
 };
 use berth_scheduler_explain::{Explanation, diagnose};
-use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use choices::{HostChoices, HostScope, NO_OTHER};
 use group_placement::GroupPlacement;
 use scheduling_query::SchedulingQuery;
+pub(crate) use scheduling_query::claimed_amounts;
 
 use super::RequestedBoot;
 use crate::boot::{BootError, NoHostReason, check_cancelled};
@@ -96,8 +97,9 @@ impl RequestedBoot {
         let mut permit = None;
         for _ in 0..MAX_ROUNDS {
             if permit.is_none() {
+                let project = self.record.request.project_id().to_owned();
                 permit = tokio::select! {
-                    permit = context.searches.acquire() => permit.ok(),
+                    permit = context.searches.acquire(project) => Some(permit),
                     () = cancel.cancelled() => return Err(BootError::Cancelled),
                 };
             }
@@ -160,7 +162,7 @@ impl RequestedBoot {
         &self,
         round: &SearchRound<'_>,
         scope: HostScope,
-        permit: &mut Option<SemaphorePermit<'_>>,
+        permit: &mut Option<FairPermit<String>>,
     ) -> Result<SearchResult, BootError> {
         let SearchRound {
             scheduler,

@@ -42,7 +42,7 @@ impl RequestedBoot {
             return;
         }
         let guest = *self.record.request.uuid().as_uuid();
-        let request = plain_spec(&self.record);
+        let request = plain_spec(&self.record.request);
         let ask = SelectionRequest {
             instance_uuids: vec![request.instance_uuid.clone()],
             request,

@@ -1,20 +1,23 @@
 //! Builds the request spec and the allocation candidates query of a guest, and runs the query.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_client::placement::Candidates;
 use berth_hosts::{HostError, StoredServerGroup};
 use berth_model::{
     CandidatesQuery, DeviceProfileGroups, ProviderUuid, RequestGroups, ResourceClass,
 };
-use berth_scheduler::RequestSpec;
-use berth_scheduler::placement_query::{Cloud, ComputeNodeRef, ResourceGroup, placement_query};
+use berth_scheduler::placement_query::{
+    Cloud, ComputeNodeRef, ResourceGroup, claimed_resources, placement_query,
+};
 use berth_scheduler::select::PlacementStage;
+use berth_scheduler::{RequestSpec, SchedulerOptions};
 
+use crate::BootRequest;
 use crate::boot::{BootError, RequestedBoot};
 use crate::boot_context::BootContext;
 use crate::diagnosis;
-use crate::filter_scheduler::{FilterScheduler, request_spec};
+use crate::filter_scheduler::{FilterScheduler, request_spec, sized_spec};
 
 pub(super) struct SchedulingQuery {
     pub(super) request: RequestSpec,
@@ -143,6 +146,30 @@ fn add_fallback_candidates(found: &mut Candidates, more: Candidates) {
     let fallen: Vec<_> = fallen.cloned().collect();
     found.candidates.extend(fallen);
     found.providers.extend(more.providers);
+}
+
+/// What a guest will claim by resource class; nothing if its flavor and image contradict each other, because its boot
+/// fails before the claim.
+pub(crate) fn claimed_amounts(
+    request: &BootRequest,
+    profile: Option<&DeviceProfileGroups>,
+    options: &SchedulerOptions,
+) -> BTreeMap<String, u64> {
+    let groups = profile.map(|profile| RequestGroups::default().with_device_profile(profile));
+    let Ok(groups) = groups.transpose() else {
+        return BTreeMap::new();
+    };
+    let groups = groups.map_or_else(Vec::new, |groups| scheduler_groups(&groups));
+    let cloud = Cloud {
+        groups: &groups,
+        ..Cloud::default()
+    };
+    let claimed = sized_spec(request, options)
+        .ok()
+        .and_then(|spec| claimed_resources(&spec, options, &cloud).ok());
+    let claimed = claimed.into_iter().flatten();
+    let amount = |(class, amount)| (class, u64::try_from(amount).unwrap_or_default());
+    claimed.map(amount).collect()
 }
 
 /// Converts request groups into the scheduler's type.

@@ -1,0 +1,173 @@
+//! The table of projects' own limits, and the rows that serialise the writers of a project.
+
+use berth_store::{SqlError, Statement, Transaction, Work};
+
+use super::limits::{QuotaLimit, QuotaLimits, QuotaResource};
+use crate::compute::Compute;
+use crate::servers::{ServerError, used_in};
+use crate::store::{ComputeTableError, typed};
+
+const TABLE: &str = "compute_quotas";
+
+/// Whose rows are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum QuotaHolder<'a> {
+    Project(&'a str),
+    User(&'a str),
+}
+
+impl QuotaHolder<'_> {
+    fn key(self) -> String {
+        match self {
+            Self::Project(id) => format!("project:{id}"),
+            Self::User(id) => format!("user:{id}"),
+        }
+    }
+}
+
+/// Serialises the transactions that count the rows of a holder and then add to them: the next one waits, and sees what
+/// this one wrote. Returns the number of this transaction, which tells whether another one came in between.
+pub(crate) async fn lock(tx: &mut Transaction, holder: QuotaHolder<'_>) -> Result<i64, SqlError> {
+    let key = holder.key();
+    let sql = "UPDATE compute_quota_locks SET generation = generation + 1 WHERE holder = ?";
+    let raise = Statement::new(sql).bind(&key);
+    if tx.execute(raise).await?.rows_affected == 0 {
+        // Of two at once, one gets a duplicate key and runs again.
+        let sql = "INSERT INTO compute_quota_locks (holder, generation) VALUES (?, 1)";
+        tx.execute(Statement::new(sql).bind(&key)).await?;
+    }
+    generation(tx, holder).await
+}
+
+/// The number of the last transaction that added to the rows of a holder.
+pub(crate) async fn generation(
+    tx: &mut Transaction,
+    holder: QuotaHolder<'_>,
+) -> Result<i64, SqlError> {
+    let sql = "SELECT generation FROM compute_quota_locks WHERE holder = ?";
+    let row = tx.row(Statement::new(sql).bind(holder.key())).await?;
+    row.map_or(Ok(0), |row| row.int(0))
+}
+
+/// The limits of a project: its own, and the defaults for everything else.
+pub(crate) async fn limits_of(
+    tx: &mut Transaction,
+    defaults: &QuotaLimits,
+    project: &str,
+) -> Result<QuotaLimits, ComputeTableError> {
+    let sql = format!("SELECT resource, hard_limit FROM {TABLE} WHERE project_id = ?");
+    let mut limits = defaults.clone();
+    for row in tx.rows(Statement::recurring(sql).bind(project)).await? {
+        let resource: QuotaResource = typed(&row.text(0)?, TABLE, "resource")?;
+        limits = limits.with(resource, QuotaLimit::from_number(row.int(1)?));
+    }
+    Ok(limits)
+}
+
+/// New limits of a project.
+#[derive(Debug, Clone)]
+pub(crate) struct QuotaChange<'a> {
+    pub(crate) project: &'a str,
+    pub(crate) limits: &'a [(QuotaResource, QuotaLimit)],
+    /// The number of the project's server groups, which another database has.
+    pub(crate) server_groups: u64,
+    pub(crate) check: UsageCheck,
+}
+
+/// Whether a limit may be less than what is used already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UsageCheck {
+    Required,
+    /// Nova's `force`.
+    Forced,
+}
+
+impl Compute {
+    /// The limits of a project.
+    pub(crate) async fn quota_limits(&self, project: &str) -> Result<QuotaLimits, ServerError> {
+        let mut tx = self.tables.read().await?;
+        Ok(limits_of(&mut tx, &self.inner.options.quotas, project).await?)
+    }
+
+    /// Sets limits of a project. Returns all of its limits.
+    pub(crate) async fn set_quotas(
+        &self,
+        change: QuotaChange<'_>,
+    ) -> Result<QuotaLimits, ServerError> {
+        let defaults = &self.inner.options.quotas;
+        self.tables.write(&SetQuotas { change, defaults }).await
+    }
+
+    /// Deletes a project's own limits: the defaults apply again.
+    pub(crate) async fn delete_quotas(&self, project: &str) -> Result<(), ServerError> {
+        self.tables.write(&DeleteQuotas(project)).await
+    }
+}
+
+struct SetQuotas<'a> {
+    change: QuotaChange<'a>,
+    defaults: &'a QuotaLimits,
+}
+
+impl Work for SetQuotas<'_> {
+    type Output = QuotaLimits;
+    type Error = ServerError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<QuotaLimits, ServerError> {
+        let QuotaChange {
+            project,
+            limits,
+            server_groups,
+            check,
+        } = &self.change;
+        lock(tx, QuotaHolder::Project(project)).await?;
+        let used = used_in(tx, project).await?;
+        for (resource, limit) in *limits {
+            let in_use = match resource {
+                QuotaResource::ServerGroups => *server_groups,
+                other => used.of(other),
+            };
+            let most = super::limits::most(resource);
+            if *limit > most {
+                return Err(ServerError::LargeQuota {
+                    resource: resource.clone(),
+                    limit: limit.number(),
+                    most: most.number(),
+                });
+            }
+            if *check == UsageCheck::Required && !limit.allows(in_use) {
+                return Err(ServerError::SmallQuota {
+                    resource: resource.clone(),
+                    limit: limit.number(),
+                    in_use,
+                });
+            }
+        }
+        for (resource, limit) in *limits {
+            let columns = "project_id, resource, hard_limit";
+            let tail = tx
+                .dialect()
+                .or_update(&["project_id", "resource"], &["hard_limit"]);
+            let sql = format!("INSERT INTO {TABLE} ({columns}) VALUES (?, ?, ?){tail}");
+            let set = Statement::new(sql)
+                .bind(*project)
+                .bind(resource.to_string())
+                .bind(limit.number());
+            tx.execute(set).await?;
+        }
+        Ok(limits_of(tx, self.defaults, project).await?)
+    }
+}
+
+struct DeleteQuotas<'a>(&'a str);
+
+impl Work for DeleteQuotas<'_> {
+    type Output = ();
+    type Error = ServerError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), ServerError> {
+        let sql = format!("DELETE FROM {TABLE} WHERE project_id = ?");
+        tx.execute(Statement::new(sql).bind(self.0)).await?;
+        Ok(())
+    }
+}

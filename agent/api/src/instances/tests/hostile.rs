@@ -87,9 +87,9 @@ async fn what_is_wrong_is_refused_by_its_field_and_nothing_is_left() {
             "hw:cpu_policy",
         ),
         (
-            specs(json!({"hw:watchdog_action": "reset"})),
+            specs(json!({"hw:tpm_version": "2.0"})),
             400,
-            "hw:watchdog_action",
+            "hw:tpm_version",
         ),
         (
             specs(json!({"hw:numa_nodes": "18446744073709551616"})),
@@ -105,8 +105,8 @@ async fn what_is_wrong_is_refused_by_its_field_and_nothing_is_left() {
         ),
         (
             specs(json!({"hw:mem_page_size": "1GB"})),
-            409,
-            "host cell 0: 64 MiB are not a multiple",
+            400,
+            "the 64 MiB of a cell are not whole pages",
         ),
         (
             specs(json!({"resources:CUSTOM-X": "1"})),

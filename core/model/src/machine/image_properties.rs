@@ -269,6 +269,7 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ),
     ("hw_vm_mode", HostSupport::Scheduled),
     ("hw_watchdog_action", HostSupport::Honoured),
+    ("img_bdm_v2", HostSupport::Harmless("hosts do not read it")),
     (
         "img_bittorrent",
         HostSupport::Harmless("hosts do not read it"),

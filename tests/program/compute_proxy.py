@@ -31,8 +31,9 @@ def refused(kind, call, *arguments, **words):
     raise SystemExit(f"{call.__name__} {arguments} {words}: it was not refused")
 
 
-def flavors(compute):
+def flavors(connection):
     step("flavors")
+    compute, project = connection.compute, connection.current_project_id
     flavor = compute.create_flavor(name="sdk", ram=64, vcpus=1, disk=0, is_public=False)
     equal(compute.get_flavor(flavor.id).name, "sdk", "get_flavor")
     equal(compute.find_flavor("sdk").id, flavor.id, "find_flavor")
@@ -46,10 +47,11 @@ def flavors(compute):
     for key in "hw:a", "hw:b":
         compute.delete_flavor_extra_specs_property(flavor, key)
     equal(compute.fetch_flavor_extra_specs(flavor).extra_specs, {}, "extra specs")
-    compute.flavor_add_tenant_access(flavor, "11111111111111111111111111111111")
+    compute.flavor_add_tenant_access(flavor, project)
+    refused(exceptions.BadRequestException, compute.flavor_add_tenant_access, flavor, "nobody")
     access = compute.get_flavor_access(flavor)
-    equal([one["tenant_id"] for one in access], ["11111111111111111111111111111111"], "access")
-    compute.flavor_remove_tenant_access(flavor, "11111111111111111111111111111111")
+    equal([one["tenant_id"] for one in access], [project], "access")
+    compute.flavor_remove_tenant_access(flavor, project)
     equal(list(compute.get_flavor_access(flavor)), [], "access")
     compute.delete_flavor(flavor)
     equal(compute.find_flavor("sdk"), None, "delete_flavor")
@@ -223,7 +225,7 @@ def main(cloud, image):
     connection = openstack.connect(cloud=cloud)
     compute = connection.compute
     compute.create_flavor(name="tiny", ram=64, vcpus=1, disk=0)
-    flavors(compute)
+    flavors(connection)
     key_pairs(compute)
     group = groups(compute)
     hosts(compute)

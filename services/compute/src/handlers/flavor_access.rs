@@ -74,6 +74,7 @@ async fn action(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
     let projects = if is("addTenantAccess") {
         api.allow_rule(&call, ADD_TENANT, None)?;
         let project = project(&body, "addTenantAccess")?;
+        api.check_project(&project).await?;
         api.compute.add_flavor_access(flavorid, &project).await
     } else if is("removeTenantAccess") {
         api.allow_rule(&call, REMOVE_TENANT, None)?;

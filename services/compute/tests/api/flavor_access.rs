@@ -52,6 +52,11 @@ async fn what_cannot_be_done_is_reported() {
     assert!(again.message("conflictingRequest").contains(ALICE));
     let never = act(&service, "removeTenantAccess", "other").await;
     assert!(never.message("itemNotFound").contains("other"));
+    let nobody = act(&service, "addTenantAccess", "nobody").await;
+    assert_eq!(
+        nobody.message("badRequest"),
+        "Project ID nobody is not a valid project."
+    );
     assert_eq!(act(&service, "lend", ALICE).await.status, 400);
     assert_eq!(act(&service, "addTenantAccess", "").await.status, 400);
     service.flavor("b", json!({})).await;

@@ -260,7 +260,7 @@ async fn a_flavor_that_is_removed_is_gone_with_all_that_it_had() {
         )
         .await;
     assert_eq!(set.status, 200);
-    let add = json!({"addTenantAccess": {"tenant": "p"}});
+    let add = json!({"addTenantAccess": {"tenant": "project-of-p"}});
     let added = service
         .ask("admin", "", "POST", "/flavors/a/action", Some(add))
         .await;

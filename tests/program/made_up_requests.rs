@@ -32,6 +32,18 @@ fn plant(cloud: &Cloud, token: &str, run: usize) -> Value {
     let url = |path: &str| format!("{}/compute/v2.1/{path}", cloud.base);
     let made = |path: &str, body: Value| cloud.asked(token, HttpCall::post(url(path)).json(&body));
     let (mut flavors, mut groups, mut aggregates, mut keys) = (vec![], vec![], vec![], vec![]);
+    let projects = cloud.asked(
+        token,
+        HttpCall::get(format!("{}/identity/v3/projects", cloud.base)),
+    );
+    // An earlier run may have set quotas.
+    for project in projects["projects"].as_array().expect("projects") {
+        let id = project["id"].as_str().expect("an id");
+        let none = json!({"force": true, "instances": -1, "cores": -1, "ram": -1, "key_pairs": -1,
+            "server_groups": -1, "server_group_members": -1, "metadata_items": 128});
+        let call = HttpCall::put(url(&format!("os-quota-sets/{id}")));
+        cloud.asked(token, call.json(&json!({ "quota_set": none })));
+    }
     for n in 0..OTHERS {
         let name = format!("tiny-{run}-{n}");
         let flavor = json!({"name": name, "id": name, "ram": 64, "vcpus": 1, "disk": 0});

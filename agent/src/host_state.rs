@@ -30,4 +30,4 @@ pub use compose::node_state;
 pub use node_facts::NodeFacts;
 pub use reporter::HostReportError;
 pub(crate) use reporter::{HostStateReporter, ReporterDeps};
-pub use service::{HostStateOptions, HostStateService};
+pub use service::{HostStateOptions, HostStateService, OwnHostName};

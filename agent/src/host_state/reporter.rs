@@ -314,6 +314,9 @@ impl<D: VirtDriver> HostStateReporter<D> {
             nodes: nodes.collect(),
         };
         let host = host(options.host.as_ref(), &inputs.view);
+        if let Some(host) = &host {
+            self.service.own_name.set(host.clone());
+        }
         self.composed = host.map(|host| (inputs, host, body));
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use berth_agent_instances::GuestChanges;
@@ -43,6 +43,24 @@ impl Default for HostStateOptions {
     }
 }
 
+/// The name under which this host is reported, for other parts of this process. All clones share it; the reporter sets
+/// it.
+#[derive(Debug, Clone, Default)]
+pub struct OwnHostName(Arc<Mutex<Option<NodeName>>>);
+
+impl OwnHostName {
+    /// Whether the host is this one. No host is before the first state is composed.
+    #[must_use]
+    pub fn is(&self, host: &str) -> bool {
+        let name = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        name.as_ref().is_some_and(|name| name.as_str() == host)
+    }
+
+    pub(crate) fn set(&self, host: NodeName) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(host);
+    }
+}
+
 /// The client of the scheduler's host service, and inputs of the reported state.
 #[derive(Clone)]
 pub struct HostStateService {
@@ -51,5 +69,6 @@ pub struct HostStateService {
     pub journal: Arc<dyn GuestJournal>,
     /// Changes when guests change ([`berth_agent_instances::Guests::changes`]).
     pub changes: watch::Receiver<GuestChanges>,
+    pub own_name: OwnHostName,
     pub options: HostStateOptions,
 }

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use berth_accelerator::EventReceivers;
+use berth_agent::host_state::OwnHostName;
 use berth_agent_api::body::STATE_FILES;
 use berth_agent_api::client::{AdminClient, AdminClientError};
 use berth_agent_tracker::KnownTrees;
 use berth_client::{
     AdapterOptions, Auth, ComputeClient, GuestClient, HttpService, TransportError, TransportOptions,
 };
-use berth_conductor::Agents;
+use berth_conductor::{Agents, HostNode};
 use berth_config::Config;
 use berth_model::NodeName;
 use berth_output::{ErrorCode, Failure};
@@ -178,19 +179,26 @@ fn guests_of(http: HttpService, root: &str) -> Result<GuestClient, Failure> {
 /// nodes that it reported. Only these agents can confirm that a guest does not exist.
 pub struct KnownAgents {
     here: GuestClient,
+    own_name: OwnHostName,
     nodes: KnownTrees,
-    others: BTreeMap<NodeName, GuestClient>,
+    others: BTreeMap<String, GuestClient>,
 }
 
 impl KnownAgents {
-    /// `here` is the agent of this process, and `nodes` are the nodes that it reported.
+    /// `here` is the agent of this process, which reports its host under `own_name`; `nodes` are the nodes that it
+    /// reported.
     ///
     /// # Errors
-    /// A node's name is invalid, or a file of `[agent_client]` cannot be used.
-    pub fn new(config: &Config, here: GuestClient, nodes: KnownTrees) -> Result<Self, Failure> {
+    /// A host's name is invalid, or a file of `[agent_client]` cannot be used.
+    pub fn new(
+        config: &Config,
+        here: GuestClient,
+        (own_name, nodes): (OwnHostName, KnownTrees),
+    ) -> Result<Self, Failure> {
         let others = listed(config, |at| at.guests(config))?;
         Ok(Self {
             here,
+            own_name,
             nodes,
             others,
         })
@@ -198,17 +206,18 @@ impl KnownAgents {
 }
 
 impl Agents for KnownAgents {
-    fn agent(&self, node: &NodeName) -> Option<GuestClient> {
-        let here = || self.nodes.of(node).map(|_| &self.here);
-        self.others.get(node).or_else(here).cloned()
+    fn agent(&self, node: &HostNode) -> Option<GuestClient> {
+        let is_here = || self.own_name.is(&node.host) && self.nodes.of(&node.node).is_some();
+        let here = || is_here().then_some(&self.here);
+        self.others.get(&node.host).or_else(here).cloned()
     }
 }
 
-/// Receivers of external events in a process that knows agents: the agent of each listed node, and this process's own
-/// agent for all other nodes.
+/// Receivers of external events in a process that knows agents: the agent of each listed host, and this process's own
+/// agent for all other hosts.
 pub struct AgentReceivers {
     here: Option<ComputeClient>,
-    others: BTreeMap<NodeName, ComputeClient>,
+    others: BTreeMap<String, ComputeClient>,
 }
 
 impl AgentReceivers {
@@ -226,15 +235,14 @@ impl AgentReceivers {
 }
 
 fn with_receiver(
-    (node, receiver): (NodeName, Option<ComputeClient>),
-) -> Option<(NodeName, ComputeClient)> {
-    Some((node, receiver?))
+    (host, receiver): (String, Option<ComputeClient>),
+) -> Option<(String, ComputeClient)> {
+    Some((host, receiver?))
 }
 
 impl EventReceivers for AgentReceivers {
     fn of_host(&self, host: &str) -> Option<ComputeClient> {
-        let node = NodeName::new(host).ok();
-        let other = node.and_then(|node| self.others.get(&node));
+        let other = self.others.get(host);
         other.or(self.here.as_ref()).cloned()
     }
 }
@@ -243,19 +251,20 @@ impl EventReceivers for AgentReceivers {
 ///
 /// # Errors
 /// As for [`KnownAgents::new`].
-pub fn agents_elsewhere(config: &Config) -> Result<BTreeMap<NodeName, GuestClient>, Failure> {
+pub fn agents_elsewhere(config: &Config) -> Result<BTreeMap<String, GuestClient>, Failure> {
     listed(config, |at| at.guests(config))
 }
 
-/// The agents of `[conductor_service] agents`, each by its node.
+/// The agents of `[conductor_service] agents`, each by its host.
 fn listed<T>(
     config: &Config,
     way: impl Fn(AgentAt) -> Result<T, Failure>,
-) -> Result<BTreeMap<NodeName, T>, Failure> {
+) -> Result<BTreeMap<String, T>, Failure> {
     let agents = config.conductor_service.agents.iter();
     let agents = agents.map(|agent| {
-        let (node, url) = agent.split_once('=').unwrap_or_default();
-        let node = NodeName::new(node).map_err(|error| {
+        let (host, url) = agent.split_once('=').unwrap_or_default();
+        // An agent reports under a host's name that is also valid for a node.
+        NodeName::new(host).map_err(|error| {
             let what = format!("[conductor_service] agents: {error}");
             Failure::new(ErrorCode::BadValue, what)
         })?;
@@ -263,7 +272,7 @@ fn listed<T>(
             url: Some(url.to_owned()),
             ..AgentAt::default()
         };
-        Ok((node, way(at)?))
+        Ok((host.to_owned(), way(at)?))
     });
     agents.collect()
 }

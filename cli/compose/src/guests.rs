@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use berth_agent::host_state::HostStateService;
+use berth_agent::host_state::{HostStateService, OwnHostName};
 use berth_agent::service::{DeviceService, GuestService};
 use berth_agent_api::{EventSources, compute_api, instances as api};
 use berth_agent_devices::report::Scrub;
@@ -117,6 +117,8 @@ pub struct HostGuests {
     reconcile_interval: Duration,
     /// The provider trees of this host's nodes in Placement. The agent updates them.
     provider_trees: KnownTrees,
+    /// The name under which the agent reports this host.
+    own_host_name: OwnHostName,
 }
 
 impl HostGuests {
@@ -181,6 +183,7 @@ impl HostGuests {
             reconciler,
             reconcile_interval: config.reconcile_interval,
             provider_trees,
+            own_host_name: OwnHostName::default(),
         })
     }
 
@@ -209,6 +212,7 @@ impl HostGuests {
             client,
             journal: Arc::new(self.journal.clone()),
             changes: self.guests.changes(),
+            own_name: self.own_host_name.clone(),
             options: host_state_options(config)?,
         })
     }
@@ -218,6 +222,12 @@ impl HostGuests {
     #[must_use]
     pub fn provider_trees(&self) -> KnownTrees {
         self.provider_trees.clone()
+    }
+
+    /// The name under which this host is reported, shared with the agent, which sets it.
+    #[must_use]
+    pub fn own_host_name(&self) -> OwnHostName {
+        self.own_host_name.clone()
     }
 
     /// The API that receives external events, which the accelerator service sends after it has bound a device. It is the

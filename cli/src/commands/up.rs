@@ -178,7 +178,7 @@ async fn host(
                 agents: Arc::new(KnownAgents::new(
                     config,
                     guests.guest_api_client()?,
-                    guests.provider_trees(),
+                    (guests.own_host_name(), guests.provider_trees()),
                 )?),
                 receivers: match ConfiguredReceivers::new(config)? {
                     Some(receivers) => receivers,

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use crate::trust::{TrustError, is_trusted_owner};
+use crate::trust::{TrustError, enforces_trust, is_trusted_owner, trusted};
 
 /// Mode bits: writable by group or others.
 const BY_OTHERS: u32 = 0o022;
@@ -81,11 +81,16 @@ pub fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
 /// The last part of the path may be a link: an operator may have moved the folder to another disk.
 ///
 /// Errors: it cannot be made, belongs to another user than those of [`trusted`](crate::trusted), or others may write to it.
+/// Root and system accounts also refuse a path whose folders or links another user can change, because that user could
+/// replace the folder.
 pub fn own_folder(path: &Path, mode: u32) -> Result<(), FolderError> {
     let unusable = |source| FolderError::Unusable {
         path: path.to_owned(),
         source,
     };
+    if enforces_trust() {
+        check_folder_above(path)?;
+    }
     make_folder(path, mode).map_err(unusable)?;
     let seen = fs::metadata(path).map_err(unusable)?;
     let (path_seen, owner, mode) = (path.to_owned(), seen.uid(), seen.mode() & 0o7777);
@@ -104,7 +109,19 @@ pub fn own_folder(path: &Path, mode: u32) -> Result<(), FolderError> {
             mode,
         }));
     }
-    Ok(())
+    match enforces_trust() {
+        true => trusted(path).map_err(FolderError::Untrusted),
+        false => Ok(()),
+    }
+}
+
+/// Checks the folder above before anything is made in it. A missing one is reported by the caller.
+fn check_folder_above(path: &Path) -> Result<(), FolderError> {
+    let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    match full.parent().map(trusted) {
+        Some(Err(error)) if !error.is_inaccessible() => Err(FolderError::Untrusted(error)),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -161,6 +178,30 @@ mod tests {
                 assert!(error.contains("(user 65534, mode 0755)"), "{error}");
             }
         }
+    }
+
+    #[test]
+    fn root_refuses_a_folder_that_another_user_could_replace() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let (open, foreign) = (home.path().join("open"), home.path().join("foreign"));
+        make_folder(&open, 0o777).unwrap();
+        make_folder(&foreign, 0o755).unwrap();
+        chown(&foreign, Some(65534), None).unwrap();
+        let target = home.path().join("target");
+        make_folder(&target, 0o700).unwrap();
+        let link = foreign.join("link");
+        symlink(&target, &link).unwrap();
+        for (path, above) in [(open.join("state"), &open), (link, &foreign)] {
+            let error = own_folder(&path, 0o700).unwrap_err().to_string();
+            assert!(error.starts_with(&above.display().to_string()), "{error}");
+        }
+        assert!(!open.join("state").exists(), "nothing is made there");
+        // In a sticky folder, others cannot replace it.
+        fs::set_permissions(&open, Permissions::from_mode(0o1777)).unwrap();
+        own_folder(&open.join("state"), 0o700).unwrap();
     }
 
     #[test]

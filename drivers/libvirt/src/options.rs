@@ -147,9 +147,28 @@ const LIBVIRT_URI: OptionKind = OptionKind::Text(&TextKind::new(
     "write a URI such as \"qemu:///system\"",
     |text| match is_libvirt_uri(text) {
         true => Ok(()),
-        false => Err(format!("{text:?} is not a local libvirt connection URI").into()),
+        false => Err(format!(
+            "{:?} is not a local libvirt connection URI",
+            without_login(text)
+        )
+        .into()),
     },
 ));
+
+/// The URI as errors show it: user and password of a remote hypervisor are replaced.
+fn without_login(uri: &str) -> String {
+    let Some((scheme, rest)) = uri.split_once("://") else {
+        return uri.to_owned();
+    };
+    let (authority, path) = match rest.find('/') {
+        Some(end) => rest.split_at(end),
+        None => (rest, ""),
+    };
+    match authority.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}://***@{host}{path}"),
+        None => uri.to_owned(),
+    }
+}
 
 /// Remote hypervisors are refused: devices are read from this host's own sysfs.
 fn is_libvirt_uri(text: &str) -> bool {

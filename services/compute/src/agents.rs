@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
 
-use berth_model::{ConsumerUuid, NodeName};
+use berth_conductor::HostNode;
+use berth_model::ConsumerUuid;
 use berth_wire::guest::GuestBody;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -23,10 +24,11 @@ const SLOW: u32 = 16;
 const ONE_BY_ONE: usize = 2;
 
 impl Compute {
-    /// Queries the agents of these nodes about these guests. Agents that miss the deadline are left out.
+    /// Queries the agents of the hosts that reported these nodes about these guests. Agents that miss the deadline are left
+    /// out.
     pub(crate) async fn query_agents(
         &self,
-        guests: BTreeMap<NodeName, BTreeSet<Uuid>>,
+        guests: BTreeMap<HostNode, BTreeSet<Uuid>>,
     ) -> BTreeMap<Uuid, GuestBody> {
         let wait = self.inner.options.agent_wait;
         let deadline = Instant::now() + wait;

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use berth_conductor::ConductorError;
-use berth_conductor::journal::JournalError;
-use berth_model::{ArqUuid, ConsumerUuid, NodeName};
+use berth_conductor::journal::{ChosenHost, JournalError};
+use berth_conductor::{ConductorError, HostNode};
+use berth_model::{ArqUuid, ConsumerUuid};
 use berth_wire::compute::{ACCELERATOR_REQUEST_BOUND, ServerExternalEvent};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -21,7 +21,7 @@ pub(crate) enum EventOutcome {
     Delivered,
     /// The event names no subject.
     Unreadable,
-    /// There is no such server.
+    /// There is no such server, or the caller is the account of a host and the server is not on this host.
     NoServer,
     /// No receiver: the server has no host yet, its agent does not answer, or Berth does not use such events.
     NotDelivered,
@@ -53,18 +53,29 @@ impl EventOutcome {
 enum Receiver {
     NoServer,
     NoHost,
-    Node(NodeName),
+    Node(HostNode),
+}
+
+impl Receiver {
+    fn is_on(&self, host: &str) -> bool {
+        match self {
+            Self::Node(node) => node.host == host,
+            Self::NoServer | Self::NoHost => false,
+        }
+    }
 }
 
 impl Compute {
-    /// Forwards events to their agents, all agents concurrently. Returns the outcome of each event, in order.
+    /// Forwards events to their agents, all agents concurrently. Returns the outcome of each event, in order. With
+    /// `only_host`, the servers of other hosts do not exist for the caller.
     pub(crate) async fn forward_events(
         &self,
         events: &[ServerExternalEvent],
+        only_host: Option<&str>,
     ) -> Result<Vec<EventOutcome>, ServerError> {
         let mut receivers: BTreeMap<Uuid, Receiver> = BTreeMap::new();
         let mut outcomes = vec![EventOutcome::NotDelivered; events.len()];
-        let mut by_node: BTreeMap<NodeName, Vec<usize>> = BTreeMap::new();
+        let mut by_node: BTreeMap<HostNode, Vec<usize>> = BTreeMap::new();
         for (at, event) in events.iter().enumerate() {
             let receiver = match receivers.get(&event.server_uuid) {
                 Some(known) => known.clone(),
@@ -75,6 +86,7 @@ impl Compute {
             let tag = event.tag.as_deref().unwrap_or_default();
             outcomes[at] = match receiver {
                 Receiver::NoServer => EventOutcome::NoServer,
+                other if only_host.is_some_and(|host| !other.is_on(host)) => EventOutcome::NoServer,
                 _ if is_bind && tag.parse::<ArqUuid>().is_err() => EventOutcome::Unreadable,
                 Receiver::Node(node) if is_bind => {
                     by_node.entry(node).or_default().push(at);
@@ -91,9 +103,10 @@ impl Compute {
 
     async fn receiver(&self, uuid: Uuid) -> Result<Receiver, ServerError> {
         match self.inner.conductor.show(ConsumerUuid::from(uuid)).await {
-            Ok(record) => Ok(record.placement().map_or(Receiver::NoHost, |chosen| {
-                Receiver::Node(chosen.node.clone())
-            })),
+            Ok(record) => {
+                let chosen = record.placement().map(ChosenHost::host_node);
+                Ok(chosen.map_or(Receiver::NoHost, Receiver::Node))
+            }
             Err(ConductorError::NotFound { .. }) => match self.server(uuid).await {
                 Ok(_) => Ok(Receiver::NoHost),
                 Err(ServerError::NotFound { .. }) => Ok(Receiver::NoServer),
@@ -112,7 +125,7 @@ impl Compute {
     async fn send_events(
         &self,
         events: &[ServerExternalEvent],
-        by_node: BTreeMap<NodeName, Vec<usize>>,
+        by_node: BTreeMap<HostNode, Vec<usize>>,
     ) -> Vec<(usize, Option<u16>)> {
         let mut requests = JoinSet::new();
         for (node, places) in by_node {

@@ -197,7 +197,7 @@ impl Compute {
             None if is_settled => return failed("the server is on no host"),
             None => return Ok(AgentAnswer::NoAnswer),
         };
-        let Some(agent) = self.inner.conductor.agent(&chosen.node) else {
+        let Some(agent) = self.inner.conductor.agent(&chosen.host_node()) else {
             // After a start, agents register one after another.
             let reason = "the agent of its host is not registered";
             return Ok(match action.is_drive_update {

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_conductor::ConductorError;
 use berth_conductor::journal::{
-    BootGoal, BootRecord, BootStep, FailedAttempt, JournalError, UnreadableRecord,
+    BootGoal, BootRecord, BootStep, ChosenHost, FailedAttempt, JournalError, UnreadableRecord,
 };
-use berth_model::{ConsumerUuid, NodeName};
+use berth_conductor::{ConductorError, HostNode};
+use berth_model::ConsumerUuid;
 use berth_wire::guest::{GuestBody, InterfaceBody, NetworkSource};
 use uuid::Uuid;
 
@@ -20,13 +20,6 @@ pub(crate) enum AgentPolling {
     QueryAgents,
     /// The last reported state is enough.
     UseLastReport,
-}
-
-/// The host and node of a guest.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct GuestPlacement {
-    pub(crate) host: String,
-    pub(crate) node: NodeName,
 }
 
 /// Why a server is in error.
@@ -44,7 +37,7 @@ pub(crate) struct ServerWithStatus {
     pub(crate) server: ServerRecord,
     pub(crate) state: ServerState,
     /// The host of its guest; `None` if it has none.
-    pub(crate) placement: Option<GuestPlacement>,
+    pub(crate) placement: Option<HostNode>,
     /// The interfaces of its guest. Without an answer of its agent, only their networks are known.
     pub(crate) interfaces: Vec<InterfaceBody>,
     /// Set if the server is in error.
@@ -289,14 +282,14 @@ fn boot_phase(record: &BootRecord) -> BootPhase {
 /// Guests that may be on hosts, by node.
 fn guests_by_node(
     report: &[(ServerRecord, ConductorReport)],
-) -> BTreeMap<NodeName, BTreeSet<Uuid>> {
-    let mut nodes: BTreeMap<NodeName, BTreeSet<Uuid>> = BTreeMap::new();
+) -> BTreeMap<HostNode, BTreeSet<Uuid>> {
+    let mut nodes: BTreeMap<HostNode, BTreeSet<Uuid>> = BTreeMap::new();
     for (server, report) in report {
         if let ConductorReport::Boot(BootPhase::Active | BootPhase::Deleting { .. }, Some(record)) =
             report
             && let Some(chosen) = record.placement()
         {
-            let guests = nodes.entry(chosen.node.clone()).or_default();
+            let guests = nodes.entry(chosen.host_node()).or_default();
             guests.insert(server.uuid);
         }
     }
@@ -334,13 +327,7 @@ fn with_facts(
     let chosen = record.and_then(BootRecord::placement);
     ServerWithStatus {
         state: ServerState::of(&facts),
-        placement: chosen.map(|chosen| GuestPlacement {
-            host: chosen
-                .host_name
-                .clone()
-                .unwrap_or_else(|| chosen.node.to_string()),
-            node: chosen.node.clone(),
-        }),
+        placement: chosen.map(ChosenHost::host_node),
         interfaces: interfaces(record, guest),
         fault: fault(&server, record, guest),
         server,

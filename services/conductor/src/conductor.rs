@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use berth_client::{AcceleratorClient, GuestClient, PlacementClient};
 use berth_keyed_tasks::{FairPermits, KeyedTasks};
-use berth_model::{ConsumerUuid, NodeName};
+use berth_model::ConsumerUuid;
 use berth_wire::conductor::DecisionShown;
 use berth_wire::guest::ImageComing;
 use berth_workflow::JournalHealth;
@@ -41,7 +41,7 @@ use crate::late_claims::LateClaims;
 use crate::metrics::BootMetrics;
 use crate::orphaned_arqs::OrphanedArqs;
 use crate::stale_members::StaleMembers;
-use crate::{Agents, BootRequest, ConductorError, ConductorOptions, FilterScheduler};
+use crate::{Agents, BootRequest, ConductorError, ConductorOptions, FilterScheduler, HostNode};
 
 /// The journal and services that a conductor uses.
 pub struct ConductorParts {
@@ -51,7 +51,7 @@ pub struct ConductorParts {
     pub placement: PlacementClient,
     /// The accelerator service, Berth's or Cyborg; its account needs the role `service`.
     pub accelerators: AcceleratorClient,
-    /// Finds the agents of nodes.
+    /// Finds the agents of hosts.
     pub agents: Arc<dyn Agents>,
     pub scheduler: FilterScheduler,
 }
@@ -221,9 +221,9 @@ impl Conductor {
         self.inner.context.journal.owner()
     }
 
-    /// The agent of a node, if one is known.
+    /// The agent of the host that reported a node, if one is known.
     #[must_use]
-    pub fn agent(&self, node: &NodeName) -> Option<GuestClient> {
+    pub fn agent(&self, node: &HostNode) -> Option<GuestClient> {
         self.inner.context.agents.agent(node)
     }
 

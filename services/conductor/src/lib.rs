@@ -56,7 +56,7 @@ mod scan_interval;
 mod stale_members;
 mod undo;
 
-pub use agents::{Agents, SingleAgent};
+pub use agents::{Agents, HostNode, SingleAgent};
 pub use attestations::AttestationSource;
 pub use berth_http::{serve_tcp, serve_unix};
 pub use boot::{BootError, NoHostReason};

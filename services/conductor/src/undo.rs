@@ -35,9 +35,10 @@ pub enum BootUndoError {
     #[error(transparent)]
     Group(#[from] ServerGroupError),
     #[error(
-        "no agent is known for node {0}, and only that agent can confirm that the guest is gone"
+        "no agent is known for host {0}, and only that agent can confirm that the guest is gone: add the host to \
+         [conductor_service] agents"
     )]
-    NoAgent(NodeName),
+    NoAgent(String),
 }
 
 /// Undoes all steps of all attempts that may have acted, the last first. `cancel` ends the wait for the agent.
@@ -111,8 +112,9 @@ async fn unbuild(
         return Ok(());
     };
     let node = &chosen.node;
-    let agent = context.agents.agent(node);
-    let agent = agent.ok_or_else(|| BootUndoError::NoAgent(node.clone()))?;
+    let place = chosen.host_node();
+    let agent = context.agents.agent(&place);
+    let agent = agent.ok_or(BootUndoError::NoAgent(place.host))?;
     let guest = record.request.uuid();
     let begun = Instant::now();
     // `AlreadyGone` means that the agent checked its hypervisor. That the agent does not list the guest is not

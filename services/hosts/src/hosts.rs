@@ -17,7 +17,8 @@ pub struct HostsOptions {
     pub cell: String,
     /// Availability zone of hosts that are in no aggregate with a zone: `[DEFAULT] default_availability_zone`.
     pub default_availability_zone: String,
-    /// `service_down_time`: after this long without a heartbeat, another host may take over the host's nodes.
+    /// `service_down_time`: after this long without a heartbeat, another host may take over the host's nodes, unless the
+    /// account of a host reports it.
     pub service_down_time: Duration,
     /// Maximum number of node states in the cache.
     pub cached_nodes: usize,

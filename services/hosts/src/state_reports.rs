@@ -1,6 +1,7 @@
 //! Stores the state that an agent reports for its host, records its heartbeats, and returns the last report.
 //!
 //! - [`Hosts::store_state`]: replaces the whole state; takes over nodes of hosts that are down.
+//! - [`Hosts::store_account_state`]: the same for a host's account, which takes over no node.
 //! - [`Hosts::record_heartbeat`]: confirms that the host is up and its state unchanged.
 //! - [`Hosts::reported_state`]: returns the last report.
 
@@ -33,6 +34,26 @@ pub enum HostStateError {
         /// Seconds since the last heartbeat of `other`.
         age: f64,
     },
+    /// Another host has reported the node first, and the account of a host takes over no node.
+    #[error(
+        "compute node {node} belongs to host {other}, which reported it first, and the account of host {host} cannot take it: \
+         give the node of host {host} another UUID, or remove host {other} (openstack compute service delete)"
+    )]
+    NodeOfOtherHost {
+        node: Uuid,
+        host: String,
+        other: String,
+    },
+    /// The account of a host reports a node with the name of another host, or of another host's node.
+    #[error(
+        "compute node {name} of host {host} has the name of host {other} or of a node of it: give the node of host {host} \
+         another name, or remove host {other} (openstack compute service delete)"
+    )]
+    NodeNameOfOtherHost {
+        name: String,
+        host: String,
+        other: String,
+    },
     /// The digest of a heartbeat differs from that of the stored state.
     #[error("host {host} has no stored state with digest {state:?}: report the whole state")]
     StateMismatch { host: String, state: String },
@@ -59,9 +80,11 @@ impl HostStateError {
         match self {
             Self::ConcurrentUpdate { .. } | Self::StateMismatch { .. } => Disposition::Refresh,
             Self::Table(error) => error.disposition(),
-            Self::Body(_) | Self::ReportedByOther { .. } | Self::NotFound { .. } => {
-                Disposition::Fatal
-            }
+            Self::Body(_)
+            | Self::ReportedByOther { .. }
+            | Self::NodeOfOtherHost { .. }
+            | Self::NodeNameOfOtherHost { .. }
+            | Self::NotFound { .. } => Disposition::Fatal,
         }
     }
 }
@@ -86,8 +109,33 @@ impl Hosts {
         host: &str,
         body: HostStateBody,
     ) -> Result<HostWanted, HostStateError> {
+        self.store_report(host, body, NodeTakeover::OfHostsThatAreDown)
+            .await
+    }
+
+    /// Stores the complete state that the account of this host reports. A node belongs to the host that reported it
+    /// first, until an operator removes that host.
+    ///
+    /// Errors: As for [`Hosts::store_state`], and [`HostStateError::NodeOfOtherHost`] or
+    /// [`HostStateError::NodeNameOfOtherHost`] if a node has the UUID or the name of another host's node, or the name
+    /// of another host.
+    pub async fn store_account_state(
+        &self,
+        host: &str,
+        body: HostStateBody,
+    ) -> Result<HostWanted, HostStateError> {
+        self.store_report(host, body, NodeTakeover::Refused).await
+    }
+
+    async fn store_report(
+        &self,
+        host: &str,
+        body: HostStateBody,
+        takeover: NodeTakeover,
+    ) -> Result<HostWanted, HostStateError> {
         let store = StoreReport {
             report: &HostReport::new(host, body)?,
+            takeover,
             cell: &self.options.cell,
             service_down_time: self.options.service_down_time.as_secs_f64(),
         };
@@ -174,8 +222,18 @@ async fn desired_state(
     Ok((row.opt_text(0)?, wanted))
 }
 
+/// Which nodes of other hosts a report takes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NodeTakeover {
+    /// Nodes of hosts that are down: a host may have another name now.
+    OfHostsThatAreDown,
+    /// None: a host's account speaks for its host alone.
+    Refused,
+}
+
 struct StoreReport<'a> {
     report: &'a HostReport,
+    takeover: NodeTakeover,
     cell: &'a str,
     service_down_time: f64,
 }
@@ -191,6 +249,9 @@ impl Work for StoreReport<'_> {
         let (known, wanted) = desired_state(tx, &report.host, &report.state).await?;
         if known.as_ref() == Some(&report.state) {
             return Ok(wanted);
+        }
+        if self.takeover == NodeTakeover::Refused {
+            self.check_new_names(tx).await?;
         }
         self.take_over_nodes(tx).await?;
         self.write_nodes(tx).await?;
@@ -224,7 +285,43 @@ impl StoreReport<'_> {
         Ok(())
     }
 
-    /// Takes over nodes from other hosts that are down or forced down; fails if one of these hosts is up.
+    /// Fails if a node has a name that it did not have in the last report, and that is the name of another host or of
+    /// another host's node.
+    async fn check_new_names(&self, tx: &mut Transaction) -> Result<(), HostStateError> {
+        let host = &self.report.host;
+        let sql = "SELECT hypervisor_hostname FROM compute_nodes WHERE host = ?";
+        let mut known = std::collections::BTreeSet::new();
+        for row in tx.rows(Statement::new(sql).bind(host)).await? {
+            known.insert(row.text(0)?);
+        }
+        let names = self
+            .report
+            .nodes
+            .iter()
+            .map(|node| &node.hypervisor_hostname);
+        // The names of known nodes are left out: the column has no index.
+        let new: Vec<String> = names
+            .filter(|name| !known.contains(*name))
+            .cloned()
+            .collect();
+        for sql in [
+            "SELECT host, host FROM compute_hosts WHERE host <> ? AND host IN",
+            "SELECT hypervisor_hostname, host FROM compute_nodes WHERE host <> ? AND hypervisor_hostname IN",
+        ] {
+            let head = Statement::new(sql).bind(host);
+            if let Some(row) = tx.rows_in(&head, &new, "").await?.first() {
+                return Err(HostStateError::NodeNameOfOtherHost {
+                    name: row.text(0)?,
+                    host: host.clone(),
+                    other: row.text(1)?,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes over nodes from other hosts that are down or forced down; fails if one of these hosts is up, or if no node
+    /// may be taken over.
     async fn take_over_nodes(&self, tx: &mut Transaction) -> Result<(), HostStateError> {
         let now = tx.dialect().now();
         let sql = format!(
@@ -235,6 +332,10 @@ impl StoreReport<'_> {
         for row in tx.rows_in(&head, &self.uuids(), "").await? {
             let node: Uuid = typed(&row.text(0)?, "compute_nodes", "uuid")?;
             let other = row.text(1)?;
+            if self.takeover == NodeTakeover::Refused {
+                let host = self.report.host.clone();
+                return Err(HostStateError::NodeOfOtherHost { node, host, other });
+            }
             if let Some(age) = self.live_host_age(&row)? {
                 let host = self.report.host.clone();
                 return Err(HostStateError::ReportedByOther {

@@ -7,6 +7,7 @@ mod compute;
 mod image;
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use berth_wire::bounded;
@@ -129,6 +130,15 @@ impl Fault {
         Self {
             retry_after: Some(HeaderValue::from_static("1")),
             ..Self::unavailable(message)
+        }
+    }
+
+    /// 429 for a client that may try again after this time.
+    #[must_use]
+    pub fn too_many_requests(message: impl Into<String>, retry_after: Duration) -> Self {
+        Self {
+            retry_after: Some(HeaderValue::from(retry_after.as_secs())),
+            ..Self::new(StatusCode::TOO_MANY_REQUESTS, message)
         }
     }
 

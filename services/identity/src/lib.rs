@@ -20,6 +20,7 @@
 mod catalog;
 mod handlers;
 mod identity;
+mod login_queue;
 mod login_throttle;
 mod openapi;
 mod password_verifier;

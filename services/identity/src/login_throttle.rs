@@ -15,6 +15,7 @@ use berth_http::ClientAddress;
 use tokio::time::Instant;
 
 use self::backoff::FailureBackoff;
+pub(crate) use self::backoff::LONGEST_PAUSE;
 
 /// The number of buckets that all unknown user names share.
 const UNKNOWN_USER_BUCKETS: u64 = 512;
@@ -22,7 +23,7 @@ const UNKNOWN_USER_BUCKETS: u64 = 512;
 const MAX_TRUSTED: usize = 256;
 
 /// The user that a login is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum LoginSubject {
     /// The user of this id.
     User(String),

@@ -1,23 +1,18 @@
-//! Verifies passwords: a few at a time on blocking threads, throttled per user and address.
+//! Verifies passwords: a few at a time on blocking threads, in fair turns and throttled per user and address.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use berth_http::ClientAddress;
 use berth_store::Disposition;
-use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
+use crate::login_queue::{LoginAttempt, LoginQueue};
 use crate::login_throttle::{AttemptSlot, LoginSubject, LoginThrottle};
 use crate::passwords::{LONGEST_PASSWORD, PasswordHash};
 use crate::store::TokenTableError;
 
-/// The number of passwords verified concurrently. Each may use a whole core and 256 MiB.
-const AT_ONCE: usize = 2;
-/// The maximum number of waiting attempts, and of those from one address.
-const MAX_WAITING: usize = 256;
-const MAX_WAITING_PER_ADDRESS: usize = 64;
 /// An attempt that has waited for longer is refused.
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
@@ -61,69 +56,83 @@ impl LoginError {
     }
 }
 
-/// Verifies passwords within the limits of this module.
-#[derive(Debug)]
+/// Verifies passwords within the limits of this module and of the [queue](LoginQueue).
+#[derive(Debug, Default)]
 pub(crate) struct PasswordVerifier {
     throttle: LoginThrottle,
-    threads: Arc<Semaphore>,
-    waiting: Mutex<HashMap<ClientAddress, Vec<LoginSubject>>>,
+    threads: LoginThreads,
 }
 
-impl Default for PasswordVerifier {
-    fn default() -> Self {
-        Self {
-            throttle: LoginThrottle::default(),
-            threads: Arc::new(Semaphore::new(AT_ONCE)),
-            waiting: Mutex::default(),
+/// The threads that verify passwords, and the logins that wait for them. Clones share both.
+#[derive(Debug, Clone, Default)]
+struct LoginThreads(Arc<Mutex<LoginQueue<oneshot::Sender<ThreadPermit>>>>);
+
+impl LoginThreads {
+    fn queue(&self) -> MutexGuard<'_, LoginQueue<oneshot::Sender<ThreadPermit>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn admit(&self, attempt: LoginAttempt) -> Result<LoginPlace, LoginError> {
+        let id = self.queue().admit(attempt).ok_or(LoginError::TooMany)?;
+        let threads = self.clone();
+        Ok(LoginPlace { threads, id })
+    }
+
+    /// Gives the free threads to the next logins.
+    fn start_waiting(&self) {
+        loop {
+            // No lock is held while a permit is sent: an unsent one gives its thread back.
+            let next = self.queue().start();
+            let Some((attempt, waiter)) = next else {
+                return;
+            };
+            let threads = self.clone();
+            drop(waiter.send(ThreadPermit { threads, attempt }));
         }
     }
 }
 
-/// A reserved place among the waiting attempts, released on drop.
-struct QueueSlot<'a> {
-    verifier: &'a PasswordVerifier,
-    source: ClientAddress,
-    subject: &'a LoginSubject,
+/// The use of one thread, until it is dropped.
+#[derive(Debug)]
+struct ThreadPermit {
+    threads: LoginThreads,
+    attempt: LoginAttempt,
 }
 
-impl Drop for QueueSlot<'_> {
+impl Drop for ThreadPermit {
     fn drop(&mut self) {
-        let waiting = self.verifier.waiting.lock();
-        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        if let Some(subjects) = waiting.get_mut(&self.source) {
-            if let Some(slot) = subjects.iter().position(|other| other == self.subject) {
-                subjects.swap_remove(slot);
-            }
-            if subjects.is_empty() {
-                waiting.remove(&self.source);
-            }
+        self.threads.queue().finish(&self.attempt);
+        self.threads.start_waiting();
+    }
+}
+
+/// The place of a login in the queue, until it is dropped.
+#[derive(Debug)]
+struct LoginPlace {
+    threads: LoginThreads,
+    id: u64,
+}
+
+impl LoginPlace {
+    /// Waits for a thread. Fails if another login takes the place.
+    async fn thread(&self) -> Result<ThreadPermit, LoginError> {
+        let (waiter, permit) = oneshot::channel();
+        let has_place = self.threads.queue().wait(self.id, waiter);
+        if !has_place {
+            return Err(LoginError::TooMany);
         }
+        self.threads.start_waiting();
+        permit.await.map_err(|_| LoginError::TooMany)
+    }
+}
+
+impl Drop for LoginPlace {
+    fn drop(&mut self) {
+        self.threads.queue().leave(self.id);
     }
 }
 
 impl PasswordVerifier {
-    /// Reserves a place among the waiting attempts. The first attempt of a user from a trusted address always gets one.
-    fn reserve_slot<'a>(
-        &'a self,
-        subject: &'a LoginSubject,
-        source: ClientAddress,
-    ) -> Result<QueueSlot<'a>, LoginError> {
-        let waiting = self.waiting.lock();
-        let mut waiting = waiting.unwrap_or_else(PoisonError::into_inner);
-        let all: usize = waiting.values().map(Vec::len).sum();
-        let here = waiting.get(&source).map_or(&[][..], Vec::as_slice);
-        let is_full = all >= MAX_WAITING || here.len() >= MAX_WAITING_PER_ADDRESS;
-        if is_full && (here.contains(subject) || !self.throttle.is_trusted(subject, source)) {
-            return Err(LoginError::TooMany);
-        }
-        waiting.entry(source).or_default().push(subject.clone());
-        Ok(QueueSlot {
-            verifier: self,
-            source,
-            subject,
-        })
-    }
-
     /// Verifies a password against a hash. Without a hash it takes equally long: it verifies `costliest` instead.
     pub(crate) async fn check(
         &self,
@@ -132,14 +141,17 @@ impl PasswordVerifier {
         costliest: Option<PasswordHash>,
         password: String,
     ) -> Result<(), LoginError> {
-        let _slot = self.reserve_slot(subject, source)?;
+        let place = self.threads.admit(LoginAttempt {
+            subject: subject.clone(),
+            source,
+            is_trusted: self.throttle.is_trusted(subject, source),
+        })?;
         let deadline = Instant::now() + MAX_WAIT;
         let user_exists = hash.is_some();
         let hash = hash.or(costliest).or_else(|| DUMMY_HASH.parse().ok());
         loop {
-            let permit = Arc::clone(&self.threads).acquire_owned();
-            let permit = tokio::time::timeout_at(deadline, permit).await;
-            let permit = permit.map_err(|_| LoginError::TooMany)?;
+            let permit = tokio::time::timeout_at(deadline, place.thread()).await;
+            let permit = permit.map_err(|_| LoginError::TooMany)??;
             match self.throttle.try_acquire(subject, source, Instant::now()) {
                 AttemptSlot::Now => {}
                 AttemptSlot::Later(next) if next <= deadline => {
@@ -183,6 +195,10 @@ impl PasswordVerifier {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+    use std::future::Future;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     fn user(id: &str) -> LoginSubject {
@@ -220,51 +236,46 @@ mod tests {
         assert!(ask(&unknown, None, "right").await.is_err());
     }
 
-    fn reserve_all<'a>(
-        verifier: &'a PasswordVerifier,
-        subjects: &'a [LoginSubject],
-        number: u8,
-    ) -> Vec<QueueSlot<'a>> {
-        let slots = subjects
-            .iter()
-            .map(|subject| verifier.reserve_slot(subject, from(number)));
-        slots.flatten().collect()
+    /// Polls once.
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
     }
 
-    #[test]
-    fn one_address_may_take_a_quarter_of_the_waiting_places() {
-        let verifier = PasswordVerifier::default();
-        let crowd: Vec<_> = (0..MAX_WAITING).map(|n| user(&n.to_string())).collect();
-        let slots = reserve_all(&verifier, &crowd, 1);
-        assert_eq!(slots.len(), MAX_WAITING_PER_ADDRESS);
-        assert!(matches!(
-            verifier.reserve_slot(&crowd[0], from(1)),
-            Err(LoginError::TooMany)
-        ));
-        assert!(verifier.reserve_slot(&crowd[0], from(2)).is_ok());
-        drop(slots);
-        assert!(verifier.waiting.lock().unwrap().is_empty());
-    }
-
-    #[test]
-    fn a_user_always_has_one_waiting_place_at_a_trusted_address() {
-        let verifier = PasswordVerifier::default();
-        let bob = user("bob");
-        verifier
-            .throttle
-            .record_success(&bob, from(1), Instant::now());
-        let crowd: Vec<_> = (0..MAX_WAITING).map(|n| user(&n.to_string())).collect();
-        let all: Vec<_> = (1..6)
-            .map(|number| reserve_all(&verifier, &crowd, number))
-            .collect();
-        assert!(
-            verifier.reserve_slot(&bob, from(9)).is_err(),
-            "all are taken"
+    #[tokio::test]
+    async fn a_login_that_stops_waiting_costs_no_thread_and_leaves_no_place() {
+        let threads = LoginThreads::default();
+        let place = |number| {
+            let attempt = LoginAttempt {
+                subject: user("u"),
+                source: from(number),
+                is_trusted: false,
+            };
+            threads.admit(attempt).unwrap()
+        };
+        let (first, second) = (place(1), place(2));
+        let held = (
+            first.thread().await.unwrap(),
+            second.thread().await.unwrap(),
         );
-        let first = verifier.reserve_slot(&bob, from(1));
-        assert!(first.is_ok() && verifier.reserve_slot(&bob, from(1)).is_err());
-        drop((all, first));
-        assert!(verifier.waiting.lock().unwrap().is_empty());
+        {
+            let (gone, unread) = (place(3), place(4));
+            let mut gone_waits = Box::pin(gone.thread());
+            let mut unread_waits = pin!(unread.thread());
+            assert!(poll(gone_waits.as_mut()).is_pending());
+            assert!(poll(unread_waits.as_mut()).is_pending());
+            // The first one has stopped waiting and keeps its place, the second one has a permit that it does not take.
+            drop(gone_waits);
+            drop(held);
+        }
+        let (third, fourth, fifth) = (place(5), place(6), place(7));
+        let held = (
+            third.thread().await.unwrap(),
+            fourth.thread().await.unwrap(),
+        );
+        let mut fifth_waits = pin!(fifth.thread());
+        assert!(poll(fifth_waits.as_mut()).is_pending(), "two at once");
+        drop(held);
+        assert!(matches!(poll(fifth_waits), Poll::Ready(Ok(_))));
     }
 
     #[tokio::test]
@@ -283,7 +294,7 @@ mod tests {
         };
         ask(1, "right").await.unwrap();
         let mut crowd = tokio::task::JoinSet::new();
-        for _ in 0..MAX_WAITING_PER_ADDRESS {
+        for _ in 0..64 {
             let guesses: [_; 20] = std::array::from_fn(|_| ask(2, "wrong"));
             crowd.spawn(async move {
                 for guess in guesses {

@@ -11,9 +11,18 @@ pub(crate) fn may_read_all(caller: &Caller) -> bool {
     caller.has_role("admin") || (caller.scope == TokenScope::System && caller.has_role("reader"))
 }
 
-/// Services that validate their callers' tokens, and those who may read everything.
-pub(crate) fn may_validate(caller: &Caller) -> bool {
-    caller.has_role("service") || may_read_all(caller)
+/// Services that validate their callers' tokens, those who may read everything, and the token's own user.
+pub(crate) fn may_validate(caller: &Caller, token_user: Option<&str>) -> bool {
+    caller.has_role("service") || may_read_all(caller) || is_user(caller, token_user)
+}
+
+/// Administrators, and the token's own user. Services only validate tokens.
+pub(crate) fn may_revoke(caller: &Caller, token_user: Option<&str>) -> bool {
+    caller.has_role("admin") || is_user(caller, token_user)
+}
+
+fn is_user(caller: &Caller, user_id: Option<&str>) -> bool {
+    user_id == Some(caller.user_id.as_str())
 }
 
 /// Returns 403 unless `may` is true.

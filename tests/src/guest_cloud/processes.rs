@@ -343,7 +343,7 @@ impl GuestCloud {
             let auth = Auth::none("http://agent").expect("an endpoint");
             let routes = gated(without_disks(whoever_lives(node)));
             let client = GuestClient::new(routes, auth, &AdapterOptions::default());
-            (NodeName::new(node.name).expect("a node's name"), client)
+            (node.name.to_owned(), client)
         });
         let agents: BTreeMap<_, _> = agents.collect();
         let parts = ConductorParts {

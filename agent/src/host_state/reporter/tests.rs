@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::*;
-use crate::host_state::service::HostStateOptions;
+use crate::host_state::service::{HostStateOptions, OwnHostName};
 
 /// The behaviour of the service.
 #[derive(Default)]
@@ -176,6 +176,7 @@ struct Agent {
     changes: watch::Sender<GuestChanges>,
     requests: mpsc::Receiver<AgentRequest>,
     failure: watch::Receiver<Option<String>>,
+    own_name: OwnHostName,
     journal: SqlJournal,
     metrics: Metrics,
     _folder: tempfile::TempDir,
@@ -198,10 +199,12 @@ impl Agent {
             metrics: metrics.clone(),
             failure: failure_sender,
         };
+        let own_name = OwnHostName::default();
         let service = HostStateService {
             client: scheduler.client(),
             journal: Arc::new(journal.clone()),
             changes: changed,
+            own_name: own_name.clone(),
             options,
         };
         let mut tasks = JoinSet::new();
@@ -211,6 +214,7 @@ impl Agent {
             changes,
             requests,
             failure,
+            own_name,
             journal,
             metrics,
             _folder: folder,
@@ -277,12 +281,14 @@ fn eager() -> HostStateOptions {
 async fn a_host_is_reported_once_and_again_only_when_it_changed() {
     let mut scheduler = FakeHostService::here().await;
     let agent = Agent::reporting(&scheduler, eager()).await;
+    assert!(!agent.own_name.is(NODE));
     // Before the node is reported there is nothing to tell.
     agent.change(|state| state.phase = Phase::Running);
     agent.runs();
     let reported = scheduler.next_state().await;
     assert_eq!(reported["nodes"][0]["hypervisor_hostname"], NODE);
     assert_eq!(reported["service"]["disabled_reason"], Value::Null);
+    assert!(agent.own_name.is(NODE) && !agent.own_name.is("compute3"));
     for _ in 0..3 {
         // Something that the scheduler does not know of.
         agent.change(|state| state.consumers = Some((1, 2)));

@@ -18,7 +18,7 @@ use tokio::task::LocalSet;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::host_state::{HostStateOptions, HostStateService};
+use crate::host_state::{HostStateOptions, HostStateService, OwnHostName};
 use crate::metrics::Metrics;
 use crate::notify::Notifier;
 use crate::service::error::ServiceError;
@@ -81,6 +81,7 @@ impl Bench {
             client: HostsClient::new(http, auth, &AdapterOptions::default()),
             journal: Arc::new(journal),
             changes: tokio::sync::watch::channel(GuestChanges::default()).1,
+            own_name: OwnHostName::default(),
             options: HostStateOptions::default(),
         }
     }

@@ -38,6 +38,7 @@ impl FirstUser {
     /// has users that Berth did not create.
     pub(super) fn of(state: &Path, clouds: &Path) -> Result<Self, Failure> {
         let users_file = state.join(USERS);
+        check_owner(&users_file)?;
         let known = read(clouds)?.as_deref().and_then(clouds::password);
         let users = existing_users(&users_file)?;
         let password = match (known, &users) {
@@ -62,6 +63,17 @@ impl FirstUser {
                 password,
             },
         })
+    }
+}
+
+/// Refuses a file that another user can change. A missing one is made later.
+fn check_owner(users_file: &Path) -> Result<(), Failure> {
+    match berth_files::trusted(users_file) {
+        Err(error) if berth_files::enforces_trust() && !error.is_inaccessible() => {
+            let what = format!("the users file {} is refused", users_file.display());
+            Err(Failure::caused(ErrorCode::Untrusted, what, &error).hint(error.hint()))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -129,7 +141,7 @@ fn text(hash: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 
     use super::*;
 
@@ -160,6 +172,20 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let (first, second) = (start(state.path()).unwrap(), start(state.path()).unwrap());
         assert_eq!((first.users, first.clouds), (second.users, second.clouds));
+    }
+
+    #[test]
+    fn a_users_file_of_another_user_is_refused() {
+        let state = tempfile::tempdir().unwrap();
+        let file = start(state.path()).map(|_| state.path().join(USERS));
+        let file = file.unwrap();
+        // Only root can give a file away.
+        if fs::metadata(&file).unwrap().uid() == 0 {
+            chown(&file, Some(65534), None).unwrap();
+            let error = start(state.path()).map(drop).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::Untrusted);
+            assert!(error.explain().contains("chown -h root "), "{error:?}");
+        }
     }
 
     #[test]

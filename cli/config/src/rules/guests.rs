@@ -97,12 +97,12 @@ impl Judge<'_> {
                 ErrorCode::Missing,
             );
         }
-        let mut nodes = std::collections::BTreeSet::new();
+        let mut hosts = std::collections::BTreeSet::new();
         for agent in self.config.conductor_service.agents.clone() {
-            let node = agent.split('=').next().unwrap_or_default().to_owned();
-            if !nodes.insert(node.clone()) {
-                let wrong = format!("node {node} is listed twice");
-                let right = "a node has one agent: remove one of the two";
+            let host = agent.split('=').next().unwrap_or_default().to_owned();
+            if !hosts.insert(host.clone()) {
+                let wrong = format!("host {host} is listed twice");
+                let right = "a host has one agent: remove one of the two";
                 self.refuse(agents, wrong, right, ErrorCode::Contradiction);
             }
         }

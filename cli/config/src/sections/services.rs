@@ -198,8 +198,8 @@ options! {
         /// Seconds for which the headroom metrics are cached. A read of older metrics queries Placement and the filters
         /// once for each of the last 32 flavors; 0: no headroom metrics.
         headroom_interval: Duration = seconds(60), kind: Integer(0, 86_400);
-        /// The agents of other hosts, each by its node and its `[agent] listen`. They are called with the certificate
-        /// of `[agent_client]`. All other nodes belong to this host.
+        /// The agents of other hosts, each by the name of its host and its `[agent] listen`. They are called with the
+        /// certificate of `[agent_client]`. The agent of a host builds on all nodes that this host reports.
         pub agents: Vec<String> = Vec::new(), kind: AGENTS, example: "[\"compute2=https://192.0.2.11:9178\"]";
     }
 }
@@ -515,20 +515,20 @@ fn class_limit(text: &str) -> Result<(QuotaResource, i64), WrongText> {
     }
 }
 
-/// A list of agents: `NODE=https://HOST:PORT`.
+/// A list of agents: `HOST=https://ADDRESS:PORT`.
 const AGENTS: OptionKind = OptionKind::Texts(&TextKind::new(
-    "list of NODE=https://HOST:PORT",
+    "list of HOST=https://ADDRESS:PORT",
     "write agents such as [\"compute2=https://192.0.2.11:9178\"]",
     check_agent,
 ));
 
-/// The name of a node and the root URL of its agent's API.
+/// The name of a host and the root URL of its agent's API.
 fn check_agent(text: &str) -> Result<(), WrongText> {
-    let Some((node, url)) = text.split_once('=') else {
-        return Err(format!("{text:?} names no node before a =").into());
+    let Some((host, url)) = text.split_once('=') else {
+        return Err(format!("{text:?} names no host before a =").into());
     };
-    if node.is_empty() || !is_host_name(node) {
-        return Err(format!("{node:?} is not a node's name").into());
+    if host.is_empty() || !is_host_name(host) {
+        return Err(format!("{host:?} is not a host's name").into());
     }
     check_url(url, &["https"])?;
     match url.trim_start_matches("https://").contains('/') {

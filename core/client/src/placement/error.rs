@@ -253,9 +253,14 @@ fn role_hint(refusal: &PlacementRefusal, account: &Account) -> String {
     } else {
         "it needs the role service or admin"
     };
+    // Berth's Placement lets the account of a host change what belongs to this host alone, whatever its roles are.
+    let of_host = match user.starts_with("host/") {
+        true => ", or the account of a host may not do this",
+        false => "",
+    };
     format!(
         "{needs}: openstack role add --user {user} --project {project} service; if the account has it, Placement's \
-         policy.yaml requires more"
+         policy.yaml requires more{of_host}"
     )
 }
 

@@ -380,6 +380,15 @@ async fn a_missing_role_is_named_with_the_account_that_needs_it() {
         .await
         .unwrap_err();
     insta::assert_snapshot!(error, @"Placement answers GET /resource_providers with 403 placement.undefined_code (req-answer): Access was denied to this resource; it needs the role service or admin: openstack role add --user nova --project service service; if the account has it, Placement's policy.yaml requires more");
+
+    let mut of_host = password();
+    of_host.username = Some("host/compute1".into());
+    let error = client(&script, &of_host, &Hand::new())
+        .providers_in_tree(root())
+        .await
+        .unwrap_err();
+    let end = "policy.yaml requires more, or the account of a host may not do this";
+    assert!(error.to_string().ends_with(end), "{error}");
 }
 
 type Change = fn(&mut AuthOptions);

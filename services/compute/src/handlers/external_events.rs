@@ -64,7 +64,9 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
     api.allow(&call)?;
     let body: Value = call.typed()?;
     let events = parse_events(&call, &body)?;
-    let outcomes = api.compute.forward_events(&events).await.map_err(fault)?;
+    let only_host = call.caller.only_host();
+    let outcomes = api.compute.forward_events(&events, only_host).await;
+    let outcomes = outcomes.map_err(fault)?;
     if outcomes.iter().all(|one| *one == EventOutcome::NoServer) {
         return Err(Fault::not_found("No instances found for any event"));
     }

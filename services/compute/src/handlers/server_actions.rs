@@ -299,7 +299,7 @@ async fn console(api: &ComputeApi, call: &ApiRequest, value: &Value) -> Result<A
     let not_ready = || Fault::conflict(format!("Instance {uuid} is not ready"));
     let placement = known.placement.as_ref().ok_or_else(not_ready)?;
     let conductor = &api.compute.inner.conductor;
-    let agent = conductor.agent(&placement.node).ok_or_else(not_ready)?;
+    let agent = conductor.agent(placement).ok_or_else(not_ready)?;
     let output = agent.console(ConsumerUuid::from(uuid), lines).await;
     let output = output.map_err(|error| {
         // A server that is being deleted may no longer exist on its host.

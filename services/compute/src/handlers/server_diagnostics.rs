@@ -39,7 +39,7 @@ pub(super) fn operations() -> Vec<ComputeOperation> {
 fn agent_of(api: &ComputeApi, known: &ServerWithStatus) -> Result<GuestClient, Fault> {
     let not_ready = || Fault::conflict(format!("Instance {} is not ready", known.server.uuid));
     let placement = known.placement.as_ref().ok_or_else(not_ready)?;
-    let agent = api.compute.inner.conductor.agent(&placement.node);
+    let agent = api.compute.inner.conductor.agent(placement);
     agent.ok_or_else(not_ready)
 }
 

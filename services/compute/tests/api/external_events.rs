@@ -72,6 +72,28 @@ async fn unexpected_events_are_rejected_one_by_one() {
 }
 
 #[tokio::test]
+async fn the_account_of_a_host_reports_events_for_servers_on_its_host_alone() {
+    let service = Service::start().await;
+    service.flavor("f", json!({})).await;
+    let server = service.running(json!({})).await;
+    let waiting = service.server(json!({})).await;
+    let events = || json!([bound(server), bound(waiting)]);
+    let other = post_events(&service, "host/compute2", "2.82", events()).await;
+    assert_eq!(other.status, 404, "{other:?}");
+    assert_eq!(service.cloud.agent.received_events(), [] as [Value; 0]);
+    let own = post_events(&service, "host/compute1", "2.82", events()).await;
+    assert_eq!(own.status, 207, "{own:?}");
+    let codes: Vec<&Value> = own.body["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| &event["code"])
+        .collect();
+    assert_eq!(codes, [&json!(200), &json!(404)]);
+    assert_eq!(service.cloud.agent.received_events().len(), 1);
+}
+
+#[tokio::test]
 async fn an_agent_that_is_away_gets_nothing() {
     let service = Service::start().await;
     service.flavor("f", json!({})).await;

@@ -11,7 +11,9 @@ use berth_compute::{
 };
 use berth_conductor::journal::{BootGoal, SqlBootJournal};
 use berth_http::auth::{ProjectLookup, Validation};
-use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken, found_at, under};
+use berth_http::{
+    Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken, found_at, under,
+};
 use berth_store::{SqlError, SqlStore, Transaction, Work};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt;
@@ -34,12 +36,14 @@ impl ValidateToken for Table {
             "admin" => &["admin", "member", "reader"],
             "alice" | "bob" => &["member", "reader"],
             "cyborg" => &["service"],
+            host if host.starts_with("host/") => &["service"],
             _ => return Box::pin(async { Err(TokenError::Refused) }),
         };
         let caller = Caller {
             user_id: request.token.to_owned(),
             scope: TokenScope::Project(format!("project-of-{}", request.token)),
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            host: HostAccount::of_user_name(request.token),
             ..Caller::default()
         };
         Box::pin(async move { Ok(caller) })

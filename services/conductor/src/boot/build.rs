@@ -62,9 +62,9 @@ impl BoundBoot {
     ) -> Result<(), BootError> {
         let placed = &self.provided.placed;
         let (place, step) = (placed.place(), BootStep::Build);
-        let node = &placed.chosen.node;
-        let agent = context.agents.agent(node);
-        let agent = agent.ok_or_else(|| BootError::NoAgent(node.clone()))?;
+        let node = placed.chosen.host_node();
+        let agent = context.agents.agent(&node);
+        let agent = agent.ok_or(BootError::NoAgent(node.host))?;
         // If an earlier run recorded the step as undone, the request never reached the agent.
         let before = placed.record.step(step).map(|it| it.state);
         let was_sent_before = before.is_some_and(|state| state != StepState::Undone);

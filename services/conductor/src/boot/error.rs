@@ -5,7 +5,7 @@ use std::fmt;
 use berth_client::placement::ClaimError;
 use berth_client::{AcceleratorError, GuestApiError, PlacementError, ServiceCallError};
 use berth_hosts::{HostTableError, ServerGroupError};
-use berth_model::{ConsumerUuid, Disposition, NodeName, RequestGroupsError};
+use berth_model::{ConsumerUuid, Disposition, RequestGroupsError};
 use berth_store::SqlError;
 
 use crate::filter_scheduler::RequestSpecError;
@@ -96,8 +96,8 @@ pub enum BootError {
     ClaimLost,
     #[error("No valid host was found: {} was claimed by another request", candidate_count(*.0))]
     AllTaken(usize),
-    #[error("no agent is known for node {0}")]
-    NoAgent(NodeName),
+    #[error("no agent is known for host {0}: add the host to [conductor_service] agents")]
+    NoAgent(String),
     /// The candidate has no provider for a request group.
     #[error(
         "the claim has no provider for group {0} of the device profile; the profile was changed concurrently"

@@ -8,11 +8,11 @@
 use std::time::Duration;
 
 use berth_client::placement::Candidate;
-use berth_model::NodeName;
 use berth_wire::guest::{LimitsBody, PlaceBody, PlacesAsked};
 use tokio::time::timeout;
 
 use super::RequestedBoot;
+use crate::HostNode;
 use crate::boot_context::BootContext;
 
 /// Timeout of the agent's comparison; other guests wait for a search permit meanwhile.
@@ -30,7 +30,7 @@ impl RequestedBoot {
     pub(super) async fn order_by_numa_distance(
         &self,
         context: &BootContext,
-        node: &NodeName,
+        node: &HostNode,
         limits: &LimitsBody,
         mut candidates: Vec<Candidate>,
     ) -> Vec<Candidate> {
@@ -47,21 +47,23 @@ impl RequestedBoot {
         }
         let rest = candidates.split_off(candidates.len().min(MAX_COMPARED));
         let asked = PlacesAsked {
-            build: self.record.request.build_on(node, limits),
+            build: self.record.request.build_on(&node.node, limits),
             allocations: candidates.iter().map(Candidate::by_provider).collect(),
         };
         let compared = timeout(COMPARE_TIMEOUT, agent.places(&asked)).await;
         match compared {
-            Err(_) => tracing::debug!(%node, "comparing candidates timed out at the agent"),
+            Err(_) => {
+                tracing::debug!(node = %node.node, "comparing candidates timed out at the agent")
+            }
             Ok(Ok(places)) if places.len() == candidates.len() => {
                 candidates = order_by_distance(candidates, &places);
             }
             Ok(Ok(places)) => {
                 let answered = places.len();
-                tracing::debug!(%node, answered, "the agent compared another number of candidates than requested");
+                tracing::debug!(node = %node.node, answered, "the agent compared another number of candidates than requested");
             }
             Ok(Err(error)) => {
-                tracing::debug!(%node, %error, "failed to compare candidates at the agent")
+                tracing::debug!(node = %node.node, %error, "failed to compare candidates at the agent")
             }
         }
         candidates.extend(rest);

@@ -62,8 +62,6 @@ impl BootError {
 
 #[cfg(test)]
 mod tests {
-    use berth_model::NodeName;
-
     use super::*;
     use crate::boot::NoHostReason;
 
@@ -71,7 +69,6 @@ mod tests {
     #[test]
     fn users_see_the_kind_of_a_failure_but_no_host() {
         let on_host = || "compute17: internal error: qemu".to_owned();
-        let node = NodeName::new("compute17").unwrap();
         let why = NoHostReason::new(
             "of 1 hosts, ComputeFilter rejected 1 (compute17: it is disabled)".to_owned(),
             "no host with room fits the request".to_owned(),
@@ -93,7 +90,10 @@ mod tests {
                 BootError::NotBound(on_host()),
                 "its accelerator requests could not be bound",
             ),
-            (BootError::NoAgent(node), "the selected host did not answer"),
+            (
+                BootError::NoAgent("compute17".to_owned()),
+                "the selected host did not answer",
+            ),
             (
                 BootError::BadImage(on_host()),
                 "its image is unusable on any host",

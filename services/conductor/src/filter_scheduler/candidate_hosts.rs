@@ -9,6 +9,8 @@ use berth_scheduler::host_state::AllocationCandidate;
 use berth_scheduler::{ConsideredHost, HostState};
 use uuid::Uuid;
 
+use crate::HostNode;
+
 /// Hosts with their allocation candidates, in Placement's order.
 #[derive(Debug, Default)]
 pub(crate) struct CandidateHosts {
@@ -63,7 +65,10 @@ impl CandidateHosts {
             .collect();
         let known = self.hosts().filter_map(|host| {
             let state = states.remove(&host)?;
-            let node = NodeName::new(&state.nodename).ok()?;
+            let node = HostNode {
+                host: state.host.clone(),
+                node: NodeName::new(&state.nodename).ok()?,
+            };
             let candidates = self.of(host).iter().map(to_allocation_candidate).collect();
             let considered = ConsideredHost::new(state, candidates);
             Some(HostWithState {
@@ -79,7 +84,7 @@ impl CandidateHosts {
 /// A candidate host with its reported state.
 pub(crate) struct HostWithState {
     pub(crate) host: ProviderUuid,
-    pub(crate) node: NodeName,
+    pub(crate) node: HostNode,
     pub(crate) considered: ConsideredHost,
 }
 

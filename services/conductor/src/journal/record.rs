@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::schema::SCHEMA;
-use crate::BootRequest;
+use crate::{BootRequest, HostNode};
 
 /// The steps of an attempt, in order.
 #[derive(
@@ -64,6 +64,16 @@ pub struct ChosenHost {
 }
 
 impl ChosenHost {
+    /// The node, with the host that reported it. In records of older releases the host has the name of the node.
+    #[must_use]
+    pub fn host_node(&self) -> HostNode {
+        let host = self.host_name.clone();
+        HostNode {
+            host: host.unwrap_or_else(|| self.node.to_string()),
+            node: self.node.clone(),
+        }
+    }
+
     /// The providers of the device profile's request groups.
     #[must_use]
     pub fn devices(&self) -> Vec<Uuid> {

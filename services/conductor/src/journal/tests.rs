@@ -110,6 +110,8 @@ async fn what_was_written_is_there_after_a_restart() {
     assert_eq!(devices, [Uuid::from_u128(3)]);
     let name = record.chosen(2).unwrap().host_name.as_deref();
     assert_eq!(name, Some("h1"));
+    let place = record.chosen(2).unwrap().host_node();
+    assert_eq!((place.host.as_str(), place.node.as_str()), ("h1", "n1"));
     assert_eq!(
         journal.lost_arq_profiles().await.unwrap(),
         std::slice::from_ref(&profile)

@@ -28,6 +28,8 @@ fn fault(error: HostStateError) -> Fault {
     match error {
         HostStateError::Body(error) => not_valid(&error),
         HostStateError::ReportedByOther { .. }
+        | HostStateError::NodeOfOtherHost { .. }
+        | HostStateError::NodeNameOfOtherHost { .. }
         | HostStateError::StateMismatch { .. }
         | HostStateError::ConcurrentUpdate { .. } => Fault::conflict(error.to_string()),
         HostStateError::NotFound { .. } => Fault::not_found(error.to_string()),
@@ -38,7 +40,11 @@ fn fault(error: HostStateError) -> Fault {
 async fn put(State(api): State<HostsApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     api.allow(&call)?;
     let body: HostStateBody = call.typed()?;
-    let wanted = api.hosts.store_state(call.path("host")?, body).await;
+    let host = call.path("host")?;
+    let wanted = match call.caller.only_host() {
+        Some(_) => api.hosts.store_account_state(host, body).await,
+        None => api.hosts.store_state(host, body).await,
+    };
     ApiResponse::ok(&wanted.map_err(fault)?)
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::service::{Service, node_body, state};
+use super::service::{Reply, Service, node, node_body, node_with, state};
 
 #[tokio::test]
 async fn a_host_reports_its_own_state_and_no_other_host_s() {
@@ -62,4 +62,90 @@ async fn a_host_reports_its_own_state_and_no_other_host_s() {
         Some(1),
         "{listed:?}"
     );
+}
+
+/// What the account of a host tells of nodes with these numbers and names.
+async fn report(service: &Service, host: &str, nodes: &[(u128, &str)]) -> Reply {
+    let named = |(n, name): &(u128, &str)| node_with(*n, json!({ "hypervisor_hostname": name }));
+    let body = state(&nodes.iter().map(named).collect::<Vec<_>>());
+    let (account, path) = (format!("host/{host}"), format!("/{host}/state"));
+    service.ask(&account, "PUT", &path, Some(body)).await
+}
+
+#[tokio::test]
+async fn a_host_reports_no_node_with_the_name_of_another_host_or_of_its_node() {
+    let service = Service::start().await;
+    for (host, nodes) in [
+        ("compute1", [(1_u128, "compute1")]),
+        ("compute3", [(3, "compute3")]),
+        ("rack", [(4, "rack-7")]),
+    ] {
+        let reply = report(&service, host, &nodes).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+    for (name, other) in [
+        ("compute3", "compute3"),
+        ("rack-7", "rack"),
+        ("rack", "rack"),
+    ] {
+        for nodes in [vec![(1_u128, name)], vec![(1, "compute1"), (2, name)]] {
+            let refused = report(&service, "compute1", &nodes).await;
+            assert_eq!(refused.status, 409, "{name}: {refused:?}");
+            let sentence = format!(
+                "compute node {name} of host compute1 has the name of host {other} or of a node of it"
+            );
+            assert!(refused.message().contains(&sentence), "{refused:?}");
+        }
+        let newcomer = report(&service, "compute9", &[(9, name)]).await;
+        assert_eq!(newcomer.status, 409, "{name}: {newcomer:?}");
+    }
+    assert_eq!(service.get("/compute9/state").await.status, 404);
+    let shown = service.get("/compute1/state").await;
+    assert_eq!(shown.body["nodes"][0]["hypervisor_hostname"], "compute1");
+    // A host may have several nodes, and their names may change.
+    for nodes in [
+        [(1, "compute1"), (2, "blade")],
+        [(1, "blade"), (2, "compute1")],
+    ] {
+        let reply = report(&service, "compute1", &nodes).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_belongs_to_the_host_that_reported_it_first_until_an_operator_removes_that_host() {
+    let service = Service::start().await;
+    let first = report(&service, "compute3", &[(3, "compute3")]).await;
+    assert_eq!(first.status, 200, "{first:?}");
+    let steal = async || report(&service, "compute1", &[(3, "compute1")]).await;
+    let forced_down = Some(json!({"forced_down": true}));
+    for down in [false, true] {
+        service.was_seen("compute3", 3_600).await;
+        if down {
+            let forced = service
+                .ask("admin", "PUT", "/compute3/service", forced_down.clone())
+                .await;
+            assert_eq!(forced.status, 200, "{forced:?}");
+        }
+        let refused = steal().await;
+        assert_eq!(refused.status, 409, "{refused:?}");
+        for words in [
+            "the account of host compute1 cannot take it",
+            "openstack compute service delete",
+            &format!("compute node {} belongs to host compute3", node(3)),
+        ] {
+            assert!(refused.message().contains(words), "{words}: {refused:?}");
+        }
+    }
+    let seen = Some(json!({"state": first.state()}));
+    let seen = service
+        .ask("host/compute3", "PUT", "/compute3/seen", seen)
+        .await;
+    assert_eq!(seen.status, 200, "it is still its own: {seen:?}");
+    let removed = service.ask("admin", "DELETE", "/compute3", None).await;
+    assert_eq!(removed.status, 204, "{removed:?}");
+    let taken = steal().await;
+    assert_eq!(taken.status, 200, "{taken:?}");
+    let late = report(&service, "compute3", &[(3, "compute3")]).await;
+    assert_eq!(late.status, 409, "{late:?}");
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use axum::extract::State;
 use berth_http::audit::AuditTarget;
-use berth_http::auth::TOKEN_HEADER;
 use berth_http::{ApiRequest, ApiResponse, Caller, Fault};
 use berth_wire::identity::{AuthBody, UserAsked};
 use http::{HeaderName, StatusCode};
 use serde_json::{Value, json};
 
+use crate::login_throttle::LONGEST_PAUSE;
 use crate::password_verifier::LoginError;
-use crate::policies::{REVOKE_TOKEN, VALIDATE_TOKEN, allow, may_validate};
+use crate::policies::{REVOKE_TOKEN, VALIDATE_TOKEN, allow, may_revoke, may_validate};
 use crate::router::{IdentityApi, IdentityOperation};
 use crate::shown;
 use crate::store::{self, RevocationScope};
@@ -88,7 +88,7 @@ fn fault(error: LoginError) -> Fault {
             "Attempted to authenticate with an unsupported method.",
         ),
         LoginError::Refused { .. } => Fault::unauthorized(),
-        LoginError::TooMany => Fault::new(StatusCode::TOO_MANY_REQUESTS, error.to_string()),
+        LoginError::TooMany => Fault::too_many_requests(error.to_string(), LONGEST_PAUSE),
         LoginError::Table(error) => store::fault(&error),
         LoginError::System => {
             tracing::error!(
@@ -154,36 +154,37 @@ fn audit_token(call: &ApiRequest, token: &ValidToken) {
     }
 }
 
-/// The token named by `X-Subject-Token`. A caller may always ask about its own token; other tokens need a rule.
+/// The token named by `X-Subject-Token`, if `may` allows it to the caller for the user of the token.
 async fn subject(
     api: &IdentityApi,
     call: &ApiRequest,
     rule: &str,
-    may: bool,
+    may: fn(&Caller, Option<&str>) -> bool,
 ) -> Result<ValidToken, Fault> {
-    let subject = call.header(SUBJECT);
-    let own = call.header(TOKEN_HEADER);
-    allow(may || (subject.is_some() && subject == own), rule)?;
+    let token = match call.header(SUBJECT) {
+        Some(text) => {
+            let token = api.identity.token(text).await;
+            token.map_err(|error| store::fault(&error))?
+        }
+        None => None,
+    };
+    if let Some(token) = &token {
+        audit_token(call, token);
+    }
+    let user = token.as_ref().map(ValidToken::user_id);
+    allow(may(&call.caller, user), rule)?;
     // The message does not repeat the token, because it is a secret.
-    let not_found = || Fault::not_found("Could not find token.");
-    let text = subject.ok_or_else(not_found)?;
-    let known = api.identity.token(text).await;
-    let token = known
-        .map_err(|error| store::fault(&error))?
-        .ok_or_else(not_found)?;
-    audit_token(call, &token);
-    Ok(token)
+    token.ok_or_else(|| Fault::not_found("Could not find token."))
 }
 
 async fn show(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
-    let token = subject(&api, &call, VALIDATE_TOKEN, may_validate(&call.caller)).await?;
+    let token = subject(&api, &call, VALIDATE_TOKEN, may_validate).await?;
     let answer = ApiResponse::written(document(&api, &call, &token))?;
     Ok(answer.with_header(SUBJECT_HEADER, call.header(SUBJECT).unwrap_or_default()))
 }
 
 async fn revoke(State(api): State<IdentityApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
-    let may = call.caller.has_role("admin") || call.caller.has_role("service");
-    let token = subject(&api, &call, REVOKE_TOKEN, may).await?;
+    let token = subject(&api, &call, REVOKE_TOKEN, may_revoke).await?;
     let which = match call.query.last("cascade") {
         Some("false" | "False" | "0") => RevocationScope::Token,
         _ => RevocationScope::Chain,

@@ -10,7 +10,7 @@ use super::AttemptSlot;
 const FREE: u32 = 5;
 /// The first delay. It doubles with each further failure up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(4);
+pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(4);
 /// After this long without a wrong password all earlier ones are forgotten.
 pub(super) const FORGET: Duration = Duration::from_secs(900);
 

@@ -93,8 +93,9 @@ async fn a_token_from_a_token_and_a_revocation_leave_records_with_audit_ids() {
     let second = service.post_text(&auth.to_string()).await;
     assert_eq!(second.status, 201);
     let doomed = second.header("x-subject-token").to_owned();
+    let nobody = service.token("nobody", None).await;
     let headers = [
-        ("x-auth-token", first.as_str()),
+        ("x-auth-token", nobody.as_str()),
         ("x-subject-token", &doomed),
     ];
     let refused = service.ask("DELETE", "/v3/auth/tokens", &headers).await;
@@ -114,8 +115,10 @@ async fn a_token_from_a_token_and_a_revocation_leave_records_with_audit_ids() {
         ids, &second.body["token"]["audit_ids"],
         "the chain is shown"
     );
-    assert_eq!(records[2]["reason"]["policyId"], "identity:revoke_token");
-    let revocation = &records[3];
+    let refused = &records[3];
+    assert_eq!(refused["reason"]["policyId"], "identity:revoke_token");
+    assert_eq!(refused["target"]["id"], ids[0], "{refused}");
+    let revocation = &records[4];
     assert_eq!(
         (&revocation["action"], &revocation["outcome"]),
         (&json!("revoke"), &json!("success"))

@@ -1,9 +1,12 @@
 //! Tokens asked for in every way, looked at, and revoked.
 
+use std::sync::Arc;
+
 use berth_identity::IdentityApiOptions;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
-use super::service::{PASSWORD, Service, by_name, project};
+use super::service::{PASSWORD, Service, by_name, cloud, project, user};
 
 fn names(list: &Value) -> Vec<&str> {
     let items = list.as_array().unwrap();
@@ -289,6 +292,49 @@ async fn a_revoked_token_is_void_with_those_that_were_made_from_it() {
         assert_eq!(revoke(&admin, &first).await.status, 404);
     }
     assert_eq!(made, [401, 200]);
+}
+
+#[tokio::test]
+async fn a_token_is_revoked_by_its_own_user_and_by_an_administrator_and_not_by_a_service() {
+    let host = user("host/compute1", "default_project = \"service\"");
+    let role = "[[role_assignment]]\nuser = \"host/compute1\"\nproject = \"service\"\nroles = [\"service\"]\n";
+    let users = [cloud(), host, role.to_owned()].concat();
+    let service = Service::with(&users, IdentityApiOptions::default()).await;
+    for (caller, status) in [
+        ("nova", 403),
+        ("host/compute1", 403),
+        ("nobody", 403),
+        ("alice", 204),
+        ("admin", 204),
+    ] {
+        let token = service.token("alice", project("research")).await;
+        let own = service.token(caller, None).await;
+        let headers = [("x-auth-token", own.as_str()), ("x-subject-token", &token)];
+        let reply = service.ask("DELETE", "/v3/auth/tokens", &headers).await;
+        assert_eq!(reply.status, status, "{caller}: {}", reply.body);
+        assert_eq!(service.is_valid(&token).await, status == 403, "{caller}");
+        assert!(service.is_valid(&own).await, "{caller}");
+    }
+}
+
+#[tokio::test]
+async fn more_wrong_logins_than_an_address_may_have_waiting_are_refused_with_a_time_to_wait() {
+    let service = Arc::new(Service::start().await);
+    let mut logins = JoinSet::new();
+    for _ in 0..100 {
+        let service = Arc::clone(&service);
+        let mallory = json!({"name": "mallory", "domain": {"id": "default"}, "password": "wrong"});
+        logins.spawn(async move { service.log_in(mallory, None).await });
+    }
+    let refused = loop {
+        let reply = logins.join_next().await.unwrap().unwrap();
+        if reply.status != 401 {
+            break reply;
+        }
+    };
+    assert_eq!(refused.status, 429, "{}", refused.body);
+    assert_eq!(refused.header("retry-after"), "4");
+    assert_eq!(refused.body["error"]["code"], 429);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -106,6 +106,7 @@ async fn set(State(placement): State<Placement>, call: ApiRequest) -> Result<Api
         uuid: uuid.to_owned(),
         generation,
         aggregates,
+        only_host: call.caller.only_host().map(str::to_owned),
     };
     let provider = placement
         .snapshots
@@ -115,6 +116,7 @@ async fn set(State(placement): State<Placement>, call: ApiRequest) -> Result<Api
             AggregateError::Generation => {
                 Fault::conflict(GENERATION_CHANGED).with_code(codes::CONCURRENT_UPDATE)
             }
+            AggregateError::JoinByHost { .. } => Fault::forbidden(error.to_string()),
             AggregateError::Provider(error) => provider_fault(error),
             AggregateError::Sql(error) => database(error),
         })?;

@@ -210,6 +210,7 @@ pub(crate) fn replace_fault(error: &ReplaceError) -> Fault {
         ReplaceError::Together(error) => replace_fault(error),
         ReplaceError::Sql(error) => write_error(error),
         ReplaceError::OtherHost(mismatch) => mismatch.clone().into(),
+        ReplaceError::OwnerByHost { .. } => Fault::forbidden(error.to_string()),
         ReplaceError::ConsumerGeneration { .. } | ReplaceError::ProviderGeneration { .. } => {
             Fault::conflict(error.to_string()).with_code(codes::CONCURRENT_UPDATE)
         }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{codes, modified, provider_fault, read};
 use crate::filters::{ProviderFilters, as_stored};
+use crate::host_accounts::check_host_of_name;
 use crate::microversions::RANGE;
 use crate::openapi::query;
 use crate::policies::admin_or_service;
@@ -151,16 +152,13 @@ async fn create(
     call.require_json()?;
     placement.allow(&call)?;
     let body: NewProvider = call.body(&schemas::create_provider(call.version))?;
-    let parent = body.parent_provider_uuid.as_deref();
-    placement
-        .check_host_of_place(&call, &body.name, parent)
-        .await?;
     let given = body.uuid.as_deref().and_then(normal_uuid);
     let create = CreateProvider {
         uuid: given.unwrap_or_else(|| random_uuid().to_string()),
         name: body.name,
         parent: body.parent_provider_uuid.map(as_stored),
     };
+    placement.check_host_of_new(&call, &create).await?;
     if create.name.is_empty() {
         return Err(cannot_create(
             &create,
@@ -222,17 +220,22 @@ async fn update(
             .map_err(provider_fault)?
     };
     let body: ChangedProvider = call.body(&schemas::update_provider(call.version))?;
-    let parent = match &body.parent_provider_uuid {
+    let placed = body.parent_provider_uuid.map(|uuid| uuid.map(as_stored));
+    let parent = match &placed {
         Some(parent) => parent.as_deref(),
         None => current.parent_uuid.as_deref(),
     };
     placement
         .check_host_of_place(&call, &body.name, parent)
         .await?;
+    // A provider that an operator named keeps its name.
+    if body.name != current.name {
+        check_host_of_name(&call, &body.name)?;
+    }
     let update = UpdateProvider {
         uuid: uuid.to_owned(),
         name: body.name,
-        parent: body.parent_provider_uuid.map(|uuid| uuid.map(as_stored)),
+        parent: placed,
         reparenting: if call.version.has(microversions::REPARENTING) {
             ReparentingRule::Allowed
         } else {

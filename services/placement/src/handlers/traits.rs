@@ -102,6 +102,7 @@ fn fault(error: TraitTableError) -> Fault {
         TraitTableError::Generation => {
             Fault::conflict(GENERATION_CHANGED).with_code(codes::CONCURRENT_UPDATE)
         }
+        TraitTableError::SharesByHost { .. } => Fault::forbidden(error.to_string()),
         TraitTableError::Provider(error) => provider_fault(error),
         TraitTableError::Sql(error) => database(error),
     }
@@ -231,6 +232,7 @@ async fn set_of_provider(
         uuid: call.path("uuid")?.to_owned(),
         generation: Some(body.resource_provider_generation),
         names: body.traits,
+        only_host: call.caller.only_host().map(str::to_owned),
     };
     let (provider, found) = placement.snapshots.write(&set).await.map_err(fault)?;
     let answer = ApiResponse::ok(&listing(&found, Some(provider.generation)))?;
@@ -246,6 +248,7 @@ async fn delete_of_provider(
         uuid: call.path("uuid")?.to_owned(),
         generation: None,
         names: Vec::new(),
+        only_host: call.caller.only_host().map(str::to_owned),
     };
     placement.snapshots.write(&none).await.map_err(fault)?;
     Ok(ApiResponse::no_content())

@@ -12,6 +12,15 @@ use super::providers::{self, ProviderError, ProviderRow};
 pub(crate) enum AggregateError {
     #[error("the generation is not the current one")]
     Generation,
+    #[error(
+        "The account of host {host} may put no resource provider into an aggregate. An operator or the compute API must put \
+         {provider} into {aggregates}."
+    )]
+    JoinByHost {
+        host: String,
+        provider: String,
+        aggregates: String,
+    },
     #[error(transparent)]
     Provider(#[from] ProviderError),
     #[error("the database failed")]
@@ -23,7 +32,7 @@ impl Retryable for AggregateError {
         match self {
             Self::Sql(error) => super::retry_disposition(error),
             Self::Provider(error) => error.disposition(),
-            Self::Generation => Disposition::Fatal,
+            Self::Generation | Self::JoinByHost { .. } => Disposition::Fatal,
         }
     }
 }
@@ -48,6 +57,8 @@ pub(crate) struct SetProviderAggregates {
     /// The generation that the caller knows. Before 1.19 there is none, and it is not raised.
     pub(crate) generation: Option<i64>,
     pub(crate) aggregates: Vec<String>,
+    /// The host whose account writes. Its providers may keep and leave aggregates, but join none.
+    pub(crate) only_host: Option<String>,
 }
 
 impl Work for SetProviderAggregates {
@@ -75,6 +86,16 @@ impl Work for SetProviderAggregates {
             .iter()
             .filter(|uuid| !present.contains_key(*uuid))
             .collect();
+        if let Some(host) = &self.only_host
+            && !added.is_empty()
+        {
+            let joined: Vec<&str> = added.iter().map(|uuid| uuid.as_str()).collect();
+            return Err(AggregateError::JoinByHost {
+                host: host.clone(),
+                provider: provider.name,
+                aggregates: joined.join(", "),
+            });
+        }
         let head = Statement::new(
             "DELETE FROM resource_provider_aggregates \
              WHERE resource_provider_id = ? AND aggregate_id IN",

@@ -50,6 +50,28 @@ pub(crate) async fn find(
     Ok(found)
 }
 
+/// The names of the project and the user of each of these consumers, by the id of the consumer.
+pub(crate) async fn owner_names(
+    tx: &mut Transaction,
+    ids: &[i64],
+) -> Result<BTreeMap<i64, (String, String)>, SqlError> {
+    let columns = "k.id, p.external_id, u.external_id";
+    let packed = tx.dialect().packed(columns);
+    let head = Statement::recurring(format!(
+        "SELECT {packed} FROM consumers k \
+         JOIN projects p ON p.id = k.project_id \
+         JOIN users u ON u.id = k.user_id \
+         WHERE k.id IN"
+    ));
+    let mut names = BTreeMap::new();
+    for row in tx.rows_in(&head, ids, "").await? {
+        for (id, project, user) in row.unpack::<(i64, String, String)>(0)? {
+            names.insert(id, (project, user));
+        }
+    }
+    Ok(names)
+}
+
 /// A table of names that are inserted on first use.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum NameTable {

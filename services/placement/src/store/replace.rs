@@ -32,6 +32,17 @@ pub(crate) enum ExpectedGeneration {
     At(i64),
 }
 
+impl ExpectedGeneration {
+    /// Whether the consumer may be at this generation; `None` is a consumer that is not there.
+    fn admits(self, actual: Option<i64>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Absent => actual.is_none(),
+            Self::At(given) => actual == Some(given),
+        }
+    }
+}
+
 /// One consumer with its desired allocations.
 #[derive(Debug, Clone)]
 pub(crate) struct DesiredAllocations {
@@ -59,7 +70,8 @@ pub(crate) struct Replace {
     /// Empty in a claim.
     pub(crate) providers: Vec<ReshapedProvider>,
     pub(crate) consumers: Vec<DesiredAllocations>,
-    /// The host whose account writes. It may change nothing outside the tree of its providers.
+    /// The host whose account writes. It may change nothing outside the tree of its providers, and neither the project nor
+    /// the user of a consumer.
     pub(crate) only_host: Option<String>,
 }
 
@@ -102,6 +114,10 @@ pub(crate) enum ReplaceError {
     ConcurrentUpdate,
     #[error(transparent)]
     OtherHost(HostMismatch),
+    #[error(
+        "The account of host {host} may not change the project or the user of consumer {consumer}. A service of the cloud may."
+    )]
+    OwnerByHost { host: String, consumer: String },
     #[error("the database failed")]
     Sql(#[from] SqlError),
     /// The error of a transaction that several claims shared.
@@ -127,8 +143,8 @@ impl Work for Replace {
 
     async fn run(&self, tx: &mut Transaction) -> Result<Vec<ProviderId>, ReplaceError> {
         let (read, mut ledger) = NamedObjects::of(tx, &[self]).await?;
-        if let Some(mismatch) = read.host_mismatch(tx, self).await? {
-            return Err(ReplaceError::OtherHost(mismatch));
+        if let Some(refusal) = read.host_refusal(tx, self).await? {
+            return Err(refusal);
         }
         self.enter(&read, &mut ledger)?;
         if let Err(refusal) = ledger.check() {

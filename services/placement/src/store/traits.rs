@@ -8,6 +8,7 @@ use berth_store::{
 
 use super::providers::{self, ProviderError, ProviderRow};
 use super::{moment, now};
+use crate::candidates::snapshot::SHARES;
 use crate::standard::CUSTOM_PREFIX;
 
 #[derive(Debug, Clone)]
@@ -30,6 +31,10 @@ pub(crate) enum TraitTableError {
     Unknown(String),
     #[error("the generation is not the current one")]
     Generation,
+    #[error(
+        "The account of host {host} may not set the trait MISC_SHARES_VIA_AGGREGATE. An operator must set it on {provider}."
+    )]
+    SharesByHost { host: String, provider: String },
     #[error(transparent)]
     Provider(#[from] ProviderError),
     #[error("the database failed")]
@@ -191,6 +196,8 @@ pub(crate) struct SetProviderTraits {
     /// The generation the caller knows; `None` takes the current one.
     pub(crate) generation: Option<i64>,
     pub(crate) names: Vec<String>,
+    /// The host whose account writes. It may not offer the inventory of its providers to other hosts.
+    pub(crate) only_host: Option<String>,
 }
 
 impl Work for SetProviderTraits {
@@ -212,7 +219,16 @@ impl Work for SetProviderTraits {
         let wanted = list(tx, &filters).await?;
         self.refuse_unknown(&wanted)?;
         let present = of_provider(tx, provider.id).await?;
-        let lacks = |of: &[TraitRow], id| !of.iter().any(|known| known.id == id);
+        let lacks = |of: &[TraitRow], id: i64| !of.iter().any(|known| known.id == id);
+        let shares = |known: &TraitRow| known.name == SHARES && lacks(&present, known.id);
+        if let Some(host) = &self.only_host
+            && wanted.iter().any(shares)
+        {
+            return Err(TraitTableError::SharesByHost {
+                host: host.clone(),
+                provider: provider.name,
+            });
+        }
         let dropped: Vec<i64> = present
             .iter()
             .map(|known| known.id)

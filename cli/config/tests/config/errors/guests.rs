@@ -25,11 +25,11 @@ pub(super) const CASES: &[Case] = cases! {
     "[agent]\nlisten = \"[::]:9178\"\ntls_cert = \"/c\"" => ["berth.toml:2:10: agent.listen: without tls_key and client_ca no client can connect; write tls_cert, tls_key and client_ca in [agent] [BERTH-E0107]"];
     "[accelerators]\nscrub = \"sometimes\"" => ["berth.toml:2:9: accelerators.scrub: \"sometimes\" is not one of the words accepted; write one of always, never [BERTH-E0105]"];
     "[conductor_service]\nretry_timeout = -1" => ["berth.toml:2:17: conductor_service.retry_timeout: -1 is out of range; write a whole number from 0 to 86400 [BERTH-E0105]"];
-    "[conductor_service]\nagents = [\"n2\"]" => ["berth.toml:2:11: conductor_service.agents: \"n2\" names no node before a =; write agents such as [\"compute2=https://192.0.2.11:9178\"] [BERTH-E0105]"];
+    "[conductor_service]\nagents = [\"n2\"]" => ["berth.toml:2:11: conductor_service.agents: \"n2\" names no host before a =; write agents such as [\"compute2=https://192.0.2.11:9178\"] [BERTH-E0105]"];
     "[conductor_service]\nagents = [\"n2=http://h:1\"]" => ["berth.toml:2:11: conductor_service.agents: the scheme \"http\" is not accepted here; write agents such as [\"compute2=https://192.0.2.11:9178\"] [BERTH-E0105]"];
     "[conductor_service]\nagents = [\"n2=https://h:1/v1\"]" => ["berth.toml:2:11: conductor_service.agents: \"https://h:1/v1\" has a path, and an agent's API has none; write agents such as [\"compute2=https://192.0.2.11:9178\"] [BERTH-E0105]"];
     "[conductor_service]\nagents = [\"n2=https://h:1\"]" => ["berth.toml:2:10: conductor_service.agents: agents of other hosts require a client certificate, and none is set; write certfile and keyfile in [agent_client] [BERTH-E0107]"];
-    "[conductor_service]\nagents = [\"n2=https://h:1\", \"n2=https://i:1\"]\n[agent_client]\ncertfile = \"/c\"" => ["berth.toml:2:10: conductor_service.agents: node n2 is listed twice; a node has one agent: remove one of the two [BERTH-E0108]"];
+    "[conductor_service]\nagents = [\"n2=https://h:1\", \"n2=https://i:1\"]\n[agent_client]\ncertfile = \"/c\"" => ["berth.toml:2:10: conductor_service.agents: host n2 is listed twice; a host has one agent: remove one of the two [BERTH-E0108]"];
     "[agent_client]\nkeyfile = \"/k\"" => ["berth.toml:2:11: agent_client.keyfile: certfile is not set; write certfile in [agent_client], or remove it [BERTH-E0108]"];
     "[conductor_service]\nlisten = \"0.0.0.0:8774\"" => ["berth.toml:2:10: conductor_service.listen: 0.0.0.0:8774 is not on the loopback interface; write a loopback address and port such as \"127.0.0.1:9177\", or \"none\" [BERTH-E0105]"];
 };

@@ -58,7 +58,7 @@ fn passed() -> FailedAttempt {
 }
 
 fn no_agent() -> BootError {
-    BootError::NoAgent(NodeName::new("n1").unwrap())
+    BootError::NoAgent("h1".to_owned())
 }
 
 fn no_token() -> BootError {

@@ -38,8 +38,8 @@ impl Work for ClaimBatch {
         let mut accepted = AcceptedWrites::default();
         let mut outcomes = Vec::with_capacity(claims.len());
         for claim in claims {
-            if let Some(mismatch) = read.host_mismatch(tx, claim).await? {
-                outcomes.push(Err(ReplaceError::OtherHost(mismatch)));
+            if let Some(refusal) = read.host_refusal(tx, claim).await? {
+                outcomes.push(Err(refusal));
                 continue;
             }
             let refusal = match claim.enter(&read, &mut ledger) {

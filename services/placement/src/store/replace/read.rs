@@ -135,12 +135,11 @@ impl Replace {
     fn check_consumers(&self, known: &BTreeMap<String, ConsumerRow>) -> Result<(), ReplaceError> {
         for desired in &self.consumers {
             let actual = known.get(&desired.consumer).map(|row| row.generation);
-            let (matches, got) = match desired.generation {
-                ExpectedGeneration::Any => (true, String::new()),
-                ExpectedGeneration::Absent => (actual.is_none(), "None".to_owned()),
-                ExpectedGeneration::At(given) => (actual == Some(given), given.to_string()),
-            };
-            if !matches {
+            if !desired.generation.admits(actual) {
+                let got = match desired.generation {
+                    ExpectedGeneration::At(given) => given.to_string(),
+                    ExpectedGeneration::Any | ExpectedGeneration::Absent => "None".to_owned(),
+                };
                 let expected = actual.map_or("null".to_owned(), |actual| actual.to_string());
                 return Err(ReplaceError::ConsumerGeneration { expected, got });
             }
@@ -174,16 +173,62 @@ impl NamedObjects {
         released
     }
 
-    /// Why the account of a host may not make this change; `None` if it may. What a consumer holds outside the tree of the
-    /// host must stay as it is, and a consumer that holds nothing in it is another host's.
-    pub(super) async fn host_mismatch(
+    /// Why the account of a host may not make this change; `None` if it may.
+    pub(super) async fn host_refusal(
         &self,
         tx: &mut Transaction,
         replace: &Replace,
-    ) -> Result<Option<HostMismatch>, SqlError> {
+    ) -> Result<Option<ReplaceError>, SqlError> {
         let Some(host) = &replace.only_host else {
             return Ok(None);
         };
+        if let Some(mismatch) = self.host_mismatch(tx, replace, host).await? {
+            return Ok(Some(ReplaceError::OtherHost(mismatch)));
+        }
+        let changed = self.changed_owner(tx, replace).await?;
+        Ok(changed.map(|consumer| ReplaceError::OwnerByHost {
+            host: host.clone(),
+            consumer,
+        }))
+    }
+
+    /// The first consumer that would get another project or user. A consumer that is not at the expected generation does
+    /// not count: the write is refused as a conflict, and its writer reads the consumer again.
+    async fn changed_owner(
+        &self,
+        tx: &mut Transaction,
+        replace: &Replace,
+    ) -> Result<Option<String>, SqlError> {
+        let staying = replace.consumers.iter();
+        let staying = staying.filter(|desired| !desired.allocations.is_empty());
+        let staying: Vec<(i64, &DesiredAllocations)> = staying
+            .filter_map(|desired| {
+                let row = self.consumers.get(&desired.consumer)?;
+                let is_expected = desired.generation.admits(Some(row.generation));
+                is_expected.then_some((row.id, desired))
+            })
+            .collect();
+        let ids: Vec<i64> = staying.iter().map(|(id, _)| *id).collect();
+        let owners = consumers::owner_names(tx, &ids).await?;
+        for (id, desired) in staying {
+            let stays = owners.get(&id).is_some_and(|(project, user)| {
+                *project == desired.project && *user == desired.user
+            });
+            if !stays {
+                return Ok(Some(desired.consumer.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the change does outside the tree of the host. What a consumer holds there must stay as it is, and a consumer
+    /// that holds nothing in the tree is another host's.
+    async fn host_mismatch(
+        &self,
+        tx: &mut Transaction,
+        replace: &Replace,
+        host: &str,
+    ) -> Result<Option<HostMismatch>, SqlError> {
         let held = replace
             .consumers
             .iter()

@@ -51,7 +51,7 @@ impl HostChoices {
         match (known, candidate) {
             (Some(known), Some(candidate)) => Ok(ChosenHost {
                 host: known.host,
-                node: known.node.clone(),
+                node: known.node.node.clone(),
                 host_name: Some(claim.host.host.clone()),
                 cell: Some(claim.host.cell.clone()),
                 zone: {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use berth_conductor::{Conductor, GuestRunOutcome};
+use berth_conductor::{BootRequest, Conductor, GuestRunOutcome};
 use berth_hosts::ServerGroupPolicy;
 use berth_model::{ConsumerAllocations, ConsumerUuid, ResourceClass};
 use berth_scheduler::SchedulerOptions;
@@ -12,8 +12,8 @@ use berth_tests::fleet::{Fleet, hosts};
 use berth_tests::host_states;
 use serde_json::{Value, json};
 
-/// A guest with these fields, and how its task ended.
-async fn boot(conductor: &Conductor, number: u32, fields: &Value) -> GuestRunOutcome {
+/// A request for a guest with these fields.
+fn request(number: u32, fields: &Value) -> BootRequest {
     let mut body = json!({
         "uuid": guest(number).to_string(),
         "name": "vm",
@@ -25,7 +25,12 @@ async fn boot(conductor: &Conductor, number: u32, fields: &Value) -> GuestRunOut
             None => body[field] = value.clone(),
         }
     }
-    let request = asked(&body);
+    asked(&body)
+}
+
+/// A guest with these fields, and how its task ended.
+async fn boot(conductor: &Conductor, number: u32, fields: &Value) -> GuestRunOutcome {
+    let request = request(number, fields);
     conductor.create(&request).await.expect("a journal");
     conductor.reconcile_guest(request.uuid()).await
 }
@@ -48,7 +53,6 @@ async fn a_request_that_cannot_be_queried_records_the_reason() {
     let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
     let conductor = fleet.conductor(SchedulerOptions::default()).await;
     let gone = "10000000-0000-4000-8000-00000000dead";
-    let image = json!({"location": {"path": "/i"}, "format": "raw", "properties": {"hw_architecture": "abacus"}});
     for (number, fields, expected) in [
         (
             1,
@@ -60,25 +64,14 @@ async fn a_request_that_cannot_be_queried_records_the_reason() {
             json!({"flavor": {"resources:CUSTOM_NOBODYS": "1"}}),
             "no host ever reported the resource class CUSTOM_NOBODYS",
         ),
-        (
-            3,
-            json!({"flavor": {"hw:numa_nodes": "0"}}),
-            "hw:numa_nodes",
-        ),
+        (3, json!({"scheduler_hints": {"group": [gone]}}), gone),
         (
             4,
-            json!({"flavor": {"hw:cpu_policy": "shared", "hw:cpu_thread_policy": "isolate"}}),
-            "hw:cpu_thread_policy",
-        ),
-        (5, json!({"image": image}), "abacus"),
-        (6, json!({"scheduler_hints": {"group": [gone]}}), gone),
-        (
-            7,
             json!({"node": "elsewhere"}),
             "Placement has no host elsewhere",
         ),
         (
-            8,
+            5,
             json!({"device_profile": "unheard-of"}),
             "device profile unheard-of does not exist",
         ),
@@ -91,6 +84,30 @@ async fn a_request_that_cannot_be_queried_records_the_reason() {
         let (result, text) = the_record(&conductor, guest(number)).await;
         assert_eq!(result, "failed", "{fields}: {text}");
         assert!(text.contains(expected), "{fields}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_flavor_or_an_image_that_no_host_can_build_is_refused_without_a_record() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(1, "cell1", 4)).await;
+    let conductor = fleet.conductor(SchedulerOptions::default()).await;
+    let image = json!({"location": {"path": "/i"}, "format": "raw", "properties": {"hw_architecture": "abacus"}});
+    for (fields, expected) in [
+        (json!({"flavor": {"hw:numa_nodes": "0"}}), "hw:numa_nodes"),
+        (
+            json!({"flavor": {"hw:cpu_policy": "shared", "hw:cpu_thread_policy": "isolate"}}),
+            "hw:cpu_thread_policy",
+        ),
+        (json!({"image": image}), "abacus"),
+    ] {
+        let refused = conductor
+            .create(&request(1, &fields))
+            .await
+            .expect_err("it is refused");
+        assert!(
+            refused.to_string().contains(expected),
+            "{fields}: {refused}"
+        );
     }
 }
 

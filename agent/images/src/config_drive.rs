@@ -98,7 +98,7 @@ impl Eq for ConfigDrive {}
 enum DriveRecord {
     Kept(String),
     #[serde(skip_serializing)]
-    Content(ConfigDriveParts),
+    Content(Box<ConfigDriveParts>),
 }
 
 impl TryFrom<DriveRecord> for ConfigDrive {
@@ -110,7 +110,7 @@ impl TryFrom<DriveRecord> for ConfigDrive {
                 digest: digest.parse()?,
                 content: None,
             }),
-            DriveRecord::Content(parts) => ConfigDriveContent::new(parts).map(Self::new),
+            DriveRecord::Content(parts) => ConfigDriveContent::new(*parts).map(Self::new),
         }
     }
 }

@@ -53,6 +53,9 @@ pub fn users_failure(error: &UsersFileError) -> Failure {
             let hint = format!("chmod 0600 {}", path.display());
             Failure::new(ErrorCode::BadValue, error.to_string()).hint(hint)
         }
+        UsersFileError::Untrusted { source, .. } => {
+            Failure::caused(ErrorCode::Untrusted, error.to_string(), source).hint(source.hint())
+        }
         UsersFileError::Empty { .. } => Failure::new(ErrorCode::BadValue, error.to_string())
             .hint("write the file as /usr/share/doc/berth/guide/howto/identity.md shows"),
         UsersFileError::Wrong(_) => Failure::new(ErrorCode::BadValue, error.to_string())

@@ -45,7 +45,7 @@ enum TlsCommand {
         /// The name of a host with an agent, and further names and addresses that the controller uses for it.
         #[arg(long, value_name = "NAME[,ADDRESS...]")]
         host: Vec<CertificateNames>,
-        /// The name of another program or person that calls agents, such as Prometheus.
+        /// The name of another program or person that calls agents. It may do there everything that the controller may.
         #[arg(long, value_name = "NAME[,ADDRESS...]")]
         client: Vec<CertificateNames>,
         #[command(flatten)]

@@ -38,7 +38,8 @@ pub struct Fault {
     range: Option<(Microversion, Microversion)>,
     /// The policy rule that refused the request.
     refused_by: Option<String>,
-    retry_after: Option<HeaderValue>,
+    /// In seconds.
+    retry_after: Option<u16>,
 }
 
 impl Fault {
@@ -128,7 +129,7 @@ impl Fault {
     #[must_use]
     pub(crate) fn overloaded(message: impl Into<String>) -> Self {
         Self {
-            retry_after: Some(HeaderValue::from_static("1")),
+            retry_after: Some(1),
             ..Self::unavailable(message)
         }
     }
@@ -137,13 +138,13 @@ impl Fault {
     #[must_use]
     pub fn too_many_requests(message: impl Into<String>, retry_after: Duration) -> Self {
         Self {
-            retry_after: Some(HeaderValue::from(retry_after.as_secs())),
+            retry_after: Some(u16::try_from(retry_after.as_secs()).unwrap_or(u16::MAX)),
             ..Self::new(StatusCode::TOO_MANY_REQUESTS, message)
         }
     }
 
     pub(crate) fn retry_after(&self) -> Option<HeaderValue> {
-        self.retry_after.clone()
+        self.retry_after.map(HeaderValue::from)
     }
 
     /// Sets the error code.

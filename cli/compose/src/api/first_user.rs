@@ -38,7 +38,6 @@ impl FirstUser {
     /// has users that Berth did not create.
     pub(super) fn of(state: &Path, clouds: &Path) -> Result<Self, Failure> {
         let users_file = state.join(USERS);
-        check_owner(&users_file)?;
         let known = read(clouds)?.as_deref().and_then(clouds::password);
         let users = existing_users(&users_file)?;
         let password = match (known, &users) {
@@ -63,17 +62,6 @@ impl FirstUser {
                 password,
             },
         })
-    }
-}
-
-/// Refuses a file that another user can change. A missing one is made later.
-fn check_owner(users_file: &Path) -> Result<(), Failure> {
-    match berth_files::trusted(users_file) {
-        Err(error) if berth_files::enforces_trust() && !error.is_inaccessible() => {
-            let what = format!("the users file {} is refused", users_file.display());
-            Err(Failure::caused(ErrorCode::Untrusted, what, &error).hint(error.hint()))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -254,7 +254,7 @@ fn filtered(unfilterable: &[&str]) -> GuestXmlOptions {
     GuestXmlOptions {
         nwfilter: Some("berth-port-security".to_owned()),
         port_isolation: true,
-        unfilterable: names.map(|name| LinkName::new(*name).unwrap()).collect(),
+        unfilterable: names.map(|name| LinkName::new(name).unwrap()).collect(),
         ..GuestXmlOptions::default()
     }
 }

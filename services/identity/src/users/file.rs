@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use berth_files::{TrustError, enforces_trust, trusted};
+
 use super::{Users, UsersError};
 
 /// The largest file, in bytes; a larger one is a mistake.
@@ -28,6 +30,13 @@ pub enum UsersFileError {
     /// Others than the owner may write to the file, and could make themselves administrators.
     #[error("the users file {} is writable by others than its owner; run chmod 0600 on it", path.display())]
     Writable { path: PathBuf },
+    /// Another user than root and that of this process can change the file.
+    #[error("the users file {} is refused", path.display())]
+    Untrusted {
+        path: PathBuf,
+        #[source]
+        source: TrustError,
+    },
     /// The file is not UTF-8.
     #[error("the file of users {} is not UTF-8", path.display())]
     NoText { path: PathBuf },
@@ -82,7 +91,7 @@ impl UsersFile {
 
     /// Reads and validates the file.
     ///
-    /// Errors: The file cannot be read, is writable by others, is invalid, or has no user.
+    /// Errors: The file cannot be read, another user can change it, it is invalid, or it has no user.
     pub fn open(path: &Path) -> Result<Self, UsersFileError> {
         let (users, stamp) = read(path)?;
         warn_if_open(path, &stamp);
@@ -188,6 +197,12 @@ fn read(path: &Path) -> Result<(Users, UsersFileFingerprint), UsersFileError> {
         return Err(UsersFileError::Writable {
             path: path.to_owned(),
         });
+    }
+    if enforces_trust() {
+        trusted(path).map_err(|source| UsersFileError::Untrusted {
+            path: path.to_owned(),
+            source,
+        })?;
     }
     let mut content = Vec::new();
     file.take(LARGEST + 1)

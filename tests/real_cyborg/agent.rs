@@ -70,6 +70,7 @@ impl Agent {
                 binding_timeout,
             },
             boot_id: "boot".to_owned(),
+            max_concurrent_builds: 10,
         });
         let guests = guests.with_build_context(BuildContext {
             options: BuildOptions {

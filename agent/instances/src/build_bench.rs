@@ -248,6 +248,7 @@ impl Bench {
                 binding_timeout: Duration::from_secs(1),
             },
             boot_id: "boot".to_owned(),
+            max_concurrent_builds: 10,
         })
     }
 

@@ -256,6 +256,7 @@ impl FaultHarness {
                 binding_timeout,
             },
             boot_id: format!("boot-{}", self.world().boots),
+            max_concurrent_builds: 10,
         })
     }
 

@@ -18,7 +18,7 @@ use berth_agent_images::ImageDownload;
 use berth_agent_journal::{
     AcceptOutcome, Goal, GuestJournal, GuestRecord, GuestRequest, JournalError,
 };
-use berth_keyed_tasks::KeyedTasks;
+use berth_keyed_tasks::{FairPermits, KeyedTasks};
 use berth_model::ConsumerUuid;
 use berth_virt::{
     CpuSet, GuestDiagnostics, GuestError, InterfaceAddresses, PowerState, VirtDriver,
@@ -134,6 +134,8 @@ pub struct GuestsParts<D, R> {
     pub accelerators: Accelerators,
     /// Boot ID of the host (`/proc/sys/kernel/random/boot_id`).
     pub boot_id: String,
+    /// The number of guests that are built concurrently.
+    pub max_concurrent_builds: usize,
 }
 
 impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
@@ -147,6 +149,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
                 resources: parts.resources,
                 accelerators: parts.accelerators,
                 boot_id: parts.boot_id,
+                builds: FairPermits::new(parts.max_concurrent_builds),
             },
             placement_lock: tokio::sync::Mutex::default(),
             tasks: KeyedTasks::default(),

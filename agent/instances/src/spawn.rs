@@ -139,6 +139,18 @@ pub(super) struct DefinedSpawn(SpawnState, AllowedSpec);
 #[derive(Debug)]
 pub(super) struct RunningInstance;
 
+impl CheckedSpawn {
+    /// Whether the guest has never run.
+    fn is_new(&self) -> bool {
+        self.0.last_boot_id.is_empty()
+    }
+
+    /// The project that owns the guest.
+    fn project(&self) -> String {
+        self.0.spec.owner.project.to_string()
+    }
+}
+
 impl RequestedSpawn {
     pub(super) fn from_record(record: GuestRecord) -> Result<Self, GuestRequestError> {
         let phase = record
@@ -171,6 +183,15 @@ impl RequestedSpawn {
         let bound = self.bind(context, cancel).await?;
         check_cancelled()?;
         let checked = bound.check(context).await?;
+        // A guest that has run starts without a permit: a host boot restarts all of them.
+        let _permit = match checked.is_new() {
+            true => Some(tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Err(SpawnError::Cancelled),
+                permit = context.builds.acquire(checked.project()) => permit,
+            }),
+            false => None,
+        };
         check_cancelled()?;
         let prepared = checked.prepare(context, cancel).await?;
         check_cancelled()?;

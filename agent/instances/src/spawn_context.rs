@@ -7,6 +7,7 @@ use std::sync::Arc;
 use berth_agent_journal::{
     GuestJournal, GuestRequest, JournalError, SpawnStep, StepRecord, StepState,
 };
+use berth_keyed_tasks::FairPermits;
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{GuestDevice, GuestSpec};
 use berth_virt::{
@@ -25,6 +26,8 @@ pub(super) struct SpawnContext<D, R> {
     pub(super) accelerators: Accelerators,
     /// Boot ID of the host (`/proc/sys/kernel/random/boot_id`).
     pub(super) boot_id: String,
+    /// Permits for builds, by project.
+    pub(super) builds: FairPermits<String>,
 }
 
 impl<D: VirtDriver, R: GuestResources> SpawnContext<D, R> {

@@ -2,6 +2,7 @@
 //! and again at every call of its recovery.
 
 mod action_ids;
+mod build_permits;
 mod invariants;
 mod power_actions;
 mod stored_secrets;

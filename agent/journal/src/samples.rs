@@ -66,6 +66,19 @@ pub fn spec(number: u32) -> GuestSpec {
     }
 }
 
+/// A guest of this project, without accelerator requests.
+pub fn request_of(project: &str, number: u32) -> GuestRequest {
+    let owner = GuestOwner {
+        project: ProjectId::new(project).unwrap(),
+        consumer: guest(number),
+    };
+    let spec = GuestSpec {
+        owner,
+        ..spec(number)
+    };
+    GuestRequest::new(NodeName::new(NODE).unwrap(), Default::default(), spec).unwrap()
+}
+
 /// A guest with these accelerator requests.
 pub fn request(number: u32, arqs: &[u32]) -> GuestRequest {
     let arqs = arqs.iter().map(|number| arq(*number)).collect();

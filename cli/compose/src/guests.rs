@@ -164,6 +164,7 @@ impl HostGuests {
                 binding_timeout: config.arq_binding_timeout,
             },
             boot_id: boot_id.trim().to_owned(),
+            max_concurrent_builds: config.max_concurrent_builds,
         });
         let known_trees = provider_trees.clone();
         let guests = guests.with_build_context(BuildContext {

@@ -98,7 +98,6 @@ const OPTIONS: &[(&str, &[&str])] = &[
             "log_dir",
             "log_file",
             "long_rpc_timeout",
-            "max_concurrent_builds",
             "max_concurrent_live_migrations",
             "max_concurrent_snapshots",
             "metadata_listen",

@@ -37,7 +37,7 @@ impl Default for ConductorOptions {
     fn default() -> Self {
         Self {
             max_attempts: 3,
-            workers: 64,
+            workers: 16,
             scheduler_workers: 4,
             poll_interval: Duration::from_millis(500),
             retry_timeout: Duration::from_mins(2),

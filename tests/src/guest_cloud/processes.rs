@@ -232,6 +232,7 @@ impl GuestCloud {
                 binding_timeout: Duration::from_secs(300),
             },
             boot_id: format!("boot-{}", node.boots()),
+            max_concurrent_builds: 10,
         })
         .with_build_context(BuildContext {
             options: BuildOptions {

@@ -191,7 +191,7 @@ options! {
         pub retry_timeout: Duration = seconds(120), kind: Integer(0, 86_400);
         /// The number of guests that are booted concurrently, each until its host's agent builds it; the others wait.
         /// Projects get their turns one after the other, so that one with many guests does not delay the others.
-        pub workers: usize = 64, kind: Integer(1, 1024);
+        pub workers: usize = 16, kind: Integer(1, 1024);
         /// The number of guests for which the scheduler searches a host concurrently; the others wait. Concurrent
         /// searches may select the same devices; all but one of them search again.
         pub scheduler_workers: usize = 4, kind: Integer(1, 64), example: "1";

@@ -74,6 +74,7 @@ fn reconciler(devices: &DeviceManager<TestCard>) -> Reconciler<TestCard, HostRes
             binding_timeout: Duration::from_secs(1),
         },
         boot_id: "boot".to_owned(),
+        max_concurrent_builds: 10,
     });
     Reconciler::new(guests, Some(devices.clone()), None)
 }

@@ -83,7 +83,7 @@ impl FolderTree {
 /// The encoding of names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NameEncoding {
-    /// Upper-case letters, digits and `_`, with the names of Rock Ridge beside them.
+    /// Upper-case letters, digits and `_`, and Rock Ridge names in addition.
     Plain,
     /// UCS-2, with all characters unchanged.
     Joliet,
@@ -130,7 +130,7 @@ fn both32(n: u32) -> [u8; 8] {
     [le[0], le[1], le[2], le[3], be[0], be[1], be[2], be[3]]
 }
 
-/// Whose entry a record is, for the fields of Rock Ridge.
+/// The kind of a directory record, which decides its Rock Ridge fields.
 enum RockRidge<'a> {
     /// None: a record of Joliet's tree, or of a descriptor.
     None,

@@ -106,7 +106,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         Ok(self.create(request).await?)
     }
 
-    /// Confirms a build whose UUID is in the journal, if it is the build that created the record.
+    /// Confirms a repeated request for a guest of the journal, if its build is that of the record.
     fn confirm_repeated_build(
         &self,
         record: &GuestRecord,

@@ -9,7 +9,8 @@
 //! |---|---|
 //! | `bind` | waits until the accelerator requests are bound, and claims their devices in the journal |
 //! | `check` | checks that no other guest uses the devices, and that the files are allowed |
-//! | `prepare` | fetches the image, creates the disks, prepares the devices for the guest |
+//! | `fetch_images`, `build_permit` | fetches the images, and waits for the turn of the guest's project |
+//! | `prepare` | creates the disks, prepares the devices for the guest |
 //! | `define` | creates or replaces the guest's definition on the hypervisor, with the guest off |
 //! | `start` | brings the guest into its desired power state, and journals the host's boot ID |
 //!
@@ -26,6 +27,7 @@ use berth_agent_journal::{
     InstanceOverrides, JournalError, NamedDevice as _, SpawnStep, StepRecord, StepState,
     TransitionPhase, WithheldReason,
 };
+use berth_keyed_tasks::FairPermit;
 use berth_model::ConsumerUuid;
 use berth_virt::guest_spec::{DesiredPower, GuestSpec, GuestSpecError};
 use berth_virt::{
@@ -139,18 +141,6 @@ pub(super) struct DefinedSpawn(SpawnState, AllowedSpec);
 #[derive(Debug)]
 pub(super) struct RunningInstance;
 
-impl CheckedSpawn {
-    /// Whether the guest has never run.
-    fn is_new(&self) -> bool {
-        self.0.last_boot_id.is_empty()
-    }
-
-    /// The project that owns the guest.
-    fn project(&self) -> String {
-        self.0.spec.owner.project.to_string()
-    }
-}
-
 impl RequestedSpawn {
     pub(super) fn from_record(record: GuestRecord) -> Result<Self, GuestRequestError> {
         let phase = record
@@ -183,17 +173,11 @@ impl RequestedSpawn {
         let bound = self.bind(context, cancel).await?;
         check_cancelled()?;
         let checked = bound.check(context).await?;
-        // A guest that has run starts without a permit: a host boot restarts all of them.
-        let _permit = match checked.is_new() {
-            true => Some(tokio::select! {
-                biased;
-                () = cancel.cancelled() => return Err(SpawnError::Cancelled),
-                permit = context.builds.acquire(checked.project()) => permit,
-            }),
-            false => None,
-        };
         check_cancelled()?;
-        let prepared = checked.prepare(context, cancel).await?;
+        checked.fetch_images(context, cancel).await?;
+        let _permit = checked.build_permit(context, cancel).await?;
+        check_cancelled()?;
+        let prepared = checked.prepare(context).await?;
         check_cancelled()?;
         let defined = prepared.define(context).await?;
         check_cancelled()?;
@@ -319,27 +303,52 @@ pub(super) async fn devices_of_other_guests<D: VirtDriver, R: GuestResources>(
 }
 
 impl CheckedSpawn {
+    async fn fetch_images<D: VirtDriver, R: GuestResources>(
+        &self,
+        context: &SpawnContext<D, R>,
+        cancel: &CancellationToken,
+    ) -> Result<(), SpawnError> {
+        let Self(guest, _) = self;
+        let disks = guest.request.disks();
+        if disks.images().next().is_none() {
+            return Ok(());
+        }
+        let provision = guest.provision();
+        // The disk of a guest that has run belongs to it, even if the image is no longer available.
+        let is_new = !provision.has_run_before || provision.recreate != RecreateDisks::None;
+        let project = is_new.then_some(&provision.spec.owner.project);
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(SpawnError::Cancelled),
+            fetched = context.resources.fetch(disks, project) => Ok(fetched?),
+        }
+    }
+
+    /// Waits for the turn of the guest's project. A guest that has run needs no permit, because a host boot starts all of
+    /// them. Images are fetched before, so that a stalled source delays only its own guests.
+    async fn build_permit<D: VirtDriver, R: GuestResources>(
+        &self,
+        context: &SpawnContext<D, R>,
+        cancel: &CancellationToken,
+    ) -> Result<Option<FairPermit<String>>, SpawnError> {
+        let Self(guest, _) = self;
+        if !guest.last_boot_id.is_empty() {
+            return Ok(None);
+        }
+        let project = guest.spec.owner.project.to_string();
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(SpawnError::Cancelled),
+            permit = context.builds.acquire(project) => Ok(Some(permit)),
+        }
+    }
+
     async fn prepare<D: VirtDriver, R: GuestResources>(
         self,
         context: &SpawnContext<D, R>,
-        cancel: &CancellationToken,
     ) -> Result<PreparedSpawn, SpawnError> {
         let Self(guest, spec) = self;
         let uuid = guest.request.uuid();
-        if guest.request.disks().images().next().is_some() {
-            let provision = guest.provision();
-            // The disk of a guest that has run belongs to it, even if the image is no longer available.
-            let is_new = !provision.has_run_before || provision.recreate != RecreateDisks::None;
-            let project = is_new.then_some(&provision.spec.owner.project);
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return Err(SpawnError::Cancelled),
-                fetched = context.resources.fetch(guest.request.disks(), project) => fetched?,
-            }
-            if cancel.is_cancelled() {
-                return Err(SpawnError::Cancelled);
-            }
-        }
         context
             .record_step(uuid, SpawnStep::Prepare, StepState::Begun)
             .await?;

@@ -102,8 +102,8 @@ options! {
         /// Seconds for which a guest's boot waits until its accelerator requests are bound; after that the boot is
         /// rolled back.
         pub arq_binding_timeout: Duration = seconds(300), kind: Integer(1, 86_400);
-        /// The number of guests that are built concurrently: image, disks, definition, start. The others wait, and projects
-        /// get their turns one after the other. Nova's option of this name.
+        /// The number of guests that are built concurrently: disks, definition, start. The others wait, and projects get their
+        /// turns one after the other. Waits for images and accelerator requests do not count.
         pub max_concurrent_builds: usize = 10, kind: Integer(1, 1024);
         /// Seconds between two reconcile runs, which compare the desired state of guests with the hypervisor's. Blocked
         /// guests are retried then.

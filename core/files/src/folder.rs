@@ -81,8 +81,8 @@ pub fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
 /// The last part of the path may be a link: an operator may have moved the folder to another disk.
 ///
 /// Errors: it cannot be made, belongs to another user than those of [`trusted`](crate::trusted), or others may write to it.
-/// Root and system accounts also refuse a path whose folders or links another user can change, because that user could
-/// replace the folder.
+/// Root and system accounts also refuse a path with a folder or a link that another user can change: that user could replace
+/// the folder of state.
 pub fn own_folder(path: &Path, mode: u32) -> Result<(), FolderError> {
     let unusable = |source| FolderError::Unusable {
         path: path.to_owned(),

@@ -1,5 +1,5 @@
-//! Permits that are shared fairly: whoever waits for one gets it in turn of the owners of the waiting work, so that an owner
-//! with much work does not delay the others.
+//! Fair permits: owners with waiting work get permits one after the other, so that an owner with much work does not delay
+//! the others.
 //!
 //! ```text
 //! waiting: a1 a2 a3 a4 ... , then b1       granted: a1 b1 a2 a3 a4 ...
@@ -96,7 +96,7 @@ impl<K: Key> FairPermits<K> {
         senders.filter(|sender| !sender.is_closed()).count()
     }
 
-    /// Waits for a permit in the turn of its owner. Whoever stops waiting loses nothing for the others.
+    /// Waits for a permit in the turn of its owner. A caller that stops waiting loses no permit.
     pub async fn acquire(&self, owner: K) -> FairPermit<K> {
         let receiver = {
             let mut state = self.state();

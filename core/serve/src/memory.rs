@@ -40,18 +40,18 @@ pub(crate) struct ReservedMemory {
 
 /// All memory of the listener for bodies is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exhausted;
+pub(crate) struct BodyMemoryExhausted;
 
 impl ReservedMemory {
     /// Reserves more memory.
-    pub(crate) fn grow(&self, bytes: usize) -> Result<(), Exhausted> {
+    pub(crate) fn grow(&self, bytes: usize) -> Result<(), BodyMemoryExhausted> {
         let mut own = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let grown = own.saturating_add(bytes);
         let more = counted(grown) - counted(*own);
         let within = |used: usize| used.checked_add(more).filter(|all| *all <= self.of.limit);
         let used = &self.of.used;
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
-            .map_err(|_| Exhausted)?;
+            .map_err(|_| BodyMemoryExhausted)?;
         *own = grown;
         Ok(())
     }
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!(first.grow(SMALL - 40), Ok(()));
         assert_eq!(first.grow(100), Ok(()));
         assert_eq!(second.grow(SMALL), Ok(()), "a small body has memory");
-        assert_eq!(second.grow(41), Err(Exhausted));
+        assert_eq!(second.grow(41), Err(BodyMemoryExhausted));
         assert_eq!(second.grow(40), Ok(()));
         let third = memory.reserved();
         assert_eq!(third.grow(SMALL), Ok(()));

@@ -192,6 +192,7 @@ fn ec2(parts: &ConfigDriveParts, spec: &GuestSpec) -> Value {
     let mut document = json!({
         "ami-id": parts.image_id.as_deref().map(|image| id("ami", image)),
         "ami-launch-index": parts.launch_index,
+        // Nova writes this text, too.
         "ami-manifest-path": "FIXME",
         "block-device-mapping": {"ami": "vda", "root": "/dev/vda"},
         "hostname": parts.hostname,

@@ -115,7 +115,7 @@ async fn a_start_knows_every_reset_that_was_cut_off_and_every_quarantine() {
     assert_eq!(
         found.release_count_at_reset,
         BTreeMap::new(),
-        "nobody saw it clean"
+        "no reset of it was verified"
     );
     assert_eq!(found.quarantines[&name(2)].reason, "it smells");
     assert_eq!(found.quarantines[&name(2)].by, QuarantinedBy::Operator);

@@ -56,8 +56,8 @@ impl Judge<'_> {
 
     fn exposure(&mut self, listener: &ListenerSection<'_>, listen: &str, address: SocketAddr) {
         // A service without authentication is refused on other addresses anyway.
-        let believes = listener.auth == AuthStrategy::Noauth2;
-        if listener.exposes_secrets_at(address) && !believes {
+        let is_open = listener.auth == AuthStrategy::Noauth2;
+        if listener.exposes_secrets_at(address) && !is_open {
             let (wrong, right) = listener.exposure_at(address);
             self.refuse(listen, wrong, right, ErrorCode::BadValue);
         } else if listener.insecure_http && !listener.is_tls() && !address.ip().is_loopback() {

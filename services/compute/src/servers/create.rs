@@ -55,7 +55,8 @@ pub struct NewServers {
     pub request_id: String,
 }
 
-struct One {
+/// One of the new servers, with its own name.
+struct NamedServer {
     uuid: Uuid,
     name: String,
     hostname: String,
@@ -70,7 +71,7 @@ impl NewServers {
         }
     }
 
-    fn each(&self, count: u32, reservation_id: &str) -> Vec<One> {
+    fn each(&self, count: u32, reservation_id: &str) -> Vec<NamedServer> {
         let each = |number: u32| {
             let uuid = berth_http::request_id::random_uuid();
             let name = self.named(number, count);
@@ -84,7 +85,7 @@ impl NewServers {
                 drive.reservation_id = Some(reservation_id.to_owned());
             }
             let request = berth_wire::encode(&guest);
-            One {
+            NamedServer {
                 uuid,
                 name,
                 hostname,
@@ -241,7 +242,12 @@ impl InsertServers<'_> {
         Ok(Some(self.behind + 1))
     }
 
-    async fn insert(&self, tx: &mut Transaction, at: i64, one: &One) -> Result<(), ServerError> {
+    async fn insert(
+        &self,
+        tx: &mut Transaction,
+        at: i64,
+        one: &NamedServer,
+    ) -> Result<(), ServerError> {
         let asked = &self.asked;
         let flavor = berth_wire::encode(&asked.flavor);
         let resources = asked

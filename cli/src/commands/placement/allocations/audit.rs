@@ -216,7 +216,7 @@ impl Audit {
     }
 }
 
-/// The consumer types whose orphans are deleted: Nova's instances, and consumers that are older than types. An allocation of
+/// Orphans of these consumer types are deleted: instances of Nova, and consumers from before consumer types. An allocation of
 /// another type, such as MIGRATION, may still be in use by another service.
 const DELETABLE_TYPES: [&str; 2] = ["INSTANCE", "unknown"];
 

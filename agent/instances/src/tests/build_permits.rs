@@ -44,6 +44,7 @@ async fn a_guest_of_another_project_is_built_next_however_many_one_project_has_w
 #[tokio::test]
 async fn images_are_fetched_without_a_permit_so_that_a_stalled_source_delays_only_its_own_guests() {
     let harness = FaultHarness::new().await;
+    harness.bind(1, &[1, 2]);
     let guests = harness.guests();
     let builds = &guests.inner.context.builds;
     let mut permits = Vec::new();

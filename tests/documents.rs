@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -51,6 +52,19 @@ fn every_link_between_pages_leads_to_a_file() {
         "links that lead nowhere:\n{}",
         broken.join("\n")
     );
+}
+
+#[test]
+fn links_work_in_the_package_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let staged = Command::new(root().join("packaging/scripts/deb.sh"))
+        .arg("--documentation")
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&staged.stderr);
+    assert!(staged.status.success(), "{said}");
+    assert!(folder.path().join("guide/README.md").exists());
 }
 
 #[test]

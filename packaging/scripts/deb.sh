@@ -1,7 +1,8 @@
 #!/bin/bash
 # Makes the Debian package: the program, its units, its configuration, manual pages, completions, documentation, monitoring.
 #
-# Usage:  deb.sh [FOLDER]        FOLDER: where the package goes (default target/deb)
+# Usage:  deb.sh [FOLDER]                 FOLDER: where the package goes (default target/deb)
+#         deb.sh --documentation FOLDER   only the package's documentation, and a check of its links
 #
 # Environment: BERTH_PROGRAM, a program that is built already (default: a release build is made).
 # Nothing is installed, and no root is needed. The package: berth_VERSION_ARCH.deb
@@ -9,14 +10,21 @@ set -eu -o pipefail
 export LC_ALL=C
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
-folder=$(realpath -m "${1:-$target/deb}")
 
 fail() {
     printf 'deb: %s\n' "$*" >&2
     exit 1
 }
 
-command -v dpkg-deb >/dev/null || fail "dpkg-deb is missing: Debian packages are made on Debian"
+documentation=
+if [ "${1:-}" = --documentation ]; then
+    documentation=${2:-}
+    [ -n "$documentation" ] || fail "--documentation needs a folder"
+else
+    folder=$(realpath -m "${1:-$target/deb}")
+fi
+
+[ -n "$documentation" ] || command -v dpkg-deb >/dev/null || fail "dpkg-deb is missing: Debian packages are made on Debian"
 
 version() {
     sed -n '/^\[workspace.package\]/,/^\[/ s/^version = "\(.*\)"/\1/p' Cargo.toml
@@ -41,6 +49,8 @@ stage_documentation() {
     local folder=$1 page broken
     mkdir -p "$folder/monitoring"
     cp -R docs/. "$folder/"
+    # A link from the guide to a page next to docs.
+    sed -i 's,](\.\./\.\./\.\./,](../../,g' "$folder"/guide/*/*.md
     for page in README.md ARCHITECTURE.md CONTRIBUTING.md SECURITY.md; do
         sed -e 's,](docs/,](,g' -e 's,](CHANGELOG.md),](CHANGELOG.md.gz),g' "$page" >"$folder/$page"
     done
@@ -113,6 +123,10 @@ Description: compute-node agent for OpenStack-style clouds
 CONTROL
 }
 
+if [ -n "$documentation" ]; then
+    stage_documentation "$documentation"
+    exit
+fi
 program=${BERTH_PROGRAM:-}
 if [ -z "$program" ]; then
     echo "deb: building the release (some minutes)"

@@ -27,7 +27,7 @@ use crate::compute_api::body::{ReportedEvent, events};
 use crate::compute_api::version::{ComputeMicroversion, with_version_headers};
 
 /// Largest request body in bytes; enough for about 300 events.
-const BODY_LIMIT: usize = 64 << 10;
+pub(crate) const BODY_LIMIT: usize = 64 << 10;
 const EVENTS: &str = "/v2.1/os-server-external-events";
 
 /// Authentication of clients that report events.

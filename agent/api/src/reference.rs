@@ -26,13 +26,13 @@ pub fn admin_page() -> String {
          | `[agent] metrics_listen`, loopback | `/healthz`, `/metrics` | Every local user |\n\n\
          - Bodies have the key `\"api\": \"{API}\"`. Times are UTC in RFC 3339.\n\
          - An error has the body `{{\"error\": {{\"code\": ..., \"message\": ...}}}}`.\n\
-         - The body of a request has at most {BODY_LIMIT} bytes.\n\
-         - Each listener accepts {connections} connections. A further connection closes the one that has been idle for the\n\
-         \x20 longest time; if no connection is idle, it waits.\n\
-         - A connection is closed if a TLS handshake or the head of a request takes longer than {head} s, or a body longer\n\
-         \x20 than {body} s. This includes idle connections.\n\n\
+         - The body of a request has at most {BODY_LIMIT} bytes (routes of guests: {guest}).\n\
+         - Each listener accepts {connections} connections. A further connection closes the slowest one.\n\
+         - A connection is closed if a TLS handshake or the head of a request takes longer than {head} s, or a body is more\n\
+         \x20 than {body} s behind the least rate ([limits](../explanation/limits.md)).\n\n\
          ## Routes\n\n\
          | Method | Path | Effect |\n| --- | --- | --- |\n",
+        guest = crate::compute_api::BODY_LIMIT,
         connections = LIMITS.connections,
         head = LIMITS.head.as_secs(),
         body = LIMITS.body.as_secs(),

@@ -6,14 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use berth_client::HostsClient;
+use berth_client::{HostsClient, PlacementClient};
 use berth_conductor::{AttestationSource, FilterScheduler, PluginError, Plugins};
 use berth_config::{AuthStrategy, Config};
-use berth_hosts::{Hosts, HostsApiOptions, HostsOptions, router};
+use berth_hosts::{
+    Hosts, HostsApiOptions, HostsOptions, LookUpNodeProvider, ProviderLookup, router,
+};
 use berth_http::{NoAuth2, ValidateToken};
+use berth_model::ProviderUuid;
 use berth_output::{ErrorCode, Failure};
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
+use uuid::Uuid;
 
 use crate::database;
 use crate::hosts_in_process;
@@ -34,10 +38,15 @@ pub struct OpenHosts {
 }
 
 impl OpenHosts {
-    /// Opens the database. `listener` is the address of the compute API, to which agents of other hosts report.
+    /// Opens the database. `listener` is the address of the compute API, to which agents of other hosts report;
+    /// `placement` tells whose providers their nodes are.
     ///
     /// Errors: Another process uses the database, the scheduler's options are invalid, or a plugin's manifest cannot be read.
-    pub async fn open(config: &Config, listener: Option<ServiceListener>) -> Result<Self, Failure> {
+    pub async fn open(
+        config: &Config,
+        listener: Option<ServiceListener>,
+        placement: PlacementClient,
+    ) -> Result<Self, Failure> {
         let options = config.scheduler_options();
         let kept = HostsOptions {
             default_availability_zone: options.default.default_availability_zone.clone(),
@@ -47,7 +56,8 @@ impl OpenHosts {
         };
         let (scheduler, plugins) = scheduler(config).await?;
         let store = database::open_hosts(&config.hosts_database(), &config.state_path).await?;
-        let hosts = Hosts::new(store.clone(), kept);
+        let providers = Arc::new(NodeProviders(placement));
+        let hosts = Hosts::new(store.clone(), kept).with_node_providers(providers);
         let listener = match listener {
             None => None,
             Some(listener) => Some((listener, router(hosts.clone(), options_for_others(config)?))),
@@ -87,6 +97,18 @@ impl OpenHosts {
             .with_plugins(self.plugins)
             .with_attestations(self.attestations);
         (scheduler, self.store)
+    }
+}
+
+/// The resource providers of nodes in Placement.
+struct NodeProviders(PlacementClient);
+
+impl LookUpNodeProvider for NodeProviders {
+    fn provider_name(&self, node: Uuid) -> ProviderLookup<'_> {
+        Box::pin(async move {
+            let found = self.0.provider(ProviderUuid::from(node)).await?;
+            Ok(found.map(|provider| provider.name.to_string()))
+        })
     }
 }
 

@@ -16,11 +16,11 @@ pub fn configuration_page() -> String {
         "# Configuration reference\n\n\
          Written from the option table; do not edit.\n\n\
          `berth` reads `/etc/berth/berth.toml`, then `/etc/berth/berth.d/*.toml` in the order of their names, then the\n\
-         environment; what comes later wins. `--config FILE` reads that file alone, `--config-dir DIRECTORY` adds the\n\
-         `*.toml` of a directory. Names and defaults are OpenStack's wherever OpenStack has the option. An unknown key is an\n\
-         error; `berth config check` names every error at once, `berth config show --origin` says where each value comes\n\
-         from. *Live* options take effect at a reload (`systemctl reload berth-agent`), the others at a restart:\n\
-         `berth config diff` tells which is which.\n\n\
+         environment; the last value wins. `--config FILE` reads that file alone, `--config-dir DIRECTORY` adds the\n\
+         `*.toml` of a directory. Names and defaults are OpenStack's if OpenStack has the option.\n\n\
+         An unknown key is an error. `berth config check` names every error at once, and `berth config show --origin` says\n\
+         where each value comes from. *Live* options take effect at a reload (`systemctl reload berth-agent`), the others\n\
+         at a restart; `berth config diff` shows which.\n\n\
          A variable is `BERTH__KEY` or `BERTH__SECTION__KEY`; lists are separated by commas. `BERTH_DATABASE_URL` sets\n\
          `connection` in `[placement_service]`.\n\n\
          Each secret option `KEY` can be set by a file: `KEY_file = PATH`, or a credential `SECTION.KEY` of the unit\n\

@@ -116,7 +116,8 @@ async fn begin(
     let listener = COMPUTE
         .own(config, compute.listen.address(), compute.auth_strategy)
         .await?;
-    let hosts = OpenHosts::open(config, listener).await?;
+    let placement_client = placement_in_process(store.clone(), None)?;
+    let hosts = OpenHosts::open(config, listener, placement_client.clone()).await?;
     if let Some(root) = accelerator.url() {
         writeln!(out, "Accelerator at {root}/v2")?;
     }
@@ -125,7 +126,7 @@ async fn begin(
         writeln!(out, "Compute at {root}/v2.1")?;
     }
     let parts = ServiceParts {
-        placement_client: placement_in_process(store.clone(), None)?,
+        placement_client,
         placement,
         accelerator,
         hosts,

@@ -275,7 +275,7 @@ fn renew(
     }
     writeln!(
         out,
-        "next, on each: systemctl reload berth-agent (or berth-controller)"
+        "next, on each: systemctl reload berth-agent, or systemctl restart berth-controller"
     )?;
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use berth_agent::metrics::Metrics;
+use berth_client::PlacementClient;
 use berth_compose::agent::{AgentHost, AgentRun, AgentRunArguments};
 use berth_compose::api::{FrontListener, OpenApi};
 use berth_compose::event_receivers::ConfiguredReceivers;
@@ -144,7 +145,7 @@ async fn host(
     let hosts = tokio::select! {
         biased;
         () = shutdown.cancelled() => return Ok(()),
-        hosts = hosts(config, arguments.run.once) => hosts?,
+        hosts = hosts(config, arguments.run.once, &placement) => hosts?,
     };
     let client = accelerator.as_ref().map(|service| service.client.clone());
     let scheduler = hosts.as_ref().map(|hosts| hosts.client.clone());
@@ -251,14 +252,19 @@ async fn host(
 }
 
 /// Opens the scheduler's host data. With --once it only checks whether scheduling is possible.
-async fn hosts(config: &Config, once: bool) -> Result<Option<OpenHosts>, Failure> {
+async fn hosts(
+    config: &Config,
+    once: bool,
+    placement: &PlacementClient,
+) -> Result<Option<OpenHosts>, Failure> {
     match once {
         true => scheduler(config).await.map(|_| None),
         false => {
             let service = &config.compute_service;
             let listen = service.listen.address();
             let listener = COMPUTE.own(config, listen, service.auth_strategy).await?;
-            OpenHosts::open(config, listener).await.map(Some)
+            let hosts = OpenHosts::open(config, listener, placement.clone()).await?;
+            Ok(Some(hosts))
         }
     }
 }

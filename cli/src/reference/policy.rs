@@ -49,7 +49,7 @@ pub fn accelerator_policy_page() -> String {
     page.push_str(
         "\nOther rules refer to the rules without the prefix `cyborg:` or `berth:`. `admin_or_owner`, `admin_or_user`, `allow`,\n\
          `default`, `deny`, `is_admin` and `public_api` are Cyborg's old rules; no default refers to them. A bind also needs the\n\
-         token of a service, whatever the rules are.\n",
+         token of a service; no rule changes that.\n",
     );
     page
 }

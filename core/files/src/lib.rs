@@ -16,4 +16,4 @@ mod write;
 
 pub use folder::{FolderError, make_folder, make_folders, own_folder};
 pub use trust::{TrustError, confidential, enforces_trust, trusted};
-pub use write::{open_lock, open_options, replace, temporary_name};
+pub use write::{open_lock, open_options, replace, replace_secret, temporary_name};

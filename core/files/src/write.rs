@@ -1,9 +1,9 @@
 //! Writes of files in a folder of state. A link at the end of a path is never followed, so that a link in place of a file cannot
 //! redirect a write.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::OFlag;
@@ -40,6 +40,30 @@ pub fn temporary_name(path: &Path) -> PathBuf {
 ///
 /// The folder must belong to one process, because all writes of a file have the same temporary name.
 pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
+    replace_with(path, content, |new| {
+        new.set_permissions(Permissions::from_mode(mode))
+    })
+}
+
+/// Replaces a secret like [`replace`]. The group of the old file may still read the new one, if it could read the old one.
+pub fn replace_secret(path: &Path, content: &[u8]) -> io::Result<()> {
+    let old = fs::symlink_metadata(path).ok();
+    let group = old.filter(|old| old.is_file() && old.mode() & 0o040 != 0);
+    replace_with(path, content, |new| match &group {
+        None => Ok(()),
+        Some(old) => {
+            fchown(new, None, Some(old.gid()))?;
+            new.set_permissions(Permissions::from_mode(0o640))
+        }
+    })
+}
+
+/// `open_to_others` sets the final owner and mode, before the file has content.
+fn replace_with(
+    path: &Path,
+    content: &[u8],
+    open_to_others: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let new = temporary_name(path);
     if let Err(error) = fs::remove_file(&new)
         && error.kind() != io::ErrorKind::NotFound
@@ -49,8 +73,9 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut written = open_options()
         .write(true)
         .create_new(true)
-        .mode(mode)
+        .mode(0o600)
         .open(&new)?;
+    open_to_others(&written)?;
     written.write_all(content)?;
     written.sync_all()?;
     fs::rename(&new, path)?;
@@ -61,10 +86,34 @@ pub fn replace(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::{chown, symlink};
 
     use super::*;
+
+    #[test]
+    fn a_secret_that_is_replaced_stays_readable_for_its_group_and_for_nobody_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("controller.key");
+        for (old, expected) in [
+            (None, 0o600),
+            (Some(0o640), 0o640),
+            (Some(0o666), 0o640),
+            (Some(0o600), 0o600),
+        ] {
+            if let Some(mode) = old {
+                fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            }
+            replace_secret(&file, b"new").unwrap();
+            let mode = fs::metadata(&file).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, expected, "{old:?}");
+        }
+        let gid = 12_345;
+        if chown(&file, None, Some(gid)).is_ok() {
+            fs::set_permissions(&file, Permissions::from_mode(0o640)).unwrap();
+            replace_secret(&file, b"newer").unwrap();
+            assert_eq!(fs::metadata(&file).unwrap().gid(), gid);
+        }
+    }
 
     #[test]
     fn what_was_open_to_all_is_its_owners_alone_afterwards() {

@@ -6,8 +6,8 @@ use crate::text::SECRET_FILE;
 use crate::{OptionKind, OptionType};
 
 /// The text of an option that names a file with a secret.
-const OF_FILE: &str = "A file with the value of the option before this one, on one line, instead of that option. It is refused if \
-    every user of the host can read it.";
+const OF_FILE: &str = "A file with the value of the option of this name without `_file`, on one line. Set one of the two. A file that \
+    every user of the host can read is refused.";
 
 /// One option: name, kind, default, what it does, and when a change takes effect.
 #[derive(Debug, Clone, Copy)]

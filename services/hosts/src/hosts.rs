@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use berth_store::SqlStore;
 
+use crate::node_providers::LookUpNodeProvider;
 use crate::scheduling_states::StateCache;
 use crate::store::HostTables;
 
@@ -65,6 +66,7 @@ pub struct Hosts {
     pub(crate) tables: HostTables,
     pub(crate) options: Arc<HostsOptions>,
     pub(crate) cache: Arc<StateCache>,
+    pub(crate) providers: Option<Arc<dyn LookUpNodeProvider>>,
 }
 
 impl Hosts {
@@ -75,6 +77,16 @@ impl Hosts {
             cache: store.extension(),
             tables: HostTables::of(store),
             options: Arc::new(options),
+            providers: None,
+        }
+    }
+
+    /// Checks in Placement whose resource provider a node is when the account of a host reports it for the first time.
+    #[must_use]
+    pub fn with_node_providers(self, providers: Arc<dyn LookUpNodeProvider>) -> Self {
+        Self {
+            providers: Some(providers),
+            ..self
         }
     }
 

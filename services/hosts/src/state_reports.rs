@@ -5,6 +5,9 @@
 //! - [`Hosts::record_heartbeat`]: confirms that the host is up and its state unchanged.
 //! - [`Hosts::reported_state`]: returns the last report.
 
+use std::collections::BTreeSet;
+
+use berth_http::is_provider_of_host;
 use berth_store::{
     Disposition, Retryable, Row, SqlError, SqlTimestamp, Statement, Transaction, Work,
 };
@@ -13,6 +16,7 @@ use berth_wire::{BodyError, decode};
 use uuid::Uuid;
 
 use crate::hosts::Hosts;
+use crate::node_providers::ProviderLookupError;
 use crate::report::{HostReport, NodeReport, check_host_name};
 use crate::store::{HostTableError, seconds_between, typed, unexpected_value};
 
@@ -54,6 +58,27 @@ pub enum HostStateError {
         host: String,
         other: String,
     },
+    /// The account of a host reports a node that is the resource provider of another host.
+    #[error(
+        "compute node {node} of host {host} is resource provider {provider} in Placement, which is not a provider of host \
+         {host}: give the node another UUID"
+    )]
+    ProviderOfOtherHost {
+        node: Uuid,
+        host: String,
+        provider: String,
+    },
+    /// The account of a host reports a node that is no resource provider.
+    #[error(
+        "compute node {node} of host {host} has no resource provider in Placement yet: report it when it has one"
+    )]
+    NoProvider { node: Uuid, host: String },
+    /// The resource provider of a node could not be looked up.
+    #[error("cannot look up resource provider {node} in Placement")]
+    ProviderLookup {
+        node: Uuid,
+        source: ProviderLookupError,
+    },
     /// The digest of a heartbeat differs from that of the stored state.
     #[error("host {host} has no stored state with digest {state:?}: report the whole state")]
     StateMismatch { host: String, state: String },
@@ -80,10 +105,12 @@ impl HostStateError {
         match self {
             Self::ConcurrentUpdate { .. } | Self::StateMismatch { .. } => Disposition::Refresh,
             Self::Table(error) => error.disposition(),
+            Self::NoProvider { .. } | Self::ProviderLookup { .. } => Disposition::Retry,
             Self::Body(_)
             | Self::ReportedByOther { .. }
             | Self::NodeOfOtherHost { .. }
             | Self::NodeNameOfOtherHost { .. }
+            | Self::ProviderOfOtherHost { .. }
             | Self::NotFound { .. } => Disposition::Fatal,
         }
     }
@@ -114,17 +141,59 @@ impl Hosts {
     }
 
     /// Stores the complete state that the account of this host reports. A node belongs to the host that reported it
-    /// first, until an operator removes that host.
+    /// first, until an operator removes that host. A new node must be a resource provider of this host in Placement
+    /// ([`Hosts::with_node_providers`]).
     ///
     /// Errors: As for [`Hosts::store_state`], and [`HostStateError::NodeOfOtherHost`] or
     /// [`HostStateError::NodeNameOfOtherHost`] if a node has the UUID or the name of another host's node, or the name
-    /// of another host.
+    /// of another host; [`HostStateError::ProviderOfOtherHost`], [`HostStateError::NoProvider`] or
+    /// [`HostStateError::ProviderLookup`] if a new node is not a provider of this host.
     pub async fn store_account_state(
         &self,
         host: &str,
         body: HostStateBody,
     ) -> Result<HostWanted, HostStateError> {
+        check_host_name(host)?;
+        self.check_new_nodes(host, &body).await?;
         self.store_report(host, body, NodeTakeover::Refused).await
+    }
+
+    /// Checks that each node that the host did not report before is one of its resource providers. No transaction is
+    /// open meanwhile: Placement may be slow.
+    async fn check_new_nodes(
+        &self,
+        host: &str,
+        body: &HostStateBody,
+    ) -> Result<(), HostStateError> {
+        let Some(providers) = &self.providers else {
+            return Ok(());
+        };
+        let mut tx = self.tables.read().await?;
+        let sql = "SELECT uuid FROM compute_nodes WHERE host = ?";
+        let rows = tx.rows(Statement::recurring(sql).bind(host)).await?;
+        drop(tx);
+        let known: BTreeSet<String> = rows
+            .iter()
+            .map(|row| row.text(0))
+            .collect::<Result<_, _>>()?;
+        let nodes = body.nodes.iter().map(|node| node.uuid);
+        for node in nodes.filter(|node| !known.contains(&node.to_string())) {
+            let found = providers.provider_name(node).await;
+            let found = found.map_err(|source| HostStateError::ProviderLookup { node, source })?;
+            let host = host.to_owned();
+            match found {
+                Some(provider) if is_provider_of_host(&provider, &host) => {}
+                Some(provider) => {
+                    return Err(HostStateError::ProviderOfOtherHost {
+                        node,
+                        host,
+                        provider,
+                    });
+                }
+                None => return Err(HostStateError::NoProvider { node, host }),
+            }
+        }
+        Ok(())
     }
 
     async fn store_report(
@@ -290,7 +359,7 @@ impl StoreReport<'_> {
     async fn check_new_names(&self, tx: &mut Transaction) -> Result<(), HostStateError> {
         let host = &self.report.host;
         let sql = "SELECT hypervisor_hostname FROM compute_nodes WHERE host = ?";
-        let mut known = std::collections::BTreeSet::new();
+        let mut known = BTreeSet::new();
         for row in tx.rows(Statement::new(sql).bind(host)).await? {
             known.insert(row.text(0)?);
         }

@@ -59,6 +59,14 @@ impl HostAccount {
     }
 }
 
+/// Whether a resource provider of this name belongs to the host. A host names its providers after itself: `NAME` is the
+/// root, and `NAME_…` are others.
+#[must_use]
+pub fn is_provider_of_host(provider: &str, host: &str) -> bool {
+    let end = provider.strip_prefix(host);
+    end.is_some_and(|end| end.is_empty() || end.starts_with('_'))
+}
+
 /// The authenticated sender of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {

@@ -33,7 +33,10 @@ pub mod service_layer;
 
 pub use answer::ApiResponse;
 pub use audit::{AuditTrail, RequestAudit, audited, audited_as};
-pub use auth::{Caller, HostAccount, NoAuth2, TokenError, TokenRequest, TokenScope, ValidateToken};
+pub use auth::{
+    Caller, HostAccount, NoAuth2, TokenError, TokenRequest, TokenScope, ValidateToken,
+    is_provider_of_host,
+};
 pub use berth_serve::SubjectName;
 pub use call::{ApiRequest, read_body};
 pub use client_address::{TrustedProxies, client_address};

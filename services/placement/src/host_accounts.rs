@@ -8,7 +8,7 @@
 //! ([`crate::store::replace`], [`crate::store::allocations::Release`]), aggregates ([`crate::store::aggregates`]) and
 //! traits ([`crate::store::traits`]).
 
-use berth_http::{ApiRequest, Fault};
+use berth_http::{ApiRequest, Fault, is_provider_of_host};
 use berth_model::{ProviderName, ProviderUuid};
 use uuid::{Uuid, Version};
 
@@ -113,13 +113,12 @@ impl Placement {
 }
 
 /// Refuses the account of a host a name for a provider that may be the name of another host, or of another host's
-/// provider. A host names its providers after itself: `NAME` is the root, and `NAME_…` are its children.
+/// provider.
 pub(crate) fn check_host_of_name(call: &ApiRequest, name: &str) -> Result<(), Fault> {
     let Some(host) = call.caller.only_host() else {
         return Ok(());
     };
-    let end = name.strip_prefix(host);
-    if end.is_some_and(|end| end.is_empty() || end.starts_with('_')) {
+    if is_provider_of_host(name, host) {
         return Ok(());
     }
     Err(Fault::forbidden(format!(

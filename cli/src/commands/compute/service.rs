@@ -36,7 +36,7 @@ pub(super) async fn serve(
         .alone(config, own.listen.address(), strategy)
         .await?;
     let root = listener.url();
-    let mut hosts = OpenHosts::open(config, Some(listener)).await?;
+    let mut hosts = OpenHosts::open(config, Some(listener), placement.clone()).await?;
     let listener = hosts.take_listener();
     let boots = SqlBootJournal::open(&config.state_path)
         .await

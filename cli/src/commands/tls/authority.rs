@@ -214,7 +214,7 @@ impl TlsAuthority {
         let key = KeyPair::generate().map_err(not_made)?;
         let certificate = params.signed_by(&key, &self.issuer).map_err(not_made)?;
         let file = |kind: &str| self.folder.join(format!("{}.{kind}", names.first()));
-        state_file::write(&file("key"), &key.serialize_pem())?;
+        state_file::write_secret(&file("key"), &key.serialize_pem())?;
         state_file::write_public(&file("pem"), &certificate.pem())
     }
 

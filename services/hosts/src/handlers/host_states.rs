@@ -30,9 +30,17 @@ fn fault(error: HostStateError) -> Fault {
         HostStateError::ReportedByOther { .. }
         | HostStateError::NodeOfOtherHost { .. }
         | HostStateError::NodeNameOfOtherHost { .. }
+        | HostStateError::ProviderOfOtherHost { .. }
+        | HostStateError::NoProvider { .. }
         | HostStateError::StateMismatch { .. }
         | HostStateError::ConcurrentUpdate { .. } => Fault::conflict(error.to_string()),
         HostStateError::NotFound { .. } => Fault::not_found(error.to_string()),
+        HostStateError::ProviderLookup { node, source } => {
+            tracing::warn!(%node, error = &*source as &dyn std::error::Error, "looking up a node's resource provider failed");
+            Fault::unavailable(format!(
+                "Cannot look up resource provider {node} in Placement."
+            ))
+        }
         HostStateError::Table(error) => store::fault(&error),
     }
 }

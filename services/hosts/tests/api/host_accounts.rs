@@ -1,6 +1,11 @@
 //! Which account speaks for which host.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use berth_hosts::{LookUpNodeProvider, ProviderLookup};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::service::{Reply, Service, node, node_body, node_with, state};
 
@@ -148,4 +153,78 @@ async fn a_node_belongs_to_the_host_that_reported_it_first_until_an_operator_rem
     assert_eq!(taken.status, 200, "{taken:?}");
     let late = report(&service, "compute3", &[(3, "compute3")]).await;
     assert_eq!(late.status, 409, "{late:?}");
+}
+
+/// Names of resource providers by UUID; `Err` where Placement does not answer.
+#[derive(Default)]
+struct Providers(Mutex<BTreeMap<Uuid, Result<&'static str, ()>>>);
+
+impl LookUpNodeProvider for Providers {
+    fn provider_name(&self, node: Uuid) -> ProviderLookup<'_> {
+        let found = self.0.lock().unwrap().get(&node).copied();
+        Box::pin(async move {
+            match found {
+                Some(Err(())) => Err("connection refused".into()),
+                Some(Ok(name)) => Ok(Some(name.to_owned())),
+                None => Ok(None),
+            }
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_host_reports_only_nodes_that_are_its_resource_providers_from_the_first_report_on() {
+    let providers = Arc::new(Providers::default());
+    let set = |n, name| drop(providers.0.lock().unwrap().insert(node(n), name));
+    set(1, Ok("compute1"));
+    set(2, Ok("compute1_blade"));
+    set(3, Ok("compute3"));
+    set(10, Ok("compute10"));
+    set(4, Err(()));
+    let service = Service::start().await.with_providers(providers.clone());
+    // Nobody has reported the node of compute3 yet, and its UUID is in Placement for all to read.
+    for (n, provider) in [(3, "compute3"), (10, "compute10")] {
+        for nodes in [
+            vec![(n, "compute1")],
+            vec![(1, "compute1"), (n, "compute1-b")],
+        ] {
+            let stolen = report(&service, "compute1", &nodes).await;
+            assert_eq!(stolen.status, 409, "{stolen:?}");
+            let sentence = format!(
+                "compute node {} of host compute1 is resource provider {provider} in Placement, which is not a provider of host \
+                 compute1: give the node another UUID",
+                node(n)
+            );
+            assert_eq!(stolen.message(), sentence);
+        }
+    }
+    let early = report(&service, "compute1", &[(5, "compute1")]).await;
+    assert_eq!(early.status, 409, "{early:?}");
+    let sentence = format!(
+        "compute node {} of host compute1 has no resource provider in Placement yet: report it when it has one",
+        node(5)
+    );
+    assert_eq!(early.message(), sentence);
+    let unknown = report(&service, "compute1", &[(4, "compute1")]).await;
+    assert_eq!(unknown.status, 503, "{unknown:?}");
+    let sentence = format!("Cannot look up resource provider {} in Placement.", node(4));
+    assert_eq!(unknown.message(), sentence);
+    assert_eq!(
+        service.get("/compute1/state").await.status,
+        404,
+        "nothing was written"
+    );
+    let own = report(&service, "compute1", &[(1, "compute1"), (2, "blade")]).await;
+    assert_eq!(own.status, 200, "{own:?}");
+    let owner = report(&service, "compute3", &[(3, "compute3")]).await;
+    assert_eq!(owner.status, 200, "{owner:?}");
+    // A node that the host has reported already needs no lookup.
+    set(1, Err(()));
+    let again = report(&service, "compute1", &[(1, "renamed")]).await;
+    assert_eq!(again.status, 200, "{again:?}");
+    // After an operator has removed the host, its node is not free for others.
+    let removed = service.ask("admin", "DELETE", "/compute3", None).await;
+    assert_eq!(removed.status, 204, "{removed:?}");
+    let stolen = report(&service, "compute1", &[(3, "compute1")]).await;
+    assert_eq!(stolen.status, 409, "{stolen:?}");
 }

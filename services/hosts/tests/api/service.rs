@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use berth_hosts::{Hosts, HostsApiOptions, HostsOptions, prepare, router};
+use berth_hosts::{Hosts, HostsApiOptions, HostsOptions, LookUpNodeProvider, prepare, router};
 use berth_http::auth::Validation;
 use berth_http::{Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken};
 use berth_store::{SqlError, SqlStore, Statement, Transaction, Work};
@@ -109,6 +109,17 @@ impl Service {
             hosts,
             _kept: Arc::new(()),
         }
+    }
+
+    /// The same with resource providers in Placement.
+    pub(crate) fn with_providers(mut self, providers: Arc<dyn LookUpNodeProvider>) -> Self {
+        self.hosts = self.hosts.with_node_providers(providers);
+        let options = HostsApiOptions {
+            tokens: Arc::new(Table),
+            ..HostsApiOptions::default()
+        };
+        self.router = router(self.hosts.clone(), options);
+        self
     }
 
     /// The same with other options, on the same open database.

@@ -170,7 +170,7 @@ impl Hosts {
         };
         let mut tx = self.tables.read().await?;
         let sql = "SELECT uuid FROM compute_nodes WHERE host = ?";
-        let rows = tx.rows(Statement::recurring(sql).bind(host)).await?;
+        let rows = tx.rows(Statement::new(sql).bind(host)).await?;
         drop(tx);
         let known: BTreeSet<String> = rows
             .iter()

@@ -195,7 +195,7 @@ async fn a_host_reports_only_nodes_that_are_its_resource_providers_from_the_firs
                  compute1: give the node another UUID",
                 node(n)
             );
-            assert_eq!(stolen.message(), sentence);
+            assert!(stolen.message().contains(&sentence), "{stolen:?}");
         }
     }
     let early = report(&service, "compute1", &[(5, "compute1")]).await;
@@ -204,11 +204,11 @@ async fn a_host_reports_only_nodes_that_are_its_resource_providers_from_the_firs
         "compute node {} of host compute1 has no resource provider in Placement yet: report it when it has one",
         node(5)
     );
-    assert_eq!(early.message(), sentence);
+    assert!(early.message().contains(&sentence), "{early:?}");
     let unknown = report(&service, "compute1", &[(4, "compute1")]).await;
     assert_eq!(unknown.status, 503, "{unknown:?}");
     let sentence = format!("Cannot look up resource provider {} in Placement.", node(4));
-    assert_eq!(unknown.message(), sentence);
+    assert!(unknown.message().contains(&sentence), "{unknown:?}");
     assert_eq!(
         service.get("/compute1/state").await.status,
         404,

@@ -318,8 +318,14 @@ async fn the_bodies_of_one_account_leave_memory_for_those_of_others() {
     });
     let refused = refused.await.unwrap();
     assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
-    assert!(refused.contains("The request bodies of your account"), "{refused}");
-    assert!(refused.to_lowercase().contains("retry-after: 1\r\n"), "{refused}");
+    assert!(
+        refused.contains("The request bodies of your account"),
+        "{refused}"
+    );
+    assert!(
+        refused.to_lowercase().contains("retry-after: 1\r\n"),
+        "{refused}"
+    );
     let other = answer("bob", 100).await;
     assert!(other.starts_with("HTTP/1.1 200"), "{other}");
 }

@@ -148,7 +148,7 @@ impl Policy {
             host,
         };
         // All rules here have OpenStack's `scope_types: project`: administrators of a domain or of the cloud do not
-        // pass them, and no unscoped token does.
+        // pass them. Unlike in oslo.policy, an unscoped token does not count as one for a project.
         let has_project = caller.project_id().is_some();
         if has_project && self.admits(caller, rule, target, MAX_REFERENCE_CHAIN) {
             return Ok(());

@@ -88,6 +88,28 @@ fn a_state_folder_of_another_user_is_refused_and_no_link_in_it_is_followed() {
 }
 
 #[test]
+fn the_start_and_the_check_refuse_a_file_of_state_that_others_may_write_in_the_same_words() {
+    let mut home = home();
+    let database = home.state_dir().join("identity.sqlite");
+    fs::write(&database, "").expect("a file");
+    fs::set_permissions(&database, Permissions::from_mode(0o666)).expect("it is ours");
+    let folder = home.state_dir().display().to_string();
+    let options = ["--machine", &machine(), "--state-dir", &folder];
+    let database = database.display();
+    for command in [&["up"][..], &["config", "check", "--for", "up"]] {
+        let refused = home.run(options.iter().chain(command)).expect("it runs");
+        assert_eq!(refused.code, 78, "{command:?}: {}", refused.stderr);
+        for words in [
+            format!("the file of state {database} is refused"),
+            "mode 0666) can be written by others than its owner".to_owned(),
+            format!("chmod go-w {database}"),
+        ] {
+            assert!(refused.stderr.contains(&words), "{}", refused.stderr);
+        }
+    }
+}
+
+#[test]
 fn a_new_state_folder_is_open_to_its_owner_alone_whatever_the_umask() {
     let mut home = home();
     home.run_within(["/bin/sh", "-c", "umask 0; exec \"$0\" \"$@\""]);

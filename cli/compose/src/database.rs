@@ -12,6 +12,7 @@ use berth_output::{ErrorCode, Failure};
 use berth_placement::{PlacementSchemaError, prepare};
 use berth_store::sql::{Isolation, Location, OpenError, SqlError, SqlOptions, SqlStore};
 
+use crate::state_files;
 use crate::state_lock::{WITHOUT_GUESTS, state_folder};
 
 pub fn open_failure(error: OpenError) -> Failure {
@@ -84,7 +85,7 @@ pub fn not_placement(named: &str, error: &PlacementSchemaError) -> Failure {
 /// the schema is unknown.
 pub async fn open(url: &Secret, config: &Config) -> Result<SqlStore, Failure> {
     let (location, named) = located(url)?;
-    make_folder(&location, &config.state_path)?;
+    prepare_file(&location, &config.state_path)?;
     let options = SqlOptions {
         isolation: config.placement_service.isolation_level,
         ..options(&location)
@@ -229,7 +230,7 @@ async fn opened(
     options: impl FnOnce(&Location) -> SqlOptions,
 ) -> Result<(SqlStore, String), Failure> {
     let (location, named) = located(url)?;
-    make_folder(&location, state_path)?;
+    prepare_file(&location, state_path)?;
     let store = SqlStore::open(&location, &options(&location)).await;
     let store = store.map_err(|error| not_opened(format!("cannot open {named}"), &error))?;
     Ok((store, named))
@@ -321,6 +322,15 @@ fn located(url: &Secret) -> Result<(Location, String), Failure> {
         Location::Server(server) => format!("the database {server}"),
     };
     Ok((location, named))
+}
+
+/// Creates the database's folder if it is `state_path`, and checks who owns the database and can change it.
+fn prepare_file(location: &Location, state_path: &Path) -> Result<(), Failure> {
+    make_folder(location, state_path)?;
+    match location {
+        Location::SqliteFile(path) => state_files::check_database(path, state_path),
+        Location::SqliteMemory | Location::Server(_) => Ok(()),
+    }
 }
 
 /// Creates the database's folder if it is `state_path`.

@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use berth_client::keystone::system_clock;
 use berth_client::{HttpService, IdentityClient};
 use berth_config::KeystoneAuthtoken;
-use berth_http::auth::{ProjectLookup, Validation};
+use berth_http::auth::{ProjectLookup, SERVICE_DOMAIN, Validation};
 use berth_http::{Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken};
 use berth_output::{ErrorCode, Failure};
-use berth_wire::keystone::{ValidatedToken, parse_expiry};
+use berth_wire::keystone::{IdOf, ValidatedToken, parse_expiry};
 use tokio::time::Instant;
 
 /// The maximum number of cached tokens.
@@ -22,6 +22,8 @@ pub struct KeystoneTokens {
     /// The URL where callers get tokens.
     url: Option<String>,
     cache_time: Duration,
+    /// The name of the domain of the service's own account, if it is configured.
+    service_domain: Option<String>,
     // The tokens are secrets: this type has no `Debug`.
     known: Mutex<HashMap<String, CachedToken>>,
 }
@@ -50,6 +52,7 @@ impl KeystoneTokens {
     pub fn new(options: &KeystoneAuthtoken) -> Result<Self, Failure> {
         Ok(Self {
             url: options.account.auth_url.clone(),
+            service_domain: options.account.user_domain_name.clone(),
             ..Self::over(identity_client(options)?, options.token_cache_time)
         })
     }
@@ -59,6 +62,7 @@ impl KeystoneTokens {
             identity,
             url: None,
             cache_time,
+            service_domain: None,
             known: Mutex::new(HashMap::new()),
         }
     }
@@ -96,7 +100,7 @@ impl KeystoneTokens {
             .map_err(|error| TokenError::Unavailable(Box::new(error)))?
             .ok_or(TokenError::Refused)?;
         let lifetime = lifetime(&validated).ok_or(TokenError::Refused)?;
-        let caller = caller(validated);
+        let caller = caller(validated, self.service_domain.as_deref());
         self.remember(token, &caller, lifetime);
         Ok(caller)
     }
@@ -108,14 +112,29 @@ fn lifetime(token: &ValidatedToken) -> Option<Duration> {
     end.duration_since(SystemTime::now()).ok()
 }
 
-fn caller(token: ValidatedToken) -> Caller {
+/// Whether a user of this domain may be the account of a host: they have the domain of the service's own account. It counts as
+/// that where Keystone does not name it.
+fn has_host_accounts(domain: Option<&IdOf>, service_domain: Option<&str>) -> bool {
+    let Some(domain) = domain else {
+        return true;
+    };
+    match (service_domain, &domain.name) {
+        // Most databases of Keystone ignore the case of names.
+        (Some(own), Some(name)) => own.eq_ignore_ascii_case(name),
+        _ => domain.id == SERVICE_DOMAIN,
+    }
+}
+
+fn caller(token: ValidatedToken, service_domain: Option<&str>) -> Caller {
     let scope = match (token.project, token.domain, token.system) {
         (Some(project), _, _) => TokenScope::Project(project.id),
         (None, Some(domain), _) => TokenScope::Domain(domain.id),
         (None, None, Some(system)) if system.all => TokenScope::System,
         (None, None, _) => TokenScope::Unscoped,
     };
-    let host = token.user.name.as_deref().map(HostAccount::of_user_name);
+    let may_be_host = has_host_accounts(token.user.domain.as_ref(), service_domain);
+    let name = token.user.name.as_deref().filter(|_| may_be_host);
+    let host = name.map(HostAccount::of_user_name);
     Caller {
         user_id: token.user.id,
         user_name: token.user.name,
@@ -154,6 +173,7 @@ mod tests {
     use berth_client::{AuthOptions, AuthType, Secret, TransportError};
     use bytes::Bytes;
     use http::{HeaderMap, Method, Request, Response};
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -262,6 +282,31 @@ mod tests {
         let unscoped = ask(&tokens, "unscoped").await.unwrap();
         assert_eq!(unscoped.scope, TokenScope::Unscoped);
         assert!(!unscoped.has_role("member"));
+    }
+
+    #[test]
+    fn the_account_of_a_host_has_the_domain_of_the_services_own_account() {
+        let default = || json!({"id": "default", "name": "Default"});
+        let other = || json!({"id": "d1", "name": "customers"});
+        for (own, domain, is_host) in [
+            (None, default(), true),
+            (None, other(), false),
+            (Some("Default"), default(), true),
+            (Some("default"), default(), true),
+            (Some("Default"), other(), false),
+            (Some("customers"), other(), true),
+            (Some("customers"), default(), false),
+            // Nothing is known of its name, or of the domain.
+            (Some("Default"), json!({"id": "default"}), true),
+            (Some("Default"), json!({"id": "d1"}), false),
+            (Some("Default"), Value::Null, true),
+        ] {
+            let user = json!({"id": "u1", "name": "host/gpu-01", "domain": domain});
+            let token = json!({"user": user, "expires_at": "2096-01-01T00:00:00.000000Z"});
+            let token: ValidatedToken = serde_json::from_value(token).unwrap();
+            let found = caller(token, own).host;
+            assert_eq!(found.speaks_for("gpu-01"), is_host, "{own:?} {domain}");
+        }
     }
 
     #[tokio::test]

@@ -41,6 +41,7 @@ pub mod policy;
 pub mod services;
 pub mod signals;
 pub mod state_file;
+pub mod state_files;
 pub mod state_lock;
 pub mod tls;
 mod tracker;

@@ -10,6 +10,8 @@ use std::path::Path;
 use berth_files::{FolderError, open_lock, own_folder};
 use berth_output::{ErrorCode, Failure};
 
+use crate::state_files;
+
 /// Name of the lock file in the folder; it contains the pid of its owner.
 const LOCK: &str = "up.lock";
 
@@ -51,15 +53,17 @@ pub const WITHOUT_GUESTS: u32 = 0o700;
 
 /// Creates the state folder with this mode if it is missing.
 ///
-/// Errors: it cannot be created, or another user can change what is in it.
+/// Errors: it cannot be created, another user can change what is in it, or owns or can change a file that decides rights or has
+/// secrets.
 pub(crate) fn state_folder(folder: &Path, mode: u32) -> Result<(), Failure> {
-    own_folder(folder, mode).map_err(|error| match &error {
+    let owned = own_folder(folder, mode).map_err(|error| match &error {
         FolderError::Unusable { source, .. } => unusable(folder, source),
         FolderError::Untrusted(reason) => {
             let what = format!("the state folder {} is refused", folder.display());
             Failure::caused(ErrorCode::Untrusted, what, reason).hint(error.hint())
         }
-    })
+    });
+    owned.and_then(|()| state_files::check_folder(folder))
 }
 
 fn unusable(folder: &Path, error: &io::Error) -> Failure {

@@ -16,6 +16,7 @@ use berth_compose::images::{ServerImages, report_images};
 use berth_compose::listener::COMPUTE;
 use berth_compose::placement_service::BuiltInPlacement;
 use berth_compose::services::{OpenAccelerator, ServiceParts, Services};
+use berth_compose::state_files::CLOUDS;
 use berth_compose::state_lock::{StateLock, WITH_GUESTS};
 use berth_compose::{
     AgentReceivers, EMBEDDED_TOKEN, HostGuests, KnownAgents, images_in_process, open_driver,
@@ -321,7 +322,7 @@ fn clouds_without_identity(config: &Config, url: &str) -> Result<Option<PathBuf>
     if config.placement_service.auth_strategy != Some(AuthStrategy::Noauth2) {
         return Ok(None);
     }
-    let clouds = config.state_path.join("clouds.yaml");
+    let clouds = config.state_path.join(CLOUDS);
     let compute = config.compute_service.listen.address();
     let compute = compute.filter(|it| it.port() != 0);
     let compute = compute.map(|address| config.compute_listener().url(address));

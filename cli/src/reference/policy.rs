@@ -42,7 +42,7 @@ pub fn accelerator_policy_page() -> String {
     page.push_str(POLICY_LANGUAGE);
     page.push_str(
         "`%(project_id)s` and `%(user_id)s` are the caller's own, as in Cyborg. Which requests a caller sees does not depend on the\n\
-         rules; the account of a host (`host/NAME`) changes only those that are bound on it. No rule admits a token for the cloud itself (`system_scope`).\n\n",
+         rules; the account of a host (`host/NAME`) changes only those that are bound on it. No rule admits a token for the cloud itself (`system_scope`) or one without a scope.\n\n",
     );
     page.push_str(POLICY_REFUSED);
     defaults(&mut page, &berth_accelerator::default_policy());
@@ -72,7 +72,7 @@ pub fn compute_policy_page() -> String {
     page.push_str(POLICY_LANGUAGE);
     page.push_str(
         "`%(project_id)s` is the project of the server or group; without such a target it is the caller's own project.\n\
-         `%(user_id)s` is the caller's own. No rule admits a token for the cloud itself (`system_scope`). The rules `berth:...` are\n\
+         `%(user_id)s` is the caller's own. No rule admits a token for the cloud itself (`system_scope`) or one without a scope. The rules `berth:...` are\n\
          those of the routes for agents.\n\n",
     );
     page.push_str(POLICY_REFUSED);
@@ -98,7 +98,7 @@ pub fn placement_policy_page() -> String {
     page.push_str(POLICY_LANGUAGE);
     page.push_str(
         "`%(project_id)s` is the project of GET /usages, and the caller's own in all other requests;\n\
-         `%(user_id)s` is the caller's own. No rule admits a token for the cloud itself (`system_scope`). Whatever the rules are, the\n\
+         `%(user_id)s` is the caller's own. No rule admits a token for the cloud itself (`system_scope`) or one without a scope. Whatever the rules are, the\n\
          account of a host (`host/NAME`) changes only the providers of its own tree, and allocations on them.\n\n",
     );
     page.push_str(POLICY_REFUSED);

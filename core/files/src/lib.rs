@@ -5,6 +5,7 @@
 //! | [`trusted`] | programs that are run, and files that decide rights |
 //! | [`confidential`] | files with a password or a key |
 //! | [`own_folder`] | folders of state: made with a mode, or refused if another user can change them |
+//! | [`own_file`] | files of state that decide rights or have secrets |
 //! | [`replace`], [`open_options`], [`open_lock`] | every file in such a folder |
 //!
 //! [`enforces_trust`] says whether this process refuses what fails [`trusted`]: root and system accounts do, a person's account is
@@ -15,5 +16,5 @@ mod trust;
 mod write;
 
 pub use folder::{FolderError, make_folder, make_folders, own_folder};
-pub use trust::{TrustError, confidential, enforces_trust, trusted};
+pub use trust::{TrustError, confidential, enforces_trust, own_file, trusted};
 pub use write::{open_lock, open_options, replace, replace_secret, temporary_name};

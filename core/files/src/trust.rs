@@ -121,6 +121,25 @@ pub fn confidential(path: &Path) -> Result<(), TrustError> {
     }
 }
 
+/// Checks a file of state, which may be missing: no other user owns it or can change it. Root and system accounts also refuse a
+/// path that another user can change, as [`trusted`] does.
+///
+/// `service_user` is trusted too: for a check of the files of a service that runs as that user.
+pub fn own_file(path: &Path, service_user: Option<u32>) -> Result<(), TrustError> {
+    let mut owners = owners();
+    owners.extend(service_user);
+    let checked = match enforces_trust() {
+        true => trusted_by(path, &owners),
+        false => fs::metadata(path)
+            .map_err(|source| inaccessible(path, source))
+            .and_then(|seen| check_metadata(path, &seen, &owners)),
+    };
+    match checked {
+        Err(error) if error.is_inaccessible() => Ok(()),
+        checked => checked,
+    }
+}
+
 fn inaccessible(path: &Path, source: io::Error) -> TrustError {
     let path = path.to_owned();
     TrustError::Inaccessible { path, source }
@@ -287,6 +306,27 @@ mod tests {
         assert!(check_metadata(&program, &seen, &[seen.uid()]).is_ok());
         let error = check_metadata(&program, &seen, &[seen.uid() + 1]).unwrap_err();
         assert!(error.hint().starts_with("chown -h root "), "{error}");
+    }
+
+    #[test]
+    fn a_file_of_state_may_be_missing_and_no_other_user_owns_or_changes_it() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("identity.sqlite");
+        own_file(&file, None).unwrap();
+        fs::write(&file, "").unwrap();
+        for (mode, is_wrong) in [(0o600, false), (0o644, false), (0o620, true), (0o602, true)] {
+            set(&file, mode);
+            let checked = own_file(&file, None);
+            assert_eq!(checked.is_err(), is_wrong, "{mode:o}: {checked:?}");
+        }
+        set(&file, 0o600);
+        if geteuid().is_root() {
+            lchown(&file, Some(65534), None).unwrap();
+            let error = own_file(&file, None).unwrap_err();
+            assert!(matches!(error, TrustError::Owner { .. }), "{error}");
+            own_file(&file, Some(65534)).unwrap();
+            own_file(&file, Some(65533)).unwrap_err();
+        }
     }
 
     #[test]

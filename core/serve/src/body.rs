@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::connections::ServedConnection;
-use crate::memory::ReservedMemory;
+use crate::memory::{BodyMemoryExhausted, ReservedMemory};
 use crate::pace::Pace;
 
 /// The body of a request. Reading it fails if it arrives too slowly, or if all bodies of the listener need too much
@@ -58,6 +58,9 @@ pub enum RequestBodyError {
     /// The unfinished bodies of all requests need more memory than the listener has for them.
     #[error("the request bodies of all clients need too much memory")]
     NoMemory,
+    /// The unfinished bodies of this account, or of this address, need more memory than its share.
+    #[error("the request bodies of this account or address need too much memory")]
+    ShareUsed,
     #[error("the connection broke: {0}")]
     Broken(hyper::Error),
 }
@@ -104,8 +107,14 @@ impl RequestBody {
         if let Some(whole) = self.whole.as_ref().filter(|_| is_end) {
             whole.store(true, Ordering::Relaxed);
         }
-        if self.memory.grow(data).is_err() {
-            return Poll::Ready(Some(Err(RequestBodyError::NoMemory)));
+        match self.memory.grow(data) {
+            Ok(()) => {}
+            Err(BodyMemoryExhausted::Listener) => {
+                return Poll::Ready(Some(Err(RequestBodyError::NoMemory)));
+            }
+            Err(BodyMemoryExhausted::Share) => {
+                return Poll::Ready(Some(Err(RequestBodyError::ShareUsed)));
+            }
         }
         Poll::Ready(frame.map(|frame| frame.map_err(RequestBodyError::Broken)))
     }

@@ -20,6 +20,11 @@ impl ClientAddress {
         self.is_of_many || self.address.is_none_or(is_own)
     }
 
+    /// Whether the client is on the other end of a TCP connection, not of a unix socket.
+    pub(crate) fn is_of_network(self) -> bool {
+        self.address.is_some()
+    }
+
     /// The address as one that many clients have, such as that of a proxy.
     #[must_use]
     pub fn of_many(self) -> Self {

@@ -240,6 +240,10 @@ impl ServedConnection {
         }
     }
 
+    pub(crate) fn client(&self) -> ClientAddress {
+        self.client
+    }
+
     fn peer(&self) -> MutexGuard<'_, PeerProgress> {
         self.peer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -447,7 +451,7 @@ mod tests {
         }
 
         fn request(&self, slot: usize) -> ActiveRequest {
-            let memory = BodyMemory::new(0).reserved();
+            let memory = BodyMemory::new(0).reserved(ClientAddress::default());
             let connection = &self.slots[slot].connection;
             connection
                 .begin_request(Arc::new(memory), self.now)
@@ -541,7 +545,7 @@ mod tests {
         listener.fill(client(1));
         listener.now += SECOND;
         assert_eq!(listener.closed_for(client(2)), Some(client(1)));
-        let memory = Arc::new(BodyMemory::new(0).reserved());
+        let memory = Arc::new(BodyMemory::new(0).reserved(client(1)));
         let connection = &listener.slots[0].connection;
         assert!(connection.begin_request(memory, listener.now).is_none());
     }

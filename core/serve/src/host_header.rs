@@ -1,19 +1,51 @@
-//! Protection of a listener that does not authenticate its callers: it answers only to names of the loopback interface.
+//! The `Host` header of requests.
 //!
-//! A web page can direct a browser on this host to a loopback address by a DNS name of its own (DNS rebinding). The
-//! browser then sends that name as `Host`.
+//! - Over the network, a request has exactly one valid `Host` header (RFC 9112, section 3.2). Otherwise a proxy and this
+//!   process could take it for requests to different hosts.
+//! - A listener that does not authenticate its callers answers only to names of the loopback interface. A web page can
+//!   direct a browser on this host to a loopback address by a DNS name of its own (DNS rebinding). The browser then sends
+//!   that name as `Host`.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use axum::Router;
 use axum::extract::Request;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 
 /// The body of a refusal. It does not repeat the name.
 const MISDIRECTED: &str = r#"{"error": {"code": 421, "title": "Misdirected Request", "message": "This address does not authenticate its callers, so it answers only to names of the loopback interface: write 127.0.0.1, [::1] or localhost in the URL."}}"#;
+
+/// The body of a refusal of a request without exactly one valid `Host` header.
+const NOT_ONE_HOST: &str = r#"{"error": {"code": 400, "title": "Bad Request", "message": "The request does not have exactly one valid Host header, which names the host and the port of the URL."}}"#;
+
+/// The answer 400 to a request whose `Host` header is missing, repeated or malformed; `None` for other requests. HTTP/1.0
+/// has no such header.
+pub(crate) fn refuse_without_one_host<B>(request: &axum::http::Request<B>) -> Option<Response> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let is_valid = match (hosts.next(), hosts.next()) {
+        (None, _) => request.version() != Version::HTTP_11,
+        (Some(host), None) => is_host(host),
+        (Some(_), Some(_)) => false,
+    };
+    if is_valid {
+        return None;
+    }
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        // What follows on the connection may be a part of this request.
+        (header::CONNECTION, "close"),
+    ];
+    Some((StatusCode::BAD_REQUEST, headers, NOT_ONE_HOST).into_response())
+}
+
+/// Whether the value is a host with or without a port. It is empty if the URL has no host.
+fn is_host(value: &HeaderValue) -> bool {
+    let authority = Authority::try_from(value.as_bytes());
+    value.is_empty() || authority.is_ok_and(|it| !it.as_str().contains('@'))
+}
 
 /// Answers 421 to requests whose `Host` or URI names another host than the loopback interface.
 pub fn for_loopback_names(api: Router) -> Router {

@@ -13,7 +13,7 @@
 //! | `memory` | the memory of all unfinished request bodies; pure |
 //! | `body`, `socket` | the body of a request and the socket, with a least rate |
 //! | `refusal` | the answer to a malformed head |
-//! | `host_header` | refuses requests for other names than those of the loopback interface |
+//! | `host_header` | refuses requests without exactly one `Host` header, or for other names than those of the loopback interface |
 //! | `tls`, `certificate` | TLS, and certificates of clients |
 //!
 //! Callers: the services (`services/http`) and the agent's API.
@@ -59,10 +59,12 @@ pub use certificate::{
 };
 pub use client_address::{ClientAddress, PeerAddress};
 pub use host_header::for_loopback_names;
+pub use memory::BodyShare;
 pub use tls::{ClientFiles, ReloadableTls, TlsError, TlsFile, TlsFiles, TlsSettings};
 
 use body::LeastRate;
 use connections::{Admission, ClosedConnection, Connections, ServedConnection, Slot};
+use host_header::refuse_without_one_host;
 use memory::BodyMemory;
 use refusal::ExplainedRefusals;
 use socket::ServedSocket;
@@ -92,7 +94,7 @@ pub struct ServeLimits {
     /// The least rate of bodies and responses, in bytes per second.
     pub least_rate: u32,
     /// The maximum memory of all request bodies whose requests are not answered yet, in bytes, without the first 128 KiB of
-    /// each body.
+    /// each body. An account ([`BodyShare`]), or else a client address, may have half of what others leave.
     pub bodies: usize,
     /// How long requests in progress may continue after the stop.
     pub grace: Duration,
@@ -430,9 +432,18 @@ async fn serve_connection<I, S>(
         allowed: limits.body,
     };
     let answer = move |request: Request<hyper::body::Incoming>| {
-        let memory = Arc::new(memory.reserved());
-        let request = request.map(|body| RequestBody::new(body, rate, served, &memory));
+        let client = served.client();
+        let memory = Arc::new(memory.reserved(client));
+        let mut request = request.map(|body| RequestBody::new(body, rate, served, &memory));
         let remainder = request.body().remainder();
+        if remainder.is_left() {
+            let share = BodyShare::new(Arc::clone(&memory));
+            request.extensions_mut().insert(share);
+        }
+        let refusal = match client.is_of_network() {
+            true => refuse_without_one_host(&request),
+            false => None,
+        };
         let active = served.begin_request(memory, Instant::now());
         let service = service.clone();
         async move {
@@ -440,7 +451,13 @@ async fn serve_connection<I, S>(
                 // The connection is closed for another one, which drops this.
                 return std::future::pending().await;
             };
-            let mut response = service.oneshot(request).await?;
+            let mut response = match refusal {
+                None => service.oneshot(request).await?,
+                Some(refusal) => {
+                    tracing::info!(%client, "request refused: it does not have exactly one valid Host header");
+                    refusal
+                }
+            };
             // The unread body makes the connection unusable, so tell the client not to send another request on it.
             if remainder.is_left() {
                 served.leave_body_unread();

@@ -149,36 +149,56 @@ const LIBVIRT_URI: OptionKind = OptionKind::Text(&TextKind::new(
         true => Ok(()),
         false => Err(format!(
             "{:?} is not a local libvirt connection URI",
-            without_login(text)
+            without_secrets(text)
         )
         .into()),
     },
 ));
 
-/// The URI as errors show it: user and password of a remote hypervisor are replaced.
-fn without_login(uri: &str) -> String {
-    let Some((scheme, rest)) = uri.split_once("://") else {
-        return uri.to_owned();
+/// The URI as errors show it: without whatever may be a user or a password. Everything before the last `@`, after a colon
+/// behind the host, and in the query may be one.
+fn without_secrets(uri: &str) -> String {
+    let (bare, query) = match uri.find(['?', '#']) {
+        Some(end) => (&uri[..end], "?***"),
+        None => (uri, ""),
     };
-    let (authority, path) = match rest.find('/') {
-        Some(end) => rest.split_at(end),
-        None => (rest, ""),
+    let is_scheme = |text: &str| {
+        let mut bytes = text.bytes();
+        bytes.all(|byte| byte.is_ascii_alphanumeric() || b"+.-".contains(&byte))
     };
-    match authority.rsplit_once('@') {
-        Some((_, host)) => format!("{scheme}://***@{host}{path}"),
-        None => uri.to_owned(),
-    }
+    let (scheme, rest) = match bare.split_once("://") {
+        Some((scheme, rest)) if is_scheme(scheme) => (format!("{scheme}://"), rest),
+        _ => (String::new(), bare),
+    };
+    let (login, rest) = match rest.rsplit_once('@') {
+        Some((_, rest)) => ("***@", rest),
+        None => ("", rest),
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    // An IPv6 address in brackets has colons of its own.
+    let (address, port) = authority.split_at(authority.rfind(']').map_or(0, |at| at + 1));
+    let port = match port.split_once(':') {
+        Some((name, secret)) if !secret.is_empty() => format!("{name}:***"),
+        _ => port.to_owned(),
+    };
+    format!("{scheme}{login}{address}{port}{path}{query}")
 }
 
-/// Remote hypervisors are refused: devices are read from this host's own sysfs.
+/// Remote hypervisors are refused: devices are read from this host's own sysfs. A local URI has no secrets, so it may be shown
+/// everywhere: of the keys of a query, it may have those that select the socket.
 fn is_libvirt_uri(text: &str) -> bool {
-    let Some((scheme, path)) = text.split_once("://") else {
+    let Some((scheme, rest)) = text.split_once("://") else {
         return false;
     };
-    matches!(
+    let is_local = matches!(
         scheme,
         "qemu" | "qemu+unix" | "test" | "test+unix" | "ch" | "ch+unix"
-    ) && path.starts_with('/')
+    );
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut keys = query.split(['&', ';']).filter(|pair| !pair.is_empty());
+    let selects_socket =
+        keys.all(|pair| matches!(pair.split_once('='), Some(("mode" | "socket", _))));
+    is_local && path.starts_with('/') && !rest.contains('#') && selects_socket
 }
 
 #[derive(Debug, Clone)]
@@ -451,5 +471,51 @@ mod tests {
         ));
         let listed = MdevTypes::new([typed("a", &[]), typed("a", &["84:00.0"])]);
         assert!(matches!(listed, Err(MdevTypesError::ListedTwice { .. })));
+    }
+
+    #[test]
+    fn no_part_of_a_refused_uri_that_may_be_a_secret_is_shown() {
+        for (uri, shown) in [
+            (
+                "qemu+ssh://user:hunter2@other/system",
+                "qemu+ssh://***@other/system",
+            ),
+            ("qemu+ssh://other/system", "qemu+ssh://other/system"),
+            (
+                "qemu+ssh://root:hunter2/system",
+                "qemu+ssh://root:***/system",
+            ),
+            (
+                "qemu+ssh://user:hun/ter2@other/system",
+                "qemu+ssh://***@other/system",
+            ),
+            (
+                "qemu+ssh://user:hunter2@[::1]:22/system",
+                "qemu+ssh://***@[::1]:***/system",
+            ),
+            ("qemu+ssh://[::1]/system", "qemu+ssh://[::1]/system"),
+            ("qemu:///system?password=hunter2", "qemu:///system?***"),
+            ("qemu:///system#hunter2", "qemu:///system?***"),
+            ("esx://host/?auth=hunter2#x", "esx://host/?***"),
+            ("user:hunter2@host/system", "***@host/system"),
+            ("root:hunter2", "root:***"),
+            ("root:hunter2@qemu:///system", "***@qemu:///system"),
+            ("qemu:/system", "qemu:/system"),
+            ("system", "system"),
+        ] {
+            assert!(!is_libvirt_uri(uri), "{uri}");
+            assert_eq!(without_secrets(uri), shown, "{uri}");
+        }
+        for uri in [
+            "qemu:///system",
+            "test:///default",
+            "qemu+unix:///system?socket=/run/libvirt/virtqemud-sock&mode=direct",
+        ] {
+            assert!(is_libvirt_uri(uri), "{uri}");
+            assert_eq!(
+                without_secrets(uri).split('?').next(),
+                uri.split('?').next()
+            );
+        }
     }
 }

@@ -120,19 +120,36 @@ pub(crate) fn shortage_reason(shortages: &[ResourceShortage]) -> Option<NoHostRe
 }
 
 /// The reason for a set of causes.
-pub(crate) fn causes_reason(causes: &[QueryDemand]) -> String {
-    match causes {
-        [] => "no host satisfies the request, even without any one of its demands (berth provider tree shows the resources of this host)"
-            .to_owned(),
+pub(crate) fn causes_reason(causes: &[QueryDemand]) -> NoHostReason {
+    let reason = |causes: &[String]| match causes {
+        [] => "no host satisfies the request, even without any one of its demands".to_owned(),
         [cause] => format!("no host has {cause} in addition to the rest"),
         causes => format!(
             "no host meets all demands; leaving out any of these would give one: {}",
-            causes
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", ")
+            causes.join(", ")
         ),
+    };
+    let of_operator: Vec<String> = causes.iter().map(ToString::to_string).collect();
+    let mut of_user: Vec<String> = causes.iter().map(demand_of_user).collect();
+    of_user.dedup();
+    let hint = match causes {
+        [] => " (berth provider tree shows the resources of this host)",
+        _ => "",
+    };
+    NoHostReason::new(reason(&of_operator) + hint, reason(&of_user))
+}
+
+/// The demand without the UUIDs of aggregates and hosts, which only operators see.
+fn demand_of_user(demand: &QueryDemand) -> String {
+    match demand {
+        QueryDemand::MemberOf(_, aggregates) if aggregates.starts_with('!') => {
+            "a place outside of the aggregates for other requests".to_owned()
+        }
+        QueryDemand::MemberOf(..) => {
+            "a place in the aggregates of its availability zone or project".to_owned()
+        }
+        QueryDemand::InTree(..) => "the name that it asks for".to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -196,6 +213,35 @@ mod tests {
             )
         );
         assert_eq!(shortage_reason(&[]), None);
+    }
+
+    #[test]
+    fn the_message_for_users_names_no_aggregate_and_no_provider() {
+        const UUIDS: [&str; 2] = [
+            "0d0f40a5-4d3c-4b3c-9a57-6f9c8e8e0001",
+            "0d0f40a5-4d3c-4b3c-9a57-6f9c8e8e0002",
+        ];
+        let demands = [
+            QueryDemand::MemberOf(None, UUIDS[0].to_owned()),
+            QueryDemand::MemberOf(None, format!("in:{},{}", UUIDS[0], UUIDS[1])),
+            QueryDemand::MemberOf(None, format!("!{}", UUIDS[0])),
+            QueryDemand::MemberOf(None, format!("!in:{},{}", UUIDS[0], UUIDS[1])),
+            QueryDemand::InTree(None, UUIDS[0].to_owned()),
+        ];
+        let (one, all) = (demands.chunks(1), demands.chunks(demands.len()));
+        for causes in one.chain(all) {
+            let error = BootError::NoValidHost(causes_reason(causes));
+            let (operator, user) = (error.to_string(), error.user_message());
+            assert!(operator.contains(UUIDS[0]), "{operator}");
+            assert!(!UUIDS.iter().any(|uuid| user.contains(uuid)), "{user}");
+        }
+        let known = QueryDemand::Required(None, "CUSTOM_FAST".to_owned());
+        let reason = causes_reason(&[demands[1].clone(), demands[0].clone(), known]);
+        assert_eq!(
+            BootError::NoValidHost(reason).user_message(),
+            "No valid host was found: no host meets all demands; leaving out any of these would give one: a place in \
+             the aggregates of its availability zone or project, trait CUSTOM_FAST"
+        );
     }
 
     #[test]

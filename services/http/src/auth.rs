@@ -18,7 +18,7 @@ pub enum TokenScope {
     Domain(String),
     /// The cloud itself. The services' rules are about projects, so all but the identity service refuse this scope.
     System,
-    /// Nothing in particular: no role counts.
+    /// Nothing in particular: no role counts, and only the identity service accepts it.
     #[default]
     Unscoped,
 }
@@ -38,8 +38,11 @@ pub enum HostAccount {
 /// The start of the user name of a host's account.
 pub const HOST_ACCOUNT_PREFIX: &str = "host/";
 
+/// The id of the domain with the accounts of hosts, where the configuration names no other one.
+pub const SERVICE_DOMAIN: &str = "default";
+
 impl HostAccount {
-    /// The host that a user speaks for, by the name of the user.
+    /// The host that a user of the domain with the accounts of hosts speaks for, by the name of the user.
     #[must_use]
     pub fn of_user_name(name: &str) -> Self {
         match name.strip_prefix(HOST_ACCOUNT_PREFIX) {

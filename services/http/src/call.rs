@@ -332,22 +332,29 @@ fn unread(error: &(dyn Error + Send + Sync + 'static), limit: usize) -> Fault {
         let message = format!("The body is larger than {limit} bytes.");
         return Fault::new(StatusCode::PAYLOAD_TOO_LARGE, message);
     }
-    if has_no_memory(error) {
-        let message = "The request bodies of all clients need too much memory now.";
+    if let Some(message) = memory_shortage(error) {
         return Fault::overloaded(message);
     }
     // The connection failed, or the body came too slowly.
     Fault::bad_request(format!("The body did not come: {error}."))
 }
 
-/// Whether the listener has no memory for the body.
-fn has_no_memory(error: &(dyn Error + Send + Sync + 'static)) -> bool {
+/// The message if the listener has no memory for the body.
+fn memory_shortage(error: &(dyn Error + Send + Sync + 'static)) -> Option<&'static str> {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = cause {
-        if let Some(RequestBodyError::NoMemory) = error.downcast_ref() {
-            return true;
+        match error.downcast_ref() {
+            Some(RequestBodyError::NoMemory) => {
+                return Some("The request bodies of all clients need too much memory now.");
+            }
+            Some(RequestBodyError::ShareUsed) => {
+                return Some(
+                    "The request bodies of your account need too much memory now: send fewer at the same time.",
+                );
+            }
+            Some(RequestBodyError::Late { .. } | RequestBodyError::Broken(_)) | None => {}
         }
         cause = error.source();
     }
-    false
+    None
 }

@@ -45,8 +45,14 @@ fn other_host(caller: &Caller, host: &str) -> String {
         return format!(" The account of host {own} does not speak for host {host}.");
     }
     let name = caller.user_name.as_deref().unwrap_or(&caller.user_id);
+    let account = format!("{HOST_ACCOUNT_PREFIX}{host}");
+    if name == account {
+        return format!(
+            " The account {name} speaks for no host, because it is not in the domain of the service accounts."
+        );
+    }
     format!(
-        " The account {name} speaks for no host: log in as {HOST_ACCOUNT_PREFIX}{host} (berth identity host-account {host}), or \
+        " The account {name} speaks for no host: log in as {account} (berth identity host-account {host}), or \
          replace the rule in the service's policy_file."
     )
 }
@@ -142,18 +148,21 @@ impl Policy {
             host,
         };
         // All rules here have OpenStack's `scope_types: project`: administrators of a domain or of the cloud do not
-        // pass them.
-        let is_of_projects = !matches!(caller.scope, TokenScope::System | TokenScope::Domain(_));
-        if is_of_projects && self.admits(caller, rule, target, MAX_REFERENCE_CHAIN) {
+        // pass them. Unlike in oslo.policy, an unscoped token does not count as one for a project.
+        let has_project = caller.project_id().is_some();
+        if has_project && self.admits(caller, rule, target, MAX_REFERENCE_CHAIN) {
             return Ok(());
         }
         let mut message = format!("Policy does not allow {rule} to be performed.");
+        if caller.scope == TokenScope::Unscoped {
+            message += " The token is not scoped to a project.";
+        }
         let of_any_host = || Caller {
             host: HostAccount::AnyHost,
             ..caller.clone()
         };
         if let Some(host) = host
-            && is_of_projects
+            && has_project
             && self.admits(&of_any_host(), rule, target, MAX_REFERENCE_CHAIN)
         {
             message = message + &other_host(caller, host);

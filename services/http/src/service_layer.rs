@@ -11,6 +11,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use berth_serve::BodyShare;
 use http::{HeaderMap, HeaderValue, header};
 
 use crate::audit::{RequestAudit, initiator};
@@ -111,6 +112,9 @@ impl ServiceLayer {
         let caller = self.caller(open, &parts.headers).await?;
         if let Some(audit) = parts.extensions.get::<RequestAudit>().filter(|_| !open) {
             audit.identify(initiator(&caller));
+        }
+        if let Some(share) = parts.extensions.remove::<BodyShare>().filter(|_| !open) {
+            share.count_for_account(&caller.user_id);
         }
         let service = self.service(open, &parts.headers).await?;
         let version = match self.dialect {

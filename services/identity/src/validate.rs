@@ -1,6 +1,6 @@
 //! [`Identity`] as a token validator for the services in the same process, without HTTP.
 
-use berth_http::auth::Validation;
+use berth_http::auth::{SERVICE_DOMAIN, Validation};
 use berth_http::{Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken};
 
 use crate::identity::Identity;
@@ -16,7 +16,9 @@ impl From<&ValidToken> for Caller {
             None => TokenScope::Unscoped,
         };
         let user = token.user();
-        let host = user.map(|user| HostAccount::of_user_name(&user.name));
+        // Who may make users in other domains gets no power over hosts.
+        let of_hosts = user.filter(|user| user.domain_id == SERVICE_DOMAIN);
+        let host = of_hosts.map(|user| HostAccount::of_user_name(&user.name));
         Self {
             user_id: token.user_id().to_owned(),
             user_name: user.map(|user| user.name.clone()),

@@ -16,11 +16,10 @@ use berth_output::{ErrorCode, Failure};
 use super::clouds::{self, CloudLogin};
 use crate::identity_service::users_failure;
 use crate::state_file;
+use crate::state_files::USERS;
 
 /// Name of the user and of its project.
 const NAME: &str = "admin";
-
-const USERS: &str = "identity.toml";
 
 /// The first user: its file, and its login.
 #[derive(Debug)]

@@ -29,6 +29,7 @@ use crate::identity_service::users_failure;
 use crate::images::ServerImages;
 use crate::listener::{API, INTERNAL_API, ServiceListener};
 use crate::state_file;
+use crate::state_files::CLOUDS;
 
 /// The services: type, path, and the path in the catalog. The image service is served unless an external one is
 /// configured.
@@ -90,7 +91,7 @@ impl OpenApi {
             ),
         };
         let internal_base = internal.as_ref().map(ServiceListener::url);
-        let clouds = config.state_path.join("clouds.yaml");
+        let clouds = config.state_path.join(CLOUDS);
         let people = people(loaded, &clouds).await?;
         let users = UsersFile::open(&people.users_file).map_err(|error| users_failure(&error))?;
         let store =

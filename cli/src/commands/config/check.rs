@@ -92,6 +92,7 @@ fn on_this_host(
 ) -> Result<Vec<ConfigProblem>, Failure> {
     let mut problems = host::on_this_host(loaded);
     problems.extend(host::paths_and_addresses(loaded));
+    problems.extend(host::state_files(loaded, role));
     if role != Some(StartRole::Controller) {
         problems.extend(provider_files(loaded));
         problems.extend(named_files::machine(loaded));

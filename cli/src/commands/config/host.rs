@@ -5,8 +5,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::time::SystemTime;
 
-use berth_compose::tls;
+use berth_compose::state_lock::WITHOUT_GUESTS;
+use berth_compose::{state_files, tls};
 use berth_config::{ComputeDriver, ConfigProblem, LoadedConfig, VirtType};
+use berth_files::{FolderError, own_folder};
 use berth_model::NodeName;
 use berth_output::ErrorCode;
 use berth_serve::TlsFiles;
@@ -14,6 +16,7 @@ use berth_sysfs::{AllowList, DeviceLists, Sysfs};
 use berth_virt::{CpuSet, PciInPlacement};
 
 use super::named_files::at_option;
+use super::roles::StartRole;
 
 /// The problem that guests are configured to run on KVM and this host has none: they cannot start, and
 /// their traits are missing.
@@ -116,6 +119,40 @@ pub(super) fn paths_and_addresses(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
                 ..at_option(loaded, &each.name, wrong, ErrorCode::BadValue)
             });
         }
+    }
+    problems
+}
+
+/// The state folder and the files of state that the start refuses, because another user owns or can change them.
+pub(super) fn state_files(loaded: &LoadedConfig, role: Option<StartRole>) -> Vec<ConfigProblem> {
+    let config = &loaded.config;
+    let folder = &config.state_path;
+    let problem = |wrong: String, right: String| ConfigProblem {
+        right,
+        ..at_option(loaded, "state_path", wrong, ErrorCode::Untrusted)
+    };
+    let mut problems = Vec::new();
+    // The controller may run as another user than this check.
+    if matches!(role, Some(StartRole::Agent | StartRole::Up))
+        && folder.is_dir()
+        && let Err(error @ FolderError::Untrusted(_)) = own_folder(folder, WITHOUT_GUESTS)
+    {
+        let wrong = format!("the state folder {} is refused: {error}", folder.display());
+        problems.push(problem(wrong, error.hint()));
+    }
+    let databases = match role {
+        Some(StartRole::Agent) => Vec::new(),
+        None | Some(StartRole::Up | StartRole::Controller) => vec![
+            config.placement_database(),
+            config.accelerator_database(),
+            config.hosts_database(),
+            config.compute_database(),
+            config.identity_database(),
+        ],
+    };
+    for refused in state_files::untrusted(folder, &databases) {
+        let wrong = format!("{}: {}", refused.what(), refused.reason);
+        problems.push(problem(wrong, refused.hint().to_owned()));
     }
     problems
 }
@@ -333,6 +370,74 @@ mod tests {
                  the addresses of this host [BERTH-E0105]"
             ]
         );
+    }
+
+    #[test]
+    fn the_check_reports_every_file_of_state_that_another_user_owns_or_can_change() {
+        use std::fs::Permissions;
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+
+        let folder = tempfile::tempdir().unwrap();
+        let loaded = resolved(&format!("state_path = \"{}\"\n", folder.path().display()));
+        let shown = |role| -> Vec<String> {
+            let problems = state_files(&loaded, role);
+            problems.iter().map(ToString::to_string).collect()
+        };
+        let names = ["clouds.yaml", "identity.sqlite", "identity.toml"];
+        for name in names {
+            let file = folder.path().join(name);
+            fs::write(&file, "").unwrap();
+            fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+        }
+        let roles = [
+            Some(StartRole::Agent),
+            Some(StartRole::Up),
+            Some(StartRole::Controller),
+            None,
+        ];
+        for role in roles {
+            assert_eq!(shown(role), [""; 0], "{role:?}");
+        }
+        for name in names {
+            let open = Permissions::from_mode(0o666);
+            fs::set_permissions(folder.path().join(name), open).unwrap();
+        }
+        for role in roles {
+            let found = shown(role);
+            assert_eq!(found.len(), names.len(), "{role:?}: {found:?}");
+            for (problem, name) in found.iter().zip(names) {
+                let file = folder.path().join(name);
+                let begin = format!(
+                    "berth.toml:1:14: state_path: the file of state {} is refused: ",
+                    file.display()
+                );
+                let end = format!("chmod go-w {} [BERTH-E0110]", file.display());
+                assert!(
+                    problem.starts_with(&begin) && problem.ends_with(&end),
+                    "{problem}"
+                );
+            }
+        }
+        for name in names {
+            let closed = Permissions::from_mode(0o600);
+            fs::set_permissions(folder.path().join(name), closed).unwrap();
+        }
+        // Only root can give files away.
+        if fs::metadata(folder.path()).unwrap().uid() == 0 {
+            chown(folder.path().join(names[2]), Some(65534), None).unwrap();
+            let found = shown(Some(StartRole::Up));
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(
+                found[0].contains("identity.toml") && found[0].contains("(user 65534"),
+                "{found:?}"
+            );
+            // A controller may run as the user that owns its folder; an agent does not.
+            chown(folder.path(), Some(65534), None).unwrap();
+            assert_eq!(shown(Some(StartRole::Controller)), [""; 0]);
+            let found = shown(Some(StartRole::Agent));
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].contains("the state folder"), "{found:?}");
+        }
     }
 
     /// A machine with two cards of one vendor.

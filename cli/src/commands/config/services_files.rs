@@ -1,5 +1,8 @@
 //! Checks of files that services use: the users file, the quota hook and the audit file.
 
+use std::path::Path;
+
+use berth_compose::state_files::USERS;
 use berth_compute::QuotaHook;
 use berth_config::{ConfigProblem, LoadedConfig};
 use berth_identity::{UsersError, UsersFile, UsersFileError};
@@ -28,18 +31,34 @@ fn audit_file(loaded: &LoadedConfig) -> Option<ConfigProblem> {
     })
 }
 
+/// The operator's users file. Without this option and this file, `berth up` makes one of its own.
 fn users(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
     const KEY: &str = "identity_service.users_file";
-    const RIGHT: &str = "the identity service does not start with it";
     let path = &loaded.config.identity_service.users_file;
-    // Without this option and this file, `berth up` creates a user itself.
-    if !loaded.is_set(KEY) && matches!(path.try_exists(), Ok(false)) {
-        return Vec::new();
+    if loaded.is_set(KEY) || !matches!(path.try_exists(), Ok(false)) {
+        return users_in(loaded, KEY, path);
     }
+    own_users(loaded)
+}
+
+/// The users file that an earlier start made. A check of the files of state reports who owns and can change it.
+fn own_users(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
+    let path = loaded.config.state_path.join(USERS);
+    match UsersFile::check(&path) {
+        Err(UsersFileError::Wrong(_) | UsersFileError::NoText { .. }) => {
+            users_in(loaded, "state_path", &path)
+        }
+        // A file that is missing or empty is written; the start may run as a user that can read it.
+        Ok(()) | Err(_) => Vec::new(),
+    }
+}
+
+fn users_in(loaded: &LoadedConfig, key: &str, path: &Path) -> Vec<ConfigProblem> {
+    const RIGHT: &str = "the identity service does not start with it";
     let at_key = |wrong, code| {
         vec![ConfigProblem {
             right: RIGHT.to_owned(),
-            ..at_option(loaded, KEY, wrong, code)
+            ..at_option(loaded, key, wrong, code)
         }]
     };
     match UsersFile::check(path) {
@@ -85,7 +104,6 @@ fn quota_hook(loaded: &LoadedConfig) -> Option<ConfigProblem> {
 mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt as _;
-    use std::path::Path;
 
     use super::*;
     use berth_config::{ConfigDocument, resolve};
@@ -169,6 +187,33 @@ mod tests {
         fs::create_dir(&path).unwrap();
         assert!(problems_of(&named)[0].contains("not a regular file"));
         assert_eq!(problems_of(""), [""; 0], "none is named, and none is there");
+    }
+
+    #[test]
+    fn a_users_file_that_an_earlier_start_made_is_checked_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(USERS);
+        let users = folder.path().join("none.toml");
+        let text = format!("state_path = \"{}\"\n", folder.path().display());
+        let found = |content: &str| {
+            fs::write(&path, content).unwrap();
+            with_mode(&path, 0o600);
+            let document = ConfigDocument {
+                name: "berth.toml".to_owned(),
+                text: text.clone(),
+            };
+            let mut loaded = resolve(&[document], &[]).unwrap();
+            // This machine may have users of its own in /etc.
+            loaded.config.identity_service.users_file = users.clone();
+            let problems = problems(&loaded);
+            let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            texts
+        };
+        assert_eq!(found(""), [""; 0], "it is written");
+        let problems = found("[[user");
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        let begin = format!("{}:1:7: ", path.display());
+        assert!(problems[0].starts_with(&begin), "{problems:?}");
     }
 
     #[test]

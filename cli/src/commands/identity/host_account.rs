@@ -10,16 +10,13 @@ use std::path::Path;
 use berth_compose::identity_service::users_failure;
 use berth_compose::state_file;
 use berth_config::Config;
-use berth_http::auth::HOST_ACCOUNT_PREFIX;
+use berth_http::auth::{HOST_ACCOUNT_PREFIX, SERVICE_DOMAIN};
 use berth_identity::{PasswordHash, Users, UsersFileError, fresh_password};
 use berth_options::text::is_host_name;
 use berth_output::{ErrorCode, Failure};
 
 /// The project in which a host has the role `service`.
 const PROJECT: &str = "service";
-
-/// The domain of the account and of its project.
-const DOMAIN: &str = "default";
 
 /// Where the agent of a host logs in.
 pub(super) struct HostLogin<'a> {
@@ -59,13 +56,13 @@ pub(super) fn add(
     let users = Users::from_text(&file, before.as_deref().unwrap_or_default())
         .map_err(|error| users_failure(&error.into()))?;
     let name = format!("{HOST_ACCOUNT_PREFIX}{host}");
-    if users.user_named(DOMAIN, &name).is_some() {
+    if users.user_named(SERVICE_DOMAIN, &name).is_some() {
         let what = format!("{file} has the user {name} already");
         return Err(Failure::new(ErrorCode::Refused, what).hint(
             "for a new password, remove its [[user]] and [[role_assignment]], and run the command again",
         ));
     }
-    let has_project = users.project_named(DOMAIN, PROJECT).is_some();
+    let has_project = users.project_named(SERVICE_DOMAIN, PROJECT).is_some();
     let password = fresh_password().map_err(no_password)?;
     let hash = PasswordHash::of(&password).map_err(no_password)?;
     let tables = tables(&name, hash.reveal(), has_project);

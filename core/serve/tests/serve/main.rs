@@ -1,4 +1,5 @@
-//! Tests of the server: its limits and its TLS listener.
+//! Tests of the server: the `Host` header, its limits and its TLS listener.
 
+mod host_header;
 mod limits;
 mod tls;

@@ -43,10 +43,12 @@ pub struct ValidatedUser {
     pub domain: Option<IdOf>,
 }
 
-/// The id of a project or a domain.
+/// The id of a project or a domain, and its name if the token has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdOf {
     pub id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// The scope of a token that is good for the cloud itself.

@@ -245,9 +245,14 @@ async fn by_name(api: &ComputeApi, call: &ApiRequest) -> Result<ApiResponse, Fau
 async fn delete(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     api.allow(&call)?;
     let host = api.service_host(&call).await?;
-    if host.nodes.iter().any(|node| node.instances > 0) {
-        let sentence = "Unable to delete compute service that is hosting instances. Migrate or delete the instances first.";
-        return Err(Fault::conflict(sentence));
+    let instances: i64 = host.nodes.iter().map(|node| node.instances).sum();
+    if instances > 0 {
+        let name = &host.host;
+        return Err(Fault::conflict(format!(
+            "Unable to delete compute service that is hosting instances. Host {name} reported {instances} last: delete them \
+             first (openstack server list --all-projects --host {name}). The number changes with the next report of the \
+             host's agent."
+        )));
     }
     let removed = api.compute.inner.hosts.remove(&host.host).await;
     removed.map_err(host_fault)?;

@@ -337,6 +337,19 @@ async fn a_host_is_disabled_and_forced_down_by_the_forms_of_each_version() {
         service.get("alice", "2.53", "/os-services").await.status,
         403
     );
+    service
+        .change_hosts("UPDATE compute_nodes SET instances = 2")
+        .await;
+    let refused = service.ask("admin", "2.53", "DELETE", &path, None).await;
+    assert_eq!(refused.status, 409);
+    let sentence = refused.message("conflictingRequest");
+    let next = format!(
+        "Host {HOST} reported 2 last: delete them first (openstack server list --all-projects --host {HOST})"
+    );
+    assert!(sentence.contains(&next), "{sentence}");
+    service
+        .change_hosts("UPDATE compute_nodes SET instances = 0")
+        .await;
     let gone = service.ask("admin", "2.53", "DELETE", &path, None).await;
     assert_eq!(gone.status, 204);
     let all = service.get("admin", "2.53", "/os-services").await;

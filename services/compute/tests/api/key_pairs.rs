@@ -202,3 +202,30 @@ async fn a_key_that_is_cut_off_or_has_more_behind_it_is_none() {
         assert_eq!(brought.status, 201, "{brought:?}");
     }
 }
+
+#[tokio::test]
+async fn a_token_without_a_scope_passes_no_rule_of_the_compute_api() {
+    let service = Service::start().await;
+    let refused = bring(&service, "unscoped", "2.1", json!({})).await;
+    assert_eq!(refused.status, 403);
+    assert_eq!(
+        refused.message("forbidden"),
+        "Policy does not allow os_compute_api:os-keypairs:create to be performed. The token is not scoped to a project."
+    );
+    for path in [
+        "/os-keypairs",
+        "/os-keypairs/k",
+        "/os-availability-zone",
+        "/limits",
+        "/servers",
+    ] {
+        let refused = service.get("unscoped", "2.1", path).await;
+        assert_eq!(refused.status, 403, "{path}");
+        let scoped = service.get("alice", "2.1", path).await;
+        assert_ne!(scoped.status, 403, "{path}");
+    }
+    let deleted = service
+        .ask("unscoped", "2.1", "DELETE", "/os-keypairs/k", None)
+        .await;
+    assert_eq!(deleted.status, 403);
+}

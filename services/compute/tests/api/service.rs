@@ -27,21 +27,24 @@ use super::place;
 /// The prefix of all paths.
 const PREFIX: &str = "/compute";
 
-/// The tokens: alice and bob are users of projects with their names.
+/// The tokens: alice and bob are users of projects with their names. The token of the user `unscoped` has no project.
 struct Table;
 
 impl ValidateToken for Table {
     fn validate<'a>(&'a self, request: TokenRequest<'a>) -> Validation<'a> {
         let roles: &[&str] = match request.token {
             "admin" => &["admin", "member", "reader"],
-            "alice" | "bob" => &["member", "reader"],
+            "alice" | "bob" | "unscoped" => &["member", "reader"],
             "cyborg" => &["service"],
             host if host.starts_with("host/") => &["service"],
             _ => return Box::pin(async { Err(TokenError::Refused) }),
         };
         let caller = Caller {
             user_id: request.token.to_owned(),
-            scope: TokenScope::Project(format!("project-of-{}", request.token)),
+            scope: match request.token {
+                "unscoped" => TokenScope::Unscoped,
+                token => TokenScope::Project(format!("project-of-{token}")),
+            },
             roles: roles.iter().map(|role| (*role).to_owned()).collect(),
             host: HostAccount::of_user_name(request.token),
             ..Caller::default()

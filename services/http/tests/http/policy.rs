@@ -89,19 +89,27 @@ fn a_rule_admits_the_same_callers_as_in_oslo_policy() {
 }
 
 #[test]
-fn an_administrator_of_a_domain_or_of_the_cloud_itself_is_none_of_its_projects() {
+fn a_token_for_a_domain_for_the_cloud_itself_or_without_a_scope_passes_no_rule() {
     let domain = TokenScope::Domain("d1".to_owned());
     for scope in [domain, TokenScope::System, TokenScope::Unscoped] {
         let caller = Caller {
             scope,
             ..alice(&["admin"])
         };
-        for text in ["role:admin", "is_admin:True", "roles:admin"] {
-            assert!(!passes(text, &caller, Some("p1")), "{caller:?} {text}");
+        for text in [
+            "role:admin",
+            "is_admin:True",
+            "roles:admin",
+            "user_id:%(user_id)s",
+            "@",
+        ] {
+            for project in [None, Some("p1")] {
+                assert!(!passes(text, &caller, project), "{caller:?} {text}");
+            }
         }
-        // A rule without a demand admits callers with a project or without any scope.
-        let unscoped = caller.scope == TokenScope::Unscoped;
-        assert_eq!(passes("@", &caller, None), unscoped, "{caller:?}");
+        let refused = policy().authorize(&caller, "thing:get", None).unwrap_err();
+        let is_explained = format!("{refused:?}").contains("not scoped to a project");
+        assert_eq!(is_explained, caller.scope == TokenScope::Unscoped);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -12,8 +13,12 @@ use berth_http::{
     ServiceLayer, TokenError, TokenRequest, ValidateToken, found_at, mount, serve_tcp,
     with_service_layer,
 };
+use berth_serve::ServeLimits;
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tower::ServiceExt;
 
 const RANGE: MicroversionRange = MicroversionRange {
@@ -258,4 +263,69 @@ async fn over_tcp_links_name_the_address_that_the_client_connected_to() {
     assert!(!answer.contains("evil"), "{answer}");
     stop.send(()).unwrap();
     serving.await.unwrap();
+}
+
+/// Begins a request with a body of this length, of which this part is sent.
+async fn begin_body(
+    address: std::net::SocketAddr,
+    user: &str,
+    length: usize,
+    sent: usize,
+) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "POST /echo HTTP/1.1\r\nhost: here\r\nx-auth-token: {user}\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\nconnection: close\r\n\r\n{}",
+        " ".repeat(sent)
+    );
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn the_bodies_of_one_account_leave_memory_for_those_of_others() {
+    // Each body has so much in any case.
+    const SMALL: usize = 128 << 10;
+    let layer = ServiceLayer {
+        body_limit: 1 << 20,
+        ..entrance(NoAuth2::default())
+    };
+    let router = with_service_layer(Router::new().route("/echo", post(echo)), layer);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let limits = ServeLimits {
+        bodies: 400,
+        ..ServeLimits::default()
+    };
+    tokio::spawn(async move {
+        berth_serve::serve(listener, limits, |_| router.clone(), std::future::pending()).await;
+    });
+    let answer = async |user: &str, more: usize| {
+        let mut stream = begin_body(address, user, SMALL + more, SMALL + more).await;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let _unfinished = begin_body(address, "alice", SMALL + 200, SMALL + 150).await;
+    // Until the server has read it.
+    let refused = timeout(Duration::from_secs(60), async {
+        loop {
+            let answer = answer("alice", 100).await;
+            if !answer.starts_with("HTTP/1.1 200") {
+                return answer;
+            }
+        }
+    });
+    let refused = refused.await.unwrap();
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(
+        refused.contains("The request bodies of your account"),
+        "{refused}"
+    );
+    assert!(
+        refused.to_lowercase().contains("retry-after: 1\r\n"),
+        "{refused}"
+    );
+    let other = answer("bob", 100).await;
+    assert!(other.starts_with("HTTP/1.1 200"), "{other}");
 }

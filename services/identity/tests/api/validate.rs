@@ -1,10 +1,11 @@
 //! Tests of token validation by a service in the same process.
 
-use berth_http::{Caller, TokenError, TokenRequest, TokenScope, ValidateToken};
+use berth_http::{Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken};
+use berth_identity::IdentityApiOptions;
 use http::HeaderMap;
 use serde_json::json;
 
-use super::service::{PASSWORD, Service, project};
+use super::service::{PASSWORD, Service, cloud, project, user};
 
 async fn caller(service: &Service, token: &str) -> Result<Caller, TokenError> {
     let headers = &HeaderMap::new();
@@ -61,4 +62,20 @@ async fn a_database_that_fails_is_no_refusal() {
         caller(&service, &token).await,
         Err(TokenError::Unavailable(_))
     ));
+}
+
+#[tokio::test]
+async fn a_user_of_another_domain_is_no_account_of_a_host() {
+    let users = cloud() + &user("host/gpu-01", "") + &user("host/gpu-01", "domain = \"elsewhere\"");
+    let service = Service::with(&users, IdentityApiOptions::default()).await;
+    for (domain, host) in [
+        ("Default", HostAccount::Host("gpu-01".to_owned())),
+        ("elsewhere", HostAccount::NoHost),
+    ] {
+        let account =
+            json!({"name": "host/gpu-01", "domain": {"name": domain}, "password": PASSWORD});
+        let token = service.log_in(account, None).await;
+        let found = caller(&service, token.header("x-subject-token")).await;
+        assert_eq!(found.unwrap().host, host, "{domain}");
+    }
 }

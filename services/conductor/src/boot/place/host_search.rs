@@ -360,7 +360,7 @@ impl RequestedBoot {
                     false => Vec::new(),
                 };
                 let reason = diagnosis::shortage_reason(&beyond)
-                    .unwrap_or_else(|| diagnosis::causes_reason(&causes).into());
+                    .unwrap_or_else(|| diagnosis::causes_reason(&causes));
                 (causes, reason)
             }
         };

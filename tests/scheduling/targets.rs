@@ -1,7 +1,9 @@
 //! A requested host, a forced one, and hosts to exclude.
 
+use std::collections::BTreeMap;
+
 use berth_conductor::{Conductor, GuestRunOutcome};
-use berth_hosts::{ServiceStatus, ServiceUpdate};
+use berth_hosts::{AVAILABILITY_ZONE, ServiceStatus, ServiceUpdate};
 use berth_scheduler::SchedulerOptions;
 use berth_tests::boot::{asked, guest};
 use berth_tests::cloud::Cloud;
@@ -111,6 +113,32 @@ async fn filters_apply_to_a_requested_host_but_not_to_a_forced_one() {
             (got, expected) => panic!("{fields}: {got:?}, and not {expected:?}"),
         }
     }
+}
+
+#[tokio::test]
+async fn a_guest_without_zone_and_host_is_in_the_default_schedule_zone() {
+    let fleet = Fleet::over(Cloud::in_process().await, &hosts(2, "cell1", 1)).await;
+    let zone = BTreeMap::from([(AVAILABILITY_ZONE.to_owned(), "rack".to_owned())]);
+    let rack = fleet.hosts.create_aggregate("rack", zone).await;
+    let rack = rack.expect("an aggregate").id;
+    let added = fleet.hosts.add_aggregate_host(rack, "cell1-000").await;
+    added.expect("a host");
+    let conductor = async |zone: &str| {
+        let mut options = SchedulerOptions::default();
+        options.default.default_schedule_zone = Some(zone.to_owned());
+        fleet.conductor(options).await
+    };
+    let nova = conductor("nova").await;
+    let anywhere = json!({});
+    let placed = goes(&nova, 1, &anywhere).await;
+    assert_eq!(placed, Ok("cell1-001".to_owned()));
+    let full = goes(&nova, 2, &anywhere).await.expect_err("it is full");
+    assert!(full.contains("AvailabilityZoneFilter rejected 1"), "{full}");
+    let placed = goes(&nova, 3, &json!({"host": "cell1-000"})).await;
+    assert_eq!(placed, Ok("cell1-000".to_owned()));
+    let moon = conductor("moon").await;
+    let unknown = goes(&moon, 4, &anywhere).await.expect_err("no such zone");
+    assert!(unknown.contains("no availability zone moon"), "{unknown}");
 }
 
 /// No filter is asked, and Placement is.

@@ -49,8 +49,8 @@ options! {
     /// The compute node. Nova's `[DEFAULT]` options are at the top level, before the first section.
     #[derive(Debug, Clone)]
     pub struct Config in "" {
-        /// The driver of this host: `libvirt`, `fake` for a machine described by a file (`[fake] machine`), or `exec:/PATH`
-        /// for a program that speaks the protocol of exec-driver.md.
+        /// The driver of this host: `libvirt`, another one that is built in, or `exec:/PATH` for a program that speaks
+        /// the protocol of exec-driver.md. The options of a driver are in the section with its name.
         pub compute_driver: ComputeDriver = ComputeDriver::Libvirt;
         /// Name of this compute node. It is also the name of the root resource provider, so a change on a host with
         /// guests is refused at start.

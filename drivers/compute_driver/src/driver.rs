@@ -1,20 +1,22 @@
 //! Implements [`VirtDriver`] for [`Driver`]: each call goes to the driver inside.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{
     Allocation, Allocations, ConsumerUuid, DesiredTree, Homes, NodeName, ProviderTree,
 };
 use berth_virt::guest_spec::{GuestInterfaces, GuestSpec};
 use berth_virt::{
-    DeviceError, DeviceReset, GuestDestroyOutcome, GuestError, GuestOnHost, GuestPowerOutcome,
-    GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostEvents, HostView, NoLink,
-    ObserveError, PowerAction, PreparedDevice, ProviderTreeError, TreePair, VirtDriver,
-    WantedDevice,
+    DeviceError, DeviceReset, GuestDestroyOutcome, GuestDiagnostics, GuestError, GuestOnHost,
+    GuestPowerOutcome, GuestRedefineOutcome, GuestSpawnOutcome, HostCpuStats, HostEvents, HostView,
+    InterfaceAddresses, NoLink, ObserveError, PowerAction, PreparedDevice, ProviderTreeError,
+    TreePair, VirtDriver, WantedDevice,
 };
 
 use crate::{Driver, on_driver};
 
+// A method that is missing here would have the contract's default instead of the driver's answer.
+#[deny(clippy::missing_trait_methods)]
 impl VirtDriver for Driver {
     fn name(&self) -> &'static str {
         on_driver!(self, driver => driver.name())
@@ -64,6 +66,20 @@ impl VirtDriver for Driver {
         on_driver!(self, driver => driver.no_link(interfaces).await)
     }
 
+    async fn interface_addresses(
+        &self,
+        guests: BTreeSet<ConsumerUuid>,
+    ) -> Result<InterfaceAddresses, GuestError> {
+        on_driver!(self, driver => driver.interface_addresses(guests).await)
+    }
+
+    async fn diagnostics(
+        &self,
+        uuid: ConsumerUuid,
+    ) -> Result<Option<GuestDiagnostics>, GuestError> {
+        on_driver!(self, driver => driver.diagnostics(uuid).await)
+    }
+
     async fn suspend(&self, uuid: ConsumerUuid) -> Result<GuestPowerOutcome, GuestError> {
         on_driver!(self, driver => driver.suspend(uuid).await)
     }
@@ -94,6 +110,14 @@ impl VirtDriver for Driver {
 
     async fn reset_device(&self, wanted: &WantedDevice) -> Result<DeviceReset, DeviceError> {
         on_driver!(self, driver => driver.reset_device(wanted).await)
+    }
+
+    fn devices_not_supported(&self) -> DeviceError {
+        on_driver!(self, driver => driver.devices_not_supported())
+    }
+
+    fn guests_not_supported(&self) -> GuestError {
+        on_driver!(self, driver => driver.guests_not_supported())
     }
 
     fn update_provider_tree(

@@ -34,6 +34,7 @@ mod guest_xml;
 mod guests;
 #[cfg(feature = "driver")]
 mod links;
+#[cfg(feature = "driver")]
 mod network_filter;
 #[cfg(feature = "driver")]
 mod node_device;

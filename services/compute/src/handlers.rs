@@ -16,6 +16,7 @@ mod hypervisors;
 mod instance_actions;
 mod key_pairs;
 mod limits;
+mod quota_class_sets;
 mod quota_sets;
 mod server_actions;
 mod server_attachments;
@@ -55,6 +56,7 @@ pub(crate) fn operations() -> OperationSet<ComputeApi> {
         external_events::operations(),
         limits::operations(),
         quota_sets::operations(),
+        quota_class_sets::operations(),
         server_groups::operations(),
         availability_zones::operations(),
         services::operations(),

@@ -55,6 +55,8 @@ pub(crate) const LOCKED_REASON: Microversion = Microversion::new(2, 73);
 pub(crate) const REQUESTED_HOST: Microversion = Microversion::new(2, 74);
 /// Instance actions of deleted servers are visible.
 pub(crate) const ACTIONS_OF_GONE: Microversion = Microversion::new(2, 21);
+/// Quota classes have the quotas of server groups, and none of networks.
+pub(crate) const QUOTA_CLASS_GROUPS: Microversion = Microversion::new(2, 50);
 /// Users see the events of instance actions.
 pub(crate) const ACTION_EVENTS: Microversion = Microversion::new(2, 51);
 /// Instance actions are paged and have an update time.

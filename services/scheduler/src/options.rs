@@ -80,6 +80,8 @@ options! {
     pub struct DefaultOptions in "" {
         /// The availability zone of hosts that are in no host aggregate with an availability zone.
         pub default_availability_zone: String = "nova".into();
+        /// The availability zone of guests that request neither a zone nor a host or node; unset: they may be in any.
+        pub default_schedule_zone: Option<String> = None, example: "\"nova\"";
         /// Seconds without a heartbeat after which a host counts as down. The scheduler selects it for no guests then.
         pub service_down_time: f64 = 60.0, kind: Integer(1, WEEK);
     }

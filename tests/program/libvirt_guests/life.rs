@@ -36,15 +36,17 @@ impl CardHost {
         self.until(&["guest", "list"], |guests| guests.len() == 1)[0]["status"].clone()
     }
 
-    /// What the agent answers to an action that has no command.
-    fn act(&self, uuid: &str, action: &Value) -> String {
+    /// What the agent answers to a request that has no command.
+    fn ask(&self, path: &str, body: Option<&Value>) -> String {
         let mut ask = Command::new("curl");
         let socket = self.home.path("agent.sock");
         ask.args(["-s", "-w", " %{http_code}", "--unix-socket"])
-            .arg(socket)
-            .args(["-H", "content-type: application/json", "-d"])
-            .arg(action.to_string())
-            .arg(format!("http://agent/v1/guests/{uuid}/action"));
+            .arg(socket);
+        if let Some(body) = body {
+            ask.args(["-H", "content-type: application/json", "-d"])
+                .arg(body.to_string());
+        }
+        ask.arg(format!("http://agent/v1/guests/{path}"));
         let answer = ask.output().expect("curl runs");
         String::from_utf8_lossy(&answer.stdout).into_owned()
     }
@@ -77,6 +79,11 @@ fn a_guest_boots_from_the_requested_source_and_keeps_its_disk_and_its_card() {
     let life = host.virsh(&["domid", NAME]);
     host.assert_console(&uuid, "own blank");
 
+    let statistics = host.ask(&format!("{uuid}/diagnostics"), None);
+    for words in ["\"driver\":\"libvirt\"", "\"cpu_time_ns\":", " 200"] {
+        assert!(statistics.contains(words), "{statistics}");
+    }
+
     host.done(&["guest", "pause", NAME]);
     assert_eq!(host.virsh(&["domstate", NAME]).trim(), "paused");
     assert_eq!(host.status(), "paused");
@@ -95,7 +102,7 @@ fn a_guest_boots_from_the_requested_source_and_keeps_its_disk_and_its_card() {
         assert!(suspended.contains(words), "{suspended}");
     }
     let moved = json!({ "action": "live_migrate", "destination": "another" });
-    let moved = host.act(&uuid, &moved);
+    let moved = host.ask(&format!("{uuid}/action"), Some(&moved));
     for words in ["holds PCI function", "cannot be moved while it runs", "409"] {
         assert!(moved.contains(words), "{moved}");
     }

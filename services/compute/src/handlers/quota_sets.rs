@@ -4,7 +4,7 @@
 //! `class:VGPU`.
 
 use axum::extract::State;
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, Microversion};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 
@@ -78,10 +78,13 @@ const OF_FILES: [&str; 3] = [
     "injected_files",
 ];
 
-/// The quotas that other services have, or that have no effect here.
-fn without_effect(call: &ApiRequest) -> Vec<(&'static str, i64)> {
+/// The quotas that other services have, or that have no effect here. Versions from `no_networks` on have none of networks.
+pub(super) fn without_effect(
+    call: &ApiRequest,
+    no_networks: Microversion,
+) -> Vec<(&'static str, i64)> {
     let mut all = Vec::new();
-    if !call.version.has(NO_NETWORK_LIMITS) {
+    if !call.version.has(no_networks) {
         all.extend(OF_NETWORKS.map(|key| (key, -1)));
     }
     if !call.version.has(NO_PERSONALITY) {
@@ -102,7 +105,7 @@ fn set(
         let limit = limits.of(&resource).number();
         set.insert(resource.to_string(), form(Some(&resource), limit));
     }
-    for (key, limit) in without_effect(call) {
+    for (key, limit) in without_effect(call, NO_NETWORK_LIMITS) {
         set.insert(key.to_owned(), form(None, limit));
     }
     set
@@ -202,7 +205,8 @@ fn parse(
     };
     let mut limits = Vec::new();
     for key in fields.keys().filter(|key| *key != "force") {
-        if without_effect(call).iter().any(|(other, _)| *other == key) {
+        let mut others = without_effect(call, NO_NETWORK_LIMITS).into_iter();
+        if others.any(|(other, _)| other == key) {
             let sentence =
                 format!("The quota {key} cannot be set: it has no effect in this cloud.");
             return Err(Fault::bad_request(sentence));

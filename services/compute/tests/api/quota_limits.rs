@@ -75,6 +75,40 @@ async fn limits_are_novas_defaults_and_are_told_with_the_usage() {
 }
 
 #[tokio::test]
+async fn every_quota_class_has_the_default_limits_with_novas_keys_of_the_version() {
+    let vgpu: QuotaResource = "class:VGPU".parse().unwrap();
+    let limits = QuotaLimits::default().with(vgpu, QuotaLimit::AtMost(2));
+    let service = Service::with_limits(limits).await;
+    assert_eq!(set(&service, json!({"cores": 5})).await.status, 200);
+    for class in ["default", "gold"] {
+        let expected = json!({"id": class, "cores": 20, "instances": 10, "key_pairs": 100, "ram": 51_200,
+            "server_group_members": 10, "server_groups": 10, "metadata_items": 128, "class:VGPU": 2});
+        let path = format!("/os-quota-class-sets/{class}");
+        let shown = service.get("admin", "2.82", &path).await.body;
+        assert_eq!(shown, json!({ "quota_class_set": expected }));
+    }
+    let path = "/os-quota-class-sets/default";
+    for (version, key, limit) in [
+        ("2.49", "server_groups", None),
+        ("2.49", "server_group_members", None),
+        ("2.50", "server_groups", Some(json!(10))),
+        ("2.49", "floating_ips", Some(json!(-1))),
+        ("2.50", "floating_ips", None),
+        ("2.56", "injected_files", Some(json!(0))),
+        ("2.57", "injected_files", None),
+    ] {
+        let shown = service.get("admin", version, path).await.body;
+        let found = shown["quota_class_set"].get(key).cloned();
+        assert_eq!(found, limit, "{version} {key}");
+    }
+    let refused = service.get("alice", "2.82", path).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    let body = Some(json!({"quota_class_set": {"cores": 30}}));
+    let changed = service.ask("admin", "2.82", "PUT", path, body).await;
+    assert_eq!(changed.status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
 async fn a_request_over_a_limit_is_refused_with_novas_sentence_and_stores_nothing() {
     let service = cloud().await;
     set(

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use crate::BootRequest;
 use crate::journal::BootRecord;
-use crate::request::HostFiltering;
+use crate::request::{BootTarget, HostFiltering};
 
 /// The flavor or image is invalid for scheduling.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,8 +57,18 @@ pub(crate) fn sized_spec(
         pci_requests: pci_requests(request, &plain.flavor, Some(&image), options)?,
         numa_topology: InstanceNumaTopology::derive(&plain.flavor, Some(&image))?,
         image: Some(image),
+        availability_zone: zone(request.target(), options),
         ..plain
     })
+}
+
+/// The requested zone, or `default_schedule_zone`. Unlike in Nova, a guest for a host or node has no default zone,
+/// because the host may be in another one.
+fn zone(target: &BootTarget, options: &SchedulerOptions) -> Option<String> {
+    let is_for_any_host = target.host.is_none() && target.node.is_none();
+    let default = options.default.default_schedule_zone.as_ref();
+    let default = default.filter(|_| is_for_any_host);
+    target.zone.as_ref().or(default).cloned()
 }
 
 /// The PCI requests of the flavor's aliases, with reproducible IDs.

@@ -16,7 +16,6 @@ use std::str::FromStr;
 
 use berth_exec::{ExecDriver, ExecOptions};
 use berth_fake::FakeDriver;
-use berth_linux::{LinuxDriver, LinuxOptions};
 use berth_model::nearest_name;
 use berth_options::{FileRole, OptionKind, RowGroup, TextKind, WrongText, text_type};
 use berth_virt::PciInPlacement;
@@ -110,7 +109,6 @@ drivers! {$
     #[cfg(feature = "libvirt")]
     "libvirt" => Libvirt(berth_libvirt::LibvirtDriver), open_libvirt, LibvirtSection;
     "fake" => Fake(FakeDriver), open_fake, FakeSection;
-    "linux" => Linux(LinuxDriver), open_linux;
 }
 
 #[cfg(feature = "libvirt")]
@@ -149,16 +147,6 @@ fn open_fake(setup: &DriverSetup<'_>) -> Result<FakeDriver, DriverError> {
         source: Box::new(error),
     })?;
     Ok(driver.with_guests_at(&setup.state_path.join(FAKE_GUESTS)))
-}
-
-fn open_linux(setup: &DriverSetup<'_>) -> Result<LinuxDriver, DriverError> {
-    Ok(LinuxDriver::new(LinuxOptions {
-        root: "/".into(),
-        host: setup.host.clone(),
-        cpu_shared_set: setup.cpu_shared_set.clone(),
-        cpu_dedicated_set: setup.cpu_dedicated_set.clone(),
-        model: setup.model,
-    }))
 }
 
 fn exec(program: PathBuf, setup: &DriverSetup<'_>) -> ExecDriver {

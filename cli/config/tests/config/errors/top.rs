@@ -41,10 +41,10 @@ pub(super) const CASES: &[Case] = super::cases! {
     "[conductor]\nendpoint_override = \"http://h:8780\"" => ["berth.toml:2:21: conductor.endpoint_override: set, but auth_type is not; write auth_type = \"none\" in [conductor] [BERTH-E0107]"];
     "state_path = \"var/lib\"" => ["berth.toml:1:14: state_path: \"var/lib\" is not absolute; write a path that begins with / [BERTH-E0105]"];
     "state_path = \"/var\\u0000/lib\"" => ["berth.toml:1:14: state_path: the text has control characters; write a path that begins with / [BERTH-E0105]"];
-    "compute_driver = \"libvrit\"" => ["berth.toml:1:18: compute_driver: \"libvrit\" is not one of the words accepted; did you mean \"libvirt\"? write one of libvirt, fake, linux, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
-    "compute_driver = \"vmwareapi\"" => ["berth.toml:1:18: compute_driver: \"vmwareapi\" is not one of the words accepted; write one of libvirt, fake, linux, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
-    "compute_driver = \"exec:driver\"" => ["berth.toml:1:18: compute_driver: \"exec:driver\" is not the absolute path of a program; write one of libvirt, fake, linux, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
-    "compute_driver = \"exec\"" => ["berth.toml:1:18: compute_driver: \"exec\" is not one of the words accepted; write one of libvirt, fake, linux, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
+    "compute_driver = \"libvrit\"" => ["berth.toml:1:18: compute_driver: \"libvrit\" is not one of the words accepted; did you mean \"libvirt\"? write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
+    "compute_driver = \"vmwareapi\"" => ["berth.toml:1:18: compute_driver: \"vmwareapi\" is not one of the words accepted; write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
+    "compute_driver = \"exec:driver\"" => ["berth.toml:1:18: compute_driver: \"exec:driver\" is not the absolute path of a program; write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
+    "compute_driver = \"exec\"" => ["berth.toml:1:18: compute_driver: \"exec\" is not one of the words accepted; write one of libvirt, fake, or exec:/PATH/OF/A/PROGRAM [BERTH-E0105]"];
     "compute_driver = \"fake\"" => ["berth.toml:1:18: compute_driver: the fake driver needs a machine; write machine = \"/path/to/machine.toml\" in [fake] [BERTH-E0107]"];
     "update_resources_interval = -2" => ["berth.toml:1:29: update_resources_interval: -2 is out of range; write a whole number from -1 to 604800 [BERTH-E0105]"];
     "update_resources_interval = 60.5" => ["berth.toml:1:29: update_resources_interval: a whole number is wanted, not the number 60.5; write a whole number from -1 to 604800 [BERTH-E0104]"];

@@ -177,7 +177,7 @@ impl PlacementClient {
 
     fn provider_of(
         &self,
-        answer: crate::adapter::AdapterAnswer,
+        answer: crate::answer::AdapterAnswer,
     ) -> Result<Provider, PlacementError> {
         responses::parsed(answer, PROVIDER, |body: ProviderBody| {
             Provider::try_from(body)

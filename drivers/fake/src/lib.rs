@@ -50,5 +50,5 @@ pub use machine::{
     MigrationSight,
 };
 pub use options::FakeSection;
-pub use problem::{MachineError, Problem};
+pub use problem::MachineError;
 pub use shipped::machines;

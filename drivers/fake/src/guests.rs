@@ -15,7 +15,7 @@ use berth_virt::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::device_life::DeviceBook;
+use crate::device_assignment::DeviceBook;
 
 /// A guest created by the driver, with its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -73,6 +73,7 @@ mod cpu_set;
 mod device_profile;
 mod did_you_mean;
 mod disposition;
+mod error_chain;
 mod exponential_backoff;
 mod ids;
 mod inventory;
@@ -101,6 +102,7 @@ pub use device_profile::{
 };
 pub use did_you_mean::{did_you_mean, nearest_name};
 pub use disposition::Disposition;
+pub use error_chain::error_chain;
 pub use exponential_backoff::ExponentialBackoff;
 pub use ids::{
     AggregateUuid, ArqUuid, AttachHandleUuid, ConsumerUuid, Generation, NodeName, NodeNameError,

@@ -111,11 +111,6 @@ pub enum Mode {
     },
 }
 
-impl Mode {
-    /// The default time limit of a run with `--once`.
-    pub const DEFAULT_DEADLINE: Duration = Duration::from_mins(1);
-}
-
 /// All parts of the service. [`Agent::new`] fills the ones with a default.
 pub struct Agent<D> {
     pub driver: Arc<D>,

@@ -83,6 +83,7 @@ mod plan;
 mod power_state;
 mod printable;
 mod provider_tree;
+mod query_string;
 mod request_group;
 mod reshape;
 mod resource_class;
@@ -121,6 +122,7 @@ pub use plan::{DesiredTree, HeldUnits, Move, Plan, Usages, plan, usages_to_probe
 pub use power_state::{DesiredPower, PowerState};
 pub use printable::printable;
 pub use provider_tree::{OWNER_TRAITS, Provider, ProviderTree, TreeError};
+pub use query_string::{percent_encoded, query_string};
 pub use request_group::{
     DEFAULT_CANDIDATES, Flavor, FlavorError, FlavorGroups, GroupPolicy, GroupSuffix, RequestGroup,
     RequestGroups, RequestGroupsError, SkippedSpec,

@@ -35,6 +35,7 @@ pub use answer::ApiResponse;
 pub use audit::{AuditTrail, RequestAudit, audited, audited_as};
 pub use auth::{Caller, HostAccount, NoAuth2, TokenError, TokenRequest, TokenScope, ValidateToken};
 pub use berth_serve::SubjectName;
+pub use berth_wire::query_string;
 pub use call::{ApiRequest, read_body};
 pub use client_address::{TrustedProxies, client_address};
 pub use cors::{CorsOptions, cors};

@@ -79,7 +79,7 @@ impl Agent {
         let started =
             startup::reconcile(&mut tracker, &view, Service::Enabled, now, None, &|_, _| {})
                 .await
-                .unwrap_or_else(|error| panic!("{}", berth_tests::unit::sentence(&error)));
+                .unwrap_or_else(|error| panic!("{}", berth_model::error_chain(&error)));
         AgentProcess { tracker, started }
     }
 
@@ -87,6 +87,6 @@ impl Agent {
         let view = self.driver.observe().await.expect("a machine");
         tick::reconcile(&mut life.tracker, &view, Service::Enabled, Instant::now())
             .await
-            .unwrap_or_else(|error| panic!("{}", berth_tests::unit::sentence(&error)))
+            .unwrap_or_else(|error| panic!("{}", berth_model::error_chain(&error)))
     }
 }

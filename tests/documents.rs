@@ -1,8 +1,12 @@
-//! Checks of the documents: links have targets, and the files and tests that the spec notes name exist.
+//! Checks of the documents: links have targets, the files and tests that the spec notes name exist, and OpenAPI documents are
+//! complete.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use serde_json::Value;
 
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -109,4 +113,49 @@ fn every_file_and_test_that_the_spec_notes_name_exists() {
         "named but not there:\n{}",
         missing.join("\n")
     );
+}
+
+fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("$ref").and_then(Value::as_str));
+            fields.values().for_each(|value| references(value, found));
+        }
+        Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_openapi_document_has_what_it_refers_to_and_services_name_each_operation_once() {
+    let mut paths = Vec::new();
+    files_below(&root().join("docs/api"), ".json", &mut paths);
+    assert!(paths.len() >= 4, "{paths:?}");
+    for path in &paths {
+        let document: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 30, "{path:?}: {found:?}");
+        for reference in found {
+            let pointer = reference.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{path:?}: {reference}");
+        }
+        // The agent's operations have no ids.
+        if path.ends_with("agent.json") {
+            continue;
+        }
+        let mut ids = BTreeSet::new();
+        for (route, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                let at = format!("{path:?}: {method} {route}");
+                let text = |key: &str| operation[key].as_str().unwrap_or_default();
+                assert!(!text("summary").is_empty(), "{at}");
+                let id = text("operationId");
+                assert!(!id.is_empty() && ids.insert(id), "{at}: {id:?}");
+                let responses = operation["responses"].as_object().unwrap();
+                let is_described = responses.keys().any(|status| status.as_str() < "4");
+                assert!(is_described, "{at}");
+            }
+        }
+    }
 }

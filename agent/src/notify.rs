@@ -79,11 +79,6 @@ impl Notifier {
         self.ready.subscribe()
     }
 
-    #[must_use]
-    pub fn is_silent(&self) -> bool {
-        self.socket.is_none()
-    }
-
     /// The first inventory was reported, or a reload is finished.
     pub fn ready(&self) {
         self.ready.send_replace(true);

@@ -47,10 +47,10 @@ use axum::Router;
 use berth_agent_api::{AdminListeners, AdminOptions, AgentRequest, SocketLock};
 use berth_agent_instances::BlockedGuests;
 use berth_agent_tracker::KnownTrees;
-use berth_agent_tracker::error_chain::sentence;
 use berth_agent_tracker::options::TrackerOptions;
 use berth_agent_tracker::startup::ReviewedPlans;
 use berth_client::{JitterRng, PlacementClient};
+use berth_model::error_chain;
 use berth_store::state_dir::StateFiles;
 use berth_virt::{HostEvents, VirtDriver};
 use futures_util::stream::{self, BoxStream, SelectAll};
@@ -109,11 +109,6 @@ pub enum Mode {
         /// `graceful_shutdown_timeout`.
         deadline: Duration,
     },
-}
-
-impl Mode {
-    /// The default time limit of a run with `--once`.
-    pub const DEFAULT_DEADLINE: Duration = Duration::from_mins(1);
 }
 
 /// All parts of the service. [`Agent::new`] fills the ones with a default.
@@ -270,7 +265,7 @@ pub async fn run<D: VirtDriver>(
     let (listeners, mut hangup) = match open_inputs(options, lock.as_ref()).await {
         Ok(inputs) => inputs,
         Err(error) => {
-            agent.notifier.final_status(&sentence(&error));
+            agent.notifier.final_status(&error_chain(&error));
             return Err(error);
         }
     };

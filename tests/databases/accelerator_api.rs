@@ -34,87 +34,28 @@ pub(crate) mod service;
 #[path = "../../services/accelerator/tests/api/unbound.rs"]
 mod unbound;
 
-/// A database of its own for each test, emptied where another test had it: to make one takes longer than most of them.
+/// A database for each test, emptied after another test has used it.
 mod place {
-    use std::any::Any;
-    use std::sync::{Arc, Mutex, PoisonError};
+    use crate::databases::database_pool::{DatabasePool, OpenDatabase};
 
-    use berth_store::{Isolation, SqlError, SqlOptions, SqlStore, Statement, Transaction, Work};
+    static POOL: DatabasePool = DatabasePool::of(
+        "accelerator_schema",
+        berth_accelerator::SCHEMA_VERSION,
+        &[
+            "host_changes",
+            "programmings",
+            "events",
+            "attach_handles",
+            "accelerator_requests",
+            "attributes",
+            "deployables",
+            "devices",
+            "device_profiles",
+        ],
+    );
 
-    use crate::databases::test_database::TestDatabase;
-
-    /// The databases that no test uses now.
-    static FREE: Mutex<Vec<TestDatabase>> = Mutex::new(Vec::new());
-
-    /// The tables, who refers to another before it.
-    const TABLES: [&str; 9] = [
-        "host_changes",
-        "programmings",
-        "events",
-        "attach_handles",
-        "accelerator_requests",
-        "attributes",
-        "deployables",
-        "devices",
-        "device_profiles",
-    ];
-
-    /// Gives its place back.
-    struct DatabaseGuard(Option<TestDatabase>);
-
-    impl Drop for DatabaseGuard {
-        fn drop(&mut self) {
-            let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-            free.extend(self.0.take());
-        }
-    }
-
-    pub(super) async fn fresh() -> (SqlStore, Arc<dyn Any + Send + Sync>) {
-        // As the program opens it.
-        let options = SqlOptions {
-            isolation: Isolation::ReadCommitted,
-            ..SqlOptions::default()
-        };
-        let free = FREE.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        if let Some(place) = free {
-            let store = place.open(&options).await;
-            // A test that has ended has no connection; what one did to the schema stays.
-            let sessions = store.other_sessions().await.unwrap();
-            if sessions.seen.is_empty() && store.write(&Empty).await.unwrap_or(false) {
-                return (store, Arc::new(DatabaseGuard(Some(place))));
-            }
-            store.close().await;
-        }
-        let place = match module_path!().contains("postgres") {
-            true => TestDatabase::postgres(),
-            false => TestDatabase::mariadb(),
-        };
-        (
-            place.open(&options).await,
-            Arc::new(DatabaseGuard(Some(place))),
-        )
-    }
-
-    /// Empties the tables; whether they are all there, and no more than they should be.
-    struct Empty;
-
-    impl Work for Empty {
-        type Output = bool;
-        type Error = SqlError;
-
-        async fn run(&self, tx: &mut Transaction) -> Result<bool, SqlError> {
-            if tx.table_names().await?.len() != TABLES.len() + 1 {
-                return Ok(false);
-            }
-            for table in TABLES {
-                let delete = format!("DELETE FROM {table}");
-                tx.execute(Statement::new(delete)).await?;
-            }
-            let sql = "SELECT COUNT(*) FROM accelerator_schema WHERE version = ?";
-            let known = Statement::new(sql).bind(berth_accelerator::SCHEMA_VERSION);
-            let row = tx.row(known).await?;
-            Ok(row.map_or(Ok(0), |row| row.int(0))? == 1)
-        }
+    pub(super) async fn fresh() -> OpenDatabase {
+        POOL.take(module_path!()).await
     }
 }
 

@@ -18,23 +18,9 @@ mod validate;
 
 /// A database of its own for each test.
 mod place {
-    use std::any::Any;
-    use std::sync::Arc;
+    use crate::databases::database_pool::{OpenDatabase, new_database};
 
-    use berth_store::{Isolation, SqlOptions, SqlStore};
-
-    use crate::databases::test_database::TestDatabase;
-
-    pub(super) async fn fresh() -> (SqlStore, Arc<dyn Any + Send + Sync>) {
-        // As the program opens it.
-        let options = SqlOptions {
-            isolation: Isolation::ReadCommitted,
-            ..SqlOptions::default()
-        };
-        let place = match module_path!().contains("postgres") {
-            true => TestDatabase::postgres(),
-            false => TestDatabase::mariadb(),
-        };
-        (place.open(&options).await, Arc::new(place))
+    pub(super) async fn fresh() -> OpenDatabase {
+        new_database(module_path!()).await
     }
 }

@@ -45,6 +45,7 @@ mod compute_on_mariadb;
 #[path = "compute_api.rs"]
 mod compute_on_postgres;
 mod conflicts;
+mod database_pool;
 mod hosts;
 #[cfg(feature = "soak")]
 #[path = "hosts_api.rs"]

@@ -19,12 +19,13 @@ use berth_agent_api::{AdminOptions, AuditTrail};
 use berth_fault_injection::{
     Effect, EffectOutcome, EffectPhase, Fault, Gate, GateDecision, GateFuture,
 };
+use berth_model::error_chain;
 use berth_tests::cloud::Cloud;
 use berth_tests::fault::{
     FaultStage, GatedDriver, GatedFiles, GatedHttp, HarnessClock, SwitchedGate, busy,
 };
 use berth_tests::node::{MemoryFiles, ViewDriver};
-use berth_tests::unit::{code, sentence};
+use berth_tests::unit::code;
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -368,7 +369,7 @@ impl WatchedUnit {
                 biased;
                 ended = &mut service => {
                     let error = ended.expect_err("it is not stopped");
-                    return WatchedProcessEnd::Exit(code(error.reason()), sentence(&error));
+                    return WatchedProcessEnd::Exit(code(error.reason()), error_chain(&error));
                 }
                 () = sleep(POLL_INTERVAL) => {}
             }

@@ -15,7 +15,7 @@ use berth_model::{
 };
 use berth_tests::cloud::Cloud as PlacementCloud;
 use berth_tests::host::Host;
-use berth_tests::node::{Node, NodeLife};
+use berth_tests::node::{Node, NodeProcess};
 use berth_tests::peer::{Credentials, CyborgSettings, PciFunction, RealCyborg};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request};
@@ -89,7 +89,7 @@ pub(crate) struct Cloud {
     pub(crate) cyborg: RealCyborg,
     pub(crate) nova: Nova,
     /// The node as the agent reports it, and its present life; it was there before Cyborg's agent.
-    pub(crate) node: tokio::sync::Mutex<(Node, NodeLife)>,
+    pub(crate) node: tokio::sync::Mutex<(Node, NodeProcess)>,
     /// The node's tree in Placement with Cyborg's devices.
     tree: Arc<ProviderTree>,
     http: HttpService,

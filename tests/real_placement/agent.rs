@@ -24,8 +24,8 @@ pub(crate) struct Agent {
     options: TrackerOptions,
 }
 
-/// One life, after its startup.
-pub(crate) struct AgentLife {
+/// A running agent, after its startup.
+pub(crate) struct AgentProcess {
     tracker: ResourceTracker<FakeDriver>,
     pub(crate) started: StartupOutcome,
 }
@@ -63,7 +63,7 @@ impl Agent {
             .expect("an agent that was started")
     }
 
-    pub(crate) async fn start(&self, cloud: &Cloud) -> AgentLife {
+    pub(crate) async fn start(&self, cloud: &Cloud) -> AgentProcess {
         let placement = cloud.placement();
         let source = UuidSource::File(COMPUTE_ID.to_owned());
         let rename = self.options.rename;
@@ -79,14 +79,14 @@ impl Agent {
         let started =
             startup::reconcile(&mut tracker, &view, Service::Enabled, now, None, &|_, _| {})
                 .await
-                .unwrap_or_else(|error| panic!("{}", berth_tests::unit::sentence(&error)));
-        AgentLife { tracker, started }
+                .unwrap_or_else(|error| panic!("{}", berth_model::error_chain(&error)));
+        AgentProcess { tracker, started }
     }
 
-    pub(crate) async fn tick(&self, life: &mut AgentLife) -> TickReport {
+    pub(crate) async fn tick(&self, life: &mut AgentProcess) -> TickReport {
         let view = self.driver.observe().await.expect("a machine");
         tick::reconcile(&mut life.tracker, &view, Service::Enabled, Instant::now())
             .await
-            .unwrap_or_else(|error| panic!("{}", berth_tests::unit::sentence(&error)))
+            .unwrap_or_else(|error| panic!("{}", berth_model::error_chain(&error)))
     }
 }

@@ -5,7 +5,7 @@ use berth_tests::cloud::Cloud;
 use berth_tests::peer::{PlacementSettings, RealPlacement};
 use berth_tests::sample::up_to;
 
-use crate::real_placement::agent::{Agent, AgentLife};
+use crate::real_placement::agent::{Agent, AgentProcess};
 use crate::real_placement::holdings::{assert_held, check_consumers, claims, expected, post};
 use crate::real_placement::upgrade::{Upgrade, Version};
 
@@ -22,7 +22,7 @@ fn count(requests: &[String], line: &str) -> usize {
 }
 
 /// The start after the machine is modelled differently: one POST, and all of it is read once.
-async fn upgrade(agent: &Agent, cloud: &Cloud, consumers: usize) -> AgentLife {
+async fn upgrade(agent: &Agent, cloud: &Cloud, consumers: usize) -> AgentProcess {
     let _ = cloud.take_requests();
     let life = agent.start(cloud).await;
     assert_eq!(life.started.reshapes.len(), 1);
@@ -34,7 +34,7 @@ async fn upgrade(agent: &Agent, cloud: &Cloud, consumers: usize) -> AgentLife {
 }
 
 /// Nothing is left to do, and it costs at most the one question about units that are held.
-async fn two_quiet_ticks(agent: &Agent, cloud: &Cloud, life: &mut AgentLife) {
+async fn two_quiet_ticks(agent: &Agent, cloud: &Cloud, life: &mut AgentProcess) {
     let _ = cloud.take_requests();
     for _ in 0..2 {
         let ticked = agent.tick(life).await;

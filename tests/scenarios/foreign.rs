@@ -6,7 +6,7 @@ use berth_model::{AllocationRatio, Inventory, ProviderUuid, ResourceClass, Trait
 use berth_tests::claims::{Claim, add, claim, join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::{Node, NodeLife};
+use berth_tests::node::{Node, NodeProcess};
 use berth_tests::worlds::{PlacementRows, ProviderRow};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -45,7 +45,7 @@ async fn mark(cloud: &Cloud, provider: ProviderUuid, name: &str) {
         .unwrap();
 }
 
-async fn fresh_tick(life: &mut NodeLife, node: &Node) {
+async fn fresh_tick(life: &mut NodeProcess, node: &Node) {
     life.tracker.forget();
     let (view, now) = (node.driver.view(), Instant::now());
     tick::reconcile(&mut life.tracker, &view, Service::Enabled, now)

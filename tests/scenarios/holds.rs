@@ -4,7 +4,7 @@ use berth_agent_tracker::complete::Service;
 use berth_model::{ConsumerUuid, HeldUnits, HomelessReason, ResourceClass};
 use berth_tests::claims::Claim;
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::NodeLife;
+use berth_tests::node::NodeProcess;
 
 use crate::scenarios::upgrading::{UpgradeNode, claimable, flat, guest_claim, places, two_gpus};
 
@@ -32,7 +32,7 @@ async fn with_orphans(orphans: &[(u32, u64)]) -> UpgradeNode {
     UpgradeNode::of(&flat(&host), &host, claims).await
 }
 
-async fn start(upgrading: &UpgradeNode) -> NodeLife {
+async fn start(upgrading: &UpgradeNode) -> NodeProcess {
     upgrading.node.start(&upgrading.cloud).await.unwrap()
 }
 
@@ -43,7 +43,7 @@ fn units_of(held: &[HeldUnits]) -> Vec<(&str, &str, u64)> {
         .collect()
 }
 
-fn reasons(life: &NodeLife) -> Vec<(ConsumerUuid, u64, HomelessReason)> {
+fn reasons(life: &NodeProcess) -> Vec<(ConsumerUuid, u64, HomelessReason)> {
     let reshapes = life.started.reshapes.iter();
     reshapes
         .flat_map(|request| request.homeless())

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use berth_agent_tracker::node_identity::NodeIdentityError;
 use berth_agent_tracker::options::Rename;
-use berth_model::{Disposition, ProviderUuid};
+use berth_model::{Disposition, ProviderUuid, error_chain};
 use berth_tests::claims::add;
 use berth_tests::cloud::Cloud;
 use berth_tests::host::Host;
 use berth_tests::node::{COMPUTE_ID, MemoryFiles, Node, NodeError};
-use berth_tests::unit::sentence;
 use uuid::Uuid;
 
 use crate::scenarios::mishaps::{ALWAYS, RequestMishap, mishap, placement};
@@ -24,7 +23,7 @@ async fn refused(node: &Node, cloud: &Cloud) -> String {
     };
     assert_eq!(error.disposition(), Disposition::Fatal);
     assert_eq!(cloud.rows().await.difference(&before), "");
-    sentence(&error)
+    error_chain(&error)
 }
 
 #[track_caller]
@@ -253,7 +252,7 @@ async fn two_children_for_one_device_are_named_with_the_remedy() {
         panic!("it started");
     };
     let remedy = "openstack resource provider delete";
-    assert_contains(&sentence(&error), &[name, &other.to_string(), remedy]);
+    assert_contains(&error_chain(&error), &[name, &other.to_string(), remedy]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -273,13 +272,13 @@ async fn a_child_moved_to_another_tree_does_not_count_as_created() {
         life.tracker.forget();
         let error = life.tick(&node).await.unwrap_err();
         assert_eq!(error.disposition(), Disposition::Fatal);
-        assert_contains(&sentence(&error), &there);
+        assert_contains(&error_chain(&error), &there);
     }
     let Err(NodeError::Startup(error)) = node.start(&cloud).await else {
         panic!("it started");
     };
     assert_eq!(error.disposition(), Disposition::Fatal);
-    assert_contains(&sentence(&error), &there);
+    assert_contains(&error_chain(&error), &there);
     placement
         .place_provider_under(child, &name, root)
         .await

@@ -14,11 +14,10 @@ use berth_client::{
     TransportError,
 };
 use berth_compose::plan_file::PlanFile;
-use berth_model::NodeName;
+use berth_model::{NodeName, error_chain};
 use berth_store::Location;
 use berth_tests::cloud::Cloud;
 use berth_tests::node::{COMPUTE_ID, MemoryFiles};
-use berth_tests::unit::sentence;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response};
@@ -50,7 +49,7 @@ proptest! {
         let files = files("disabled.json", &content);
         let read = disabled::load(&files).now_or_never().expect("memory answers at once");
         if let Err(error) = read {
-            let message = sentence(&error);
+            let message = error_chain(&error);
             prop_assert!(message.contains("disabled.json"), "{}", message);
         }
     }
@@ -104,7 +103,7 @@ proptest! {
         rest in prop_oneof![any::<String>(), "//?[a-z/.?#:]{0,30}"],
     ) {
         if let Err(error) = format!("{scheme}//user:planted-secret@{rest}").parse::<Location>() {
-            prop_assert!(!sentence(&error).contains("planted-secret"));
+            prop_assert!(!error_chain(&error).contains("planted-secret"));
         }
         let known = format!("{scheme}{rest}").parse::<Location>();
         prop_assert!(known.is_err() || scheme.starts_with("sqlite"));
@@ -126,7 +125,7 @@ proptest! {
         match identified {
             Ok(identity) => prop_assert_eq!(Ok(identity.root), content.trim().parse()),
             Err(error) => {
-                let message = sentence(&error);
+                let message = error_chain(&error);
                 prop_assert!(message.contains(COMPUTE_ID), "{}", message);
             }
         }
@@ -166,7 +165,7 @@ fn call_after(status: u16, token: &str, document: &str) -> Result<(), String> {
         .build()
         .unwrap();
     let asked = runtime.block_on(client.providers_in_tree(Uuid::from_u128(1).into()));
-    asked.map(drop).map_err(|error| sentence(&error))
+    asked.map(drop).map_err(|error| error_chain(&error))
 }
 
 /// A document that is nearly Keystone's.

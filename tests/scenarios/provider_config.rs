@@ -6,7 +6,7 @@ use berth_model::{Disposition, ResourceClass};
 use berth_tests::claims::{Claim, claim};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::{Node, NodeLife};
+use berth_tests::node::{Node, NodeProcess};
 
 const LICENCES: &str = "CUSTOM_LICENCES";
 
@@ -27,7 +27,7 @@ fn licences(total: u32) -> ProviderConfigs {
 }
 
 /// What the next pass of this process goes by, as after a SIGHUP.
-fn hangup(life: &mut NodeLife, node: &mut Node, configs: ProviderConfigs) {
+fn hangup(life: &mut NodeProcess, node: &mut Node, configs: ProviderConfigs) {
     node.options.provider_configs = configs;
     life.tracker.set_options(node.options.clone());
 }

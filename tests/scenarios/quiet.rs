@@ -9,7 +9,7 @@ use berth_model::{ResourceClass, Trait};
 use berth_tests::claims::{Claim, claim, join, neighbours};
 use berth_tests::cloud::Cloud;
 use berth_tests::host::{Host, consumer};
-use berth_tests::node::{Node, NodeLife, ViewDriver};
+use berth_tests::node::{Node, NodeProcess, ViewDriver};
 use berth_virt::CpuSet;
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ use crate::scenarios::upgrading::{flat, guest_claim, two_gpus};
 
 const NOTHING: [&str; 0] = [];
 
-async fn quiet_ticks(life: &mut NodeLife, node: &Node, cloud: &Cloud, ticks: u32) {
+async fn quiet_ticks(life: &mut NodeProcess, node: &Node, cloud: &Cloud, ticks: u32) {
     let _ = cloud.take_requests();
     for _ in 0..ticks {
         let ticked = life.tick(node).await.unwrap();
@@ -28,7 +28,7 @@ async fn quiet_ticks(life: &mut NodeLife, node: &Node, cloud: &Cloud, ticks: u32
 }
 
 /// A tick after `resource_provider_association_refresh`.
-async fn aged_tick(life: &mut NodeLife, node: &Node) {
+async fn aged_tick(life: &mut NodeProcess, node: &Node) {
     let (view, later) = (
         node.driver.view(),
         Instant::now() + Duration::from_secs(301),
@@ -229,7 +229,7 @@ async fn several_nodes_of_one_driver_start_and_tick_side_by_side() {
         })
         .collect();
     let started = join_all(nodes.iter().map(|node| node.start(&cloud))).await;
-    let mut lives: Vec<NodeLife> = started.into_iter().map(Result::unwrap).collect();
+    let mut lives: Vec<NodeProcess> = started.into_iter().map(Result::unwrap).collect();
     let rows = cloud.rows().await;
     assert_eq!(rows.providers.len(), 8);
     for n in 0..4 {

@@ -78,11 +78,11 @@ pub enum NodeError {
     Rename(#[from] ReportError),
 }
 
-/// A node with one driver, across any number of process lives.
+/// A node with one driver, across any number of processes.
 pub struct Node {
     pub driver: Arc<ViewDriver>,
     pub name: NodeName,
-    /// The options of its next life.
+    /// The options of its next process.
     pub options: TrackerOptions,
     /// Whether an operator has it in service.
     pub service: Service,
@@ -90,8 +90,8 @@ pub struct Node {
     folder: Option<tempfile::TempDir>,
 }
 
-/// One life of a node's process, after its startup.
-pub struct NodeLife {
+/// A running process of a node, after its startup.
+pub struct NodeProcess {
     pub tracker: ResourceTracker<ViewDriver>,
     /// What the startup did.
     pub started: StartupOutcome,
@@ -164,7 +164,7 @@ impl Node {
     }
 
     /// Starts its process: who am I, rename if accepted, startup.
-    pub async fn start(&self, cloud: &Cloud) -> Result<NodeLife, NodeError> {
+    pub async fn start(&self, cloud: &Cloud) -> Result<NodeProcess, NodeError> {
         let (mut tracker, known) = self.identified(cloud).await?;
         if let PlacementRecord::Renamed { from } = &known {
             berth_agent_tracker::rename::reconcile(&mut tracker, from, Instant::now()).await?;
@@ -173,7 +173,7 @@ impl Node {
         let now = Instant::now();
         let started =
             startup::reconcile(&mut tracker, &view, self.service, now, None, &|_, _| {}).await?;
-        Ok(NodeLife { tracker, started })
+        Ok(NodeProcess { tracker, started })
     }
 
     /// What a start would do.
@@ -184,7 +184,7 @@ impl Node {
     }
 }
 
-impl NodeLife {
+impl NodeProcess {
     pub async fn tick(&mut self, node: &Node) -> Result<TickReport, TickError> {
         let view = node.driver.view();
         tick::reconcile(&mut self.tracker, &view, node.service, Instant::now()).await

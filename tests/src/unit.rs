@@ -14,7 +14,7 @@ use berth_agent_tracker::propose::ResourceTracker;
 use berth_agent_tracker::report_client::ReportClient;
 use berth_agent_tracker::tick::{self, TickError};
 use berth_agent_tracker::{rename, startup};
-use berth_model::{Disposition, HeldUnits, NodeName};
+use berth_model::{Disposition, HeldUnits, NodeName, error_chain};
 use berth_store::state_dir::StateFiles;
 use berth_virt::{ObserveError, VirtDriver};
 use tokio::time::{Instant, sleep};
@@ -217,7 +217,7 @@ impl<D: VirtDriver> UnitProcess<'_, D> {
                 }
                 Err(error) => {
                     if let Some(end) = self.unit.end(error, started) {
-                        return Err(UnitProcessEnd::Exit(end.reason(), sentence(&end)));
+                        return Err(UnitProcessEnd::Exit(end.reason(), error_chain(&end)));
                     }
                     failed = true;
                     self.backoff.next_delay()
@@ -237,7 +237,7 @@ impl<D: VirtDriver> UnitProcess<'_, D> {
             life: self.life,
             began,
             ended: self.began.elapsed(),
-            failure: error.map(|error| sentence(error)),
+            failure: error.map(|error| error_chain(error)),
         };
         let mut history = history
             .lock()
@@ -309,20 +309,4 @@ impl<D> Unit<D> {
             _ => None,
         }
     }
-}
-
-/// An error and its causes as one sentence.
-#[must_use]
-pub fn sentence(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Extension, Json, Router};
 use berth_agent_tracker::disabled::{DisabledByOperator, DisabledError};
-use berth_agent_tracker::error_chain::sentence;
+use berth_model::error_chain;
 use berth_serve::{SubjectName, TlsClient};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
@@ -297,7 +297,7 @@ fn store_failed(error: &DisabledError) -> Response {
     refusal(
         StatusCode::INTERNAL_SERVER_ERROR,
         STATE_FILES,
-        sentence(error),
+        error_chain(error),
     )
 }
 

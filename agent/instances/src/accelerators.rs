@@ -34,9 +34,6 @@ pub struct Accelerators {
 }
 
 impl Accelerators {
-    /// The default of `arq_binding_timeout`.
-    pub const BINDING_TIMEOUT: Duration = Duration::from_secs(300);
-
     /// Waits until all requests of the guest are bound. Subscribes before the first query, so no event is missed.
     pub(super) async fn wait_until_bound(
         &self,

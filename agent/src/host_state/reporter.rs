@@ -360,7 +360,7 @@ impl<D: VirtDriver> HostStateReporter<D> {
 
     /// Logs a new failure. Returns the pause before the next attempt.
     fn record_failure(&mut self, error: &HostReportError) -> Duration {
-        let text = berth_agent_tracker::error_chain::sentence(error);
+        let text = berth_model::error_chain(error);
         let is_news = self.deps.failure.send_if_modified(|failure| {
             let is_news = failure.as_ref() != Some(&text);
             *failure = Some(text.clone());

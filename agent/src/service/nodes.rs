@@ -11,12 +11,11 @@ use berth_agent_api::{
 use berth_agent_devices::MissingProviders;
 use berth_agent_tracker::backoff::LoopBackoff;
 use berth_agent_tracker::complete;
-use berth_agent_tracker::error_chain::sentence;
 use berth_agent_tracker::node_identity::UuidSource;
 use berth_agent_tracker::options::TrackerOptions;
 use berth_agent_tracker::startup::ReviewedPlans;
 use berth_client::JitterRng;
-use berth_model::{NodeName, ProviderUuid};
+use berth_model::{NodeName, ProviderUuid, error_chain};
 use berth_virt::HostView;
 use tokio::time::Instant;
 
@@ -345,7 +344,7 @@ impl<D> NodeSlot<D> {
             at: SystemTime::now(),
             took,
             result: PassResult::Failed,
-            text: truncate(&sentence(error)),
+            text: truncate(&error_chain(error)),
             providers: ChangedProviders::default(),
         });
     }

@@ -12,7 +12,6 @@ pub mod allocation_audit;
 pub mod backoff;
 pub mod complete;
 pub mod disabled;
-pub mod error_chain;
 mod known_trees;
 pub mod node_identity;
 pub mod options;

@@ -14,13 +14,12 @@ use std::time::Duration;
 use berth_client::{JitterRng, PlacementError};
 use berth_model::{
     Disposition, HeldUnits, NodeName, PendingReshape, Plan, ProviderTree, ProviderUuid,
-    ReshapeRefused, ReshapeRequest, TreeDiff,
+    ReshapeRefused, ReshapeRequest, TreeDiff, error_chain,
 };
 use berth_virt::{HostView, TreePair, VirtDriver};
 use tokio::time::{Instant, sleep};
 
 use crate::complete::Service;
-use crate::error_chain::sentence;
 use crate::propose::{Proposal, ProposeError, ResourceTracker, ReviewedPlanProgress};
 use crate::report_client::ReportError;
 use crate::tick::REFRESHES;
@@ -429,7 +428,7 @@ async fn send<D: VirtDriver>(
     match tracker.report.delete_unused_providers(request, now).await {
         Ok(_) => Err(StartupError::Failed(source)),
         Err(left) if left.disposition() == Disposition::Fatal => {
-            let left = sentence(&left);
+            let left = error_chain(&left);
             Err(StartupError::FailedAndLeft { left, source })
         }
         Err(away) => Err(StartupError::Report(away)),

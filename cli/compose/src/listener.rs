@@ -12,71 +12,46 @@ use tokio::net::TcpListener;
 
 use crate::tls;
 
-/// A built-in service, with its name for error texts.
-pub struct BuiltIn {
-    called: &'static str,
+/// An option with the address of a built-in service, and the service's name for error texts.
+pub struct ListenOption {
+    service: &'static str,
     section: &'static str,
     option: &'static str,
 }
 
-pub const PLACEMENT: BuiltIn = BuiltIn {
-    called: "the built-in Placement",
-    section: "placement_service",
-    option: "listen",
-};
-
+pub const PLACEMENT: ListenOption =
+    ListenOption::of("the built-in Placement", "placement_service", "listen");
 /// The built-in accelerator service.
-pub const ACCELERATOR: BuiltIn = BuiltIn {
-    called: "the accelerator service",
-    section: "accelerator_service",
-    option: "listen",
-};
-
+pub const ACCELERATOR: ListenOption =
+    ListenOption::of("the accelerator service", "accelerator_service", "listen");
 /// All services behind one address.
-pub const API: BuiltIn = BuiltIn {
-    called: "the front listener",
-    section: "api",
-    option: "listen",
-};
-
+pub const API: ListenOption = ListenOption::of("the front listener", "api", "listen");
 /// All services again, for agents and services.
-pub const INTERNAL_API: BuiltIn = BuiltIn {
-    called: "the listener for agents",
-    section: "api",
-    option: "internal_listen",
-};
-
-pub const IDENTITY: BuiltIn = BuiltIn {
-    called: "the identity service",
-    section: "identity_service",
-    option: "listen",
-};
-
+pub const INTERNAL_API: ListenOption =
+    ListenOption::of("the listener for agents", "api", "internal_listen");
+pub const IDENTITY: ListenOption =
+    ListenOption::of("the identity service", "identity_service", "listen");
 /// The compute API, which also receives the host states of other hosts' agents.
-pub const COMPUTE: BuiltIn = BuiltIn {
-    called: "the compute API",
-    section: "compute_service",
-    option: "listen",
-};
-
+pub const COMPUTE: ListenOption = ListenOption::of("the compute API", "compute_service", "listen");
 /// The conductor. Its API has no authentication.
-pub const CONDUCTOR: BuiltIn = BuiltIn {
-    called: "the conductor",
-    section: "conductor_service",
-    option: "listen",
-};
-
+pub const CONDUCTOR: ListenOption =
+    ListenOption::of("the conductor", "conductor_service", "listen");
 /// The agent's receiver of external events.
-pub const EVENTS: BuiltIn = BuiltIn {
-    called: "the receiver of external events",
-    section: "agent",
-    option: "events_listen",
-};
+pub const EVENTS: ListenOption =
+    ListenOption::of("the receiver of external events", "agent", "events_listen");
 
-impl BuiltIn {
+impl ListenOption {
+    const fn of(service: &'static str, section: &'static str, option: &'static str) -> Self {
+        Self {
+            service,
+            section,
+            option,
+        }
+    }
+
     /// Opens a service's own address in `berth up` and `berth controller`; `None` if it has none.
     ///
-    /// Errors: `auth_strategy` is not set, or as for [`BuiltIn::listen_on`].
+    /// Errors: `auth_strategy` is not set, or as for [`ListenOption::listen_on`].
     pub async fn own(
         &self,
         config: &Config,
@@ -92,7 +67,7 @@ impl BuiltIn {
 
     /// Opens the address of a command that serves this service alone.
     ///
-    /// Errors: There is no address, or as for [`BuiltIn::listen_on`].
+    /// Errors: There is no address, or as for [`ListenOption::listen_on`].
     pub async fn alone(
         &self,
         config: &Config,
@@ -100,10 +75,10 @@ impl BuiltIn {
         auth: AuthStrategy,
     ) -> Result<ServiceListener, Failure> {
         let Self {
-            called, section, ..
+            service, section, ..
         } = self;
         let address = listen.ok_or_else(|| {
-            let what = format!("{called} has no address to listen on");
+            let what = format!("{service} has no address to listen on");
             Failure::new(ErrorCode::Missing, what).hint(format!(
                 "set [{section}] listen, or give --listen 127.0.0.1:PORT"
             ))
@@ -122,11 +97,11 @@ impl BuiltIn {
         auth: AuthStrategy,
     ) -> Result<ServiceListener, Failure> {
         let Self {
-            called, section, ..
+            service, section, ..
         } = self;
         if auth == AuthStrategy::Noauth2 && !address.ip().is_loopback() {
             let what = format!(
-                "{called} does not authenticate its callers (noauth2); {address} is not loopback"
+                "{service} does not authenticate its callers (noauth2); {address} is not loopback"
             );
             return Err(Failure::new(ErrorCode::BadValue, what).hint(format!(
                 "listen on 127.0.0.1 or [::1], or set [{section}] auth_strategy = \"keystone\""
@@ -137,7 +112,7 @@ impl BuiltIn {
             let address = listener.address;
             tracing::warn!(
                 %address,
-                "{called} does not authenticate its callers (noauth2): every user and process of this host may use it"
+                "{service} does not authenticate its callers (noauth2): every user and process of this host may use it"
             );
         }
         Ok(listener)

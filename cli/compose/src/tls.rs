@@ -57,8 +57,8 @@ pub fn reload(tls: &ReloadableTls) -> Result<(), String> {
 #[must_use]
 pub fn files_of(listener: &ListenerSection<'_>) -> Option<TlsFiles> {
     Some(TlsFiles {
-        certificate: listener.certificate?.to_owned(),
-        key: listener.key?.to_owned(),
+        certificate: listener.certificate()?.to_owned(),
+        key: listener.key()?.to_owned(),
         clients: None,
     })
 }

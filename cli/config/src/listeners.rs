@@ -1,9 +1,35 @@
 //! The TCP listeners of the built-in services: where they listen, and with which files.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use berth_options::options;
 
 use crate::sections::{AuthStrategy, Config};
+
+options! {
+    /// TLS of a service's listener.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub(crate) struct ListenerTls in "api" {
+        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
+        /// over HTTPS. Both files are read again at each SIGHUP.
+        tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/controller.pem\"";
+        /// PEM file with the key of `tls_cert`, without a password.
+        tls_key: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/tls/controller.key\"";
+        /// Whether `listen` may be an address of other hosts without TLS. Then tokens, passwords and user data cross the
+        /// network in clear text.
+        insecure_http: bool = false;
+    }
+}
+
+/// The sections with these options.
+pub(super) const TLS_SECTIONS: [&str; 5] = [
+    "api",
+    "placement_service",
+    "accelerator_service",
+    "compute_service",
+    "identity_service",
+];
 
 /// The TCP listener of a built-in service, as its section configures it.
 #[derive(Debug, Clone, Copy)]
@@ -16,24 +42,39 @@ pub struct ListenerSection<'a> {
     pub carries: &'static str,
     /// How its callers are authenticated.
     pub auth: AuthStrategy,
-    /// `tls_cert`.
-    pub certificate: Option<&'a Path>,
-    /// `tls_key`.
-    pub key: Option<&'a Path>,
-    pub insecure_http: bool,
+    /// `None`: its TLS options have their defaults.
+    tls: Option<&'a ListenerTls>,
 }
 
-impl ListenerSection<'_> {
+impl<'a> ListenerSection<'a> {
+    /// `tls_cert`.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&'a Path> {
+        self.tls?.tls_cert.as_deref()
+    }
+
+    /// `tls_key`.
+    #[must_use]
+    pub fn key(&self) -> Option<&'a Path> {
+        self.tls?.tls_key.as_deref()
+    }
+
+    /// `insecure_http`.
+    #[must_use]
+    pub fn accepts_http(&self) -> bool {
+        self.tls.is_some_and(|tls| tls.insecure_http)
+    }
+
     /// Whether it speaks HTTPS. A check has made sure that both files are set, or none.
     #[must_use]
     pub fn is_tls(&self) -> bool {
-        self.certificate.is_some() && self.key.is_some()
+        self.certificate().is_some() && self.key().is_some()
     }
 
     /// Whether other hosts could read what crosses the network at this address, and the operator has not accepted that.
     #[must_use]
     pub fn exposes_secrets_at(&self, address: SocketAddr) -> bool {
-        !address.ip().is_loopback() && !self.is_tls() && !self.insecure_http
+        !address.ip().is_loopback() && !self.is_tls() && !self.accepts_http()
     }
 
     /// Why the address is refused, and the ways out.
@@ -60,65 +101,59 @@ impl ListenerSection<'_> {
     }
 }
 
-macro_rules! listener {
-    ($config:ident . $section:ident, $address:expr, $auth:expr, $carries:literal) => {
-        ListenerSection {
-            section: stringify!($section),
-            address: $address,
-            carries: $carries,
-            auth: $auth,
-            certificate: $config.$section.tls_cert.as_deref(),
-            key: $config.$section.tls_key.as_deref(),
-            insecure_http: $config.$section.insecure_http,
-        }
-    };
-}
-
 impl Config {
+    fn listener(
+        &self,
+        section: &'static str,
+        carries: &'static str,
+        address: Option<SocketAddr>,
+        auth: AuthStrategy,
+    ) -> ListenerSection<'_> {
+        ListenerSection {
+            section,
+            address,
+            carries,
+            auth,
+            tls: self.listener_tls.get(section),
+        }
+    }
+
     /// The front listener. All its callers need a token of the Identity service behind it.
     #[must_use]
     pub fn api_listener(&self) -> ListenerSection<'_> {
         let (address, auth) = (self.api_listen(), AuthStrategy::Keystone);
-        listener!(self.api, address, auth, "passwords and tokens")
+        self.listener("api", "passwords and tokens", address, auth)
     }
 
     #[must_use]
     pub fn identity_listener(&self) -> ListenerSection<'_> {
-        let (address, auth) = (
-            self.identity_service.listen.address(),
-            AuthStrategy::Keystone,
-        );
-        listener!(self.identity_service, address, auth, "passwords")
+        let address = self.identity_service.listen.address();
+        let auth = AuthStrategy::Keystone;
+        self.listener("identity_service", "passwords", address, auth)
     }
 
     #[must_use]
     pub fn placement_listener(&self) -> ListenerSection<'_> {
         let service = &self.placement_service;
-        let (address, auth) = (
-            service.own_listen(),
-            service.auth_strategy.unwrap_or_default(),
-        );
-        listener!(self.placement_service, address, auth, "tokens")
+        let (address, auth) = (service.own_listen(), service.auth_strategy);
+        let auth = auth.unwrap_or_default();
+        self.listener("placement_service", "tokens", address, auth)
     }
 
     #[must_use]
     pub fn accelerator_listener(&self) -> ListenerSection<'_> {
         let service = &self.accelerator_service;
-        let (address, auth) = (
-            service.own_listen(),
-            service.auth_strategy.unwrap_or_default(),
-        );
-        listener!(self.accelerator_service, address, auth, "tokens")
+        let (address, auth) = (service.own_listen(), service.auth_strategy);
+        let auth = auth.unwrap_or_default();
+        self.listener("accelerator_service", "tokens", address, auth)
     }
 
     #[must_use]
     pub fn compute_listener(&self) -> ListenerSection<'_> {
         let service = &self.compute_service;
-        let (address, auth) = (
-            service.listen.address(),
-            service.auth_strategy.unwrap_or_default(),
-        );
-        listener!(self.compute_service, address, auth, "tokens and user data")
+        let (address, auth) = (service.listen.address(), service.auth_strategy);
+        let auth = auth.unwrap_or_default();
+        self.listener("compute_service", "tokens and user data", address, auth)
     }
 
     /// The listener of a section; `None` if the section has no TLS of its own.

@@ -25,6 +25,7 @@ use berth_scheduler::options::SchedulerOptions;
 use berth_virt::{CpuSet, ResourceModel};
 
 use super::authtoken::{AuthtokenOptions, KeystoneAuthtoken};
+use super::listeners::{ListenerTls, TLS_SECTIONS};
 use super::pattern;
 use super::secret::Secret;
 
@@ -134,6 +135,8 @@ options! {
         pub compute_service: ComputeService = ComputeService::default();
         pub(super) quota: QuotaSection = QuotaSection::default();
         pub identity_service: IdentityService = IdentityService::default();
+        /// The TLS options of services' listeners, by section.
+        pub(super) listener_tls: BTreeMap<&'static str, ListenerTls> = BTreeMap::default();
         scheduler: SchedulerOptions = SchedulerOptions::default();
         pub(super) scheduler_plugin: BTreeMap<String, SchedulerPlugin> = BTreeMap::default();
         pub agent_client: AgentClient = AgentClient::default();
@@ -154,6 +157,10 @@ impl Config {
         let client = |section: &str, service_type| {
             values.read_onto(section, AuthOptions::for_service(service_type))
         };
+        let listener_tls = TLS_SECTIONS.map(|section| {
+            let tls = values.read_onto(section, ListenerTls::default());
+            tls.map(|tls| (section, tls))
+        });
         let mut scheduler = SchedulerOptions::read(&values)?;
         let own: Self = values.read()?;
         scheduler.default.report_interval = own.report_interval.as_secs_f64();
@@ -180,6 +187,7 @@ impl Config {
             compute_service: values.read()?,
             quota: values.read()?,
             identity_service: values.read()?,
+            listener_tls: listener_tls.into_iter().collect::<Result<_, _>>()?,
             scheduler,
             scheduler_plugin: pattern::PLUGIN.read(&values, named)?,
             agent_client: values.read()?,

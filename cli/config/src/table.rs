@@ -14,6 +14,7 @@ use berth_scheduler::options as scheduler;
 use berth_virt::ResourceModel;
 
 use super::authtoken::AuthtokenOptions;
+use super::listeners::{ListenerTls, TLS_SECTIONS};
 use super::pattern;
 use super::sections as own;
 
@@ -54,6 +55,10 @@ fn groups() -> Vec<RowGroup> {
         RowGroup::of::<AuthtokenOptions>(),
         RowGroup::of::<own::AgentSection>(),
     ]);
+    groups.extend(TLS_SECTIONS.map(|section| RowGroup {
+        section,
+        ..RowGroup::of::<ListenerTls>()
+    }));
     for driver in berth_compute_driver::GROUPS {
         if groups.iter().all(|it| it.section != driver.section) {
             groups.push(*driver);

@@ -7,7 +7,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use berth_files::open_options;
 
@@ -15,16 +14,16 @@ use berth_files::open_options;
 #[derive(Debug, thiserror::Error)]
 #[error("the audit file {} cannot be written", path.display())]
 pub struct AuditFileError {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     #[source]
-    source: io::Error,
+    pub(crate) source: io::Error,
 }
 
 /// The file, open for appending.
 #[derive(Debug)]
 pub(crate) struct AuditFile {
     path: PathBuf,
-    open: Mutex<OpenFile>,
+    open: OpenFile,
 }
 
 fn not_regular() -> io::Error {
@@ -91,7 +90,7 @@ impl AuditFile {
         match OpenFile::at(path) {
             Ok(open) => Ok(Self {
                 path: path.to_owned(),
-                open: Mutex::new(open),
+                open,
             }),
             Err(source) => Err(AuditFileError {
                 path: path.to_owned(),
@@ -100,15 +99,18 @@ impl AuditFile {
         }
     }
 
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Appends a line.
-    pub(crate) fn append(&self, line: &str) -> Result<(), AuditFileError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let appended = if open.is_at(&self.path) {
-            open.append(line)
+    pub(crate) fn append(&mut self, line: &str) -> Result<(), AuditFileError> {
+        let appended = if self.open.is_at(&self.path) {
+            self.open.append(line)
         } else {
             OpenFile::at(&self.path).and_then(|new| {
-                *open = new;
-                open.append(line)
+                self.open = new;
+                self.open.append(line)
             })
         };
         appended.map_err(|source| AuditFileError {
@@ -132,7 +134,7 @@ mod tests {
             folder.path().join("audit.log"),
             folder.path().join("audit.log.1"),
         );
-        let file = AuditFile::open(&path).unwrap();
+        let mut file = AuditFile::open(&path).unwrap();
         file.append("one").unwrap();
         fs::rename(&path, &old).unwrap();
         file.append("two").unwrap();
@@ -150,7 +152,7 @@ mod tests {
         let inner = folder.path().join("log");
         fs::create_dir(&inner).unwrap();
         let path = inner.join("audit.log");
-        let file = AuditFile::open(&path).unwrap();
+        let mut file = AuditFile::open(&path).unwrap();
         fs::remove_dir_all(&inner).unwrap();
         let error = file.append("lost").unwrap_err();
         assert!(error.to_string().contains("audit.log"), "{error}");

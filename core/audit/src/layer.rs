@@ -51,16 +51,16 @@ async fn audit(
     if let ApiAudit::ByMiddleware { observer, refuse } = listener.api {
         audit.observe(observer);
         audit.set_target(AuditTarget::of_path(observer, request.uri().path()));
-        if let Err(unavailable) = audit.record_intent() {
+        if let Err(unavailable) = audit.record_intent().await {
             let response = refuse(unavailable);
-            progress.answered(response.status());
+            progress.answered(response.status()).await;
             return response;
         }
     }
     // An API that audits itself reads it.
     request.extensions_mut().insert(audit);
     let response = next.run(request).await;
-    progress.answered(response.status());
+    progress.answered(response.status()).await;
     response
 }
 
@@ -160,6 +160,8 @@ mod tests {
         let never = ask(&router, "POST", "/wait");
         let soon = std::time::Duration::from_millis(10);
         assert!(tokio::time::timeout(soon, never).await.is_err());
+        // The end of the trail waits for its records.
+        drop(router);
         assert_eq!(records(&file), ["POST /wait unknown"]);
     }
 

@@ -14,6 +14,7 @@
 //! | `request` | [`RequestAudit`]: what is known of one request so far |
 //! | `event` | the record as JSON; pure |
 //! | `trail` | [`AuditTrail`]: which records are written, and where |
+//! | `writer` | the thread that writes records to the file |
 //! | `file` | the file, which is opened again after it was renamed |
 //! | `options` | [`AuditOptions`]: the section `[audit]` |
 //!
@@ -26,6 +27,7 @@ mod layer;
 mod options;
 mod request;
 mod trail;
+mod writer;
 
 pub use event::{AuditInitiator, AuditPeer, AuditTarget};
 pub use file::AuditFileError;

@@ -11,7 +11,7 @@ use crate::event::{
     AuditInitiator, AuditOutcome, AuditPeer, AuditTarget, RequestFacts, ServiceFacts, bounded,
     shown_path,
 };
-use crate::trail::{AuditTrail, AuditUnavailable};
+use crate::trail::{AuditTrail, AuditUnavailable, PendingRecord};
 
 /// The audit of one request. Handlers find it in the extensions of the request, if the request came through a listener
 /// with an audit trail. Clones share one audit.
@@ -98,17 +98,17 @@ impl RequestAudit {
     /// before anything is changed.
     ///
     /// Errors: The record could not be written. The request must be refused.
-    pub fn record_intent(&self) -> Result<(), AuditUnavailable> {
+    pub async fn record_intent(&self) -> Result<(), AuditUnavailable> {
         let inner = &self.inner;
-        let known = self.known();
-        inner.trail.record_intent(&inner.request, &known)
+        let record = inner.trail.record_intent(&inner.request, &self.known());
+        record.written().await
     }
 
-    fn end(&self, outcome: impl FnOnce(std::time::Duration) -> AuditOutcome) {
+    fn end(&self, outcome: impl FnOnce(std::time::Duration) -> AuditOutcome) -> PendingRecord {
         let inner = &self.inner;
         let outcome = outcome(inner.began.elapsed());
         let known = self.known();
-        inner.trail.record_outcome(&inner.request, &known, outcome);
+        inner.trail.record_outcome(&inner.request, &known, outcome)
     }
 }
 
@@ -120,9 +120,11 @@ impl InProgress {
         Self(Some(audit))
     }
 
-    pub(crate) fn answered(mut self, status: StatusCode) {
+    pub(crate) async fn answered(mut self, status: StatusCode) {
         if let Some(audit) = self.0.take() {
-            audit.end(|duration| AuditOutcome::Answered(status, duration));
+            let record = audit.end(|duration| AuditOutcome::Answered(status, duration));
+            // The request has been carried out already, and the failure is logged.
+            let _ = record.written().await;
         }
     }
 }

@@ -1,14 +1,15 @@
 //! [`AuditTrail`]: which records are written, and where.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
+use tokio::sync::oneshot;
 use tracing::Level;
 
 use crate::event::{self, AuditOutcome, RequestFacts, ServiceFacts, action_of, is_read};
 use crate::file::{AuditFile, AuditFileError};
 use crate::options::AuditOptions;
+use crate::writer::AuditWriter;
 
 /// Where the audit records of a process go. Clones share the file. The default is the log alone.
 #[derive(Debug, Clone, Default)]
@@ -18,11 +19,22 @@ pub struct AuditTrail {
 
 #[derive(Debug, Default)]
 struct TrailInner {
-    file: Option<AuditFile>,
+    file: Option<AuditWriter>,
     is_required: bool,
     has_reads: bool,
-    /// Records that the file did not get since it could last be written.
-    lost: AtomicU64,
+}
+
+/// A record on its way to the file, if it needs to get there. It gets there whether it is awaited or not.
+pub(crate) struct PendingRecord(Option<oneshot::Receiver<()>>);
+
+impl PendingRecord {
+    /// Waits until the record is in the file.
+    pub(crate) async fn written(self) -> Result<(), AuditUnavailable> {
+        match self.0 {
+            None => Ok(()),
+            Some(written) => written.await.map_err(|_| AuditUnavailable),
+        }
+    }
 }
 
 /// The record of a request could not be written, and requests need one. The cause is in the log.
@@ -49,13 +61,15 @@ impl AuditTrail {
     ///
     /// Errors: The file cannot be opened for writing.
     pub fn open(options: &AuditOptions) -> Result<Self, AuditFileError> {
-        let file = options.file.as_deref().map(AuditFile::open).transpose()?;
+        let file = options.file.as_deref().map(|path| {
+            let file = AuditFile::open(path)?;
+            AuditWriter::start(file, options.required)
+        });
         Ok(Self {
             inner: Arc::new(TrailInner {
-                file,
+                file: file.transpose()?,
                 is_required: options.required,
                 has_reads: options.reads,
-                lost: AtomicU64::new(0),
             }),
         })
     }
@@ -65,12 +79,12 @@ impl AuditTrail {
         &self,
         request: &RequestFacts,
         known: &ServiceFacts,
-    ) -> Result<(), AuditUnavailable> {
+    ) -> PendingRecord {
         let action = known.action.unwrap_or_else(|| action_of(&request.method));
         if !self.inner.is_required || is_read(action) {
-            return Ok(());
+            return PendingRecord(None);
         }
-        self.write(&event::line(request, known, AuditOutcome::Pending, &HOST))
+        self.write(event::line(request, known, AuditOutcome::Pending, &HOST))
     }
 
     /// Writes the record of a request that ended.
@@ -79,45 +93,21 @@ impl AuditTrail {
         request: &RequestFacts,
         known: &ServiceFacts,
         outcome: AuditOutcome,
-    ) {
+    ) -> PendingRecord {
         if self.inner.file.is_none() && !tracing::enabled!(target: "berth::audit", Level::INFO) {
-            return;
+            return PendingRecord(None);
         }
         let action = known.action.unwrap_or_else(|| action_of(&request.method));
         // 401, 403 and 429 show who tries what.
         let is_refused = matches!(outcome, AuditOutcome::Answered(status, _) if matches!(status.as_u16(), 401 | 403 | 429));
         if is_read(action) && !is_refused && !self.inner.has_reads {
-            return;
+            return PendingRecord(None);
         }
-        // The request has been carried out already, and the failure is logged.
-        let _ = self.write(&event::line(request, known, outcome, &HOST));
+        self.write(event::line(request, known, outcome, &HOST))
     }
 
-    fn write(&self, line: &str) -> Result<(), AuditUnavailable> {
+    fn write(&self, line: String) -> PendingRecord {
         tracing::info!(target: "berth::audit", "{line}");
-        let Some(file) = &self.inner.file else {
-            return Ok(());
-        };
-        match file.append(line) {
-            Ok(()) => {
-                let lost = self.inner.lost.swap(0, Ordering::Relaxed);
-                if lost > 0 {
-                    tracing::warn!(
-                        lost,
-                        "the audit file can be written again; the log has the records that it lacks"
-                    );
-                }
-                Ok(())
-            }
-            Err(error) => {
-                // Once, not for each request.
-                if self.inner.lost.fetch_add(1, Ordering::Relaxed) == 0 {
-                    let required = self.inner.is_required;
-                    let error = &error as &dyn std::error::Error;
-                    tracing::error!(error, required, "audit records are lost");
-                }
-                Err(AuditUnavailable)
-            }
-        }
+        PendingRecord(self.inner.file.as_ref().map(|file| file.append(line)))
     }
 }

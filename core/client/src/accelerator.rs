@@ -19,10 +19,11 @@ use berth_wire::accelerator::{
 use berth_wire::{BodyError, encode};
 use http::Method;
 
-pub use error::{AcceleratorError, AcceleratorRefusal};
+pub use error::AcceleratorError;
 pub use operators::DeviceSwitch;
 
-use crate::adapter::{AdapterAnswer, AdapterCall};
+use crate::adapter::AdapterCall;
+use crate::answer::AdapterAnswer;
 use crate::call::Repeat;
 use crate::placement::DeleteOutcome;
 use crate::{
@@ -259,12 +260,7 @@ fn call(
     repeat: Repeat,
 ) -> AdapterCall {
     AdapterCall {
-        method,
-        route,
-        path,
-        microversion: None,
-        body,
         repeat,
-        patience: 1,
+        ..AdapterCall::new(method, route, path, body)
     }
 }

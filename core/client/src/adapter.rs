@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::HeaderName;
 use http::{HeaderValue, Method, Response, StatusCode};
 
+use crate::answer::AdapterAnswer;
 use crate::call::{PreparedRequest, Repeat, ServiceLink, request_id};
 use crate::keystone::{Renewal, system_clock};
 use crate::sanitize;
@@ -98,12 +99,24 @@ pub(crate) struct AdapterCall {
     pub(crate) patience: u32,
 }
 
-/// An answer with its request.
-pub(crate) struct AdapterAnswer {
-    pub(crate) request: RequestLine,
-    pub(crate) status: StatusCode,
-    pub(crate) request_id: String,
-    pub(crate) body: Bytes,
+impl AdapterCall {
+    /// A call without a version that may be repeated.
+    pub(crate) fn new(
+        method: Method,
+        route: &'static str,
+        path: String,
+        body: Option<Vec<u8>>,
+    ) -> Self {
+        Self {
+            method,
+            route,
+            path,
+            microversion: None,
+            body,
+            repeat: Repeat::Safe,
+            patience: 1,
+        }
+    }
 }
 
 impl Adapter {

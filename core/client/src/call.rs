@@ -126,7 +126,7 @@ impl ServiceCallError {
 }
 
 /// The name of a service for users.
-fn service_name(service_type: &str) -> &str {
+pub(crate) fn service_name(service_type: &str) -> &str {
     match service_type {
         "placement" => "Placement",
         "accelerator" => "the accelerator service",

@@ -5,8 +5,9 @@ use berth_wire::encode;
 use http::{Method, StatusCode};
 
 use crate::adapter::AdapterCall;
-use crate::call::Repeat;
 use crate::{Adapter, AdapterOptions, Auth, Disposition, HttpService, ServiceCallError};
+
+const ROUTE: &str = "/os-server-external-events";
 
 /// The microversion with events of accelerator requests.
 const EVENTS: (u16, u16) = (2, 82);
@@ -73,14 +74,10 @@ impl ComputeClient {
         &self,
         events: Vec<ServerExternalEvent>,
     ) -> Result<(), EventsError> {
+        let body = Some(encode(&ServerExternalEvents { events }));
         let call = AdapterCall {
-            method: Method::POST,
-            route: "/os-server-external-events",
-            path: "/os-server-external-events".to_owned(),
             microversion: Some(EVENTS),
-            body: Some(encode(&ServerExternalEvents { events })),
-            repeat: Repeat::Safe,
-            patience: 1,
+            ..AdapterCall::new(Method::POST, ROUTE, ROUTE.to_owned(), body)
         };
         let answer = self.adapter.call(call).await?;
         if answer.status.is_success() {

@@ -13,10 +13,10 @@ use berth_wire::encode;
 use berth_wire::host_state::{HostSeenBody, HostStateBody, HostWanted};
 use http::{Method, StatusCode};
 
-pub use error::{HostsError, HostsRefusal};
+pub use error::HostsError;
 
-use crate::adapter::{AdapterAnswer, AdapterCall};
-use crate::call::Repeat;
+use crate::adapter::AdapterCall;
+use crate::answer::AdapterAnswer;
 use crate::{
     Adapter, AdapterOptions, Auth, AuthOptions, ConnectError, HttpService, RequestObserver,
 };
@@ -69,7 +69,7 @@ impl HostsClient {
         state: &HostStateBody,
     ) -> Result<HostWanted, HostsError> {
         let path = format!("/internal/v1/hosts/{host}/state");
-        let call = call(Method::PUT, STATE, path, Some(encode(state)));
+        let call = AdapterCall::new(Method::PUT, STATE, path, Some(encode(state)));
         responses::parsed(self.ask(call).await?, "the desired state of a host")
     }
 
@@ -82,9 +82,8 @@ impl HostsClient {
         seen: &HostSeenBody,
     ) -> Result<HeartbeatOutcome, HostsError> {
         let path = format!("/internal/v1/hosts/{host}/seen");
-        let answer = self
-            .ask(call(Method::PUT, SEEN, path, Some(encode(seen))))
-            .await?;
+        let call = AdapterCall::new(Method::PUT, SEEN, path, Some(encode(seen)));
+        let answer = self.ask(call).await?;
         // 404: the host is unknown. If there is no such service, reporting the whole state will show it.
         if [StatusCode::CONFLICT, StatusCode::NOT_FOUND].contains(&answer.status) {
             return Ok(HeartbeatOutcome::Unknown);
@@ -95,7 +94,8 @@ impl HostsClient {
     /// GET /internal/v1/hosts/{host}/state: the stored state of a host, if any.
     pub async fn state(&self, host: &str) -> Result<Option<HostStateBody>, HostsError> {
         let path = format!("/internal/v1/hosts/{host}/state");
-        let answer = self.ask(call(Method::GET, STATE, path, None)).await?;
+        let call = AdapterCall::new(Method::GET, STATE, path, None);
+        let answer = self.ask(call).await?;
         let answer = responses::unless_not_found(answer)?;
         answer
             .map(|answer| responses::parsed(answer, "the state of a host"))
@@ -104,17 +104,5 @@ impl HostsClient {
 
     async fn ask(&self, call: AdapterCall) -> Result<AdapterAnswer, HostsError> {
         Ok(self.adapter.call(call).await?)
-    }
-}
-
-fn call(method: Method, route: &'static str, path: String, body: Option<Vec<u8>>) -> AdapterCall {
-    AdapterCall {
-        method,
-        route,
-        path,
-        microversion: None,
-        body,
-        repeat: Repeat::Safe,
-        patience: 1,
     }
 }

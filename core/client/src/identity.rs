@@ -5,7 +5,6 @@ use berth_wire::{BodyError, decode};
 use http::{HeaderValue, Method, StatusCode};
 
 use crate::adapter::AdapterCall;
-use crate::call::Repeat;
 use crate::keystone::target::BaseUrl;
 use crate::{
     Adapter, AdapterOptions, Auth, AuthOptions, HttpService, OptionsError, ServiceCallError,
@@ -76,15 +75,8 @@ impl IdentityClient {
             return Ok(None);
         };
         subject.set_sensitive(true);
-        let call = AdapterCall {
-            method: Method::GET,
-            route: "/v3/auth/tokens",
-            path: "/v3/auth/tokens?nocatalog".to_owned(),
-            microversion: None,
-            body: None,
-            repeat: Repeat::Safe,
-            patience: 1,
-        };
+        let path = "/v3/auth/tokens?nocatalog".to_owned();
+        let call = AdapterCall::new(Method::GET, "/v3/auth/tokens", path, None);
         let answer = self.adapter.call_about(call, Some(subject)).await?;
         match answer.status {
             // A 404 of something else at this URL says nothing about the token.
@@ -108,15 +100,8 @@ impl IdentityClient {
         if project_id.is_empty() || !project_id.bytes().all(is_plain) {
             return Ok(false);
         }
-        let call = AdapterCall {
-            method: Method::GET,
-            route: "/v3/projects/{id}",
-            path: format!("/v3/projects/{project_id}"),
-            microversion: None,
-            body: None,
-            repeat: Repeat::Safe,
-            patience: 1,
-        };
+        let path = format!("/v3/projects/{project_id}");
+        let call = AdapterCall::new(Method::GET, "/v3/projects/{id}", path, None);
         let answer = self.adapter.call(call).await?;
         match answer.status {
             StatusCode::NOT_FOUND => decode::<IdentityErrorDocument>(&answer.body)

@@ -13,18 +13,20 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use uuid::Uuid;
 
-pub use error::{ImageError, ImageRefusal};
+pub use error::ImageError;
 
-use crate::adapter::{AdapterAnswer, AdapterCall};
-use crate::call::Repeat;
+use crate::adapter::AdapterCall;
+use crate::answer::AdapterAnswer;
 use crate::keystone::Renewal;
 use crate::sanitize;
 use crate::{
     Adapter, AdapterOptions, Auth, AuthOptions, ConnectError, Download, DownloadError, Downloads,
-    HttpService, RequestLine, ServiceCallError,
+    HttpService, ServiceCallError,
 };
 
 const SERVICE: &str = "image";
+/// The maximum length of a refusal text, in characters.
+const MESSAGE: usize = 300;
 const ONE_IMAGE: &str = "/v2/images/{image_id}";
 const ONE_MEMBER: &str = "/v2/images/{image_id}/members/{member_id}";
 static AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
@@ -161,20 +163,15 @@ impl ImageClient {
         route: &'static str,
         path: String,
     ) -> Result<Option<AdapterAnswer>, ImageError> {
-        let call = AdapterCall {
-            method: Method::GET,
-            route,
-            path,
-            microversion: None,
-            body: None,
-            repeat: Repeat::Safe,
-            patience: 1,
-        };
+        let call = AdapterCall::new(Method::GET, route, path, None);
         let answer = self.adapter.call(call).await?;
         match answer.status {
             StatusCode::NOT_FOUND => Ok(None),
             status if status.is_success() => Ok(Some(answer)),
-            _ => Err(refused(answer).into()),
+            _ => {
+                let message = sanitize::other_message(&answer.body);
+                Err(ImageError::Refused(answer.refusal(&message, MESSAGE)))
+            }
         }
     }
 
@@ -205,15 +202,5 @@ impl ImageClient {
                 answer => return answer.map_err(|reason| ImageError::File { image, reason }),
             }
         }
-    }
-}
-
-fn refused(answer: AdapterAnswer) -> ImageRefusal {
-    let request: RequestLine = answer.request;
-    ImageRefusal {
-        message: sanitize::one_line(&sanitize::other_message(&answer.body), 300),
-        request,
-        status: answer.status,
-        request_id: answer.request_id,
     }
 }

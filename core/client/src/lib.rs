@@ -19,6 +19,7 @@
 
 pub mod accelerator;
 mod adapter;
+mod answer;
 mod call;
 pub mod compute;
 pub mod guest;
@@ -35,6 +36,7 @@ mod transport;
 
 pub use accelerator::{AcceleratorClient, AcceleratorError, ReportedArq};
 pub use adapter::{Adapter, AdapterOptions, ConnectError};
+pub use answer::{MalformedAnswer, ServiceRefusal};
 pub use berth_model::Disposition;
 pub use call::{Repeat, RequestLine, RouteTemplate, ServiceCallError};
 pub use compute::{ComputeClient, EventsError};

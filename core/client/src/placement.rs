@@ -36,8 +36,8 @@ pub use candidates::{Candidate, Candidates};
 pub use claim::{ClaimError, Claimant, GrantedClaim, NotReleased};
 pub use error::{PlacementError, PlacementRefusal};
 
-use crate::adapter::{AdapterAnswer, AdapterCall};
-use crate::call::Repeat;
+use crate::adapter::AdapterCall;
+use crate::answer::AdapterAnswer;
 use crate::{
     Adapter, AdapterOptions, Auth, AuthOptions, ConnectError, HttpService, OptionsError,
     RequestObserver, ServiceCallError,
@@ -257,13 +257,8 @@ fn version_request() -> AdapterCall {
 /// A GET at microversion 1.`minor`.
 fn read(route: &'static str, path: String, minor: impl Into<Option<u16>>) -> AdapterCall {
     AdapterCall {
-        method: Method::GET,
-        route,
-        path,
         microversion: minor.into().map(|minor| (1, minor)),
-        body: None,
-        repeat: Repeat::Safe,
-        patience: 1,
+        ..AdapterCall::new(Method::GET, route, path, None)
     }
 }
 

@@ -11,8 +11,7 @@ mod relax;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::request_group::encoded;
-use crate::{GroupPolicy, GroupSuffix, RequestGroup, RequestGroups};
+use crate::{GroupPolicy, GroupSuffix, RequestGroup, RequestGroups, query_string};
 
 pub use read::CandidatesQueryError;
 pub use relax::{QueryDemand, QueryRelaxation};
@@ -117,7 +116,7 @@ impl CandidatesQuery {
         if let Some(limit) = self.limit {
             add("limit", "", limit.to_string());
         }
-        encoded(&parameters)
+        query_string(parameters)
     }
 
     /// Whether Placement accepts it: it has resources, and each group without resources belongs to one with resources.

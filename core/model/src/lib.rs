@@ -73,6 +73,7 @@ mod cpu_set;
 mod device_profile;
 mod did_you_mean;
 mod disposition;
+mod error_chain;
 mod exponential_backoff;
 mod ids;
 mod inventory;
@@ -82,6 +83,7 @@ mod plan;
 mod power_state;
 mod printable;
 mod provider_tree;
+mod query_string;
 mod request_group;
 mod reshape;
 mod resource_class;
@@ -101,6 +103,7 @@ pub use device_profile::{
 };
 pub use did_you_mean::{did_you_mean, nearest_name};
 pub use disposition::Disposition;
+pub use error_chain::error_chain;
 pub use exponential_backoff::ExponentialBackoff;
 pub use ids::{
     AggregateUuid, ArqUuid, AttachHandleUuid, ConsumerUuid, Generation, NodeName, NodeNameError,
@@ -119,6 +122,7 @@ pub use plan::{DesiredTree, HeldUnits, Move, Plan, Usages, plan, usages_to_probe
 pub use power_state::{DesiredPower, PowerState};
 pub use printable::printable;
 pub use provider_tree::{OWNER_TRAITS, Provider, ProviderTree, TreeError};
+pub use query_string::{percent_encoded, query_string};
 pub use request_group::{
     DEFAULT_CANDIDATES, Flavor, FlavorError, FlavorGroups, GroupPolicy, GroupSuffix, RequestGroup,
     RequestGroups, RequestGroupsError, SkippedSpec,

@@ -16,7 +16,6 @@ use std::fmt;
 use crate::{DeviceProfileGroups, ProviderUuid, ResourceClass, Trait, TraitDemand};
 
 pub use flavor::{Flavor, FlavorError, FlavorGroups, SkippedSpec};
-pub(crate) use query::encoded;
 
 /// Placement would refuse the request groups.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -99,7 +99,7 @@ impl CheckedValues {
 
 /// Declares options: a struct, its defaults, and an [`OptionGroup`]. See the [crate's documentation](crate).
 ///
-/// Fields in `beside { ... }` are not options: they keep their defaults until they are assigned.
+/// Fields in `extra { ... }` are not options: they keep their defaults until they are assigned.
 #[macro_export]
 macro_rules! options {
     (

@@ -24,7 +24,10 @@
 //! from the type unless `kind` sets it. Types are `bool`, numbers, texts, paths, IP addresses, [`ListenAddress`], `Option` and `Vec` of them, [`choices!`] for
 //! words, and [`text_type!`] for other types that are written as texts. `berth-config` lists the groups, reads files and environment, and
 //! reports problems.
+//!
+//! [`document`] reads the other TOML files of operators: users, machines of the fake driver.
 
+pub mod document;
 mod group;
 mod kind;
 mod row;

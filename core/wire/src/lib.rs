@@ -19,6 +19,6 @@ pub mod metrics;
 pub mod placement;
 
 /// For services that do not use the model themselves.
-pub use berth_model::{did_you_mean, nearest_name, printable};
+pub use berth_model::{did_you_mean, nearest_name, printable, query_string};
 pub use body::{BodyError, decode, encode};
 pub use bounded::bounded;

@@ -22,9 +22,12 @@ pub(super) fn open_libvirt(setup: &DriverSetup<'_>) -> Result<LibvirtDriver, Dri
     options.pci_devices = setup.pci_devices.clone();
     options.report_pci_in_placement = setup.report_pci_in_placement;
     options.accelerator_devices = setup.accelerator_devices.clone();
-    options.device_life.home_drivers = Some(setup.state_path.join("resting-drivers"));
-    options.device_life.baselines = Some(setup.state_path.join("device-baselines"));
-    options.device_life.reset_hook.clone_from(&setup.reset_hook);
+    options.device_assignment.home_drivers = Some(setup.state_path.join("resting-drivers"));
+    options.device_assignment.baselines = Some(setup.state_path.join("device-baselines"));
+    options
+        .device_assignment
+        .reset_hook
+        .clone_from(&setup.reset_hook);
     options.mdev_types = setup.mdev_types.clone();
     Ok(LibvirtDriver::new(options))
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::device_life::{DeviceBook, DeviceRecord};
+use crate::device_assignment::{DeviceBook, DeviceRecord};
 use crate::guests::{FakeGuest, GuestBook};
 
 /// All of a book.

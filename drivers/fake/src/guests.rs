@@ -15,7 +15,7 @@ use berth_virt::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::device_life::DeviceBook;
+use crate::device_assignment::DeviceBook;
 
 /// A guest created by the driver, with its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -385,10 +385,8 @@ impl FakeGuest {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use berth_virt::guest_spec::{
-        CpuModel, GuestBoot, GuestDevices, GuestDisks, GuestInterfaces, GuestName, GuestOwner,
-        GuestTopology, HostPath, ProjectId,
-    };
+    use berth_virt::conformance::sample_guest;
+    use berth_virt::guest_spec::CpuModel;
 
     use super::*;
 
@@ -398,22 +396,8 @@ pub(crate) mod tests {
             .parse()
             .unwrap();
         let spec = GuestSpec {
-            uuid,
-            node: None,
-            name: GuestName::new(&format!("gäst-{number}")).unwrap(),
-            owner: GuestOwner {
-                project: ProjectId::new("project").unwrap(),
-                consumer: uuid,
-            },
-            topology: GuestTopology::plain(1, 128).unwrap(),
             cpu_model: CpuModel::HostPassthrough,
-            machine: berth_virt::guest_spec::MachineOptions::default(),
-            boot: GuestBoot::Disk,
-            disks: GuestDisks::default(),
-            interfaces: GuestInterfaces::default(),
-            console_log: HostPath::new("/instances/console.log").unwrap(),
-            devices: GuestDevices::default(),
-            power: DesiredPower::Running,
+            ..sample_guest(uuid, &format!("gäst-{number}"))
         };
         let state = match runs {
             true => DesiredPower::Running,

@@ -28,7 +28,7 @@
 //! | `[[node.guest]]` | `uuid`*, `name`, `power` = "running" or "shut off", `vcpus`*, `memory_mib`*, `disk_gib`, `cpu_policy` = "shared", "dedicated" or "mixed" with `dedicated_vcpus`, `cells` = [{ `id`*, `vcpus`*, `memory_mib`* }], `mdevs` = [{ `uuid`*, `gpu` }], `functions` (addresses), `customs` = { class = amount }, `migration` = { `consumer`*, `known` } |
 
 mod book_lines;
-mod device_life;
+mod device_assignment;
 mod driver;
 mod guest_file;
 mod guests;
@@ -50,5 +50,5 @@ pub use machine::{
     MigrationSight,
 };
 pub use options::FakeSection;
-pub use problem::{MachineError, Problem};
+pub use problem::MachineError;
 pub use shipped::machines;

@@ -2,19 +2,14 @@
 
 mod device;
 mod fault;
-mod field;
 mod guest;
 mod node;
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-
+use berth_options::document::{DocumentField, DocumentParser, DocumentTable, parse_document};
 use berth_virt::{HypervisorInfo, NumaModel, PcpuModel, ResourceModel, VgpuModel};
-use toml::de::DeTable;
 
 use crate::machine::{Machine, MachineNode};
-use crate::problem::{MachineError, Problem, Problems};
-use field::{MachineField, Table};
+use crate::problem::MachineError;
 
 /// The most of anything (Placement's largest total): 2^31 - 1.
 const MOST: u64 = i32::MAX as u64;
@@ -26,61 +21,14 @@ impl Machine {
     ///
     /// Errors: All problems, if the text is not TOML or not a valid machine.
     pub fn from_text(file: &str, text: &str) -> Result<Machine, MachineError> {
-        read(text).map_err(|problems| MachineError::Refused {
+        parse_document(text, machine).map_err(|problems| MachineError::Refused {
             file: file.to_owned(),
             problems,
         })
     }
 }
 
-/// State of the parser.
-struct MachineParser<'t> {
-    problems: Problems<'t>,
-    /// Unique values seen so far, by kind and text, with the key of the first occurrence.
-    taken: BTreeMap<(&'static str, String), String>,
-}
-
-impl MachineParser<'_> {
-    fn wrong(&mut self, span: &Range<usize>, key: &str, text: impl Into<String>) {
-        self.problems.add(span, key, text);
-    }
-
-    /// Reports a second occurrence of a value that must be unique.
-    fn once(&mut self, what: &'static str, shown: impl ToString, field: &MachineField<'_>) {
-        let place = (what, shown.to_string());
-        if let Some(first) = self.taken.get(&place) {
-            let text = format!("{what} {} is already at {first}", place.1);
-            self.wrong(&field.span(), &field.key, text);
-        } else {
-            self.taken.insert(place, field.key.clone());
-        }
-    }
-}
-
-fn read(text: &str) -> Result<Machine, Vec<Problem>> {
-    let mut reading = MachineParser {
-        problems: Problems::of(text),
-        taken: BTreeMap::new(),
-    };
-    let document = match DeTable::parse(text) {
-        Ok(document) => document,
-        Err(error) => {
-            let span = error.span().unwrap_or(0..0);
-            let first = error.message().lines().next().unwrap_or("no TOML");
-            reading.wrong(&span, "", format!("this is not valid TOML: {first}"));
-            return Err(reading.problems.into_sorted());
-        }
-    };
-    let top = Table::top(document.get_ref());
-    let machine = machine(&top, &mut reading);
-    let problems = reading.problems.into_sorted();
-    match machine {
-        Some(machine) if problems.is_empty() => Ok(machine),
-        _ => Err(problems),
-    }
-}
-
-fn machine(top: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<Machine> {
+fn machine(top: &DocumentTable<'_>, reading: &mut DocumentParser<'_>) -> Option<Machine> {
     top.only(&["hypervisor", "model", "node"], reading);
     let model = match top.field("model") {
         Some(field) => model(&field, ResourceModel::default(), reading),
@@ -101,9 +49,9 @@ fn machine(top: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<Machine> 
 }
 
 fn hypervisor(
-    top: &Table<'_>,
+    top: &DocumentTable<'_>,
     hostname: String,
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> HypervisorInfo {
     let table = top
         .field("hypervisor")
@@ -130,9 +78,9 @@ fn hypervisor(
 
 /// Parses a `[model]`; the given model provides missing keys.
 fn model(
-    field: &MachineField<'_>,
+    field: &DocumentField<'_>,
     otherwise: ResourceModel,
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> ResourceModel {
     let Some(table) = field.table(reading) else {
         return otherwise;

@@ -71,7 +71,7 @@ impl HostDevices {
         options: &LibvirtOptions,
         attributes: Option<Arc<dyn AttributeWrites>>,
     ) -> Self {
-        let life = &options.device_life;
+        let life = &options.device_assignment;
         let attributes = attributes
             .unwrap_or_else(|| Arc::new(KernelAttributes::at(sysfs.root(), life.write_limit)));
         Self {
@@ -101,11 +101,11 @@ impl HostDevices {
 
     /// The function that serialises operations on this one: the members of an IOMMU group share one.
     pub(crate) fn lock_key(&self, address: PciAddress) -> PciAddress {
-        let fellows = self
+        let members = self
             .sysfs()
             .other_group_members(address)
             .unwrap_or_default();
-        fellows.into_iter().fold(address, PciAddress::min)
+        members.into_iter().fold(address, PciAddress::min)
     }
 
     /// The operation for a wanted device. A function with `managed: no` in its entry stays on its driver,

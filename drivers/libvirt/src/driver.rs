@@ -76,7 +76,7 @@ impl LibvirtDriver {
                 .map(|sysfs| HostDevices::new(sysfs, &options, attributes)),
             turns: FunctionLocks::default(),
             last_observation: Arc::default(),
-            starts: Starts::new(&options.device_life.procfs),
+            starts: Starts::new(&options.device_assignment.procfs),
             options: Arc::new(options),
             subscribers,
         }
@@ -287,7 +287,7 @@ impl VirtDriver for LibvirtDriver {
             // Another host is observed, so this host's CPU times do not apply.
             return Ok(None);
         }
-        let procfs = Procfs::at(&self.options.device_life.procfs);
+        let procfs = Procfs::at(&self.options.device_assignment.procfs);
         self.connection
             .call("reading the CPUs' times", move |_| {
                 procfs.cpu_stats().map_err(observe::unreadable)

@@ -274,8 +274,8 @@ fn define(
         if !wanted.is_empty() {
             other.is_readable(holder)?;
         }
-        let mut fellows = other.devices.iter().map(|held| held.device);
-        if let Some(held) = fellows.find(|held| shared.contains(held)) {
+        let mut held = other.devices.iter().map(|held| held.device);
+        if let Some(held) = held.find(|held| shared.contains(held)) {
             let reason = format!("{held} of its IOMMU group belongs to guest {holder}");
             return Err(GuestError::DeviceBusy { uuid, reason });
         }

@@ -57,6 +57,6 @@ pub use driver::LibvirtDriver;
 #[cfg(feature = "driver")]
 pub use guest_xml::{GuestXmlOptions, Virtualisation, guest_xml};
 pub use options::{
-    CpuMode, DeviceLife, DiskCache, DiskPlacement, LibvirtOptions, LibvirtSection, MdevTypeOptions,
-    MdevTypes, MdevTypesError, VirtType,
+    CpuMode, DeviceAssignmentOptions, DiskCache, DiskPlacement, LibvirtOptions, LibvirtSection,
+    MdevTypeOptions, MdevTypes, MdevTypesError, VirtType,
 };

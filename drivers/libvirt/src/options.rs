@@ -235,14 +235,14 @@ pub struct LibvirtOptions {
     /// `[accelerators] device_spec`: the devices that the accelerator service gives out.
     pub accelerator_devices: AllowList,
     /// How devices are given to guests and returned.
-    pub device_life: DeviceLife,
+    pub device_assignment: DeviceAssignmentOptions,
     /// How the resources are modelled in Placement.
     pub model: ResourceModel,
 }
 
 /// How devices are given to guests and returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeviceLife {
+pub struct DeviceAssignmentOptions {
     /// The kernel's mounts, swap and routes, which show the host's own devices.
     pub procfs: PathBuf,
     /// The directory that records which driver a function belongs to while a guest has it; `None`: the kernel chooses.
@@ -258,7 +258,7 @@ pub struct DeviceLife {
     pub reset_hook: Option<Hook>,
 }
 
-impl Default for DeviceLife {
+impl Default for DeviceAssignmentOptions {
     /// This host's `/proc`, no records, 10 seconds for effects and 60 for a write, no hook.
     fn default() -> Self {
         Self {
@@ -295,7 +295,7 @@ impl LibvirtOptions {
             pci_devices: AllowList::default(),
             report_pci_in_placement: false,
             accelerator_devices: AllowList::default(),
-            device_life: DeviceLife::default(),
+            device_assignment: DeviceAssignmentOptions::default(),
             model: ResourceModel::default(),
         }
     }

@@ -70,10 +70,10 @@ mod tests {
             of_card.unwrap().unwrap().members,
             ["0000:81:00.0", "0000:81:00.1"]
         );
-        let fellows = |address: &str| tree.sysfs().other_group_members(address.parse().unwrap());
+        let others = |address: &str| tree.sysfs().other_group_members(address.parse().unwrap());
         let other = "0000:81:00.1".parse().unwrap();
-        assert_eq!(fellows("0000:81:00.0").unwrap(), [other].into());
-        assert!(fellows("0000:82:00.0").unwrap().is_empty());
+        assert_eq!(others("0000:81:00.0").unwrap(), [other].into());
+        assert!(others("0000:82:00.0").unwrap().is_empty());
     }
 
     #[test]

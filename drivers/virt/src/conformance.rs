@@ -10,10 +10,12 @@ mod foreign;
 mod guests;
 mod offered;
 mod reshapes;
+mod sample;
 mod trees;
 
 pub use devices::check_devices;
 pub use guests::check_guests;
+pub use sample::sample_guest;
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -9,12 +9,12 @@
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod device_life;
+mod device_assignment;
 mod driver;
 mod guest_allocations;
 mod guest_diagnostics;
 mod guest_hardware;
-mod guest_life;
+mod guest_lifecycle;
 pub mod guest_spec;
 mod homes;
 mod host_device;
@@ -30,14 +30,14 @@ mod trees;
 
 pub use berth_model::PowerState;
 pub use berth_model::{CpuSet, CpuSetError};
-pub use device_life::{DeviceError, DeviceReset, MdevSource, WantedDevice};
+pub use device_assignment::{DeviceError, DeviceReset, MdevSource, WantedDevice};
 pub use driver::{HostEvent, HostEvents, VirtDriver};
 pub use guest_allocations::{Resources, device_places, guest_allocations};
 pub use guest_diagnostics::{
     DiskStatistics, GuestDiagnostics, InterfaceAddresses, InterfaceStatistics, TrafficStatistics,
 };
 pub use guest_hardware::GuestHardware;
-pub use guest_life::{
+pub use guest_lifecycle::{
     GuestDestroyOutcome, GuestError, GuestMark, GuestOnHost, GuestPowerOutcome,
     GuestRedefineOutcome, GuestSpawnOutcome, HeldDevice, HostDeviceId, NoLink, PowerAction,
 };

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use berth_model::PciAddress;
 use serde::{Deserialize, Serialize};
 
-use crate::device_life::WantedDevice;
+use crate::device_assignment::WantedDevice;
 
 /// A device that is prepared for a guest: a mediated device that exists, or a function that was moved from its resting
 /// driver to the driver for guests.
@@ -17,7 +17,7 @@ pub struct PreparedDevice {
     /// Whether Berth or another party prepared the device.
     pub by: Preparer,
     /// The functions that are given to a guest together with it: the other members of its IOMMU group.
-    pub fellows: BTreeSet<PciAddress>,
+    pub group_members: BTreeSet<PciAddress>,
 }
 
 /// Who prepared a device.

@@ -77,7 +77,7 @@ pub(crate) enum AcceleratorTableError {
 impl Retryable for AcceleratorTableError {
     fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => retry(error),
+            Self::Sql(error) => error.write_disposition(),
             Self::Foreign { .. } => Disposition::Fatal,
         }
     }
@@ -153,14 +153,5 @@ pub(crate) fn fault(error: &AcceleratorTableError) -> Fault {
     match error {
         AcceleratorTableError::Sql(sql) if sql.will_pass() => Fault::unavailable(message),
         _ => Fault::internal(message),
-    }
-}
-
-/// Whether a database error may pass if the transaction is retried. A duplicate key counts: the retry sees
-/// the other writer's row.
-pub(crate) fn retry(error: &SqlError) -> Disposition {
-    match error {
-        SqlError::Duplicate(_) => Disposition::Retry,
-        other => other.disposition(),
     }
 }

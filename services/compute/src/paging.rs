@@ -1,6 +1,7 @@
 //! Pagination of lists, and links.
 
 use berth_http::{ApiRequest, Fault};
+use berth_model::query_string;
 use serde_json::{Value, json};
 
 use crate::fields::bounded;
@@ -73,25 +74,8 @@ pub(crate) fn links(call: &ApiRequest, collection: &str, id: &str) -> Value {
 pub(crate) fn next(call: &ApiRequest, path: &str, last: &str) -> Value {
     let asked = call.query.pairs().filter(|(key, _)| *key != "marker");
     let asked = asked.chain([("marker", last)]);
-    let pairs: Vec<String> = asked
-        .map(|(key, value)| format!("{}={}", encoded(key), encoded(value)))
-        .collect();
-    let href = call.absolute(&format!("/v2.1/{path}?{}", pairs.join("&")));
+    let href = call.absolute(&format!("/v2.1/{path}?{}", query_string(asked)));
     json!([{"rel": "next", "href": href}])
-}
-
-/// A text as a part of a query string.
-fn encoded(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if plain(byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
 }
 
 /// Refuses a query with a key that is none of these.

@@ -57,7 +57,7 @@ impl ComputeTableError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => retry(error),
+            Self::Sql(error) => error.write_disposition(),
             Self::Foreign { .. } => Disposition::Fatal,
         }
     }
@@ -84,15 +84,6 @@ pub(crate) fn foreign(text: &str, table: &'static str, column: &'static str) -> 
         table,
         column,
         text: text.chars().take(80).collect(),
-    }
-}
-
-/// Whether a database error may pass if the transaction is retried. A duplicate key counts: the retry sees
-/// the other writer's row.
-pub(crate) fn retry(error: &SqlError) -> Disposition {
-    match error {
-        SqlError::Duplicate(_) => Disposition::Retry,
-        other => other.disposition(),
     }
 }
 

@@ -90,7 +90,7 @@ impl HostTableError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => retry_disposition(error),
+            Self::Sql(error) => error.write_disposition(),
             Self::UnexpectedValue { .. } => Disposition::Fatal,
         }
     }
@@ -129,14 +129,6 @@ pub(crate) fn seconds_between(from: SqlTimestamp, to: SqlTimestamp) -> f64 {
     let micros = to.as_micros().saturating_sub(from.as_micros());
     let span = std::time::Duration::from_micros(micros.unsigned_abs()).as_secs_f64();
     if micros < 0 { -span } else { span }
-}
-
-/// Whether to repeat the transaction. A duplicate key is repeated too: the second run sees the other writer's row.
-pub(crate) fn retry_disposition(error: &SqlError) -> Disposition {
-    match error {
-        SqlError::Duplicate(_) => Disposition::Retry,
-        other => other.disposition(),
-    }
 }
 
 /// Converts a database error into a response, and logs the cause. The only place where it is logged.

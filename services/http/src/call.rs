@@ -264,7 +264,7 @@ impl<S: Send + Sync> FromRequest<S> for ApiRequest {
         if let Some(audit) = &audit {
             operation.add_to(audit, &path);
             // Nothing has been changed yet: only handlers change anything.
-            let recorded = audit.record_intent();
+            let recorded = audit.record_intent().await;
             recorded.map_err(|unavailable| Fault::unavailable(unavailable.to_string()))?;
         }
         let mut call = Self {

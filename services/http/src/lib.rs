@@ -38,6 +38,7 @@ pub use auth::{
     is_provider_of_host,
 };
 pub use berth_serve::SubjectName;
+pub use berth_wire::query_string;
 pub use call::{ApiRequest, read_body};
 pub use client_address::{TrustedProxies, client_address};
 pub use cors::{CorsOptions, cors};

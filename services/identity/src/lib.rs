@@ -47,5 +47,5 @@ pub use store::schema::{VERSION as SCHEMA_VERSION, prepare};
 pub use tokens::{TokenClock, ValidToken};
 pub use users::{
     Assignment, AssignmentTarget, Domain, Project, ReloadOutcome, RoleEntry, User, Users,
-    UsersError, UsersFile, UsersFileError, UsersProblem,
+    UsersError, UsersFile, UsersFileError,
 };

@@ -77,27 +77,3 @@ fn of_query(name: &str) -> Value {
         _ => json!({"type": "string", "maxLength": 255}),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn every_operation_has_an_id_of_its_own_and_a_summary() {
-        let operations = operations();
-        let mut ids = BTreeSet::new();
-        for one in operations.declarations().filter(|one| one.method.is_some()) {
-            assert!(
-                ids.insert(one.id),
-                "{:?} {}: {:?}",
-                one.method,
-                one.path,
-                one.id
-            );
-            assert!(!one.summary.is_empty(), "{:?} {}", one.method, one.path);
-        }
-        assert!(!ids.contains(&None), "an operation has no id");
-    }
-}

@@ -42,7 +42,7 @@ impl TokenTableError {
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => retry(error),
+            Self::Sql(error) => error.write_disposition(),
             Self::Foreign { .. } => Disposition::Fatal,
         }
     }
@@ -51,14 +51,6 @@ impl TokenTableError {
 impl Retryable for TokenTableError {
     fn disposition(&self) -> Disposition {
         self.disposition()
-    }
-}
-
-/// Whether a database error may pass if the transaction is retried.
-pub(crate) fn retry(error: &SqlError) -> Disposition {
-    match error {
-        SqlError::Duplicate(_) => Disposition::Retry,
-        other => other.disposition(),
     }
 }
 

@@ -3,7 +3,6 @@
 mod assignments;
 mod file;
 mod ids;
-mod problem;
 mod read;
 
 use std::collections::BTreeMap;
@@ -11,7 +10,7 @@ use std::collections::BTreeMap;
 pub use assignments::{Assignment, AssignmentTarget};
 pub use file::{ReloadOutcome, UsersFile, UsersFileError};
 pub(crate) use ids::derived;
-pub use problem::{UsersError, UsersProblem};
+pub use read::UsersError;
 
 use crate::passwords::PasswordHash;
 

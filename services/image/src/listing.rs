@@ -3,9 +3,7 @@
 mod filter;
 mod order;
 
-use std::fmt::Write as _;
-
-use berth_http::{Fault, QueryString};
+use berth_http::{Fault, QueryString, query_string};
 use uuid::Uuid;
 
 use crate::image::CatalogImage;
@@ -91,14 +89,11 @@ impl ImageQuery {
 
     /// The path of a page that begins after an image.
     fn link(&self, marker: Option<Uuid>) -> String {
-        let pairs = self.query.iter();
-        let mut pairs: Vec<String> = pairs
-            .map(|(key, value)| format!("{}={}", encoded(key), encoded(value)))
-            .collect();
-        pairs.extend(marker.map(|id| format!("marker={id}")));
-        match pairs.is_empty() {
-            true => "/v2/images".to_owned(),
-            false => format!("/v2/images?{}", pairs.join("&")),
+        let marker = marker.map(|id| ("marker".to_owned(), id.to_string()));
+        let query = query_string(self.query.iter().cloned().chain(marker));
+        match query.as_str() {
+            "" => "/v2/images".to_owned(),
+            query => format!("/v2/images?{query}"),
         }
     }
 }
@@ -113,21 +108,6 @@ fn limit(text: &str) -> Result<usize, Fault> {
 
 fn no_marker(marker: &str) -> Fault {
     Fault::bad_request(format!("No image found with ID {marker}: marker names one"))
-}
-
-/// Percent-encodes text for a query string.
-fn encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                encoded.push(char::from(byte));
-            }
-            // Writing to a text does not fail.
-            _ => drop(write!(encoded, "%{byte:02X}")),
-        }
-    }
-    encoded
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ use berth_model::{ConsumerUuid, NodeName, PciAddress, ProviderUuid, ResourceClas
 use berth_store::SqlStore;
 use berth_tests::cloud::Cloud;
 use berth_tests::host::Host;
-use berth_tests::node::{Node, NodeLife};
+use berth_tests::node::{Node, NodeProcess};
 use berth_tests::wait::{poll_until, within};
 use berth_virt::{
     DeviceCondition, DeviceError, DeviceOwner, DeviceReset, DeviceType, GuestError, GuestMark,
@@ -201,7 +201,7 @@ pub(super) struct DeviceStage {
     pub(super) cards: Arc<Cards>,
     pub(super) devices: DeviceManager<Cards>,
     node: Node,
-    life: NodeLife,
+    life: NodeProcess,
     host: Host,
     service: Router,
     requests: Arc<ServiceRequests>,

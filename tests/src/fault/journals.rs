@@ -58,16 +58,22 @@ where
     }
 }
 
-/// The journal of an agent's guests behind a stage's gate.
-pub struct GatedGuestJournal {
-    inner: Arc<dyn agent::GuestJournal>,
+/// A journal behind a stage's gate.
+pub struct GatedJournal<J: ?Sized> {
+    inner: Arc<J>,
     stage: FaultStage,
 }
 
-impl GatedGuestJournal {
+/// The journal of an agent's guests.
+pub type GatedGuestJournal = GatedJournal<dyn agent::GuestJournal>;
+
+/// The journal of a conductor's guests.
+pub type GatedBootJournal = GatedJournal<dyn conductor::BootJournal>;
+
+impl<J: ?Sized + Send + Sync> GatedJournal<J> {
     /// The journal behind the stage's gate.
     #[must_use]
-    pub fn around(inner: Arc<dyn agent::GuestJournal>, stage: &FaultStage) -> Self {
+    pub fn around(inner: Arc<J>, stage: &FaultStage) -> Self {
         let stage = stage.clone();
         Self { inner, stage }
     }
@@ -180,29 +186,6 @@ impl agent::GuestJournal for GatedGuestJournal {
         self.perform(write("guests.db forget", uuid), move || {
             self.inner.delete_guest(uuid)
         })
-    }
-}
-
-/// The journal of a conductor's guests behind a stage's gate.
-pub struct GatedBootJournal {
-    inner: Arc<dyn conductor::BootJournal>,
-    stage: FaultStage,
-}
-
-impl GatedBootJournal {
-    /// The journal behind the stage's gate.
-    #[must_use]
-    pub fn around(inner: Arc<dyn conductor::BootJournal>, stage: &FaultStage) -> Self {
-        let stage = stage.clone();
-        Self { inner, stage }
-    }
-
-    fn perform<'a, T: Send + 'a>(
-        &'a self,
-        crossing: Effect,
-        call: impl Fn() -> JournalFuture<'a, T> + Send + Sync + 'a,
-    ) -> JournalFuture<'a, T> {
-        Box::pin(async move { self.stage.perform(&crossing, &Statement(call)).await })
     }
 }
 

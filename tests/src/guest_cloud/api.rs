@@ -43,9 +43,9 @@ pub(super) struct CloudComputeApi {
     client: Arc<Mutex<Option<(ProcessGate, FaultStage)>>>,
 }
 
-/// The compute API of one life of its process.
+/// The compute API of one process.
 #[derive(Clone)]
-pub(super) struct ComputeLife {
+pub(super) struct ComputeProcess {
     compute: Compute,
     pub(super) routes: HttpService,
 }
@@ -72,7 +72,7 @@ impl CloudComputeApi {
     }
 
     /// Composes it as the program does, with this conductor.
-    pub(super) fn begin(&self, conductor: &Conductor, hosts: &Hosts, end: &End) -> ComputeLife {
+    pub(super) fn begin(&self, conductor: &Conductor, hosts: &Hosts, end: &End) -> ComputeProcess {
         let image = FoundImage {
             body: ImageBody {
                 location: ImageLocation::Url("http://images/zeros".to_owned()),
@@ -97,7 +97,7 @@ impl CloudComputeApi {
         };
         let compute = Compute::new(parts, options);
         let routes = dying_with(router(compute.clone(), ComputeApiOptions::default()), end);
-        ComputeLife {
+        ComputeProcess {
             compute,
             routes: HttpService::new(tower::service_fn(move |request: Request<Bytes>| {
                 let routes = routes.clone();
@@ -107,7 +107,7 @@ impl CloudComputeApi {
     }
 }
 
-impl ComputeLife {
+impl ComputeProcess {
     /// Continues the recorded but unfinished work.
     pub(super) async fn keep(&self, end: &End) {
         loop {

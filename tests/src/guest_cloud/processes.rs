@@ -36,7 +36,7 @@ use http::Request;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::api::{ComputeLife, without_disks};
+use super::api::{ComputeProcess, without_disks};
 use super::effects::{CloudProcess, ProcessGate};
 use super::hardware::Hardware;
 use super::{ComputeNode, GuestCloud};
@@ -61,7 +61,7 @@ const PAUSE: Duration = Duration::from_secs(5);
 type Driver = GatedDriver<Hardware>;
 type HostGuests = Guests<Driver, HostResources<Driver>>;
 
-/// Whether a life has ended.
+/// Whether a process has ended.
 #[derive(Clone, Default)]
 pub(super) struct End(Arc<watch::Sender<bool>>);
 
@@ -76,14 +76,14 @@ impl End {
     }
 }
 
-/// A life of a process.
-pub(super) struct ProcessLife<T> {
+/// A running process.
+pub(super) struct RunningProcess<T> {
     gate: ProcessGate,
     pub(super) process: T,
     end: End,
 }
 
-impl<T> ProcessLife<T> {
+impl<T> RunningProcess<T> {
     pub(super) fn new(gate: ProcessGate, process: T, end: End) -> Self {
         Self { gate, process, end }
     }
@@ -94,13 +94,13 @@ impl<T> ProcessLife<T> {
     }
 }
 
-/// The present life of a process; none while it is away.
-pub(super) type Present<T> = Arc<watch::Sender<Option<Arc<ProcessLife<T>>>>>;
+/// The running process; none while it is away.
+pub(super) type Present<T> = Arc<watch::Sender<Option<Arc<RunningProcess<T>>>>>;
 
 /// What of a conductor's process others reach.
 pub(super) struct Controller {
     pub(super) conductor: Conductor,
-    pub(super) compute: Option<ComputeLife>,
+    pub(super) compute: Option<ComputeProcess>,
 }
 
 /// What of an agent others reach.
@@ -151,7 +151,7 @@ impl GuestCloud {
                     conductor: conductor.clone(),
                     compute: compute.clone(),
                 };
-                let life = ProcessLife::new(gate.clone(), process, end.clone());
+                let life = RunningProcess::new(gate.clone(), process, end.clone());
                 cloud.conductor.send_replace(Some(Arc::new(life)));
                 let serving = async {
                     match &compute {
@@ -185,7 +185,7 @@ impl GuestCloud {
         FaultStage::of_nested_effects(Arc::new(gate.clone()), self.clock.clone(), gate.over())
     }
 
-    /// One life of an agent, as the program puts it together.
+    /// One process of an agent, as the program puts it together.
     async fn agent_lives(
         &self,
         node: &ComputeNode,
@@ -251,7 +251,7 @@ impl GuestCloud {
         let process = AgentEndpoint {
             routes: dying_with(routes(&reconciler), end),
         };
-        let life = ProcessLife::new(gate.clone(), process, end.clone());
+        let life = RunningProcess::new(gate.clone(), process, end.clone());
         node.agent.send_replace(Some(Arc::new(life)));
         let device_tasks = devices.run(Some(guests.completed_reconciles()), Default::default());
         let keeping = reconciler.run(INTERVAL, Default::default());

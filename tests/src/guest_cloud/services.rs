@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::GuestCloud;
 use super::effects::CloudProcess;
-use super::processes::{End, Present, ProcessLife, RESTART, ending_with};
+use super::processes::{End, Present, RESTART, RunningProcess, ending_with};
 use crate::fault::GatedHttp;
 
 pub(super) struct CloudService {
@@ -58,7 +58,7 @@ impl GuestCloud {
                 let stage = cloud.stage(&gate);
                 let end = End::default();
                 let answers = GatedHttp::around(service.http.clone(), &stage);
-                let life = ProcessLife::new(gate, ending_with(answers, &end), end);
+                let life = RunningProcess::new(gate, ending_with(answers, &end), end);
                 let life = Arc::new(life);
                 service.present.send_replace(Some(Arc::clone(&life)));
                 stage.killed().await;

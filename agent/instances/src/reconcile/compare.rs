@@ -259,8 +259,8 @@ pub(super) fn leftover_devices(facts: &ReconcileFacts) -> impl Iterator<Item = &
     let held = held(facts);
     let is_free = move |device: &&PreparedDevice| {
         let Some(held) = &held else { return false };
-        let fellows = device.fellows.iter().map(ToString::to_string);
-        let mut names = fellows.chain([device.wanted.device.name()]);
+        let members = device.group_members.iter().map(ToString::to_string);
+        let mut names = members.chain([device.wanted.device.name()]);
         device.by == Preparer::Berth && !names.any(|name| held.contains(&name))
     };
     facts.prepared.iter().filter(is_free)

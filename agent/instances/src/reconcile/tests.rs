@@ -257,7 +257,7 @@ fn prepared(number: u32, by: Preparer) -> PreparedDevice {
             managed: PciManagement::Hypervisor,
         }),
         by,
-        fellows: BTreeSet::new(),
+        group_members: BTreeSet::new(),
     }
 }
 
@@ -280,7 +280,7 @@ fn a_prepared_device_is_a_leftover_only_if_neither_it_nor_its_group_has_a_user()
         |facts| facts.prepared[0] = prepared(1, Preparer::Berth),
         |facts| {
             let of_the_guest = device(1).parse().unwrap();
-            facts.prepared[0].fellows.insert(of_the_guest);
+            facts.prepared[0].group_members.insert(of_the_guest);
         },
         |facts| {
             devices(facts).withheld.insert(device(2));

@@ -10,7 +10,7 @@ use berth_agent_api::health::STATE_FILES;
 use berth_agent_tracker::disabled::{
     self, DisabledByOperator, DisabledError, DisabledInCloud, DisabledState,
 };
-use berth_agent_tracker::error_chain::sentence;
+use berth_model::error_chain;
 use berth_virt::VirtDriver;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -100,8 +100,10 @@ impl<D: VirtDriver> EventLoop<D> {
         let now = Instant::now();
         self.disabled_file_io = None;
         if let Err(error) = kept {
-            self.health
-                .set(STATE_FILES.finding().with("error", sentence(&error)), now);
+            self.health.set(
+                STATE_FILES.finding().with("error", error_chain(&error)),
+                now,
+            );
             // The client may have disconnected.
             drop(reply.send(Err(error)));
             return;
@@ -146,7 +148,7 @@ impl<D: VirtDriver> EventLoop<D> {
         let now = Instant::now();
         self.disabled_file_io = None;
         if let Err(error) = kept {
-            let error = sentence(&error);
+            let error = error_chain(&error);
             self.health
                 .set(STATE_FILES.finding().with("error", error), now);
             return;

@@ -5,8 +5,7 @@ use std::time::SystemTime;
 
 use berth_agent_api::health::{HYPERVISOR_AWAY, NO_NODE};
 use berth_agent_api::{Phase, TickOutcome};
-use berth_agent_tracker::error_chain::sentence;
-use berth_model::Disposition;
+use berth_model::{Disposition, error_chain};
 use berth_virt::{DeviceError, HostView, ObserveError, VirtDriver};
 use tokio::time::Instant;
 
@@ -101,7 +100,7 @@ impl<D: VirtDriver> EventLoop<D> {
 
     /// Logs devices that could not be prepared, once until that changes. The rest of the host is observed anyway.
     pub(super) fn unprepared(&mut self, errors: &[DeviceError]) {
-        let sentences: Vec<String> = errors.iter().map(|error| sentence(error)).collect();
+        let sentences: Vec<String> = errors.iter().map(|error| error_chain(error)).collect();
         if self.observation.unprepared == sentences {
             return;
         }
@@ -115,7 +114,7 @@ impl<D: VirtDriver> EventLoop<D> {
     }
 
     pub(super) fn unobserved(&mut self, sequence: u64, error: ObserveError, now: Instant) {
-        let text = sentence(&error);
+        let text = error_chain(&error);
         if self.observation.failure.as_deref() != Some(&text) {
             tracing::warn!(
                 error = %text,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use berth_agent_api::Phase;
-use berth_agent_tracker::error_chain::sentence;
+use berth_model::error_chain;
 use berth_virt::VirtDriver;
 use tokio::time::{Instant, timeout_at};
 
@@ -64,7 +64,7 @@ impl<D: VirtDriver> EventLoop<D> {
         }
         self.work.shutdown().await;
         if let Some(error) = error {
-            self.notifier.final_status(&sentence(error));
+            self.notifier.final_status(&error_chain(error));
         }
     }
 

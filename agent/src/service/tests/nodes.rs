@@ -167,7 +167,7 @@ async fn a_uuid_that_none_of_several_nodes_can_claim_is_asked_about() {
     let of_a = bench.placement.uuid("a");
 
     let refused = start_on(&bench, &["b", "c"]).await.unwrap_err();
-    let message = berth_agent_tracker::error_chain::sentence(&refused);
+    let message = berth_model::error_chain(&refused);
     for word in ["compute_id.", "knows as a", "--accept-risk rename-host"] {
         assert!(message.contains(word), "no {word:?} in: {message}");
     }

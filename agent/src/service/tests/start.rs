@@ -360,7 +360,7 @@ async fn once_reports_what_it_waited_for_in_vain() {
             .await
             .unwrap_err();
         assert_eq!(error.reason(), ExitReason::DependencyGone);
-        let text = berth_agent_tracker::error_chain::sentence(&error);
+        let text = berth_model::error_chain(&error);
         assert!(text.contains("20s") && text.contains(words), "{text}");
     }
 }

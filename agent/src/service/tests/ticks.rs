@@ -340,8 +340,7 @@ async fn a_full_disk_is_a_finding_and_changes_nothing() {
         async |bench, running| {
             let error = running.try_disable("new GPU").await.unwrap_err();
             assert!(
-                berth_agent_tracker::error_chain::sentence(&error)
-                    .contains("disabled.json is full"),
+                berth_model::error_chain(&error).contains("disabled.json is full"),
                 "{error:?}"
             );
             assert_eq!(running.codes(), ["state-files"]);

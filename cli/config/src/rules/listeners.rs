@@ -16,8 +16,8 @@ impl Judge<'_> {
             let key = |option: &str| format!("{section}.{option}");
             let listen = key("listen");
             let files = [
-                ("tls_cert", listener.certificate.is_some()),
-                ("tls_key", listener.key.is_some()),
+                ("tls_cert", listener.certificate().is_some()),
+                ("tls_key", listener.key().is_some()),
             ];
             let broken = [
                 "listen",
@@ -60,7 +60,7 @@ impl Judge<'_> {
         if listener.exposes_secrets_at(address) && !is_open {
             let (wrong, right) = listener.exposure_at(address);
             self.refuse(listen, wrong, right, ErrorCode::BadValue);
-        } else if listener.insecure_http && !listener.is_tls() && !address.ip().is_loopback() {
+        } else if listener.accepts_http() && !listener.is_tls() && !address.ip().is_loopback() {
             self.warn(
                 &format!("{}.insecure_http", listener.section),
                 format!("{} are sent to {address} without TLS", listener.carries),

@@ -26,14 +26,6 @@ options! {
         /// The URL of the listener for callers, as in the catalog and in `clouds.yaml`.
         pub public_endpoint: Option<String> = None,
             kind: URL, derived: "the address of `listen`", example: "\"https://cloud.example.org\"";
-        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
-        /// over HTTPS. Both files are read again at each SIGHUP.
-        pub tls_cert: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.pem\"";
-        /// PEM file with the key of `tls_cert`, without a password.
-        pub tls_key: Option<PathBuf> = None, example: "\"/etc/berth/tls/controller.key\"";
-        /// Whether `listen` may be an address of other hosts without TLS. Then passwords and tokens cross the network in clear
-        /// text.
-        pub insecure_http: bool = false;
         /// PEM file of the authority that signed `tls_cert`, for `clouds.yaml` and the commands of this host. Unset: the
         /// system's authorities.
         pub cafile: Option<PathBuf> = None, example: "\"/etc/berth/tls/ca.pem\"";

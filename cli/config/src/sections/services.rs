@@ -40,14 +40,6 @@ options! {
         /// and to local commands on `placement.sock` in the folder of `[agent] admin_socket`.
         pub(super) listen: Option<ListenAddress> = None,
             derived: "`127.0.0.1:8778` in `berth placement serve`, otherwise `none`", example: "\"127.0.0.1:8778\"";
-        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
-        /// over HTTPS. Both files are read again at each SIGHUP.
-        pub tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/controller.pem\"";
-        /// PEM file with the key of `tls_cert`, without a password.
-        pub tls_key: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/tls/controller.key\"";
-        /// Whether `listen` may be an address of other hosts without TLS. Then tokens cross the network in clear
-        /// text.
-        pub insecure_http: bool = false;
         /// How tokens are validated at `listen`: `noauth2` trusts the token as it is, so every user and process of this
         /// host may do everything; it listens on loopback only. `keystone` validates the token by
         /// `[keystone_authtoken]`. Placement's option of this name, from its `[api]`.
@@ -110,14 +102,6 @@ options! {
         /// `[api] listen`, and to local commands on `accelerator.sock` in the folder of `[agent] admin_socket`.
         pub(super) listen: Option<ListenAddress> = None,
             derived: "`127.0.0.1:6666` in `berth accelerator serve`, otherwise `none`", example: "\"127.0.0.1:6666\"";
-        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
-        /// over HTTPS. Both files are read again at each SIGHUP.
-        pub tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/controller.pem\"";
-        /// PEM file with the key of `tls_cert`, without a password.
-        pub tls_key: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/tls/controller.key\"";
-        /// Whether `listen` may be an address of other hosts without TLS. Then tokens cross the network in clear
-        /// text.
-        pub insecure_http: bool = false;
         /// How tokens are validated at `listen`: `noauth2` trusts the token as it is, so every user and process of this
         /// host may do everything; it listens on loopback only. `keystone` validates the token by
         /// `[keystone_authtoken]` and requires a service token for binds.
@@ -232,14 +216,6 @@ options! {
         /// Address and port of the compute API (`/v2.1`). Agents of other hosts also report their host state to it
         /// (`[conductor] endpoint_override` there). Unset: the compute API is served below `[api] listen` only.
         pub listen: ListenAddress = ListenAddress::NONE, example: "\"127.0.0.1:8774\"";
-        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
-        /// over HTTPS. Both files are read again at each SIGHUP.
-        pub tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/controller.pem\"";
-        /// PEM file with the key of `tls_cert`, without a password.
-        pub tls_key: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/tls/controller.key\"";
-        /// Whether `listen` may be an address of other hosts without TLS. Then tokens and user data cross the network in clear
-        /// text.
-        pub insecure_http: bool = false;
         /// The images for servers if `[glance]` names no image service; the built-in image service shows them, too. A
         /// TOML file with an `[[image]]` for each (`name`, `disk_format`, `file`, or `path` or `url` with `checksum`,
         /// and optionally `id`, `size`, `min_ram` in MiB, `min_disk` in GiB, `tags`, `properties`, `os_hidden`). It is
@@ -395,14 +371,6 @@ options! {
             kind: DATABASE, derived: "`sqlite:` and `identity.sqlite` below `state_path`", example: "\"sqlite:/var/lib/berth/identity.sqlite\"";
         /// Address and port of the API.
         pub listen: ListenAddress = ListenAddress::at(loopback(5000));
-        /// PEM file with the certificate of `listen`, followed by its intermediate certificates: the API is then served
-        /// over HTTPS. Both files are read again at each SIGHUP.
-        pub tls_cert: Option<PathBuf> = None, kind: RIGHTS_FILE, example: "\"/etc/berth/tls/controller.pem\"";
-        /// PEM file with the key of `tls_cert`, without a password.
-        pub tls_key: Option<PathBuf> = None, kind: SECRET_FILE, example: "\"/etc/berth/tls/controller.key\"";
-        /// Whether `listen` may be an address of other hosts without TLS. Then passwords cross the network in clear
-        /// text.
-        pub insecure_http: bool = false;
         /// The file of users, projects, roles and role assignments. It is read again when it changes. Only its owner
         /// may write to it. If this option is not set and the file does not exist, `berth up` and `berth controller`
         /// create `identity.toml` below `state_path`, with one user.

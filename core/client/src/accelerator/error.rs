@@ -1,38 +1,9 @@
 //! Errors of the accelerator client.
 
-use std::fmt;
-
-use berth_wire::BodyError;
-use http::{Method, StatusCode};
+use http::Method;
 
 use crate::call::Repeat;
-use crate::{Disposition, RequestLine, ServiceCallError};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AcceleratorRefusal {
-    pub request: RequestLine,
-    pub status: StatusCode,
-    /// The service's message, on one line.
-    pub message: String,
-    /// The answer's request id; `-` if it has none.
-    pub request_id: String,
-}
-
-impl fmt::Display for AcceleratorRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let status = self.status.as_u16();
-        let (request, id) = (&self.request, &self.request_id);
-        write!(
-            f,
-            "the accelerator service answers {request} with {status} ({id})"
-        )?;
-        if self.message.is_empty() {
-            Ok(())
-        } else {
-            write!(f, ": {}", self.message)
-        }
-    }
-}
+use crate::{Disposition, MalformedAnswer, ServiceCallError, ServiceRefusal};
 
 /// A call of the accelerator service that was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,36 +12,28 @@ pub enum AcceleratorError {
     Call(#[from] ServiceCallError),
     /// The profile or the request does not exist.
     #[error("{0}; it does not exist, or no longer")]
-    NotFound(Box<AcceleratorRefusal>),
+    NotFound(Box<ServiceRefusal>),
     /// The account lacks permission.
     #[error(
         "{0}; the account of [cyborg] needs the role service, and cyborg's service_token_roles must name it: openstack \
          role add --user USER --project PROJECT service"
     )]
-    Forbidden(Box<AcceleratorRefusal>),
+    Forbidden(Box<ServiceRefusal>),
     /// The service does not accept the token, nor a new one.
     #[error(
         "{0}; check the auth options of [cyborg], that the account has the role service, and that the service asks the same Keystone"
     )]
-    Unauthorized(Box<AcceleratorRefusal>),
+    Unauthorized(Box<ServiceRefusal>),
     /// The request's state does not allow the operation, or the object exists already.
     #[error("{0}")]
-    Conflict(Box<AcceleratorRefusal>),
+    Conflict(Box<ServiceRefusal>),
     /// The service or a proxy is temporarily unavailable.
     #[error("{0}; its log says more under that request id")]
-    Unavailable(Box<AcceleratorRefusal>),
+    Unavailable(Box<ServiceRefusal>),
     #[error("{0}")]
-    Refused(Box<AcceleratorRefusal>),
-    /// The answer does not have the documented form.
-    #[error("the answer to {request} ({}, {request_id}) is not {expected}: {reason}", status.as_u16())]
-    Malformed {
-        request: Box<RequestLine>,
-        status: StatusCode,
-        /// The answer's request id; `-` if it has none.
-        request_id: String,
-        expected: &'static str,
-        reason: BodyError,
-    },
+    Refused(Box<ServiceRefusal>),
+    #[error(transparent)]
+    Malformed(#[from] Box<MalformedAnswer>),
 }
 
 impl AcceleratorError {
@@ -83,8 +46,8 @@ impl AcceleratorError {
                 Disposition::Refresh
             }
             Self::Unavailable(_) => Disposition::Retry,
-            Self::Malformed { request, .. } if request.method == Method::GET => Disposition::Retry,
-            Self::Malformed { .. } | Self::NotFound(_) | Self::Conflict(_) => Disposition::Refresh,
+            Self::Malformed(answer) if answer.request.method == Method::GET => Disposition::Retry,
+            Self::Malformed(_) | Self::NotFound(_) | Self::Conflict(_) => Disposition::Refresh,
             Self::Forbidden(_) | Self::Unauthorized(_) | Self::Refused(_) => Disposition::Fatal,
         }
     }
@@ -94,7 +57,7 @@ impl AcceleratorError {
     pub fn what(&self) -> String {
         match self {
             Self::Call(call) => call.what(),
-            Self::Malformed { .. } => self.to_string(),
+            Self::Malformed(_) => self.to_string(),
             Self::Unauthorized(_) => "the accelerator service does not accept the token".to_owned(),
             _ => match self.refusal() {
                 Some(refusal) if !refusal.message.is_empty() => refusal.message.clone(),
@@ -105,7 +68,7 @@ impl AcceleratorError {
 
     /// The refusing answer, if there was one.
     #[must_use]
-    pub fn refusal(&self) -> Option<&AcceleratorRefusal> {
+    pub fn refusal(&self) -> Option<&ServiceRefusal> {
         match self {
             Self::NotFound(refusal)
             | Self::Forbidden(refusal)
@@ -113,7 +76,7 @@ impl AcceleratorError {
             | Self::Conflict(refusal)
             | Self::Unavailable(refusal)
             | Self::Refused(refusal) => Some(refusal),
-            Self::Call(_) | Self::Malformed { .. } => None,
+            Self::Call(_) | Self::Malformed(_) => None,
         }
     }
 }

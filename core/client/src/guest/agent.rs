@@ -59,34 +59,35 @@ impl GuestClient {
         let call = AdapterCall {
             // The caller must know whether this very request arrived, so it is not repeated here.
             repeat: Repeat::Once,
-            ..call(Method::POST, ALL, ALL.to_owned(), Some(body))
+            ..AdapterCall::new(Method::POST, ALL, ALL.to_owned(), Some(body))
         };
         parsed(self.adapter.call(call).await?)
     }
 
     /// POST /v1/guests/places: where a guest would be placed for each allocation, in order. Changes nothing.
     pub async fn places(&self, asked: &PlacesAsked) -> Result<Vec<PlaceBody>, GuestApiError> {
-        let call = call(Method::POST, PLACES, PLACES.to_owned(), Some(encode(asked)));
+        let body = Some(encode(asked));
+        let call = AdapterCall::new(Method::POST, PLACES, PLACES.to_owned(), body);
         let answer: Places = parsed(self.adapter.call(call).await?)?;
         Ok(answer.places)
     }
 
     pub async fn guests(&self) -> Result<Vec<GuestBody>, GuestApiError> {
-        let call = call(Method::GET, ALL, ALL.to_owned(), None);
+        let call = AdapterCall::new(Method::GET, ALL, ALL.to_owned(), None);
         let list: GuestList = parsed(self.adapter.call(call).await?)?;
         Ok(list.guests)
     }
 
     /// GET /v1/guests/{uuid}; `None` if the agent does not have it.
     pub async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestBody>, GuestApiError> {
-        let call = call(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
+        let call = AdapterCall::new(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
         let answer = unless_not_found(self.adapter.call(call).await?)?;
         answer.map(parsed).transpose()
     }
 
     /// DELETE /v1/guests/{uuid}: requests the deletion. It is complete when [`GuestClient::guest`] finds nothing.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<DeleteOutcome, GuestApiError> {
-        let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
+        let call = AdapterCall::new(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
         let answer = unless_not_found(self.adapter.call(call).await?)?;
         Ok(answer.map_or(DeleteOutcome::AlreadyGone, |_| DeleteOutcome::Deleted))
     }
@@ -107,7 +108,7 @@ impl GuestClient {
             // Whether a reboot was done cannot be seen, and not every agent knows ids.
             repeat: Repeat::Once,
             patience: PATIENCE,
-            ..call(Method::POST, ACTION, path, Some(encode(action)))
+            ..AdapterCall::new(Method::POST, ACTION, path, Some(encode(action)))
         };
         parsed(self.adapter.call(call).await?)
     }
@@ -120,7 +121,7 @@ impl GuestClient {
     ) -> Result<Vec<u8>, GuestApiError> {
         let query = lines.map_or_else(String::new, |lines| format!("?lines={lines}"));
         let path = format!("{ALL}/{uuid}/console{query}");
-        let call = call(Method::GET, CONSOLE, path, None);
+        let call = AdapterCall::new(Method::GET, CONSOLE, path, None);
         Ok(require_success(self.adapter.call(call).await?)?
             .body
             .to_vec())
@@ -129,7 +130,7 @@ impl GuestClient {
     /// GET /v1/guests/{uuid}/diagnostics: statistics of a guest.
     pub async fn diagnostics(&self, uuid: ConsumerUuid) -> Result<DiagnosticsBody, GuestApiError> {
         let path = format!("{ALL}/{uuid}/diagnostics");
-        let call = call(Method::GET, DIAGNOSTICS, path, None);
+        let call = AdapterCall::new(Method::GET, DIAGNOSTICS, path, None);
         parsed(self.adapter.call(call).await?)
     }
 
@@ -144,26 +145,9 @@ impl GuestClient {
         let body = encode(&ServerExternalEvents { events });
         let call = AdapterCall {
             microversion: Some(EVENTS_SINCE),
-            ..call(Method::POST, EVENTS, EVENTS.to_owned(), Some(body))
+            ..AdapterCall::new(Method::POST, EVENTS, EVENTS.to_owned(), Some(body))
         };
         let accepted: ServerExternalEvents = parsed(self.as_nova.call(call).await?)?;
         Ok(accepted.events)
-    }
-}
-
-pub(super) fn call(
-    method: Method,
-    route: &'static str,
-    path: String,
-    body: Option<Vec<u8>>,
-) -> AdapterCall {
-    AdapterCall {
-        method,
-        route,
-        path,
-        microversion: None,
-        body,
-        repeat: Repeat::Safe,
-        patience: 1,
     }
 }

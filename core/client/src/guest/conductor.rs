@@ -6,8 +6,8 @@ use berth_wire::encode;
 use http::Method;
 
 use super::GuestApiError;
-use super::agent::call;
 use super::responses::{parsed, unless_not_found};
+use crate::adapter::AdapterCall;
 use crate::placement::DeleteOutcome;
 use crate::{Adapter, AdapterOptions, Auth, HttpService};
 
@@ -33,18 +33,19 @@ impl ConductorClient {
     /// POST /v1/guests: requests a guest. The conductor accepts it, or refuses with a reason. Repeating
     /// the request is safe.
     pub async fn create(&self, guest: &CreateGuest) -> Result<GuestShown, GuestApiError> {
-        let call = call(Method::POST, ALL, ALL.to_owned(), Some(encode(guest)));
+        let body = Some(encode(guest));
+        let call = AdapterCall::new(Method::POST, ALL, ALL.to_owned(), body);
         parsed(self.adapter.call(call).await?)
     }
 
     pub async fn guests(&self) -> Result<GuestsShown, GuestApiError> {
-        let call = call(Method::GET, ALL, ALL.to_owned(), None);
+        let call = AdapterCall::new(Method::GET, ALL, ALL.to_owned(), None);
         parsed(self.adapter.call(call).await?)
     }
 
     /// GET /v1/guests/{uuid}; `None` if the conductor does not have it.
     pub async fn guest(&self, uuid: ConsumerUuid) -> Result<Option<GuestShown>, GuestApiError> {
-        let call = call(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
+        let call = AdapterCall::new(Method::GET, ONE, format!("{ALL}/{uuid}"), None);
         let answer = unless_not_found(self.adapter.call(call).await?)?;
         answer.map(parsed).transpose()
     }
@@ -55,7 +56,7 @@ impl ConductorClient {
         uuid: ConsumerUuid,
     ) -> Result<Vec<DecisionShown>, GuestApiError> {
         let path = format!("{ALL}/{uuid}/scheduling");
-        let call = call(Method::GET, SCHEDULING, path, None);
+        let call = AdapterCall::new(Method::GET, SCHEDULING, path, None);
         let shown: SchedulingShown = parsed(self.adapter.call(call).await?)?;
         Ok(shown.decisions)
     }
@@ -63,7 +64,7 @@ impl ConductorClient {
     /// DELETE /v1/guests/{uuid}: requests the deletion of guest, accelerator requests and allocation. It is complete
     /// when [`ConductorClient::guest`] finds nothing.
     pub async fn delete(&self, uuid: ConsumerUuid) -> Result<DeleteOutcome, GuestApiError> {
-        let call = call(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
+        let call = AdapterCall::new(Method::DELETE, ONE, format!("{ALL}/{uuid}"), None);
         let answer = unless_not_found(self.adapter.call(call).await?)?;
         Ok(answer.map_or(DeleteOutcome::AlreadyGone, |_| DeleteOutcome::Deleted))
     }

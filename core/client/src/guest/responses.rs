@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::{GuestApiError, GuestRefusal};
-use crate::adapter::AdapterAnswer;
+use crate::answer::{AdapterAnswer, is_unavailable};
 use crate::sanitize;
 
 /// Longest refusal text that is repeated, in characters.
@@ -31,11 +31,7 @@ pub(super) fn parsed<T: DeserializeOwned>(answer: AdapterAnswer) -> Result<T, Gu
 
 /// Returns a 2xx answer; others are errors.
 pub(super) fn require_success(answer: AdapterAnswer) -> Result<AdapterAnswer, GuestApiError> {
-    if answer.status.is_success() {
-        Ok(answer)
-    } else {
-        Err(refused(answer))
-    }
+    answer.success_or(refused)
 }
 
 /// Returns the answer; `None` for the API's own 404. A 404 of something else says nothing about the API's state.
@@ -73,10 +69,7 @@ fn refused(answer: AdapterAnswer) -> GuestApiError {
     match refusal.status {
         StatusCode::NOT_FOUND => GuestApiError::NotFound(refusal),
         StatusCode::CONFLICT => GuestApiError::Conflict(refusal),
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-            GuestApiError::Unavailable(refusal)
-        }
-        status if status.is_server_error() => GuestApiError::Unavailable(refusal),
+        status if is_unavailable(status) => GuestApiError::Unavailable(refusal),
         _ => GuestApiError::Refused(refusal),
     }
 }

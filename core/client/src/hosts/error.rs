@@ -1,38 +1,6 @@
 //! Errors of the host state client.
 
-use std::fmt;
-
-use berth_wire::BodyError;
-use http::StatusCode;
-
-use crate::{Disposition, RequestLine, ServiceCallError};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostsRefusal {
-    pub request: RequestLine,
-    pub status: StatusCode,
-    /// The service's message, on one line.
-    pub message: String,
-    /// The answer's request id; `-` if it has none.
-    pub request_id: String,
-}
-
-impl fmt::Display for HostsRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (request, status) = (&self.request, self.status.as_u16());
-        let service = request.service;
-        write!(
-            f,
-            "the {service} answers {request} with {status} ({})",
-            self.request_id
-        )?;
-        if self.message.is_empty() {
-            Ok(())
-        } else {
-            write!(f, ": {}", self.message)
-        }
-    }
-}
+use crate::{Disposition, MalformedAnswer, ServiceCallError, ServiceRefusal};
 
 /// A call that was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,38 +11,34 @@ pub enum HostsError {
     #[error(
         "{0}; the service there does not accept host states: set endpoint_override of [conductor] to Berth's host service"
     )]
-    NoRoute(Box<HostsRefusal>),
+    NoRoute(Box<ServiceRefusal>),
     /// The account lacks permission.
     #[error(
         "{0}; the account of [conductor] needs the role service: openstack role add --user USER --project PROJECT service"
     )]
-    Forbidden(Box<HostsRefusal>),
+    Forbidden(Box<ServiceRefusal>),
     /// The service does not accept the token, nor a new one.
     #[error(
         "{0}; check the auth options of [conductor], that the account has the role service, and that the service asks the same Keystone"
     )]
-    Unauthorized(Box<HostsRefusal>),
+    Unauthorized(Box<ServiceRefusal>),
     /// The report conflicts with stored state: a node belongs to another host.
     #[error("{0}")]
-    Conflict(Box<HostsRefusal>),
+    Conflict(Box<ServiceRefusal>),
     /// The service or a proxy is temporarily unavailable.
     #[error("{0}; its log says more under that request id")]
-    Unavailable(Box<HostsRefusal>),
+    Unavailable(Box<ServiceRefusal>),
     #[error("{0}")]
-    Refused(Box<HostsRefusal>),
+    Refused(Box<ServiceRefusal>),
     /// The answer does not have the documented form.
-    #[error(
-        "the answer to {request} ({}, {request_id}) is not {expected}: {reason}; client and server may have different versions",
-        status.as_u16()
-    )]
-    Malformed {
-        request: Box<RequestLine>,
-        status: StatusCode,
-        /// The answer's request id; `-` if it has none.
-        request_id: String,
-        expected: &'static str,
-        reason: BodyError,
-    },
+    #[error("{0}; client and server may have different versions")]
+    Malformed(Box<MalformedAnswer>),
+}
+
+impl From<Box<MalformedAnswer>> for HostsError {
+    fn from(answer: Box<MalformedAnswer>) -> Self {
+        Self::Malformed(answer)
+    }
 }
 
 impl HostsError {
@@ -86,7 +50,7 @@ impl HostsError {
                 Disposition::Fatal => Disposition::Fatal,
                 Disposition::Retry | Disposition::Refresh => Disposition::Retry,
             },
-            Self::Unavailable(_) | Self::Malformed { .. } => Disposition::Retry,
+            Self::Unavailable(_) | Self::Malformed(_) => Disposition::Retry,
             Self::Conflict(_) => Disposition::Refresh,
             Self::NoRoute(_) | Self::Forbidden(_) | Self::Unauthorized(_) | Self::Refused(_) => {
                 Disposition::Fatal
@@ -96,7 +60,7 @@ impl HostsError {
 
     /// The refusing answer, if there was one.
     #[must_use]
-    pub fn refusal(&self) -> Option<&HostsRefusal> {
+    pub fn refusal(&self) -> Option<&ServiceRefusal> {
         match self {
             Self::NoRoute(refusal)
             | Self::Forbidden(refusal)
@@ -104,7 +68,7 @@ impl HostsError {
             | Self::Conflict(refusal)
             | Self::Unavailable(refusal)
             | Self::Refused(refusal) => Some(refusal),
-            Self::Call(_) | Self::Malformed { .. } => None,
+            Self::Call(_) | Self::Malformed(_) => None,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Converts answers to values or errors.
 
+use berth_wire::decode;
 use berth_wire::placement::ErrorDocument;
-use berth_wire::{BodyError, decode};
 use http::StatusCode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{HostsError, HostsRefusal};
-use crate::adapter::AdapterAnswer;
+use super::HostsError;
+use crate::answer::{AdapterAnswer, is_unavailable};
 use crate::sanitize;
 
 /// Longest refusal text that is repeated, in characters.
@@ -29,8 +29,7 @@ pub(super) fn parsed<T: DeserializeOwned>(
     answer: AdapterAnswer,
     expected: &'static str,
 ) -> Result<T, HostsError> {
-    let answer = require_success(answer)?;
-    decode(&answer.body).map_err(|reason| malformed(answer, expected, reason))
+    answer.success_or(refused)?.parse(expected, Ok)
 }
 
 /// Returns the answer; `None` for the service's own 404. A 404 of something else says nothing
@@ -40,45 +39,19 @@ pub(super) fn unless_not_found(answer: AdapterAnswer) -> Result<Option<AdapterAn
     if answer.status == StatusCode::NOT_FOUND && is_own {
         return Ok(None);
     }
-    require_success(answer).map(Some)
-}
-
-fn require_success(answer: AdapterAnswer) -> Result<AdapterAnswer, HostsError> {
-    if answer.status.is_success() {
-        Ok(answer)
-    } else {
-        Err(refused(answer))
-    }
-}
-
-fn malformed(answer: AdapterAnswer, expected: &'static str, reason: BodyError) -> HostsError {
-    HostsError::Malformed {
-        request: Box::new(answer.request),
-        status: answer.status,
-        request_id: answer.request_id,
-        expected,
-        reason,
-    }
+    answer.success_or(refused).map(Some)
 }
 
 fn refused(answer: AdapterAnswer) -> HostsError {
     let message =
         error_message(&answer.body).unwrap_or_else(|| sanitize::other_message(&answer.body));
-    let refusal = Box::new(HostsRefusal {
-        request: answer.request,
-        status: answer.status,
-        message: sanitize::one_line(&message, MESSAGE),
-        request_id: answer.request_id,
-    });
+    let refusal = answer.refusal(&message, MESSAGE);
     match refusal.status {
         StatusCode::UNAUTHORIZED => HostsError::Unauthorized(refusal),
         StatusCode::FORBIDDEN => HostsError::Forbidden(refusal),
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => HostsError::NoRoute(refusal),
         StatusCode::CONFLICT => HostsError::Conflict(refusal),
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-            HostsError::Unavailable(refusal)
-        }
-        status if status.is_server_error() => HostsError::Unavailable(refusal),
+        status if is_unavailable(status) => HostsError::Unavailable(refusal),
         _ => HostsError::Refused(refusal),
     }
 }

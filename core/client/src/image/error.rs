@@ -1,37 +1,9 @@
 //! Errors of the image client.
 
-use std::fmt;
-
 use berth_wire::BodyError;
-use http::StatusCode;
 use uuid::Uuid;
 
-use crate::{Disposition, DownloadError, RequestLine, ServiceCallError};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ImageRefusal {
-    pub request: RequestLine,
-    pub status: StatusCode,
-    /// The service's message, on one line.
-    pub message: String,
-    /// The answer's request id; `-` if it has none.
-    pub request_id: String,
-}
-
-impl fmt::Display for ImageRefusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (request, id) = (&self.request, &self.request_id);
-        let status = self.status.as_u16();
-        write!(
-            f,
-            "the image service answers {request} with {status} ({id})"
-        )?;
-        match self.message.as_str() {
-            "" => Ok(()),
-            message => write!(f, ": {message}"),
-        }
-    }
-}
+use crate::{Disposition, DownloadError, RequestLine, ServiceCallError, ServiceRefusal};
 
 /// A call of the image service that was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,7 +11,7 @@ pub enum ImageError {
     #[error(transparent)]
     Call(#[from] ServiceCallError),
     #[error("{0}; check the auth options of [glance]")]
-    Refused(Box<ImageRefusal>),
+    Refused(Box<ServiceRefusal>),
     /// The answer is not an image.
     #[error("the answer to {request} is not an image: {reason}")]
     Malformed {
@@ -49,12 +21,6 @@ pub enum ImageError {
     /// The data could not be downloaded.
     #[error("the data of image {image} cannot be downloaded from the image service: {reason}")]
     File { image: Uuid, reason: DownloadError },
-}
-
-impl From<ImageRefusal> for ImageError {
-    fn from(refusal: ImageRefusal) -> Self {
-        Self::Refused(Box::new(refusal))
-    }
 }
 
 impl ImageError {

@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-use berth_wire::BodyError;
 use berth_wire::placement::{ErrorCode, GenerationUnknown};
 use http::{Method, StatusCode};
 
 use crate::call::Repeat;
 use crate::keystone::Account;
-use crate::{AuthType, Disposition, RequestLine, ServiceCallError};
+use crate::{AuthType, Disposition, MalformedAnswer, RequestLine, ServiceCallError};
 
 /// An answer of Placement with a status other than success.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,16 +117,8 @@ pub enum PlacementError {
     /// Any other refusal.
     #[error("{}{}", .0, hint_for_status(.0))]
     Refused(Box<PlacementRefusal>),
-    /// The answer does not have the documented form.
-    #[error("the answer to {request} ({}, {request_id}) is not {expected}: {reason}", status.as_u16())]
-    Malformed {
-        request: Box<RequestLine>,
-        status: StatusCode,
-        /// The answer's request id; `-` if it has none.
-        request_id: String,
-        expected: &'static str,
-        reason: BodyError,
-    },
+    #[error(transparent)]
+    Malformed(#[from] Box<MalformedAnswer>),
     /// A reshape names a provider that was neither created nor read.
     #[error(transparent)]
     GenerationUnknown(#[from] GenerationUnknown),
@@ -143,8 +134,8 @@ impl PlacementError {
                 Disposition::Refresh
             }
             Self::Unavailable(_) => Disposition::Retry,
-            Self::Malformed { request, .. } if request.method == Method::GET => Disposition::Retry,
-            Self::Malformed { .. }
+            Self::Malformed(answer) if answer.request.method == Method::GET => Disposition::Retry,
+            Self::Malformed(_)
             | Self::Conflict(_)
             | Self::InventoryInUse(_)
             | Self::ProviderInUse(_)
@@ -176,7 +167,7 @@ impl PlacementError {
             | Self::Unavailable(refusal)
             | Self::Refused(refusal) => Some(refusal),
             Self::Call(_)
-            | Self::Malformed { .. }
+            | Self::Malformed(_)
             | Self::NotPlacement { .. }
             | Self::GenerationUnknown(_) => None,
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use berth_model::{AggregateUuid, Provider, ProviderName, ProviderUuid, Trait};
+use berth_model::{AggregateUuid, Provider, ProviderName, ProviderUuid, Trait, percent_encoded};
 use berth_wire::encode;
 use berth_wire::placement::{CreateProvider, ProviderBody, ProviderList, UpdateProvider};
 use http::Method;
@@ -32,7 +32,7 @@ impl PlacementClient {
         &self,
         name: &ProviderName,
     ) -> Result<Option<Provider>, PlacementError> {
-        let path = format!("{ALL}?name={}", escaped(name.as_str()));
+        let path = format!("{ALL}?name={}", percent_encoded(name.as_str()));
         Ok(self.list(path, pins::PROVIDERS).await?.into_iter().next())
     }
 
@@ -177,36 +177,11 @@ impl PlacementClient {
 
     fn provider_of(
         &self,
-        answer: crate::adapter::AdapterAnswer,
+        answer: crate::answer::AdapterAnswer,
     ) -> Result<Provider, PlacementError> {
         responses::parsed(answer, PROVIDER, |body: ProviderBody| {
             Provider::try_from(body)
         })
         .map_err(|error| self.with_account(error))
-    }
-}
-
-/// Percent-encoded for a query's value: all but the unreserved characters (RFC 3986).
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                escaped.push(char::from(byte))
-            }
-            other => escaped.push_str(&format!("%{other:02X}")),
-        }
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_escaped_in_a_query() {
-        assert_eq!(escaped("gpu-01.example_a~"), "gpu-01.example_a~");
-        assert_eq!(escaped("a b&c=é"), "a%20b%26c%3D%C3%A9");
     }
 }

@@ -6,7 +6,7 @@ use http::StatusCode;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
 use super::{PlacementError, PlacementRefusal};
-use crate::adapter::AdapterAnswer;
+use crate::answer::{AdapterAnswer, is_unavailable};
 use crate::keystone::Account;
 use crate::sanitize;
 
@@ -19,10 +19,7 @@ pub(super) fn parsed<T: DeserializeOwned, V>(
     expected: &'static str,
     into: impl FnOnce(T) -> Result<V, BodyError>,
 ) -> Result<V, PlacementError> {
-    let answer = require_success(answer)?;
-    decode(&answer.body)
-        .and_then(into)
-        .map_err(|reason| malformed(answer, expected, reason))
+    require_success(answer)?.parse(expected, into)
 }
 
 /// Whether something else than Placement may have answered: a web server's page, another service's 401 or 404.
@@ -48,35 +45,14 @@ fn is_json(body: &[u8]) -> bool {
 
 /// Returns a 2xx answer; others are errors.
 pub(super) fn require_success(answer: AdapterAnswer) -> Result<AdapterAnswer, PlacementError> {
-    if answer.status.is_success() {
-        Ok(answer)
-    } else {
-        Err(refused(answer))
-    }
+    answer.success_or(refused)
 }
 
-/// Returns the answer; `None` for Placement's own 404. A 404 of something else at this URL is an error, because it says
-/// nothing about Placement's state.
+/// Returns the answer; `None` for Placement's own 404.
 pub(super) fn unless_not_found(
     answer: AdapterAnswer,
 ) -> Result<Option<AdapterAnswer>, PlacementError> {
-    if answer.status != StatusCode::NOT_FOUND {
-        return require_success(answer).map(Some);
-    }
-    match decode::<ErrorDocument>(&answer.body) {
-        Ok(_) => Ok(None),
-        Err(reason) => Err(malformed(answer, "Placement's error document", reason)),
-    }
-}
-
-fn malformed(answer: AdapterAnswer, expected: &'static str, reason: BodyError) -> PlacementError {
-    PlacementError::Malformed {
-        request: Box::new(answer.request),
-        status: answer.status,
-        request_id: answer.request_id,
-        expected,
-        reason,
-    }
+    answer.unless_not_found::<ErrorDocument, _>("Placement's error document", refused)
 }
 
 fn refused(answer: AdapterAnswer) -> PlacementError {
@@ -126,11 +102,7 @@ fn sort(refusal: Box<PlacementRefusal>, range: Option<(String, String)>) -> Plac
         StatusCode::BAD_REQUEST if refusal.has(&ErrorCode::ProviderNotFound) => {
             PlacementError::NotFound(refusal)
         }
-        // A front end's way of saying "not now".
-        StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-            PlacementError::Unavailable(refusal)
-        }
-        status if status.is_server_error() => PlacementError::Unavailable(refusal),
+        status if is_unavailable(status) => PlacementError::Unavailable(refusal),
         _ => PlacementError::Refused(refusal),
     }
 }

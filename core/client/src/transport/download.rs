@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_model::error_chain;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
@@ -12,7 +13,6 @@ use tokio::time::{Instant, timeout};
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
-use super::body::chain;
 use super::network::{NetworkTransport, execute};
 use super::{TransportError, TransportOptions};
 
@@ -107,9 +107,9 @@ impl Downloads {
             async move {
                 let answer = service.oneshot(request.map(Q::from)).await;
                 let answer = answer.map_err(|error| TransportError::Closed {
-                    reason: chain(error.into().as_ref()),
+                    reason: error_chain(error.into().as_ref()),
                 })?;
-                let text_of = |error: A::Error| chain(error.into().as_ref());
+                let text_of = |error: A::Error| error_chain(error.into().as_ref());
                 Ok(answer.map(|body| body.map_err(text_of).boxed_unsync()))
             }
         });
@@ -171,7 +171,7 @@ impl Downloads {
                 DownloadSource::Network(network) => {
                     let client = network.client(url.scheme() == "https")?;
                     let answer = execute(client, request, &peer(url)).await?;
-                    let text_of = |error: reqwest::Error| chain(&error.without_url());
+                    let text_of = |error: reqwest::Error| error_chain(&error.without_url());
                     Ok(answer.map(|body| body.map_err(text_of).boxed_unsync()))
                 }
                 DownloadSource::Here(service) => service.clone().oneshot(request).await,

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use berth_model::error_chain;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, Uri, header};
 use reqwest::{Client, ClientBuilder};
 
-use super::body::{chain, read_body};
+use super::body::read_body;
 use super::{DEFAULT_BODY_LIMIT, HttpService, TransportError, tls};
 
 /// Below the 5 s after which common front ends close idle connections, so that requests rarely meet a connection that
@@ -194,7 +195,7 @@ fn proxies_are_off() -> bool {
 fn build(builder: ClientBuilder, tls: rustls::ClientConfig) -> Result<Client, TransportError> {
     let client = builder.tls_backend_preconfigured(tls).build();
     client.map_err(|error| TransportError::Unsendable {
-        reason: chain(&error),
+        reason: error_chain(&error),
     })
 }
 
@@ -206,7 +207,7 @@ pub(super) async fn execute(
 ) -> Result<Response<reqwest::Body>, TransportError> {
     let request =
         reqwest::Request::try_from(request).map_err(|error| TransportError::Unsendable {
-            reason: chain(&error.without_url()),
+            reason: error_chain(&error.without_url()),
         })?;
     let answer = client.execute(request).await;
     answer
@@ -219,7 +220,7 @@ fn classify(error: reqwest::Error, peer: &str) -> TransportError {
     let peer = peer.to_owned();
     if error.is_builder() {
         return TransportError::Unsendable {
-            reason: chain(&error),
+            reason: error_chain(&error),
         };
     }
     if !error.is_connect() {

@@ -1,10 +1,9 @@
 //! Builds the query string with its parameters ordered by name, as Nova sends it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 use super::{RequestGroup, RequestGroups};
-use crate::{ResourceClass, Trait};
+use crate::{ResourceClass, Trait, query_string};
 
 impl RequestGroups {
     /// The query of GET /allocation_candidates, percent-encoded, without the question mark.
@@ -43,7 +42,7 @@ impl RequestGroups {
             let root = traits(&self.root_required, &self.root_forbidden);
             add("root_required".into(), root);
         }
-        encoded(&parameters)
+        query_string(parameters)
     }
 }
 
@@ -59,30 +58,4 @@ fn traits(required: &BTreeSet<Trait>, forbidden: &BTreeSet<Trait>) -> String {
     let required = required.iter().map(ToString::to_string);
     let forbidden = forbidden.iter().map(|name| format!("!{name}"));
     required.chain(forbidden).collect::<Vec<_>>().join(",")
-}
-
-/// The query string of parameters in this order.
-pub(crate) fn encoded<'a>(parameters: impl IntoIterator<Item = &'a (String, String)>) -> String {
-    let mut query = String::new();
-    for (name, value) in parameters {
-        if !query.is_empty() {
-            query.push('&');
-        }
-        encode(name, &mut query);
-        query.push('=');
-        encode(value, &mut query);
-    }
-    query
-}
-
-/// Percent-encodes all bytes except letters, digits and `-._~`.
-fn encode(text: &str, into: &mut String) {
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            into.push(char::from(byte));
-        } else {
-            // Writing to a text does not fail.
-            let _ = write!(into, "%{byte:02X}");
-        }
-    }
 }

@@ -220,6 +220,17 @@ impl Retryable for SqlError {
     }
 }
 
+impl SqlError {
+    /// How to continue after a failed write. A duplicate key is retried, too: the next attempt sees the other writer's row.
+    #[must_use]
+    pub fn write_disposition(&self) -> Disposition {
+        match self {
+            Self::Duplicate(_) => Disposition::Retry,
+            other => other.disposition(),
+        }
+    }
+}
+
 impl From<sqlx::Error> for SqlError {
     fn from(error: sqlx::Error) -> Self {
         match &error {

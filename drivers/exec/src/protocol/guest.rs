@@ -178,16 +178,16 @@ pub struct PreparedFacts {
     /// `"berth"` (the driver, on Berth's request) or `"another"` (another party, or unknown).
     pub by: Preparer,
     /// The functions that must go to the same guest, at most 1024. Optional: none.
-    #[serde(default, deserialize_with = "list::<_, _, 1024>")]
-    pub fellows: Vec<AsText<PciAddress>>,
+    #[serde(rename = "fellows", default, deserialize_with = "list::<_, _, 1024>")]
+    pub group_members: Vec<AsText<PciAddress>>,
 }
 
 impl From<PreparedDevicesResult> for Vec<PreparedDevice> {
     fn from(result: PreparedDevicesResult) -> Self {
-        let devices = result.devices.into_iter().map(|told| PreparedDevice {
-            wanted: told.wanted,
-            by: told.by,
-            fellows: told.fellows.into_iter().map(|it| it.0).collect(),
+        let devices = result.devices.into_iter().map(|device| PreparedDevice {
+            wanted: device.wanted,
+            by: device.by,
+            group_members: device.group_members.into_iter().map(|it| it.0).collect(),
         });
         devices.collect()
     }

@@ -187,11 +187,11 @@ mod tests {
             ),
             (json!({"protocol": "1"}), "protocol"),
         ] {
-            let said = HelloResult::of(value).and_then(|hello| hello.is_understood());
-            let said = said.err().unwrap_or_default();
+            let error = HelloResult::of(value).and_then(|hello| hello.is_understood());
+            let error = error.err().unwrap_or_default();
             assert!(
-                said.contains(wrong) && said.is_empty() == wrong.is_empty(),
-                "{said}"
+                error.contains(wrong) && error.is_empty() == wrong.is_empty(),
+                "{error}"
             );
         }
     }

@@ -152,8 +152,8 @@ pub struct CustomFacts {
 impl NodeFacts {
     pub(super) fn view(self, options: &ExecOptions) -> Result<NodeView, String> {
         self.has_each_once()?;
-        let configured = |said: Option<AsText<CpuSet>>, set: &Option<CpuSet>| {
-            said.map(|set| set.0).or_else(|| set.clone())
+        let configured = |reported: Option<AsText<CpuSet>>, set: &Option<CpuSet>| {
+            reported.map(|set| set.0).or_else(|| set.clone())
         };
         Ok(NodeView {
             uuid: self.uuid.map(|uuid| uuid.0),

@@ -114,7 +114,7 @@ fn unknown(code: i64) -> Misfit {
 }
 
 /// The error text for an invalid error of the driver, including its message.
-fn said(misfit: Misfit, error: &ErrorObject) -> String {
+fn with_drivers_error(misfit: Misfit, error: &ErrorObject) -> String {
     format!(
         "{}; its error was: {} (code {})",
         misfit.0, error.message, error.code
@@ -133,7 +133,7 @@ pub(crate) fn observe_error(error: ErrorObject, target: String) -> ObserveError 
     let call = Method::Observe.as_str();
     fitting_observe(&error, call).unwrap_or_else(|misfit| ObserveError::Malformed {
         origin: format!("the answer of {target} to {call}"),
-        reason: said(misfit, &error),
+        reason: with_drivers_error(misfit, &error),
     })
 }
 
@@ -188,7 +188,7 @@ pub(crate) fn guest_error(
 ) -> GuestError {
     fitting_guest(&error, question).unwrap_or_else(|misfit| GuestError::Malformed {
         origin: format!("the answer of {target} to {}", question.method),
-        reason: said(misfit, &error),
+        reason: with_drivers_error(misfit, &error),
     })
 }
 
@@ -321,7 +321,7 @@ pub(crate) fn device_error(
     fitting_device(&error, device, call).unwrap_or_else(|misfit| DeviceError::Unfinished {
         device,
         call,
-        reason: said(misfit, &error),
+        reason: with_drivers_error(misfit, &error),
     })
 }
 

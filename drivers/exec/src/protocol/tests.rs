@@ -76,8 +76,8 @@ fn a_driver_that_leaves_out_what_it_may_leaves_it_to_the_configuration() {
         cpu_dedicated_set: Some(CpuSet::first(2)),
         ..options()
     };
-    let said: ViewResult = decode(bare).unwrap();
-    let seen = said.view(&configured).unwrap();
+    let result: ViewResult = decode(bare).unwrap();
+    let seen = result.view(&configured).unwrap();
     let node = seen.nodes.values().next().unwrap();
     assert_eq!(node.cpus.dedicated, Some(CpuSet::first(2)));
     assert_eq!(node.cpus.shared, None);
@@ -88,7 +88,7 @@ fn a_driver_that_leaves_out_what_it_may_leaves_it_to_the_configuration() {
 fn what_is_wrong_with_a_view_is_named_by_its_path() {
     let long = "x".repeat(300);
     let many = vec![json!("CUSTOM_X"); 2000];
-    for (pointer, value, told) in [
+    for (pointer, value, found) in [
         (
             "/nodes/0/gpus/0/address",
             json!("84:00"),
@@ -170,7 +170,7 @@ fn what_is_wrong_with_a_view_is_named_by_its_path() {
         let mut wrong = view();
         *wrong.pointer_mut(pointer).unwrap() = value;
         let error = read(wrong).expect_err(pointer);
-        assert!(error.contains(told), "{pointer}: {error}");
+        assert!(error.contains(found), "{pointer}: {error}");
     }
     let mut twice = view();
     let node = twice["nodes"][0].clone();
@@ -231,13 +231,17 @@ fn each_code_of_observe_is_an_error_of_its_own() {
             ObserveCode::Configuration => data_of(&[("option", json!("host"))]),
             ObserveCode::LibraryMissing => data_of(&[("library", json!("libx.so"))]),
         };
-        let told = observe_error(error(code.number(), data), "exec:/x".to_owned());
+        let found = observe_error(error(code.number(), data), "exec:/x".to_owned());
         let is_fatal = matches!(
             code,
             ObserveCode::Configuration | ObserveCode::LibraryMissing
         );
-        assert_eq!(told.disposition() == Disposition::Fatal, is_fatal, "{told}");
-        assert!(seen.insert(std::mem::discriminant(&told)), "{told}");
+        assert_eq!(
+            found.disposition() == Disposition::Fatal,
+            is_fatal,
+            "{found}"
+        );
+        assert!(seen.insert(std::mem::discriminant(&found)), "{found}");
     }
     for (code, data, says) in [
         (9, Value::Null, "error.code: 9"),
@@ -249,9 +253,9 @@ fn each_code_of_observe_is_an_error_of_its_own() {
         ),
         (1003, json!({"x": 1}), "this code has none"),
     ] {
-        let told = observe_error(error(code, data), "exec:/x".to_owned());
-        assert!(matches!(told, ObserveError::Malformed { .. }), "{told}");
-        let text = told.to_string();
+        let found = observe_error(error(code, data), "exec:/x".to_owned());
+        assert!(matches!(found, ObserveError::Malformed { .. }), "{found}");
+        let text = found.to_string();
         assert!(text.contains(says) && text.contains("the reason"), "{text}");
     }
 }
@@ -286,14 +290,14 @@ fn each_code_of_guests_is_an_error_of_its_own() {
             action: Some(PowerAction::Pause),
             ..GuestQuestion::of(Method::Suspend, uuid)
         };
-        let told = guest_error(error(code.number(), data), "exec:/x".to_owned(), &question);
-        assert!(seen.insert(std::mem::discriminant(&told)), "{told}");
+        let found = guest_error(error(code.number(), data), "exec:/x".to_owned(), &question);
+        assert!(seen.insert(std::mem::discriminant(&found)), "{found}");
     }
     // A call about all guests has no guest for an error.
     let all = GuestQuestion::of_all(Method::Guests);
-    let told = guest_error(error(2013, Value::Null), "exec:/x".to_owned(), &all);
-    assert!(matches!(told, GuestError::Malformed { .. }), "{told}");
-    assert_eq!(told.disposition(), Disposition::Retry);
+    let found = guest_error(error(2013, Value::Null), "exec:/x".to_owned(), &all);
+    assert!(matches!(found, GuestError::Malformed { .. }), "{found}");
+    assert_eq!(found.disposition(), Disposition::Retry);
 }
 
 #[test]
@@ -306,20 +310,20 @@ fn each_code_of_devices_is_an_error_of_its_own() {
             DeviceCode::Quarantined => data_of(&[("cause", json!("reset-failed"))]),
             _ => json!({}),
         };
-        let told = device_error(error(code.number(), data), device, "reset_device");
-        assert!(seen.insert(std::mem::discriminant(&told)), "{told}");
+        let found = device_error(error(code.number(), data), device, "reset_device");
+        assert!(seen.insert(std::mem::discriminant(&found)), "{found}");
     }
     let failed = json!({"errors": [
         {"device": {"function": "0000:81:00.0"}, "code": 3007, "message": "sriov_numvfs is refused"},
         {"device": {"function": "0000:82:00.0"}, "code": 7, "message": "what"},
     ]});
     let result: PrepareHostResult = decode(failed).unwrap();
-    let told: Vec<_> = result.errors().iter().map(ToString::to_string).collect();
+    let found: Vec<_> = result.errors().iter().map(ToString::to_string).collect();
     assert!(
-        told[0].contains("0000:81:00.0") && told[0].contains("sriov_numvfs"),
-        "{told:?}"
+        found[0].contains("0000:81:00.0") && found[0].contains("sriov_numvfs"),
+        "{found:?}"
     );
-    assert!(told[1].contains("error.code: 7"), "{told:?}");
+    assert!(found[1].contains("error.code: 7"), "{found:?}");
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use berth_exec::ExecDriver;
 use berth_model::{ConsumerUuid, NodeName};
-use berth_virt::conformance::{check, check_devices, check_guests, check_recovery, check_watch};
+use berth_virt::conformance::{
+    check, check_devices, check_guests, check_recovery, check_watch, sample_guest,
+};
 use berth_virt::guest_spec::{
-    AttachedDevice, CpuModel, DesiredPower, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices,
-    GuestDisks, GuestInterfaces, GuestName, GuestOwner, GuestSpec, GuestTopology, HostPath,
-    PciManagement, ProjectId,
+    AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, GuestSpec, PciManagement,
 };
 use berth_virt::{
     DeviceError, GuestDestroyOutcome, GuestError, GuestPowerOutcome, GuestRedefineOutcome,
@@ -53,22 +53,8 @@ fn spec(number: u128, wanted: &[WantedDevice]) -> GuestSpec {
         origin: DeviceOrigin::Arq(Uuid::from_u128((number << 32) + request).into()),
     });
     GuestSpec {
-        uuid,
-        node: None,
-        name: GuestName::new(&format!("made-{number}")).unwrap(),
-        owner: GuestOwner {
-            project: ProjectId::new("a project").unwrap(),
-            consumer: uuid,
-        },
-        topology: GuestTopology::plain(1, 64).unwrap(),
-        cpu_model: CpuModel::Default,
-        machine: berth_virt::guest_spec::MachineOptions::default(),
-        boot: GuestBoot::Disk,
-        disks: GuestDisks::default(),
-        interfaces: GuestInterfaces::default(),
-        console_log: HostPath::new("/nowhere/console.log").unwrap(),
         devices: GuestDevices::new(attached.collect()).unwrap(),
-        power: DesiredPower::Running,
+        ..sample_guest(uuid, &format!("made-{number}"))
     }
 }
 

@@ -3,13 +3,12 @@
 use std::collections::BTreeSet;
 
 use berth_model::{NodeName, PciAddress, ProviderUuid, ResourceClass};
+use berth_options::document::{DocumentField, DocumentParser, DocumentTable};
 use berth_virt::{
     ClassOrigin, DeviceCondition, DeviceOwner, DeviceType, DeviceUnit, HostNumaCell, OfferedDevice,
     OfferedHandle, UnfitReason,
 };
 
-use super::MachineParser;
-use super::field::{MachineField, Table};
 use super::node::{address, numa, within};
 
 /// The most parts that one card is offered in.
@@ -34,10 +33,10 @@ const KEYS: [&str; 15] = [
 ];
 
 pub(super) fn device(
-    table: &Table<'_>,
+    table: &DocumentTable<'_>,
     node: Option<&NodeName>,
     cells: &[HostNumaCell],
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<OfferedDevice> {
     table.only(&KEYS, reading);
     let address = address(table, reading);
@@ -99,7 +98,12 @@ pub(super) fn device(
     })
 }
 
-fn id(table: &Table<'_>, key: &str, right: &str, reading: &mut MachineParser<'_>) -> Option<u16> {
+fn id(
+    table: &DocumentTable<'_>,
+    key: &str,
+    right: &str,
+    reading: &mut DocumentParser<'_>,
+) -> Option<u16> {
     let field = table.need(key, right, reading)?;
     let text = field.text(reading)?;
     let id = Some(text)
@@ -113,7 +117,10 @@ fn id(table: &Table<'_>, key: &str, right: &str, reading: &mut MachineParser<'_>
     id
 }
 
-fn condition(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<DeviceCondition> {
+fn condition(
+    table: &DocumentTable<'_>,
+    reading: &mut DocumentParser<'_>,
+) -> Option<DeviceCondition> {
     let Some(field) = table.field("health") else {
         return Some(DeviceCondition::Fit);
     };
@@ -129,10 +136,10 @@ fn condition(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<Devic
 
 /// The handles of guests: virtual functions, mediated devices, or the device itself.
 fn handles(
-    table: &Table<'_>,
+    table: &DocumentTable<'_>,
     node: &NodeName,
     device: Option<PciAddress>,
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<Vec<OfferedHandle>> {
     match (table.field("functions"), table.field("mdevs")) {
         (Some(_), Some(mdevs)) => {
@@ -159,10 +166,10 @@ fn handles(
 }
 
 fn mdevs(
-    field: &MachineField<'_>,
+    field: &DocumentField<'_>,
     node: &NodeName,
     device: Option<PciAddress>,
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<Vec<OfferedHandle>> {
     let table = field.table(reading)?;
     table.only(&["type", "count"], reading);

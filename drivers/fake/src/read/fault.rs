@@ -1,14 +1,13 @@
 //! Parses a `[[node.fault]]`.
 
 use berth_model::PciAddress;
+use berth_options::document::{DocumentParser, DocumentTable};
 
-use super::MachineParser;
-use super::field::Table;
 use crate::machine::DeviceFault;
 
 pub(super) fn fault(
-    table: &Table<'_>,
-    reading: &mut MachineParser<'_>,
+    table: &DocumentTable<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<(PciAddress, DeviceFault)> {
     table.only(&["device", "is"], reading);
     let right = "the PCI address of the faulty device, for example \"0000:84:00.0\"";

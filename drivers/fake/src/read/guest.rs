@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{PciAddress, ResourceClass};
+use berth_options::document::{DocumentField, DocumentParser, DocumentTable};
 use berth_virt::{
     GuestCell, GuestCpuPolicy, GuestMdev, GuestView, OfferedDevice, OfferedHandle, PowerState,
 };
 use uuid::Uuid;
 
-use super::field::{MachineField, Table};
-use super::node::no_such_cell;
-use super::{MOST, MachineParser};
+use super::MOST;
+use super::node::{cell_id, no_such_cell};
 use crate::machine::{MachineGuest, MachineNode, Migration, MigrationSight};
 
 const KEYS: [&str; 13] = [
@@ -30,9 +30,9 @@ const KEYS: [&str; 13] = [
 ];
 
 pub(super) fn guest(
-    table: &Table<'_>,
+    table: &DocumentTable<'_>,
     node: &MachineNode,
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<MachineGuest> {
     table.only(&KEYS, reading);
     let uuid = table.need("uuid", "the instance's UUID", reading);
@@ -99,10 +99,10 @@ pub(super) fn guest(
 }
 
 fn items<'a>(
-    table: &Table<'a>,
+    table: &DocumentTable<'a>,
     key: &str,
-    reading: &mut MachineParser<'_>,
-) -> Vec<MachineField<'a>> {
+    reading: &mut DocumentParser<'_>,
+) -> Vec<DocumentField<'a>> {
     match table.field(key) {
         Some(field) => field.list(reading),
         None => Vec::new(),
@@ -110,8 +110,8 @@ fn items<'a>(
 }
 
 fn consumer(
-    field: &MachineField<'_>,
-    reading: &mut MachineParser<'_>,
+    field: &DocumentField<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<berth_model::ConsumerUuid> {
     let uuid = field.parsed(reading)?;
     reading.once("UUID", uuid, field);
@@ -119,9 +119,9 @@ fn consumer(
 }
 
 fn policy(
-    table: &Table<'_>,
+    table: &DocumentTable<'_>,
     vcpus: u64,
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<GuestCpuPolicy> {
     let dedicated = table.field("dedicated_vcpus");
     let words = [
@@ -156,9 +156,9 @@ fn policy(
 }
 
 fn cell(
-    field: &MachineField<'_>,
+    field: &DocumentField<'_>,
     node: &MachineNode,
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<GuestCell> {
     let table = field.table(reading)?;
     table.only(&["id", "vcpus", "memory_mib"], reading);
@@ -166,7 +166,7 @@ fn cell(
     let vcpus = table.need("vcpus", "the guest's CPUs on it", reading);
     let memory = table.need("memory_mib", "the guest's memory on it in MiB", reading);
     let id = id.and_then(|field| {
-        let id = field.cell(reading)?;
+        let id = cell_id(&field, reading)?;
         if !node.cells.iter().any(|cell| cell.id == id) {
             field.wrong(no_such_cell(id, &node.cells), reading);
         }
@@ -182,9 +182,9 @@ fn cell(
 }
 
 fn mdev(
-    field: &MachineField<'_>,
+    field: &DocumentField<'_>,
     node: &MachineNode,
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<GuestMdev> {
     let table = field.table(reading)?;
     table.only(&["uuid", "gpu"], reading);
@@ -210,9 +210,9 @@ fn mdev(
 }
 
 fn function(
-    field: &MachineField<'_>,
+    field: &DocumentField<'_>,
     node: &MachineNode,
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<PciAddress> {
     let address: PciAddress = field.parsed(reading)?;
     let offered = OfferedHandle::Function(address);
@@ -232,9 +232,9 @@ fn function(
 }
 
 fn customs(
-    table: &Table<'_>,
+    table: &DocumentTable<'_>,
     node: &MachineNode,
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> BTreeMap<ResourceClass, u64> {
     let Some(customs) = table
         .field("customs")
@@ -260,7 +260,7 @@ fn customs(
     amounts
 }
 
-fn migration_of(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> Option<Migration> {
+fn migration_of(field: &DocumentField<'_>, reading: &mut DocumentParser<'_>) -> Option<Migration> {
     let table = field.table(reading)?;
     table.only(&["consumer", "known"], reading);
     let consumer_field = table.need("consumer", "the migration's UUID", reading)?;

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{NodeName, PciAddress, ResourceClass, did_you_mean};
+use berth_options::document::{DocumentField, DocumentParser, DocumentTable};
 use berth_virt::{
     CpuSet, CustomResource, DeviceOwner, HostNumaCell, NodeCpus, NodeDisk, OfferedDevice,
     PciInPlacement, ResourceModel, VirtualFunctions,
 };
 
-use super::field::{MachineField, Table};
-use super::{MOST, MachineParser, device, fault, guest, model};
+use super::{MOST, device, fault, guest, model};
 use crate::machine::{Gpu, MachineNode};
 
 const KEYS: [&str; 15] = [
@@ -31,9 +31,9 @@ const KEYS: [&str; 15] = [
 ];
 
 pub(super) fn node(
-    table: &Table<'_>,
+    table: &DocumentTable<'_>,
     otherwise: ResourceModel,
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<MachineNode> {
     table.only(&KEYS, reading);
     let right = "the node's name, for example name = \"gpu-01\"";
@@ -135,22 +135,19 @@ pub(super) fn node(
 
 /// The tables below a key; empty without the key.
 fn each<'a, T>(
-    table: &Table<'a>,
+    table: &DocumentTable<'a>,
     key: &str,
-    mut read: impl FnMut(&Table<'a>, &mut MachineParser<'_>) -> Option<T>,
-    reading: &mut MachineParser<'_>,
+    mut read: impl FnMut(&DocumentTable<'a>, &mut DocumentParser<'_>) -> Option<T>,
+    reading: &mut DocumentParser<'_>,
 ) -> Vec<T> {
-    let Some(field) = table.field(key) else {
-        return Vec::new();
-    };
-    let tables = field.tables(reading);
+    let tables = table.tables(key, reading);
     tables
         .iter()
         .filter_map(|table| read(table, reading))
         .collect()
 }
 
-fn disk(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> Option<NodeDisk> {
+fn disk(field: &DocumentField<'_>, reading: &mut DocumentParser<'_>) -> Option<NodeDisk> {
     if field.is_text() {
         return field.one_of(
             &[("shared", NodeDisk::Shared), ("none", NodeDisk::None)],
@@ -161,7 +158,7 @@ fn disk(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> Option<Nod
     Some(NodeDisk::Local { gib })
 }
 
-fn cpus_of(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> Option<NodeCpus> {
+fn cpus_of(field: &DocumentField<'_>, reading: &mut DocumentParser<'_>) -> Option<NodeCpus> {
     let table = field.table(reading)?;
     table.only(&["online", "shared", "dedicated"], reading);
     let online = table.need("online", "the CPUs that are online, as \"0-63\"", reading)?;
@@ -191,7 +188,7 @@ fn cpus_of(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> Option<
     })
 }
 
-fn cell(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<HostNumaCell> {
+fn cell(table: &DocumentTable<'_>, reading: &mut DocumentParser<'_>) -> Option<HostNumaCell> {
     table.only(
         &[
             "id",
@@ -208,7 +205,7 @@ fn cell(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<HostNumaCe
     let cpus = table.need("cpus", "the cell's CPUs, as \"0-31\"", reading);
     let memory = table.need("memory_mib", "the cell's memory in MiB", reading);
     let id = id.and_then(|field| {
-        let id = field.cell(reading)?;
+        let id = cell_id(&field, reading)?;
         reading.once("cell", within(table, id), &field);
         Some(id)
     });
@@ -235,10 +232,10 @@ fn cell(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<HostNumaCe
 }
 
 /// `{ 2048 = 512 }`: how many, by size in KiB.
-fn huge_pages(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> BTreeMap<u64, u64> {
+fn huge_pages(field: &DocumentField<'_>, reading: &mut DocumentParser<'_>) -> BTreeMap<u64, u64> {
     let mut pages = BTreeMap::new();
     let table = field.table(reading);
-    for (size, field) in table.iter().flat_map(Table::fields) {
+    for (size, field) in table.iter().flat_map(DocumentTable::fields) {
         match size.parse() {
             Ok(size) => {
                 pages.extend(
@@ -260,9 +257,9 @@ fn huge_pages(field: &MachineField<'_>, reading: &mut MachineParser<'_>) -> BTre
 
 /// Whether PCI devices are reported to Placement: as configured, by default if the node has some.
 fn pci(
-    table: &Table<'_>,
+    table: &DocumentTable<'_>,
     devices: &[OfferedDevice],
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<PciInPlacement> {
     let has_some = devices
         .iter()
@@ -276,19 +273,25 @@ fn pci(
 }
 
 /// A name qualified by its node, because two nodes may have the same addresses and cells.
-pub(super) fn within(table: &Table<'_>, shown: impl ToString) -> String {
+pub(super) fn within(table: &DocumentTable<'_>, shown: impl ToString) -> String {
     let node = table.key.split('.').next().unwrap_or_default();
     format!("{} of {node}", shown.to_string())
 }
 
+/// The number of a NUMA cell.
+pub(super) fn cell_id(field: &DocumentField<'_>, reading: &mut DocumentParser<'_>) -> Option<u32> {
+    let cell = field.number(0..=1023, "the NUMA cell (its number)", reading)?;
+    u32::try_from(cell).ok()
+}
+
 /// The NUMA cell of a device. It must exist if the node lists its cells.
 pub(super) fn numa(
-    table: &Table<'_>,
+    table: &DocumentTable<'_>,
     cells: &[HostNumaCell],
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<u32> {
     let field = table.field("numa")?;
-    let id = field.cell(reading)?;
+    let id = cell_id(&field, reading)?;
     if !cells.is_empty() && !cells.iter().any(|cell| cell.id == id) {
         field.wrong(no_such_cell(id, cells), reading);
     }
@@ -303,14 +306,21 @@ pub(super) fn no_such_cell(id: u32, cells: &[HostNumaCell]) -> String {
     format!("unknown NUMA cell {id}; the node has {}", known.join(", "))
 }
 
-pub(super) fn address(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<PciAddress> {
+pub(super) fn address(
+    table: &DocumentTable<'_>,
+    reading: &mut DocumentParser<'_>,
+) -> Option<PciAddress> {
     let field = table.need("address", "its PCI address, as \"0000:84:00.0\"", reading)?;
     let address: PciAddress = field.parsed(reading)?;
     reading.once("PCI device", within(table, address), &field);
     Some(address)
 }
 
-fn gpu(table: &Table<'_>, cells: &[HostNumaCell], reading: &mut MachineParser<'_>) -> Option<Gpu> {
+fn gpu(
+    table: &DocumentTable<'_>,
+    cells: &[HostNumaCell],
+    reading: &mut DocumentParser<'_>,
+) -> Option<Gpu> {
     table.only(&["address", "numa", "types", "enabled", "class"], reading);
     let address = address(table, reading);
     let numa_node = numa(table, cells, reading);
@@ -344,9 +354,9 @@ fn gpu(table: &Table<'_>, cells: &[HostNumaCell], reading: &mut MachineParser<'_
 }
 
 fn nic(
-    table: &Table<'_>,
+    table: &DocumentTable<'_>,
     cells: &[HostNumaCell],
-    reading: &mut MachineParser<'_>,
+    reading: &mut DocumentParser<'_>,
 ) -> Option<VirtualFunctions> {
     table.only(&["address", "numa", "class", "functions"], reading);
     let physical = address(table, reading);
@@ -372,7 +382,7 @@ fn nic(
     })
 }
 
-fn custom(table: &Table<'_>, reading: &mut MachineParser<'_>) -> Option<CustomResource> {
+fn custom(table: &DocumentTable<'_>, reading: &mut DocumentParser<'_>) -> Option<CustomResource> {
     table.only(&["class", "formerly", "total"], reading);
     let class = table.need("class", "a resource class, as \"CUSTOM_CARD\"", reading);
     let class = class.and_then(|field| {

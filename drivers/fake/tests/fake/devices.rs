@@ -4,11 +4,9 @@ use std::path::Path;
 
 use berth_fake::FakeDriver;
 use berth_model::{ConsumerUuid, Disposition, PciAddress};
-use berth_virt::conformance::check_devices;
+use berth_virt::conformance::{check_devices, sample_guest};
 use berth_virt::guest_spec::{
-    AttachedDevice, CpuModel, DesiredPower, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices,
-    GuestDisks, GuestInterfaces, GuestName, GuestOwner, GuestSpec, GuestTopology, HostPath,
-    PciManagement, ProjectId,
+    AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, GuestSpec, PciManagement,
 };
 use berth_virt::{
     DeviceError, DeviceReset, MdevSource, UnfitReason, VirtDriver as _, WantedDevice,
@@ -63,22 +61,8 @@ fn spec(wanted: &[WantedDevice]) -> GuestSpec {
         origin: DeviceOrigin::Arq(Uuid::from_u128(request).into()),
     });
     GuestSpec {
-        uuid,
-        node: None,
-        name: GuestName::new("with-devices").unwrap(),
-        owner: GuestOwner {
-            project: ProjectId::new("a project").unwrap(),
-            consumer: uuid,
-        },
-        topology: GuestTopology::plain(1, 64).unwrap(),
-        cpu_model: CpuModel::Default,
-        machine: berth_virt::guest_spec::MachineOptions::default(),
-        boot: GuestBoot::Disk,
-        disks: GuestDisks::default(),
-        interfaces: GuestInterfaces::default(),
-        console_log: HostPath::new("/nowhere/console.log").unwrap(),
         devices: GuestDevices::new(attached.collect()).unwrap(),
-        power: DesiredPower::Running,
+        ..sample_guest(uuid, "with-devices")
     }
 }
 

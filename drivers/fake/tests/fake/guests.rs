@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use berth_fake::{FakeDriver, machines as shipped};
 use berth_model::{ConsumerUuid, NodeName, PciAddress};
-use berth_virt::conformance::{check, check_guests, check_watch};
+use berth_virt::conformance::{check, check_guests, check_watch, sample_guest};
 use berth_virt::guest_spec::{
-    AttachedDevice, CpuModel, DesiredPower, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices,
-    GuestDisks, GuestInterfaces, GuestName, GuestOwner, GuestSpec, GuestTopology, HostPath,
-    PciManagement, ProjectId,
+    AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, GuestSpec, PciManagement,
 };
 use berth_virt::{
     GuestDestroyOutcome, GuestError, GuestSpawnOutcome, ObserveError, PowerAction, VirtDriver,
@@ -20,22 +18,8 @@ use uuid::Uuid;
 fn spec(number: u128, devices: Vec<AttachedDevice>) -> GuestSpec {
     let uuid = ConsumerUuid::from(Uuid::from_u128(number << 64));
     GuestSpec {
-        uuid,
-        node: None,
-        name: GuestName::new(&format!("made-{number}")).unwrap(),
-        owner: GuestOwner {
-            project: ProjectId::new("a project").unwrap(),
-            consumer: uuid,
-        },
-        topology: GuestTopology::plain(1, 64).unwrap(),
-        cpu_model: CpuModel::Default,
-        machine: berth_virt::guest_spec::MachineOptions::default(),
-        boot: GuestBoot::Disk,
-        disks: GuestDisks::default(),
-        interfaces: GuestInterfaces::default(),
-        console_log: HostPath::new("/nowhere/console.log").unwrap(),
         devices: GuestDevices::new(devices).unwrap(),
-        power: DesiredPower::Running,
+        ..sample_guest(uuid, &format!("made-{number}"))
     }
 }
 

@@ -101,9 +101,9 @@ impl HostDevices {
         device: HostDeviceId,
         address: PciAddress,
     ) -> Result<(), DeviceError> {
-        let fellows = self.sysfs().other_group_members(address);
-        for fellow in fellows.map_err(unreadable(device))? {
-            let companion = match self.allowed(device, fellow) {
+        let members = self.sysfs().other_group_members(address);
+        for member in members.map_err(unreadable(device))? {
+            let companion = match self.allowed(device, member) {
                 Ok(companion) if companion.tags().managed != Some(false) => companion,
                 // Unlisted devices are not touched.
                 Ok(_) | Err(DeviceError::NotAllowed { .. } | DeviceError::Missing { .. }) => {
@@ -113,7 +113,7 @@ impl HostDevices {
             };
             let unkept = |error: std::io::Error| unfinished(device, error.to_string());
             let is_taken = companion.function().driver.as_deref() == Some(VFIO_DRIVER);
-            let home = match self.home_drivers.recall(fellow).map_err(unkept)? {
+            let home = match self.home_drivers.recall(member).map_err(unkept)? {
                 HomeDriver::Driver(Some(driver)) if driver != VFIO_DRIVER => {
                     HomeDriver::Driver(Some(driver))
                 }
@@ -137,7 +137,7 @@ impl HostDevices {
                 }
             };
             returned.map_err(|error| device_error(device, &error))?;
-            self.home_drivers.forget(fellow).map_err(unkept)?;
+            self.home_drivers.forget(member).map_err(unkept)?;
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ impl HostDevices {
                     true => Preparer::Berth,
                     false => Preparer::Another,
                 },
-                fellows: BTreeSet::new(),
+                group_members: BTreeSet::new(),
             });
         }
         for address in self
@@ -54,11 +54,11 @@ impl HostDevices {
                     address,
                     managed: PciManagement::Hypervisor,
                 };
-                let fellows = self.sysfs().other_group_members(address);
+                let members = self.sysfs().other_group_members(address);
                 prepared.push(PreparedDevice {
                     wanted: WantedDevice::of(device),
                     by: Preparer::Berth,
-                    fellows: fellows.map_err(|error| unobservable(&error))?,
+                    group_members: members.map_err(|error| unobservable(&error))?,
                 });
             }
         }

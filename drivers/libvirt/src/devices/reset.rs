@@ -80,8 +80,8 @@ impl HostDevices {
         address: PciAddress,
         held: &BTreeSet<PciAddress>,
     ) -> Result<bool, DeviceError> {
-        let fellows = self.sysfs().other_group_members(address);
-        Ok(!fellows.map_err(unreadable(device))?.is_disjoint(held))
+        let members = self.sysfs().other_group_members(address);
+        Ok(!members.map_err(unreadable(device))?.is_disjoint(held))
     }
 
     /// Whether a driver of the host has it.

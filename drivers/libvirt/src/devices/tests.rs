@@ -30,9 +30,9 @@ impl DeviceTestHost {
         let sys = folder.path().join("sys");
         let kernel = TestKernel::of(&sys);
         let mut options = LibvirtOptions::new("qemu:///system");
-        options.device_life.procfs = folder.path().join("proc");
-        options.device_life.home_drivers = Some(folder.path().join("resting"));
-        options.device_life.patience = Duration::from_millis(200);
+        options.device_assignment.procfs = folder.path().join("proc");
+        options.device_assignment.home_drivers = Some(folder.path().join("resting"));
+        options.device_assignment.patience = Duration::from_millis(200);
         let host = Self {
             folder,
             kernel,
@@ -135,7 +135,7 @@ impl DeviceTestHost {
             .args([&text, &program])
             .status();
         assert!(copied.unwrap().success());
-        self.options.device_life.reset_hook = Some(berth_hook::Hook {
+        self.options.device_assignment.reset_hook = Some(berth_hook::Hook {
             name: "reset hook",
             program,
             deadline: Duration::from_secs(60),
@@ -575,7 +575,7 @@ async fn the_hook_gets_the_device_and_its_verdict_counts() {
 async fn a_hook_that_hangs_is_ended_with_all_it_started() {
     let mut host = DeviceTestHost::new();
     host.hook("sleep 1000 & wait");
-    if let Some(hook) = &mut host.options.device_life.reset_hook {
+    if let Some(hook) = &mut host.options.device_assignment.reset_hook {
         hook.deadline = Duration::from_millis(300);
     }
     let error = host

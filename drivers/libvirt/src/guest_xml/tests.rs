@@ -3,11 +3,12 @@ use std::process::Command;
 
 use berth_model::{ArqUuid, CpuTopology, MachineOptions, MachineType, RngDevice, WatchdogAction};
 use berth_virt::CpuSet;
+use berth_virt::conformance::sample_guest;
 use berth_virt::guest_spec::{
-    AttachedDevice, BaseImage, CpuModelName, CpuPinning, DesiredPower, DeviceOrigin, DiskFormat,
-    GuestDevice, GuestDevices, GuestDisks, GuestInterface, GuestInterfaces, GuestName,
-    GuestNumaCell, GuestOwner, HostPath, InterfaceSource, KernelCommandLine, LinkName,
-    PciManagement, ProjectId, QcowDisk,
+    AttachedDevice, BaseImage, CpuModelName, CpuPinning, DeviceOrigin, DiskFormat, GuestDevice,
+    GuestDevices, GuestDisks, GuestInterface, GuestInterfaces, GuestName, GuestNumaCell,
+    GuestOwner, HostPath, InterfaceSource, KernelCommandLine, LinkName, PciManagement, ProjectId,
+    QcowDisk,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -37,22 +38,13 @@ fn request(number: u128) -> ArqUuid {
 /// The least a guest can be.
 fn plain() -> GuestSpec {
     GuestSpec {
-        uuid: UUID.parse().unwrap(),
-        node: None,
-        name: GuestName::new("instance-00000001").unwrap(),
         owner: GuestOwner {
             project: ProjectId::new("0f1e2d").unwrap(),
             consumer: UUID.parse().unwrap(),
         },
         topology: GuestTopology::plain(1, 256).unwrap(),
-        cpu_model: CpuModel::Default,
-        machine: berth_virt::guest_spec::MachineOptions::default(),
-        boot: GuestBoot::Disk,
-        disks: GuestDisks::default(),
-        interfaces: GuestInterfaces::default(),
         console_log: path("/instances/1/console.log"),
-        devices: GuestDevices::default(),
-        power: DesiredPower::Running,
+        ..sample_guest(UUID.parse().unwrap(), "instance-00000001")
     }
 }
 

@@ -1,11 +1,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use berth_virt::conformance::check_guests;
+use berth_virt::conformance::{check_guests, sample_guest};
 use berth_virt::guest_spec::{
-    AttachedDevice, CpuModel, DesiredPower, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices,
-    GuestDisks, GuestInterfaces, GuestName, GuestOwner, GuestTopology, HostPath, PciManagement,
-    ProjectId,
+    AttachedDevice, DesiredPower, DeviceOrigin, GuestDevice, GuestDevices, GuestOwner,
+    PciManagement, ProjectId,
 };
 use berth_virt::{GuestDestroyOutcome, HostDeviceId, PowerAction, VirtDriver as _};
 use uuid::Uuid;
@@ -29,22 +28,8 @@ fn function(address: &str) -> GuestDevice {
 fn guest_spec(number: u128, devices: Vec<AttachedDevice>) -> GuestSpec {
     let uuid = ConsumerUuid::from(Uuid::from_u128(number));
     GuestSpec {
-        uuid,
-        node: None,
-        name: GuestName::new(&format!("<guest> & {number}")).unwrap(),
-        owner: GuestOwner {
-            project: ProjectId::new("a project").unwrap(),
-            consumer: uuid,
-        },
-        topology: GuestTopology::plain(1, 64).unwrap(),
-        cpu_model: CpuModel::Default,
-        machine: berth_virt::guest_spec::MachineOptions::default(),
-        boot: GuestBoot::Disk,
-        disks: GuestDisks::default(),
-        interfaces: GuestInterfaces::default(),
-        console_log: HostPath::new("/nowhere/console.log").unwrap(),
         devices: GuestDevices::new(devices).unwrap(),
-        power: DesiredPower::Running,
+        ..sample_guest(uuid, &format!("<guest> & {number}"))
     }
 }
 

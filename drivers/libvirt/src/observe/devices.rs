@@ -30,7 +30,7 @@ pub(super) fn observe_devices(
         return Ok(Vec::new());
     };
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-    let file = options.device_life.baselines.as_deref();
+    let file = options.device_assignment.baselines.as_deref();
     if let Some(file) = file {
         last.recall(|| baselines::read(file))?;
     }
@@ -210,7 +210,7 @@ mod tests {
         let mut options = LibvirtOptions::new("qemu:///system");
         let list = [serde_json::json!({"address": CARD})];
         options.accelerator_devices = AllowList::read(&list).unwrap();
-        options.device_life.baselines = Some(folder.path().join("state/baselines"));
+        options.device_assignment.baselines = Some(folder.path().join("state/baselines"));
         let observe = |last: &Mutex<LastObservation>| {
             let seen = super::observe_devices(Some(&Sysfs::at(&root)), &options, last, &[], &[]);
             seen.map(|seen| seen[0].condition)
@@ -220,7 +220,7 @@ mod tests {
         };
         // A one-time observer writes no file.
         assert_eq!(observe(&Mutex::default()).unwrap(), DeviceCondition::Fit);
-        let file = options.device_life.baselines.clone().unwrap();
+        let file = options.device_assignment.baselines.clone().unwrap();
         assert!(!file.exists());
         let agent = || {
             let mut last = LastObservation::default();

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use berth_libvirt::{DeviceLife, LibvirtDriver, LibvirtOptions, VirtType};
+use berth_libvirt::{DeviceAssignmentOptions, LibvirtDriver, LibvirtOptions, VirtType};
 use berth_sysfs::{AllowList, AttributeWrites};
 use berth_virt::conformance::check_devices;
 use berth_virt::guest_spec::{GuestDevice, PciManagement};
@@ -54,9 +54,9 @@ impl Host {
                 {"vendor_id": "1234"}, {"vendor_id": "10de"},
             ])),
             pci_devices: list(serde_json::json!([{"address": cards::TAKEN}])),
-            device_life: DeviceLife {
+            device_assignment: DeviceAssignmentOptions {
                 home_drivers: Some(self.path().join("resting")),
-                ..DeviceLife::default()
+                ..DeviceAssignmentOptions::default()
             },
             ..options(&self.daemon)
         };

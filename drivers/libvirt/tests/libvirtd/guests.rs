@@ -5,11 +5,9 @@ use std::time::Duration;
 
 use berth_libvirt::{DiskCache, LibvirtDriver, LibvirtOptions, VirtType};
 use berth_model::{ConsumerUuid, Disposition};
-use berth_virt::conformance::check_guests;
+use berth_virt::conformance::{check_guests, sample_guest};
 use berth_virt::guest_spec::{
-    BaseImage, CpuModel, DesiredPower, DiskFormat, GuestBoot, GuestDevices, GuestDisks,
-    GuestInterfaces, GuestName, GuestOwner, GuestSpec, GuestTopology, HostPath, ProjectId,
-    QcowDisk,
+    BaseImage, DiskFormat, GuestDisks, GuestSpec, GuestTopology, HostPath, QcowDisk,
 };
 use berth_virt::{
     GuestDestroyOutcome, GuestError, GuestPowerOutcome, GuestSpawnOutcome, PowerAction, PowerState,
@@ -37,22 +35,10 @@ fn path(folder: &Path, name: &str) -> HostPath {
 pub(crate) fn guest_spec(folder: &Path, disks: GuestDisks) -> GuestSpec {
     let uuid = ConsumerUuid::from(Uuid::from_u128(0x9e57_0000_0000_4000_8000_0000_0000_0001));
     GuestSpec {
-        uuid,
-        node: None,
-        name: GuestName::new("it's <a> \"guest\" & more, ünï=1").expect("a name"),
-        owner: GuestOwner {
-            project: ProjectId::new("a project").expect("an id"),
-            consumer: uuid,
-        },
         topology: GuestTopology::plain(2, 64).expect("a small guest"),
-        cpu_model: CpuModel::Default,
-        machine: berth_virt::guest_spec::MachineOptions::default(),
-        boot: GuestBoot::Disk,
         disks,
-        interfaces: GuestInterfaces::default(),
         console_log: path(folder, "console.log"),
-        devices: GuestDevices::default(),
-        power: DesiredPower::Running,
+        ..sample_guest(uuid, "it's <a> \"guest\" & more, ünï=1")
     }
 }
 

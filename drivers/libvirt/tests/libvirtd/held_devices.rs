@@ -2,11 +2,10 @@
 
 use berth_libvirt::{LibvirtDriver, LibvirtOptions, VirtType};
 use berth_model::ConsumerUuid;
-use berth_virt::conformance::check_guests;
+use berth_virt::conformance::{check_guests, sample_guest};
 use berth_virt::guest_spec::{
-    AttachedDevice, CpuModel, DesiredPower, DeviceOrigin, GuestBoot, GuestDevice, GuestDevices,
-    GuestDisks, GuestInterfaces, GuestName, GuestOwner, GuestSpec, GuestTopology, HostPath,
-    PciManagement, ProjectId,
+    AttachedDevice, DesiredPower, DeviceOrigin, GuestDevice, GuestDevices, GuestSpec, HostPath,
+    PciManagement,
 };
 use berth_virt::{GuestError, VirtDriver as _};
 use uuid::Uuid;
@@ -52,22 +51,9 @@ pub(crate) fn guest_spec(
     ));
     let log = folder.join(format!("console-{number}.log"));
     GuestSpec {
-        uuid,
-        node: None,
-        name: GuestName::new(&format!("guest-{number}")).expect("a name"),
-        owner: GuestOwner {
-            project: ProjectId::new("a project").expect("an id"),
-            consumer: uuid,
-        },
-        topology: GuestTopology::plain(1, 64).expect("a small guest"),
-        cpu_model: CpuModel::Default,
-        machine: berth_virt::guest_spec::MachineOptions::default(),
-        boot: GuestBoot::Disk,
-        disks: GuestDisks::default(),
-        interfaces: GuestInterfaces::default(),
         console_log: HostPath::new(log.to_str().expect("a path in UTF-8")).expect("a plain path"),
         devices: GuestDevices::new(devices).expect("different devices"),
-        power: DesiredPower::Running,
+        ..sample_guest(uuid, &format!("guest-{number}"))
     }
 }
 

@@ -148,7 +148,7 @@ pub(crate) struct DeliveryRecordError(#[from] SqlError);
 
 impl Retryable for DeliveryRecordError {
     fn disposition(&self) -> Disposition {
-        super::retry(&self.0)
+        self.0.write_disposition()
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) struct PresenceError(#[from] SqlError);
 
 impl Retryable for PresenceError {
     fn disposition(&self) -> Disposition {
-        super::retry(&self.0)
+        self.0.write_disposition()
     }
 }
 

@@ -130,7 +130,7 @@ pub enum AcceleratorSchemaError {
 impl Retryable for AcceleratorSchemaError {
     fn disposition(&self) -> Disposition {
         match self {
-            Self::Sql(error) => super::retry(error),
+            Self::Sql(error) => error.write_disposition(),
             _ => Disposition::Fatal,
         }
     }

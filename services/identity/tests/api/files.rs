@@ -34,7 +34,7 @@ fn everything_that_is_wrong_is_named_with_its_line_its_key_and_what_would_be_rig
         (
             "user = 7".to_owned(),
             "1:8: user",
-            "a whole number stands here; a list would be right",
+            "found a whole number; expected a list",
         ),
         (
             "[[user]]\npassword_hash = \"x\"".to_owned(),
@@ -54,7 +54,7 @@ fn everything_that_is_wrong_is_named_with_its_line_its_key_and_what_would_be_rig
         (
             "[[user]]\nname = \"a\"\npassword = \"hunter2\"".to_owned(),
             "3:1: user[0].password",
-            "not known",
+            "unknown key",
         ),
         (
             "[[user]]\nname = \"\"".to_owned(),
@@ -69,7 +69,7 @@ fn everything_that_is_wrong_is_named_with_its_line_its_key_and_what_would_be_rig
         (
             user("a", "enabled = \"no\""),
             "user[0].enabled",
-            "true or false would be right",
+            "expected true or false",
         ),
         (
             user("a", "domain = \"Defautl\""),

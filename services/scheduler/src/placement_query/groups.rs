@@ -1,7 +1,8 @@
 //! Request groups and their encoding as a query string.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+
+use berth_model::query_string;
 
 use super::prefilters::PrefilterDemands;
 use crate::numbers;
@@ -145,7 +146,8 @@ impl ResourceGroups {
             group.parameters(suffix, &mut parameters);
         }
         parameters.sort();
-        encoded(&parameters)
+        // As HTML forms encode it: a space is `+`.
+        query_string(parameters).replace("%20", "+")
     }
 }
 
@@ -165,32 +167,4 @@ fn sorted(texts: impl Iterator<Item = String>) -> String {
     let mut texts: Vec<String> = texts.collect();
     texts.sort();
     texts.join(",")
-}
-
-/// Encodes parameters as HTML forms do: a space is `+`, and bytes other than letters, digits and `-._~` are
-/// percent-encoded.
-fn encoded(parameters: &[(String, String)]) -> String {
-    let mut query = String::new();
-    for (name, value) in parameters {
-        if !query.is_empty() {
-            query.push('&');
-        }
-        encode(name, &mut query);
-        query.push('=');
-        encode(value, &mut query);
-    }
-    query
-}
-
-fn encode(text: &str, into: &mut String) {
-    for byte in text.bytes() {
-        match byte {
-            b' ' => into.push('+'),
-            b'-' | b'.' | b'_' | b'~' => into.push(char::from(byte)),
-            byte if byte.is_ascii_alphanumeric() => into.push(char::from(byte)),
-            byte => {
-                let _ = write!(into, "%{byte:02X}");
-            }
-        }
-    }
 }

@@ -94,7 +94,7 @@ async fn a_leftover_device_of_an_unknown_guest_is_reclaimed_after_the_grace_peri
     let left = |handle: &OfferedHandle, by| PreparedDevice {
         wanted: wanted_device(handle),
         by,
-        fellows: BTreeSet::new(),
+        group_members: BTreeSet::new(),
     };
     let [ours, anothers, quarantined] = [1, 2, 3].map(mdev);
     let driver = Arc::clone(devices.driver());

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use berth_options::document::{DocumentField, DocumentParser, DocumentTable};
 use berth_wire::did_you_mean;
 
 use super::super::{
     Assignment, AssignmentTarget, Domain, Project, RoleEntry, User, Users, derived,
 };
-use super::UsersParser;
-use super::entries::{enabled, id, optional_text};
-use super::field::{UsersField, UsersTable};
+use super::entries::{check_unique, checked_name, enabled, id, optional_text};
 use crate::passwords::PasswordHash;
 
 /// The implicit domain, as created by Keystone's bootstrap.
@@ -39,7 +38,7 @@ pub(super) struct UsersBuilder {
 }
 
 impl UsersBuilder {
-    pub(super) fn read(top: &UsersTable<'_>, parser: &mut UsersParser<'_>) -> Self {
+    pub(super) fn read(top: &DocumentTable<'_>, parser: &mut DocumentParser<'_>) -> Self {
         let known = ["domain", "project", "role", "user", "role_assignment"];
         top.only(&known, parser);
         let mut builder = Self {
@@ -86,13 +85,13 @@ impl UsersBuilder {
         }
     }
 
-    fn domain(&mut self, table: &UsersTable<'_>, parser: &mut UsersParser<'_>) {
+    fn domain(&mut self, table: &DocumentTable<'_>, parser: &mut DocumentParser<'_>) {
         table.only(&["name", "id", "description", "enabled"], parser);
         let right = "the domain's name";
         let Some(field) = table.need("name", right, parser) else {
             return;
         };
-        let Some(name) = field.name(LONGEST_PROJECT, parser) else {
+        let Some(name) = checked_name(&field, LONGEST_PROJECT, parser) else {
             return;
         };
         let (default_id, default_name) = DEFAULT_DOMAIN;
@@ -101,7 +100,7 @@ impl UsersBuilder {
             false => derived("domain", &[name]),
         };
         let id = id(table, "domain id", parser).unwrap_or_else(from_name);
-        parser.check_unique("domain name", name.to_owned(), table);
+        check_unique("domain name", name.to_owned(), table, parser);
         let domain = Domain {
             id: id.clone(),
             name: name.to_owned(),
@@ -111,17 +110,22 @@ impl UsersBuilder {
         self.domains.insert(id, domain);
     }
 
-    fn project(&mut self, table: &UsersTable<'_>, parser: &mut UsersParser<'_>) {
+    fn project(&mut self, table: &DocumentTable<'_>, parser: &mut DocumentParser<'_>) {
         table.only(&["name", "domain", "id", "description", "enabled"], parser);
         let field = table.need("name", "the project's name", parser);
-        let name = field.and_then(|field| field.name(LONGEST_PROJECT, parser));
+        let name = field.and_then(|field| checked_name(&field, LONGEST_PROJECT, parser));
         let domain_id = self.domain_of(table, "domain", parser);
         let (Some(name), Some(domain_id)) = (name, domain_id) else {
             return;
         };
         let id = id(table, "project id", parser)
             .unwrap_or_else(|| derived("project", &[&domain_id, name]));
-        parser.check_unique("project name", format!("{domain_id}\0{name}"), table);
+        check_unique(
+            "project name",
+            format!("{domain_id}\0{name}"),
+            table,
+            parser,
+        );
         let project = Project {
             id: id.clone(),
             name: name.to_owned(),
@@ -133,15 +137,16 @@ impl UsersBuilder {
     }
 
     /// Roles may imply roles that are defined later in the file.
-    fn roles(&mut self, tables: &[UsersTable<'_>], parser: &mut UsersParser<'_>) {
+    fn roles(&mut self, tables: &[DocumentTable<'_>], parser: &mut DocumentParser<'_>) {
         let mut implying = Vec::new();
         for table in tables {
             table.only(&["name", "id", "description", "implies"], parser);
             let field = table.need("name", "the role's name", parser);
-            let Some(name) = field.and_then(|field| field.name(LONGEST_USER, parser)) else {
+            let Some(name) = field.and_then(|field| checked_name(&field, LONGEST_USER, parser))
+            else {
                 continue;
             };
-            parser.check_unique("role name", name.to_owned(), table);
+            check_unique("role name", name.to_owned(), table, parser);
             let role = RoleEntry {
                 id: id(table, "role id", parser).unwrap_or_else(|| derived("role", &[name])),
                 name: name.to_owned(),
@@ -161,7 +166,7 @@ impl UsersBuilder {
         }
     }
 
-    fn user(&mut self, table: &UsersTable<'_>, parser: &mut UsersParser<'_>) {
+    fn user(&mut self, table: &DocumentTable<'_>, parser: &mut DocumentParser<'_>) {
         let known = [
             "name",
             "domain",
@@ -175,7 +180,7 @@ impl UsersBuilder {
         ];
         table.only(&known, parser);
         let field = table.need("name", "the user's name", parser);
-        let name = field.and_then(|field| field.name(LONGEST_USER, parser));
+        let name = field.and_then(|field| checked_name(&field, LONGEST_USER, parser));
         let right = "what `berth identity hash-password` prints";
         let hash = table
             .need("password_hash", right, parser)
@@ -189,7 +194,7 @@ impl UsersBuilder {
         };
         let id =
             id(table, "user id", parser).unwrap_or_else(|| derived("user", &[&domain_id, name]));
-        parser.check_unique("user name", format!("{domain_id}\0{name}"), table);
+        check_unique("user name", format!("{domain_id}\0{name}"), table, parser);
         let user = User {
             id: id.clone(),
             name: name.to_owned(),
@@ -203,7 +208,7 @@ impl UsersBuilder {
         self.users.insert(id, user);
     }
 
-    fn assignment(&mut self, table: &UsersTable<'_>, parser: &mut UsersParser<'_>) {
+    fn assignment(&mut self, table: &DocumentTable<'_>, parser: &mut DocumentParser<'_>) {
         let known = [
             "user",
             "user_domain",
@@ -238,8 +243,8 @@ impl UsersBuilder {
 
     fn target(
         &self,
-        table: &UsersTable<'_>,
-        parser: &mut UsersParser<'_>,
+        table: &DocumentTable<'_>,
+        parser: &mut DocumentParser<'_>,
     ) -> Option<AssignmentTarget> {
         let field = |name| table.field(name);
         match (field("project"), field("domain"), field("system")) {
@@ -268,9 +273,9 @@ impl UsersBuilder {
     /// The domain that a key names; the default domain if the key is missing.
     fn domain_of(
         &self,
-        table: &UsersTable<'_>,
+        table: &DocumentTable<'_>,
         key: &str,
-        parser: &mut UsersParser<'_>,
+        parser: &mut DocumentParser<'_>,
     ) -> Option<String> {
         let Some(field) = table.field(key) else {
             let is_default =
@@ -295,10 +300,10 @@ impl UsersBuilder {
 
     fn project_of(
         &self,
-        field: &UsersField<'_>,
-        table: &UsersTable<'_>,
+        field: &DocumentField<'_>,
+        table: &DocumentTable<'_>,
         domain_key: &str,
-        parser: &mut UsersParser<'_>,
+        parser: &mut DocumentParser<'_>,
     ) -> Option<String> {
         let domain_id = self.domain_of(table, domain_key, parser)?;
         let name = field.text(parser)?;
@@ -323,9 +328,9 @@ impl UsersBuilder {
 
     fn user_of(
         &self,
-        field: &UsersField<'_>,
-        table: &UsersTable<'_>,
-        parser: &mut UsersParser<'_>,
+        field: &DocumentField<'_>,
+        table: &DocumentTable<'_>,
+        parser: &mut DocumentParser<'_>,
     ) -> Option<String> {
         let domain_id = self.domain_of(table, "user_domain", parser)?;
         let name = field.text(parser)?;
@@ -344,7 +349,11 @@ impl UsersBuilder {
         found.map(|user| user.id.clone())
     }
 
-    fn role_names(&self, field: &UsersField<'_>, parser: &mut UsersParser<'_>) -> Vec<String> {
+    fn role_names(
+        &self,
+        field: &DocumentField<'_>,
+        parser: &mut DocumentParser<'_>,
+    ) -> Vec<String> {
         let mut names = Vec::new();
         for item in field.list(parser) {
             let Some(name) = item.text(parser) else {
@@ -365,7 +374,10 @@ impl UsersBuilder {
     }
 }
 
-fn password_hash(field: &UsersField<'_>, parser: &mut UsersParser<'_>) -> Option<PasswordHash> {
+fn password_hash(
+    field: &DocumentField<'_>,
+    parser: &mut DocumentParser<'_>,
+) -> Option<PasswordHash> {
     match field.text(parser)?.parse() {
         Ok(hash) => Some(hash),
         Err(error) => {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use berth_model::{Disposition, PciAddress};
 use serde::{Deserialize, Serialize};
 
-use crate::guest_life::HostDeviceId;
+use crate::guest_lifecycle::HostDeviceId;
 use crate::guest_spec::{GuestDevice, text};
 use crate::host_device::UnfitReason;
 

@@ -3,7 +3,8 @@
 use std::error::Error;
 
 /// An error and its causes as one line, separated by colons. A cause that is already part of the text is left out.
-pub fn sentence(error: &dyn Error) -> String {
+#[must_use]
+pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

@@ -183,7 +183,7 @@ impl GuestBook {
                     mdev: handled.source.clone(),
                 },
                 by: Preparer::Berth,
-                fellows: BTreeSet::new(),
+                group_members: BTreeSet::new(),
             })
         });
         devices.collect()

@@ -175,7 +175,9 @@ impl LookUpNodeProvider for Providers {
 #[tokio::test]
 async fn a_host_reports_only_nodes_that_are_its_resource_providers_from_the_first_report_on() {
     let providers = Arc::new(Providers::default());
-    let set = |n, name| drop(providers.0.lock().unwrap().insert(node(n), name));
+    let set = |n, name| {
+        providers.0.lock().unwrap().insert(node(n), name);
+    };
     set(1, Ok("compute1"));
     set(2, Ok("compute1_blade"));
     set(3, Ok("compute3"));

@@ -17,8 +17,8 @@ fn router() -> Router {
 
 /// The address of a server. It ends with the runtime of the test.
 async fn served() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
         serve(listener, ServeLimits::default(), |_| router(), pending()).await;
     });
@@ -27,9 +27,9 @@ async fn served() -> SocketAddr {
 
 /// Everything that the server answers to this text.
 async fn answer(mut stream: impl AsyncRead + AsyncWrite + Unpin, text: &str) -> String {
-    stream.write_all(text.as_bytes()).await.unwrap();
+    stream.write_all(text.as_bytes()).await.expect("it is read");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    stream.read_to_string(&mut answer).await.expect("an answer");
     answer
 }
 

@@ -1,9 +1,10 @@
 //! Health of the agent: the list of findings that `/healthz`, `STATUS=`, the metric `berth_health_messages` and `berth
 //! doctor` show.
 //!
-//! A [`Warnable`] (the name is Tailscale's) is a problem that can occur: code, severity, title, text template, causes that hide it, and a delay
-//! before it is shown. A [`HealthFinding`] is one occurrence, and [`AgentHealth`] holds the current ones. A cause hides its effects, so one
-//! problem gives one message; the delay keeps short problems from being shown.
+//! A [`Warnable`] (the name is Tailscale's) is a kind of problem: code, severity, title, text template, causes, and a
+//! delay before it is shown. All kinds are static values in `warnables`. A [`HealthFinding`] is one occurrence, and
+//! [`AgentHealth`] holds the current ones. While a cause is present, its effects are hidden, so one problem gives one
+//! message; the delay keeps short problems from being shown.
 
 mod warnables;
 
@@ -145,7 +146,7 @@ impl AgentHealth {
             .remove(&(warnable.code, Cow::Owned(subject.to_owned())));
     }
 
-    /// Removes the findings about all other subjects.
+    /// Removes the findings of this problem about all subjects except these.
     pub fn clear_others(&mut self, warnable: &'static Warnable, subjects: &BTreeSet<String>) {
         self.active.retain(|(code, subject), _| {
             *code != warnable.code || subjects.contains(subject.as_ref())
@@ -179,7 +180,7 @@ impl AgentHealth {
         messages
     }
 
-    /// Time at which the next finding becomes visible.
+    /// The next time at which the delay of a finding ends. A cause may still hide it.
     #[must_use]
     pub fn next_change(&self, now: Instant) -> Option<Instant> {
         let due = self

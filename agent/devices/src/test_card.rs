@@ -1,5 +1,5 @@
-//! A driver for tests of this crate: each reset returns a given result, and prepared devices remain until a reset
-//! succeeds.
+//! [`TestCard`]: a driver with one accelerator card, for tests of this crate and of `berth-agent-instances`. Each reset
+//! returns a given result, and prepared devices remain until a reset succeeds.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -78,13 +78,16 @@ impl VirtDriver for TestCard {
     }
 }
 
+/// The address of the card.
 pub const NAME: &str = "0000:81:00.0";
 
+/// Executes an SQL statement on the tables of the register.
 pub async fn done(register: &DeviceRegister, sql: &'static str) {
     register.execute(vec![Statement::new(sql)]).await.unwrap();
 }
 
-/// A device manager whose driver executes this SQL statement during each reset.
+/// A device manager whose driver executes this SQL statement on the register during each reset. `SELECT 1` changes
+/// nothing.
 pub async fn devices(meanwhile: &'static str) -> (DeviceRegister, DeviceManager<TestCard>) {
     let journal = SqlJournal::in_memory().await.unwrap();
     let register = journal.devices();

@@ -1,6 +1,6 @@
 //! [`DeviceRegister`]: what the agent knows about the host's accelerators and no other system records: quarantines,
-//! running resets, the last verified reset of each device, failed health checks, and the devices that the accelerator
-//! service (Cyborg or Berth's own) disabled.
+//! running resets, the last verified reset of each device, and failed health checks. It also keeps the accelerator
+//! service's last answer which devices are disabled (the service is Cyborg or Berth's own).
 //!
 //! A device is reset between two guests, so that no data of one guest reaches the next. The register is a group of tables in
 //! the agent's journal, next to the table of the guests' devices. One transaction can therefore check "no guest has the
@@ -13,6 +13,9 @@
 //! | release | the end of a guest's use of the device; the accelerator service then requests a reset |
 //! | release count | how often the accelerator service has released the device; a reset belongs to one release |
 //! | quarantine | no guest can claim the device until an operator ends it |
+//!
+//! Three tables have older words: `device_cleaning` (running resets), `device_cleaned` (last verified resets) and
+//! `device_sick` (failed health checks).
 
 mod records;
 mod reset_at_deletion;
@@ -88,9 +91,10 @@ impl DeviceRegister {
         self.file.execute(statements).await
     }
 
-    /// Uses the reset at the deletion of the device's last guest as the reset that the accelerator service requests after
-    /// the release with this count. Returns false if there was no such reset, it was used already, or the device was
-    /// claimed since: then the device must be reset.
+    /// Saves a second reset. The deletion of a guest resets its devices and then releases them; after each release, the
+    /// accelerator service requests a reset. Records the reset at the deletion as the one for this release. Returns
+    /// false if there was none, if it already counts for another release, or if a guest has claimed the device since:
+    /// then the device must be reset.
     pub async fn take_reset_at_deletion(
         &self,
         name: &str,
@@ -108,8 +112,8 @@ impl DeviceRegister {
         self.file.execute(vec![set_quarantine(name, why)]).await
     }
 
-    /// Ends a quarantine. If the operator confirms that the device is clean, `clean_after` is its release count: the
-    /// device then needs no reset.
+    /// Ends a quarantine. `clean_after` is the current release count if the operator confirms that the device is clean
+    /// (it then needs no reset), otherwise `None`.
     pub async fn end_quarantine(
         &self,
         name: &str,

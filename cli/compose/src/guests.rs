@@ -4,8 +4,8 @@
 //! agent's journal (`guests.db`: the requested state of each guest, and the register of devices), the disks and the
 //! managers. The other methods give the agent's main loop (`berth_agent::service`) what it runs.
 //!
-//! The functions before it make clients of the accelerator, image and hosts services. In `berth up`, these services run in
-//! the same process, and the clients call them without a network.
+//! The other public functions make clients of the accelerator, image and hosts services. In `berth up`, these services
+//! run in the same process, and the clients of the functions `*_in_process` call them without a network.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -69,8 +69,8 @@ pub fn accelerators_over_network(config: &Config) -> Result<Option<AcceleratorCl
         })
 }
 
-/// The connection to a service in this process, with the rights of an administrator. `endpoint` is its base URL, which no
-/// network resolves.
+/// The connection to a service in this process, with the rights of an administrator. `endpoint` is only the start of
+/// the URLs of requests: nothing resolves it or connects to it.
 fn in_process(router: axum::Router, endpoint: &str) -> Result<(HttpService, Auth), Failure> {
     let http = HttpService::in_process::<_, axum::body::Body, _>(router, LARGEST_RESPONSE);
     let auth = Auth::admin_token(endpoint, &Secret::from(EMBEDDED_TOKEN)).map_err(|error| {

@@ -139,7 +139,7 @@ fn attestations(config: &Config) -> Option<AttestationSource> {
     let file = section.attestation_file.clone()?;
     Some(AttestationSource {
         file,
-        holds: section.attestation_auth_timeout,
+        validity: section.attestation_auth_timeout,
     })
 }
 

@@ -1,6 +1,7 @@
 //! Generates the option reference and the commented sample file from the option table.
 //!
-//! A test compares the committed files with them; `BLESS=1 cargo test -p berth-cli --test cli generated` writes the files.
+//! A test compares the committed files with the generated texts; `BLESS=1 cargo test -p berth-cli --test cli generated`
+//! writes the files.
 
 use std::fmt::Write as _;
 

@@ -1,9 +1,9 @@
 //! Reads the trust of nodes from a file that the operator's attestation service writes.
 //!
 //! The file is read for each guest with a flavor that requires trust. Its format is that of OpenAttestation: `{"hosts":
-//! [{"host_name": "compute1", "trust_lvl": "trusted", "vtime": "2026-11-23T10:00:00Z"}]}`. An attestation expires,
-//! and one from the future is not accepted. If the file is unreadable, no node is trusted. Used by
-//! `filter_scheduler`.
+//! [{"host_name": "compute1", "trust_lvl": "trusted", "vtime": "2026-11-23T10:00:00Z"}]}`. An attestation is valid if
+//! its `vtime` is at most the validity period away from now, in the past or in the future. If the file is unreadable or
+//! one entry is invalid, no node is trusted. Used by `filter_scheduler`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ pub struct AttestationSource {
     /// `[trusted_computing] attestation_file`
     pub file: PathBuf,
     /// `[trusted_computing] attestation_auth_timeout`
-    pub holds: Duration,
+    pub validity: Duration,
 }
 
 /// Error of reading the file. The texts do not contain its path, because users see them.
@@ -40,7 +40,7 @@ enum AttestationError {
     )]
     SqlTimestamp { at: usize, vtime: String },
     #[error("hosts[{at}].host_name: duplicate host")]
-    Twice { at: usize },
+    DuplicateHost { at: usize },
 }
 
 #[derive(Debug, Deserialize)]
@@ -88,20 +88,21 @@ impl AttestationSource {
                 expired: self.expired(made, now),
             };
             if nodes.insert(entry.host_name, attestation).is_some() {
-                return Err(AttestationError::Twice { at });
+                return Err(AttestationError::DuplicateHost { at });
             }
         }
         Ok(nodes)
     }
 
-    /// Tolerates clocks that differ by less than the validity period.
+    /// The age of an attestation if it is not valid; `None` if it is. The clock of the attestation service may differ
+    /// by the validity period.
     fn expired(&self, made: SqlTimestamp, now: SqlTimestamp) -> Option<AttestationExpiry> {
         let micros = now.as_micros().saturating_sub(made.as_micros());
         let apart = Duration::from_micros(micros.unsigned_abs());
         let sign = if micros < 0 { -1.0 } else { 1.0 };
-        (apart > self.holds).then_some(AttestationExpiry {
+        (apart > self.validity).then_some(AttestationExpiry {
             age_s: sign * apart.as_secs_f64(),
-            validity_s: self.holds.as_secs_f64(),
+            validity_s: self.validity.as_secs_f64(),
         })
     }
 }
@@ -125,7 +126,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let source = AttestationSource {
             file: folder.path().join("attestations.json"),
-            holds: Duration::from_secs(60),
+            validity: Duration::from_secs(60),
         };
         std::fs::write(&source.file, text).unwrap();
         let now = parse_time("2026-11-23T10:00:00Z").unwrap();
@@ -195,7 +196,7 @@ mod tests {
     async fn a_file_that_is_not_there_leaves_no_node_trusted_and_is_not_named() {
         let source = AttestationSource {
             file: PathBuf::from("/nowhere/at/all"),
-            holds: Duration::from_secs(60),
+            validity: Duration::from_secs(60),
         };
         let text = format!("{:?}", source.read().await);
         assert!(text.contains("failed to read the file"), "{text}");

@@ -1,10 +1,11 @@
 //! [`SimulatedResources`]: the devices, disks, images and secrets of a guest in the fault harness, a test environment that
 //! makes the agent's calls fail or kills the agent at any call.
 //!
-//! It implements [`GuestResources`] in memory. Each call to devices or disks goes through [`FaultHarness::inject`], which
-//! lets the call fail, or kills the agent, before or after its effect. A call that would harm a tenant adds a text to
-//! `violations` of the harness's [`SimulatedWorld`]; tests check that this list stays empty. Failures that a test
-//! planted ([`SimulatedFailure`]) name a PCI device by the number of its bus.
+//! It implements [`GuestResources`] in memory. The calls that can fail on a host (check, prepare, release, fetch,
+//! remove) go through [`FaultHarness::inject`], which lets the call fail, or kills the agent, before or after its
+//! effect. A call that would harm a tenant adds a text to `violations` of the harness's [`SimulatedWorld`]; tests check
+//! that this list stays empty. A failure that a test plants ([`SimulatedFailure`]) names a PCI device by its bus
+//! number.
 
 use berth_agent_images::{DiskPlan, ImageDownload, ImageStage, InstancesPath, RecreateDisks};
 use berth_agent_journal::{GuestRequest, ReleasedDevices};
@@ -145,7 +146,7 @@ impl GuestResources for SimulatedResources {
             .0
             .inject("sysfs write release".to_owned(), effect)
             .await?;
-        // The files go with a release that succeeded. No fault is injected between the two.
+        // A release that succeeded also deletes the guest's files. No fault is injected between release and deletion.
         let folder = format!("/instances/{}/", spec.uuid);
         let mut world = self.0.world();
         world.files.retain(|path, _| !path.starts_with(&folder));

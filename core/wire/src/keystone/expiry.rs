@@ -2,14 +2,14 @@
 
 use std::time::{Duration, SystemTime};
 
-/// A text that is no point in time as Keystone writes one.
+/// The text is not a time in Keystone's format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a time like 2026-11-20T17:00:00.000000Z")]
 pub struct ExpiryError {
     text: String,
 }
 
-/// Parses `expires_at`: ISO 8601 in UTC with whole seconds, an optional fraction, and `Z` or `+00:00`.
+/// Parses `expires_at`: ISO 8601 in UTC with whole seconds, an optional fraction (ignored), and `Z` or `+00:00`.
 pub fn parse_expiry(text: &str) -> Result<SystemTime, ExpiryError> {
     let refuse = || ExpiryError {
         text: text.chars().take(40).collect(),
@@ -29,13 +29,13 @@ pub fn parse_expiry(text: &str) -> Result<SystemTime, ExpiryError> {
         });
     let [year, month, day] = numbers(date, '-').ok_or_else(refuse)?;
     let [hour, minute, second] = numbers(time.ok_or_else(refuse)?, ':').ok_or_else(refuse)?;
-    let lawful = (1970..=9999).contains(&year)
+    let is_valid = (1970..=9999).contains(&year)
         && (1..=12).contains(&month)
         && (1..=31).contains(&day)
         && hour < 24
         && minute < 60
         && second <= 60;
-    if !lawful {
+    if !is_valid {
         return Err(refuse());
     }
     let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;

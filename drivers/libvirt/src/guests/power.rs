@@ -1,4 +1,4 @@
-//! A guest's power state: checks the current state, then makes the single missing call.
+//! Changes a guest's power state: reads the current state, then makes only the calls that are missing.
 
 use berth_model::ConsumerUuid;
 use berth_sysfs::Sysfs;
@@ -13,8 +13,8 @@ use super::error::{is, refused};
 use super::stuck::is_starting;
 use super::{document, find, guest, state};
 
-/// How often the check is repeated if the state changed before the call: libvirt shows a starting guest as paused, and
-/// accepts no call until it runs.
+/// How often a guest's state is read and the call made, if the state changes between the two. This happens to a
+/// starting guest: libvirt shows it as paused, and carries out no call until it runs.
 const MAX_ATTEMPTS: usize = 5;
 
 /// Checks and acts, and repeats if the guest changed in between.
@@ -30,7 +30,8 @@ pub(super) fn retry_if_changed<T>(
     act()
 }
 
-/// Brings a guest to the desired power state, except off.
+/// Starts, pauses or resumes a guest. Does not power it off: if a guest should be off and is not, fails with
+/// [`GuestError::Another`].
 pub(super) fn bring_to(
     domain: &Domain,
     uuid: ConsumerUuid,
@@ -46,7 +47,7 @@ pub(super) fn bring_to(
         (PowerState::Running, DesiredPower::Paused) => suspend(domain, uuid),
         (PowerState::ShutOff, DesiredPower::Running) => start(domain, uuid, sysfs),
         (PowerState::ShutOff, DesiredPower::Paused) => start_paused(domain, uuid, sysfs),
-        // Powering off is only done by its own operation.
+        // Only `power` and the deletion of a guest power it off.
         (state, DesiredPower::ShutOff) => Err(GuestError::Another {
             uuid,
             difference: format!("it is {state}, and should be off"),
@@ -58,7 +59,8 @@ pub(super) fn bring_to(
     }
 }
 
-/// libvirt ignores a missing PCI function and lets QEMU fail; a guest must never start without its devices.
+/// Fails if the host lacks a device of the guest. libvirt would not notice a missing PCI function, only QEMU would; a
+/// guest must never start without its devices.
 fn has_its_devices(
     domain: &Domain,
     uuid: ConsumerUuid,
@@ -94,7 +96,7 @@ fn start_paused(
     has_its_devices(domain, uuid, sysfs)?;
     match domain.create_with_flags(sys::VIR_DOMAIN_START_PAUSED) {
         Ok(_) => Ok(GuestPowerOutcome::Done),
-        // The test driver supports no flags.
+        // libvirt's `test` driver supports no flags.
         Err(error) if is(&error, ErrorNumber::InvalidArg) => {
             start(domain, uuid, sysfs).and_then(|_| suspend(domain, uuid))
         }
@@ -177,7 +179,7 @@ fn first_call(
         }
         (PowerAction::Pause, Running) => suspend(domain, uuid)?,
         (PowerAction::Unpause, Paused) => resume(domain, uuid)?,
-        // Repeated during the first call: libvirt answers when the guest has started.
+        // A second start while the first one runs. libvirt answers the call when the guest has started.
         (PowerAction::Start, Paused) if is_starting(domain) => resume(domain, uuid)?,
         (PowerAction::SoftReboot, Running) => {
             domain

@@ -56,8 +56,8 @@ fn kind_of_suffix(suffix: &str) -> Option<ChildKind> {
     is_number.then_some(ChildKind::NumaCell)
 }
 
-/// Whether the driver may change or delete a provider: a child with a name of the pattern that nova-compute or Berth
-/// created. A child with [`PCI_TRACKER_TRAIT`] is a PCI device, even if an operator gave it such a name.
+/// Whether the driver may change or delete a provider: nova-compute or Berth created it, and its name has one of the
+/// patterns above. A child with [`PCI_TRACKER_TRAIT`] is a PCI device, even if an operator gave it such a name.
 pub(crate) fn is_driver_child(
     current: &ProviderTree,
     node: &NodeName,
@@ -69,8 +69,9 @@ pub(crate) fn is_driver_child(
         && !provider.traits.contains(&PCI_TRACKER_TRAIT)
 }
 
-/// Whether nova-compute or Berth created the provider. Berth derives the UUID of a child from its name; other children
-/// have an owner trait. A child of Cyborg does not count, unless Berth writes it instead of Cyborg's conductor.
+/// Whether nova-compute or Berth writes the provider ([`ProviderTree::is_ours`]): its UUID is the one that Berth
+/// derives from its name, or it has the owner trait of Nova or Berth. A provider of Cyborg's counts only if Berth
+/// writes it.
 fn is_written_by_compute(current: &ProviderTree, provider: &Provider) -> bool {
     current.is_ours(provider.uuid())
 }
@@ -109,8 +110,8 @@ pub(super) fn children_to_rename<'a>(
     Ok(renames)
 }
 
-/// The name of a child with the prefix of this node instead of another one. `None` if the name needs no change or the
-/// child is not the driver's.
+/// The name that a child must get: its suffix with the prefix of this node. `None` if it has that prefix already, or if
+/// nova-compute or Berth did not create the child.
 fn name_for_this_node(
     current: &ProviderTree,
     node: &NodeName,
@@ -132,7 +133,8 @@ fn suffix_of(name: &ProviderName) -> Option<&str> {
     suffixes.find(|suffix| kind_of_suffix(suffix).is_some())
 }
 
-/// Adds the rename of a child, unless it has the name. Fails if another child has or gets the name.
+/// Adds "rename `child` to `name`" to `renames`; adds nothing if the child already has the name. Fails if another child
+/// has the name, or is to be renamed to it.
 pub(super) fn add_rename(
     renames: &mut BTreeMap<ProviderUuid, ProviderName>,
     current: &ProviderTree,

@@ -21,7 +21,8 @@ use crate::quota::{QUOTA_SCHEMA, QuotaAmounts, QuotaQuestion, QuotaRefused};
 use crate::servers::{NewServers, ServerError, ServerRecord};
 use crate::state::{ComputeApi, ComputeOperation};
 
-/// How often the quota hook is asked for one request, if other processes store servers of the project meanwhile.
+/// The maximum number of times that the quota hook is asked for one request. It is asked again if another process has
+/// stored servers of the project in the meantime.
 const QUESTIONS: u32 = 5;
 
 pub(super) fn operations() -> Vec<ComputeOperation> {
@@ -98,17 +99,16 @@ async fn create(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiRe
     let body: Value = call.typed()?;
     let request = parse(&call, &body)?;
     api.check_count(&request)?;
-    let new = api.new_servers(&call, request).await?;
-    let reservation = new.1;
-    let servers = api.store_servers(&call, new.0).await?;
+    let (new, returns_reservation) = api.new_servers(&call, request).await?;
+    let servers = api.store_servers(&call, new).await?;
     for server in &servers {
-        // If this fails, the reconciler does it later.
+        // Hands the server to the conductor. If this fails, the reconciler does it later.
         api.compute.continue_work(server.uuid).await.ok();
     }
     let Some(first) = servers.first() else {
         return Err(Fault::internal("no server was stored"));
     };
-    if reservation {
+    if returns_reservation {
         let body = json!({"reservation_id": first.reservation_id});
         return ApiResponse::with_body(StatusCode::ACCEPTED, &body);
     }
@@ -139,7 +139,7 @@ impl ComputeApi {
             QuotaRefused::Unheard => Fault::unavailable(refused.to_string()),
         };
         let _turn = hook.turn(&new.project_id).await.map_err(refused)?;
-        // Another process may store servers of the project while the program runs; then it is asked again.
+        // Another process may store servers of the project while the hook's program runs; then the hook is asked again.
         for _ in 0..QUESTIONS {
             let project = self.compute.project_usage(&new.project_id).await;
             let project = project.map_err(fault)?;

@@ -32,9 +32,9 @@ pub struct NewServers {
     pub name: String,
     /// The largest number of servers, at least 1.
     pub count: u32,
-    /// The least number: if the quotas allow fewer than `count` and at least these, that many are created.
-    pub least: u32,
-    /// What each will claim, by resource class; `None` if the accelerator service did not say.
+    /// The smallest number of servers. Between the two, as many are created as the quotas allow.
+    pub min_count: u32,
+    /// What each server will claim, by resource class; `None` if the accelerator service did not say.
     pub resources: Option<GuestResources>,
     pub description: Option<String>,
     /// The name of the key pair.
@@ -60,6 +60,7 @@ struct NamedServer {
     uuid: Uuid,
     name: String,
     hostname: String,
+    /// The request to the conductor, as JSON.
     request: String,
 }
 
@@ -105,7 +106,12 @@ impl NewServers {
             return Err(ServerError::UnknownResources);
         }
         let each = QuotaAmounts::of_server(&self.flavor.body, self.resources.clone());
-        Ok(server_count(limits, used, &each, (self.least, self.count))?)
+        Ok(server_count(
+            limits,
+            used,
+            &each,
+            (self.min_count, self.count),
+        )?)
     }
 }
 
@@ -133,8 +139,8 @@ impl Compute {
         self.create_servers_after(asked, None).await
     }
 
-    /// The same. With a generation ([`super::usage::ProjectUsage`]), nothing is stored if other servers of the project
-    /// were stored since.
+    /// As [`Self::create_servers`]. `generation` is that of the [`super::usage::ProjectUsage`] for which the quota hook
+    /// agreed. If other servers of the project were stored since, nothing is stored: [`ServerError::QuotaRaced`].
     pub(crate) async fn create_servers_after(
         &self,
         asked: NewServers,
@@ -142,6 +148,7 @@ impl Compute {
     ) -> Result<Vec<ServerRecord>, ServerError> {
         let uuid = berth_http::request_id::random_uuid().simple().to_string();
         let reservation_id = format!("r-{}", uuid.get(..8).unwrap_or_default());
+        // The last server has the longest name.
         let name = asked.named(asked.count, asked.count);
         if name.chars().count() > NAME {
             return Err(ServerError::LongName { name });
@@ -149,7 +156,7 @@ impl Compute {
         let create = InsertServers {
             reservation_id,
             owner: self.owner(),
-            behind: self.inner.highest_number.load(Ordering::Relaxed),
+            highest_number: self.inner.highest_number.load(Ordering::Relaxed),
             quotas: &self.inner.options.quotas,
             generation,
             asked,
@@ -161,10 +168,10 @@ impl Compute {
 struct InsertServers<'a> {
     reservation_id: String,
     owner: Uuid,
-    /// New row numbers must be greater than this.
-    behind: i64,
+    /// The highest number in the name of an existing guest. New row numbers must be greater.
+    highest_number: i64,
     quotas: &'a QuotaLimits,
-    /// The number of the last transaction that may have stored servers of the project.
+    /// No other transaction may have stored servers of the project after the one with this number; `None`: not checked.
     generation: Option<i64>,
     asked: NewServers,
 }
@@ -223,23 +230,24 @@ impl InsertServers<'_> {
         Ok(count)
     }
 
-    /// The row number to use, if the database would choose a number that an existing guest's name contains. That
-    /// happens after the database was lost.
+    /// The row number to use; `None` if the database may choose it. A guest's name contains its row number. After the
+    /// database was lost, it would choose the numbers of existing guests again.
     async fn number(&self, tx: &mut Transaction) -> Result<Option<i64>, ServerError> {
         let highest = "SELECT COALESCE(MAX(id), 0) FROM compute_servers";
         let highest = tx.row(Statement::new(highest)).await?;
         let highest = highest.map_or(Ok(0), |row| row.int(0))?;
-        if highest >= self.behind {
+        if highest >= self.highest_number {
             return Ok(None);
         }
         if tx.dialect() == Dialect::Postgres {
             // A sequence ignores numbers that were inserted explicitly, so it is advanced.
             let sequence = "pg_get_serial_sequence('compute_servers', 'id')";
             let skip = format!("SELECT setval({sequence}, GREATEST(?, nextval({sequence})))");
-            tx.row(Statement::new(skip).bind(self.behind)).await?;
+            tx.row(Statement::new(skip).bind(self.highest_number))
+                .await?;
             return Ok(None);
         }
-        Ok(Some(self.behind + 1))
+        Ok(Some(self.highest_number + 1))
     }
 
     async fn insert(

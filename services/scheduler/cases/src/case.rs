@@ -53,7 +53,7 @@ impl<'a> SchedulerCase<'a> {
         considered.collect()
     }
 
-    /// Its filters and weighers.
+    /// A scheduler with the case's options, without custom filters and weighers.
     #[cfg(feature = "replay")]
     pub(super) fn scheduler(&self) -> Result<Scheduler, FieldError> {
         scheduler(self.options.clone(), &CustomPlugins::new())
@@ -77,7 +77,8 @@ pub(super) fn scheduler(
 }
 
 /// Options from `{"group.option": value}`. Options of Nova that the scheduler does not read are ignored, as in
-/// nova.conf.
+/// nova.conf. Two options that Nova does not have default to Nova's behavior, for `replay`; `dry_run::one_case` gives
+/// them Berth's defaults before.
 fn options(
     flat: &Map<String, Value>,
     field: &CaseField<'_>,
@@ -105,7 +106,7 @@ fn options(
     Ok(options)
 }
 
-/// The first option that cannot be read, for an error text.
+/// The start of an error text, `NAME: `, with the first option that cannot be read. Empty if each can be read alone.
 fn unreadable(flat: &Map<String, Value>) -> String {
     let is_bad = |(name, value): &(&String, &Value)| {
         let (group, option) = name.split_once('.').unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Schedules one case with Berth's defaults, optionally with changes: `berth scheduler explain`.
 //!
-//! A case names the claims that fail; all others are granted. Options that it does not set have Berth's defaults, not
-//! Nova's.
+//! `claim_fails` of the case names the claims that the simulated Placement refuses. Options that the case does not set
+//! have Berth's defaults, not Nova's.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub enum DryRunError {
         near: Option<String>,
     },
     /// The file is a single case with another ID.
-    #[error("the file is a case alone{}, and not the case {id}", named(own.as_deref()))]
+    #[error("the file contains a single case{}, not the case {id}", named(own.as_deref()))]
     CaseAlone {
         id: String,
         /// The name that the file gives itself.
@@ -543,11 +543,11 @@ mod tests {
         assert_eq!(read(&first.to_string(), Some("a")), Ok(()));
         assert_eq!(
             read(&first.to_string(), Some("b")),
-            Err("the file is a case alone, a, and not the case b".to_owned())
+            Err("the file contains a single case, a, not the case b".to_owned())
         );
         assert_eq!(
             read(&case().to_string(), Some("b")),
-            Err("the file is a case alone, and not the case b".to_owned())
+            Err("the file contains a single case, not the case b".to_owned())
         );
         assert_eq!(
             read(&file("schedule", &[]), None),

@@ -19,8 +19,8 @@
 //! | `claim_failures` | the claims that the simulated Placement refuses |
 //! | `large_numbers` | replaces numbers beyond 64 bits |
 //!
-//! By default, [`replay`] tries one allocation candidate per host, as Nova does. It is behind the feature `replay`,
-//! which packages do not build.
+//! By default, [`replay`] behaves as Nova in two points: it tries one allocation candidate per host, and does not
+//! compare `hw_maxphysaddr_bits`. It is behind the feature `replay`, which packages do not build.
 
 mod allowed_keys;
 mod case;

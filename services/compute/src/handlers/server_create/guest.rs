@@ -109,7 +109,7 @@ impl ComputeApi {
             user_id: call.caller.user_id.clone(),
             name: request.name,
             count: request.counts.1,
-            least: request.counts.0,
+            min_count: request.counts.0,
             resources,
             description: request.description,
             key_name: request.key_name,

@@ -1,3 +1,5 @@
+//! Which devices of a host's pools serve which requests, and how many devices the pools have afterwards.
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -6,7 +8,7 @@ use crate::testing;
 
 fn pools(pools: &Value) -> PciPools {
     let hosts = testing::hosts(&json!([{"pci_pools": pools}]));
-    hosts[0].state.pci.clone().expect("it tells of devices")
+    hosts[0].state.pci.clone().expect("it has PCI pools")
 }
 
 fn request(requests: &Value) -> RequestSpec {
@@ -25,6 +27,8 @@ fn ask(count: i64, spec: &Value) -> Value {
     json!({"count": count, "spec": [all], "alias_name": "a", "request_id": "r"})
 }
 
+/// The counts of the pools after the devices of all requests are taken; pools that are emptied are gone. The error is
+/// the reason why they do not suffice, as text and as value. `fit` and `take` must agree.
 fn left(
     all: &Value,
     requests: &Value,
@@ -49,7 +53,7 @@ fn left(
 }
 
 #[test]
-fn pools_serve_what_they_are_and_what_is_asked_for() {
+fn a_pool_serves_a_request_only_if_spec_and_device_type_match() {
     let step = |step| PciReason::TooFew {
         request: "alias a".to_owned(),
         requested: 1,
@@ -148,7 +152,7 @@ fn devices_are_taken_from_plain_pools_first_and_then_are_gone() {
 }
 
 #[test]
-fn no_count_is_too_large_or_too_small_to_be_counted_with() {
+fn extreme_counts_do_not_overflow_and_a_request_is_for_at_least_one_device() {
     let (least, most) = (pool(i64::MIN, &json!({})), pool(i64::MAX, &json!({})));
     let ask = |count| json!([ask(count, &json!({}))]);
     let all = json!([least, most, most]);
@@ -164,7 +168,7 @@ fn no_count_is_too_large_or_too_small_to_be_counted_with() {
 }
 
 #[test]
-fn devices_are_of_the_providers_that_they_are_allocated_from() {
+fn devices_are_taken_only_from_the_allocated_providers() {
     let two = json!([
         pool(3, &json!({"rp_uuid": "p"})),
         pool(1, &json!({"rp_uuid": "q"})),

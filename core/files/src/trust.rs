@@ -121,11 +121,15 @@ pub fn confidential(path: &Path) -> Result<(), TrustError> {
     }
 }
 
-/// Checks a file of state, which may be missing: no other user owns it or can change it. Root and system accounts also refuse a
-/// path that another user can change, as [`trusted`] does.
+/// Checks a file of state: no other user owns it or can change it. Root and system accounts also refuse a path that another
+/// user can change, as [`trusted`] does. The file may be missing. A device is not checked: it keeps no state, and its
+/// reader refuses it.
 ///
 /// `service_user` is trusted too: for a check of the files of a service that runs as that user.
 pub fn own_file(path: &Path, service_user: Option<u32>) -> Result<(), TrustError> {
+    if fs::metadata(path).is_ok_and(|seen| !seen.is_file() && !seen.is_dir()) {
+        return Ok(());
+    }
     let mut owners = owners();
     owners.extend(service_user);
     let checked = match enforces_trust() {

@@ -18,7 +18,7 @@ const NODE: &str = "slow-there";
 /// How long the slow clients are there.
 const SECONDS: u64 = if cfg!(feature = "soak") { 120 } else { 10 };
 /// A host without a heartbeat for longer is down.
-const DOWN: &str = "service_down_time = 5\nreport_interval = 1\n";
+const DOWN: &str = "service_down_time = 8\nreport_interval = 1\n";
 
 /// A controller, and an agent in another process that reaches it over TCP.
 struct TwoHosts {

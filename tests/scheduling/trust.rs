@@ -19,7 +19,7 @@ async fn conductor(fleet: &Fleet, file: Option<&Path>) -> Conductor {
     options.filter_scheduler.enabled_filters = vec!["TrustedFilter".to_owned()];
     let source = file.map(|file| AttestationSource {
         file: file.to_owned(),
-        holds: Duration::from_secs(3600),
+        validity: Duration::from_secs(3600),
     });
     let scheduler = Scheduler::new(options).expect("filters");
     let scheduler = FilterScheduler::new(scheduler, fleet.hosts.clone()).with_attestations(source);

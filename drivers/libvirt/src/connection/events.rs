@@ -1,16 +1,18 @@
 //! Event callbacks of one connection: guests, node devices and the end of the connection, published to the subscribers.
 //!
-//! The `virt` crate has no events, so libvirt's C functions are called here. Every callback owns a clone of the subscribers
-//! behind a pointer that libvirt passes to [`release`] once it no longer calls back.
+//! The `virt` crate has no events, so libvirt's C functions are called here. A callback for guests or devices owns a clone
+//! of the subscribers behind a pointer that libvirt passes to [`release`] once it no longer calls back. The callback for the
+//! end of the connection has the number of a [`CloseSubscription`] instead of a pointer.
 #![allow(
     unsafe_code,
     reason = "registers callbacks with a C library that the binding does not cover"
 )]
 
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::mem::transmute;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use berth_virt::HostEvent;
 use virt::connect::Connect;
@@ -32,9 +34,55 @@ pub(super) struct Registrations {
     connect: Connect,
     guests: Option<c_int>,
     devices: Vec<c_int>,
-    /// The data of the close callback. Owned here, because drivers without close events accept the registration and
-    /// then leak its data.
-    end: Option<Arc<Subscribers>>,
+    end: Option<CloseSubscription>,
+}
+
+/// The subscribers of all close callbacks, by the number that libvirt passes to [`closed`].
+static CLOSE_SUBSCRIBERS: Mutex<CloseSubscribers> = Mutex::new(CloseSubscribers {
+    last: 0,
+    by_number: BTreeMap::new(),
+});
+
+#[derive(Debug)]
+struct CloseSubscribers {
+    last: usize,
+    by_number: BTreeMap<usize, Subscribers>,
+}
+
+/// The data of one close callback; dropping it ends the notifications.
+///
+/// It is a number and not a pointer, because libvirt may call back later: if the connection is broken, the end of the
+/// registration cannot be reported to libvirtd, and libvirt then keeps the callback. Drivers without close events accept the
+/// registration and never free its data.
+#[derive(Debug)]
+struct CloseSubscription {
+    number: usize,
+}
+
+impl CloseSubscription {
+    fn new(subscribers: &Subscribers) -> Self {
+        let mut all = close_subscribers();
+        all.last += 1;
+        let number = all.last;
+        all.by_number.insert(number, subscribers.clone());
+        Self { number }
+    }
+
+    fn as_data(&self) -> *mut c_void {
+        ptr::without_provenance_mut(self.number)
+    }
+}
+
+impl Drop for CloseSubscription {
+    fn drop(&mut self) {
+        close_subscribers().by_number.remove(&self.number);
+    }
+}
+
+fn close_subscribers() -> MutexGuard<'static, CloseSubscribers> {
+    CLOSE_SUBSCRIBERS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Registrations {
@@ -79,7 +127,6 @@ impl Drop for Registrations {
                 sys::virConnectNodeDeviceEventDeregisterAny(connect, number);
             }
             if self.end.is_some() {
-                // libvirt calls back under the same lock, so afterwards nothing uses the data of `end`.
                 sys::virConnectUnregisterCloseCallback(connect, Some(closed));
             }
         }
@@ -160,22 +207,20 @@ fn devices(
     registered(answer, opaque)
 }
 
-fn end(connect: &Connect, subscribers: &Subscribers) -> Result<Arc<Subscribers>, Error> {
-    let shared = Arc::new(subscribers.clone());
-    let opaque: *mut c_void = Arc::as_ptr(&shared).cast_mut().cast();
-    // SAFETY: the connection is alive for the call. `opaque` points into the `Arc`, which is dropped only after the
-    // callback was unregistered. libvirt has no function to free it.
-    let answer = unsafe {
-        sys::virConnectRegisterCloseCallback(connect.as_ptr(), Some(closed), opaque, None)
-    };
+fn end(connect: &Connect, subscribers: &Subscribers) -> Result<CloseSubscription, Error> {
+    let subscription = CloseSubscription::new(subscribers);
+    let data = subscription.as_data();
+    // SAFETY: the connection is alive for the call. `closed` does not dereference its data.
+    let answer =
+        unsafe { sys::virConnectRegisterCloseCallback(connect.as_ptr(), Some(closed), data, None) };
     if answer == -1 {
         return Err(Error::last_error());
     }
-    Ok(shared)
+    Ok(subscription)
 }
 
 /// # Safety
-/// `opaque` points to a live `Subscribers`: it came from `carried` and was not released, or `Registrations` owns it.
+/// `opaque` points to a live `Subscribers`: it came from `carried` and was not released.
 unsafe fn dispatch(opaque: *mut c_void, event: HostEvent) {
     // SAFETY: by this function's contract the pointer is a live `Subscribers`; it is only borrowed.
     let subscribers = unsafe { &*opaque.cast::<Subscribers>() };
@@ -214,9 +259,11 @@ unsafe extern "C" fn device_updated(
     unsafe { dispatch(opaque, HostEvent::Devices) };
 }
 
-unsafe extern "C" fn closed(_: sys::virConnectPtr, _: c_int, opaque: *mut c_void) {
-    // SAFETY: as in `guest_changed`.
-    unsafe { dispatch(opaque, HostEvent::Unknown) };
+unsafe extern "C" fn closed(_: sys::virConnectPtr, _: c_int, data: *mut c_void) {
+    let subscribers = close_subscribers().by_number.get(&data.addr()).cloned();
+    if let Some(subscribers) = subscribers {
+        subscribers.publish(HostEvent::Unknown);
+    }
 }
 
 /// # Safety
@@ -224,4 +271,31 @@ unsafe extern "C" fn closed(_: sys::virConnectPtr, _: c_int, opaque: *mut c_void
 unsafe extern "C" fn release(opaque: *mut c_void) {
     // SAFETY: by this function's contract the box is valid and not shared.
     drop(unsafe { Box::from_raw(opaque.cast::<Subscribers>()) });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The callback as libvirt's event loop makes it.
+    fn close_connection(data: *mut c_void) {
+        // SAFETY: `closed` uses neither the connection nor the memory at `data`.
+        unsafe { closed(ptr::null_mut(), 0, data) };
+    }
+
+    #[test]
+    fn a_connection_that_ends_after_its_registrations_are_gone_notifies_nobody() {
+        let subscribers = Subscribers::default();
+        let mut events = subscribers.subscribe();
+        let subscription = CloseSubscription::new(&subscribers);
+        let other = CloseSubscription::new(&Subscribers::default());
+        let data = subscription.as_data();
+        close_connection(data);
+        assert!(matches!(events.try_recv(), Ok(HostEvent::Unknown)));
+        drop(subscription);
+        close_connection(data);
+        close_connection(other.as_data());
+        close_connection(ptr::null_mut());
+        assert!(events.try_recv().is_err());
+    }
 }

@@ -71,6 +71,15 @@ fn plant(cloud: &Cloud, token: &str, run: usize) -> Value {
     let services = cloud.asked(token, HttpCall::get(url("os-services")));
     let projects = format!("{}/identity/v3/projects", cloud.base);
     let project = cloud.asked(token, HttpCall::get(projects))["projects"][0]["id"].clone();
+    let limits = |path: &str| {
+        let url = format!("{}/identity/v3/{path}", cloud.base);
+        let listed = cloud.asked(token, HttpCall::get(url));
+        let listed = listed[path].as_array().expect("limits").clone();
+        let of = |key: &str| listed.iter().map(|it| it[key].clone()).collect::<Vec<_>>();
+        (of("id"), of("resource_name"), of("service_id"))
+    };
+    let (limit_ids, ..) = limits("limits");
+    let (registered, resources, service_ids) = limits("registered_limits");
     let names: Vec<Value> = keys.iter().cloned().chain([json!("admin")]).collect();
     json!({
         "flavor": flavors, "flavorRef": flavors, "imageRef": [IMAGE], "rescue_image_ref": [IMAGE],
@@ -79,6 +88,8 @@ fn plant(cloud: &Cloud, token: &str, run: usize) -> Value {
         "host": [services["services"][0]["host"]], "key_name": keys, "availability_zone": ["nova"],
         "project": [project], "tenant": [project], "user_id": ["admin"], "name": names,
         "key": ["k", "hw:cpu_policy"], "tag": ["t"],
+        "limit_id": limit_ids, "registered_limit_id": registered, "resource_name": resources,
+        "service_id": service_ids, "project_id": [project],
     })
 }
 

@@ -109,6 +109,100 @@ fn openstacks_client_sets_shows_lists_and_deletes_the_quotas_of_a_project() {
 }
 
 #[test]
+fn openstacks_client_changes_limits_by_their_unified_names_and_quota_sets_have_the_same() {
+    let classes = ("BERTH__QUOTA__RESOURCE_CLASSES", "VGPU=-1");
+    let cloud = Cloud::start("front-limits", &[classes]);
+    let mut operator = operator(&cloud.state());
+    let registered = operator.json("registered limit list --service compute");
+    let rows = registered.as_array().into_iter().flatten();
+    let row = |row: &Value| {
+        let name = row["Resource Name"].as_str().expect("a name").to_owned();
+        (name, row["Default Limit"].as_i64().expect("a number"))
+    };
+    let defaults: BTreeMap<String, i64> = rows.map(row).collect();
+    let expected = [
+        ("class:MEMORY_MB", 51_200),
+        ("class:VCPU", 20),
+        ("class:VGPU", -1),
+        ("server_group_members", 10),
+        ("server_groups", 10),
+        ("server_injected_file_content_bytes", 0),
+        ("server_injected_file_path_bytes", 0),
+        ("server_injected_files", 0),
+        ("server_key_pairs", 100),
+        ("server_metadata_items", 128),
+        ("servers", 10),
+    ];
+    let expected = expected.map(|(name, limit)| (name.to_owned(), limit));
+    assert_eq!(defaults, expected.into());
+    let id = registered[0]["ID"].as_str().expect("an id");
+    let shown = operator.json(&format!("registered limit show {id}"));
+    assert_eq!(shown["default_limit"], registered[0]["Default Limit"]);
+
+    let of_project = "--service compute --project admin --resource-limit";
+    let made = operator.json(&format!("limit create {of_project} 8 class:VGPU"));
+    assert_eq!(made["resource_limit"], 8, "{made}");
+    operator.done(&format!("limit create {of_project} 1 class:VCPU"));
+    let token = cloud.token();
+    let project = made["project_id"].as_str().expect("an id").to_owned();
+    let url = format!("{}/compute/v2.1/os-quota-sets/{project}", cloud.base);
+    let quotas = || cloud.asked(&token, HttpCall::get(&url))["quota_set"].clone();
+    let set = quotas();
+    assert_eq!(
+        (&set["class:VGPU"], &set["cores"]),
+        (&json!(8), &json!(1)),
+        "{set}"
+    );
+    operator.done("flavor create pair --ram 64 --vcpus 2 --disk 0");
+    let mut refused = |words: &str| {
+        let words: Vec<&str> = ["--os-cloud", "berth"]
+            .into_iter()
+            .chain(words.split(' '))
+            .collect();
+        let refused = operator.0.run(&words).expect("the shell answers");
+        assert_ne!(refused.code, 0, "{words:?}");
+        refused.err
+    };
+    let error = refused("server create one --flavor pair --image zeros --no-network");
+    assert!(error.contains("Quota exceeded for cores"), "{error}");
+    let error = refused(&format!("limit create {of_project} 9 class:VGPU"));
+    assert!(error.contains("409"), "{error}");
+    let error = refused(&format!("limit create {of_project} 9 class:PGPU"));
+    assert!(error.contains("[quota]"), "{error}");
+    let error = refused(&format!(
+        "limit create {of_project} 9 server_injected_files"
+    ));
+    assert!(error.contains("no effect"), "{error}");
+    let error = refused(&format!("registered limit set --default-limit 9 {id}"));
+    assert!(error.contains("[quota]"), "{error}");
+
+    let listed = operator.json("limit list --project admin --resource-name class:VGPU");
+    let id = listed[0]["ID"].as_str().expect("an id").to_owned();
+    assert_eq!(
+        (listed[0]["ID"].as_str(), listed[1].is_null()),
+        (made["id"].as_str(), true)
+    );
+    let changed = operator.json(&format!("limit set --resource-limit 0 {id}"));
+    assert_eq!(changed["resource_limit"], 0, "{changed}");
+    assert_eq!(quotas()["class:VGPU"], 0);
+    operator.done("quota set --cores 7 --instances 3 admin");
+    let mut limits = |words: &str| -> BTreeMap<String, i64> {
+        let listed = operator.json(words);
+        let rows = listed.as_array().into_iter().flatten();
+        rows.map(|row| {
+            let name = row["Resource Name"].as_str().expect("a name").to_owned();
+            (name, row["Resource Limit"].as_i64().expect("a number"))
+        })
+        .collect()
+    };
+    let expected = [("class:VCPU", 7), ("class:VGPU", 0), ("servers", 3)];
+    let expected = expected.map(|(name, limit)| (name.to_owned(), limit));
+    assert_eq!(limits("limit list"), expected.into());
+    operator.done(&format!("limit delete {id}"));
+    assert_eq!(quotas()["class:VGPU"], -1, "the default applies again");
+}
+
+#[test]
 fn without_an_images_file_the_error_explains_how_to_add_images() {
     let listen = format!("127.0.0.1:{}", free_port().expect("a port"));
     let environment = [("BERTH__API__LISTEN", listen.as_str())];

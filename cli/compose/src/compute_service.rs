@@ -11,6 +11,7 @@ use berth_conductor::{Conductor, ConductorOptions};
 use berth_config::{AuthStrategy, Config};
 use berth_hosts::Hosts;
 use berth_http::{NoAuth2, Policy, ValidateToken, audited};
+use berth_identity::UnifiedLimits;
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use berth_wire::guest::NetworkBody;
@@ -24,6 +25,7 @@ use crate::images::ServerImages;
 use crate::keystone_tokens::KeystoneTokens;
 use crate::listener::ServiceListener;
 use crate::policy::compute_policy_in_force;
+use crate::unified_limits::QuotasAsLimits;
 
 /// The compute API, open and not served yet.
 pub struct OpenCompute {
@@ -123,6 +125,11 @@ impl RunningCompute {
             options_at(Arc::clone(tokens), &self.policy),
         );
         berth_hosts::router(self.hosts.clone(), for_agents).fallback_service(api)
+    }
+
+    /// The quotas, for the Identity service.
+    pub fn unified_limits(&self) -> Arc<dyn UnifiedLimits> {
+        Arc::new(QuotasAsLimits(self.compute.clone()))
     }
 }
 

@@ -13,6 +13,7 @@
 //! | [`placement_client`], `agents`, [`keystone_tokens`] | clients of Placement, agents, Keystone |
 //! | [`database`], [`listener`], [`audit`], [`policy`], [`images`] | what each built-in service needs |
 //! | [`accelerator_service`], [`compute_service`], [`placement_service`], [`identity_service`], [`hosts`] | options and opened parts of each service |
+//! | `unified_limits` | the compute API's quotas for the Identity service |
 //! | [`services`], [`api`] | the services of `berth up` and `berth controller`, and the one listener in front of them |
 
 pub mod accelerator_service;
@@ -45,6 +46,7 @@ pub mod state_files;
 pub mod state_lock;
 pub mod tls;
 mod tracker;
+mod unified_limits;
 
 use std::time::Duration;
 

@@ -19,6 +19,7 @@ use berth_conductor::journal::SqlBootJournal;
 use berth_conductor::{Agents, Conductor, ConductorParts};
 use berth_config::{AuthStrategy, ConductorAuthStrategy, Config};
 use berth_http::{NoAuth2, ValidateToken, audited, audited_as};
+use berth_identity::UnifiedLimits;
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use tokio::sync::watch;
@@ -111,10 +112,12 @@ pub struct ServiceParts {
     pub api: Option<Arc<dyn ValidateToken>>,
 }
 
-/// The routers to be mounted behind the front listener.
+/// What the front listener serves of these services.
 pub struct MountedApis {
     pub accelerator: Router,
     pub compute: Router,
+    /// The quotas of the compute API, for the Identity service.
+    pub unified_limits: Arc<dyn UnifiedLimits>,
 }
 
 /// The running services.
@@ -276,6 +279,7 @@ impl Services {
             (Some(compute), Some(accelerator), Some(tokens)) => Some(MountedApis {
                 accelerator,
                 compute: compute.routes(tokens),
+                unified_limits: compute.unified_limits(),
             }),
             _ => None,
         };

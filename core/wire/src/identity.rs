@@ -3,18 +3,25 @@
 //! Caller: `services/identity`. The client's bodies of the same API are in [`crate::keystone`].
 
 mod auth;
+mod limits;
 mod resources;
 mod token;
 
 pub use auth::{
     AuthAsked, AuthBody, DomainAsked, ProjectAsked, RequestedAuth, ScopeAsked, UserAsked,
 };
+pub use limits::{
+    CreatedLimits, LimitModel, LimitModelDocument, LimitUpdate, LimitUpdateDocument, NewLimit,
+    NewLimits,
+};
 pub use resources::{
     AssignmentLinks, AssignmentScope, CatalogDocument, DomainDocument, DomainResource, Domains,
     EndpointDocument, EndpointResource, Endpoints, Groups, ListLinks, ProjectDocument,
-    ProjectResource, Projects, Reference, RegionDocument, RegionResource, Regions, RoleAssignment,
-    RoleAssignments, RoleDocument, RoleResource, Roles, SelfLink, ServiceDocument, ServiceResource,
-    Services, SystemScopes, UserDocument, UserResource, Users,
+    ProjectLimitDocument, ProjectLimitResource, ProjectLimits, ProjectResource, Projects,
+    Reference, RegionDocument, RegionResource, Regions, RegisteredLimitDocument,
+    RegisteredLimitResource, RegisteredLimits, RoleAssignment, RoleAssignments, RoleDocument,
+    RoleResource, Roles, SelfLink, ServiceDocument, ServiceResource, Services, SystemScopes,
+    UserDocument, UserResource, Users,
 };
 pub use token::{
     CatalogEntry, EndpointEntry, IssuedToken, IssuedTokenDocument, MediaType, NamedId, OfDomain,

@@ -75,9 +75,9 @@ pub use key_pairs::{KeyPair, KeyPairError, NewKeyPair};
 pub use openapi::openapi;
 pub use policies::default_policy;
 pub use quota::{
-    ExceededQuota, OnQuotaFailure, QUOTA_SCHEMA, QuotaAmounts, QuotaExceeded, QuotaHook,
-    QuotaHookError, QuotaLimit, QuotaLimits, QuotaOptions, QuotaQuestion, QuotaRefused,
-    QuotaResource, UnknownQuotaResource,
+    ExceededQuota, OnQuotaFailure, ProjectQuota, ProjectQuotaError, QUOTA_SCHEMA, QuotaAmounts,
+    QuotaExceeded, QuotaHook, QuotaHookError, QuotaLimit, QuotaLimits, QuotaOptions, QuotaQuestion,
+    QuotaRefused, QuotaResource, UNIFIED_FILE_LIMITS, UnknownQuotaResource,
 };
 pub use router::{ComputeApiOptions, router};
 pub use server_state::{

@@ -7,12 +7,14 @@
 //! ```
 //!
 //! Usage is counted from the rows themselves, in the same transaction. Writers of one project are serialised by its row
-//! in `compute_quota_locks`. An operator's program can refuse servers in addition (`hook`).
+//! in `compute_quota_locks`. The Identity service shows and changes limits by their names of Nova's unified limits
+//! (`unified_names`). An operator's program can refuse servers in addition (`hook`).
 
 mod amounts;
 mod hook;
 mod limits;
 mod project_quotas;
+mod unified_names;
 
 pub use amounts::QuotaAmounts;
 pub use amounts::{ExceededQuota, QuotaExceeded};
@@ -22,6 +24,8 @@ pub use hook::{
     QuotaRefused,
 };
 pub use limits::{QuotaLimit, QuotaLimits, QuotaResource, UnknownQuotaResource};
+pub use project_quotas::{ProjectQuota, ProjectQuotaError};
 pub(crate) use project_quotas::{
     QuotaChange, QuotaHolder, UsageCheck, generation, limits_of, lock,
 };
+pub use unified_names::UNIFIED_FILE_LIMITS;

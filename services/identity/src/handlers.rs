@@ -5,6 +5,7 @@ mod auth_tokens;
 mod catalog;
 mod domains;
 mod grants;
+mod limits;
 mod projects;
 mod role_assignments;
 mod roles;
@@ -31,6 +32,7 @@ pub(crate) fn operations() -> OperationSet<IdentityApi> {
         role_assignments::operations(),
         grants::operations(),
         catalog::operations(),
+        limits::operations(),
     ];
     resources.into_iter().flatten().collect()
 }

@@ -11,6 +11,7 @@
 //! | `tokens` | token texts and digests, and when a token is void |
 //! | `catalog` | the service catalog, from the configuration |
 //! | `store` | the table of tokens |
+//! | `unified_limits` | the trait by which the API shows and changes the limits of another service |
 //! | `validate` | [`Identity`] as a token validator for services in the same process |
 //! | `router`, `policies`, `handlers`, `shown` | the HTTP API |
 //!
@@ -30,6 +31,7 @@ mod router;
 mod shown;
 mod store;
 mod tokens;
+mod unified_limits;
 mod users;
 mod validate;
 
@@ -45,6 +47,9 @@ pub use router::{IdentityApiOptions, router};
 pub use store::TokenTableError;
 pub use store::schema::{VERSION as SCHEMA_VERSION, prepare};
 pub use tokens::{TokenClock, ValidToken};
+pub use unified_limits::{
+    DefaultLimit, LimitFuture, ProjectLimit, UnifiedLimitError, UnifiedLimits,
+};
 pub use users::{
     Assignment, AssignmentTarget, Domain, Project, ReloadOutcome, RoleEntry, User, Users,
     UsersError, UsersFile, UsersFileError,

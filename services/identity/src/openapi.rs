@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::handlers::operations;
 
-const REFUSALS: [ErrorExample; 8] = [
+const REFUSALS: [ErrorExample; 9] = [
     ErrorExample::new(
         400,
         AppliesTo::Always,
@@ -21,6 +21,11 @@ const REFUSALS: [ErrorExample; 8] = [
     ),
     ErrorExample::new(403, AppliesTo::Always, "A policy rule refuses the request."),
     ErrorExample::new(404, AppliesTo::Always, "The object does not exist."),
+    ErrorExample::new(
+        409,
+        AppliesTo::IfDeclared,
+        "The project has a limit for the resource already.",
+    ),
     ErrorExample::new(413, AppliesTo::WithBody, "The body exceeds the size limit."),
     ErrorExample::new(
         415,
@@ -45,7 +50,7 @@ pub fn openapi() -> String {
     let service = OpenApiService {
         title: "Identity",
         version: "v3.14".to_owned(),
-        description: "The part of OpenStack's Identity API that Berth serves: users and projects from a file, tokens and the catalog.",
+        description: "The part of OpenStack's Identity API that Berth serves: users and projects from a file, tokens, the catalog and limits of projects.",
         served_by: "`berth up` and `berth controller`: /identity behind [api] listen, or [identity_service] listen",
         versions: None,
         refusals: &REFUSALS,

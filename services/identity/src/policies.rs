@@ -1,4 +1,4 @@
-//! Keystone's default access rules for the read-only API.
+//! Keystone's default access rules.
 
 use berth_http::{Caller, Fault, TokenScope};
 

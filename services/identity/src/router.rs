@@ -13,6 +13,7 @@ use berth_http::{
 
 use crate::handlers::{operations, users};
 use crate::identity::Identity;
+use crate::unified_limits::{ServiceLimits, UnifiedLimits};
 
 /// Keystone has no microversions, so there is one version.
 const RANGE: MicroversionRange = MicroversionRange {
@@ -31,6 +32,8 @@ pub struct IdentityApiOptions {
     pub cors: CorsOptions,
     /// The largest request body, in bytes: Keystone's `max_request_body_size`.
     pub body_limit: usize,
+    /// Limits of a service in the same process. Without them, `/v3/limits` does not exist.
+    pub unified_limits: Option<Arc<dyn UnifiedLimits>>,
 }
 
 impl Default for IdentityApiOptions {
@@ -40,6 +43,7 @@ impl Default for IdentityApiOptions {
             path_prefix: Prefix::default(),
             cors: CorsOptions::default(),
             body_limit: BODY_LIMIT,
+            unified_limits: None,
         }
     }
 }
@@ -49,6 +53,7 @@ pub(crate) type IdentityOperation = Operation<IdentityApi>;
 #[derive(Clone)]
 pub(crate) struct IdentityApi {
     pub(crate) identity: Identity,
+    pub(crate) limits: Option<Arc<ServiceLimits>>,
     base: Option<Arc<str>>,
 }
 
@@ -92,8 +97,11 @@ pub fn router(identity: Identity, options: IdentityApiOptions) -> Router {
         policy: Arc::new(Policy::new([])),
         body_limit: options.body_limit,
     };
+    let limits = options.unified_limits;
+    let limits = limits.and_then(|store| ServiceLimits::new(store, identity.catalog()));
     let api = IdentityApi {
         identity,
+        limits: limits.map(Arc::new),
         base: base.map(Arc::from),
     };
     let routes = refusing_routes(operations().router(HeadRequests::Served))

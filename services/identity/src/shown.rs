@@ -1,4 +1,4 @@
-//! Converts users, projects, roles, tokens and the catalog to the documents of the API.
+//! Converts users, projects, roles, tokens, the catalog and limits to the documents of the API.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,14 @@ use berth_http::ApiRequest;
 use berth_wire::identity::{
     AssignmentLinks, AssignmentScope, CatalogEntry, DomainResource, EndpointEntry,
     EndpointResource, IssuedToken, IssuedTokenDocument, ListLinks, NamedId, OfDomain,
-    ProjectResource, Reference, RegionResource, RoleAssignment, RoleResource, SelfLink,
-    ServiceResource, SystemAll, TokenUser, UserResource,
+    ProjectLimitResource, ProjectResource, Reference, RegionResource, RegisteredLimitResource,
+    RoleAssignment, RoleResource, SelfLink, ServiceResource, SystemAll, TokenUser, UserResource,
 };
 
 use crate::catalog::Catalog;
 use crate::router::IdentityApi;
 use crate::tokens::{ValidToken, written};
+use crate::unified_limits::{DefaultLimit, ProjectLimit, ServiceLimits};
 use crate::users::{Assignment, AssignmentTarget, Domain, Project, RoleEntry, User, Users};
 
 /// Builds the URLs in one response.
@@ -209,6 +210,42 @@ pub(crate) fn region<'a>(name: &'a str, links: &Links) -> RegionResource<'a> {
         description: "",
         parent_region_id: None,
         links: links.one("regions", name),
+    }
+}
+
+pub(crate) fn limit<'a>(
+    own: &'a ServiceLimits,
+    limit: &'a ProjectLimit,
+    links: &Links,
+) -> ProjectLimitResource<'a> {
+    let id = own.id(limit);
+    ProjectLimitResource {
+        service_id: &own.service_id,
+        region_id: None,
+        project_id: &limit.project_id,
+        domain_id: None,
+        resource_name: &limit.resource_name,
+        resource_limit: limit.resource_limit,
+        description: None,
+        links: links.one("limits", &id),
+        id,
+    }
+}
+
+pub(crate) fn registered_limit<'a>(
+    own: &'a ServiceLimits,
+    limit: &'a DefaultLimit,
+    links: &Links,
+) -> RegisteredLimitResource<'a> {
+    let id = own.default_id(limit);
+    RegisteredLimitResource {
+        service_id: &own.service_id,
+        region_id: None,
+        resource_name: &limit.resource_name,
+        default_limit: limit.default_limit,
+        description: None,
+        links: links.one("registered_limits", &id),
+        id,
     }
 }
 

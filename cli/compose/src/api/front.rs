@@ -64,6 +64,7 @@ impl FrontListener {
             placement: router(placement.clone(), self.placement),
             accelerator: behind.accelerator,
             compute: behind.compute,
+            unified_limits: behind.unified_limits,
             image: self.image,
         };
         let mut tasks = JoinSet::new();

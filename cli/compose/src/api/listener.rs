@@ -12,7 +12,9 @@ use berth_http::{
     Prefix, TokenRequest, ValidateToken, audited, found_at, mount, without_internal_routes,
 };
 use berth_identity::EndpointInterface::Internal;
-use berth_identity::{Identity, IdentityApiOptions, IdentityOptions, UsersFile, router};
+use berth_identity::{
+    Identity, IdentityApiOptions, IdentityOptions, UnifiedLimits, UsersFile, router,
+};
 use berth_output::{ErrorCode, Failure};
 use berth_store::SqlStore;
 use http::StatusCode;
@@ -63,6 +65,8 @@ pub struct MountedServices {
     pub placement: Router,
     pub accelerator: Router,
     pub compute: Router,
+    /// The quotas of the compute API, for the Identity service.
+    pub unified_limits: Arc<dyn UnifiedLimits>,
     /// The image service, if images come from a list.
     pub image: Option<Router>,
 }
@@ -156,6 +160,7 @@ impl OpenApi {
         let options = IdentityApiOptions {
             public_endpoint: Some(format!("{base}/identity")),
             cors: config.cors.clone(),
+            unified_limits: Some(behind.unified_limits),
             ..IdentityApiOptions::default()
         };
         let identity = router(self.identity, options);

@@ -1,4 +1,4 @@
-//! Responses with users, projects, domains, roles, services, endpoints and regions, single and in lists.
+//! Responses with users, projects, domains, roles, services, endpoints, regions and limits, single and in lists.
 
 use std::collections::BTreeMap;
 
@@ -50,6 +50,8 @@ documents!(
     ServiceResource ServiceDocument service Services services,
     EndpointResource EndpointDocument endpoint Endpoints endpoints,
     RegionResource RegionDocument region Regions regions,
+    ProjectLimitResource ProjectLimitDocument limit ProjectLimits limits,
+    RegisteredLimitResource RegisteredLimitDocument registered_limit RegisteredLimits registered_limits,
 );
 
 /// Options of a resource: none.
@@ -149,6 +151,39 @@ pub struct RegionResource<'a> {
     pub id: &'a str,
     pub description: &'a str,
     pub parent_region_id: Option<&'a str>,
+    pub links: SelfLink,
+}
+
+/// The limit of a project, which replaces the registered one.
+#[derive(Debug, Serialize)]
+pub struct ProjectLimitResource<'a> {
+    pub id: String,
+    pub service_id: &'a str,
+    /// Always null: limits are those of all regions.
+    pub region_id: Option<&'a str>,
+    pub project_id: &'a str,
+    /// Always null: domains have no limits.
+    pub domain_id: Option<&'a str>,
+    pub resource_name: &'a str,
+    /// -1: unlimited.
+    pub resource_limit: i64,
+    /// Always null.
+    pub description: Option<&'a str>,
+    pub links: SelfLink,
+}
+
+/// The limit of all projects without one of their own.
+#[derive(Debug, Serialize)]
+pub struct RegisteredLimitResource<'a> {
+    pub id: String,
+    pub service_id: &'a str,
+    /// Always null: limits are those of all regions.
+    pub region_id: Option<&'a str>,
+    pub resource_name: &'a str,
+    /// -1: unlimited.
+    pub default_limit: i64,
+    /// Always null.
+    pub description: Option<&'a str>,
     pub links: SelfLink,
 }
 

@@ -32,12 +32,11 @@ async fn show(State(api): State<ComputeApi>, call: ApiRequest) -> Result<ApiResp
     api.allow(&call)?;
     let limits = &api.compute.inner.options.quotas;
     let has_groups = call.version.has(QUOTA_CLASS_GROUPS);
-    let named = QuotaResource::OF_QUOTA_SETS.into_iter();
-    let named = named.filter(|resource| has_groups || !OF_GROUPS.contains(resource));
+    let shown = limits.all();
+    let shown = shown.filter(|(resource, _)| has_groups || !OF_GROUPS.contains(resource));
     let mut set = Map::new();
-    for resource in named.chain(limits.classes().cloned()) {
-        let limit = limits.of(&resource).number();
-        set.insert(resource.to_string(), json!(limit));
+    for (resource, limit) in shown {
+        set.insert(resource.to_string(), json!(limit.number()));
     }
     for (key, limit) in without_effect(&call, QUOTA_CLASS_GROUPS) {
         set.insert(key.to_owned(), json!(limit));

@@ -100,9 +100,8 @@ fn set(
     form: impl Fn(Option<&QuotaResource>, i64) -> Value,
 ) -> Map<String, Value> {
     let mut set = Map::new();
-    let named = QuotaResource::OF_QUOTA_SETS.into_iter();
-    for resource in named.chain(limits.classes().cloned()) {
-        let limit = limits.of(&resource).number();
+    for (resource, limit) in limits.all() {
+        let limit = limit.number();
         set.insert(resource.to_string(), form(Some(&resource), limit));
     }
     for (key, limit) in without_effect(call, NO_NETWORK_LIMITS) {

@@ -159,6 +159,15 @@ impl QuotaLimits {
         limit.min(most(resource))
     }
 
+    /// Those of quota sets, and then the resource classes that have a limit of their own.
+    pub fn all(&self) -> impl Iterator<Item = (QuotaResource, QuotaLimit)> {
+        let named = QuotaResource::OF_QUOTA_SETS.into_iter();
+        named.chain(self.classes().cloned()).map(|resource| {
+            let limit = self.of(&resource);
+            (resource, limit)
+        })
+    }
+
     /// The resource classes that have a limit of their own.
     pub(crate) fn classes(&self) -> impl Iterator<Item = &QuotaResource> {
         let all = self.0.keys();

@@ -1,6 +1,8 @@
 //! The table of projects' own limits, and the rows that serialise the writers of a project.
 
-use berth_store::{SqlError, Statement, Transaction, Work};
+use std::collections::BTreeSet;
+
+use berth_store::{Disposition, Retryable, SqlError, Statement, Transaction, Work};
 
 use super::limits::{QuotaLimit, QuotaLimits, QuotaResource};
 use crate::compute::Compute;
@@ -82,7 +84,93 @@ pub(crate) enum UsageCheck {
     Forced,
 }
 
+/// A limit of a project's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectQuota {
+    pub project_id: String,
+    pub resource: QuotaResource,
+    pub limit: QuotaLimit,
+}
+
+/// Why limits of projects could not be changed one by one.
+#[derive(Debug, thiserror::Error)]
+pub enum ProjectQuotaError {
+    #[error("The project has a quota for {resource} already.")]
+    Exists { resource: QuotaResource },
+    #[error("The project has no such quota.")]
+    NotFound,
+    #[error("Quota limit {limit} for {resource} must be from 0 to {most}.")]
+    TooLarge {
+        resource: QuotaResource,
+        limit: i64,
+        most: i64,
+    },
+    #[error(transparent)]
+    Table(#[from] ComputeTableError),
+}
+
+impl From<SqlError> for ProjectQuotaError {
+    fn from(error: SqlError) -> Self {
+        Self::Table(error.into())
+    }
+}
+
+impl Retryable for ProjectQuotaError {
+    fn disposition(&self) -> Disposition {
+        match self {
+            Self::Table(error) => error.disposition(),
+            Self::Exists { .. } | Self::NotFound | Self::TooLarge { .. } => Disposition::Fatal,
+        }
+    }
+}
+
 impl Compute {
+    /// The limits of projects without limits of their own.
+    #[must_use]
+    pub fn quota_defaults(&self) -> &QuotaLimits {
+        &self.inner.options.quotas
+    }
+
+    /// The own limits of all projects, by project and resource.
+    pub async fn project_quotas(&self) -> Result<Vec<ProjectQuota>, ComputeTableError> {
+        let mut tx = self.tables.read().await?;
+        let sql = format!(
+            "SELECT project_id, resource, hard_limit FROM {TABLE} ORDER BY project_id, resource"
+        );
+        let rows = tx.rows(Statement::recurring(sql)).await?.into_iter();
+        rows.map(|row| {
+            Ok(ProjectQuota {
+                project_id: row.text(0)?,
+                resource: typed(&row.text(1)?, TABLE, "resource")?,
+                limit: QuotaLimit::from_number(row.int(2)?),
+            })
+        })
+        .collect()
+    }
+
+    /// Stores new limits of projects, all or none. Usage is not checked, as in unified limits.
+    pub async fn create_quotas(&self, new: &[ProjectQuota]) -> Result<(), ProjectQuotaError> {
+        self.tables.write(&CreateQuotas(new)).await
+    }
+
+    /// Changes a limit of a project's own. Usage is not checked.
+    pub async fn update_quota(&self, quota: &ProjectQuota) -> Result<(), ProjectQuotaError> {
+        self.tables.write(&UpdateQuota(quota)).await
+    }
+
+    /// Deletes a limit of a project's own: the default applies again.
+    pub async fn delete_quota(
+        &self,
+        project_id: &str,
+        resource: &QuotaResource,
+    ) -> Result<(), ProjectQuotaError> {
+        let work = DeleteQuota {
+            project_id,
+            resource,
+        };
+        self.tables.write(&work).await
+    }
+
     /// The limits of a project.
     pub(crate) async fn quota_limits(&self, project: &str) -> Result<QuotaLimits, ServerError> {
         let mut tx = self.tables.read().await?;
@@ -144,18 +232,123 @@ impl Work for SetQuotas<'_> {
             }
         }
         for (resource, limit) in *limits {
-            let columns = "project_id, resource, hard_limit";
-            let tail = tx
-                .dialect()
-                .or_update(&["project_id", "resource"], &["hard_limit"]);
-            let sql = format!("INSERT INTO {TABLE} ({columns}) VALUES (?, ?, ?){tail}");
-            let set = Statement::new(sql)
-                .bind(*project)
-                .bind(resource.to_string())
-                .bind(limit.number());
-            tx.execute(set).await?;
+            set(tx, project, resource, *limit).await?;
         }
         Ok(limits_of(tx, self.defaults, project).await?)
+    }
+}
+
+/// Stores a limit, or replaces it.
+async fn set(
+    tx: &mut Transaction,
+    project: &str,
+    resource: &QuotaResource,
+    limit: QuotaLimit,
+) -> Result<(), SqlError> {
+    let columns = "project_id, resource, hard_limit";
+    let tail = tx
+        .dialect()
+        .or_update(&["project_id", "resource"], &["hard_limit"]);
+    let sql = format!("INSERT INTO {TABLE} ({columns}) VALUES (?, ?, ?){tail}");
+    let set = Statement::new(sql)
+        .bind(project)
+        .bind(resource.to_string())
+        .bind(limit.number());
+    tx.execute(set).await.map(drop)
+}
+
+/// Whether the project has this limit of its own.
+async fn has(
+    tx: &mut Transaction,
+    project: &str,
+    resource: &QuotaResource,
+) -> Result<bool, SqlError> {
+    let sql = format!("SELECT hard_limit FROM {TABLE} WHERE project_id = ? AND resource = ?");
+    let get = Statement::new(sql).bind(project).bind(resource.to_string());
+    Ok(tx.row(get).await?.is_some())
+}
+
+fn check_size(quota: &ProjectQuota) -> Result<(), ProjectQuotaError> {
+    let most = super::limits::most(&quota.resource);
+    if quota.limit <= most {
+        return Ok(());
+    }
+    Err(ProjectQuotaError::TooLarge {
+        resource: quota.resource.clone(),
+        limit: quota.limit.number(),
+        most: most.number(),
+    })
+}
+
+struct CreateQuotas<'a>(&'a [ProjectQuota]);
+
+impl Work for CreateQuotas<'_> {
+    type Output = ();
+    type Error = ProjectQuotaError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), ProjectQuotaError> {
+        // Always in the same order, so that two transactions do not wait for each other.
+        let projects: BTreeSet<&str> = self.0.iter().map(|it| it.project_id.as_str()).collect();
+        for project in projects {
+            lock(tx, QuotaHolder::Project(project)).await?;
+        }
+        for quota in self.0 {
+            check_size(quota)?;
+            let ProjectQuota {
+                project_id,
+                resource,
+                limit,
+            } = quota;
+            if has(tx, project_id, resource).await? {
+                return Err(ProjectQuotaError::Exists {
+                    resource: resource.clone(),
+                });
+            }
+            set(tx, project_id, resource, *limit).await?;
+        }
+        Ok(())
+    }
+}
+
+struct UpdateQuota<'a>(&'a ProjectQuota);
+
+impl Work for UpdateQuota<'_> {
+    type Output = ();
+    type Error = ProjectQuotaError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), ProjectQuotaError> {
+        let ProjectQuota {
+            project_id,
+            resource,
+            limit,
+        } = self.0;
+        check_size(self.0)?;
+        lock(tx, QuotaHolder::Project(project_id)).await?;
+        if !has(tx, project_id, resource).await? {
+            return Err(ProjectQuotaError::NotFound);
+        }
+        Ok(set(tx, project_id, resource, *limit).await?)
+    }
+}
+
+struct DeleteQuota<'a> {
+    project_id: &'a str,
+    resource: &'a QuotaResource,
+}
+
+impl Work for DeleteQuota<'_> {
+    type Output = ();
+    type Error = ProjectQuotaError;
+
+    async fn run(&self, tx: &mut Transaction) -> Result<(), ProjectQuotaError> {
+        let sql = format!("DELETE FROM {TABLE} WHERE project_id = ? AND resource = ?");
+        let delete = Statement::new(sql)
+            .bind(self.project_id)
+            .bind(self.resource.to_string());
+        match tx.execute(delete).await?.rows_affected {
+            0 => Err(ProjectQuotaError::NotFound),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use berth_compute::{QuotaLimit, QuotaLimits, QuotaResource};
+use berth_compute::{ProjectQuota, ProjectQuotaError, QuotaLimit, QuotaLimits, QuotaResource};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -230,6 +230,46 @@ async fn a_resource_class_has_a_limit_by_the_name_of_unified_limits() {
         wrong.message("badRequest"),
         "\"class:vgpu\" is not a resource class: write CLASS as Placement does, for example class:VGPU"
     );
+}
+
+#[tokio::test]
+async fn limits_changed_one_by_one_are_those_of_quota_sets_and_usage_is_not_checked() {
+    let service = cloud().await;
+    service.server(json!({})).await;
+    let quota = |resource: &str, limit| ProjectQuota {
+        project_id: "project-of-alice".to_owned(),
+        resource: resource.parse().unwrap(),
+        limit: QuotaLimit::from_number(limit),
+    };
+    let compute = &service.compute;
+    // Three processors are used.
+    let new = [quota("cores", 1), quota("class:VGPU", -1)];
+    compute.create_quotas(&new).await.unwrap();
+    let shown = service.get("alice", "2.82", SETS).await.body;
+    let of = |key: &str| shown["quota_set"][key].clone();
+    assert_eq!((of("cores"), of("class:VGPU")), (json!(1), json!(-1)));
+    let refused = service.ask_for("alice", "2.82", json!({})).await;
+    assert_eq!(refused.status, StatusCode::FORBIDDEN);
+    let twice = [quota("ram", 5), quota("cores", 9)];
+    let twice = compute.create_quotas(&twice).await.unwrap_err();
+    assert!(matches!(twice, ProjectQuotaError::Exists { .. }), "{twice}");
+    let large = [quota("metadata_items", -1)];
+    let large = compute.create_quotas(&large).await.unwrap_err();
+    assert_eq!(
+        large.to_string(),
+        "Quota limit -1 for metadata_items must be from 0 to 128."
+    );
+    compute.update_quota(&quota("cores", 6)).await.unwrap();
+    let vgpu = &new[1];
+    let deleted = compute.delete_quota(&vgpu.project_id, &vgpu.resource).await;
+    deleted.unwrap();
+    let missing = compute.update_quota(vgpu).await.unwrap_err();
+    assert!(matches!(missing, ProjectQuotaError::NotFound), "{missing}");
+    let missing = compute.delete_quota(&vgpu.project_id, &vgpu.resource).await;
+    assert!(matches!(missing, Err(ProjectQuotaError::NotFound)));
+    let all = compute.project_quotas().await.unwrap();
+    assert_eq!(all, [quota("cores", 6)], "all or none were stored");
+    service.server(json!({})).await;
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use berth_http::audit::AuditOptions;
 use http::Request;
 use serde_json::{Value, json};
 
+use super::limits;
 use super::service::{PASSWORD, Service, by_name, project};
 
 fn trail(file: &Path, required: bool) -> AuditTrail {
@@ -126,6 +127,40 @@ async fn a_token_from_a_token_and_a_revocation_leave_records_with_audit_ids() {
     assert_eq!(revocation["target"]["id"], ids[1], "{revocation}");
     let text = fs::read_to_string(&file).unwrap();
     assert!(!text.contains(&first) && !text.contains(&doomed), "{text}");
+}
+
+#[tokio::test]
+async fn changed_limits_leave_records_with_their_ids() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("audit.log");
+    let service = limits::start().await.audited(&trail(&file, false));
+    let admin = service.token("admin", None).await;
+    let created = limits::create(&service, &admin, &[("servers", 4)]).await;
+    let id = &created.body["limits"][0]["id"];
+    let path = format!("/v3/limits/{}", id.as_str().unwrap());
+    let alice = service.token("alice", project("research")).await;
+    for token in [&alice, &admin] {
+        limits::send(&service, token, ("DELETE", &path), json!({})).await;
+    }
+    let records = records(&file);
+    let of_limits = records
+        .iter()
+        .filter(|it| it["target"]["typeURI"] == "service/identity/limits");
+    let found: Vec<_> = of_limits
+        .map(|it| {
+            (
+                it["action"].clone(),
+                it["outcome"].clone(),
+                &it["target"]["id"],
+            )
+        })
+        .collect();
+    let deleted = |outcome: &str| (json!("delete"), json!(outcome), id);
+    assert_eq!(
+        (&found[0].0, &found[0].1),
+        (&json!("create"), &json!("success"))
+    );
+    assert_eq!(found[1..], [deleted("failure"), deleted("success")]);
 }
 
 #[tokio::test]

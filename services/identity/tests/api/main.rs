@@ -8,6 +8,7 @@ mod catalog;
 mod files;
 mod generated;
 mod kills;
+mod limits;
 mod place;
 mod reading;
 mod schema;

@@ -9,21 +9,18 @@ use axum::Router;
 use berth_client::{HostsClient, PlacementClient};
 use berth_conductor::{AttestationSource, FilterScheduler, PluginError, Plugins};
 use berth_config::{AuthStrategy, Config};
-use berth_hosts::{
-    Hosts, HostsApiOptions, HostsOptions, LookUpNodeProvider, ProviderLookup, router,
-};
+use berth_hosts::{Hosts, HostsApiOptions, HostsOptions, router};
 use berth_http::{NoAuth2, ValidateToken};
-use berth_model::ProviderUuid;
 use berth_output::{ErrorCode, Failure};
 use berth_scheduler::select::Scheduler;
 use berth_store::SqlStore;
-use uuid::Uuid;
 
 use crate::database;
 use crate::hosts_in_process;
 use crate::keystone_tokens::KeystoneTokens;
 use crate::listener::ServiceListener;
 use crate::policy::compute_policy_in_force;
+use crate::provider_roots::ProviderRoots;
 
 pub struct OpenHosts {
     store: SqlStore,
@@ -56,8 +53,8 @@ impl OpenHosts {
         };
         let (scheduler, plugins) = scheduler(config).await?;
         let store = database::open_hosts(&config.hosts_database(), &config.state_path).await?;
-        let providers = Arc::new(NodeProviders(placement));
-        let hosts = Hosts::new(store.clone(), kept).with_node_providers(providers);
+        let providers = Arc::new(ProviderRoots(placement));
+        let hosts = Hosts::new(store.clone(), kept).with_providers(providers);
         let listener = match listener {
             None => None,
             Some(listener) => Some((listener, router(hosts.clone(), options_for_others(config)?))),
@@ -97,18 +94,6 @@ impl OpenHosts {
             .with_plugins(self.plugins)
             .with_attestations(self.attestations);
         (scheduler, self.store)
-    }
-}
-
-/// The resource providers of nodes in Placement.
-struct NodeProviders(PlacementClient);
-
-impl LookUpNodeProvider for NodeProviders {
-    fn provider_name(&self, node: Uuid) -> ProviderLookup<'_> {
-        Box::pin(async move {
-            let found = self.0.provider(ProviderUuid::from(node)).await?;
-            Ok(found.map(|provider| provider.name.to_string()))
-        })
     }
 }
 

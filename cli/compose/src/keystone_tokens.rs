@@ -133,8 +133,10 @@ fn caller(token: ValidatedToken, service_domain: Option<&str>) -> Caller {
         (None, None, _) => TokenScope::Unscoped,
     };
     let may_be_host = has_host_accounts(token.user.domain.as_ref(), service_domain);
-    let name = token.user.name.as_deref().filter(|_| may_be_host);
-    let host = name.map(HostAccount::of_user_name);
+    let host = token.user.name.as_deref().map(|name| match may_be_host {
+        true => HostAccount::of_user_name(name),
+        false => HostAccount::of_other_domain(name),
+    });
     Caller {
         user_id: token.user.id,
         user_name: token.user.name,

@@ -39,6 +39,7 @@ pub mod placement_failure;
 pub mod placement_service;
 pub mod plan_file;
 pub mod policy;
+mod provider_roots;
 pub mod services;
 pub mod signals;
 pub mod state_file;

@@ -199,7 +199,12 @@ impl Services {
             accelerator.event_notifier,
             accelerator.hosts,
         );
-        let options = accelerator_options(config, event_notifier.clone(), hosts.clone())?;
+        let options = accelerator_options(
+            config,
+            event_notifier.clone(),
+            hosts.clone(),
+            Some(placement_client.clone()),
+        )?;
         let accelerator_behind = api_tokens.as_ref().map(|tokens| {
             let behind = AcceleratorApiOptions {
                 tokens: Arc::clone(tokens),

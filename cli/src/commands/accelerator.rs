@@ -129,7 +129,12 @@ async fn serve(
     let end = signals::end();
     let event_notifier = EventNotifier::default();
     let hosts = HostChangeNotifier::default();
-    let options = accelerator_options(config, event_notifier.clone(), hosts.clone())?;
+    let options = accelerator_options(
+        config,
+        event_notifier.clone(),
+        hosts.clone(),
+        placement.clone(),
+    )?;
     let receivers = ConfiguredReceivers::new(config)?;
     let store = database::open_accelerator(url, &config.state_path).await?;
     let strategy = config.accelerator_service.auth_strategy.unwrap_or_default();

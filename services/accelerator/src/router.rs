@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use axum::Router;
 use berth_http::{
-    ApiDialect, ApiRequest, BODY_LIMIT, Fault, HeadRequests, NoAuth2, Operation, Policy,
-    ServiceLayer, ValidateToken, with_service_layer,
+    ApiDialect, ApiRequest, BODY_LIMIT, Fault, HeadRequests, LookUpProviderRoot, NoAuth2,
+    Operation, Policy, ServiceLayer, ValidateToken, with_service_layer,
 };
 use berth_store::SqlStore;
 use tokio::sync::Notify;
@@ -48,6 +48,8 @@ pub struct AcceleratorApiOptions {
     pub bind_timeout: Duration,
     /// The largest number of requests of a project that no instance has. Services and operators have no limit.
     pub max_unbound_requests: u64,
+    /// Where the providers of the devices are looked up that the account of a host reports for the first time.
+    pub providers: Option<Arc<dyn LookUpProviderRoot>>,
 }
 
 impl Default for AcceleratorApiOptions {
@@ -62,6 +64,7 @@ impl Default for AcceleratorApiOptions {
             orphan_grace: Duration::from_secs(3600),
             bind_timeout: Duration::from_secs(60),
             max_unbound_requests: 1000,
+            providers: None,
         }
     }
 }

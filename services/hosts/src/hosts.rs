@@ -5,9 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use berth_http::LookUpProviderRoot;
 use berth_store::SqlStore;
 
-use crate::node_providers::LookUpNodeProvider;
 use crate::scheduling_states::StateCache;
 use crate::store::HostTables;
 
@@ -66,7 +66,7 @@ pub struct Hosts {
     pub(crate) tables: HostTables,
     pub(crate) options: Arc<HostsOptions>,
     pub(crate) cache: Arc<StateCache>,
-    pub(crate) providers: Option<Arc<dyn LookUpNodeProvider>>,
+    pub(crate) providers: Option<Arc<dyn LookUpProviderRoot>>,
 }
 
 impl Hosts {
@@ -81,9 +81,10 @@ impl Hosts {
         }
     }
 
-    /// Checks in Placement whose resource provider a node is when the account of a host reports it for the first time.
+    /// Checks in Placement whose resource provider a node is, when the account of a host reports it with this name for
+    /// the first time.
     #[must_use]
-    pub fn with_node_providers(self, providers: Arc<dyn LookUpNodeProvider>) -> Self {
+    pub fn with_providers(self, providers: Arc<dyn LookUpProviderRoot>) -> Self {
         Self {
             providers: Some(providers),
             ..self

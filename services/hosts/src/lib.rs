@@ -6,7 +6,6 @@
 //! | `hosts` | [`Hosts`]: the handle through which all callers in one process use the database |
 //! | `report` | validation of the state that an agent reports for its host; pure |
 //! | `state_reports` | stores, refreshes and returns the reported states |
-//! | `node_providers` | the lookup of a node's resource provider, which the process provides |
 //! | `node_state` | converts one reported node into the scheduler's `HostState`; pure |
 //! | `scheduling_states` | current `HostState`s for a scheduling request, with a cache keyed by content digests |
 //! | `compute_hosts` | hosts as services: heartbeat, disabled, forced down, removed |
@@ -35,7 +34,6 @@ mod digest;
 mod guest_owners;
 mod handlers;
 mod hosts;
-mod node_providers;
 mod node_state;
 mod policies;
 mod report;
@@ -51,7 +49,6 @@ pub use aggregates::{AVAILABILITY_ZONE, AggregateUpdate, HostAggregate, HostAggr
 pub use compute_hosts::{ComputeHost, ComputeNode, HostError, ServiceStatus, ServiceUpdate};
 pub use guest_owners::OwnedGuest;
 pub use hosts::{Hosts, HostsOptions, RecordBounds};
-pub use node_providers::{LookUpNodeProvider, ProviderLookup, ProviderLookupError};
 pub use policies::default_policy;
 pub use router::{HostsApiOptions, router};
 pub use scheduling_records::{RecordError, SchedulingRecord, SchedulingRecordHead};

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use berth_http::is_provider_of_host;
+use berth_http::{ProviderLookupError, is_provider_of_host};
 use berth_store::{
     Disposition, Retryable, Row, SqlError, SqlTimestamp, Statement, Transaction, Work,
 };
@@ -16,7 +16,6 @@ use berth_wire::{BodyError, decode};
 use uuid::Uuid;
 
 use crate::hosts::Hosts;
-use crate::node_providers::ProviderLookupError;
 use crate::report::{HostReport, NodeReport, check_host_name};
 use crate::store::{HostTableError, seconds_between, typed, unexpected_value};
 
@@ -58,13 +57,15 @@ pub enum HostStateError {
         host: String,
         other: String,
     },
-    /// The account of a host reports a node that is the resource provider of another host.
+    /// The account of a host reports a node that is the resource provider of another host, or that has another name in
+    /// Placement.
     #[error(
-        "compute node {node} of host {host} is resource provider {provider} in Placement, which is not a provider of host \
-         {host}: give the node another UUID"
+        "compute node {name} of host {host} has the UUID of resource provider {provider} in Placement: a node has the name of \
+         its provider, which is {host} or begins with {host}_ (UUID {node})"
     )]
-    ProviderOfOtherHost {
+    OtherProvider {
         node: Uuid,
+        name: String,
         host: String,
         provider: String,
     },
@@ -110,7 +111,7 @@ impl HostStateError {
             | Self::ReportedByOther { .. }
             | Self::NodeOfOtherHost { .. }
             | Self::NodeNameOfOtherHost { .. }
-            | Self::ProviderOfOtherHost { .. }
+            | Self::OtherProvider { .. }
             | Self::NotFound { .. } => Disposition::Fatal,
         }
     }
@@ -141,13 +142,13 @@ impl Hosts {
     }
 
     /// Stores the complete state that the account of this host reports. A node belongs to the host that reported it
-    /// first, until an operator removes that host. A new node must be a resource provider of this host in Placement
-    /// ([`Hosts::with_node_providers`]).
+    /// first, until an operator removes that host. A node that is new or has a new name must be the root of a tree of this
+    /// host in Placement, with the same name ([`Hosts::with_providers`]).
     ///
     /// Errors: As for [`Hosts::store_state`], and [`HostStateError::NodeOfOtherHost`] or
     /// [`HostStateError::NodeNameOfOtherHost`] if a node has the UUID or the name of another host's node, or the name
-    /// of another host; [`HostStateError::ProviderOfOtherHost`], [`HostStateError::NoProvider`] or
-    /// [`HostStateError::ProviderLookup`] if a new node is not a provider of this host.
+    /// of another host; [`HostStateError::OtherProvider`], [`HostStateError::NoProvider`] or
+    /// [`HostStateError::ProviderLookup`] if a new node is not a provider of this host with this name.
     pub async fn store_account_state(
         &self,
         host: &str,
@@ -158,8 +159,8 @@ impl Hosts {
         self.store_report(host, body, NodeTakeover::Refused).await
     }
 
-    /// Checks that each node that the host did not report before is one of its resource providers. No transaction is
-    /// open meanwhile: Placement may be slow.
+    /// Checks that each node that the host did not report before with this name is one of its resource providers. No
+    /// transaction is open meanwhile: Placement may be slow.
     async fn check_new_nodes(
         &self,
         host: &str,
@@ -169,25 +170,32 @@ impl Hosts {
             return Ok(());
         };
         let mut tx = self.tables.read().await?;
-        let sql = "SELECT uuid FROM compute_nodes WHERE host = ?";
+        let sql = "SELECT uuid, hypervisor_hostname FROM compute_nodes WHERE host = ?";
         let rows = tx.rows(Statement::new(sql).bind(host)).await?;
         drop(tx);
-        let known: BTreeSet<String> = rows
-            .iter()
-            .map(|row| row.text(0))
-            .collect::<Result<_, _>>()?;
-        let nodes = body.nodes.iter().map(|node| node.uuid);
-        for node in nodes.filter(|node| !known.contains(&node.to_string())) {
-            let found = providers.provider_name(node).await;
+        let mut known = BTreeSet::new();
+        for row in rows {
+            known.insert((row.text(0)?, row.text(1)?));
+        }
+        for reported in &body.nodes {
+            let (node, name) = (reported.uuid, reported.hypervisor_hostname.clone());
+            if known.contains(&(node.to_string(), name.clone())) {
+                continue;
+            }
+            let found = providers.provider_root(node).await;
             let found = found.map_err(|source| HostStateError::ProviderLookup { node, source })?;
             let host = host.to_owned();
             match found {
-                Some(provider) if is_provider_of_host(&provider, &host) => {}
-                Some(provider) => {
-                    return Err(HostStateError::ProviderOfOtherHost {
+                Some(root)
+                    if root.uuid == node
+                        && root.name == name
+                        && is_provider_of_host(&root.name, &host) => {}
+                Some(root) => {
+                    return Err(HostStateError::OtherProvider {
                         node,
+                        name,
                         host,
-                        provider,
+                        provider: root.name,
                     });
                 }
                 None => return Err(HostStateError::NoProvider { node, host }),

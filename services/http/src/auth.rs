@@ -29,7 +29,8 @@ pub enum HostAccount {
     /// No host: a user, or a service of the cloud.
     #[default]
     NoHost,
-    /// This host alone: the account is named `host/` and the name of the host.
+    /// This host alone: the account is named `host/` and the name of the host. The name is empty, and so the account
+    /// speaks for no host, if it is not one of the domain with the accounts of hosts.
     Host(String),
     /// Any host: without an identity service nothing is known of callers.
     AnyHost,
@@ -46,8 +47,19 @@ impl HostAccount {
     #[must_use]
     pub fn of_user_name(name: &str) -> Self {
         match name.strip_prefix(HOST_ACCOUNT_PREFIX) {
-            Some(host) if !host.is_empty() => Self::Host(host.to_owned()),
-            _ => Self::NoHost,
+            Some(host) => Self::Host(host.to_owned()),
+            None => Self::of_other_domain(name),
+        }
+    }
+
+    /// The hosts that a user of another domain speaks for: none. An account that looks like that of a host, also in another
+    /// case of letters, does not count as a service of the cloud.
+    #[must_use]
+    pub fn of_other_domain(name: &str) -> Self {
+        let start = name.get(..HOST_ACCOUNT_PREFIX.len());
+        match start.is_some_and(|start| start.eq_ignore_ascii_case(HOST_ACCOUNT_PREFIX)) {
+            true => Self::Host(String::new()),
+            false => Self::NoHost,
         }
     }
 
@@ -56,18 +68,10 @@ impl HostAccount {
     pub fn speaks_for(&self, host: &str) -> bool {
         match self {
             Self::NoHost => false,
-            Self::Host(own) => own == host,
+            Self::Host(own) => own == host && !own.is_empty(),
             Self::AnyHost => true,
         }
     }
-}
-
-/// Whether a resource provider of this name belongs to the host. A host names its providers after itself: `NAME` is the
-/// root, and `NAME_…` are others.
-#[must_use]
-pub fn is_provider_of_host(provider: &str, host: &str) -> bool {
-    let end = provider.strip_prefix(host);
-    end.is_some_and(|end| end.is_empty() || end.starts_with('_'))
 }
 
 /// The authenticated sender of a request.

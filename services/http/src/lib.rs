@@ -25,6 +25,7 @@ pub mod openapi;
 pub mod operation;
 pub mod policy;
 pub mod prefix;
+pub mod provider_roots;
 pub mod query;
 pub mod request_id;
 pub mod schema;
@@ -33,10 +34,7 @@ pub mod service_layer;
 
 pub use answer::ApiResponse;
 pub use audit::{AuditTrail, RequestAudit, audited, audited_as};
-pub use auth::{
-    Caller, HostAccount, NoAuth2, TokenError, TokenRequest, TokenScope, ValidateToken,
-    is_provider_of_host,
-};
+pub use auth::{Caller, HostAccount, NoAuth2, TokenError, TokenRequest, TokenScope, ValidateToken};
 pub use berth_serve::SubjectName;
 pub use berth_wire::query_string;
 pub use call::{ApiRequest, read_body};
@@ -49,6 +47,9 @@ pub use mount::{found_at, mount, without_internal_routes};
 pub use operation::{HeadRequests, LARGE_BODY, Operation, OperationSet};
 pub use policy::{Policy, PolicyFile, PolicyFileError, PolicyFileErrors, PolicyRule, RuleDefault};
 pub use prefix::{Prefix, PrefixError, under};
+pub use provider_roots::{
+    LookUpProviderRoot, ProviderLookup, ProviderLookupError, ProviderRoot, is_provider_of_host,
+};
 pub use query::QueryString;
 pub use request_id::RequestId;
 pub use schema::BodySchema;

@@ -16,9 +16,11 @@ impl From<&ValidToken> for Caller {
             None => TokenScope::Unscoped,
         };
         let user = token.user();
-        // Who may make users in other domains gets no power over hosts.
-        let of_hosts = user.filter(|user| user.domain_id == SERVICE_DOMAIN);
-        let host = of_hosts.map(|user| HostAccount::of_user_name(&user.name));
+        // A user who may make users in another domain gets no power over hosts.
+        let host = user.map(|user| match user.domain_id == SERVICE_DOMAIN {
+            true => HostAccount::of_user_name(&user.name),
+            false => HostAccount::of_other_domain(&user.name),
+        });
         Self {
             user_id: token.user_id().to_owned(),
             user_name: user.map(|user| user.name.clone()),

@@ -1,8 +1,13 @@
 //! /internal/v1/hosts/{host}/devices: an agent reports its host's devices and gets their desired state.
 
+use std::collections::BTreeSet;
+
 use axum::extract::State;
-use berth_http::{ApiRequest, ApiResponse, Fault};
+use berth_http::{ApiRequest, ApiResponse, Fault, is_provider_of_host};
+use berth_model::{ProviderName, ProviderUuid};
 use berth_wire::accelerator::HostDevicesReport;
+
+use uuid::Uuid;
 
 use super::{database, read};
 use crate::policies::HOST_DEVICES;
@@ -29,6 +34,9 @@ async fn put(
     let body: HostDevicesReport = call.typed()?;
     let report = DeviceReport::new(call.path("host")?, body)
         .map_err(|error| Fault::bad_request(format!("JSON does not validate: {error}")))?;
+    if call.caller.only_host().is_some() {
+        check_new_providers(&accelerator, &report).await?;
+    }
     let (tables, write) = (&accelerator.tables, WriteReport { report });
     let mut known = tables.write(&write).await.map_err(database)?;
     if let Some(guests) = &write.report.guests {
@@ -46,6 +54,52 @@ async fn put(
         known.not_taken.extend(left.not_taken);
     }
     ApiResponse::ok(&known)
+}
+
+/// Refuses a deployable whose provider is of another host's tree, or may become that. A deployable that the host has
+/// reported already is not checked again.
+async fn check_new_providers(
+    accelerator: &AcceleratorApi,
+    report: &DeviceReport,
+) -> Result<(), Fault> {
+    let Some(providers) = &accelerator.options.providers else {
+        return Ok(());
+    };
+    let mut tx = read(&accelerator.tables).await?;
+    let known = known_devices::of_host(&mut tx, &report.host).await;
+    drop(tx);
+    let known = known.map_err(database)?.devices;
+    let known: BTreeSet<Uuid> = known
+        .iter()
+        .flat_map(|device| &device.deployables)
+        .map(|deployable| deployable.rp_uuid)
+        .collect();
+    let reported = report.devices.iter().flat_map(|device| &device.deployables);
+    for deployable in reported.filter(|it| !known.contains(&it.rp_uuid)) {
+        let (uuid, host) = (deployable.rp_uuid, &report.host);
+        if is_named_after(&deployable.name, uuid, host) {
+            continue;
+        }
+        let root = providers.provider_root(uuid).await.map_err(|error| {
+            tracing::warn!(provider = %uuid, error = &*error as &dyn std::error::Error, "looking up a device's resource provider failed");
+            Fault::unavailable(format!("Cannot look up resource provider {uuid} in Placement."))
+        })?;
+        if !root.is_some_and(|root| is_provider_of_host(&root.name, host)) {
+            return Err(Fault::forbidden(format!(
+                "The account of host {host} may not report the resource provider {uuid} of deployable {}: it is not in the \
+                 provider tree of host {host}.",
+                deployable.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the UUID derives from the name of the deployable, and the name from that of the host. Then no other host can
+/// have the provider, and it may be missing in Placement.
+fn is_named_after(name: &str, provider: Uuid, host: &str) -> bool {
+    let derived = ProviderName::new(name).map(|name| ProviderUuid::of_deployable(&name));
+    is_provider_of_host(name, host) && derived.is_ok_and(|it| *it.as_uuid() == provider)
 }
 
 async fn show(

@@ -1,8 +1,14 @@
 //! Which account speaks for which host's devices and requests.
 
-use serde_json::json;
+use std::sync::Arc;
 
-use super::service::{HOST, RP, Service, bind, guest, unbind};
+use berth_accelerator::AcceleratorApiOptions;
+use berth_http::{LookUpProviderRoot, ProviderLookup, ProviderRoot};
+use berth_model::{ProviderName, ProviderUuid};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::service::{ABSENT, HOST, RP, RP_2, Service, bind, card, guest, options, unbind};
 
 /// The account of the host of these tests, and that of another.
 const OWN: &str = "host/compute1";
@@ -88,4 +94,62 @@ async fn a_host_releases_the_requests_that_are_bound_on_it_and_sees_no_other_hos
     assert_eq!(user.patch(unbind(&bound)).await.status, 403);
     assert_eq!(own.patch(unbind(&bound)).await.status, 202);
     assert_eq!(service.request(&bound[0]).await.body["state"], "Unbound");
+}
+
+/// A Placement in which provider [`RP`] is in the tree of `compute1` and [`RP_2`] in that of `compute2`.
+struct TwoTrees;
+
+impl LookUpProviderRoot for TwoTrees {
+    fn provider_root(&self, provider: Uuid) -> ProviderLookup<'_> {
+        let name = match provider.to_string().as_str() {
+            RP => Some("compute1"),
+            RP_2 => Some("compute2"),
+            _ => None,
+        };
+        let root = name.map(|name| ProviderRoot {
+            uuid: Uuid::nil(),
+            name: name.to_owned(),
+        });
+        Box::pin(async move { Ok(root) })
+    }
+}
+
+#[tokio::test]
+async fn a_host_reports_only_devices_whose_providers_are_in_its_tree_or_named_after_it() {
+    let service = Service::with(AcceleratorApiOptions {
+        providers: Some(Arc::new(TwoTrees)),
+        ..options()
+    })
+    .await;
+    let derived =
+        |name: &str| ProviderUuid::of_deployable(&ProviderName::new(name).unwrap()).to_string();
+    let named = |name: &str, provider: &str| {
+        let mut card = card(0, provider, 1);
+        card["deployables"][0]["name"] = json!(name);
+        json!({"devices": [card]}).to_string()
+    };
+    let path = format!("/internal/v1/hosts/{HOST}/devices");
+    let own = "compute1_0000:b1:00.0";
+    let others = "compute2_0000:b1:00.0";
+    for (name, provider) in [
+        (own, RP_2.to_owned()),
+        (own, derived(others)),
+        (others, derived(others)),
+        (own, ABSENT.to_owned()),
+    ] {
+        let stolen = service
+            .by(OWN)
+            .ask("PUT", &path, Some(named(name, &provider)))
+            .await;
+        assert_eq!(stolen.status, 403, "{name} {provider}: {stolen:?}");
+        assert!(stolen.message().contains(&provider), "{stolen:?}");
+    }
+    // A provider in the tree may have any UUID, and one that is named after the host may be missing yet.
+    for provider in [RP.to_owned(), derived(own)] {
+        let taken = service
+            .by(OWN)
+            .ask("PUT", &path, Some(named(own, &provider)))
+            .await;
+        assert_eq!(taken.status, 200, "{provider}: {taken:?}");
+    }
 }

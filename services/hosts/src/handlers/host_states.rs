@@ -30,7 +30,7 @@ fn fault(error: HostStateError) -> Fault {
         HostStateError::ReportedByOther { .. }
         | HostStateError::NodeOfOtherHost { .. }
         | HostStateError::NodeNameOfOtherHost { .. }
-        | HostStateError::ProviderOfOtherHost { .. }
+        | HostStateError::OtherProvider { .. }
         | HostStateError::NoProvider { .. }
         | HostStateError::StateMismatch { .. }
         | HostStateError::ConcurrentUpdate { .. } => Fault::conflict(error.to_string()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use berth_hosts::{LookUpNodeProvider, ProviderLookup};
+use berth_http::{LookUpProviderRoot, ProviderLookup, ProviderRoot};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -155,17 +155,20 @@ async fn a_node_belongs_to_the_host_that_reported_it_first_until_an_operator_rem
     assert_eq!(late.status, 409, "{late:?}");
 }
 
-/// Names of resource providers by UUID; `Err` where Placement does not answer.
+/// Roots of trees by the UUID of a provider in them; `Err` where Placement does not answer.
 #[derive(Default)]
-struct Providers(Mutex<BTreeMap<Uuid, Result<&'static str, ()>>>);
+struct Providers(Mutex<BTreeMap<Uuid, Result<(Uuid, &'static str), ()>>>);
 
-impl LookUpNodeProvider for Providers {
-    fn provider_name(&self, node: Uuid) -> ProviderLookup<'_> {
-        let found = self.0.lock().unwrap().get(&node).copied();
+impl LookUpProviderRoot for Providers {
+    fn provider_root(&self, provider: Uuid) -> ProviderLookup<'_> {
+        let found = self.0.lock().unwrap().get(&provider).copied();
         Box::pin(async move {
             match found {
                 Some(Err(())) => Err("connection refused".into()),
-                Some(Ok(name)) => Ok(Some(name.to_owned())),
+                Some(Ok((uuid, name))) => Ok(Some(ProviderRoot {
+                    uuid,
+                    name: name.to_owned(),
+                })),
                 None => Ok(None),
             }
         })
@@ -175,27 +178,36 @@ impl LookUpNodeProvider for Providers {
 #[tokio::test]
 async fn a_host_reports_only_nodes_that_are_its_resource_providers_from_the_first_report_on() {
     let providers = Arc::new(Providers::default());
-    let set = |n, name| {
-        providers.0.lock().unwrap().insert(node(n), name);
+    let set = |n, root| {
+        providers.0.lock().unwrap().insert(node(n), root);
     };
-    set(1, Ok("compute1"));
-    set(2, Ok("compute1_blade"));
-    set(3, Ok("compute3"));
-    set(10, Ok("compute10"));
+    set(1, Ok((node(1), "compute1")));
+    set(2, Ok((node(2), "compute1_blade")));
+    set(3, Ok((node(3), "compute3")));
+    set(10, Ok((node(10), "compute10")));
+    // A child of compute1.
+    set(11, Ok((node(1), "compute1")));
     set(4, Err(()));
     let service = Service::start().await.with_providers(providers.clone());
-    // Nobody has reported the node of compute3 yet, and its UUID is in Placement for all to read.
-    for (n, provider) in [(3, "compute3"), (10, "compute10")] {
-        for nodes in [
-            vec![(n, "compute1")],
-            vec![(1, "compute1"), (n, "compute1-b")],
-        ] {
+    // compute3 has reported nothing yet, and its UUID is in Placement for all to read.
+    for (n, name, provider) in [
+        (3, "compute1", "compute3"),
+        (3, "compute3", "compute3"),
+        (10, "compute1", "compute10"),
+        (11, "compute1", "compute1"),
+        (1, "compute3", "compute1"),
+        (1, "compute3.", "compute1"),
+        (1, "Compute1", "compute1"),
+        (2, "blade", "compute1_blade"),
+    ] {
+        for nodes in [vec![(n, name)], vec![(2, "compute1_blade"), (n, name)]] {
+            if nodes.len() == 2 && n == 2 {
+                continue;
+            }
             let stolen = report(&service, "compute1", &nodes).await;
             assert_eq!(stolen.status, 409, "{stolen:?}");
             let sentence = format!(
-                "compute node {} of host compute1 is resource provider {provider} in Placement, which is not a provider of host \
-                 compute1: give the node another UUID",
-                node(n)
+                "compute node {name} of host compute1 has the UUID of resource provider {provider} in Placement"
             );
             assert!(stolen.message().contains(&sentence), "{stolen:?}");
         }
@@ -211,22 +223,25 @@ async fn a_host_reports_only_nodes_that_are_its_resource_providers_from_the_firs
     assert_eq!(unknown.status, 503, "{unknown:?}");
     let sentence = format!("Cannot look up resource provider {} in Placement.", node(4));
     assert!(unknown.message().contains(&sentence), "{unknown:?}");
-    assert_eq!(
-        service.get("/compute1/state").await.status,
-        404,
-        "nothing was written"
-    );
-    let own = report(&service, "compute1", &[(1, "compute1"), (2, "blade")]).await;
+    let state = service.get("/compute1/state").await;
+    assert_eq!(state.status, 404, "nothing was written");
+    let nodes = [(1, "compute1"), (2, "compute1_blade")];
+    let own = report(&service, "compute1", &nodes).await;
     assert_eq!(own.status, 200, "{own:?}");
     let owner = report(&service, "compute3", &[(3, "compute3")]).await;
     assert_eq!(owner.status, 200, "{owner:?}");
-    // A node that the host has reported already needs no lookup.
+    // A node that the host has reported already needs no lookup, unless it has another name.
     set(1, Err(()));
-    let again = report(&service, "compute1", &[(1, "renamed")]).await;
+    let again = report(&service, "compute1", &[(1, "compute1")]).await;
     assert_eq!(again.status, 200, "{again:?}");
-    // After an operator has removed the host, its node is not free for others.
+    let renamed = report(&service, "compute1", &[(1, "compute4")]).await;
+    assert_eq!(renamed.status, 503, "{renamed:?}");
+    // After an operator has removed the host, neither its node nor its name is free for others.
     let removed = service.ask("admin", "DELETE", "/compute3", None).await;
     assert_eq!(removed.status, 204, "{removed:?}");
-    let stolen = report(&service, "compute1", &[(3, "compute1")]).await;
-    assert_eq!(stolen.status, 409, "{stolen:?}");
+    set(1, Ok((node(1), "compute1")));
+    for taken in [(3, "compute1"), (3, "compute3"), (1, "compute3")] {
+        let stolen = report(&service, "compute1", &[taken]).await;
+        assert_eq!(stolen.status, 409, "{stolen:?}");
+    }
 }

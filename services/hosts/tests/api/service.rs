@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use berth_hosts::{Hosts, HostsApiOptions, HostsOptions, LookUpNodeProvider, prepare, router};
+use berth_hosts::{Hosts, HostsApiOptions, HostsOptions, prepare, router};
 use berth_http::auth::Validation;
-use berth_http::{Caller, HostAccount, TokenError, TokenRequest, TokenScope, ValidateToken};
+use berth_http::{
+    Caller, HostAccount, LookUpProviderRoot, TokenError, TokenRequest, TokenScope, ValidateToken,
+};
 use berth_store::{SqlError, SqlStore, Statement, Transaction, Work};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
@@ -112,8 +114,8 @@ impl Service {
     }
 
     /// The same with resource providers in Placement.
-    pub(crate) fn with_providers(mut self, providers: Arc<dyn LookUpNodeProvider>) -> Self {
-        self.hosts = self.hosts.with_node_providers(providers);
+    pub(crate) fn with_providers(mut self, providers: Arc<dyn LookUpProviderRoot>) -> Self {
+        self.hosts = self.hosts.with_providers(providers);
         let options = HostsApiOptions {
             tokens: Arc::new(Table),
             ..HostsApiOptions::default()

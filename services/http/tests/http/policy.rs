@@ -1,7 +1,7 @@
 //! Rules: what they let pass, how they are written, and what of a file is refused.
 
 use berth_http::policy::{PolicyCheck, PolicyCredential, PolicyRule, Template, parse, parse_lists};
-use berth_http::{Caller, HostAccount, Policy, PolicyFile, TokenScope};
+use berth_http::{Caller, HostAccount, Policy, PolicyFile, TokenScope, is_provider_of_host};
 use proptest::prelude::*;
 
 /// `alice` of the project `p1`, with these roles.
@@ -296,6 +296,29 @@ proptest! {
     fn no_file_is_too_strange_to_be_read_or_refused(text in "[a-c: \"@!\n\\[\\]{},#&*-]{0,60}") {
         // Whatever is said, it is said without a panic.
         let _ = PolicyFile::read(&text);
+    }
+}
+
+#[test]
+fn an_account_that_looks_like_that_of_a_host_is_no_service_of_the_cloud() {
+    for (name, account) in [
+        ("host/", HostAccount::of_user_name("host/")),
+        ("HOST/gpu-01", HostAccount::of_user_name("HOST/gpu-01")),
+        ("Host/gpu-01", HostAccount::of_other_domain("Host/gpu-01")),
+        ("host/gpu-01", HostAccount::of_other_domain("host/gpu-01")),
+    ] {
+        assert!(!account.speaks_for("gpu-01"), "{name}");
+        assert!(!account.speaks_for(""), "{name}");
+        let caller = Caller {
+            host: account,
+            ..alice(&["service"])
+        };
+        assert_eq!(caller.only_host(), Some(""), "{name}");
+    }
+    assert!(!is_provider_of_host("_gpu", ""));
+    for name in ["nova", "hosts/gpu-01", "höst/gpu-01", "host"] {
+        assert_eq!(HostAccount::of_user_name(name), HostAccount::NoHost);
+        assert_eq!(HostAccount::of_other_domain(name), HostAccount::NoHost);
     }
 }
 

@@ -70,7 +70,7 @@ async fn a_user_of_another_domain_is_no_account_of_a_host() {
     let service = Service::with(&users, IdentityApiOptions::default()).await;
     for (domain, host) in [
         ("Default", HostAccount::Host("gpu-01".to_owned())),
-        ("elsewhere", HostAccount::NoHost),
+        ("elsewhere", HostAccount::Host(String::new())),
     ] {
         let account =
             json!({"name": "host/gpu-01", "domain": {"name": domain}, "password": PASSWORD});

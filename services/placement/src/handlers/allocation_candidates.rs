@@ -28,6 +28,12 @@ pub(super) fn operations() -> Vec<PlacementOperation> {
 async fn list(State(placement): State<Placement>, call: ApiRequest) -> Result<ApiResponse, Fault> {
     call.check_accept()?;
     placement.allow(&call)?;
+    // A large answer needs much memory, and only the services that place guests need one.
+    if let Some(host) = call.caller.only_host() {
+        return Err(Fault::forbidden(format!(
+            "The account of host {host} may not search for allocation candidates."
+        )));
+    }
     schemas::check_candidates(&call.query, call.version)?;
     let query = ParsedCandidatesQuery::parse(&call.query, call.version)?;
     let most = placement.options.max_allocation_candidates;

@@ -458,3 +458,12 @@ async fn a_host_changes_neither_the_project_nor_the_user_of_a_consumer() {
     let released = one.put(&path, nothing).await;
     assert_eq!(released.status, 204, "{released:?}");
 }
+
+#[tokio::test]
+async fn a_host_searches_for_no_allocation_candidates() {
+    let service = cloud().await;
+    let search = "/allocation_candidates?resources=VCPU:1";
+    let refused = service.by("host/one").get(search).await;
+    assert_eq!(refused.status, 403, "{refused:?}");
+    assert_eq!(service.by("nova").get(search).await.status, 200);
+}

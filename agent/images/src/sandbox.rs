@@ -323,6 +323,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_agents_unit_allows_the_calls_that_make_a_sandbox() {
+        let unit = include_str!("../../../systemd/berth-agent.service");
+        let filters = unit
+            .lines()
+            .filter_map(|line| line.strip_prefix("SystemCallFilter="));
+        let after_denials = filters.skip_while(|filter| !filter.starts_with('~'));
+        let allowed: Vec<&str> = after_denials
+            .skip(1)
+            .flat_map(str::split_whitespace)
+            .collect();
+        // `@sandbox` has the calls of Landlock and seccomp, which `@system-service` lacks.
+        for call in ["capset", "@sandbox"] {
+            assert!(allowed.contains(&call), "{call}: {allowed:?}");
+        }
+    }
+
     /// A folder with the files `input`, `output` and `other`; the first two may be used.
     fn folder() -> (tempfile::TempDir, SandboxFiles) {
         let folder = tempfile::tempdir().unwrap();

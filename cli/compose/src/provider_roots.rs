@@ -5,7 +5,7 @@ use berth_http::{LookUpProviderRoot, ProviderLookup, ProviderRoot};
 use berth_model::ProviderUuid;
 use uuid::Uuid;
 
-pub struct ProviderRoots(pub PlacementClient);
+pub(crate) struct ProviderRoots(pub(crate) PlacementClient);
 
 impl LookUpProviderRoot for ProviderRoots {
     fn provider_root(&self, provider: Uuid) -> ProviderLookup<'_> {

@@ -157,7 +157,9 @@ async fn a_node_belongs_to_the_host_that_reported_it_first_until_an_operator_rem
 
 /// Roots of trees by the UUID of a provider in them; `Err` where Placement does not answer.
 #[derive(Default)]
-struct Providers(Mutex<BTreeMap<Uuid, Result<(Uuid, &'static str), ()>>>);
+struct Providers(Mutex<BTreeMap<Uuid, FoundRoot>>);
+
+type FoundRoot = Result<(Uuid, &'static str), ()>;
 
 impl LookUpProviderRoot for Providers {
     fn provider_root(&self, provider: Uuid) -> ProviderLookup<'_> {

@@ -86,8 +86,8 @@ pub async fn done(register: &DeviceRegister, sql: &'static str) {
     register.execute(vec![Statement::new(sql)]).await.unwrap();
 }
 
-/// A device manager whose driver executes this SQL statement on the register during each reset. `SELECT 1` changes
-/// nothing.
+/// A device manager with a test driver. The driver executes this SQL statement on the register during each reset.
+/// `SELECT 1` changes nothing.
 pub async fn devices(meanwhile: &'static str) -> (DeviceRegister, DeviceManager<TestCard>) {
     let journal = SqlJournal::in_memory().await.unwrap();
     let register = journal.devices();

@@ -55,7 +55,7 @@ pub const METRICS: &[MetricRow] = &[
         name: HELD_UNITS,
         kind: MetricKind::Gauge,
         labels: &["resource_class"],
-        help: "Units in use that no provider offers any more, for example those of a removed device. Their allocations stay on the old provider, which accepts no new claim.",
+        help: "Units that guests use and no provider offers, for example those of a removed device. Their allocations stay on the old provider, which accepts no new claim.",
     },
     MetricRow {
         name: GUESTS_HELD,

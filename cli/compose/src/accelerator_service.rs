@@ -16,7 +16,8 @@ use crate::provider_roots::ProviderRoots;
 /// Time between two checks of Placement for lost resource providers.
 pub const PROVIDER_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The service's options from the configuration. `placement` tells whose providers reported devices have.
+/// The service's options from the configuration. The service looks up the providers of reported
+/// devices in `placement`.
 ///
 /// Errors: Access to Keystone is not configured, or the policy file cannot be used.
 pub fn accelerator_options(

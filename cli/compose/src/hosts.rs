@@ -35,8 +35,8 @@ pub struct OpenHosts {
 }
 
 impl OpenHosts {
-    /// Opens the database. `listener` is the address of the compute API, to which agents of other hosts report;
-    /// `placement` tells whose providers their nodes are.
+    /// Opens the database. `listener` is the address of the compute API, to which agents of other hosts report.
+    /// The service looks up the providers of reported nodes in `placement`.
     ///
     /// Errors: Another process uses the database, the scheduler's options are invalid, or a plugin's manifest cannot be read.
     pub async fn open(

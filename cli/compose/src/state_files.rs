@@ -97,7 +97,7 @@ pub fn untrusted(folder: &Path, databases: &[Secret]) -> Vec<UntrustedStateFile>
         .collect()
 }
 
-/// The files in this folder whose owner and mode matter.
+/// The files in this folder that must have a trusted owner and mode.
 fn guarded(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries

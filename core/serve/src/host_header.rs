@@ -21,8 +21,8 @@ const MISDIRECTED: &str = r#"{"error": {"code": 421, "title": "Misdirected Reque
 /// The body of a refusal of a request without exactly one valid `Host` header.
 const NOT_ONE_HOST: &str = r#"{"error": {"code": 400, "title": "Bad Request", "message": "The request does not have exactly one valid Host header, which names the host and the port of the URL."}}"#;
 
-/// The answer 400 to a request whose `Host` header is missing, repeated or malformed; `None` for other requests. HTTP/1.0
-/// has no such header.
+/// Returns the answer 400 if the request has no `Host` header, several, or a malformed one; `None` for other requests. An
+/// HTTP/1.0 request needs no such header.
 pub(crate) fn refuse_without_one_host<B>(request: &axum::http::Request<B>) -> Option<Response> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let is_valid = match (hosts.next(), hosts.next()) {

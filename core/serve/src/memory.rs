@@ -19,7 +19,7 @@ pub(crate) struct BodyMemory {
     used: Mutex<UsedMemory>,
 }
 
-/// Whose bodies count together.
+/// The sender of request bodies: an account or an address. The bodies of one sender count together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum BodySender {
     /// The account of the caller, by its id.
@@ -166,7 +166,7 @@ impl Drop for ReservedMemory {
     }
 }
 
-/// Whose share the body of a request uses. Each request with a body has it among its extensions.
+/// The share of memory that the body of a request uses. It is an extension of each request with a body.
 #[derive(Debug, Clone)]
 pub struct BodyShare(Arc<ReservedMemory>);
 

@@ -48,7 +48,8 @@ pub struct AcceleratorApiOptions {
     pub bind_timeout: Duration,
     /// The largest number of requests of a project that no instance has. Services and operators have no limit.
     pub max_unbound_requests: u64,
-    /// Where the providers of the devices are looked up that the account of a host reports for the first time.
+    /// Looks up the providers of devices that the account of a host reports for the first time. `None`: they are not
+    /// checked.
     pub providers: Option<Arc<dyn LookUpProviderRoot>>,
 }
 

@@ -56,8 +56,8 @@ async fn put(
     ApiResponse::ok(&known)
 }
 
-/// Refuses a deployable whose provider is of another host's tree, or may become that. A deployable that the host has
-/// reported already is not checked again.
+/// Checks the providers of new deployables. Each must be in the host's tree, or have a UUID that derives from a name of
+/// the host. Deployables that the host has reported already are not checked again.
 async fn check_new_providers(
     accelerator: &AcceleratorApi,
     report: &DeviceReport,

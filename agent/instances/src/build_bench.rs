@@ -314,6 +314,7 @@ impl VirtDriver for BenchHost {
                 unreadable: None,
                 hardware: None,
                 stuck: None,
+                ended_by_hypervisor: false,
             };
             (*uuid, guest)
         });

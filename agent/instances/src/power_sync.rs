@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | running, paused | missing | `StartAgain` |
 //! | running, paused | off, started in an earlier boot | `StartAgain` |
+//! | running, paused | off, ended by the hypervisor | `StartAgain` |
 //! | running, paused | off, started in this boot | `AcceptShutOff` |
 //! | running | paused | `UnexpectedlyPaused` |
 //! | paused | running | `Pause` |
@@ -40,11 +41,13 @@ pub(super) enum PowerSyncAction {
     Remove,
 }
 
-/// The boot of the host in which a guest was last started.
+/// Who ended a guest that is off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StartedIn {
-    ThisBoot,
-    EarlierBoot,
+enum EndedBy {
+    /// It shut itself down, or was stopped by hand.
+    Guest,
+    /// The host restarted since the guest was started, or the hypervisor ended it.
+    Host,
 }
 
 pub(super) fn plan_power_sync(
@@ -63,11 +66,13 @@ pub(super) fn plan_power_sync(
     if !settled || is_anothers {
         return PowerSyncAction::InSync;
     }
-    let started_in = match record.ran_in() == boot_id {
-        true => StartedIn::ThisBoot,
-        false => StartedIn::EarlierBoot,
+    let is_of_this_boot = record.ran_in() == boot_id;
+    let is_lost = found.is_some_and(|found| found.ended_by_hypervisor);
+    let ended_by = match is_of_this_boot && !is_lost {
+        true => EndedBy::Guest,
+        false => EndedBy::Host,
     };
-    match action_for(record.power, found.map(|found| found.state), started_in) {
+    match action_for(record.power, found.map(|found| found.state), ended_by) {
         PowerSyncAction::Stop if record.overrides.suspending => PowerSyncAction::Suspend,
         action => action,
     }
@@ -76,11 +81,11 @@ pub(super) fn plan_power_sync(
 fn action_for(
     wanted: DesiredPower,
     found: Option<PowerState>,
-    started_in: StartedIn,
+    ended_by: EndedBy,
 ) -> PowerSyncAction {
     use DesiredPower as Wanted;
     use PowerState::{Crashed, Paused, Running, ShutOff};
-    match (wanted, found, started_in) {
+    match (wanted, found, ended_by) {
         (Wanted::Running, Some(Running), _)
         | (Wanted::Paused, Some(Paused), _)
         | (Wanted::ShutOff, None | Some(ShutOff), _) => PowerSyncAction::InSync,
@@ -89,10 +94,10 @@ fn action_for(
         // A crashed guest still holds its resources.
         (Wanted::ShutOff, Some(Running | Paused | Crashed), _) => PowerSyncAction::Stop,
         (Wanted::Running | Wanted::Paused, None, _) => PowerSyncAction::StartAgain,
-        (Wanted::Running | Wanted::Paused, Some(ShutOff | Crashed), StartedIn::EarlierBoot) => {
+        (Wanted::Running | Wanted::Paused, Some(ShutOff | Crashed), EndedBy::Host) => {
             PowerSyncAction::StartAgain
         }
-        (Wanted::Running | Wanted::Paused, Some(ShutOff | Crashed), StartedIn::ThisBoot) => {
+        (Wanted::Running | Wanted::Paused, Some(ShutOff | Crashed), EndedBy::Guest) => {
             PowerSyncAction::AcceptShutOff
         }
     }
@@ -107,7 +112,7 @@ mod tests {
     use berth_agent_journal::samples::request;
     use berth_agent_journal::{InstanceOverrides, StepRecord};
 
-    /// Desired state, observed state, and the actions if it was started in this boot and in an earlier one.
+    /// Desired state, observed state, and the actions if the guest and if the host ended it.
     type Row = (
         DesiredPower,
         Option<PowerState>,
@@ -141,31 +146,32 @@ mod tests {
             (Wanted::ShutOff, Some(ShutOff), InSync, InSync),
             (Wanted::ShutOff, Some(Crashed), Stop, Stop),
         ];
-        for (wanted, found, here, elsewhere) in rows {
-            let actions = [StartedIn::ThisBoot, StartedIn::EarlierBoot]
-                .map(|started_in| action_for(wanted, found, started_in));
-            assert_eq!(actions, [here, elsewhere], "{wanted:?} {found:?}");
+        for (wanted, found, by_guest, by_host) in rows {
+            let actions =
+                [EndedBy::Guest, EndedBy::Host].map(|ended_by| action_for(wanted, found, ended_by));
+            assert_eq!(actions, [by_guest, by_host], "{wanted:?} {found:?}");
         }
     }
 
-    #[test]
-    fn a_busy_or_foreign_guest_is_in_sync_and_a_pending_suspend_is_not() {
-        let step = |state| {
-            let detail = "boot-1".to_owned();
-            (SpawnStep::Start, StepRecord { state, detail })
-        };
+    fn start_step(state: StepState) -> (SpawnStep, StepRecord) {
+        let detail = "boot-1".to_owned();
+        (SpawnStep::Start, StepRecord { state, detail })
+    }
+
+    /// An instance that was started in boot `boot-1`, and its guest.
+    fn settled(power: DesiredPower, state: PowerState) -> (GuestRecord, GuestOnHost) {
         let record = GuestRecord {
             request: request(1, &[]),
             goal: Goal::Spawn,
-            power: DesiredPower::ShutOff,
-            steps: [step(StepState::Done)].into(),
+            power,
+            steps: [start_step(StepState::Done)].into(),
             devices: None,
             overrides: InstanceOverrides::default(),
         };
         let spec = record.request.spec();
         let found = GuestOnHost {
             name: spec.name.to_string(),
-            state: PowerState::Running,
+            state,
             owner: Some(berth_virt::GuestMark {
                 project: spec.owner.project.to_string(),
                 consumer: spec.owner.consumer,
@@ -175,7 +181,28 @@ mod tests {
             unreadable: None,
             hardware: None,
             stuck: None,
+            ended_by_hypervisor: false,
         };
+        (record, found)
+    }
+
+    #[test]
+    fn a_guest_that_the_hypervisor_ended_is_started_again() {
+        let (record, found) = settled(DesiredPower::Running, PowerState::ShutOff);
+        assert_eq!(
+            plan_power_sync(&record, Some(&found), "boot-1"),
+            AcceptShutOff
+        );
+        let lost = GuestOnHost {
+            ended_by_hypervisor: true,
+            ..found
+        };
+        assert_eq!(plan_power_sync(&record, Some(&lost), "boot-1"), StartAgain);
+    }
+
+    #[test]
+    fn a_busy_or_foreign_guest_is_in_sync_and_a_pending_suspend_is_not() {
+        let (record, found) = settled(DesiredPower::ShutOff, PowerState::Running);
         assert_eq!(plan_power_sync(&record, Some(&found), "boot-1"), Stop);
         let overrides = InstanceOverrides {
             suspending: true,
@@ -200,7 +227,7 @@ mod tests {
         ] {
             let on_its_way = GuestRecord {
                 goal,
-                steps: [step(state)].into(),
+                steps: [start_step(state)].into(),
                 ..record.clone()
             };
             assert_eq!(plan_power_sync(&on_its_way, Some(&found), "boot-1"), InSync);
@@ -215,7 +242,7 @@ mod tests {
                     reason,
                     blame: None,
                 },
-                steps: [step(state)].into(),
+                steps: [start_step(state)].into(),
                 ..record.clone()
             };
             assert_eq!(plan_power_sync(&undone, Some(&found), "boot-1"), its_own);

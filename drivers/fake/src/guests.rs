@@ -308,6 +308,7 @@ fn of_file(guest: &GuestView) -> GuestOnHost {
         unreadable: None,
         hardware: None,
         stuck: None,
+        ended_by_hypervisor: false,
     }
 }
 
@@ -330,6 +331,7 @@ impl FakeGuest {
             unreadable: None,
             hardware: Some(GuestHardware::of(&self.spec)),
             stuck: None,
+            ended_by_hypervisor: false,
         }
     }
 

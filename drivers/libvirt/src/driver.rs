@@ -99,11 +99,14 @@ impl LibvirtDriver {
         let starts = self.starts.clone();
         let answer = connection.call(call, move |session| {
             starts.refuse(session.connect(), uuid)?;
-            work(session).map_err(|error| {
-                // It may have become stuck while the call waited.
-                let stuck = starts.refuse(session.connect(), uuid).err();
-                stuck.unwrap_or_else(|| guests::map_unreliable(session, error))
-            })
+            match work(session) {
+                Ok(done) => guests::check_reliable(session, call, done),
+                Err(error) => {
+                    // It may have become stuck while the call waited.
+                    let stuck = starts.refuse(session.connect(), uuid).err();
+                    Err(stuck.unwrap_or_else(|| guests::map_unreliable(session, error)))
+                }
+            }
         });
         answer.await?
     }

@@ -24,7 +24,11 @@ use berth_virt::{
     PowerState,
 };
 use virt::connect::Connect;
-use virt::domain::{Domain, DomainState};
+use virt::domain::{
+    Domain, DomainShutoffReason, DomainState, DomainStateEnum, DomainStateReason,
+    DomainStateReasonEnum,
+};
+use virt::enumutil::Enum;
 use virt::error::ErrorNumber;
 use virt_sys as sys;
 
@@ -39,6 +43,18 @@ pub(crate) use power::{PowerStep, is_off, power};
 use power::{bring_to, retry_if_changed};
 pub(crate) use statistics::{diagnostics, interface_addresses};
 pub(crate) use stuck::Starts;
+
+/// Refuses a success on a connection that broke meanwhile: libvirtd may have ended before it did the work. The caller
+/// repeats the work, which changes nothing if it is done.
+pub(crate) fn check_reliable<T>(session: &Session, call: &str, done: T) -> Result<T, GuestError> {
+    match session.is_alive() {
+        true => Ok(done),
+        false => Err(GuestError::Unreachable {
+            target: "libvirt".to_owned(),
+            reason: format!("the connection was lost in {call}"),
+        }),
+    }
+}
 
 /// Maps an error on a possibly broken connection: libvirt may report a refusal there although the call was executed.
 pub(crate) fn map_unreliable(session: &Session, error: GuestError) -> GuestError {
@@ -125,6 +141,7 @@ fn unreadable(domain: &Domain, uuid: ConsumerUuid, error: &GuestError) -> GuestO
         unreadable: Some(error.to_string()),
         hardware: None,
         stuck: None,
+        ended_by_hypervisor: false,
     }
 }
 
@@ -132,28 +149,45 @@ fn unreadable(domain: &Domain, uuid: ConsumerUuid, error: &GuestError) -> GuestO
 fn guest(domain: &Domain, uuid: ConsumerUuid) -> Result<Option<GuestOnHost>, GuestError> {
     let seen = domain
         .name()
-        .and_then(|name| Ok((name, domain.xml_desc(0)?, state(domain)?)));
+        .and_then(|name| Ok((name, domain.xml_desc(0)?, domain.state()?)));
     match seen {
-        Ok((name, text, state)) => document::guest(name, &text, state).map(Some),
+        Ok((name, text, (state, reason))) => {
+            let guest = document::guest(name, &text, power_state(state))?;
+            Ok(Some(GuestOnHost {
+                ended_by_hypervisor: was_ended_by_libvirtd(reason),
+                ..guest
+            }))
+        }
         Err(error) if is(&error, ErrorNumber::NoDomain) => Ok(None),
         Err(error) => Err(refused(uuid, "virDomainGetXMLDesc")(error)),
     }
 }
 
 fn state(domain: &Domain) -> Result<PowerState, virt::error::Error> {
-    let (state, _) = domain.state()?;
+    domain.state().map(|(state, _)| power_state(state))
+}
+
+fn power_state(state: DomainStateEnum) -> PowerState {
     let known = |wanted| state.is_known_and(|known| known == wanted);
-    Ok(
-        if known(DomainState::Paused) || known(DomainState::PMSuspended) {
-            PowerState::Paused
-        } else if known(DomainState::Shutoff) {
-            PowerState::ShutOff
-        } else if known(DomainState::Crashed) {
-            PowerState::Crashed
-        } else {
-            // Also during shutdown: it holds its resources until it is off.
-            PowerState::Running
-        },
+    if known(DomainState::Paused) || known(DomainState::PMSuspended) {
+        PowerState::Paused
+    } else if known(DomainState::Shutoff) {
+        PowerState::ShutOff
+    } else if known(DomainState::Crashed) {
+        PowerState::Crashed
+    } else {
+        // Also during shutdown: it holds its resources until it is off.
+        PowerState::Running
+    }
+}
+
+/// Whether libvirtd ended the guest when it restarted, because it could not take it over.
+fn was_ended_by_libvirtd(reason: DomainStateReasonEnum) -> bool {
+    matches!(
+        reason,
+        Enum::Known(DomainStateReason::Shutoff(Enum::Known(
+            DomainShutoffReason::Daemon
+        )))
     )
 }
 

@@ -173,6 +173,9 @@ pub struct GuestOnHost {
     /// Why the hypervisor refuses all operations on it, and how an operator can repair that; `None` normally. The
     /// guest keeps its resources.
     pub stuck: Option<String>,
+    /// Whether it is off because the hypervisor ended it, and neither the guest nor a user did: libvirtd does so with a
+    /// guest that it cannot take over when it restarts. `false` if it is not off, or the driver does not report it.
+    pub ended_by_hypervisor: bool,
 }
 
 impl GuestSpec {

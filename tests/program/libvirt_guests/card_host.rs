@@ -117,11 +117,11 @@ impl CardHost {
                 Some(listed) if wanted(&listed) => return listed,
                 _ => {}
             }
-            let log = self.up.stderr();
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "{arguments:?}: {output:?}\n{log}"
-            );
+            if begun.elapsed() >= PATIENCE {
+                let states = self.libvirtd.virsh(&["domstats", "--state"]);
+                let log = self.up.stderr();
+                panic!("{arguments:?}: {output:?}\nlibvirt: {states:?}\n{log}");
+            }
             thread::sleep(Duration::from_millis(100));
         }
     }

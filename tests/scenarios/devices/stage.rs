@@ -158,6 +158,7 @@ impl VirtDriver for Cards {
                 unreadable: None,
                 hardware: None,
                 stuck: None,
+                ended_by_hypervisor: false,
             };
             (uuid, on_host)
         };

@@ -96,6 +96,7 @@ impl FaultHarness {
             unreadable: None,
             hardware: None,
             stuck: None,
+            ended_by_hypervisor: false,
         };
         self.world().guests.insert(guest(number), foreign);
     }
@@ -166,6 +167,7 @@ impl SimulatedHypervisor {
                 unreadable: None,
                 hardware: Some(GuestHardware::of(spec)),
                 stuck: None,
+                ended_by_hypervisor: false,
             };
             world.guests.insert(spec.uuid, defined);
             world.documents.insert(spec.uuid, spec.clone());

@@ -56,6 +56,7 @@ fn on_host() -> GuestOnHost {
         unreadable: None,
         hardware: Some(GuestHardware::of(&spec)),
         stuck: None,
+        ended_by_hypervisor: false,
     }
 }
 

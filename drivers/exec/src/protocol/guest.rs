@@ -281,6 +281,7 @@ impl GuestsResult {
                 unreadable: None,
                 hardware: None,
                 stuck: None,
+                ended_by_hypervisor: false,
             };
             (guest.uuid.0, seen)
         });

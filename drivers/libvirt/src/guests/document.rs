@@ -51,6 +51,7 @@ fn read(name: &str, text: &str, state: PowerState) -> Result<GuestOnHost, XmlErr
         unreadable: None,
         hardware,
         stuck: None,
+        ended_by_hypervisor: false,
     })
 }
 

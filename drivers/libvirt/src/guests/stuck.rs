@@ -119,8 +119,8 @@ fn has_emulator(procfs: &Path, uuid: ConsumerUuid) -> bool {
 fn sentence(name: &str, uuid: ConsumerUuid) -> String {
     let file = format!("/run/libvirt/qemu/{name}.xml").replace('\'', "'\\''");
     format!(
-        "libvirt shows it as starting, no emulator of it runs, and libvirt lets nobody at it: libvirtd was killed just before it \
-         started one, and goes by what it wrote down then. Take that away and start libvirtd anew, and all goes on by itself: \
+        "libvirt shows it as starting, but no emulator of it runs, and libvirt refuses every operation on it. libvirtd was killed \
+         just before it started the emulator, and its status file is out of date. Remove that file and restart libvirtd: \
          pgrep -f -- '-uuid {uuid}' || {{ rm '{file}' && systemctl restart libvirtd; }}"
     )
 }

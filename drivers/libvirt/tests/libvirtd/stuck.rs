@@ -1,15 +1,16 @@
-//! A guest that nothing can end: libvirtd was killed after it wrote down that it starts the guest and before it started an
-//! emulator. What it wrote is written here, as it was found after such a kill; libvirt does the rest by itself.
+//! Guests in whose start libvirtd was killed. Before it starts an emulator, the guest is stuck afterwards; later, libvirtd ends the
+//! guest when it restarts. The tests write the status file that such a kill leaves, and the real libvirtd reads it.
 
 use std::fs;
-
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use berth_model::Disposition;
+use berth_virt::guest_spec::{DesiredPower, GuestSpec};
 use berth_virt::{
     DeviceError, GuestDestroyOutcome, GuestError, GuestPowerOutcome, GuestSpawnOutcome,
     PowerAction, PowerState, VirtDriver as _,
 };
+use tokio::time::sleep;
 
 use crate::devices::{Host, taken};
 use crate::held_devices::{attached, guest_spec};
@@ -108,4 +109,46 @@ async fn a_guest_that_nothing_can_end_is_reported_with_its_remedy_and_continues_
         .reset_device(&taken())
         .await
         .expect("no guest has it");
+}
+
+#[tokio::test]
+async fn a_guest_that_libvirtd_ends_because_it_was_killed_in_its_start_is_ended_by_the_hypervisor()
+{
+    let mut host = Host::new();
+    let driver = host.driver();
+    let spec = GuestSpec {
+        power: DesiredPower::Paused,
+        ..guest_spec(host.path(), 78, vec![])
+    };
+    assert_eq!(
+        driver.spawn(&spec).await.expect("it starts"),
+        GuestSpawnOutcome::Spawned
+    );
+    host.daemon.kill();
+    let status = host.daemon.status(spec.name.as_str());
+    let text = fs::read_to_string(&status).expect("libvirtd writes it down");
+    let started = "<domstatus state='paused' reason='user'";
+    assert!(text.contains(started), "{text}");
+    let starting = text.replace(started, "<domstatus state='paused' reason='starting up'");
+    fs::write(&status, starting).expect("it is written");
+    host.daemon.start_again();
+
+    let begun = Instant::now();
+    let found = loop {
+        // The driver connects again.
+        match driver.guest(spec.uuid).await {
+            Ok(Some(found)) if found.state == PowerState::ShutOff => break found,
+            other => assert!(begun.elapsed() < Duration::from_secs(60), "{other:?}"),
+        }
+        sleep(Duration::from_millis(50)).await;
+    };
+    assert!(found.ended_by_hypervisor, "{found:?}");
+    let _ = driver.spawn(&spec).await.expect("it starts again");
+    let at_once = PowerAction::Stop {
+        grace: Duration::ZERO,
+    };
+    let _ = driver.power(spec.uuid, at_once).await.expect("it is off");
+    let found = driver.guest(spec.uuid).await.expect("libvirt answers");
+    assert!(!found.expect("it is defined").ended_by_hypervisor);
+    let _ = driver.destroy(spec.uuid).await.expect("it ends");
 }

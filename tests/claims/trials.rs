@@ -111,7 +111,8 @@ fn never_a_unit_too_many(at: RowsLocation, processes: usize, isolation: Isolatio
         if sum.are_idle() {
             violations.push(format!("{kind}: no claim succeeded"));
         }
-        if sum.are_away() {
+        // On a busy machine a request of the quick run may wait for a connection until its deadline.
+        if count.is_some() && sum.are_away() {
             violations.push(format!("{kind}: more than one in a hundred got 503"));
         }
     }

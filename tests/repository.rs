@@ -6,5 +6,7 @@ mod documents;
 mod floor_plan;
 #[path = "lab/checks.rs"]
 mod lab_checks;
+#[path = "soak/checks.rs"]
+mod soak_checks;
 mod supply_chain;
 mod test_limit;

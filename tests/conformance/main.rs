@@ -224,7 +224,9 @@ fn the_tests_of_the_peers_own_suite_with_default_settings_pass_on_postgresql() {
     every_test_passes_on(Storage::Postgres, |name| name == "default");
 }
 
+/// MariaDB's own SQL is tested in `servers` (`databases::*::mariadb`).
 #[test]
+#[cfg(feature = "soak")]
 fn the_tests_of_the_peers_own_suite_with_default_settings_pass_on_mariadb() {
     every_test_passes_on(Storage::MariaDb, |name| name == "default");
 }

@@ -26,7 +26,7 @@ impl Report {
             .map(|program| format!("BERTH_PROGRAM={} ", program.display()))
             .unwrap_or_default();
         self.failures.push(format!(
-            "seed {seed}: {what}\n  {program}BERTH_KILLS=1 BERTH_KILL_SEED_FROM={seed} cargo test -p berth-tests --test processes a_start_that_is_killed"
+            "seed {seed}: {what}\n  {program}BERTH_KILLS=1 BERTH_KILL_SEED_FROM={seed} cargo test -p berth-tests --test processes a_start_killed_anywhere"
         ));
     }
 

@@ -207,6 +207,11 @@ spoilt_of_page() {
     }' "$SPOILT"
 }
 
+# Whether the log of a test program says that it ran tests. A name that no test has is an error: nothing would be tested.
+ran_tests() {
+    grep -qE '^running [1-9]' "$1" || { echo "no test has this name" >>"$1" && return 1; }
+}
+
 # One batch of a test program that writes lines to a file: its name, the book, the first seed, the variable that names the
 # file, then the command.
 lines() {
@@ -218,7 +223,7 @@ lines() {
     fi
     rm -f "$report" "$report.done"
     say "$name from $seed"
-    if env "$variable=$report" "$@" >"$log" 2>&1; then
+    if env "$variable=$report" "$@" >"$log" 2>&1 && ran_tests "$log"; then
         echo "$COMMIT $*" >"$report.done"
     else
         FAILED=1
@@ -244,7 +249,7 @@ all_claims() {
     if ((CLAIMS > 0)); then
         lines hunt "$CONTESTS" 1 BERTH_CLAIMS_REPORT "$STATE/processes" -q --ignored --nocapture openstacks_own_placement_gives
         lines beside "$CONTESTS" 1 BERTH_CLAIMS_REPORT env BERTH_CLAIMS_BESIDE=$((CLAIMS < 60 ? CLAIMS : 60)) \
-            "$STATE/processes" -q what_berth_gives_beside
+            "$STATE/processes" -q berth_next_to_openstacks_own_placement
     fi
     for ((seed = 1; seed <= CLAIMS; seed += CLAIM_BATCH)); do
         left=$((CLAIMS + 1 - seed))
@@ -258,14 +263,14 @@ whole_suite() {
     local name
     for name in in_process servers fault processes; do
         # The fuzzer, the kills and the guests on QEMU have batches of their own.
-        batch "all tests of $name" 0 1 "$STATE/$name" -q --skip made_up --skip cycles:: --skip kill::
+        batch "all tests of $name" 0 1 "$STATE/$name" -q --skip generated_ --skip cycles:: --skip kill::
     done
 }
 
 # Half of the servers on one process, half on several.
 all_boots() {
-    boots boots $((BOOTS - BOOTS / 2)) servers_of_a_machine
-    boots boots-apart $((BOOTS / 2)) servers_of_a_controller
+    boots boots $((BOOTS - BOOTS / 2)) servers_survive_kills_of_a_single_process
+    boots boots-apart $((BOOTS / 2)) servers_survive_kills_of_a_controller
 }
 
 # So many servers of one test, which is named last.
@@ -285,17 +290,17 @@ fuzz() {
     for ((seed = FUZZ_FROM + lane; (seed - FUZZ_FROM) * FUZZ_BATCH < FUZZ; seed += lanes)); do
         lines fuzz "$SPOILT" "$seed" BERTH_BAD_INPUT_REPORT env BERTH_FUZZER="$STATE/berth-fuzz" BERTH_FUZZ_SEED="$seed" \
             BERTH_FUZZ_RUNS=$((FUZZ_BATCH / 5)) BERTH_FUZZ_KEEP="$STATE/fuzz-found" \
-            "$STATE/processes" -q nothing_that_is_made_up no_request_that_is_made_up
+            "$STATE/processes" -q no_generated_input_breaks no_generated_request_breaks
     done
 }
 
 all_bad_input() {
     local lane lanes program build
     ((EXAMPLES == 0)) || lines schemathesis "$SPOILT" 1 BERTH_BAD_INPUT_REPORT env BERTH_SCHEMATHESIS_RUNS=3 BERTH_SCHEMATHESIS_EXAMPLES="$EXAMPLES" \
-        "$STATE/processes" -q --include-ignored --test-threads=1 whatever_the_document_allows on_a_server_it_is_the_same
+        "$STATE/processes" -q --include-ignored --test-threads=1 conformance::bad_input::generated_requests_are_answered on_a_server_it_is_the_same
     ((CLOUD_EXAMPLES == 0)) || lines cloud "$SPOILT" "$CLOUD_SEED" BERTH_BAD_INPUT_REPORT env BERTH_CLOUD_EXAMPLES="$CLOUD_EXAMPLES" \
         BERTH_CLOUD_SEED="$CLOUD_SEED" \
-        "$STATE/processes" -q --test-threads=1 whatever_is_asked_of_compute
+        "$STATE/processes" -q --test-threads=1 generated_requests_to_compute
     ((FUZZ > 0)) || return 0
     say "the fuzzer, built for speed"
     # cargo does not see that its compiler is told otherwise: each way has a folder of its own.
@@ -399,7 +404,7 @@ batch() {
     report=$STATE/${name%%,*}-$seed.tsv
     rm -f "$report"
     say "$name$([ "$seeds" = 0 ] || echo ", seeds $seed to $((seed + seeds - 1))")"
-    if ! BERTH_KILLS=$seeds BERTH_KILL_SEED_FROM=$seed BERTH_KILL_REPORT=$report "$@" >"$log" 2>&1; then
+    if ! BERTH_KILLS=$seeds BERTH_KILL_SEED_FROM=$seed BERTH_KILL_REPORT=$report "$@" >"$log" 2>&1 || ! ran_tests "$log"; then
         violations=1
         say "FAILED, see $log:"
         tail -n 20 "$log"
@@ -488,7 +493,7 @@ if [ "$ONLY" != guests ]; then
     done
     for ((seed = FROM; seed < FROM + KILLS; seed += BATCH)); do
         left=$((FROM + KILLS - seed))
-        batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/processes" -q a_start_that_is_killed a_unit_that_is_lost
+        batch kill $((left < BATCH ? left : BATCH)) "$seed" "$STATE/processes" -q a_start_killed_anywhere lost_duplicated_and_left_over_units
     done
     all_boots
     if [ "$ONLY" != boots ]; then

@@ -25,6 +25,7 @@ import time
 
 LIMIT = float(os.environ.get("TEST_LIMIT", "300"))
 THREADS = int(os.environ.get("RUST_TEST_THREADS", os.cpu_count()))
+# Most tests of the longest programs wait for other processes.
 LANES = int(os.environ.get("TEST_LANES", os.cpu_count() + 1))
 # A file to which each test's seconds of processor time are written. Then one test runs at a time.
 TIMES = os.environ.get("TEST_TIMES")
@@ -32,9 +33,6 @@ TIMES = os.environ.get("TEST_TIMES")
 PATIENCE = 60
 # Programs that take longest, the longest first: otherwise the last one runs alone on one processor.
 LONGEST_FIRST = ["servers", "processes", "fault", "in_process", "berth_agent"]
-
-# Their tests mostly wait for other processes, so half as many again run at once.
-WAIT_FOR_OTHERS = ["servers", "processes"]
 
 # 0 runs every program, 1 skips those whose inputs have not changed since all their tests passed.
 CACHE = os.environ.get("TEST_CACHE", "1") != "0" and not TIMES and "BLESS" not in os.environ
@@ -179,14 +177,6 @@ class Run:
         return None
 
 
-def threads_for(program):
-    """How many of its tests run at once."""
-    if TIMES:
-        return 1
-    waits = program.name.rsplit("/", 1)[1] in WAIT_FOR_OTHERS and "RUST_TEST_THREADS" not in os.environ
-    return THREADS * 3 // 2 if waits else THREADS
-
-
 def run_program(program, arguments, logs):
     """Runs all tests of a program that the arguments choose; how many there were, what is wrong with those that
     failed."""
@@ -196,7 +186,7 @@ def run_program(program, arguments, logs):
     if not tests:
         return 0, {}
     failures = {}
-    left, threads, chosen = set(tests), threads_for(program), list(arguments)
+    left, threads, chosen = set(tests), 1 if TIMES else THREADS, list(arguments)
     flags = [argument for argument in arguments if argument.startswith("--") and argument != "--exact"]
     with open(log_of(program, logs), "wb", buffering=0) as log:
         while left:

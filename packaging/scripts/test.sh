@@ -4,8 +4,7 @@
 # Usage:  test.sh [-p CRATE]... [ARGUMENT...]   each program gets the arguments: a part of a test's name, say
 #   -p CRATE              only this crate's programs; without it all of the workspace
 #   TEST_LANES=3          how many programs at once; by default one more than there are processors
-#   RUST_TEST_THREADS=2   how many tests at once in each; by default as many as there are processors, and half as many again
-#                         in `servers` and `processes`, whose tests mostly wait
+#   RUST_TEST_THREADS=2   how many tests at once in each; by default as many as there are processors
 #   TEST_LIMIT=300        seconds after which a test fails and is ended; the other tests of its program run all the same.
 #                         Where several tests run at once a limit below 60 acts after 60 seconds
 #   TEST_CACHE=0          also the programs whose inputs have not changed since all their tests passed: the program,

@@ -2,6 +2,7 @@
 //! no device reports and unbinds nothing by itself.
 
 use berth_agent_instances::reconcile::{ReconcileFinding, ReconcileReport, Remedy};
+use berth_tests::exchange::HttpAnswer;
 use http::Method;
 use serde_json::json;
 
@@ -93,14 +94,25 @@ async fn a_request_that_cyborg_bound_here_for_an_unknown_guest_is_found_until_it
 /// What a consumer holds from now on.
 fn claim(cloud: &Cloud, consumer: &str, held: &serde_json::Value) {
     let path = format!("/allocations/{consumer}");
-    let before = cloud.cyborg.ask_placement(Method::GET, &path);
-    let before = before.expect("a token").send().expect("Placement answers");
-    let body = json!({
-        "allocations": held, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE",
-        "consumer_generation": before.json()["consumer_generation"],
-    });
-    let ask = cloud.cyborg.ask_placement(Method::PUT, &path);
-    let answer = ask.expect("a token").json(&body).send();
-    let answer = answer.expect("Placement answers");
+    let put = || {
+        let before = cloud.cyborg.ask_placement(Method::GET, &path);
+        let before = before.expect("a token").send().expect("Placement answers");
+        let body = json!({
+            "allocations": held, "project_id": "p", "user_id": "u", "consumer_type": "INSTANCE",
+            "consumer_generation": before.json()["consumer_generation"],
+        });
+        let ask = cloud.cyborg.ask_placement(Method::PUT, &path);
+        let answer = ask.expect("a token").json(&body).send();
+        answer.expect("Placement answers")
+    };
+    // Cyborg's agent may change the provider at the same time.
+    let is_conflict = |answer: &HttpAnswer| answer.text().contains("placement.concurrent_update");
+    let mut answer = put();
+    for _ in 0..20 {
+        if !is_conflict(&answer) {
+            break;
+        }
+        answer = put();
+    }
     assert_eq!(answer.status.as_u16(), 204, "{}", answer.text());
 }

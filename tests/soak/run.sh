@@ -300,7 +300,7 @@ all_bad_input() {
         "$STATE/processes" -q --include-ignored --test-threads=1 conformance::bad_input::generated_requests_are_answered on_a_server_it_is_the_same
     ((CLOUD_EXAMPLES == 0)) || lines cloud "$SPOILT" "$CLOUD_SEED" BERTH_BAD_INPUT_REPORT env BERTH_CLOUD_EXAMPLES="$CLOUD_EXAMPLES" \
         BERTH_CLOUD_SEED="$CLOUD_SEED" \
-        "$STATE/processes" -q --test-threads=1 generated_requests_to_compute
+        "$STATE/processes" -q --test-threads=1 generated_requests_to_compute generated_requests_to_identity
     ((FUZZ > 0)) || return 0
     say "the fuzzer, built for speed"
     # cargo does not see that its compiler is told otherwise: each way has a folder of its own.

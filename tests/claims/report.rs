@@ -58,10 +58,10 @@ impl ContestSums {
         self.trials > 0 && self.done == 0
     }
 
-    /// Whether more than 1 % of the answers were a 503. Nothing disturbs the service in these contests. The checks accept
+    /// Whether more than this percentage of the answers were a 503. Nothing disturbs the service in these contests. The checks accept
     /// any 503, so without this limit they would accept a service that gives no other answer.
-    pub(crate) fn are_away(&self) -> bool {
-        self.away * 100 > self.done + self.full + self.conflicts + self.away
+    pub(crate) fn are_away(&self, percent: u64) -> bool {
+        self.away * 100 > percent * (self.done + self.full + self.conflicts + self.away)
     }
 
     pub(crate) fn violations(&self) -> &[String] {

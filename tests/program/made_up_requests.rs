@@ -171,7 +171,8 @@ fn answers_as_documented(number: usize, document: &str, path: &str, version: Opt
     assert!(2 * nothing < all, "most reach nothing: {answers:?}");
     let after = cloud.host.up.resident_kib();
     report(asked, (before, after), 0);
-    assert!(asked > 100, "{asked}");
+    let fewest = if run.phases == "fuzzing" { 200 } else { 1_000 };
+    assert!(asked > fewest, "{asked}");
     // It is the same service still, and does what it is there for.
     cloud.token();
     assert!(!cloud.host.up.has_ended());

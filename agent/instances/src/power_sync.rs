@@ -14,8 +14,9 @@
 //! | off | running, paused or crashed | `Stop` or `Suspend` |
 //!
 //! The desired state is written before an action runs, and a start is preceded by [`SpawnStep::Start`] in the journal. So a guest
-//! that is off although its start is done has shut itself down, or was stopped by hand: Nova's power sync accepts that, too. A
-//! paused guest that should run was not paused by Berth (a full disk does that), so only an operator may unpause it.
+//! that is off although its start is done has shut itself down, or was stopped by hand, unless the hypervisor reports that it
+//! ended the guest itself. Nova's power sync accepts a shutdown, too. A paused guest that should run was not paused by Berth
+//! (a full disk does that), so only an operator may unpause it.
 
 use berth_agent_journal::{Goal, GuestRecord, SpawnStep, StepState};
 use berth_virt::guest_spec::DesiredPower;

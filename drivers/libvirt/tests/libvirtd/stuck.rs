@@ -1,5 +1,5 @@
-//! Guests in whose start libvirtd was killed. Before it starts an emulator, the guest is stuck afterwards; later, libvirtd ends the
-//! guest when it restarts. The tests write the status file that such a kill leaves, and the real libvirtd reads it.
+//! Guests that libvirtd was starting when it was killed. If no emulator ran yet, the guest is stuck afterwards. If one ran, libvirtd
+//! ends the guest when it restarts. The tests write the status file that such a kill leaves, and the real libvirtd reads it.
 
 use std::fs;
 use std::time::{Duration, Instant};

@@ -28,9 +28,9 @@ run: ## Show Berth on this machine and stay up as a node (ONCE=1: end after the 
 test: ## Everything, the real Placement, Keystone, Glance, Cyborg, MariaDB, PostgreSQL and libvirtd included
 	$(say) "what the tests need"
 	@$(NEED) build node peers
-	@tests/peers/install.sh
-	$(say) "building berth"
-	@cargo test --workspace --tests --no-run
+	$(say) "building berth, and installing the peers meanwhile"
+	@tests/peers/install.sh & peers=$$!; built=0; cargo test --workspace --tests --no-run || built=$$?; \
+		wait $$peers; exit $$built
 	$(say) "testing"
 	@packaging/scripts/test.sh
 

@@ -119,6 +119,9 @@ esac
         .current_dir(&repository)
         .output();
     assert!(git.expect("git runs").status.success());
+    fs::write(repository.join(".git/info/exclude"), "/target\n").expect("a file");
+    let peers = repository.join("target/peers");
+    fs::create_dir_all(&peers).expect("a directory");
     let message = json!({
         "executable": program,
         "manifest_path": scratch.join("Cargo.toml"),
@@ -148,4 +151,8 @@ esac
     assert_eq!(runs_after("a"), 1, "nothing changed");
     assert_eq!(runs_after("b"), 2);
     assert_eq!(runs_after("b"), 2, "nothing changed");
+    fs::write(peers.join("made-by-a-test"), "").expect("a file");
+    assert_eq!(runs_after("b"), 2, "no peer changed");
+    fs::write(peers.join("stamp"), "").expect("a file");
+    assert_eq!(runs_after("b"), 3, "the peers were installed again");
 }

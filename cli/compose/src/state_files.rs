@@ -1,4 +1,5 @@
-//! Files of state that decide rights or have secrets: users, passwords and databases. No other user may own or change them.
+//! Files of state that decide rights, have secrets or name the node: users, passwords, databases, UUIDs and locks. No other user
+//! may own or change them.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -17,6 +18,11 @@ use crate::database::location;
 pub const USERS: &str = "identity.toml";
 /// The address and the login for OpenStack's clients, below `state_path`.
 pub const CLOUDS: &str = "clouds.yaml";
+
+/// The node's UUID in OpenStack, below `state_path`. With several nodes, each has one with a dot and its name.
+const COMPUTE_ID: &str = "compute_id";
+/// The end of the names of lock files: who can write one can keep the service from starting.
+const LOCK_SUFFIX: &str = ".lock";
 
 /// What SQLite appends to the name of a database, for its log and its locks.
 const SQLITE_SUFFIXES: [&str; 3] = ["-wal", "-shm", "-journal"];
@@ -110,21 +116,30 @@ fn guarded(folder: &Path) -> Vec<PathBuf> {
 
 fn is_guarded(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
+    let is_identity = name == COMPUTE_ID || name.starts_with("compute_id.");
+    if is_identity || name.ends_with(LOCK_SUFFIX) {
+        return true;
+    }
     let mut suffixes = SQLITE_SUFFIXES.into_iter();
     let base = suffixes.find_map(|suffix| name.strip_suffix(suffix));
     let base = base.unwrap_or(&name);
     [USERS, CLOUDS].contains(&base) || base.ends_with(".sqlite") || base.ends_with(".db")
 }
 
-/// The database, and the files that SQLite makes for it.
+/// The database, and the files that SQLite makes for it. SQLite makes them next to the target of a link.
 fn with_logs(database: &Path) -> Vec<PathBuf> {
-    let suffixes = [""].into_iter().chain(SQLITE_SUFFIXES);
-    let named = suffixes.map(|suffix| {
-        let mut name = database.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    });
-    named.collect()
+    let target = fs::canonicalize(database);
+    let target = target.ok().filter(|target| target != database);
+    let named = [database.to_owned()].into_iter().chain(target);
+    let suffixed = |database: PathBuf| {
+        let suffixes = [""].into_iter().chain(SQLITE_SUFFIXES);
+        suffixes.map(move |suffix| {
+            let mut name = database.as_os_str().to_owned();
+            name.push(suffix);
+            PathBuf::from(name)
+        })
+    };
+    named.flat_map(suffixed).collect()
 }
 
 #[cfg(test)]
@@ -153,6 +168,9 @@ mod tests {
         for name in [
             USERS,
             CLOUDS,
+            COMPUTE_ID,
+            "compute_id.gpu-01",
+            "disks.lock",
             "identity.sqlite",
             "identity.sqlite-wal",
             "conductor.db",
@@ -184,6 +202,21 @@ mod tests {
         fs::write(&other, "").unwrap();
         set(&other, 0o666);
         start().unwrap();
+    }
+
+    #[test]
+    fn the_log_next_to_the_target_of_a_link_is_checked() {
+        let (folder, disk) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let link = folder.path().join("compute.sqlite");
+        let target = disk.path().join("real.sqlite");
+        fs::write(&target, "").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(check_database(&link, folder.path()).is_ok());
+        let log = disk.path().join("real.sqlite-wal");
+        fs::write(&log, "").unwrap();
+        set(&log, 0o666);
+        let text = check_database(&link, folder.path()).unwrap_err().explain();
+        assert!(text.contains(&log.display().to_string()), "{text}");
     }
 
     #[test]

@@ -13,7 +13,17 @@ use uuid::Uuid;
 /// The longest text of a record that comes from the client, in characters.
 const LONGEST: usize = 1024;
 /// A query key with one of these words in its name has a secret value, which is masked.
-const SECRET_WORDS: [&str; 6] = ["token", "password", "secret", "key", "auth", "sign"];
+const SECRET_WORDS: [&str; 9] = [
+    "token",
+    "pass",
+    "secret",
+    "key",
+    "auth",
+    "sign",
+    "credential",
+    "user_data",
+    "userdata",
+];
 
 /// The sender of a request, as its connection shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,12 +162,20 @@ pub(crate) fn shown_path(uri: &Uri) -> String {
     format!("{path}?{}", bounded(&query))
 }
 
-/// The text, cut off after [`LONGEST`] characters.
+/// The text, cut off after [`LONGEST`] characters. A character that ends a line or changes the direction of the text for a
+/// reader is replaced by U+FFFD. JSON escapes those below U+0020.
 pub(crate) fn bounded(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
-        None => text.to_owned(),
-        Some((end, _)) => format!("{}...", &text[..end]),
+    let is_misleading = |it: char| matches!(it, '\u{7f}'..='\u{9f}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let replaced = |it: char| match is_misleading(it) {
+        true => char::REPLACEMENT_CHARACTER,
+        false => it,
+    };
+    let mut characters = text.chars();
+    let mut shown: String = characters.by_ref().take(LONGEST).map(replaced).collect();
+    if characters.next().is_some() {
+        shown.push_str("...");
     }
+    shown
 }
 
 #[derive(Serialize)]
@@ -445,6 +463,8 @@ mod tests {
             ("/x?token=s3cret&a=b", "/x?token=***&a=b"),
             ("/x?X-Auth-Token=s3cret", "/x?X-Auth-Token=***"),
             ("/x?adminPassword=s3cret", "/x?adminPassword=***"),
+            ("/x?adminPass=s3cret", "/x?adminPass=***"),
+            ("/x?user_data=s3cret", "/x?user_data=***"),
             ("/x?%74oken=s3cret", "/x?%74oken=***"),
             ("/x?token", "/x?token"),
         ] {
@@ -452,6 +472,15 @@ mod tests {
         }
         let long = format!("/{}?a={}", "x".repeat(5_000), "y".repeat(5_000));
         assert!(shown_path(&long.parse().unwrap()).len() < 2_100);
+    }
+
+    #[test]
+    fn a_text_of_a_client_cannot_end_a_line_of_the_log_or_reverse_it() {
+        assert_eq!(
+            bounded("a\u{2028}b\u{85}c\u{202e}d"),
+            "a\u{fffd}b\u{fffd}c\u{fffd}d"
+        );
+        assert_eq!(bounded("café 日本"), "café 日本");
     }
 
     #[test]

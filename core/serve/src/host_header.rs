@@ -21,6 +21,9 @@ const MISDIRECTED: &str = r#"{"error": {"code": 421, "title": "Misdirected Reque
 /// The body of a refusal of a request without exactly one valid `Host` header.
 const NOT_ONE_HOST: &str = r#"{"error": {"code": 400, "title": "Bad Request", "message": "The request does not have exactly one valid Host header, which names the host and the port of the URL."}}"#;
 
+/// The longest DNS name with its last dot, in characters (RFC 1035).
+const LONGEST_NAME: usize = 254;
+
 /// Returns the answer 400 if the request has no `Host` header, several, or a malformed one; `None` for other requests. An
 /// HTTP/1.0 request needs no such header.
 pub(crate) fn refuse_without_one_host<B>(request: &axum::http::Request<B>) -> Option<Response> {
@@ -41,10 +44,40 @@ pub(crate) fn refuse_without_one_host<B>(request: &axum::http::Request<B>) -> Op
     Some((StatusCode::BAD_REQUEST, headers, NOT_ONE_HOST).into_response())
 }
 
-/// Whether the value is a host with or without a port. It is empty if the URL has no host.
+/// Whether the value is a host with or without a port: a name of letters, digits, `-`, `_` and dots, an IPv4 address, or an
+/// IPv6 address in brackets. Names in other characters have no use here (RFC 3986 allows them). It is empty if the URL has no
+/// host.
 fn is_host(value: &HeaderValue) -> bool {
-    let authority = Authority::try_from(value.as_bytes());
-    value.is_empty() || authority.is_ok_and(|it| !it.as_str().contains('@'))
+    let Ok(value) = value.to_str() else {
+        return false;
+    };
+    if value.is_empty() {
+        return true;
+    }
+    if let Some(rest) = value.strip_prefix('[') {
+        return rest.split_once(']').is_some_and(|(address, port)| {
+            address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || is_port(port))
+        });
+    }
+    let (name, port) = value.split_at(value.find(':').unwrap_or(value.len()));
+    is_name(name) && (port.is_empty() || is_port(port))
+}
+
+/// Whether the text is `:` and a port. A port may be left out after the colon (RFC 3986, section 3.2.3).
+fn is_port(text: &str) -> bool {
+    let digits = text.strip_prefix(':').unwrap_or("not a port");
+    digits.is_empty()
+        || (digits.bytes().all(|it| it.is_ascii_digit()) && digits.parse::<u16>().is_ok())
+}
+
+/// Whether the text is a DNS name, with or without its last dot.
+fn is_name(text: &str) -> bool {
+    let is_in_label = |it: u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_');
+    let labels = text.strip_suffix('.').unwrap_or(text).split('.');
+    text.len() <= LONGEST_NAME
+        && labels
+            .into_iter()
+            .all(|label| !label.is_empty() && label.bytes().all(is_in_label))
 }
 
 /// Answers 421 to requests whose `Host` or URI names another host than the loopback interface.
@@ -131,6 +164,42 @@ mod tests {
             let found = status(request.body(Body::empty()).unwrap()).await;
             assert_eq!(found, expected, "{host}");
         }
+    }
+
+    #[test]
+    fn a_host_header_is_a_name_or_an_address_with_or_without_a_port() {
+        for (host, expected) in [
+            ("localhost", true),
+            ("Cloud-1.example:8774", true),
+            ("cloud_1.example.", true),
+            ("192.0.2.1:65535", true),
+            ("[2001:db8::1]:8774", true),
+            ("[::1]", true),
+            ("localhost:", true),
+            ("", true),
+            (":8774", false),
+            ("evil:99999", false),
+            ("evil:+80", false),
+            ("evil:80:80", false),
+            ("a,b", false),
+            ("a b", false),
+            ("user@localhost", false),
+            ("http://localhost", false),
+            ("localhost/", false),
+            ("[evil]", false),
+            ("[::1", false),
+            ("[::1]80", false),
+            ("[127.0.0.1]", false),
+            ("..", false),
+            (".", false),
+            ("a..b", false),
+            ("%6c.example", false),
+            (&"a.".repeat(128), false),
+        ] {
+            let value = HeaderValue::from_str(host).unwrap();
+            assert_eq!(is_host(&value), expected, "{host}");
+        }
+        assert!(!is_host(&HeaderValue::from_bytes(b"caf\xe9").unwrap()));
     }
 
     #[tokio::test]

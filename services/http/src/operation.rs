@@ -12,11 +12,14 @@
 
 use std::collections::BTreeMap;
 use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Extension;
+use axum::extract::{Extension, Request};
 use axum::handler::Handler;
+use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
 use http::HeaderValue;
 use schemars::JsonSchema;
@@ -113,15 +116,48 @@ impl DeclaredOperation {
     }
 }
 
+/// A handler without its type. axum instantiates ten generic layers for each type of handler, and the compiler examines
+/// the whole future of the handler in each of them. With one type for all handlers of a service, it does so once.
+struct ErasedHandler<S>(Arc<dyn Fn(Request, S) -> HandlerFuture + Send + Sync>);
+
+type HandlerFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// The arguments of an [`ErasedHandler`], in the place where axum names the extractors of a handler.
+struct ErasedArguments;
+
+impl<S> ErasedHandler<S> {
+    fn new<H, T>(handler: H) -> Self
+    where
+        H: Handler<T, S>,
+    {
+        Self(Arc::new(move |request, state| {
+            Box::pin(handler.clone().call(request, state))
+        }))
+    }
+}
+
+impl<S> Clone for ErasedHandler<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: 'static> Handler<ErasedArguments, S> for ErasedHandler<S> {
+    type Future = HandlerFuture;
+
+    fn call(self, request: Request, state: S) -> Self::Future {
+        (self.0)(request, state)
+    }
+}
+
 macro_rules! methods {
     ($($name:ident = $method:ident),*) => {
         $(
             pub fn $name<H, T>(path: &'static str, handler: H) -> Self
             where
                 H: Handler<T, S>,
-                T: 'static,
             {
-                let handler = on(MethodFilter::$method, handler);
+                let handler = on(MethodFilter::$method, ErasedHandler::new(handler));
                 Self::new(Some(stringify!($method)), path, handler)
             }
         )*

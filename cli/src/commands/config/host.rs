@@ -2,12 +2,12 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use berth_compose::state_lock::WITHOUT_GUESTS;
 use berth_compose::{state_files, tls};
-use berth_config::{ComputeDriver, ConfigProblem, LoadedConfig, VirtType};
+use berth_config::{ComputeDriver, Config, ConfigProblem, LoadedConfig, VirtType};
 use berth_files::{FolderError, own_folder};
 use berth_model::NodeName;
 use berth_output::ErrorCode;
@@ -127,18 +127,28 @@ pub(super) fn paths_and_addresses(loaded: &LoadedConfig) -> Vec<ConfigProblem> {
 pub(super) fn state_files(loaded: &LoadedConfig, role: Option<StartRole>) -> Vec<ConfigProblem> {
     let config = &loaded.config;
     let folder = &config.state_path;
-    let problem = |wrong: String, right: String| ConfigProblem {
+    let problem = |key: &str, wrong: String, right: String| ConfigProblem {
         right,
-        ..at_option(loaded, "state_path", wrong, ErrorCode::Untrusted)
+        ..at_option(loaded, key, wrong, ErrorCode::Untrusted)
     };
     let mut problems = Vec::new();
     // The controller may run as another user than this check.
-    if matches!(role, Some(StartRole::Agent | StartRole::Up))
-        && folder.is_dir()
-        && let Err(error @ FolderError::Untrusted(_)) = own_folder(folder, WITHOUT_GUESTS)
-    {
-        let wrong = format!("the state folder {} is refused: {error}", folder.display());
-        problems.push(problem(wrong, error.hint()));
+    if matches!(role, Some(StartRole::Agent | StartRole::Up)) {
+        for (key, what, folder) in own_folders(config) {
+            if folder.is_dir()
+                && let Err(error @ FolderError::Untrusted(_)) = own_folder(&folder, WITHOUT_GUESTS)
+            {
+                let wrong = format!("{what} {} is refused: {error}", folder.display());
+                let found = problem(key, wrong, error.hint());
+                // Folders below an untrusted one have the same remedy.
+                if problems
+                    .iter()
+                    .all(|it: &ConfigProblem| it.right != found.right)
+                {
+                    problems.push(found);
+                }
+            }
+        }
     }
     let databases = match role {
         Some(StartRole::Agent) => Vec::new(),
@@ -152,9 +162,25 @@ pub(super) fn state_files(loaded: &LoadedConfig, role: Option<StartRole>) -> Vec
     };
     for refused in state_files::untrusted(folder, &databases) {
         let wrong = format!("{}: {}", refused.what(), refused.reason);
-        problems.push(problem(wrong, refused.hint().to_owned()));
+        problems.push(problem("state_path", wrong, refused.hint().to_owned()));
     }
     problems
+}
+
+/// The folders that only the agent's user may change: option, noun, path.
+fn own_folders(config: &Config) -> Vec<(&'static str, &'static str, PathBuf)> {
+    let socket = config.agent.admin_socket.parent().map(Path::to_owned);
+    let socket = socket.filter(|it| !it.as_os_str().is_empty());
+    let mut folders = vec![
+        ("state_path", "the state folder", config.state_path.clone()),
+        (
+            "instances_path",
+            "the folder of the guests' disks",
+            config.instances_path(),
+        ),
+    ];
+    folders.extend(socket.map(|it| ("agent.admin_socket", "the socket's folder", it)));
+    folders
 }
 
 /// Why nothing can listen on this address, if it is not one of this host's. Another port is tried, because a running
@@ -370,6 +396,56 @@ mod tests {
                  the addresses of this host [BERTH-E0105]"
             ]
         );
+    }
+
+    #[test]
+    fn the_check_reports_the_folders_of_disks_and_of_the_socket_that_others_can_change() {
+        use std::fs::Permissions;
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let parent = tempfile::tempdir().unwrap();
+        let at = |name: &str| parent.path().join(name).display().to_string();
+        for name in ["state", "state/instances", "run"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        let loaded = resolved(&format!(
+            "state_path = \"{}\"\n[agent]\nadmin_socket = \"{}/agent.sock\"\n",
+            at("state"),
+            at("run")
+        ));
+        let set = |name: &str, mode| {
+            fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
+        };
+        let shown = |role| -> Vec<String> {
+            let problems = state_files(&loaded, role);
+            problems.iter().map(ToString::to_string).collect()
+        };
+        for name in ["state", "state/instances", "run"] {
+            set(name, 0o755);
+        }
+        assert_eq!(shown(Some(StartRole::Agent)), [""; 0]);
+        set("state/instances", 0o777);
+        set("run", 0o775);
+        let found = shown(Some(StartRole::Up));
+        let disks = format!(
+            "instances_path: the folder of the guests' disks {} is refused: ",
+            at("state/instances")
+        );
+        let socket = format!(
+            "agent.admin_socket: the socket's folder {} is refused: ",
+            at("run")
+        );
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].contains(&disks) && found[1].contains(&socket),
+            "{found:?}"
+        );
+        assert_eq!(shown(Some(StartRole::Controller)), [""; 0]);
+        // One remedy is reported once.
+        set("state/instances", 0o755);
+        set("run", 0o755);
+        set("state", 0o777);
+        assert_eq!(shown(Some(StartRole::Agent)).len(), 1);
     }
 
     #[test]

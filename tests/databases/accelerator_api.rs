@@ -1,6 +1,7 @@
 //! The accelerator API's own tests on a database server: everything that holds on SQLite must hold there. This file is
 //! compiled as two modules, one for each server, and its module name selects the server. Tests of a SQLite file, and
 //! planted defects, are left out.
+//! Tests of what is above the store run in `make soak` only.
 
 #![allow(
     dead_code,
@@ -9,12 +10,15 @@
 
 #[path = "../../services/accelerator/tests/api/adopted.rs"]
 mod adopted;
+#[cfg(feature = "soak")]
 #[path = "../../services/accelerator/tests/api/bad_input.rs"]
 mod bad_input;
 #[path = "../../services/accelerator/tests/api/binds.rs"]
 mod binds;
+#[cfg(feature = "soak")]
 #[path = "../../services/accelerator/tests/api/client.rs"]
 mod client;
+#[cfg(feature = "soak")]
 #[path = "../../services/accelerator/tests/api/defects.rs"]
 mod defects;
 #[path = "../../services/accelerator/tests/api/devices.rs"]

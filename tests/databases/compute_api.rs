@@ -1,6 +1,7 @@
 //! The compute API's own tests on a database server: everything that holds on SQLite must hold there. This file is
 //! compiled as two modules, one for each server, and its module name selects the server. Tests with the same statements
 //! as others, or without a database, are left out.
+//! Tests of what is above the store run in `make soak` only.
 
 #![allow(
     dead_code,
@@ -17,8 +18,10 @@ mod schema;
 mod server_filters;
 #[path = "../../services/compute/tests/api/server_lists.rs"]
 mod server_lists;
+#[cfg(feature = "soak")]
 #[path = "../../services/compute/tests/api/server_owners.rs"]
 mod server_owners;
+#[cfg(feature = "soak")]
 #[path = "../../services/compute/tests/api/server_tasks.rs"]
 mod server_tasks;
 #[path = "../../services/compute/tests/api/service.rs"]

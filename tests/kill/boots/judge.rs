@@ -47,10 +47,12 @@ impl Machine {
         holders
     }
 
+    /// Waits until a server fits each device. A node reports its devices before its own inventory and traits.
     pub(super) fn until_devices_are_free(&self) {
         until("every device is free", || {
             let url = format!(
-                "{}/allocation_candidates?resources=PGPU:1",
+                "{}/allocation_candidates?resources1=PGPU:1&resources2=VCPU:1,MEMORY_MB:64&required2=COMPUTE_ACCELERATORS\
+                 &group_policy=none",
                 self.stand.placement
             );
             let free = ask(Method::GET, &url, None)?.json();

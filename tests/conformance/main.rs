@@ -271,20 +271,26 @@ fn below_a_path_prefix_the_service_passes_tests_that_ignore_links() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// A file for each tree that is planted: what is found in them is found by the peer.
+/// A file for each tree that is planted: what is found in them is found by the peer. Only a change of this program, or of
+/// the peer's version, changes the result, so `make test` tries some of the trees.
 #[test]
 fn objects_created_over_the_api_equal_the_peers_own_fixtures() {
-    let files = files(&[
-        "allocation-candidates",
-        "allocation-candidates-any-traits-groups",
-        "allocation-candidates-bug-1792503",
+    let mut names = vec![
         "allocation-candidates-mappings-numa",
-        "allocation-candidates-member-of",
         "basic-http",
-        "granular",
         "same-subtree-deep",
         "with-allocations",
-    ]);
+    ];
+    if cfg!(feature = "soak") {
+        names.extend([
+            "allocation-candidates",
+            "allocation-candidates-any-traits-groups",
+            "allocation-candidates-bug-1792503",
+            "allocation-candidates-member-of",
+            "granular",
+        ]);
+    }
+    let files = files(&names);
     let mut gabbits = Gabbits::start().expect("the suite starts");
     for file in files {
         let real = RealPlacement::lease(PlacementSettings::default()).expect("Placement starts");

@@ -33,7 +33,8 @@ test: ## Everything, the real Placement, Keystone, Glance, Cyborg, MariaDB, Post
 	@$(NEED) build node peers
 	$(say) "building berth, and installing the peers meanwhile"
 	@tests/peers/install.sh & peers=$$!; built=0; cargo test --workspace --tests --no-run || built=$$?; \
-		wait $$peers; exit $$built
+		wait $$peers || { echo "test: the peers were not installed; the lines above that begin with peers: say why" >&2; exit 1; }; \
+		exit $$built
 	$(say) "testing"
 	@packaging/scripts/test.sh
 

@@ -13,7 +13,7 @@ use berth_store::state_dir::{StateFileError, StateFiles};
 use crate::node_identity::uuid_file::{FirstUuid, UuidFiles};
 use crate::options::Rename;
 
-pub use uuid_file::UuidSource;
+pub use uuid_file::{COMPUTE_ID, UuidSource, is_uuid_file};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeIdentity {

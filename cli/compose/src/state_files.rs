@@ -7,6 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use berth_agent_tracker::node_identity::is_uuid_file;
 use berth_config::Secret;
 use berth_files::{TrustError, own_file};
 use berth_output::{ErrorCode, Failure};
@@ -19,8 +20,6 @@ pub const USERS: &str = "identity.toml";
 /// The address and the login for OpenStack's clients, below `state_path`.
 pub const CLOUDS: &str = "clouds.yaml";
 
-/// The node's UUID in OpenStack, below `state_path`. With several nodes, each has one with a dot and its name.
-const COMPUTE_ID: &str = "compute_id";
 /// The end of the names of lock files: who can write one can keep the service from starting.
 const LOCK_SUFFIX: &str = ".lock";
 
@@ -116,8 +115,7 @@ fn guarded(folder: &Path) -> Vec<PathBuf> {
 
 fn is_guarded(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    let is_identity = name == COMPUTE_ID || name.starts_with("compute_id.");
-    if is_identity || name.ends_with(LOCK_SUFFIX) {
+    if is_uuid_file(&name) || name.ends_with(LOCK_SUFFIX) {
         return true;
     }
     let mut suffixes = SQLITE_SUFFIXES.into_iter();
@@ -168,7 +166,7 @@ mod tests {
         for name in [
             USERS,
             CLOUDS,
-            COMPUTE_ID,
+            "compute_id",
             "compute_id.gpu-01",
             "disks.lock",
             "identity.sqlite",

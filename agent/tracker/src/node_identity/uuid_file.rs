@@ -17,7 +17,13 @@ use berth_virt::HostView;
 use crate::node_identity::NodeIdentityError;
 
 /// File of a host's only node.
-const COMPUTE_ID: &str = "compute_id";
+pub const COMPUTE_ID: &str = "compute_id";
+
+/// Is this the name of a file with a node's UUID: `compute_id` or `compute_id.<node>`?
+pub fn is_uuid_file(name: &str) -> bool {
+    let rest = name.strip_prefix(COMPUTE_ID);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
 
 /// Source of a node's UUID.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use berth_agent_tracker::node_identity::{COMPUTE_ID, is_uuid_file};
 use berth_config::ComputeDriver;
 use berth_virt::CpuSet;
 
@@ -11,11 +12,6 @@ use crate::commands::doctor::finding::{CheckContext, CheckResult, DoctorCheck};
 
 /// The least space for the SQLite files of the built-in services.
 const STATE_SPACE: u64 = 100 << 20;
-
-/// The file with the UUID of a host's only node.
-const COMPUTE_ID: &str = "compute_id";
-/// The prefix of such a file where the host shows several nodes; the node's name follows.
-const COMPUTE_ID_OF: &str = "compute_id.";
 
 pub(super) const CHECKS: &[DoctorCheck] = &[
     failure(
@@ -202,9 +198,8 @@ fn compute_id(host: &CheckContext<'_>) -> CheckResult {
                 return CheckResult::bad(format!("{shown}: {error}"), "run as root");
             }
         };
-        let of_node = |name: &&String| *name == COMPUTE_ID || name.starts_with(COMPUTE_ID_OF);
         let mut good = Vec::new();
-        for name in all.iter().filter(of_node) {
+        for name in all.iter().filter(|name| is_uuid_file(name)) {
             match uuid_in(host, &folder.join(name)) {
                 Ok(evidence) => good.push(evidence),
                 Err(bad) => return bad,

@@ -3,6 +3,7 @@
 //!
 //! No label holds the UUID of a consumer, guest or request, so the number of series does not grow with them.
 
+mod devices;
 mod host_state;
 mod page;
 mod process;
@@ -19,17 +20,19 @@ use berth_agent_instances::FindingObserver;
 use berth_agent_instances::reconcile::FindingKind;
 use berth_client::{ExchangeOutcome, HttpExchange, RequestObserver};
 use berth_model::{HeldUnits, ResourceClass};
-use berth_virt::UnfitReason;
+use berth_virt::{HostView, UnfitReason};
 use http::{Method, StatusCode};
 use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
+use crate::metrics::devices::{DeviceInfo, DeviceState};
 use crate::metrics::reshape_result::ReshapeResult;
 use crate::metrics::rows::{
-    BUILD_INFO, DEVICES_UNFIT, FINDINGS, GENERATION_CONFLICTS, GUESTS_HELD, HEALTH_MESSAGES,
-    HELD_UNITS, HOST_STATES, PLACEMENT_REQUESTS, PLAN_STATE, RESHAPES, TICK_DURATION,
+    BUILD_INFO, DEVICE_INFO, DEVICES, DEVICES_UNFIT, FINDINGS, GENERATION_CONFLICTS, GUESTS_HELD,
+    HEALTH_MESSAGES, HELD_UNITS, HOST_STATES, PLACEMENT_REQUESTS, PLAN_STATE, RESHAPES,
+    TICK_DURATION,
 };
 
 pub use berth_wire::metrics::{MetricKind, MetricRow};
@@ -53,6 +56,14 @@ struct Registry {
     passes: Histogram,
     conflicts: Counter,
     held: Mutex<BTreeSet<ResourceClass>>,
+    devices: Mutex<KnownDevices>,
+}
+
+/// The series of devices that were ever sent. A series cannot be removed, so its value becomes 0.
+#[derive(Default)]
+struct KnownDevices {
+    counts: BTreeSet<(ResourceClass, DeviceState)>,
+    infos: BTreeSet<DeviceInfo>,
 }
 
 impl std::fmt::Debug for Metrics {
@@ -93,6 +104,7 @@ impl Metrics {
             passes: recorder.register_histogram(&key(TICK_DURATION, Vec::new()), &METADATA),
             conflicts: recorder.register_counter(&key(GENERATION_CONFLICTS, Vec::new()), &METADATA),
             held: Mutex::default(),
+            devices: Mutex::default(),
             handle: recorder.handle(),
             recorder,
         }));
@@ -116,9 +128,13 @@ impl Metrics {
     }
 
     fn gauge(&self, name: &'static str, label: Label) -> Gauge {
+        self.gauge_of(name, vec![label])
+    }
+
+    fn gauge_of(&self, name: &'static str, labels: Vec<Label>) -> Gauge {
         self.0
             .recorder
-            .register_gauge(&key(name, vec![label]), &METADATA)
+            .register_gauge(&key(name, labels), &METADATA)
     }
 
     /// Records the duration of a pass over a node.
@@ -201,6 +217,33 @@ impl Metrics {
             let count = found.iter().filter(|one| *one == kind).count();
             let label = Label::from_static_parts("code", kind.code());
             self.gauge(FINDINGS, label).set(decimal(count));
+        }
+    }
+
+    /// Sets the metrics of the devices that an observation has.
+    pub fn devices(&self, view: &HostView) {
+        let (counts, infos) = (devices::counts(view), devices::infos(view));
+        let mut known = self
+            .0
+            .devices
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.counts.extend(counts.keys().cloned());
+        known.infos.extend(infos.iter().cloned());
+        for series in &known.counts {
+            let (class, state) = series;
+            let labels = vec![
+                Label::from_static_parts("state", state.as_str()),
+                Label::new("resource_class", class.to_string()),
+            ];
+            let count = counts.get(series).copied().unwrap_or_default();
+            #[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^52")]
+            self.gauge_of(DEVICES, labels).set(count as f64);
+        }
+        for info in &known.infos {
+            let is_offered = infos.contains(info);
+            self.gauge_of(DEVICE_INFO, info.labels())
+                .set(if is_offered { 1.0 } else { 0.0 });
         }
     }
 
@@ -426,6 +469,35 @@ mod tests {
     }
 
     #[test]
+    fn devices_are_counted_by_state_and_class_and_a_removed_one_becomes_0() {
+        let metrics = Metrics::default();
+        let mut view = crate::service::samples::host(&["gpu-01"]);
+        let node = view.nodes.values_mut().next().unwrap();
+        let function = |slot: u32| format!("0000:84:00.{slot}").parse().unwrap();
+        node.devices = vec![devices::test_device((0..4).map(function).collect())];
+        let handles = node.devices[0].handles.clone();
+        node.devices[0].unfit_handles = [handles[3].clone()].into();
+        node.guests = [devices::test_guest(function(1))].into();
+        metrics.devices(&view);
+        let text = metrics.render();
+        let count = |text: &str, state: &str| {
+            let labels = format!("state=\"{state}\",resource_class=\"PGPU\"");
+            value(text, &format!("berth_devices{{{labels}}}"))
+        };
+        let info = "berth_device_info{node=\"gpu-01\",pci_bus_id=\"00000000:84:00.0\",resource_class=\"PGPU\",\
+                    vendor_id=\"10de\",product_id=\"1eb8\",model=\"T4\",numa_node=\"1\",device_type=\"GPU\"}";
+        for (state, expected) in [("free", 2.0), ("used", 1.0), ("unfit", 1.0)] {
+            assert_eq!(count(&text, state), Some(expected), "{text}");
+        }
+        assert_eq!(value(&text, info), Some(1.0), "{text}");
+        view.nodes.values_mut().next().unwrap().devices.clear();
+        metrics.devices(&view);
+        let text = metrics.render();
+        assert_eq!(count(&text, "free"), Some(0.0));
+        assert_eq!(value(&text, info), Some(0.0));
+    }
+
+    #[test]
     fn states_add_up_to_the_nodes() {
         let metrics = Metrics::default();
         metrics.plan_states([PlanState::InSync, PlanState::InSync, PlanState::Unknown]);
@@ -460,6 +532,11 @@ mod tests {
             class: ResourceClass::VGPU,
             used: 1,
         }]);
+        let mut view = crate::service::samples::host(&["gpu-01"]);
+        let function = "0000:84:00.0".parse().unwrap();
+        view.nodes.values_mut().next().unwrap().devices =
+            vec![devices::test_device(vec![function])];
+        metrics.devices(&view);
         let text = metrics.render();
         let names = |prefix: &str| -> BTreeSet<String> {
             let lines = text.lines().filter_map(|line| line.strip_prefix(prefix));

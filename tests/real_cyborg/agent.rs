@@ -205,6 +205,7 @@ fn spec(guest: ConsumerUuid, instances: &InstancesPath) -> GuestSpec {
             project: ProjectId::new("service").expect("a project"),
             consumer: guest,
         },
+        description: None,
         topology: GuestTopology::plain(1, 128).expect("a topology"),
         cpu_model: CpuModel::Default,
         machine: berth_virt::guest_spec::MachineOptions::default(),

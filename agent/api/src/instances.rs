@@ -287,6 +287,9 @@ fn transition_error_code(error: &TransitionError) -> (StatusCode, &'static str) 
         TransitionError::Resource(_) | TransitionError::NoManagedRoot { .. } => {
             (StatusCode::CONFLICT, "resource")
         }
+        TransitionError::Machine { .. } | TransitionError::Firmware { .. } => {
+            (StatusCode::BAD_REQUEST, "bad_request")
+        }
         TransitionError::Rescued { .. } | TransitionError::NotRescued { .. } => {
             (StatusCode::CONFLICT, "state")
         }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,9 +26,10 @@ use crate::plan::DiskPlan;
 use crate::progress::{ImageDownload, ImageProgress};
 use crate::provision::{DiskProvision, RecreateDisks};
 use crate::qemu_img::QemuImg;
-use crate::{inspect, iso9660};
+use crate::{inspect, iso9660, swap_space};
 
 const GIB: u64 = 1 << 30;
+const MIB: u64 = 1 << 20;
 /// Bytes of random data for a guest's random number generator, as in Nova.
 const SEED: usize = 512;
 
@@ -206,9 +207,12 @@ impl Disks {
             };
             self.disk(root, size).await?;
         }
-        let ephemeral = spec.disks.ephemeral().iter().skip(skipped);
-        for (disk, gib) in ephemeral.zip(plan.ephemeral_gib()) {
+        let mut others = spec.disks.ephemeral().iter().skip(skipped);
+        for (gib, disk) in plan.ephemeral_gib().iter().zip(&mut others) {
             self.disk(disk, gib * GIB).await?;
+        }
+        if let Some(disk) = others.next().filter(|_| plan.swap_mib() > 0) {
+            self.swap(disk, plan.swap_mib() * MIB, spec.uuid).await?;
         }
         if let (Some(drive), Some(path)) = (plan.config_drive(), spec.disks.config_drive()) {
             let path = path.as_path();
@@ -229,6 +233,25 @@ impl Disks {
         part.create()?;
         let base: Option<&BaseImage> = disk.base.as_ref();
         self.qemu_img.create(part.path(), base, size).await?;
+        finished(part).await
+    }
+
+    /// Creates a disk with a swap space.
+    async fn swap(&self, disk: &QcowDisk, size: u64, guest: ConsumerUuid) -> Result<(), DiskError> {
+        let path = disk.path.as_path();
+        if atomic_file::is_file(path)? {
+            return Ok(());
+        }
+        atomic_file::ensure_room(path.parent().unwrap_or(path), 0)?;
+        // Its pages after the first are a hole.
+        let raw = PartialFile::of(&path.with_extension("swap.raw"));
+        let mut file = raw.create()?;
+        let header = swap_space::header(size, *guest.as_uuid());
+        let written = file.write_all(&header).and_then(|()| file.set_len(size));
+        written.map_err(|error| DiskError::io("writing", raw.path(), error))?;
+        let part = PartialFile::of(path);
+        part.create()?;
+        self.qemu_img.to_qcow2(raw.path(), part.path()).await?;
         finished(part).await
     }
 

@@ -79,11 +79,15 @@ impl InstancesPath {
             let path = file(&format!("disk.eph{number}"))?;
             Ok(QcowDisk { path, base: None })
         });
+        let swap = (plan.swap_mib() > 0).then(|| {
+            let path = file("disk.swap")?;
+            Ok(QcowDisk { path, base: None })
+        });
         let config_drive = match plan.config_drive() {
             Some(_) => Some(file("disk.config")?),
             None => None,
         };
-        let ephemeral = extra_root.map(Ok).into_iter().chain(ephemeral);
+        let ephemeral = extra_root.map(Ok).into_iter().chain(ephemeral).chain(swap);
         let ephemeral: Result<_, GuestSpecError> = ephemeral.collect();
         GuestDisks::new(root, ephemeral?, config_drive)
     }

@@ -36,6 +36,7 @@ mod provision;
 mod qemu_img;
 mod sandbox;
 pub mod serde_text;
+mod swap_space;
 
 pub use atomic_file::open;
 pub use config_drive::{

@@ -11,6 +11,9 @@ const MOST_EPHEMERAL: usize = 25;
 /// Maximum size of a disk in GiB: 1 EiB.
 const LARGEST_GIB: u64 = 1 << 30;
 
+/// Maximum size of a swap disk in MiB: 1 TiB. Linux counts 4 KiB pages in 32 bits.
+const LARGEST_SWAP_MIB: u64 = 1 << 20;
+
 /// Why a disk plan is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DiskPlanError {
@@ -20,10 +23,12 @@ pub enum DiskPlanError {
         field: &'static str,
         gib: u64,
     },
+    #[error("disks.swap_mib: {mib} MiB; a swap disk has at most {LARGEST_SWAP_MIB} MiB (1 TiB)")]
+    LargeSwap { mib: u64 },
     #[error("disks.ephemeral_gib: 0 GiB is not a disk; leave it out")]
     Nothing,
     #[error(
-        "disks.ephemeral_gib: a guest has at most {MOST_EPHEMERAL} ephemeral disks, not {found}"
+        "disks.ephemeral_gib: a guest has at most {MOST_EPHEMERAL} ephemeral and swap disks, not {found}"
     )]
     TooMany { found: usize },
     /// The paths in the spec do not match the plan.
@@ -40,6 +45,7 @@ pub struct DiskPlan {
     image: Option<ImageSource>,
     root_gib: u64,
     ephemeral_gib: Vec<u64>,
+    swap_mib: u64,
     config_drive: Option<ConfigDrive>,
     rescue: Option<ImageSource>,
 }
@@ -70,9 +76,25 @@ impl DiskPlan {
             image,
             root_gib,
             ephemeral_gib,
+            swap_mib: 0,
             config_drive,
             rescue: None,
         })
+    }
+
+    /// The plan with a swap disk behind its ephemeral disks; 0 MiB: without one.
+    pub fn with_swap(self, swap_mib: u64) -> Result<Self, DiskPlanError> {
+        let found = self.ephemeral_gib.len() + usize::from(swap_mib > 0);
+        if found > MOST_EPHEMERAL {
+            return Err(DiskPlanError::TooMany { found });
+        }
+        match swap_mib {
+            mib @ ..=LARGEST_SWAP_MIB => Ok(Self {
+                swap_mib: mib,
+                ..self
+            }),
+            mib => Err(DiskPlanError::LargeSwap { mib }),
+        }
     }
 
     /// The plan with another image for the root disk.
@@ -134,6 +156,12 @@ impl DiskPlan {
         &self.ephemeral_gib
     }
 
+    /// The size of the swap disk in MiB; 0: none.
+    #[must_use]
+    pub fn swap_mib(&self) -> u64 {
+        self.swap_mib
+    }
+
     #[must_use]
     pub fn config_drive(&self) -> Option<&ConfigDrive> {
         self.config_drive.as_ref()
@@ -148,6 +176,7 @@ impl DiskPlan {
     pub fn is_none(&self) -> bool {
         !self.has_root()
             && self.ephemeral_gib.is_empty()
+            && self.swap_mib == 0
             && self.config_drive.is_none()
             && self.rescue.is_none()
     }
@@ -163,7 +192,7 @@ impl DiskPlan {
         let planned = (
             self.has_root() || is_rescued,
             self.image.is_some() || is_rescued,
-            self.ephemeral_gib.len() + extra_root,
+            self.ephemeral_gib.len() + usize::from(self.swap_mib > 0) + extra_root,
             self.config_drive.is_some(),
         );
         let found = (
@@ -182,13 +211,18 @@ impl DiskPlan {
                 (true, false) => "an empty root disk",
             };
             let drive = if drive { "a" } else { "no" };
-            format!("{root}, {ephemeral} ephemeral disks and {drive} config drive")
+            format!("{root}, {ephemeral} ephemeral or swap disks and {drive} config drive")
         };
         Err(DiskPlanError::Mismatch {
             planned: words(planned),
             found: words(found),
         })
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_none_of(amount: &u64) -> bool {
+    *amount == 0
 }
 
 #[derive(Serialize, Deserialize)]
@@ -200,6 +234,8 @@ struct PlanRecord {
     root_gib: u64,
     #[serde(default)]
     ephemeral_gib: Vec<u64>,
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    swap_mib: u64,
     #[serde(default)]
     config_drive: Option<ConfigDrive>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -215,7 +251,8 @@ impl TryFrom<PlanRecord> for DiskPlan {
             record.root_gib,
             record.ephemeral_gib,
             record.config_drive,
-        )?;
+        )?
+        .with_swap(record.swap_mib)?;
         let rescue = record.rescue;
         Ok(Self { rescue, ..plan })
     }
@@ -227,6 +264,7 @@ impl From<DiskPlan> for PlanRecord {
             image: plan.image,
             root_gib: plan.root_gib,
             ephemeral_gib: plan.ephemeral_gib,
+            swap_mib: plan.swap_mib,
             config_drive: plan.config_drive,
             rescue: plan.rescue,
         }

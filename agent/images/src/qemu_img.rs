@@ -134,6 +134,20 @@ impl QemuImg {
         run.map_err(DiskError::from)
     }
 
+    /// Converts a raw file of the host's own, which is almost empty, to a qcow2 file. The existing file `to` is overwritten.
+    pub(super) async fn to_qcow2(&self, from: &Path, to: &Path) -> Result<(), DiskError> {
+        let words = ["-f", "raw", "-O", "qcow2", "-t", "writeback"].map(OsStr::new);
+        let paths = [from.as_os_str(), to.as_os_str()];
+        let files = SandboxFiles {
+            readable: vec![from.to_owned()],
+            writable: vec![to.to_owned()],
+            ..SandboxFiles::default()
+        };
+        let words = words.into_iter().chain(paths);
+        let run = self.run("convert", words, files, EMPTY).await?;
+        run.map_err(DiskError::from)
+    }
+
     async fn run<'a>(
         &self,
         verb: &'static str,

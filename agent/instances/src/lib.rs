@@ -72,7 +72,7 @@ pub use power::PowerError;
 pub use resources::{GuestResources, Provision, ResourceError};
 pub use spawn::SpawnError;
 pub use sync_loop::SyncError;
-pub use transition::{RescueSystem, TransitionError, TransitionRequest};
+pub use transition::{MachineDescription, RescueSystem, TransitionError, TransitionRequest};
 pub use undo::UndoError;
 
 #[cfg(test)]

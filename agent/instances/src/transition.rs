@@ -18,6 +18,7 @@ mod decision;
 mod error;
 mod stop;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_agent_images::{ConfigDriveChange, ImageSource};
@@ -46,6 +47,15 @@ pub enum RescueSystem {
     Kernel(GuestBoot),
 }
 
+/// What describes the machine of a guest that is rebuilt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MachineDescription {
+    /// The extra specs of the flavor.
+    pub extra_specs: BTreeMap<String, String>,
+    /// The properties of the new image.
+    pub properties: BTreeMap<String, String>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TransitionRequest {
     /// Boot from a rescue system, with the own root disk as a second disk.
@@ -61,6 +71,8 @@ pub enum TransitionRequest {
         image: ImageSource,
         /// Whether to keep the ephemeral disks.
         preserve_ephemeral: bool,
+        /// What describes the new machine; `None`: the guest keeps its machine.
+        machine: Option<MachineDescription>,
     },
 }
 

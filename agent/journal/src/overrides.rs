@@ -2,13 +2,13 @@
 //! transition that is under way.
 
 use berth_agent_images::{ConfigDrive, DiskPlan, RecreateDisks};
-use berth_virt::guest_spec::{GuestBoot, GuestDisks, HostPath};
+use berth_virt::guest_spec::{GuestBoot, GuestDisks, HostPath, MachineOptions};
 use berth_wire::guest::ActionId;
 use serde::{Deserialize, Serialize};
 
 use crate::request::{GuestRequest, GuestRequestError};
 
-/// What a guest boots from, and its disks.
+/// What a guest boots from, its disks, and its machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BootSource {
@@ -16,6 +16,9 @@ pub struct BootSource {
     /// How the disks are created.
     pub plan: DiskPlan,
     pub disks: GuestDisks,
+    /// The machine; `None` in journals of earlier releases: that of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<MachineOptions>,
 }
 
 impl BootSource {
@@ -25,6 +28,7 @@ impl BootSource {
             boot: request.spec().boot.clone(),
             plan: request.disks().clone(),
             disks: request.spec().disks.clone(),
+            machine: Some(request.spec().machine.clone()),
         }
     }
 
@@ -37,7 +41,11 @@ impl BootSource {
 
     /// The request with this boot source.
     pub fn given_to(&self, request: &GuestRequest) -> Result<GuestRequest, GuestRequestError> {
-        request.in_form(self.boot.clone(), self.disks.clone(), self.plan.clone())
+        let request = request.in_form(self.boot.clone(), self.disks.clone(), self.plan.clone())?;
+        Ok(match &self.machine {
+            Some(machine) => request.with_machine(machine.clone()),
+            None => request,
+        })
     }
 }
 

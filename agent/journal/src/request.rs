@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use berth_agent_images::{DiskPlan, DiskPlanError};
 use berth_model::{ArqUuid, ConsumerUuid, NodeName};
 use berth_virt::CpuSet;
-use berth_virt::guest_spec::{CpuPinning, DeviceOrigin, GuestBoot, GuestDisks, GuestSpec};
+use berth_virt::guest_spec::{
+    CpuPinning, DeviceOrigin, GuestBoot, GuestDisks, GuestSpec, MachineOptions,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::host_placement::HostPlacement;
@@ -103,6 +105,13 @@ impl GuestRequest {
         request.spec.disks = disks;
         request.disks = plan;
         Ok(request)
+    }
+
+    /// The same with another machine.
+    #[must_use]
+    pub fn with_machine(mut self, machine: MachineOptions) -> Self {
+        self.spec.machine = machine;
+        self
     }
 
     /// The same with the agent's selection, whose CPUs and devices are in the spec.

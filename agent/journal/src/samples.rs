@@ -54,6 +54,7 @@ pub fn spec(number: u32) -> GuestSpec {
             project: ProjectId::new("project").unwrap(),
             consumer: guest(number),
         },
+        description: None,
         topology: GuestTopology::plain(1, 128).unwrap(),
         cpu_model: CpuModel::HostPassthrough,
         machine: berth_virt::guest_spec::MachineOptions::default(),

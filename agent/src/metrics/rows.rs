@@ -14,6 +14,8 @@ pub(super) const RESHAPES: &str = "berth_reshapes_total";
 pub(super) const HELD_UNITS: &str = "berth_held_units";
 pub(super) const GUESTS_HELD: &str = "berth_guests_held";
 pub(super) const FINDINGS: &str = "berth_reconcile_findings";
+pub(super) const DEVICES: &str = "berth_devices";
+pub(super) const DEVICE_INFO: &str = "berth_device_info";
 pub(super) const DEVICES_UNFIT: &str = "berth_devices_unfit";
 pub(super) const HOST_STATES: &str = "berth_host_state_requests_total";
 pub(super) const HEALTH_MESSAGES: &str = "berth_health_messages";
@@ -68,6 +70,27 @@ pub const METRICS: &[MetricRow] = &[
         kind: MetricKind::Gauge,
         labels: &["code"],
         help: "Findings of the last reconcile run (`berth reconcile`) by code; a finding that may be temporary is counted only after it has lasted five minutes.",
+    },
+    MetricRow {
+        name: DEVICES,
+        kind: MetricKind::Gauge,
+        labels: &["state", "resource_class"],
+        help: "Offered devices, counted by what one guest gets of them (a function, a virtual function, a mediated device), by state: free, used (a guest has it), unfit (no guest may get it).",
+    },
+    MetricRow {
+        name: DEVICE_INFO,
+        kind: MetricKind::Gauge,
+        labels: &[
+            "node",
+            "pci_bus_id",
+            "device_type",
+            "resource_class",
+            "vendor_id",
+            "product_id",
+            "model",
+            "numa_node",
+        ],
+        help: "1 for each offered device, 0 for one that is no longer offered. pci_bus_id has the form of NVIDIA's tools, for joins with the DCGM exporter.",
     },
     MetricRow {
         name: DEVICES_UNFIT,

@@ -111,11 +111,13 @@ pub use ids::{
 };
 pub use inventory::{AllocationRatio, Inventory, InventoryError};
 pub use machine::{
-    Affinity, AllowedValues, CpuTopology, EXTRA_SPEC_SCOPES, EmulatorThreads, FlavorExtraSpecError,
-    FlavorPlacement, GuestFirmware, GuestMachine, GuestMachineError, HostSupport, MachineOptions,
-    MachineType, RngDevice, ThreadPolicy, UnsupportedKey, WantedCell, WantedPages, WatchdogAction,
-    check_extra_spec, check_image_property, extra_spec_names, image_property_names,
-    is_machine_property, known_extra_spec, known_image_property, with_image_placement,
+    AddressWidth, Affinity, AllowedValues, CpuLimits, CpuTopology, DiskBus, DiskLimits, DiskRate,
+    DiskRates, EXTRA_SPEC_SCOPES, EmulatorThreads, FlavorExtraSpecError, FlavorPlacement,
+    GuestFirmware, GuestLimits, GuestMachine, GuestMachineError, HostSupport, InterfaceModel,
+    MachineOptions, MachineType, RngDevice, ScsiController, ThreadPolicy, TrafficLimit,
+    UnsupportedKey, WantedCell, WantedPages, WatchdogAction, check_extra_spec,
+    check_image_property, extra_spec_names, image_property_names, is_machine_property,
+    known_extra_spec, known_image_property, with_image_placement,
 };
 pub use pci_address::{PciAddress, PciAddressError};
 pub use plan::{DesiredTree, HeldUnits, Move, Plan, Usages, plan, usages_to_probe};

@@ -9,10 +9,14 @@
 //! | `placement` | CPUs, cells, pages: [`FlavorPlacement`]; parsed by `extra_specs`, `masks`, `numa`, `pages` |
 //! | `firmware` | BIOS or UEFI: [`GuestFirmware`] |
 //! | `options` | watchdog, CPU topology and others: [`MachineOptions`] |
+//! | `emulated_devices` | buses of disks, models of interfaces: [`DiskBus`], [`InterfaceModel`] |
+//! | `limits` | CPU time, disk and network traffic: [`GuestLimits`] |
 
+mod emulated_devices;
 mod extra_specs;
 mod firmware;
 mod image_properties;
+mod limits;
 mod masks;
 mod nova_extra_specs;
 mod numa;
@@ -25,16 +29,20 @@ use std::collections::BTreeMap;
 
 use extra_specs::ExtraSpecs;
 
+pub use emulated_devices::{DiskBus, InterfaceModel, ScsiController};
 pub use extra_specs::{FlavorExtraSpecError, ThreadPolicy, WantedCell, WantedPages};
 pub use firmware::GuestFirmware;
 pub use image_properties::{
     check_image_property, image_property_names, is_machine_property, known_image_property,
     with_image_placement,
 };
+pub use limits::{CpuLimits, DiskLimits, DiskRate, DiskRates, GuestLimits, TrafficLimit};
 pub use nova_extra_specs::{
     AllowedValues, EXTRA_SPEC_SCOPES, check_extra_spec, extra_spec_names, known_extra_spec,
 };
-pub use options::{CpuTopology, MachineOptions, MachineType, RngDevice, WatchdogAction};
+pub use options::{
+    AddressWidth, CpuTopology, MachineOptions, MachineType, RngDevice, WatchdogAction,
+};
 pub use placement::{Affinity, EmulatorThreads, FlavorPlacement};
 pub use support::{HostSupport, UnsupportedKey};
 

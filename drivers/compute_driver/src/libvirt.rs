@@ -18,6 +18,8 @@ pub(super) fn open_libvirt(setup: &DriverSetup<'_>) -> Result<LibvirtDriver, Dri
     options.disk_cache = section.disk_cache();
     options.nwfilter = section.nwfilter().map(str::to_owned);
     options.port_isolation = section.port_isolation;
+    options.pcie_root_ports = section.num_pcie_ports;
+    options.memory_statistics_s = section.mem_stats_period_seconds;
     options.emulator = section.emulator;
     options.pci_devices = setup.pci_devices.clone();
     options.report_pci_in_placement = setup.report_pci_in_placement;

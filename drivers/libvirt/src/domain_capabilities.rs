@@ -6,25 +6,15 @@ use roxmltree::Node;
 
 use crate::xml::{self, Reader, XmlError};
 
-/// The parts of `virConnectGetDomainCapabilities` that are used; several can be merged.
+/// The parts of `virConnectGetDomainCapabilities` that are used.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct DomainCapabilities {
     /// Buses a disk can be on, for example `virtio`.
     pub(crate) disk_buses: BTreeSet<String>,
-    /// Models of graphics cards.
-    pub(crate) video_models: BTreeSet<String>,
-    /// Models of emulated security chips, for example `tpm-crb`.
-    pub(crate) tpm_models: BTreeSet<String>,
-    /// Versions of emulated security chips, for example `2.0`.
-    pub(crate) tpm_versions: BTreeSet<String>,
     /// Kinds of firmware: `bios`, `efi`.
     pub(crate) firmwares: BTreeSet<String>,
     /// Whether a firmware with secure boot is there.
     pub(crate) secure_boot: bool,
-    /// Models of a guest's IOMMU.
-    pub(crate) iommu_models: BTreeSet<String>,
-    /// Sources of memory, for example `memfd`.
-    pub(crate) memory_backings: BTreeSet<String>,
 }
 
 impl DomainCapabilities {
@@ -32,35 +22,11 @@ impl DomainCapabilities {
         let reader = Reader::new("the domain capabilities", "domainCapabilities", text)?;
         let root = reader.root();
         let of = |path: &[&str], name: &str| values(root, path, name);
-        // Without the emulator (swtpm), libvirt lists models that only the host's own TPM could provide.
-        let has_emulator = of(&["devices", "tpm"], "backendModel").contains("emulator");
-        let of_tpm = |name: &str| match has_emulator {
-            true => of(&["devices", "tpm"], name),
-            false => BTreeSet::new(),
-        };
         Ok(Self {
             disk_buses: of(&["devices", "disk"], "bus"),
-            video_models: of(&["devices", "video"], "modelType"),
-            tpm_models: of_tpm("model"),
-            tpm_versions: of_tpm("backendVersion"),
             firmwares: of(&["os"], "firmware"),
             secure_boot: of(&["os", "loader"], "secure").contains("yes"),
-            iommu_models: of(&["devices", "iommu"], "model"),
-            memory_backings: of(&["memoryBacking"], "sourceType"),
         })
-    }
-
-    /// The union: what either kind of guest can have.
-    pub(crate) fn and(mut self, other: Self) -> Self {
-        self.disk_buses.extend(other.disk_buses);
-        self.video_models.extend(other.video_models);
-        self.tpm_models.extend(other.tpm_models);
-        self.tpm_versions.extend(other.tpm_versions);
-        self.firmwares.extend(other.firmwares);
-        self.secure_boot |= other.secure_boot;
-        self.iommu_models.extend(other.iommu_models);
-        self.memory_backings.extend(other.memory_backings);
-        self
     }
 }
 
@@ -106,32 +72,7 @@ mod tests {
         let read = DomainCapabilities::read(Q35).unwrap();
         assert_eq!(read.disk_buses, set(&["sata", "virtio"]));
         assert_eq!(read.firmwares, set(&["bios", "efi"]));
-        assert_eq!(read.memory_backings, set(&["memfd"]));
         assert!(read.secure_boot);
-        assert!(read.tpm_models.is_empty());
-    }
-
-    #[test]
-    fn a_security_chip_needs_its_emulator() {
-        for (backend, models) in [("emulator", &["tpm-tis"][..]), ("passthrough", &[])] {
-            let text = format!(
-                "<domainCapabilities><devices><tpm supported='yes'><enum name='model'><value>tpm-tis</value></enum>\
-                 <enum name='backendModel'><value>{backend}</value></enum></tpm></devices></domainCapabilities>"
-            );
-            let read = DomainCapabilities::read(&text).unwrap();
-            assert_eq!(read.tpm_models, set(models), "{backend}");
-        }
-    }
-
-    #[test]
-    fn several_are_put_together() {
-        let other = DomainCapabilities {
-            disk_buses: set(&["ide"]),
-            ..DomainCapabilities::default()
-        };
-        let both = DomainCapabilities::read(Q35).unwrap().and(other);
-        assert_eq!(both.disk_buses, set(&["ide", "sata", "virtio"]));
-        assert!(both.secure_boot);
     }
 
     proptest! {

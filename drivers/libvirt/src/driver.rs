@@ -206,6 +206,8 @@ impl LibvirtDriver {
             nwfilter: self.options.nwfilter.clone(),
             port_isolation: self.options.port_isolation,
             unfilterable: BTreeSet::new(),
+            pcie_root_ports: self.options.pcie_root_ports,
+            memory_statistics_s: self.options.memory_statistics_s,
         }
     }
 

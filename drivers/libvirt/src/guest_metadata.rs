@@ -1,7 +1,8 @@
 //! Ownership of a guest: our element in libvirt's `<metadata>`.
 //!
 //! libvirt stores it unchanged, so that a guest is recognised after any restart, even by an agent that lost its
-//! journal. Written by `guest_xml`, read by `guest` and `guests`.
+//! journal. Written by `guest_xml`, read by `guest` and `guests`. Nova's element next to it ([`NovaInstance`]) is for others:
+//! telemetry agents and exporters read instances from it.
 
 use std::collections::BTreeSet;
 
@@ -101,5 +102,107 @@ impl GuestMetadata {
             consumer: consumer("metadata/guest/consumer", "consumer")?,
             requests: requests.collect::<Result<_, _>>()?,
         }))
+    }
+}
+
+/// The namespace of Nova's element.
+const NOVA: &str = "http://openstack.org/xmlns/libvirt/nova/1.1";
+
+/// Nova's description of an instance, as far as Berth knows it.
+#[derive(Serialize)]
+pub(crate) struct NovaInstance {
+    #[serde(rename = "@xmlns:nova")]
+    namespace: &'static str,
+    #[serde(rename = "nova:package")]
+    package: NovaPackage,
+    #[serde(rename = "nova:name")]
+    name: String,
+    #[serde(rename = "nova:flavor")]
+    flavor: NovaFlavor,
+    #[serde(rename = "nova:owner")]
+    owner: NovaOwner,
+    #[serde(rename = "nova:root", skip_serializing_if = "Option::is_none")]
+    root: Option<NovaRoot>,
+}
+
+#[derive(Serialize)]
+struct NovaPackage {
+    #[serde(rename = "@version")]
+    version: &'static str,
+}
+
+#[derive(Serialize)]
+struct NovaFlavor {
+    #[serde(rename = "@name")]
+    name: String,
+    /// In MiB.
+    #[serde(rename = "nova:memory")]
+    memory: u64,
+    /// In GiB, like the ephemeral disk.
+    #[serde(rename = "nova:disk")]
+    disk: u64,
+    /// In MiB.
+    #[serde(rename = "nova:swap")]
+    swap: u64,
+    #[serde(rename = "nova:ephemeral")]
+    ephemeral: u64,
+    #[serde(rename = "nova:vcpus")]
+    vcpus: u32,
+}
+
+#[derive(Serialize)]
+struct NovaOwner {
+    #[serde(rename = "nova:user", skip_serializing_if = "Option::is_none")]
+    user: Option<NovaIdentity>,
+    #[serde(rename = "nova:project")]
+    project: NovaIdentity,
+}
+
+/// A user or a project. Its name is unknown to the host.
+#[derive(Serialize)]
+struct NovaIdentity {
+    #[serde(rename = "@uuid")]
+    uuid: String,
+}
+
+#[derive(Serialize)]
+struct NovaRoot {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    #[serde(rename = "@uuid")]
+    uuid: String,
+}
+
+impl NovaInstance {
+    /// The element of a guest; `None` if it has no description.
+    pub(crate) fn of(spec: &GuestSpec) -> Option<Self> {
+        let description = spec.description.as_ref()?;
+        Some(Self {
+            namespace: NOVA,
+            package: NovaPackage {
+                version: concat!("Berth ", env!("CARGO_PKG_VERSION")),
+            },
+            name: description.name.as_str().to_owned(),
+            flavor: NovaFlavor {
+                name: description.flavor.as_str().to_owned(),
+                memory: spec.topology.memory_mib(),
+                disk: description.root_gib,
+                swap: description.swap_mib,
+                ephemeral: description.ephemeral_gib,
+                vcpus: spec.topology.vcpus(),
+            },
+            owner: NovaOwner {
+                user: description.user.as_ref().map(|user| NovaIdentity {
+                    uuid: user.as_str().to_owned(),
+                }),
+                project: NovaIdentity {
+                    uuid: spec.owner.project.as_str().to_owned(),
+                },
+            },
+            root: description.image.map(|image| NovaRoot {
+                kind: "image",
+                uuid: image.hyphenated().to_string(),
+            }),
+        })
     }
 }

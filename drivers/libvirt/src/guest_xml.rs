@@ -13,18 +13,20 @@ mod domain;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use berth_model::{CpuTopology, MachineType};
+use berth_model::{AddressWidth, CpuLimits, MachineOptions, MachineType};
 use berth_virt::guest_spec::{
     CpuModel, GuestBoot, GuestSpec, GuestTopology, LinkName, MemoryPages, VcpuPin,
 };
 
-use crate::guest_metadata::GuestMetadata;
+use crate::guest_metadata::{GuestMetadata, NovaInstance};
 use crate::options::DiskCache;
 use domain::{
-    BootMenu, CellElement, Clock, CpuElement, CpuModelElement, CpuTune, DomainElement, Features,
-    Firmware, FirmwareFeature, HugePagesElement, KvmElement, MemoryBacking, MemoryElement,
-    MemoryNode, MemoryPlacement, Metadata, NumaElement, NumaTune, Os, OsType, Page, Pin,
-    SetElement, StateElement, Timer, TopologyElement, TypeElement, Vcpu,
+    AddressWidthElement, BootMenu, CellElement, Clock, CpuElement, CpuModelElement, CpuTune,
+    DomainElement, Features, Firmware, FirmwareFeature, HugePagesElement, HypervElement,
+    KvmElement, MemoryBacking, MemoryElement, MemoryNode, MemoryPlacement, Metadata, ModeElement,
+    NumaElement, NumaTune, Os, OsType, Page, Pin, SetElement, SpinlocksElement, StateElement,
+    SystemEntries, SystemEntry, SystemInformation, Timer, TopologyElement, TypeElement, Vcpu,
+    VendorElement,
 };
 
 /// A domain's `type`: how the guest runs.
@@ -51,6 +53,10 @@ pub struct GuestXmlOptions {
     pub port_isolation: bool,
     /// The networks of libvirt that are not on a Linux bridge.
     pub unfilterable: BTreeSet<LinkName>,
+    /// The PCI Express root ports, for devices that are attached later; 0: as many as the first devices need.
+    pub pcie_root_ports: u32,
+    /// How often the balloon reads the guest's memory statistics, in seconds; 0: never.
+    pub memory_statistics_s: u32,
 }
 
 impl Default for GuestXmlOptions {
@@ -63,6 +69,8 @@ impl Default for GuestXmlOptions {
             nwfilter: None,
             port_isolation: false,
             unfilterable: BTreeSet::new(),
+            pcie_root_ports: 0,
+            memory_statistics_s: 10,
         }
     }
 }
@@ -70,6 +78,10 @@ impl Default for GuestXmlOptions {
 #[must_use]
 pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
     let topology = &spec.topology;
+    // libvirt's test driver knows few of the elements of a real machine.
+    let is_real = options.virtualisation != Virtualisation::Test;
+    // Hyper-V's interfaces are the kernel's: an emulator does not start with them.
+    let is_hyperv = spec.machine.windows && options.virtualisation == Virtualisation::Kvm;
     let domain = DomainElement {
         kind: match options.virtualisation {
             Virtualisation::Kvm => "kvm",
@@ -80,6 +92,7 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
         uuid: spec.uuid.to_string(),
         metadata: Metadata {
             guest: GuestMetadata::of(spec).element(),
+            instance: NovaInstance::of(spec),
         },
         memory: MemoryElement {
             unit: "MiB",
@@ -91,24 +104,27 @@ pub fn guest_xml(spec: &GuestSpec, options: &GuestXmlOptions) -> String {
             cpuset: topology.cpu_set().map(ToString::to_string),
             count: topology.vcpus(),
         },
-        cputune: cpu_tune(topology),
+        cputune: cpu_tune(topology, &spec.machine),
         numatune: numa_tune(topology),
+        sysinfo: is_real.then(|| system_information(spec)),
         os: os(spec, options.virtualisation),
         features: Features {
             acpi: (),
             apic: (),
-            kvm: spec.machine.hides_hypervisor.then_some(KvmElement {
-                hidden: StateElement { state: "on" },
-            }),
+            hyperv: is_hyperv.then(|| hyperv(&spec.machine)),
+            kvm: spec
+                .machine
+                .hides_hypervisor
+                .then_some(KvmElement { hidden: ON }),
             pmu: spec.machine.pmu.map(|is_on| StateElement {
                 state: if is_on { "on" } else { "off" },
             }),
             // Without SMM the guest could change the secure boot state.
-            smm: matches!(spec.boot, GuestBoot::Uefi { secure_boot: true })
-                .then_some(StateElement { state: "on" }),
+            smm: matches!(spec.boot, GuestBoot::Uefi { secure_boot: true }).then_some(ON),
+            vmcoreinfo: is_real.then_some(ON),
         },
-        cpu: cpu(&spec.cpu_model, topology, spec.machine.cpu_topology),
-        clock: clock(),
+        cpu: cpu(&spec.cpu_model, topology, &spec.machine),
+        clock: clock(&spec.machine, is_hyperv),
         on_poweroff: "destroy",
         on_reboot: "restart",
         on_crash: "destroy",
@@ -136,11 +152,20 @@ fn memory_backing(pages: MemoryPages) -> Option<MemoryBacking> {
     }
 }
 
-fn cpu_tune(topology: &GuestTopology) -> Option<CpuTune> {
-    let pinning = topology.pinning()?;
-    let pins = (0..).zip(pinning.pins());
+fn cpu_tune(topology: &GuestTopology, machine: &MachineOptions) -> Option<CpuTune> {
+    let limits = machine.limits.cpu;
+    let pinning = topology.pinning();
+    if pinning.is_none() && limits == CpuLimits::default() {
+        return None;
+    }
+    let pins = pinning.map(|pinning| (0..).zip(pinning.pins()));
     Some(CpuTune {
+        shares: limits.shares,
+        period: limits.period_us,
+        quota: limits.quota_us,
         vcpupin: pins
+            .into_iter()
+            .flatten()
             .map(|(vcpu, pin)| Pin {
                 vcpu,
                 cpuset: match pin {
@@ -149,9 +174,9 @@ fn cpu_tune(topology: &GuestTopology) -> Option<CpuTune> {
                 },
             })
             .collect(),
-        emulatorpin: SetElement {
+        emulatorpin: pinning.map(|pinning| SetElement {
             cpuset: pinning.emulator().to_string(),
-        },
+        }),
     })
 }
 
@@ -228,13 +253,14 @@ fn os(spec: &GuestSpec, virtualisation: Virtualisation) -> Os<'_> {
         cmdline,
         boot: kernel.is_none().then_some(domain::Boot { dev: "hd" }),
         boot_menu: machine.boot_menu.then_some(BootMenu { enable: "yes" }),
+        smbios: (virtualisation != Virtualisation::Test).then_some(ModeElement { mode: "sysinfo" }),
     }
 }
 
 fn cpu<'a>(
     model: &'a CpuModel,
     topology: &GuestTopology,
-    shape: Option<CpuTopology>,
+    machine: &MachineOptions,
 ) -> Option<CpuElement<'a>> {
     let numa = (!topology.cells().is_empty()).then(|| NumaElement {
         cell: (0..)
@@ -255,12 +281,22 @@ fn cpu<'a>(
         CpuModel::Maximum => (Some("maximum"), None),
         CpuModel::Named(name) => (Some("custom"), Some(name.as_str())),
     };
-    let shape = shape.map(|shape| TopologyElement {
+    let shape = machine.cpu_topology.map(|shape| TopologyElement {
         sockets: shape.sockets,
         cores: shape.cores,
         threads: shape.threads,
     });
-    let is_needed = mode.is_some() || numa.is_some() || shape.is_some();
+    let address_width = machine.address_width.map(|width| match width {
+        AddressWidth::Passthrough => AddressWidthElement {
+            mode: "passthrough",
+            bits: None,
+        },
+        AddressWidth::Emulated(bits) => AddressWidthElement {
+            mode: "emulate",
+            bits: Some(bits),
+        },
+    });
+    let is_needed = mode.is_some() || numa.is_some() || shape.is_some() || address_width.is_some();
     is_needed.then_some(CpuElement {
         mode,
         matching: named.map(|_| "exact"),
@@ -268,25 +304,81 @@ fn cpu<'a>(
             fallback: "forbid",
             name,
         }),
+        address_width,
         topology: shape,
         numa,
     })
 }
 
-/// Like Nova: the clock of a delayed guest catches up.
-fn clock() -> Clock {
+const ON: StateElement = StateElement { state: "on" };
+
+/// As Nova has it: cloud-init finds the metadata service by the name of the product.
+fn system_information(spec: &GuestSpec) -> SystemInformation {
+    let uuid = spec.uuid.to_string();
+    let version = concat!("Berth ", env!("CARGO_PKG_VERSION"));
+    let entries = [
+        ("manufacturer", "OpenStack Foundation"),
+        ("product", "OpenStack Nova"),
+        ("version", version),
+        ("serial", uuid.as_str()),
+        ("uuid", uuid.as_str()),
+        ("family", "Virtual Machine"),
+    ];
+    let entry = |(name, text): (&'static str, &str)| SystemEntry {
+        name,
+        text: text.to_owned(),
+    };
+    SystemInformation {
+        kind: "smbios",
+        system: SystemEntries {
+            entry: entries.map(entry).into(),
+        },
+    }
+}
+
+/// The interfaces that Nova gives Windows. The number of retries is the one that Microsoft recommends.
+fn hyperv(machine: &MachineOptions) -> HypervElement {
+    HypervElement {
+        relaxed: ON,
+        vapic: ON,
+        spinlocks: SpinlocksElement {
+            state: "on",
+            retries: 8191,
+        },
+        vpindex: ON,
+        runtime: ON,
+        synic: ON,
+        reset: ON,
+        // Drivers of GPUs look for Microsoft's name to recognise a virtual machine.
+        vendor_id: machine.hides_hypervisor.then_some(VendorElement {
+            state: "on",
+            value: "1234567890ab",
+        }),
+        frequencies: ON,
+        tlbflush: ON,
+        ipi: ON,
+    }
+}
+
+/// Like Nova: the clock of a delayed guest catches up, and Windows expects local time.
+fn clock(machine: &MachineOptions, is_hyperv: bool) -> Clock {
     let timer = |name, tickpolicy, present| Timer {
         name,
         tickpolicy,
         present,
     };
+    let hpet = if machine.hpet { "yes" } else { "no" };
+    let mut timers = vec![
+        timer("pit", Some("delay"), None),
+        timer("rtc", Some("catchup"), None),
+        timer("hpet", None, Some(hpet)),
+    ];
+    if is_hyperv {
+        timers.push(timer("hypervclock", None, Some("yes")));
+    }
     Clock {
-        offset: "utc",
-        timer: vec![
-            timer("pit", Some("delay"), None),
-            timer("rtc", Some("catchup"), None),
-            timer("hpet", None, Some("no")),
-        ],
+        offset: if machine.windows { "localtime" } else { "utc" },
+        timer: timers,
     }
 }
 

@@ -35,6 +35,10 @@ pub(crate) struct SteadyFacts {
     kind: String,
     /// The hypervisor's version, for example `7.2.13`.
     version: String,
+    /// The same as a number: 7002013.
+    emulator: u32,
+    /// libvirt's version in the same form.
+    libvirt: u32,
     /// The processor's features, expanded.
     features: BTreeSet<String>,
     /// The guests' possible devices and firmware.
@@ -125,7 +129,12 @@ fn steady_facts(
     let version = connect
         .hyp_version()
         .map_err(refused("virConnectGetVersion"))?;
+    let libvirt = connect
+        .lib_version()
+        .map_err(refused("virConnectGetLibVersion"))?;
     Ok(SteadyFacts {
+        emulator: version,
+        libvirt,
         kind: connect
             .driver_type()
             .map_err(refused("virConnectGetType"))?,
@@ -156,33 +165,26 @@ fn features(
     Ok(features)
 }
 
-/// The domain capabilities for guests of type `virt_type` on the usual machine types; empty if the driver does not tell
+/// The domain capabilities for guests of type `virt_type` on the machine that guests have; empty if the driver does not tell
 /// (libvirt's test driver) or cannot run such guests.
 fn domain_capabilities(
     connect: &Connect,
     capabilities: &Capabilities,
     virt_type: VirtType,
 ) -> Result<DomainCapabilities, ObserveError> {
-    let machines: &[Option<&str>] = match capabilities.arch.as_str() {
-        "x86_64" => &[Some("pc"), Some("q35")],
-        _ => &[None],
-    };
-    let mut all = DomainCapabilities::default();
     if !capabilities.runs(virt_type) {
-        return Ok(all);
+        return Ok(DomainCapabilities::default());
     }
-    let kind = virt_type.as_str();
-    for machine in machines {
-        let arch = Some(capabilities.arch.as_str());
-        match connect.domain_capabilities(None, arch, *machine, Some(kind), 0) {
-            Ok(text) => all = all.and(DomainCapabilities::read(&text).map_err(malformed)?),
-            // A machine type this emulator was built without.
-            Err(error) if is(&error, ErrorNumber::InvalidArg) => {}
-            Err(error) if is(&error, ErrorNumber::NoSupport) => return Ok(all),
-            Err(error) => return Err(refused("virConnectGetDomainCapabilities")(error)),
+    let (arch, kind) = (capabilities.arch.as_str(), virt_type.as_str());
+    let machine = (arch == "x86_64").then_some("q35");
+    match connect.domain_capabilities(None, Some(arch), machine, Some(kind), 0) {
+        Ok(text) => DomainCapabilities::read(&text).map_err(malformed),
+        // A machine that this emulator was built without, or a driver that does not tell.
+        Err(error) if is(&error, ErrorNumber::InvalidArg) || is(&error, ErrorNumber::NoSupport) => {
+            Ok(DomainCapabilities::default())
         }
+        Err(error) => Err(refused("virConnectGetDomainCapabilities")(error)),
     }
-    Ok(all)
 }
 
 fn online_cpus(sysfs: Option<&Sysfs>) -> Result<Option<CpuSet>, ObserveError> {

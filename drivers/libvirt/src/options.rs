@@ -46,6 +46,11 @@ options! {
         /// Whether a guest's interface exchanges frames with the host and the bridge's uplink alone, and not with
         /// other guests on the same bridge of this host.
         pub port_isolation: bool = false;
+        /// The PCI Express root ports of a guest; unset (0), a guest has as many as its first devices need. Each device that is
+        /// attached to a running guest takes one.
+        pub num_pcie_ports: u32 = 0, kind: Integer(0, 28);
+        /// How often the statistics of guests' memory are read, in seconds; 0: never.
+        pub mem_stats_period_seconds: u32 = 10, kind: Integer(0, 86_400);
     }
 }
 
@@ -222,6 +227,10 @@ pub struct LibvirtOptions {
     pub nwfilter: Option<String>,
     /// Whether guests' interfaces on one bridge are isolated from each other.
     pub port_isolation: bool,
+    /// The PCI Express root ports of a guest; 0: as many as its first devices need.
+    pub pcie_root_ports: u32,
+    /// How often the statistics of guests' memory are read, in seconds; 0: never.
+    pub memory_statistics_s: u32,
     /// `[compute] cpu_shared_set`.
     pub cpu_shared_set: Option<CpuSet>,
     /// `[compute] cpu_dedicated_set`.
@@ -289,6 +298,8 @@ impl LibvirtOptions {
             emulator: None,
             nwfilter: Some(PORT_SECURITY.to_owned()),
             port_isolation: false,
+            pcie_root_ports: 0,
+            memory_statistics_s: 10,
             cpu_shared_set: None,
             cpu_dedicated_set: None,
             mdev_types: MdevTypes::default(),

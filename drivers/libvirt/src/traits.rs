@@ -1,14 +1,16 @@
 //! The node's traits: features of its processor and capabilities of its hypervisor. Pure.
 //!
 //! Names are those of os-traits 3.9, and the mapping from libvirt's names is Nova's, so that a node keeps its traits
-//! when it changes from one agent to the other.
+//! when it changes from one agent to the other. A capability is a trait only if guests can have it: the tables of devices are
+//! those that `guest_xml` writes, not all that libvirt lists.
 
 use std::collections::BTreeSet;
 
-use berth_model::Trait;
+use berth_model::{DiskBus, InterfaceModel, Trait};
 
 use crate::capabilities::Capabilities;
 use crate::domain_capabilities::DomainCapabilities;
+use crate::options::VirtType;
 
 /// libvirt's names of x86 features, and the ends of their traits after `HW_CPU_X86_`.
 const X86_FEATURES: &[(&str, &str)] = &[
@@ -60,19 +62,24 @@ const X86_FEATURES: &[(&str, &str)] = &[
     ("xop", "XOP"),
 ];
 
-/// libvirt's names of buses, and the ends of their traits after `COMPUTE_STORAGE_BUS_`; likewise below.
-const STORAGE_BUSES: &[&str] = &[
-    "fdc", "ide", "lxc", "sata", "scsi", "usb", "virtio", "uml", "xen",
-];
-const VIDEO_MODELS: &[&str] = &[
-    "bochs", "cirrus", "gop", "none", "qxl", "vga", "virtio", "vmvga", "xen",
-];
-const GUEST_IOMMUS: &[&str] = &["intel", "smmuv3", "virtio"];
-const EMULATED: &[&str] = &["aarch64", "ppc64le", "mipsel", "s390x", "riscv64", "x86_64"];
 const HOST_ARCHITECTURES: &[&str] = &["aarch64", "i686", "ppc64", "ppc64le", "s390x", "x86_64"];
-const TPM_MODELS: &[(&str, &str)] = &[("tpm-tis", "TIS"), ("tpm-crb", "CRB")];
-const TPM_VERSIONS: &[(&str, &str)] = &[("1.2", "1_2"), ("2.0", "2_0")];
 const FIRMWARES: &[(&str, &str)] = &[("bios", "BIOS"), ("efi", "UEFI")];
+
+/// The architecture of guests.
+const GUEST_ARCHITECTURE: &str = "x86_64";
+
+/// The programs that run guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hypervisor {
+    /// How guests run.
+    pub(crate) virt_type: VirtType,
+    /// Whether it is QEMU, which all models of interfaces need.
+    pub(crate) is_qemu: bool,
+    /// libvirt's version, for example 9000000 for 9.0.0.
+    pub(crate) libvirt: u32,
+    /// QEMU's version, in the same form.
+    pub(crate) emulator: u32,
+}
 
 /// All traits of a node. `features` are the expanded features of the processor; `domain` is empty if the
 /// hypervisor does not tell.
@@ -80,33 +87,55 @@ pub(crate) fn traits(
     capabilities: &Capabilities,
     features: &BTreeSet<String>,
     domain: &DomainCapabilities,
+    hypervisor: Hypervisor,
 ) -> BTreeSet<Trait> {
     let mut names = TraitCollector::default();
     for (feature, end) in X86_FEATURES {
         names.add_if(features.contains(*feature), "HW_CPU_X86_", end);
     }
     names.add_if(capabilities.hyperthreading, "HW_CPU_", "HYPERTHREADING");
-    names.listed(HOST_ARCHITECTURES, [&capabilities.arch], "HW_ARCH_");
-    let guests = capabilities.guests.iter().map(|kind| &kind.arch);
-    names.listed(EMULATED, guests, "COMPUTE_ARCH_");
-    names.listed(STORAGE_BUSES, &domain.disk_buses, "COMPUTE_STORAGE_BUS_");
-    names.listed(
-        VIDEO_MODELS,
-        &domain.video_models,
-        "COMPUTE_GRAPHICS_MODEL_",
-    );
-    names.listed(GUEST_IOMMUS, &domain.iommu_models, "COMPUTE_VIOMMU_MODEL_");
-    names.mapped(TPM_MODELS, &domain.tpm_models, "COMPUTE_SECURITY_TPM_");
-    names.mapped(TPM_VERSIONS, &domain.tpm_versions, "COMPUTE_SECURITY_TPM_");
-    names.mapped(FIRMWARES, &domain.firmwares, "COMPUTE_FIRMWARE_");
-    names.add_if(domain.secure_boot, "COMPUTE_SECURITY_", "UEFI_SECURE_BOOT");
-    names.add_if(
-        domain.memory_backings.contains("file"),
-        "COMPUTE_",
-        "MEM_BACKING_FILE",
-    );
+    names.listed(HOST_ARCHITECTURES, [capabilities.arch.as_str()], "HW_ARCH_");
+    if hypervisor.is_qemu && capabilities.runs(hypervisor.virt_type) {
+        of_guests(&mut names, domain, hypervisor);
+    }
     names.0
 }
+
+/// What guests can have.
+fn of_guests(names: &mut TraitCollector, domain: &DomainCapabilities, hypervisor: Hypervisor) {
+    names.listed(&[GUEST_ARCHITECTURE], [GUEST_ARCHITECTURE], "COMPUTE_ARCH_");
+    let buses = domain.disk_buses.iter().map(String::as_str);
+    names.listed(
+        &DiskBus::ALL.map(DiskBus::as_str),
+        buses,
+        "COMPUTE_STORAGE_BUS_",
+    );
+    for model in InterfaceModel::ALL {
+        let exists = match model {
+            InterfaceModel::Igb => {
+                hypervisor.libvirt >= IGB_LIBVIRT && hypervisor.emulator >= IGB_QEMU
+            }
+            _ => true,
+        };
+        let end = model.as_str().to_ascii_uppercase();
+        names.add_if(exists, "COMPUTE_NET_VIF_MODEL_", &end);
+    }
+    names.mapped(FIRMWARES, &domain.firmwares, "COMPUTE_FIRMWARE_");
+    names.add_if(domain.secure_boot, "COMPUTE_SECURITY_", "UEFI_SECURE_BOOT");
+    // Guests have no video card.
+    names.add_if(true, "COMPUTE_GRAPHICS_MODEL_", "NONE");
+    let has_width = hypervisor.libvirt >= ADDRESS_WIDTH_LIBVIRT;
+    names.add_if(has_width, "COMPUTE_ADDRESS_SPACE_", "EMULATED");
+    // Emulated processors have 40 bits, whatever the host has.
+    let is_kvm = hypervisor.virt_type == VirtType::Kvm;
+    names.add_if(has_width && is_kvm, "COMPUTE_ADDRESS_SPACE_", "PASSTHROUGH");
+}
+
+/// The first libvirt and QEMU with Intel's igb.
+const IGB_LIBVIRT: u32 = 9_003_000;
+const IGB_QEMU: u32 = 8_000_000;
+/// The first libvirt that sets the width of physical addresses.
+const ADDRESS_WIDTH_LIBVIRT: u32 = 8_007_000;
 
 /// Traits collected so far.
 #[derive(Default)]
@@ -125,15 +154,11 @@ impl TraitCollector {
     fn listed<'a>(
         &mut self,
         table: &[&str],
-        words: impl IntoIterator<Item = &'a String>,
+        words: impl IntoIterator<Item = &'a str>,
         start: &str,
     ) {
         for word in words {
-            self.add_if(
-                table.contains(&word.as_str()),
-                start,
-                &word.to_ascii_uppercase(),
-            );
+            self.add_if(table.contains(&word), start, &word.to_ascii_uppercase());
         }
     }
 
@@ -161,63 +186,62 @@ mod tests {
         traits.iter().map(Trait::as_str).collect()
     }
 
-    #[test]
-    fn every_name_in_the_tables_makes_a_trait() {
-        let capabilities = Capabilities {
+    const NEW: Hypervisor = Hypervisor {
+        virt_type: VirtType::Kvm,
+        is_qemu: true,
+        libvirt: 11_000_000,
+        emulator: 10_000_000,
+    };
+
+    fn x86_host() -> Capabilities {
+        Capabilities {
             arch: "x86_64".to_owned(),
             hyperthreading: true,
-            guests: EMULATED
-                .iter()
-                .map(|arch| GuestKind {
-                    os_type: "hvm".to_owned(),
-                    arch: (*arch).to_owned(),
-                    domain_types: BTreeSet::new(),
-                })
-                .collect(),
+            guests: vec![GuestKind {
+                os_type: "hvm".to_owned(),
+                arch: "x86_64".to_owned(),
+                domain_types: set(&["kvm", "qemu"]),
+            }],
             ..Capabilities::default()
-        };
+        }
+    }
+
+    #[test]
+    fn every_name_in_the_tables_makes_a_trait() {
         let domain = DomainCapabilities {
-            disk_buses: set(STORAGE_BUSES),
-            video_models: set(VIDEO_MODELS),
-            tpm_models: set(&everything(TPM_MODELS)),
-            tpm_versions: set(&everything(TPM_VERSIONS)),
+            disk_buses: set(&["fdc", "ide", "sata", "scsi", "usb", "virtio"]),
             firmwares: set(&everything(FIRMWARES)),
             secure_boot: true,
-            iommu_models: set(GUEST_IOMMUS),
-            memory_backings: set(&["file"]),
         };
-        let all = traits(&capabilities, &set(&everything(X86_FEATURES)), &domain);
+        let all = traits(&x86_host(), &set(&everything(X86_FEATURES)), &domain, NEW);
+        // Hyperthreading, two architectures, secure boot, no video card, two widths of addresses.
+        let others = 7;
         let expected = X86_FEATURES.len()
-            + EMULATED.len()
-            + STORAGE_BUSES.len()
-            + VIDEO_MODELS.len()
-            + TPM_MODELS.len()
-            + TPM_VERSIONS.len()
+            + DiskBus::ALL.len()
+            + InterfaceModel::ALL.len()
             + FIRMWARES.len()
-            + GUEST_IOMMUS.len()
-            + 4;
-        assert_eq!(all.len(), expected);
+            + others;
+        assert_eq!(all.len(), expected, "{all:?}");
     }
 
     #[test]
     fn only_what_is_there_is_reported_and_unknown_words_are_left_out() {
-        let capabilities = Capabilities {
-            arch: "x86_64".to_owned(),
-            ..Capabilities::default()
-        };
         let domain = DomainCapabilities {
             disk_buses: set(&["virtio", "sd"]),
             ..DomainCapabilities::default()
         };
-        let some = traits(
-            &capabilities,
-            &set(&["vmx", "sse4.2", "new-thing"]),
-            &domain,
-        );
+        let not_qemu = Hypervisor {
+            is_qemu: false,
+            ..NEW
+        };
+        let features = set(&["vmx", "sse4.2", "new-thing"]);
+        let host = Capabilities {
+            hyperthreading: false,
+            ..x86_host()
+        };
         assert_eq!(
-            shown(&some),
+            shown(&traits(&host, &features, &domain, not_qemu)),
             [
-                "COMPUTE_STORAGE_BUS_VIRTIO",
                 "HW_ARCH_X86_64",
                 "HW_CPU_X86_INTEL_VMX",
                 "HW_CPU_X86_SSE42",
@@ -228,7 +252,45 @@ mod tests {
             &Capabilities::default(),
             &BTreeSet::new(),
             &DomainCapabilities::default(),
+            NEW,
         );
         assert!(none.is_empty());
+    }
+
+    #[test]
+    fn what_an_old_or_an_emulating_hypervisor_cannot_do_is_not_reported() {
+        let of = |hypervisor| {
+            let all = traits(
+                &x86_host(),
+                &BTreeSet::new(),
+                &DomainCapabilities::default(),
+                hypervisor,
+            );
+            let names = [
+                "COMPUTE_ADDRESS_SPACE_EMULATED",
+                "COMPUTE_ADDRESS_SPACE_PASSTHROUGH",
+                "COMPUTE_NET_VIF_MODEL_E1000",
+                "COMPUTE_NET_VIF_MODEL_IGB",
+            ];
+            names.map(|name| shown(&all).contains(&name))
+        };
+        assert_eq!(of(NEW), [true; 4]);
+        let emulating = Hypervisor {
+            virt_type: VirtType::Qemu,
+            ..NEW
+        };
+        assert_eq!(of(emulating), [true, false, true, true]);
+        let debian_12 = Hypervisor {
+            libvirt: 9_000_000,
+            emulator: 7_002_022,
+            ..NEW
+        };
+        assert_eq!(of(debian_12), [true, true, true, false]);
+        let ubuntu_22 = Hypervisor {
+            libvirt: 8_000_000,
+            emulator: 6_002_000,
+            ..NEW
+        };
+        assert_eq!(of(ubuntu_22), [false, false, true, false]);
     }
 }

@@ -6,6 +6,7 @@
 //! uses the same constructors. No part contains a secret: a config drive is a path.
 
 mod cpus;
+mod description;
 mod device;
 mod disk;
 mod error;
@@ -19,11 +20,12 @@ use serde::{Deserialize, Serialize};
 
 pub use berth_model::{DesiredPower, MachineOptions};
 pub use cpus::{CpuModel, CpuModelName, CpuPinning, VcpuPin};
+pub use description::InstanceDescription;
 pub use device::{AttachedDevice, DeviceOrigin, GuestDevice, GuestDevices, PciManagement};
 pub use disk::{BaseImage, DiskFormat, GuestDisks, QcowDisk};
 pub use error::GuestSpecError;
 pub use interface::{GuestInterface, GuestInterfaces, InterfaceSource, LinkName, MacAddress};
-pub use name::{GuestName, HostPath, KernelCommandLine, ProjectId};
+pub use name::{GuestName, HostPath, KernelCommandLine, Label, ProjectId};
 pub use topology::{GuestNumaCell, GuestTopology, MemoryPages};
 
 /// The desired state of a guest.
@@ -40,6 +42,9 @@ pub struct GuestSpec {
     pub name: GuestName,
     /// The project and consumer that own the guest.
     pub owner: GuestOwner,
+    /// What users know of the instance; `None` in journals of earlier releases.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<InstanceDescription>,
     /// Virtual CPUs, memory, and their placement on the host.
     pub topology: GuestTopology,
     /// The CPU model visible to the guest.

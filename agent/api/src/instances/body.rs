@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use berth_agent_images::{ConfigDriveChange, ImageDownload, ImageSource};
 use berth_agent_instances::create::{config_drive_change, image_of, kernel_of};
-use berth_agent_instances::{BuildError, BuildOptions, RescueSystem, TransitionRequest};
+use berth_agent_instances::{
+    BuildError, BuildOptions, MachineDescription, RescueSystem, TransitionRequest,
+};
 use berth_agent_journal::{
     Blame, Goal, GuestRecord, GuestRequest, SpawnStep, StepState, TransitionKind,
 };
@@ -298,10 +300,19 @@ pub(super) fn parse_action(
         GuestAction::Rebuild {
             image,
             preserve_ephemeral,
+            extra_specs,
         } => {
+            let description = extra_specs.as_ref().map(|extra_specs| MachineDescription {
+                extra_specs: extra_specs.clone(),
+                properties: image.properties.clone(),
+            });
             return Ok(ActionRequest::Change(TransitionRequest::Rebuild {
-                image: replacement_image(image)?,
+                image: match description {
+                    Some(_) => image_of(image)?,
+                    None => replacement_image(image)?,
+                },
                 preserve_ephemeral: *preserve_ephemeral,
+                machine: description,
             }));
         }
         GuestAction::UpdateConfigDrive { change } => {

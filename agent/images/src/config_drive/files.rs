@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use berth_client::Secret;
+use berth_model::DiskBus;
 use berth_virt::guest_spec::{CpuPinning, GuestSpec, VcpuPin};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -185,16 +186,32 @@ fn dedicated_cpus(spec: &GuestSpec) -> Vec<u32> {
     dedicated.map(|(vcpu, _)| vcpu).collect()
 }
 
+/// The guest's name for its swap disk: the last of its further disks.
+fn swap_device(spec: &GuestSpec) -> Option<String> {
+    let others = spec.disks.ephemeral();
+    let is_swap = others.last()?.path.as_str().ends_with("/disk.swap");
+    let letter = ('b'..='z').nth(others.len() - 1)?;
+    let bus = spec.machine.disk_bus.unwrap_or(DiskBus::Virtio);
+    is_swap.then(|| format!("{}{letter}", bus.device_prefix()))
+}
+
 /// The metadata in EC2's form. Addresses are empty, because Berth assigns none.
 fn ec2(parts: &ConfigDriveParts, spec: &GuestSpec) -> Value {
     let id = |kind: &str, uuid: &str| format!("{kind}-{}", uuid.get(..8).unwrap_or(uuid));
     let uuid = spec.uuid.to_string();
+    let bus = spec.machine.disk_bus.unwrap_or(DiskBus::Virtio);
+    let root = format!("{}a", bus.device_prefix());
+    let mut mapping = json!({"ami": root, "root": format!("/dev/{root}")});
+    if let Some(swap) = swap_device(spec) {
+        // cloud-init uses the swap space that it finds here.
+        mapping["swap"] = json!(swap);
+    }
     let mut document = json!({
         "ami-id": parts.image_id.as_deref().map(|image| id("ami", image)),
         "ami-launch-index": parts.launch_index,
         // Nova writes this text, too.
         "ami-manifest-path": "FIXME",
-        "block-device-mapping": {"ami": "vda", "root": "/dev/vda"},
+        "block-device-mapping": mapping,
         "hostname": parts.hostname,
         "instance-action": "none",
         "instance-id": id("i", &uuid),

@@ -303,6 +303,7 @@ fn spec(number: u32) -> GuestSpec {
             project: ProjectId::new("project").unwrap(),
             consumer: uuid,
         },
+        description: None,
         topology: GuestTopology::plain(1, 128).unwrap(),
         cpu_model: CpuModel::HostPassthrough,
         machine: berth_virt::guest_spec::MachineOptions::default(),

@@ -98,6 +98,59 @@ async fn a_guest_has_its_disks_however_often_they_are_made_ready_and_none_afterw
 }
 
 #[tokio::test]
+async fn a_swap_disk_has_a_swap_space_behind_the_ephemeral_disks_also_after_a_kill() {
+    let bench = Bench::new().await;
+    let disks = bench.disks();
+    let wanted = DiskPlan::new(None, 1, vec![1], None).unwrap();
+    let wanted = wanted.with_swap(512).unwrap();
+    let guest = Guest::new(1, &disks, wanted.clone());
+    let folder = bench.path(&guest.folder());
+    // Files of a run that was killed in the middle.
+    fs::create_dir_all(&folder).unwrap();
+    for name in ["disk.swap", "disk.swap.raw"] {
+        crate::atomic_file::PartialFile::of(&folder.join(name))
+            .create()
+            .unwrap();
+    }
+    disks.prepare(&guest.provision()).await.unwrap();
+    assert_eq!(
+        bench.found(&guest.folder()),
+        ["disk", "disk.eph0", "disk.swap"]
+    );
+    let names: Vec<&str> = guest
+        .spec
+        .disks
+        .ephemeral()
+        .iter()
+        .map(|disk| disk.path.as_str())
+        .collect();
+    assert!(
+        names[0].ends_with("/disk.eph0") && names[1].ends_with("/disk.swap"),
+        "{names:?}"
+    );
+    let raw = bench.path("raw");
+    let words = ["convert", "-f", "qcow2", "-O", "raw"];
+    qemu_img(&words, &[&folder.join("disk.swap"), &raw]);
+    assert_eq!(fs::metadata(&raw).unwrap().len(), 512 << 20);
+    let found = Command::new("blkid")
+        .args(["-p", "-o", "export"])
+        .arg(&raw)
+        .output()
+        .unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    assert!(found.contains("TYPE=swap"), "{found}");
+    // The guest's pages stay.
+    let before = fs::read(folder.join("disk.swap")).unwrap();
+    disks.prepare(&guest.provision()).await.unwrap();
+    assert_eq!(fs::read(folder.join("disk.swap")).unwrap(), before);
+    let stored = serde_json::to_value(&wanted).unwrap();
+    assert_eq!(stored["swap_mib"], 512);
+    assert_eq!(serde_json::from_value::<DiskPlan>(stored).unwrap(), wanted);
+    let full = DiskPlan::new(None, 1, vec![1; 25], None).unwrap();
+    assert!(full.with_swap(1).is_err() && wanted.with_swap((1 << 20) + 1).is_err());
+}
+
+#[tokio::test]
 async fn a_missing_disk_of_a_guest_that_has_run_is_not_recreated() {
     let bench = Bench::new().await;
     let disks = bench.disks();

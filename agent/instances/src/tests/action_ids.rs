@@ -20,6 +20,7 @@ fn rebuild() -> TransitionRequest {
     TransitionRequest::Rebuild {
         image: image('c'),
         preserve_ephemeral: false,
+        machine: None,
     }
 }
 

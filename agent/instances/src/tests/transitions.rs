@@ -1,10 +1,11 @@
 //! Tests of rescue, unrescue and rebuild: killed at every call, failing, repeated, and requested in the wrong state.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use berth_agent_journal::AcceptOutcome;
 use berth_agent_journal::samples::{guest, request};
-use berth_model::NodeName;
+use berth_model::{DiskBus, NodeName};
 use berth_virt::guest_spec::{DesiredPower, GuestBoot, HostPath, KernelCommandLine};
 use berth_virt::{GuestError, GuestPowerOutcome, PowerAction};
 
@@ -16,7 +17,7 @@ use crate::guests::Guests;
 use crate::outcome::ReconcileOutcome;
 use crate::power::PowerError;
 use crate::tests::invariants;
-use crate::transition::{RescueSystem, TransitionError, TransitionRequest};
+use crate::transition::{MachineDescription, RescueSystem, TransitionError, TransitionRequest};
 
 const STOP: PowerAction = PowerAction::Stop {
     grace: Duration::ZERO,
@@ -41,6 +42,16 @@ pub(super) async fn running() -> FaultHarness {
     world.files.insert(file("disk.eph0"), "tenant's".to_owned());
     drop(world);
     harness
+}
+
+/// A machine with SCSI disks.
+fn of_scsi() -> MachineDescription {
+    let properties = [("hw_disk_bus", "scsi"), ("os_distro", "debian")];
+    let properties = properties.map(|(name, value)| (name.to_owned(), value.to_owned()));
+    MachineDescription {
+        extra_specs: BTreeMap::new(),
+        properties: BTreeMap::from(properties),
+    }
 }
 
 /// A transition and the state before it.
@@ -91,6 +102,7 @@ impl Ask {
             Self::Rebuild { preserve_ephemeral } => TransitionRequest::Rebuild {
                 image: image('c'),
                 preserve_ephemeral,
+                machine: (!preserve_ephemeral).then(of_scsi),
             },
         }
     }
@@ -168,6 +180,7 @@ pub(super) async fn is_whole(
     let document = &world.documents[&guest(1)];
     assert_eq!(document.disks, present.spec().disks);
     assert_eq!(document.boot, present.spec().boot);
+    assert_eq!(document.machine, present.spec().machine);
     assert_eq!(document.devices.as_slice().len(), 2);
     let disks = &present.spec().disks;
     for disk in disks.root().into_iter().chain(disks.ephemeral()) {
@@ -288,6 +301,7 @@ async fn a_change_that_does_not_come_about_is_held_and_done_when_it_can_be() {
         let other = TransitionRequest::Rebuild {
             image: image('c'),
             preserve_ephemeral: true,
+            machine: None,
         };
         let busy = guests.transition(guest(1), &other).await.unwrap_err();
         assert!(
@@ -426,6 +440,51 @@ async fn comes(harness: &FaultHarness) {
     while !harness.history().iter().any(|line| is_fetch(line)) {
         tokio::task::yield_now().await;
     }
+}
+
+#[tokio::test]
+async fn a_rebuilt_guest_has_the_devices_of_the_new_image_and_keeps_them_in_a_rescue() {
+    let harness = running().await;
+    let guests = harness.guests();
+    let rebuild = |machine| TransitionRequest::Rebuild {
+        image: image('c'),
+        preserve_ephemeral: true,
+        machine,
+    };
+    let bus = || harness.world().documents[&guest(1)].machine.disk_bus;
+    guests
+        .transition(guest(1), &rebuild(Some(of_scsi())))
+        .await
+        .unwrap();
+    assert_eq!(bus(), Some(DiskBus::Scsi));
+    for request in [rescue(), TransitionRequest::Unrescue, rebuild(None)] {
+        guests.transition(guest(1), &request).await.unwrap();
+        assert_eq!(bus(), Some(DiskBus::Scsi), "{request:?}");
+    }
+    is_whole(&harness, &guests).await;
+    let of_property = |name: &str, value: &str| MachineDescription {
+        properties: BTreeMap::from([(name.to_owned(), value.to_owned())]),
+        ..of_scsi()
+    };
+    for (name, value, expected) in [
+        (
+            "hw_disk_bus",
+            "ide",
+            "cannot be rebuilt: image.properties: hw_disk_bus: guests cannot have",
+        ),
+        ("hw_firmware_type", "uefi", "keeps its firmware"),
+    ] {
+        let request = rebuild(Some(of_property(name, value)));
+        let refused = guests.transition(guest(1), &request).await.unwrap_err();
+        assert!(refused.to_string().contains(expected), "{refused}");
+        is_whole(&harness, &guests).await;
+    }
+    guests
+        .transition(guest(1), &rebuild(Some(of_property("os_distro", "debian"))))
+        .await
+        .unwrap();
+    assert_eq!(bus(), None);
+    is_whole(&harness, &guests).await;
 }
 
 #[tokio::test]

@@ -5,13 +5,14 @@ use berth_agent_images::{DiskPlan, RecreateDisks};
 use berth_agent_journal::{
     BootSource, GuestRecord, InstanceOverrides, PendingTransition, TransitionKind, TransitionPhase,
 };
-use berth_virt::guest_spec::{DesiredPower, GuestBoot};
+use berth_model::{ConsumerUuid, GuestFirmware, GuestMachine};
+use berth_virt::guest_spec::{DesiredPower, GuestBoot, GuestTopology, MachineOptions};
 use berth_wire::guest::ActionId;
 
 use crate::power::{PowerError, ensure_idle};
 use crate::resources::GuestResources;
 use crate::transition::error::TransitionError;
-use crate::transition::{RescueSystem, TransitionRequest};
+use crate::transition::{MachineDescription, RescueSystem, TransitionRequest};
 
 /// What to do about a transition request.
 pub(super) enum TransitionDecision {
@@ -102,7 +103,13 @@ fn plan_transition<R: GuestResources>(
     let own = BootSource::of(&record.own().map_err(PowerError::from)?);
     let laid_out = |boot: GuestBoot, plan: DiskPlan| -> Result<BootSource, TransitionError> {
         let disks = resources.lay_out(uuid, &plan)?;
-        Ok(BootSource { boot, plan, disks })
+        let machine = own.machine.clone();
+        Ok(BootSource {
+            boot,
+            plan,
+            disks,
+            machine,
+        })
     };
     let root = |boot_source: &BootSource| {
         let root = boot_source.disks.root();
@@ -162,12 +169,17 @@ fn plan_transition<R: GuestResources>(
         TransitionRequest::Rebuild {
             image,
             preserve_ephemeral,
+            machine,
         } => {
             if !own.plan.has_root() {
                 let what = "rebuilt";
                 return Err(TransitionError::NoManagedRoot { uuid, what });
             }
-            let boot_source = laid_out(own.boot, own.plan.rebuilt_from(image.clone()))?;
+            let mut boot_source = laid_out(own.boot.clone(), own.plan.rebuilt_from(image.clone()))?;
+            if let Some(description) = machine {
+                let topology = &record.request.spec().topology;
+                boot_source.machine = Some(described(uuid, topology, &own.boot, description)?);
+            }
             let ephemeral = boot_source.disks.ephemeral().iter();
             let ephemeral = ephemeral
                 .filter(|_| !preserve_ephemeral)
@@ -186,5 +198,33 @@ fn plan_transition<R: GuestResources>(
                 },
             })
         }
+    }
+}
+
+/// The machine that a flavor and an image describe, for a guest of this size and firmware.
+fn described(
+    uuid: ConsumerUuid,
+    topology: &GuestTopology,
+    boot: &GuestBoot,
+    description: &MachineDescription,
+) -> Result<MachineOptions, TransitionError> {
+    let machine = GuestMachine::of(
+        topology.vcpus(),
+        topology.memory_mib(),
+        &description.extra_specs,
+        &description.properties,
+    )
+    .map_err(|error| TransitionError::Machine { uuid, error })?;
+    let is_same = match (boot, machine.firmware) {
+        (GuestBoot::Disk, GuestFirmware::Bios) | (GuestBoot::Kernel { .. }, _) => true,
+        (GuestBoot::Uefi { secure_boot }, GuestFirmware::Uefi { secure_boot: new }) => {
+            *secure_boot == new
+        }
+        (GuestBoot::Disk, GuestFirmware::Uefi { .. })
+        | (GuestBoot::Uefi { .. }, GuestFirmware::Bios) => false,
+    };
+    match is_same {
+        true => Ok(machine.options),
+        false => Err(TransitionError::Firmware { uuid }),
     }
 }

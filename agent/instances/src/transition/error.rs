@@ -1,6 +1,6 @@
 //! Errors of transitions.
 
-use berth_model::{ConsumerUuid, Disposition};
+use berth_model::{ConsumerUuid, Disposition, GuestMachineError};
 
 use crate::outcome::BlockedReason;
 use crate::power::PowerError;
@@ -29,6 +29,15 @@ pub enum TransitionError {
         /// `rescued from an image` or `rebuilt`.
         what: &'static str,
     },
+    /// No host can build the machine that the flavor and the new image describe.
+    #[error("guest {uuid} cannot be rebuilt: {error}")]
+    Machine {
+        uuid: ConsumerUuid,
+        error: GuestMachineError,
+    },
+    /// The new image needs other firmware than the guest has.
+    #[error("guest {uuid} keeps its firmware, and the image requests another one")]
+    Firmware { uuid: ConsumerUuid },
     /// The transition is in progress and blocked; it is retried.
     #[error("the transition of guest {uuid} is blocked and will be retried: {reason}")]
     Blocked {
@@ -51,7 +60,9 @@ impl TransitionError {
             Self::Resource(error) => error.disposition(),
             Self::Power(_) | Self::Rescued { .. } | Self::NotRescued { .. } => Disposition::Refresh,
             Self::Blocked { .. } | Self::Interrupted { .. } => Disposition::Retry,
-            Self::NoManagedRoot { .. } => Disposition::Fatal,
+            Self::NoManagedRoot { .. } | Self::Machine { .. } | Self::Firmware { .. } => {
+                Disposition::Fatal
+            }
         }
     }
 }

@@ -151,6 +151,7 @@ impl<D: VirtDriver> EventLoop<D> {
         }
         findings::of_view(&mut self.health, view, now);
         self.metrics.unfit_devices(findings::unfit(view));
+        self.metrics.devices(view);
         if view.nodes.is_empty() {
             self.health.set(NO_NODE.finding(), now);
             self.observation.retry_at = Some(now + self.observation.backoff.next_delay());

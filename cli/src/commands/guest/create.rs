@@ -44,6 +44,9 @@ pub(super) struct CreateArguments {
     /// Size of a second, empty disk: in GiB, or with a unit.
     #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = gibibytes)]
     ephemeral: u64,
+    /// Size of a swap disk: in MiB, or with a unit such as 2G.
+    #[arg(long, value_name = "SIZE", default_value_t = 0, value_parser = mebibytes)]
+    swap: u64,
     /// A flavor extra spec, may be repeated: hw:cpu_policy=dedicated, resources:VGPU=1, trait:CUSTOM_X=required.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     property: Vec<(String, String)>,
@@ -177,6 +180,7 @@ impl CreateArguments {
                 ram_mb,
                 disk_gb: self.disk,
                 ephemeral_gb: self.ephemeral,
+                swap_mb: self.swap,
                 extra_specs,
             },
             image,

@@ -71,6 +71,7 @@ impl RebuildArguments {
         Ok(GuestAction::Rebuild {
             image: image(&self.image, &self.of_image)?,
             preserve_ephemeral: self.preserve_ephemeral,
+            extra_specs: None,
         })
     }
 }

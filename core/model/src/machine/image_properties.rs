@@ -13,6 +13,9 @@ const NUMBERED: [&str; 2] = ["hw_numa_cpus.", "hw_numa_mem."];
 /// The key of an image that was uploaded from an encrypted volume.
 const VOLUME_KEY: &str = "cinder_encryption_key_id";
 
+/// An image of a disk without a boot loader, which needs a kernel from another image.
+const OF_KERNELS: [&str; 2] = ["kernel_id", "ramdisk_id"];
+
 /// Records that Glance keeps about an import. They say nothing about the data of an active image.
 const OF_IMPORTS: [&str; 4] = [
     "os_glance_failed_import",
@@ -37,6 +40,9 @@ pub fn known_image_property(name: &str) -> Option<HostSupport> {
             "the image was uploaded from an encrypted volume",
         ));
     }
+    if OF_KERNELS.contains(&name) {
+        return Some(HostSupport::refused("guests start from their disk"));
+    }
     if name.starts_with("os_encrypt_") || name.starts_with("os_decrypt_") {
         return Some(HostSupport::refused("hosts do not decrypt images"));
     }
@@ -48,6 +54,12 @@ pub fn known_image_property(name: &str) -> Option<HostSupport> {
     if OF_IMPORTS.contains(&name) {
         return Some(HostSupport::Harmless("Glance keeps it about an import"));
     }
+    // The old names, which Nova writes into images of servers that boot from a volume.
+    let name = match name {
+        "block_device_mapping" => "img_block_device_mapping",
+        "mappings" => "img_mappings",
+        name => name,
+    };
     let row = IMAGE_PROPERTIES.binary_search_by_key(&name, |(it, _)| it);
     row.ok().map(|row| IMAGE_PROPERTIES[row].1)
 }
@@ -110,10 +122,7 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
         HostSupport::Harmless("only hosts of Xen read it"),
     ),
     ("hw_boot_menu", HostSupport::Honoured),
-    (
-        "hw_cdrom_bus",
-        HostSupport::Harmless("CD-ROMs are on the SATA bus"),
-    ),
+    ("hw_cdrom_bus", HostSupport::Honoured),
     ("hw_cpu_cores", HostSupport::Honoured),
     ("hw_cpu_max_cores", HostSupport::Honoured),
     ("hw_cpu_max_sockets", HostSupport::Honoured),
@@ -130,14 +139,17 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
         "hw_device_id",
         HostSupport::Harmless("only hosts of Xen read it"),
     ),
+    ("hw_disk_bus", HostSupport::Honoured),
     (
-        "hw_disk_bus",
-        HostSupport::Harmless("disks are on the virtio bus"),
+        "hw_disk_type",
+        HostSupport::Harmless("only hosts of VMware read it"),
     ),
-    ("hw_disk_type", HostSupport::Harmless("disks are qcow2")),
     (
         "hw_emulation_architecture",
-        HostSupport::Harmless("guests have the architecture of their host"),
+        HostSupport::Refused {
+            reason: "guests have the architecture of their host",
+            unless: &["x86_64"],
+        },
     ),
     ("hw_emulator_threads_policy", HostSupport::Placed),
     (
@@ -176,14 +188,8 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
         ),
     ),
     ("hw_machine_type", HostSupport::Honoured),
-    (
-        "hw_maxphysaddr_bits",
-        HostSupport::refused("hosts do not set the width of physical addresses"),
-    ),
-    (
-        "hw_maxphysaddr_mode",
-        HostSupport::refused("hosts do not set the width of physical addresses"),
-    ),
+    ("hw_maxphysaddr_bits", HostSupport::Honoured),
+    ("hw_maxphysaddr_mode", HostSupport::Honoured),
     (
         "hw_mem_encryption",
         HostSupport::unless_off("hosts do not encrypt memory"),
@@ -204,10 +210,7 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
         "hw_pointer_model",
         HostSupport::Harmless("guests have no pointer"),
     ),
-    (
-        "hw_qemu_guest_agent",
-        HostSupport::Harmless("guests have no channel for an agent"),
-    ),
+    ("hw_qemu_guest_agent", HostSupport::Honoured),
     (
         "hw_redirected_usb_ports",
         HostSupport::Harmless("guests have no USB ports"),
@@ -222,12 +225,12 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ),
     (
         "hw_rng_model",
-        HostSupport::Harmless("guests have a virtio random number generator"),
+        HostSupport::Refused {
+            reason: "guests have a virtio random number generator",
+            unless: &["virtio"],
+        },
     ),
-    (
-        "hw_scsi_model",
-        HostSupport::Harmless("disks are on the virtio bus"),
-    ),
+    ("hw_scsi_model", HostSupport::Honoured),
     (
         "hw_serial_port_count",
         HostSupport::Refused {
@@ -239,7 +242,7 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
         "hw_sound_model",
         HostSupport::Harmless("guests have no sound card"),
     ),
-    ("hw_time_hpet", HostSupport::Harmless("guests have no HPET")),
+    ("hw_time_hpet", HostSupport::Honoured),
     ("hw_tpm_model", HostSupport::refused("guests have no TPM")),
     ("hw_tpm_version", HostSupport::refused("guests have no TPM")),
     (
@@ -254,60 +257,63 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
         "hw_video_ram",
         HostSupport::Harmless("guests have no video card"),
     ),
-    (
-        "hw_vif_model",
-        HostSupport::Harmless("interfaces are virtio"),
-    ),
+    ("hw_vif_model", HostSupport::Honoured),
     ("hw_vif_multiqueue_enabled", HostSupport::Honoured),
     (
         "hw_viommu_model",
         HostSupport::refused("guests have no IOMMU"),
     ),
-    (
-        "hw_virtio_packed_ring",
-        HostSupport::unless_off("hosts do not use packed rings"),
-    ),
+    ("hw_virtio_packed_ring", HostSupport::Honoured),
     ("hw_vm_mode", HostSupport::Scheduled),
     ("hw_watchdog_action", HostSupport::Honoured),
-    ("img_bdm_v2", HostSupport::Harmless("hosts do not read it")),
+    (
+        "img_bdm_v2",
+        HostSupport::Harmless("it has an effect only with img_block_device_mapping"),
+    ),
     (
         "img_bittorrent",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("only hosts of Xen read it"),
     ),
     (
         "img_block_device_mapping",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Refused {
+            reason: "hosts have no volumes",
+            unless: &["[]"],
+        },
     ),
     (
         "img_cache_in_nova",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("only hosts of Xen read it"),
     ),
     (
         "img_compression_level",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("it has an effect only on snapshots, which hosts refuse"),
     ),
     (
         "img_config_drive",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("each guest has a config drive"),
     ),
     ("img_hide_hypervisor_id", HostSupport::Honoured),
     ("img_hv_requested_version", HostSupport::Scheduled),
     ("img_hv_type", HostSupport::Scheduled),
     (
         "img_linked_clone",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("only hosts of VMware read it"),
     ),
     (
         "img_mappings",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Refused {
+            reason: "hosts do not make the disks of EC2 images",
+            unless: &["[]"],
+        },
     ),
     (
         "img_owner_id",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("only hosts of VMware read it"),
     ),
     (
         "img_root_device_name",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("the bus of the root disk gives its name"),
     ),
     (
         "img_signature",
@@ -327,32 +333,40 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ),
     (
         "img_use_agent",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("only hosts of Xen read it"),
     ),
-    ("img_version", HostSupport::Harmless("hosts do not read it")),
+    (
+        "img_version",
+        HostSupport::Harmless("only hosts of VMware read it"),
+    ),
     (
         "os_admin_user",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless(
+            "it has an effect only on changes of the password, which hosts refuse",
+        ),
     ),
     (
         "os_command_line",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("it has an effect only with kernel_id"),
     ),
-    ("os_distro", HostSupport::Harmless("hosts do not read it")),
+    (
+        "os_distro",
+        HostSupport::Harmless("a host of Nova chooses devices by it only with libosinfo"),
+    ),
     (
         "os_require_quiesce",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("it has an effect only on snapshots, which hosts refuse"),
     ),
     ("os_secure_boot", HostSupport::Honoured),
     (
         "os_skip_agent_inject_files_at_boot",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("only hosts of Xen read it"),
     ),
     (
         "os_skip_agent_inject_ssh",
-        HostSupport::Harmless("hosts do not read it"),
+        HostSupport::Harmless("only hosts of Xen read it"),
     ),
-    ("os_type", HostSupport::Harmless("hosts do not read it")),
+    ("os_type", HostSupport::Honoured),
     ("traits_required", HostSupport::Scheduled),
 ];
 
@@ -378,6 +392,8 @@ mod tests {
             ("hw_mem_encryption", "true"),
             ("hw_firmware_stateless", "yes"),
             ("hw_vault", "1"),
+            ("block_device_mapping", "[{\"snapshot_id\": \"8f2b\"}]"),
+            ("kernel_id", "8f2b"),
         ] {
             let refused = check_image_property(name, value);
             assert!(refused.is_err(), "{name}");
@@ -387,6 +403,7 @@ mod tests {
             ("hw_mem_encryption", "False"),
             ("os_glance_failed_import", "cheap"),
             ("hw_qemu_guest_agent", "yes"),
+            ("block_device_mapping", "[]"),
             ("hw_numa_cpus.0", "0-1"),
             ("os_distro", "debian"),
             ("mine", "x"),

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::GuestMachineError;
+use super::emulated_devices::{DiskBus, InterfaceModel, ScsiController};
 use super::extra_specs::{ExtraSpecs, FlavorExtraSpecError};
+use super::limits::GuestLimits;
 use super::nova_extra_specs::flag;
 
 /// The largest number of sockets, cores or threads.
@@ -38,6 +40,50 @@ pub struct MachineOptions {
     pub pmu: Option<bool>,
     /// The random number generator (`hw_rng:allowed`, `hw_rng:rate_bytes`, `hw_rng:rate_period`).
     pub rng: RngDevice,
+    /// The bus of disks (`hw_disk_bus`); by default virtio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk_bus: Option<DiskBus>,
+    /// The bus of the config drive (`hw_cdrom_bus`); by default SATA.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cdrom_bus: Option<DiskBus>,
+    /// The controller of disks on the SCSI bus (`hw_scsi_model`); by default the hypervisor's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scsi_controller: Option<ScsiController>,
+    /// The model of interfaces (`hw_vif_model`).
+    #[serde(skip_serializing_if = "is_default")]
+    pub interface_model: InterfaceModel,
+    /// Whether interfaces use packed rings (`hw:virtio_packed_ring`).
+    #[serde(skip_serializing_if = "is_default")]
+    pub packed_ring: bool,
+    /// Whether the guest has a channel for QEMU's guest agent (`hw_qemu_guest_agent`).
+    #[serde(skip_serializing_if = "is_default")]
+    pub guest_agent: bool,
+    /// Whether the guest has a high precision event timer (`hw_time_hpet`).
+    #[serde(skip_serializing_if = "is_default")]
+    pub hpet: bool,
+    /// Whether the guest is Windows (`os_type=windows`): its clock has local time, and it sees Hyper-V's interfaces.
+    #[serde(skip_serializing_if = "is_default")]
+    pub windows: bool,
+    /// The width of physical addresses (`hw:maxphysaddr_mode`); by default the hypervisor's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address_width: Option<AddressWidth>,
+    /// Limits on CPU time, disk and network traffic (`quota:*`).
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits: GuestLimits,
+}
+
+/// The width of physical addresses. Devices with large memory regions need more than the hypervisor's default of 40 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AddressWidth {
+    /// The host's.
+    Passthrough,
+    /// This many bits, 32 to 64, and at most the host's.
+    Emulated(u8),
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// A versioned q35 machine, such as `pc-q35-7.2`.
@@ -158,7 +204,32 @@ impl MachineOptions {
             multiqueue: source.multiqueue()?,
             pmu: source.pmu()?,
             rng: source.rng()?,
+            disk_bus: source.disk_bus("hw_disk_bus")?,
+            cdrom_bus: source.disk_bus("hw_cdrom_bus")?,
+            scsi_controller: source.scsi_controller()?,
+            interface_model: source.interface_model()?,
+            packed_ring: source.packed_ring()?,
+            guest_agent: source.property_flag("hw_qemu_guest_agent").unwrap_or(false),
+            hpet: source.property_flag("hw_time_hpet").unwrap_or(false),
+            windows: source
+                .property("os_type")
+                .is_some_and(|os| os.eq_ignore_ascii_case("windows")),
+            address_width: source.address_width()?,
+            limits: GuestLimits::of(source.specs)?,
         })
+    }
+}
+
+/// Nova's word for a model that the image has by the name that VMware uses.
+fn canonical_model<'a>(property: &str, model: &'a str) -> &'a str {
+    match (property, model) {
+        ("hw_scsi_model", "lsilogicsas") => "lsisas1068",
+        ("hw_scsi_model", "paravirtual") => "vmpvscsi",
+        ("hw_vif_model", "virtuale1000") => "e1000",
+        ("hw_vif_model", "virtuale1000e") => "e1000e",
+        ("hw_vif_model", "virtualpcnet32") => "pcnet",
+        ("hw_vif_model", "virtualvmxnet3") => "vmxnet3",
+        _ => model,
     }
 }
 
@@ -237,12 +308,90 @@ impl<'a> FlavorAndProperties<'a> {
     }
 
     fn pmu(self) -> Result<Option<bool>, GuestMachineError> {
-        const PROPERTY: &str = "hw_pmu";
-        match (self.flag("hw:pmu")?, self.property_flag(PROPERTY)) {
+        self.agreed_flag("pmu")
+    }
+
+    fn packed_ring(self) -> Result<bool, GuestMachineError> {
+        Ok(self.agreed_flag("virtio_packed_ring")?.unwrap_or(false))
+    }
+
+    /// A truth value that the flavor or the image has. If both have it, they must agree.
+    fn agreed_flag(self, name: &str) -> Result<Option<bool>, GuestMachineError> {
+        let (spec, property) = (format!("hw:{name}"), format!("hw_{name}"));
+        match (self.flag(&spec)?, self.property_flag(&property)) {
             (Some(flavor), Some(image)) if flavor != image => {
-                Err(self.image(PROPERTY, "it contradicts hw:pmu of the flavor"))
+                Err(self.image(&property, format!("it contradicts {spec} of the flavor")))
             }
             (of_flavor, of_image) => Ok(of_flavor.or(of_image)),
+        }
+    }
+
+    /// One of the words of a property, in any case.
+    fn choice<T: Copy>(
+        self,
+        property: &str,
+        all: &[T],
+        word: fn(T) -> &'static str,
+    ) -> Result<Option<T>, GuestMachineError> {
+        let Some(found) = self.property(property) else {
+            return Ok(None);
+        };
+        let lower_case = found.to_lowercase();
+        let canonical = canonical_model(property, &lower_case);
+        match all.iter().find(|one| word(**one) == canonical) {
+            Some(one) => Ok(Some(*one)),
+            None => {
+                let words: Vec<_> = all.iter().map(|one| word(*one)).collect();
+                let found: String = found.chars().take(80).collect();
+                let reason = format!(
+                    "guests cannot have {found:?}; expected {}",
+                    words.join(", ")
+                );
+                Err(self.image(property, reason))
+            }
+        }
+    }
+
+    fn disk_bus(self, property: &str) -> Result<Option<DiskBus>, GuestMachineError> {
+        self.choice(property, &DiskBus::ALL, DiskBus::as_str)
+    }
+
+    fn scsi_controller(self) -> Result<Option<ScsiController>, GuestMachineError> {
+        self.choice(
+            "hw_scsi_model",
+            &ScsiController::ALL,
+            ScsiController::as_str,
+        )
+    }
+
+    fn interface_model(self) -> Result<InterfaceModel, GuestMachineError> {
+        let model = self.choice("hw_vif_model", &InterfaceModel::ALL, InterfaceModel::as_str)?;
+        Ok(model.unwrap_or_default())
+    }
+
+    /// As in Nova, the flavor has the last word.
+    fn address_width(self) -> Result<Option<AddressWidth>, GuestMachineError> {
+        const MODE: &str = "maxphysaddr_mode";
+        const BITS: &str = "maxphysaddr_bits";
+        let of_spec = |name: &str| self.specs.get(&format!("hw:{name}"));
+        let value = |name: &str| of_spec(name).or_else(|| self.property(&format!("hw_{name}")));
+        let wrong = |name: &str, reason: &str| match of_spec(name) {
+            Some(_) => self.specs.wrong(&format!("hw:{name}"), reason).into(),
+            None => self.image(&format!("hw_{name}"), reason),
+        };
+        match (value(MODE), value(BITS)) {
+            (None, None) => Ok(None),
+            (Some("passthrough"), None) => Ok(Some(AddressWidth::Passthrough)),
+            (Some("passthrough"), Some(_)) => {
+                Err(wrong(BITS, "maxphysaddr_mode=passthrough takes no number"))
+            }
+            (Some("emulate"), Some(bits)) => match bits.parse::<u8>() {
+                Ok(bits) if (32..=64).contains(&bits) => Ok(Some(AddressWidth::Emulated(bits))),
+                _ => Err(wrong(BITS, "expected 32 to 64")),
+            },
+            (Some("emulate"), None) => Err(wrong(MODE, "maxphysaddr_bits is missing, such as 46")),
+            (Some(_), _) => Err(wrong(MODE, "expected passthrough or emulate")),
+            (None, Some(_)) => Err(wrong(BITS, "maxphysaddr_mode is missing")),
         }
     }
 

@@ -67,12 +67,190 @@ fn a_cpu_topology_is_chosen_as_in_nova() {
 }
 
 #[test]
+fn the_devices_and_limits_of_a_flavor_and_an_image_are_in_the_machine() {
+    let options = |specs: &str, properties: &str| machine(4, specs, properties).unwrap().options;
+    let devices = options(
+        "hw:virtio_packed_ring=true",
+        "hw_disk_bus=scsi hw_cdrom_bus=virtio hw_scsi_model=Paravirtual hw_vif_model=VirtualE1000e \
+         hw_qemu_guest_agent=yes hw_time_hpet=true os_type=Windows hw_rng_model=virtio",
+    );
+    let expected = MachineOptions {
+        disk_bus: Some(DiskBus::Scsi),
+        cdrom_bus: Some(DiskBus::Virtio),
+        scsi_controller: Some(ScsiController::Vmpvscsi),
+        interface_model: InterfaceModel::E1000e,
+        packed_ring: true,
+        guest_agent: true,
+        hpet: true,
+        windows: true,
+        ..MachineOptions::default()
+    };
+    assert_eq!(devices, expected);
+    for (specs, properties, width) in [
+        (
+            "hw:maxphysaddr_mode=passthrough",
+            "",
+            AddressWidth::Passthrough,
+        ),
+        (
+            "hw:maxphysaddr_mode=emulate hw:maxphysaddr_bits=46",
+            "hw_maxphysaddr_mode=passthrough",
+            AddressWidth::Emulated(46),
+        ),
+        (
+            "",
+            "hw_maxphysaddr_mode=emulate hw_maxphysaddr_bits=52",
+            AddressWidth::Emulated(52),
+        ),
+    ] {
+        let found = options(specs, properties).address_width;
+        assert_eq!(found, Some(width), "{specs} {properties}");
+    }
+    let limits = options(
+        "quota:cpu_shares=200 quota:cpu_period=20000 quota:cpu_quota=10000 quota:disk_read_bytes_sec=1000 \
+         quota:disk_read_bytes_sec_max=2000 quota:disk_total_iops_sec=50 quota:vif_inbound_average=128 \
+         quota:vif_inbound_burst=64 quota:vif_outbound_average=256 quota:disk_write_bytes_sec=0",
+        "",
+    )
+    .limits;
+    let rate = |per_second, burst| Some(DiskRate { per_second, burst });
+    let traffic = |average, burst| {
+        Some(TrafficLimit {
+            average,
+            peak: None,
+            burst,
+        })
+    };
+    let expected = GuestLimits {
+        cpu: CpuLimits {
+            shares: Some(200),
+            period_us: Some(20_000),
+            quota_us: Some(10_000),
+        },
+        disk: DiskLimits {
+            bytes: DiskRates {
+                read: rate(1000, Some(2000)),
+                ..DiskRates::default()
+            },
+            requests: DiskRates {
+                total: rate(50, None),
+                ..DiskRates::default()
+            },
+        },
+        inbound: traffic(128, Some(64)),
+        outbound: traffic(256, None),
+    };
+    assert_eq!(limits, expected);
+    // A negative quota and a rate of 0 are no limits, as in Nova.
+    let none = options("quota:cpu_quota=-1 quota:vif_inbound_average=0", "");
+    assert!(none.is_default());
+}
+
+#[test]
+fn a_record_without_the_newer_options_has_their_defaults() {
+    let old = r#"{"hides_hypervisor":true,"boot_menu":false,"multiqueue":false,"rng":"unlimited"}"#;
+    let read: MachineOptions = serde_json::from_str(old).unwrap();
+    let expected = MachineOptions {
+        hides_hypervisor: true,
+        ..MachineOptions::default()
+    };
+    assert_eq!(read, expected);
+    // An earlier release can read the record of a guest that uses none of them.
+    assert_eq!(serde_json::to_string(&expected).unwrap(), old);
+}
+
+#[test]
 fn what_no_host_can_build_is_refused_with_its_key() {
     for (specs, properties, expected) in [
         (
             "quota:cpu_shares=1",
             "",
-            "flavor.extra_specs: quota:cpu_shares is not supported: hosts set no limits",
+            "flavor.extra_specs: quota:cpu_shares is \"1\": expected 2 to 10000",
+        ),
+        (
+            "quota:cpu_quota=5",
+            "",
+            "flavor.extra_specs: quota:cpu_quota is \"5\": expected 1000 to 17592186044415 microseconds, or -1 for no limit",
+        ),
+        (
+            "quota:disk_io_limit=5",
+            "",
+            "flavor.extra_specs: quota:disk_io_limit is not supported: only hosts of VMware read it",
+        ),
+        (
+            "quota:disk_read_bytes_sec=9 quota:disk_read_bytes_sec_max=8",
+            "",
+            "flavor.extra_specs: quota:disk_read_bytes_sec_max is \"8\": expected at least quota:disk_read_bytes_sec, 9",
+        ),
+        (
+            "quota:disk_read_iops_sec_max=8",
+            "",
+            "flavor.extra_specs: quota:disk_read_iops_sec_max is \"8\": quota:disk_read_iops_sec is missing",
+        ),
+        (
+            "quota:disk_total_iops_sec=8 quota:disk_write_iops_sec=4",
+            "",
+            "flavor.extra_specs: quota:disk_total_iops_sec is \"8\": a total excludes quota:disk_read_iops_sec",
+        ),
+        (
+            "quota:vif_outbound_peak=8",
+            "",
+            "flavor.extra_specs: quota:vif_outbound_peak is \"8\": quota:vif_outbound_average is missing",
+        ),
+        (
+            "quota:vif_outbound_average=fast",
+            "",
+            "flavor.extra_specs: quota:vif_outbound_average is \"fast\": expected a whole number from 0 on",
+        ),
+        (
+            "hw:maxphysaddr_mode=emulate",
+            "",
+            "flavor.extra_specs: hw:maxphysaddr_mode is \"emulate\": maxphysaddr_bits is missing, such as 46",
+        ),
+        (
+            "hw:maxphysaddr_mode=passthrough hw:maxphysaddr_bits=46",
+            "",
+            "flavor.extra_specs: hw:maxphysaddr_bits is \"46\": maxphysaddr_mode=passthrough takes no number",
+        ),
+        (
+            "hw:maxphysaddr_bits=46",
+            "",
+            "flavor.extra_specs: hw:maxphysaddr_bits is \"46\": maxphysaddr_mode is missing",
+        ),
+        (
+            "",
+            "hw_maxphysaddr_mode=emulate hw_maxphysaddr_bits=65",
+            "image.properties: hw_maxphysaddr_bits: expected 32 to 64",
+        ),
+        (
+            "",
+            "hw_disk_bus=ide",
+            "image.properties: hw_disk_bus: guests cannot have \"ide\"; expected virtio, scsi, sata, usb",
+        ),
+        (
+            "",
+            "hw_vif_model=netfront",
+            "image.properties: hw_vif_model: guests cannot have \"netfront\"; expected virtio, e1000",
+        ),
+        (
+            "hw:virtio_packed_ring=true",
+            "hw_virtio_packed_ring=false",
+            "image.properties: hw_virtio_packed_ring: it contradicts hw:virtio_packed_ring of the flavor",
+        ),
+        (
+            "",
+            "kernel_id=8f2b",
+            "image.properties: kernel_id is not supported: guests start from their disk",
+        ),
+        (
+            "",
+            "img_block_device_mapping=[{}]",
+            "image.properties: img_block_device_mapping is not supported: hosts have no volumes",
+        ),
+        (
+            "",
+            "hw_emulation_architecture=aarch64",
+            "image.properties: hw_emulation_architecture is not supported: guests have the architecture of their host",
         ),
         (
             "hw:tpm_version=2.0",

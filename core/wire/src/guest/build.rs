@@ -75,6 +75,9 @@ pub struct FlavorBody {
     /// The ephemeral disk in GiB; 0: none.
     #[serde(default)]
     pub ephemeral_gb: u64,
+    /// The swap disk in MiB; 0: none.
+    #[serde(default, skip_serializing_if = "is_none_of")]
+    pub swap_mb: u64,
     /// `hw:cpu_policy` and others, at most 256. Keys that hosts do not support are refused, as by the compute API.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub extra_specs: BTreeMap<String, String>,
@@ -215,6 +218,11 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_none_of(amount: &u64) -> bool {
+    *amount == 0
+}
+
 impl fmt::Debug for ConfigDriveBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConfigDriveBody")
@@ -331,6 +339,10 @@ pub enum GuestAction {
         /// Whether its ephemeral disks are kept; by default they are recreated.
         #[serde(default)]
         preserve_ephemeral: bool,
+        /// The flavor's extra specs. With them, the guest gets the devices that they and the image's properties describe.
+        /// Without them it keeps its devices, and the image must have no properties.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        extra_specs: Option<BTreeMap<String, String>>,
     },
     /// Changes what the config drive says. The guest reads it at its next start; a running guest keeps what it read.
     UpdateConfigDrive {

@@ -1,6 +1,9 @@
 //! The devices in the document: disks, interfaces, the console, and passthrough devices.
 
-use berth_model::{PciAddress, RngDevice};
+use berth_model::{
+    DiskBus, DiskRate, DiskRates, InterfaceModel, MachineOptions, PciAddress, RngDevice,
+    TrafficLimit,
+};
 use berth_virt::guest_spec::{
     AttachedDevice, DiskFormat, GuestDevice, GuestInterface, GuestSpec, HostPath, InterfaceSource,
     PciManagement, QcowDisk,
@@ -17,9 +20,12 @@ pub(super) struct DevicesElement<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     emulator: Option<String>,
     disk: Vec<DiskElement<'a>>,
+    controller: Vec<Controller>,
     interface: Vec<Interface<'a>>,
     serial: Serial<'a>,
     console: Console,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<Channel>,
     hostdev: Vec<HostDeviceElement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     watchdog: Option<Watchdog>,
@@ -37,6 +43,7 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> 
             .as_ref()
             .map(|path| path.display().to_string()),
         disk: disks(spec, options),
+        controller: controllers(spec, options),
         interface: interfaces(spec, options),
         serial: Serial {
             kind: "pty",
@@ -53,6 +60,13 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> 
                 port: 0,
             },
         },
+        channel: spec.machine.guest_agent.then_some(Channel {
+            kind: "unix",
+            target: ChannelTarget {
+                kind: "virtio",
+                name: "org.qemu.guest_agent.0",
+            },
+        }),
         hostdev: host_devices.iter().map(host_device).collect(),
         watchdog: spec.machine.watchdog.map(|action| Watchdog {
             model: "i6300esb",
@@ -68,6 +82,11 @@ pub(super) fn devices<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> 
             } else {
                 "none"
             },
+            stats: (host_devices.is_empty() && options.memory_statistics_s > 0).then_some(
+                BalloonStatistics {
+                    period: options.memory_statistics_s,
+                },
+            ),
         },
     }
 }
@@ -85,6 +104,58 @@ struct DiskElement<'a> {
     target: DiskTarget,
     #[serde(skip_serializing_if = "Option::is_none")]
     readonly: Option<()>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    iotune: Option<DiskTune>,
+}
+
+#[derive(Serialize)]
+struct DiskTune {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_bytes_sec: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_bytes_sec: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_bytes_sec: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_iops_sec: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_iops_sec: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_iops_sec: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_bytes_sec_max: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_bytes_sec_max: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_bytes_sec_max: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    total_iops_sec_max: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_iops_sec_max: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write_iops_sec_max: Option<u64>,
+}
+
+fn disk_tune(machine: &MachineOptions) -> Option<DiskTune> {
+    let limits = machine.limits.disk;
+    let per_second = |rate: Option<DiskRate>| rate.map(|rate| rate.per_second);
+    let burst = |rate: Option<DiskRate>| rate.and_then(|rate| rate.burst);
+    let (bytes, requests) = (limits.bytes, limits.requests);
+    let is_limited = bytes != DiskRates::default() || requests != DiskRates::default();
+    is_limited.then(|| DiskTune {
+        total_bytes_sec: per_second(bytes.total),
+        read_bytes_sec: per_second(bytes.read),
+        write_bytes_sec: per_second(bytes.write),
+        total_iops_sec: per_second(requests.total),
+        read_iops_sec: per_second(requests.read),
+        write_iops_sec: per_second(requests.write),
+        total_bytes_sec_max: burst(bytes.total),
+        read_bytes_sec_max: burst(bytes.read),
+        write_bytes_sec_max: burst(bytes.write),
+        total_iops_sec_max: burst(requests.total),
+        read_iops_sec_max: burst(requests.read),
+        write_iops_sec_max: burst(requests.write),
+    })
 }
 
 #[derive(Serialize)]
@@ -134,18 +205,43 @@ struct DiskTarget {
 }
 
 fn disks<'a>(spec: &'a GuestSpec, options: &GuestXmlOptions) -> Vec<DiskElement<'a>> {
-    let wanted = &spec.disks;
+    let (wanted, machine) = (&spec.disks, &spec.machine);
     // Ephemeral disks keep their names without a root disk.
     let root = wanted.root().map(|disk| ('a', disk));
     let letters = root.into_iter().chain(('b'..='z').zip(wanted.ephemeral()));
     let mut disks: Vec<DiskElement<'a>> = letters
-        .map(|(letter, disk)| qcow(letter, disk, options.disk_cache))
+        .map(|(letter, disk)| qcow(letter, disk, machine, options.disk_cache))
         .collect();
-    disks.extend(wanted.config_drive().map(config_drive));
+    // Names are unique in a guest. Disks may use the letters up to this one.
+    let next = ('b'..='z').nth(wanted.ephemeral().len());
+    let (of_disks, of_drive) = (disk_bus(machine), cdrom_bus(machine));
+    let letters = match of_disks.device_prefix() == of_drive.device_prefix() {
+        true => next.map_or_else(|| "aa".to_owned(), String::from),
+        false => "a".to_owned(),
+    };
+    disks.extend(
+        wanted
+            .config_drive()
+            .map(|path| config_drive(path, &letters, of_drive)),
+    );
     disks
 }
 
-fn qcow(letter: char, disk: &QcowDisk, cache: DiskCache) -> DiskElement<'_> {
+fn disk_bus(machine: &MachineOptions) -> DiskBus {
+    machine.disk_bus.unwrap_or(DiskBus::Virtio)
+}
+
+fn cdrom_bus(machine: &MachineOptions) -> DiskBus {
+    machine.cdrom_bus.unwrap_or(DiskBus::Sata)
+}
+
+fn qcow<'a>(
+    letter: char,
+    disk: &'a QcowDisk,
+    machine: &MachineOptions,
+    cache: DiskCache,
+) -> DiskElement<'a> {
+    let bus = disk_bus(machine);
     DiskElement {
         kind: "file",
         device: "disk",
@@ -173,14 +269,15 @@ fn qcow(letter: char, disk: &QcowDisk, cache: DiskCache) -> DiskElement<'_> {
             backing_store: Some(Box::new(END)),
         })),
         target: DiskTarget {
-            dev: format!("vd{letter}"),
-            bus: "virtio",
+            dev: format!("{}{letter}", bus.device_prefix()),
+            bus: bus.as_str(),
         },
         readonly: None,
+        iotune: disk_tune(machine),
     }
 }
 
-fn config_drive(path: &HostPath) -> DiskElement<'_> {
+fn config_drive<'a>(path: &'a HostPath, letters: &str, bus: DiskBus) -> DiskElement<'a> {
     DiskElement {
         kind: "file",
         device: "cdrom",
@@ -195,11 +292,32 @@ fn config_drive(path: &HostPath) -> DiskElement<'_> {
         },
         backing_store: None,
         target: DiskTarget {
-            dev: "sda".to_owned(),
-            bus: "sata",
+            dev: format!("{}{letters}", bus.device_prefix()),
+            bus: bus.as_str(),
         },
         readonly: Some(()),
+        iotune: None,
     }
+}
+
+#[derive(Serialize)]
+struct Controller {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    #[serde(rename = "@model")]
+    model: &'static str,
+}
+
+/// The controllers that libvirt would not choose by itself.
+fn controllers(spec: &GuestSpec, options: &GuestXmlOptions) -> Vec<Controller> {
+    let pci = |model| Controller { kind: "pci", model };
+    let root_ports = (0..options.pcie_root_ports).map(|_| pci("pcie-root-port"));
+    let root = (options.pcie_root_ports > 0).then(|| pci("pcie-root"));
+    let scsi = spec.machine.scsi_controller.map(|model| Controller {
+        kind: "scsi",
+        model: model.as_str(),
+    });
+    root.into_iter().chain(root_ports).chain(scsi).collect()
 }
 
 #[derive(Serialize)]
@@ -212,6 +330,8 @@ struct Interface<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     driver: Option<InterfaceDriver>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    bandwidth: Option<Bandwidth>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     filterref: Option<FilterRef<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     port: Option<Port>,
@@ -219,8 +339,29 @@ struct Interface<'a> {
 
 #[derive(Serialize)]
 struct InterfaceDriver {
-    #[serde(rename = "@queues")]
-    queues: u32,
+    #[serde(rename = "@queues", skip_serializing_if = "Option::is_none")]
+    queues: Option<u32>,
+    #[serde(rename = "@packed", skip_serializing_if = "Option::is_none")]
+    packed: Option<&'static str>,
+}
+
+/// The traffic as the guest sees it: `inbound` goes to the guest.
+#[derive(Serialize)]
+struct Bandwidth {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inbound: Option<Traffic>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outbound: Option<Traffic>,
+}
+
+#[derive(Serialize)]
+struct Traffic {
+    #[serde(rename = "@average")]
+    average: u32,
+    #[serde(rename = "@peak", skip_serializing_if = "Option::is_none")]
+    peak: Option<u32>,
+    #[serde(rename = "@burst", skip_serializing_if = "Option::is_none")]
+    burst: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -251,20 +392,40 @@ struct LinkSource<'a> {
 }
 
 fn interfaces<'a>(spec: &'a GuestSpec, options: &'a GuestXmlOptions) -> Vec<Interface<'a>> {
-    let queues = queues(spec);
     let all = spec.interfaces.as_slice().iter();
-    all.map(|one| interface(one, queues, options)).collect()
+    all.map(|one| interface(one, spec, options)).collect()
 }
 
-/// The queues of each interface, if it has several. Linux gives an interface at most 256.
-fn queues(spec: &GuestSpec) -> Option<u32> {
+/// Several queues, and packed rings. Linux gives an interface at most 256 queues.
+fn interface_driver(spec: &GuestSpec) -> Option<InterfaceDriver> {
+    let machine = &spec.machine;
     let queues = spec.topology.vcpus().min(256);
-    (spec.machine.multiqueue && queues > 1).then_some(queues)
+    let queues = (machine.multiqueue && queues > 1).then_some(queues);
+    let is_needed = machine.interface_model == InterfaceModel::Virtio
+        && (queues.is_some() || machine.packed_ring);
+    is_needed.then_some(InterfaceDriver {
+        queues,
+        packed: machine.packed_ring.then_some("on"),
+    })
+}
+
+fn bandwidth(machine: &MachineOptions) -> Option<Bandwidth> {
+    let traffic = |limit: TrafficLimit| Traffic {
+        average: limit.average,
+        peak: limit.peak,
+        burst: limit.burst,
+    };
+    let limits = &machine.limits;
+    let is_limited = limits.inbound.is_some() || limits.outbound.is_some();
+    is_limited.then(|| Bandwidth {
+        inbound: limits.inbound.map(traffic),
+        outbound: limits.outbound.map(traffic),
+    })
 }
 
 fn interface<'a>(
     interface: &'a GuestInterface,
-    queues: Option<u32>,
+    spec: &GuestSpec,
     options: &'a GuestXmlOptions,
 ) -> Interface<'a> {
     let on_bridge = is_filterable(interface, &options.unfilterable);
@@ -279,8 +440,9 @@ fn interface<'a>(
             address: interface.mac.to_string(),
         },
         source: LinkSource { network, bridge },
-        model: of_type("virtio"),
-        driver: queues.map(|queues| InterfaceDriver { queues }),
+        model: of_type(spec.machine.interface_model.as_str()),
+        driver: interface_driver(spec),
+        bandwidth: bandwidth(&spec.machine),
         filterref: filter.map(|filter| FilterRef { filter }),
         port: (options.port_isolation && on_bridge).then_some(Port { isolated: "yes" }),
     }
@@ -321,6 +483,22 @@ struct ConsoleTarget {
     kind: &'static str,
     #[serde(rename = "@port")]
     port: u32,
+}
+
+/// A channel between the guest and the host.
+#[derive(Serialize)]
+struct Channel {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    target: ChannelTarget,
+}
+
+#[derive(Serialize)]
+struct ChannelTarget {
+    #[serde(rename = "@type")]
+    kind: &'static str,
+    #[serde(rename = "@name")]
+    name: &'static str,
 }
 
 #[derive(Serialize)]
@@ -477,4 +655,12 @@ struct Backend {
 struct Balloon {
     #[serde(rename = "@model")]
     model: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stats: Option<BalloonStatistics>,
+}
+
+#[derive(Serialize)]
+struct BalloonStatistics {
+    #[serde(rename = "@period")]
+    period: u32,
 }

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::devices::DevicesElement;
-use crate::guest_metadata::MetadataElement;
+use crate::guest_metadata::{MetadataElement, NovaInstance};
 
 #[derive(Serialize)]
 #[serde(rename = "domain")]
@@ -22,6 +22,8 @@ pub(super) struct DomainElement<'a> {
     pub(super) cputune: Option<CpuTune>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) numatune: Option<NumaTune>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sysinfo: Option<SystemInformation>,
     pub(super) os: Os<'a>,
     pub(super) features: Features,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -37,6 +39,35 @@ pub(super) struct DomainElement<'a> {
 pub(super) struct Metadata {
     #[serde(rename = "berth:guest")]
     pub(super) guest: MetadataElement,
+    #[serde(rename = "nova:instance", skip_serializing_if = "Option::is_none")]
+    pub(super) instance: Option<NovaInstance>,
+}
+
+/// What the guest reads as the maker of its machine (SMBIOS).
+#[derive(Serialize)]
+pub(super) struct SystemInformation {
+    #[serde(rename = "@type")]
+    pub(super) kind: &'static str,
+    pub(super) system: SystemEntries,
+}
+
+#[derive(Serialize)]
+pub(super) struct SystemEntries {
+    pub(super) entry: Vec<SystemEntry>,
+}
+
+#[derive(Serialize)]
+pub(super) struct SystemEntry {
+    #[serde(rename = "@name")]
+    pub(super) name: &'static str,
+    #[serde(rename = "$text")]
+    pub(super) text: String,
+}
+
+#[derive(Serialize)]
+pub(super) struct ModeElement {
+    #[serde(rename = "@mode")]
+    pub(super) mode: &'static str,
 }
 
 #[derive(Serialize)]
@@ -77,8 +108,15 @@ pub(super) struct Vcpu {
 
 #[derive(Serialize)]
 pub(super) struct CpuTune {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shares: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) period: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) quota: Option<u64>,
     pub(super) vcpupin: Vec<Pin>,
-    pub(super) emulatorpin: SetElement,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) emulatorpin: Option<SetElement>,
 }
 
 #[derive(Serialize)]
@@ -138,6 +176,8 @@ pub(super) struct Os<'a> {
     pub(super) boot: Option<Boot>,
     #[serde(rename = "bootmenu", skip_serializing_if = "Option::is_none")]
     pub(super) boot_menu: Option<BootMenu>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) smbios: Option<ModeElement>,
 }
 
 #[derive(Serialize)]
@@ -180,11 +220,49 @@ pub(super) struct Features {
     pub(super) acpi: (),
     pub(super) apic: (),
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hyperv: Option<HypervElement>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) kvm: Option<KvmElement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) pmu: Option<StateElement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) smm: Option<StateElement>,
+    /// Lets the host read a crashed guest's memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) vmcoreinfo: Option<StateElement>,
+}
+
+/// Microsoft's interfaces for guests.
+#[derive(Serialize)]
+pub(super) struct HypervElement {
+    pub(super) relaxed: StateElement,
+    pub(super) vapic: StateElement,
+    pub(super) spinlocks: SpinlocksElement,
+    pub(super) vpindex: StateElement,
+    pub(super) runtime: StateElement,
+    pub(super) synic: StateElement,
+    pub(super) reset: StateElement,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) vendor_id: Option<VendorElement>,
+    pub(super) frequencies: StateElement,
+    pub(super) tlbflush: StateElement,
+    pub(super) ipi: StateElement,
+}
+
+#[derive(Serialize)]
+pub(super) struct SpinlocksElement {
+    #[serde(rename = "@state")]
+    pub(super) state: &'static str,
+    #[serde(rename = "@retries")]
+    pub(super) retries: u32,
+}
+
+#[derive(Serialize)]
+pub(super) struct VendorElement {
+    #[serde(rename = "@state")]
+    pub(super) state: &'static str,
+    #[serde(rename = "@value")]
+    pub(super) value: &'static str,
 }
 
 #[derive(Serialize)]
@@ -206,10 +284,20 @@ pub(super) struct CpuElement<'a> {
     pub(super) matching: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) model: Option<CpuModelElement<'a>>,
+    #[serde(rename = "maxphysaddr", skip_serializing_if = "Option::is_none")]
+    pub(super) address_width: Option<AddressWidthElement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) topology: Option<TopologyElement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) numa: Option<NumaElement>,
+}
+
+#[derive(Serialize)]
+pub(super) struct AddressWidthElement {
+    #[serde(rename = "@mode")]
+    pub(super) mode: &'static str,
+    #[serde(rename = "@bits", skip_serializing_if = "Option::is_none")]
+    pub(super) bits: Option<u8>,
 }
 
 #[derive(Serialize)]

@@ -1,14 +1,18 @@
 use std::io::Write as _;
 use std::process::Command;
 
-use berth_model::{ArqUuid, CpuTopology, MachineOptions, MachineType, RngDevice, WatchdogAction};
+use berth_model::{
+    AddressWidth, ArqUuid, CpuLimits, CpuTopology, DiskBus, DiskLimits, DiskRate, DiskRates,
+    GuestLimits, InterfaceModel, MachineOptions, MachineType, RngDevice, ScsiController,
+    TrafficLimit, WatchdogAction,
+};
 use berth_virt::CpuSet;
 use berth_virt::conformance::sample_guest;
 use berth_virt::guest_spec::{
     AttachedDevice, BaseImage, CpuModelName, CpuPinning, DeviceOrigin, DiskFormat, GuestDevice,
     GuestDevices, GuestDisks, GuestInterface, GuestInterfaces, GuestName, GuestNumaCell,
-    GuestOwner, HostPath, InterfaceSource, KernelCommandLine, LinkName, PciManagement, ProjectId,
-    QcowDisk,
+    GuestOwner, HostPath, InstanceDescription, InterfaceSource, KernelCommandLine, Label, LinkName,
+    PciManagement, ProjectId, QcowDisk,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -187,7 +191,75 @@ fn with_a_machine() -> GuestSpec {
                 bytes: 64,
                 period_ms: Some(500),
             },
+            ..MachineOptions::default()
         },
+        ..with_networks()
+    }
+}
+
+/// Its description has markup, which must not break out of the element.
+fn described() -> GuestSpec {
+    let label = |text| Label::new(text).unwrap();
+    GuestSpec {
+        description: Some(InstanceDescription {
+            name: label("</nova:name><x> & co"),
+            user: Some(label("u-1")),
+            flavor: label("gpu.large"),
+            root_gib: 20,
+            ephemeral_gib: 0,
+            swap_mib: 512,
+            image: Some(mdev(9)),
+        }),
+        ..plain()
+    }
+}
+
+fn with_emulated_devices() -> GuestSpec {
+    let rate = |per_second, burst| Some(DiskRate { per_second, burst });
+    GuestSpec {
+        machine: MachineOptions {
+            disk_bus: Some(DiskBus::Sata),
+            cdrom_bus: Some(DiskBus::Scsi),
+            scsi_controller: Some(ScsiController::VirtioScsi),
+            interface_model: InterfaceModel::E1000e,
+            multiqueue: true,
+            packed_ring: true,
+            guest_agent: true,
+            hpet: true,
+            windows: true,
+            hides_hypervisor: true,
+            address_width: Some(AddressWidth::Emulated(46)),
+            limits: GuestLimits {
+                cpu: CpuLimits {
+                    shares: Some(200),
+                    period_us: Some(20_000),
+                    quota_us: Some(10_000),
+                },
+                disk: DiskLimits {
+                    bytes: DiskRates {
+                        read: rate(1000, Some(2000)),
+                        write: rate(500, None),
+                        total: None,
+                    },
+                    requests: DiskRates {
+                        total: rate(50, Some(60)),
+                        ..DiskRates::default()
+                    },
+                },
+                inbound: Some(TrafficLimit {
+                    average: 128,
+                    peak: Some(256),
+                    burst: Some(64),
+                }),
+                outbound: Some(TrafficLimit {
+                    average: 64,
+                    peak: None,
+                    burst: None,
+                }),
+            },
+            ..MachineOptions::default()
+        },
+        disks: with_disks().disks,
         ..with_networks()
     }
 }
@@ -203,6 +275,8 @@ fn shapes() -> Vec<(&'static str, String)> {
         ("placed", placed()),
         ("kernel", from_a_kernel()),
         ("machine", with_a_machine()),
+        ("emulated_devices", with_emulated_devices()),
+        ("described", described()),
     ]
     .map(|(name, spec)| (name, guest_xml(&spec, &options)))
     .into();
@@ -237,6 +311,15 @@ fn shapes() -> Vec<(&'static str, String)> {
         shapes.push((name, guest_xml(&with_disks(), &options)));
     }
     shapes.push(("filtered", guest_xml(&with_networks(), &filtered(&[]))));
+    let spare_ports = GuestXmlOptions {
+        pcie_root_ports: 3,
+        memory_statistics_s: 0,
+        ..GuestXmlOptions::default()
+    };
+    shapes.push((
+        "spare_ports",
+        guest_xml(&with_emulated_devices(), &spare_ports),
+    ));
     shapes
 }
 
@@ -323,6 +406,126 @@ fn what_flavor_and_image_say_of_the_machine_is_in_the_document() {
         ..plain()
     };
     assert!(!guest_xml(&silent, &GuestXmlOptions::default()).contains("<rng"));
+}
+
+#[test]
+fn the_devices_and_limits_of_flavor_and_image_are_in_the_document() {
+    let spec = with_emulated_devices();
+    let text = guest_xml(&spec, &GuestXmlOptions::default());
+    for part in [
+        r#"<target dev="sda" bus="sata"/>"#,
+        r#"<target dev="sdc" bus="sata"/>"#,
+        // The config drive takes the next letter.
+        r#"<target dev="sdd" bus="scsi"/>"#,
+        r#"<controller type="scsi" model="virtio-scsi"/>"#,
+        r#"<model type="e1000e"/>"#,
+        r#"<target type="virtio" name="org.qemu.guest_agent.0"/>"#,
+        r#"<clock offset="localtime">"#,
+        r#"<timer name="hpet" present="yes"/>"#,
+        r#"<timer name="hypervclock" present="yes"/>"#,
+        r#"<spinlocks state="on" retries="8191"/>"#,
+        r#"<vendor_id state="on" value="1234567890ab"/>"#,
+        r#"<maxphysaddr mode="emulate" bits="46"/>"#,
+        "<shares>200</shares>",
+        "<period>20000</period>",
+        "<quota>10000</quota>",
+        "<read_bytes_sec>1000</read_bytes_sec>",
+        "<read_bytes_sec_max>2000</read_bytes_sec_max>",
+        "<total_iops_sec>50</total_iops_sec>",
+        r#"<inbound average="128" peak="256" burst="64"/>"#,
+        r#"<outbound average="64"/>"#,
+        r#"<stats period="10"/>"#,
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let emulating = GuestXmlOptions {
+        virtualisation: Virtualisation::Qemu,
+        ..GuestXmlOptions::default()
+    };
+    let emulated = guest_xml(&spec, &emulating);
+    assert!(
+        emulated.contains(r#"<clock offset="localtime">"#),
+        "{emulated}"
+    );
+    assert!(
+        !emulated.contains("hyperv") && !emulated.contains("hypervclock"),
+        "{emulated}"
+    );
+    // An emulated card has neither several queues nor packed rings.
+    assert!(
+        !text.contains("queues=") && !text.contains("packed="),
+        "{text}"
+    );
+    let paravirtual = GuestSpec {
+        machine: MachineOptions {
+            interface_model: InterfaceModel::Virtio,
+            address_width: Some(AddressWidth::Passthrough),
+            ..spec.machine
+        },
+        ..spec
+    };
+    let text = guest_xml(&paravirtual, &GuestXmlOptions::default());
+    assert!(text.contains(r#"<driver packed="on"/>"#), "{text}");
+    assert!(
+        text.contains(r#"<maxphysaddr mode="passthrough"/>"#),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_guest_has_the_operators_root_ports_and_memory_statistics() {
+    let options = GuestXmlOptions {
+        pcie_root_ports: 3,
+        memory_statistics_s: 0,
+        ..GuestXmlOptions::default()
+    };
+    let text = guest_xml(&plain(), &options);
+    assert_eq!(text.matches("pcie-root-port").count(), 3, "{text}");
+    assert!(!text.contains("<stats"), "{text}");
+}
+
+#[test]
+fn telemetry_finds_the_instance_where_nova_writes_it() {
+    let text = guest_xml(&described(), &GuestXmlOptions::default());
+    let document = roxmltree::Document::parse(&text).unwrap();
+    let nova = "http://openstack.org/xmlns/libvirt/nova/1.1";
+    let element = |name: &str| {
+        let mut all = document.descendants();
+        all.find(|node| node.has_tag_name((nova, name))).unwrap()
+    };
+    assert_eq!(
+        element("instance").parent().unwrap().tag_name().name(),
+        "metadata"
+    );
+    assert_eq!(element("name").text(), Some("</nova:name><x> & co"));
+    assert_eq!(element("flavor").attribute("name"), Some("gpu.large"));
+    for (name, expected) in [
+        ("memory", "256"),
+        ("vcpus", "1"),
+        ("disk", "20"),
+        ("swap", "512"),
+    ] {
+        assert_eq!(element(name).text(), Some(expected), "{name}");
+    }
+    assert_eq!(element("user").attribute("uuid"), Some("u-1"));
+    assert_eq!(element("project").attribute("uuid"), Some("0f1e2d"));
+    assert_eq!(element("root").attribute("type"), Some("image"));
+    // Berth's own element is still found.
+    let reader = Reader::new("a guest", "domain", &text).unwrap();
+    let read = GuestMetadata::read(&reader, reader.root()).unwrap();
+    assert_eq!(read, Some(GuestMetadata::of(&described())));
+}
+
+#[test]
+fn cloud_init_recognises_a_guest_of_openstack() {
+    let text = guest_xml(&plain(), &GuestXmlOptions::default());
+    for part in [
+        r#"<smbios mode="sysinfo"/>"#,
+        r#"<entry name="product">OpenStack Nova</entry>"#,
+        &format!(r#"<entry name="serial">{UUID}</entry>"#),
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }
 
 #[test]

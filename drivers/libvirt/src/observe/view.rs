@@ -15,7 +15,7 @@ use crate::capabilities::Capabilities;
 use crate::gpus::physical_gpus;
 use crate::guest::LibvirtGuest;
 use crate::options::LibvirtOptions;
-use crate::traits::traits;
+use crate::traits::{Hypervisor, traits};
 
 /// The view, and the listed devices that are not offered.
 pub(super) fn view(
@@ -88,6 +88,12 @@ fn node_view(
             &facts.capabilities,
             &facts.steady.features,
             &facts.steady.domain,
+            Hypervisor {
+                virt_type: options.virt_type,
+                is_qemu: facts.steady.kind == "QEMU",
+                libvirt: facts.steady.libvirt,
+                emulator: facts.steady.emulator,
+            },
         ),
         capabilities: capabilities(
             &facts.capabilities,

@@ -31,7 +31,14 @@ enum Sight {
     Cards,
     /// This machine's, which has no firmware but QEMU's own.
     WithoutFirmware,
+    /// This machine's, and a Linux bridge `br0` in a network namespace of its own.
+    WithBridge,
 }
+
+/// A bridge for guests' interfaces, which nothing else sees.
+const BRIDGE: &str = "ip link add br0 type bridge\n\
+     ip link set br0 up\n\
+     exec \"$@\"";
 
 /// Where packages and operators say which firmware there is.
 const FIRMWARE: &str = "for folder in /usr/share/qemu/firmware /etc/qemu/firmware; do\n\
@@ -52,6 +59,11 @@ impl Daemon {
     /// A daemon on a machine without UEFI firmware.
     pub(crate) fn start_without_firmware() -> Self {
         Self::seeing(Sight::WithoutFirmware)
+    }
+
+    /// A daemon in a network namespace with a Linux bridge, `br0`.
+    pub(crate) fn start_with_bridge() -> Self {
+        Self::seeing(Sight::WithBridge)
     }
 
     fn seeing(sight: Sight) -> Self {
@@ -91,6 +103,12 @@ impl Daemon {
             return Command::new(script);
         }
         let mut command = Command::new("unshare");
+        if self.sight == Sight::WithBridge {
+            command
+                .args(["--net", "--", "sh", "-euc", BRIDGE, "sh"])
+                .arg(script);
+            return command;
+        }
         command.args(["--mount", "--propagation", "private", "--", "sh", "-euc"]);
         if self.sight == Sight::WithoutFirmware {
             command.args([FIRMWARE, "sh"]).arg(script);

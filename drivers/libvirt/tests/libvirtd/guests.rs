@@ -20,12 +20,16 @@ use crate::daemon::Daemon;
 use crate::{disk_files, loaded, options};
 
 pub(crate) fn driver(daemon: &Daemon) -> LibvirtDriver {
-    LibvirtDriver::new(LibvirtOptions {
+    LibvirtDriver::new(driver_options(daemon))
+}
+
+pub(crate) fn driver_options(daemon: &Daemon) -> LibvirtOptions {
+    LibvirtOptions {
         virt_type: VirtType::Qemu,
         // Where temporary files are in memory there is no O_DIRECT.
         disk_cache: DiskCache::Writeback,
         ..options(daemon)
-    })
+    }
 }
 
 fn path(folder: &Path, name: &str) -> HostPath {
@@ -42,7 +46,7 @@ pub(crate) fn guest_spec(folder: &Path, disks: GuestDisks) -> GuestSpec {
     }
 }
 
-fn disks(folder: &Path) -> GuestDisks {
+pub(crate) fn disks(folder: &Path) -> GuestDisks {
     disk_files::raw(&folder.join("base"));
     disk_files::raw(&folder.join("config"));
     // What the file itself says it lies over is not what is opened.

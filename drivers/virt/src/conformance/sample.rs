@@ -22,6 +22,7 @@ pub fn sample_guest(uuid: ConsumerUuid, name: &str) -> GuestSpec {
             project: ProjectId::new("a project").expect("a project"),
             consumer: uuid,
         },
+        description: None,
         topology: GuestTopology::plain(1, 64).expect("a small guest"),
         cpu_model: CpuModel::Default,
         machine: MachineOptions::default(),

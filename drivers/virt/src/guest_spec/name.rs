@@ -32,6 +32,14 @@ checked_text!(
 );
 
 checked_text!(
+    /// A name or id that is shown to users.
+    Label,
+    "description",
+    "1 to 1020 bytes of printable characters, with no blanks at the ends, are expected",
+    |text| is_line(text, 1020)
+);
+
+checked_text!(
     /// A file on the host: absolute, without `.` and `..` and without control characters.
     HostPath,
     "path",

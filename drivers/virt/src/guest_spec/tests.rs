@@ -56,6 +56,7 @@ fn rich() -> GuestSpec {
             project: ProjectId::new("a project").unwrap(),
             consumer: UUID.parse().unwrap(),
         },
+        description: None,
         topology: GuestTopology::plain(4, 2048)
             .and_then(|topology| topology.pinned(pinning(&[4, 5, 6, 7])))
             .and_then(|topology| {

@@ -109,6 +109,7 @@ pub(super) async fn rebuild(
     let action = GuestAction::Rebuild {
         image: new.await?,
         preserve_ephemeral,
+        extra_specs: Some(known.server.flavor.body.extra_specs.clone()),
     };
     let changes = ActionChanges {
         image: Some(image),
@@ -132,8 +133,8 @@ enum MachineParts {
 }
 
 impl ComputeApi {
-    /// The image for a new root disk of a guest, which keeps its machine. An image that requests another machine is refused,
-    /// because the request would be ignored.
+    /// The image for a new root disk of a guest, which keeps its CPUs, memory and firmware. An image that requests others is
+    /// refused, because the request would be ignored.
     async fn image_of_machine(
         &self,
         server: &ServerRecord,
@@ -158,17 +159,18 @@ impl ComputeApi {
                                 invalid for this instance.";
                 return Err(Fault::bad_request(sentence));
             }
-            let is_same = old.firmware == new.firmware
-                && (parts == MachineParts::Firmware || old.options == new.options);
-            if !is_same {
-                let sentence = "The server keeps its machine, and the image requests another one: firmware and devices must \
-                                be those of the server's first image.";
+            if old.firmware != new.firmware {
+                let sentence = "The server keeps its firmware, and the image requests another one: it must be that of the \
+                                server's first image.";
                 return Err(Fault::bad_request(sentence));
             }
         }
-        Ok(ImageBody {
-            properties: BTreeMap::new(),
-            ..found.body
+        Ok(match parts {
+            MachineParts::All => found.body.of_machine(),
+            MachineParts::Firmware => ImageBody {
+                properties: BTreeMap::new(),
+                ..found.body
+            },
         })
     }
 }

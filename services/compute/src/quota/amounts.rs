@@ -28,7 +28,10 @@ impl QuotaAmounts {
     /// The amounts of one server. Without `resources`, the classes that every flavor has are counted.
     pub(crate) fn of_server(flavor: &FlavorBody, resources: Option<GuestResources>) -> Self {
         let plain = || {
-            let disk_gb = flavor.disk_gb.saturating_add(flavor.ephemeral_gb);
+            let disk_gb = flavor
+                .disk_gb
+                .saturating_add(flavor.ephemeral_gb)
+                .saturating_add(flavor.swap_mb.div_ceil(1024));
             let all = [
                 ("VCPU", flavor.vcpus.into()),
                 ("MEMORY_MB", flavor.ram_mb),

@@ -313,7 +313,7 @@ async fn an_image_that_requests_another_machine_cannot_replace_the_first_one() {
         (
             "rescue",
             UEFI_IMAGE,
-            "The server keeps its machine, and the image requests another one",
+            "The server keeps its firmware, and the image requests another one",
         ),
         ("rebuild", ENCRYPTED_IMAGE, "Direct booting of an image"),
         ("rescue", ENCRYPTED_IMAGE, "Direct booting of an image"),
@@ -326,9 +326,20 @@ async fn an_image_that_requests_another_machine_cannot_replace_the_first_one() {
         let message = refused.message("badRequest");
         assert!(message.contains(expected), "{action} {image}: {message}");
     }
-    // With its own kind of machine, the agent gets the image without properties, which it could not apply.
+    // The agent gets the properties that describe devices and firmware, and the flavor's extra specs.
     let uuid = service.running(json!({"imageRef": UEFI_IMAGE})).await;
     let body = json!({"rebuild": {"imageRef": UEFI_IMAGE}});
     let done = act(&service, "alice", uuid, body).await;
     assert_eq!(done.status, 202, "{done:?}");
+    service.settle().await;
+    let received = service.cloud.agent.received_actions();
+    let Some(GuestAction::Rebuild {
+        image, extra_specs, ..
+    }) = received.last()
+    else {
+        panic!("{received:?}");
+    };
+    assert_eq!(image.properties["hw_firmware_type"], "uefi");
+    assert!(!image.properties.contains_key("hw_numa_nodes"), "{image:?}");
+    assert!(extra_specs.is_some());
 }

@@ -161,7 +161,7 @@ fn flavor(body: &FlavorBody) -> RequestFlavor {
         memory_mb: number(body.ram_mb),
         root_gb: number(body.disk_gb),
         ephemeral_gb: number(body.ephemeral_gb),
-        swap: 0,
+        swap: number(body.swap_mb),
         extra_specs: body.extra_specs.clone(),
     }
 }

@@ -225,6 +225,7 @@ pub(super) fn check_numbers(body: &CreateGuest) -> Result<(), BootRequestError> 
             1 << 30,
             "0 to 1073741824",
         ),
+        ("flavor.swap_mb", flavor.swap_mb, 0, 1 << 20, "0 to 1048576"),
     ] {
         if !(least..=most).contains(&value) {
             return Err(BootRequestError::Number {
@@ -262,7 +263,7 @@ pub(super) fn read_groups(body: &CreateGuest) -> Result<RequestGroups, BootReque
         memory_mb: body.flavor.ram_mb,
         root_gb: body.flavor.disk_gb,
         ephemeral_gb: body.flavor.ephemeral_gb,
-        swap_mb: 0,
+        swap_mb: body.flavor.swap_mb,
         extra_specs: body.flavor.extra_specs.clone(),
     };
     let read = RequestGroups::of_flavor(&flavor, &BTreeMap::new())?;

@@ -56,12 +56,6 @@ pub(super) fn lint(
     if is_sound {
         findings.extend(sized(flavor));
     }
-    if flavor.swap > 0 {
-        let place = LintSubject::new(LintSubjectKind::Flavor, &flavor.name, "swap");
-        let text = "each request by it is refused: hosts create no swap disks";
-        let found = place.finds(LintSeverity::Error, LintCode::Unsupported, text);
-        findings.push(found.hint("a flavor without swap"));
-    }
 }
 
 /// What is wrong with a flavor of a known size, for the scheduler or for hosts.

@@ -182,6 +182,7 @@ mod tests {
                 project: ProjectId::new("a project").expect("an id"),
                 consumer: uuid,
             },
+            description: None,
             topology: GuestTopology::plain(1, 64).expect("a small guest"),
             cpu_model: CpuModel::Default,
             machine: berth_virt::guest_spec::MachineOptions::default(),

@@ -7,8 +7,8 @@ use berth_agent_images::{
 use berth_model::{ConsumerUuid, GuestFirmware, GuestMachine};
 use berth_virt::guest_spec::{
     DiskFormat, GuestBoot, GuestDevices, GuestInterface, GuestInterfaces, GuestName, GuestOwner,
-    GuestSpec, GuestTopology, HostPath, InterfaceSource, KernelCommandLine, LinkName, MacAddress,
-    ProjectId,
+    GuestSpec, GuestSpecError, GuestTopology, HostPath, InstanceDescription, InterfaceSource,
+    KernelCommandLine, Label, LinkName, MacAddress, ProjectId,
 };
 use berth_wire::guest::{
     ConfigDriveBody, ConfigDriveChangeBody, GuestBuild, ImageBody, ImageLocation as Location,
@@ -42,6 +42,8 @@ pub(super) fn spec(
                 .map_err(|error| BuildError::field("project_id", error))?,
             consumer: uuid,
         },
+        // Nothing depends on it, so an unusual name is no reason to refuse the guest.
+        description: description(build).ok(),
         topology,
         cpu_model: options.cpu_model.clone(),
         machine: machine.options,
@@ -59,6 +61,23 @@ pub(super) fn spec(
         power: build.power,
     };
     Ok((spec, disks))
+}
+
+fn description(build: &GuestBuild) -> Result<InstanceDescription, GuestSpecError> {
+    let drive = build.config_drive.as_ref();
+    let name = drive.and_then(|drive| drive.name.as_deref().or(drive.hostname.as_deref()));
+    Ok(InstanceDescription {
+        name: Label::new(name.unwrap_or(&build.name))?,
+        user: build.user_id.as_deref().map(Label::new).transpose()?,
+        flavor: Label::new(&build.flavor.name)?,
+        root_gib: build.flavor.disk_gb,
+        ephemeral_gib: build.flavor.ephemeral_gb,
+        swap_mib: build.flavor.swap_mb,
+        image: build.image.as_ref().and_then(|image| match image.location {
+            Location::Glance(uuid) => Some(uuid),
+            Location::Path(_) | Location::Url(_) => None,
+        }),
+    })
 }
 
 /// Checks that the kernel and RAM disk are in the folders for guests' kernels: a guest can read its RAM disk, whatever
@@ -141,12 +160,10 @@ fn disks(build: &GuestBuild) -> Result<DiskPlan, BuildError> {
     let drive = build.config_drive.as_ref();
     let drive = drive.map(|body| config_drive(body, build)).transpose()?;
     let ephemeral = ephemeral.into_iter().collect();
-    Ok(DiskPlan::new(
-        image,
-        build.flavor.disk_gb,
-        ephemeral,
-        drive,
-    )?)
+    Ok(
+        DiskPlan::new(image, build.flavor.disk_gb, ephemeral, drive)?
+            .with_swap(build.flavor.swap_mb)?,
+    )
 }
 
 pub fn image(body: &ImageBody) -> Result<ImageSource, BuildError> {

@@ -336,20 +336,16 @@ fn check_properties(image: Uuid, found: FoundImage) -> Result<FoundImage, Fault>
 fn server_flavor(flavor: &ComputeFlavor) -> Result<ServerFlavor, Fault> {
     let properties = &flavor.properties;
     let large = || Fault::bad_request("The flavor exceeds the maximum size of a guest.");
-    if properties.swap != 0 {
-        let sentence = "The flavor has swap, which is not supported: use a flavor without swap.";
-        return Err(Fault::bad_request(sentence));
-    }
     let amount = |amount: i64| u64::try_from(amount).map_err(|_| large());
     Ok(ServerFlavor {
         flavorid: properties.flavorid.clone(),
-        swap: properties.swap,
         body: FlavorBody {
             name: properties.name.clone(),
             vcpus: u32::try_from(properties.vcpus).map_err(|_| large())?,
             ram_mb: amount(properties.memory_mb)?,
             disk_gb: amount(properties.root_gb)?,
             ephemeral_gb: amount(properties.ephemeral_gb)?,
+            swap_mb: amount(properties.swap)?,
             extra_specs: flavor.extra_specs.clone(),
         },
     })

@@ -1,0 +1,134 @@
+//! The kinds of devices that a guest sees as its disks and interfaces: [`DiskBus`], [`ScsiController`], [`InterfaceModel`].
+//! The words are Nova's, which are also libvirt's.
+
+use serde::{Deserialize, Serialize};
+
+/// The bus of a guest's disks (`hw_disk_bus`), or of its config drive (`hw_cdrom_bus`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskBus {
+    /// Paravirtual disks; the guest needs drivers.
+    Virtio,
+    /// SCSI disks; the controller is a [`ScsiController`].
+    Scsi,
+    /// SATA disks, which every guest knows.
+    Sata,
+    /// USB disks.
+    Usb,
+}
+
+/// The controller of SCSI disks (`hw_scsi_model`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScsiController {
+    /// An LSI 53C895A.
+    Lsilogic,
+    /// An LSI SAS1068.
+    Lsisas1068,
+    /// An LSI MegaRAID SAS1078.
+    Lsisas1078,
+    /// Paravirtual; the guest needs drivers.
+    VirtioScsi,
+    /// VMware's paravirtual controller.
+    Vmpvscsi,
+}
+
+/// The model of a guest's interfaces (`hw_vif_model`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InterfaceModel {
+    /// Paravirtual; the guest needs drivers. It alone has several queues.
+    #[default]
+    Virtio,
+    /// Intel's gigabit card for PCI.
+    E1000,
+    /// Intel's gigabit card for PCI Express.
+    E1000e,
+    /// Intel's gigabit card with virtual functions. The hypervisor must be QEMU 8.0 or newer.
+    Igb,
+    /// An NE2000 card for PCI.
+    Ne2kPci,
+    /// AMD's PCnet.
+    Pcnet,
+    /// Realtek's 100 Mbit/s card.
+    Rtl8139,
+    /// VMware's paravirtual card.
+    Vmxnet3,
+}
+
+impl DiskBus {
+    /// The buses of the machine q35, in the order of errors.
+    pub const ALL: [Self; 4] = [Self::Virtio, Self::Scsi, Self::Sata, Self::Usb];
+
+    /// Nova's word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Virtio => "virtio",
+            Self::Scsi => "scsi",
+            Self::Sata => "sata",
+            Self::Usb => "usb",
+        }
+    }
+
+    /// The start of a disk's name in a Linux guest: `vd` or `sd`.
+    #[must_use]
+    pub fn device_prefix(self) -> &'static str {
+        match self {
+            Self::Virtio => "vd",
+            Self::Scsi | Self::Sata | Self::Usb => "sd",
+        }
+    }
+}
+
+impl ScsiController {
+    /// All that guests can have, in the order of errors.
+    pub const ALL: [Self; 5] = [
+        Self::VirtioScsi,
+        Self::Lsilogic,
+        Self::Lsisas1068,
+        Self::Lsisas1078,
+        Self::Vmpvscsi,
+    ];
+
+    /// Nova's word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Lsilogic => "lsilogic",
+            Self::Lsisas1068 => "lsisas1068",
+            Self::Lsisas1078 => "lsisas1078",
+            Self::VirtioScsi => "virtio-scsi",
+            Self::Vmpvscsi => "vmpvscsi",
+        }
+    }
+}
+
+impl InterfaceModel {
+    /// All that guests can have, in the order of errors.
+    pub const ALL: [Self; 8] = [
+        Self::Virtio,
+        Self::E1000,
+        Self::E1000e,
+        Self::Igb,
+        Self::Ne2kPci,
+        Self::Pcnet,
+        Self::Rtl8139,
+        Self::Vmxnet3,
+    ];
+
+    /// Nova's word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Virtio => "virtio",
+            Self::E1000 => "e1000",
+            Self::E1000e => "e1000e",
+            Self::Igb => "igb",
+            Self::Ne2kPci => "ne2k_pci",
+            Self::Pcnet => "pcnet",
+            Self::Rtl8139 => "rtl8139",
+            Self::Vmxnet3 => "vmxnet3",
+        }
+    }
+}

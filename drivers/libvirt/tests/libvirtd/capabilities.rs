@@ -1,0 +1,169 @@
+//! Each capability that the driver reports as a trait belongs to a guest that starts on the real libvirtd and QEMU.
+
+use std::collections::BTreeSet;
+
+use berth_libvirt::{LibvirtDriver, LibvirtOptions};
+use berth_model::{
+    AddressWidth, DiskBus, DiskLimits, DiskRate, DiskRates, GuestLimits, InterfaceModel,
+    MachineOptions, ScsiController, TrafficLimit,
+};
+use berth_virt::VirtDriver as _;
+use berth_virt::guest_spec::{
+    GuestDisks, GuestInterface, GuestInterfaces, GuestSpec, InterfaceSource, LinkName,
+};
+use virt::connect::Connect;
+
+use crate::daemon::Daemon;
+use crate::guests::{disks, driver_options, guest_spec};
+use crate::loaded;
+
+/// A guest of every kind of machine, with parts of the document that libvirt runs it with.
+struct Case {
+    traits: Vec<String>,
+    machine: MachineOptions,
+    parts: Vec<String>,
+}
+
+/// The traits that other tests cover: UEFI firmware in `firmware`, and what each guest has.
+const ELSEWHERE: [&str; 5] = [
+    "COMPUTE_ARCH_X86_64",
+    "COMPUTE_FIRMWARE_BIOS",
+    "COMPUTE_FIRMWARE_UEFI",
+    "COMPUTE_GRAPHICS_MODEL_NONE",
+    "COMPUTE_SECURITY_UEFI_SECURE_BOOT",
+];
+
+/// Every model of interface, each with one of the buses.
+fn cases() -> Vec<Case> {
+    let models = InterfaceModel::ALL.iter();
+    let pairs = models.zip(DiskBus::ALL.iter().cycle());
+    let mut cases: Vec<Case> = pairs
+        .map(|(model, bus)| Case {
+            traits: vec![
+                format!("COMPUTE_NET_VIF_MODEL_{}", model.as_str().to_uppercase()),
+                format!("COMPUTE_STORAGE_BUS_{}", bus.as_str().to_uppercase()),
+            ],
+            machine: MachineOptions {
+                disk_bus: Some(*bus),
+                interface_model: *model,
+                ..MachineOptions::default()
+            },
+            parts: vec![
+                format!("<model type='{}'/>", model.as_str()),
+                format!("dev='{}a' bus='{}'", bus.device_prefix(), bus.as_str()),
+            ],
+        })
+        .collect();
+    cases.push(Case {
+        traits: vec!["COMPUTE_ADDRESS_SPACE_EMULATED".to_owned()],
+        machine: with_everything(),
+        parts: [
+            "<maxphysaddr mode='emulate' bits='42'/>",
+            "name='org.qemu.guest_agent.0'",
+            "<timer name='hpet' present='yes'/>",
+            "<clock offset='localtime'",
+            "<entry name='product'>OpenStack Nova</entry>",
+            "<controller type='scsi' index='0' model='virtio-scsi'>",
+            "<read_bytes_sec>1000000</read_bytes_sec>",
+            "<total_iops_sec_max>600</total_iops_sec_max>",
+            "<inbound average='128' peak='256' burst='64'/>",
+            "<vmcoreinfo state='on'/>",
+            "packed='on'",
+        ]
+        .map(str::to_owned)
+        .into(),
+    });
+    cases
+}
+
+fn with_everything() -> MachineOptions {
+    let rate = |per_second, burst| Some(DiskRate { per_second, burst });
+    MachineOptions {
+        disk_bus: Some(DiskBus::Scsi),
+        cdrom_bus: Some(DiskBus::Scsi),
+        scsi_controller: Some(ScsiController::VirtioScsi),
+        multiqueue: true,
+        packed_ring: true,
+        guest_agent: true,
+        hpet: true,
+        windows: true,
+        address_width: Some(AddressWidth::Emulated(42)),
+        limits: GuestLimits {
+            disk: DiskLimits {
+                bytes: DiskRates {
+                    read: rate(1_000_000, None),
+                    ..DiskRates::default()
+                },
+                requests: DiskRates {
+                    total: rate(500, Some(600)),
+                    ..DiskRates::default()
+                },
+            },
+            inbound: Some(TrafficLimit {
+                average: 128,
+                peak: Some(256),
+                burst: Some(64),
+            }),
+            ..GuestLimits::default()
+        },
+        ..MachineOptions::default()
+    }
+}
+
+fn spec(folder: &std::path::Path, disks: &GuestDisks, machine: MachineOptions) -> GuestSpec {
+    let interface = GuestInterface {
+        mac: "52:54:00:12:34:56".parse().expect("a MAC address"),
+        source: InterfaceSource::Bridge(LinkName::new("br0").expect("a bridge's name")),
+    };
+    GuestSpec {
+        machine,
+        interfaces: GuestInterfaces::new(vec![interface]).expect("one interface"),
+        ..guest_spec(folder, disks.clone())
+    }
+}
+
+#[tokio::test]
+async fn a_guest_starts_with_each_capability_that_is_reported() {
+    loaded();
+    let daemon = Daemon::start_with_bridge();
+    let folder = tempfile::tempdir().expect("a folder");
+    let driver = LibvirtDriver::new(LibvirtOptions {
+        // The bridge is in libvirtd's namespace alone.
+        sysfs: None,
+        nwfilter: None,
+        ..driver_options(&daemon)
+    });
+    let view = driver.observe().await.expect("libvirtd runs");
+    let node = view.nodes.into_values().next().expect("one node");
+    let reported: BTreeSet<String> = node
+        .traits
+        .iter()
+        .map(|one| one.as_str().to_owned())
+        .filter(|name| name.starts_with("COMPUTE_"))
+        .collect();
+    let cases = cases();
+    let known: BTreeSet<String> = cases
+        .iter()
+        .flat_map(|case| case.traits.iter().cloned())
+        .chain(ELSEWHERE.map(str::to_owned))
+        .collect();
+    let unknown: Vec<_> = reported.difference(&known).collect();
+    assert!(unknown.is_empty(), "no guest here has {unknown:?}");
+    let disks = disks(folder.path());
+    let connect = Connect::open(Some(&daemon.uri())).expect("libvirtd runs");
+    for case in cases {
+        if !case.traits.iter().all(|name| reported.contains(name)) {
+            continue;
+        }
+        let spec = spec(folder.path(), &disks, case.machine);
+        let started = driver.spawn(&spec).await;
+        started.unwrap_or_else(|error| panic!("{:?}: {error}", case.traits));
+        let domain = connect.lookup_domain_by_uuid(*spec.uuid.as_uuid());
+        let text = domain.and_then(|domain| domain.xml_desc(0));
+        let text = text.expect("it runs");
+        for part in case.parts {
+            assert!(text.contains(&part), "{part}: {text}");
+        }
+        let _ = driver.destroy(spec.uuid).await.expect("it ends");
+    }
+}

@@ -478,8 +478,21 @@ mod tests {
         let handles = node.devices[0].handles.clone();
         node.devices[0].unfit_handles = [handles[3].clone()].into();
         node.guests = [devices::test_guest(function(1))].into();
+        // A card whose functions go to one guest together.
+        let mut whole = devices::test_device(vec![
+            "0000:85:00.0".parse().unwrap(),
+            "0000:85:00.1".parse().unwrap(),
+        ]);
+        whole.unit = berth_virt::DeviceUnit::Device;
+        whole.class = ResourceClass::FPGA;
+        node.devices.push(whole);
         metrics.devices(&view);
         let text = metrics.render();
+        let fpga = "berth_devices{state=\"free\",resource_class=\"FPGA\"}";
+        assert_eq!(value(&text, fpga), Some(1.0), "{text}");
+        // The host's GPU has four virtual GPUs.
+        let vgpu = "berth_devices{state=\"free\",resource_class=\"VGPU\"}";
+        assert_eq!(value(&text, vgpu), Some(4.0), "{text}");
         let count = |text: &str, state: &str| {
             let labels = format!("state=\"{state}\",resource_class=\"PGPU\"");
             value(text, &format!("berth_devices{{{labels}}}"))

@@ -40,7 +40,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests",
-        "Creates a guest.\n\nThe body has `uuid`, `name`, `project_id`, `node` and `flavor` (`name`, `vcpus`, `ram_mb`, `disk_gb`, `ephemeral_gb`, `extra_specs`).\nOptional keys are `user_id`, `image` or `kernel`, `networks`, `accelerator_requests`, `allocations`, `limits`, `config_drive` and `power`.\nAlternatively the body is the complete guest as `{\"node\", \"accelerator_requests\", \"spec\"}`.\n\n- 202: CPUs, memory and the flavor's devices are reserved and recorded. The agent builds the guest, or reports why it cannot, also after a restart. A repeated request refers to the same guest.\n- 409 `no_room`: the host has no room. The message lists what each host cell lacks.\n- 409 `file`: a file of the guest cannot be used on this host.\n- 409: another guest has this UUID, or the guest is being deleted.\n- 503 `not_now`: the host cannot be observed, or was not reported to Placement yet.",
+        "Creates a guest.\n\nThe body has `uuid`, `name`, `project_id`, `node` and `flavor` (`name`, `vcpus`, `ram_mb`, `disk_gb`, `ephemeral_gb`, `swap_mb`, `extra_specs`).\nOptional keys are `user_id`, `image` or `kernel`, `networks`, `accelerator_requests`, `allocations`, `limits`, `config_drive` and `power`.\nAlternatively the body is the complete guest as `{\"node\", \"accelerator_requests\", \"spec\"}`.\n\n- 202: CPUs, memory and the flavor's devices are reserved and recorded. The agent builds the guest, or reports why it cannot, also after a restart. A repeated request refers to the same guest.\n- 409 `no_room`: the host has no room. The message lists what each host cell lacks.\n- 409 `file`: a file of the guest cannot be used on this host.\n- 409: another guest has this UUID, or the guest is being deleted.\n- 503 `not_now`: the host cannot be observed, or was not reported to Placement yet.",
     ),
     (
         "POST",
@@ -60,7 +60,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests/{uuid}/action",
-        "Performs an action on a guest, and waits until it is finished.\n\nThe body is `{\"action\": ...}`, with the keys of the action:\n\n- `start`, `pause`, `unpause`, `soft_reboot`, `hard_reboot`, `unrescue`, `suspend`: no further keys;\n- `stop`: `grace_seconds` (0 to 600);\n- `rescue`: `image` or `kernel`, `grace_seconds`;\n- `rebuild`: `image`, `preserve_ephemeral`;\n- `update_config_drive`: `change` (`name`, `metadata`, `user_data`, `ssh_keys`); the guest reads it at its next start;\n- `live_migrate`: `destination`.\n\nWith `?id=ID` (1 to 64 characters: ASCII letters, digits, `.`, `_`, `-`) a request can be repeated if the response was lost.\nThe agent stores the ID of each guest's last action, also when it is killed, and does not perform that action twice.\n\nRescue and rebuild keep the guest's devices and accelerator requests. Their images are fetched before the guest is powered off.\n\n- 409: an operation on the guest is running, or the guest's state does not allow the action. `suspend` and `live_migrate` are rejected for guests with devices.\n- 503 `held`: the action was started, is blocked, and is retried.",
+        "Performs an action on a guest, and waits until it is finished.\n\nThe body is `{\"action\": ...}`, with the keys of the action:\n\n- `start`, `pause`, `unpause`, `soft_reboot`, `hard_reboot`, `unrescue`, `suspend`: no further keys;\n- `stop`: `grace_seconds` (0 to 600);\n- `rescue`: `image` or `kernel`, `grace_seconds`;\n- `rebuild`: `image`, `preserve_ephemeral`, `extra_specs` (of the flavor: with them the guest gets the devices that they and the image's properties describe);\n- `update_config_drive`: `change` (`name`, `metadata`, `user_data`, `ssh_keys`); the guest reads it at its next start;\n- `live_migrate`: `destination`.\n\nWith `?id=ID` (1 to 64 characters: ASCII letters, digits, `.`, `_`, `-`) a request can be repeated if the response was lost.\nThe agent stores the ID of each guest's last action, also when it is killed, and does not perform that action twice.\n\nRescue and rebuild keep the guest's devices and accelerator requests. Their images are fetched before the guest is powered off.\n\n- 409: an operation on the guest is running, or the guest's state does not allow the action. `suspend` and `live_migrate` are rejected for guests with devices.\n- 503 `held`: the action was started, is blocked, and is retried.",
     ),
     (
         "GET",
@@ -287,9 +287,10 @@ fn transition_error_code(error: &TransitionError) -> (StatusCode, &'static str) 
         TransitionError::Resource(_) | TransitionError::NoManagedRoot { .. } => {
             (StatusCode::CONFLICT, "resource")
         }
-        TransitionError::Machine { .. } | TransitionError::Firmware { .. } => {
-            (StatusCode::BAD_REQUEST, "bad_request")
-        }
+        TransitionError::Machine { .. }
+        | TransitionError::Firmware { .. }
+        | TransitionError::Capability { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
+        TransitionError::Observe(_) => (StatusCode::SERVICE_UNAVAILABLE, "hypervisor"),
         TransitionError::Rescued { .. } | TransitionError::NotRescued { .. } => {
             (StatusCode::CONFLICT, "state")
         }

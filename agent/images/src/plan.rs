@@ -11,7 +11,7 @@ const MOST_EPHEMERAL: usize = 25;
 /// Maximum size of a disk in GiB: 1 EiB.
 const LARGEST_GIB: u64 = 1 << 30;
 
-/// Maximum size of a swap disk in MiB: 1 TiB. Linux counts 4 KiB pages in 32 bits.
+/// Maximum size of a swap disk in MiB: 1 TiB.
 const LARGEST_SWAP_MIB: u64 = 1 << 20;
 
 /// Why a disk plan is invalid.

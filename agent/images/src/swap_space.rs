@@ -50,8 +50,9 @@ mod tests {
         );
         let probed = Command::new("blkid")
             .args(["-p", "-o", "export"])
-            .arg(&file);
-        let probed = { probed }.output().unwrap();
+            .arg(&file)
+            .output()
+            .unwrap();
         let probed = String::from_utf8(probed.stdout).unwrap();
         assert!(
             probed.contains("TYPE=swap") && probed.contains("VERSION=1"),

@@ -50,6 +50,8 @@ use crate::guests::{Guests, GuestsError};
 use crate::resources::GuestResources;
 
 pub use error::{BuildError, BuildFault};
+pub use host_check::MissingCapability;
+pub(crate) use host_check::check_machine;
 pub use options::{BuildContext, BuildOptions, TreeLookup};
 pub use parse::{config_drive_change, image_of, kernel_of};
 pub(crate) use usage::conflicting_pins;
@@ -72,6 +74,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         }
         let node = self.observe_node(build_context, &parsed.node).await?;
         host_check::check_cells(&parsed.limits, &node)?;
+        host_check::check_machine(&parsed.spec.machine, &node)?;
         self.check_networks(&parsed.spec.interfaces).await?;
         let provider_tree = (build_context.provider_trees)(&parsed.node);
         let _lock = self.inner.placement_lock.lock().await;
@@ -100,6 +103,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         if let (Some(build_context), None) = (&self.build_context, record) {
             let node = self.observe_node(build_context, request.node()).await?;
             host_check::check_topology(&request.spec().topology, &node)?;
+            host_check::check_machine(&request.spec().machine, &node)?;
             self.check_networks(&request.spec().interfaces).await?;
         }
         // `create` takes the placement lock, and checks that no other instance has the CPUs.
@@ -125,7 +129,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
 
     /// Observes the hypervisor, and returns the view of one node with the conditions of its devices (quarantine, failed
     /// health check).
-    async fn observe_node(
+    pub(crate) async fn observe_node(
         &self,
         build_context: &BuildContext,
         node: &NodeName,

@@ -28,6 +28,7 @@ use berth_virt::guest_spec::{DesiredPower, GuestBoot};
 use berth_virt::{GuestError, GuestPowerOutcome, VirtDriver};
 use berth_wire::guest::ActionId;
 
+use crate::create::check_machine;
 use crate::guests::Guests;
 use crate::outcome::ReconcileOutcome;
 use crate::power::{PowerError, ensure_idle};
@@ -184,6 +185,15 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             has_run_before: !record.ran_in().is_empty(),
             recreate: overrides.recreate_disks(),
         };
+        if spec.machine != record.own().map_err(PowerError::from)?.spec().machine
+            && let Some(build_context) = &self.build_context
+        {
+            let node = self.observe_node(build_context, request.node()).await;
+            let node = node.map_err(|error| TransitionError::Observe(Box::new(error)))?;
+            let uuid = request.uuid();
+            check_machine(&spec.machine, &node)
+                .map_err(|missing| TransitionError::Capability { uuid, missing })?;
+        }
         context.allow(&spec).map_err(ResourceError::from)?;
         context
             .resources

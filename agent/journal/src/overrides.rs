@@ -16,7 +16,7 @@ pub struct BootSource {
     /// How the disks are created.
     pub plan: DiskPlan,
     pub disks: GuestDisks,
-    /// The machine; `None` in journals of earlier releases: that of the request.
+    /// The machine of the image that the guest was rebuilt from; `None`: that of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<MachineOptions>,
 }
@@ -28,7 +28,7 @@ impl BootSource {
             boot: request.spec().boot.clone(),
             plan: request.disks().clone(),
             disks: request.spec().disks.clone(),
-            machine: Some(request.spec().machine.clone()),
+            machine: None,
         }
     }
 

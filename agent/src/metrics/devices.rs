@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use berth_model::{PciAddress, ResourceClass};
-use berth_virt::{HostView, NodeView, OfferedDevice, OfferedHandle};
+use berth_virt::{DeviceUnit, HostView, NodeView, OfferedDevice, OfferedHandle};
 use metrics::Label;
 use uuid::Uuid;
 
-/// The state of what one guest gets of a device.
+/// The state of a unit of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DeviceState {
     /// A guest may get it.
@@ -62,22 +62,57 @@ impl DeviceInfo {
     }
 }
 
-/// The number of handles of each class in each state. A class without handles in a state has 0.
+/// The number of units of each class in each state. A class without units in a state has 0.
 pub(super) fn counts(view: &HostView) -> BTreeMap<(ResourceClass, DeviceState), u64> {
-    let mut counts = BTreeMap::new();
+    let mut counts = UnitCounts::default();
     for node in view.nodes.values() {
         let used = UsedHandles::of(node);
         for device in &node.devices {
-            for state in DeviceState::ALL {
-                counts.entry((device.class.clone(), state)).or_default();
-            }
-            for handle in &device.handles {
-                let state = used.state(device, handle);
-                *counts.entry((device.class.clone(), state)).or_default() += 1;
+            let states = device
+                .handles
+                .iter()
+                .map(|handle| used.state(device, handle));
+            match device.unit {
+                DeviceUnit::Handle => states.for_each(|state| counts.add(&device.class, state, 1)),
+                // A guest gets all of it. The states are in the order of what keeps it from the next guest.
+                DeviceUnit::Device => states
+                    .max_by_key(|state| (*state == DeviceState::Used, *state))
+                    .into_iter()
+                    .for_each(|state| counts.add(&device.class, state, 1)),
             }
         }
+        for function in &node.functions {
+            for address in &function.addresses {
+                let state = match used.functions.contains(address) {
+                    true => DeviceState::Used,
+                    false => DeviceState::Free,
+                };
+                counts.add(&function.class, state, 1);
+            }
+        }
+        for (gpu, offered) in node
+            .gpus
+            .iter()
+            .filter_map(|gpu| Some((gpu, gpu.offered.as_ref()?)))
+        {
+            let in_use = used.mdevs_of(gpu.address).min(offered.total);
+            counts.add(&offered.class, DeviceState::Used, in_use);
+            counts.add(&offered.class, DeviceState::Free, offered.total - in_use);
+        }
     }
-    counts
+    counts.0
+}
+
+#[derive(Default)]
+struct UnitCounts(BTreeMap<(ResourceClass, DeviceState), u64>);
+
+impl UnitCounts {
+    fn add(&mut self, class: &ResourceClass, state: DeviceState, units: u64) {
+        for state in DeviceState::ALL {
+            self.0.entry((class.clone(), state)).or_default();
+        }
+        *self.0.entry((class.clone(), state)).or_default() += units;
+    }
 }
 
 /// The devices that are offered.
@@ -112,7 +147,7 @@ fn pci_bus_id(address: PciAddress) -> String {
 /// What the guests of a node have.
 struct UsedHandles {
     functions: BTreeSet<PciAddress>,
-    mdevs: BTreeSet<Uuid>,
+    mdevs: BTreeMap<Uuid, Option<PciAddress>>,
 }
 
 impl UsedHandles {
@@ -123,15 +158,21 @@ impl UsedHandles {
                 .flat_map(|guest| guest.functions.iter().copied())
                 .collect(),
             mdevs: guests()
-                .flat_map(|guest| guest.mdevs.iter().map(|mdev| mdev.uuid))
+                .flat_map(|guest| guest.mdevs.iter().map(|mdev| (mdev.uuid, mdev.parent)))
                 .collect(),
         }
+    }
+
+    /// The number of mediated devices that guests have of a GPU.
+    fn mdevs_of(&self, gpu: PciAddress) -> u64 {
+        let parents = self.mdevs.values().flatten();
+        parents.filter(|parent| **parent == gpu).count() as u64
     }
 
     fn state(&self, device: &OfferedDevice, handle: &OfferedHandle) -> DeviceState {
         let is_used = match handle {
             OfferedHandle::Function(address) => self.functions.contains(address),
-            OfferedHandle::Mdev { uuid, .. } => self.mdevs.contains(uuid),
+            OfferedHandle::Mdev { uuid, .. } => self.mdevs.contains_key(uuid),
         };
         let is_unfit = device.condition.reason().is_some() || device.unfit_handles.contains(handle);
         match (is_used, is_unfit) {

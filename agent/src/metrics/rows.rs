@@ -75,7 +75,7 @@ pub const METRICS: &[MetricRow] = &[
         name: DEVICES,
         kind: MetricKind::Gauge,
         labels: &["state", "resource_class"],
-        help: "Offered devices, counted by what one guest gets of them (a function, a virtual function, a mediated device), by state: free, used (a guest has it), unfit (no guest may get it).",
+        help: "Units of offered devices (a device, a virtual function, a mediated device) by state: free, used (a guest has it), unfit (no guest may get it). The units of a class are the total of its inventory.",
     },
     MetricRow {
         name: DEVICE_INFO,

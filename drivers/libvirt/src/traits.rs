@@ -1,8 +1,7 @@
 //! The node's traits: features of its processor and capabilities of its hypervisor. Pure.
 //!
-//! Names are those of os-traits 3.9, and the mapping from libvirt's names is Nova's, so that a node keeps its traits
-//! when it changes from one agent to the other. A capability is a trait only if guests can have it: the tables of devices are
-//! those that `guest_xml` writes, not all that libvirt lists.
+//! Names are those of os-traits 3.9, and the mapping from libvirt's names is Nova's. A capability is a trait only if guests can have it: the
+//! tables of devices are those that `guest_xml` writes, not all that libvirt lists.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +62,6 @@ const X86_FEATURES: &[(&str, &str)] = &[
 ];
 
 const HOST_ARCHITECTURES: &[&str] = &["aarch64", "i686", "ppc64", "ppc64le", "s390x", "x86_64"];
-const FIRMWARES: &[(&str, &str)] = &[("bios", "BIOS"), ("efi", "UEFI")];
 
 /// The architecture of guests.
 const GUEST_ARCHITECTURE: &str = "x86_64";
@@ -120,8 +118,15 @@ fn of_guests(names: &mut TraitCollector, domain: &DomainCapabilities, hypervisor
         let end = model.as_str().to_ascii_uppercase();
         names.add_if(exists, "COMPUTE_NET_VIF_MODEL_", &end);
     }
-    names.mapped(FIRMWARES, &domain.firmwares, "COMPUTE_FIRMWARE_");
+    // Each QEMU has a BIOS, which libvirt does not list.
+    names.add_if(true, "COMPUTE_FIRMWARE_", "BIOS");
+    names.add_if(
+        domain.firmwares.contains("efi"),
+        "COMPUTE_FIRMWARE_",
+        "UEFI",
+    );
     names.add_if(domain.secure_boot, "COMPUTE_SECURITY_", "UEFI_SECURE_BOOT");
+    names.add_if(true, "COMPUTE_NET_", "VIRTIO_PACKED");
     // Guests have no video card.
     names.add_if(true, "COMPUTE_GRAPHICS_MODEL_", "NONE");
     let has_width = hypervisor.libvirt >= ADDRESS_WIDTH_LIBVIRT;
@@ -159,12 +164,6 @@ impl TraitCollector {
     ) {
         for word in words {
             self.add_if(table.contains(&word), start, &word.to_ascii_uppercase());
-        }
-    }
-
-    fn mapped(&mut self, table: &[(&str, &str)], words: &BTreeSet<String>, start: &str) {
-        for (word, end) in table {
-            self.add_if(words.contains(*word), start, end);
         }
     }
 }
@@ -210,17 +209,13 @@ mod tests {
     fn every_name_in_the_tables_makes_a_trait() {
         let domain = DomainCapabilities {
             disk_buses: set(&["fdc", "ide", "sata", "scsi", "usb", "virtio"]),
-            firmwares: set(&everything(FIRMWARES)),
+            firmwares: set(&["efi"]),
             secure_boot: true,
         };
         let all = traits(&x86_host(), &set(&everything(X86_FEATURES)), &domain, NEW);
-        // Hyperthreading, two architectures, secure boot, no video card, two widths of addresses.
-        let others = 7;
-        let expected = X86_FEATURES.len()
-            + DiskBus::ALL.len()
-            + InterfaceModel::ALL.len()
-            + FIRMWARES.len()
-            + others;
+        // Hyperthreading, two architectures, two firmwares, secure boot, no video card, packed rings, two widths of addresses.
+        let others = 10;
+        let expected = X86_FEATURES.len() + DiskBus::ALL.len() + InterfaceModel::ALL.len() + others;
         assert_eq!(all.len(), expected, "{all:?}");
     }
 

@@ -47,12 +47,14 @@ pub(crate) use usage::{ServerOnNode, used_in};
 use crate::compute::Compute;
 use crate::server_state::{GuestObservation, TaskState};
 
-/// The flavor of a server, as it was when the server was created. Stored as JSON: the guest API's form, and the id, which only
-/// the compute API shows.
+/// The flavor of a server, as it was when the server was created. Stored as JSON: the guest API's form, and what only the
+/// compute API shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerFlavor {
     /// The id in the API.
     pub flavorid: String,
+    /// Swap in MiB, as in `body`: earlier releases read it here.
+    pub swap: i64,
     /// The other properties, in the form of the guest API.
     pub body: FlavorBody,
 }

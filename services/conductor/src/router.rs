@@ -35,7 +35,7 @@ pub const ROUTES: &[(&str, &str, &str)] = &[
     (
         "POST",
         "/v1/guests",
-        "Body `{\"name\", \"flavor\": {\"name\", \"vcpus\", \"ram_mb\", \"disk_gb\", \"extra_specs\"}, \"image\" or \"kernel\", \"networks\", \"device_profile\", \"host\", \"node\", \"availability_zone\", \"ignore_hosts\", \"scheduler_hints\", \"config_drive\", \"uuid\"}`. 202: the request is recorded, and the guest will be booted or fail with a reason, even if the conductor restarts; repeating the request has no effect. 400: the request names a device profile, an availability zone or an extra spec that does not exist. 409: another guest has this UUID or this name, or the guest is being deleted.",
+        "Body `{\"name\", \"flavor\": {\"name\", \"vcpus\", \"ram_mb\", \"disk_gb\", \"ephemeral_gb\", \"swap_mb\", \"extra_specs\"}, \"image\" or \"kernel\", \"networks\", \"device_profile\", \"host\", \"node\", \"availability_zone\", \"ignore_hosts\", \"scheduler_hints\", \"config_drive\", \"uuid\"}`. 202: the request is recorded, and the guest will be booted or fail with a reason, even if the conductor restarts; repeating the request has no effect. 400: the request names a device profile, an availability zone or an extra spec that does not exist. 409: another guest has this UUID or this name, or the guest is being deleted.",
     ),
     (
         "GET",

@@ -251,8 +251,7 @@ pub(super) enum ActionRequest {
 fn replacement_image(image: &ImageBody) -> Result<ImageSource, BuildError> {
     if let Some(key) = image.properties.keys().next() {
         let reason = format!(
-            "{key}: the guest keeps its firmware, and other image properties have no effect here: omit it, or delete the \
-             guest and create it again"
+            "{key}: the guest keeps its machine here: omit it; a rebuild with extra_specs changes the machine"
         );
         return Err(BuildError::field("image.properties", reason));
     }

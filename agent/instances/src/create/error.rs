@@ -6,6 +6,7 @@ use berth_model::{Disposition, GuestMachineError, NodeName, ProviderUuid, Resour
 use berth_virt::guest_spec::{GuestSpecError, InterfaceSource};
 use berth_virt::{GuestError, NoLink, ObserveError};
 
+use crate::create::host_check::MissingCapability;
 use crate::fit::FitError;
 use crate::guests::GuestsError;
 
@@ -77,6 +78,9 @@ pub enum BuildError {
     /// An interface's network or bridge is missing.
     #[error("networks: {} is not available on this host: {}", source_of(&.0.source), .0.reason)]
     NoLink(NoLink),
+    /// The host cannot give the guest the devices of its machine.
+    #[error(transparent)]
+    Capability(#[from] MissingCapability),
     /// The driver cannot tell whether the networks exist.
     #[error("the host's networks cannot be read: {0}")]
     Links(#[source] GuestError),
@@ -124,7 +128,8 @@ impl BuildError {
             | Self::NoSuchNode { .. }
             | Self::Fit(_)
             | Self::Allocation { .. }
-            | Self::NoLink(_) => BuildFault::NoRoom,
+            | Self::NoLink(_)
+            | Self::Capability(_) => BuildFault::NoRoom,
             Self::Unreported { .. } | Self::Observe(_) | Self::Links(_) => BuildFault::Later,
             Self::Guests(_) => BuildFault::Guests,
         }

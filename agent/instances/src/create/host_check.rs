@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use berth_virt::guest_spec::{GuestInterfaces, GuestTopology, VcpuPin};
+use berth_model::AddressWidth;
+use berth_virt::guest_spec::{GuestInterfaces, GuestTopology, MachineOptions, VcpuPin};
 use berth_virt::{CpuSet, NodeView, VirtDriver};
 
 use crate::create::error::BuildError;
@@ -27,6 +28,37 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
             Err(error) => Err(BuildError::Links(error)),
         }
     }
+}
+
+/// Checks that the host can give a guest the devices of its machine.
+pub(crate) fn check_machine(
+    machine: &MachineOptions,
+    seen: &NodeView,
+) -> Result<(), MissingCapability> {
+    if let Some((key, capability)) = machine.missing_on(&seen.traits) {
+        return Err(MissingCapability::Trait { key, capability });
+    }
+    let processor = seen.capabilities.processor.as_ref();
+    let host_bits = processor.and_then(|processor| processor.physical_address_bits);
+    match (machine.address_width, host_bits) {
+        (Some(AddressWidth::Emulated(bits)), Some(host_bits)) if u32::from(bits) > host_bits => {
+            Err(MissingCapability::AddressBits { bits, host_bits })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the host cannot give a guest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MissingCapability {
+    #[error("{key}: this host does not have {capability}")]
+    Trait {
+        /// Nova's key of the flavor or the image.
+        key: &'static str,
+        capability: String,
+    },
+    #[error("hw:maxphysaddr_bits: {bits} is more than the {host_bits} bits of this host")]
+    AddressBits { bits: u8, host_bits: u32 },
 }
 
 /// Checks that the host has the cells of the scheduler's limits.

@@ -46,6 +46,7 @@ impl<D: VirtDriver, R: GuestResources> Guests<D, R> {
         };
         let seen = self.observe_node(build_context, &first.node).await?;
         host_check::check_cells(&first.limits, &seen)?;
+        host_check::check_machine(&first.spec.machine, &seen)?;
         let tree = (build_context.provider_trees)(&first.node);
         let journal = &self.inner.context.journal;
         let records = journal.guests().await.map_err(GuestsError::from)?;

@@ -43,10 +43,13 @@ pub(super) fn decide_transition<R: GuestResources>(
         let is_same = plan.overrides.rescue == record.overrides.rescue
             && plan.overrides.rebuilt == record.overrides.rebuilt
             && transition.kind == plan.kind;
-        // An unrescue may replace a rescue that is still in progress.
-        let ends_rescue =
-            transition.kind == TransitionKind::Rescue && plan.kind == TransitionKind::Unrescue;
-        match (is_same, ends_rescue) {
+        // An unrescue may replace a rescue that is still in progress, and a rebuild another rebuild, which may be blocked.
+        let replaces = matches!(
+            (transition.kind, plan.kind),
+            (TransitionKind::Rescue, TransitionKind::Unrescue)
+                | (TransitionKind::Rebuild, TransitionKind::Rebuild)
+        );
+        match (is_same, replaces) {
             (true, _) => return Ok(TransitionDecision::InProgress),
             (false, true) => {}
             (false, false) => ensure_idle(record)?,
@@ -100,7 +103,11 @@ fn plan_transition<R: GuestResources>(
     resources: &R,
 ) -> Result<TransitionPlan, TransitionError> {
     let uuid = record.request.uuid();
-    let own = BootSource::of(&record.own().map_err(PowerError::from)?);
+    let rebuilt = record.overrides.rebuilt.as_ref();
+    let own = BootSource {
+        machine: rebuilt.and_then(|rebuilt| rebuilt.machine.clone()),
+        ..BootSource::of(&record.own().map_err(PowerError::from)?)
+    };
     let laid_out = |boot: GuestBoot, plan: DiskPlan| -> Result<BootSource, TransitionError> {
         let disks = resources.lay_out(uuid, &plan)?;
         let machine = own.machine.clone();
@@ -178,15 +185,28 @@ fn plan_transition<R: GuestResources>(
             let mut boot_source = laid_out(own.boot.clone(), own.plan.rebuilt_from(image.clone()))?;
             if let Some(description) = machine {
                 let topology = &record.request.spec().topology;
-                boot_source.machine = Some(described(uuid, topology, &own.boot, description)?);
+                let machine = described(uuid, topology, &own.boot, description)?;
+                let is_new = machine != record.request.spec().machine;
+                boot_source.machine = is_new.then_some(machine);
             }
+            // The config drive names the guest's devices.
+            let old = record.own().map_err(PowerError::from)?;
+            let new = boot_source
+                .given_to(&record.request)
+                .map_err(PowerError::from)?;
+            let drive = boot_source.disks.config_drive().cloned();
+            let drive = drive.filter(|_| old.spec().machine != new.spec().machine);
             let ephemeral = boot_source.disks.ephemeral().iter();
             let ephemeral = ephemeral
                 .filter(|_| !preserve_ephemeral)
                 .map(|disk| disk.path.clone());
             Ok(TransitionPlan {
                 kind: TransitionKind::Rebuild,
-                discard: root(&boot_source).into_iter().chain(ephemeral).collect(),
+                discard: root(&boot_source)
+                    .into_iter()
+                    .chain(ephemeral)
+                    .chain(drive)
+                    .collect(),
                 overrides: InstanceOverrides {
                     rebuilt: Some(boot_source),
                     ..overrides

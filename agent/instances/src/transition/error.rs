@@ -2,6 +2,7 @@
 
 use berth_model::{ConsumerUuid, Disposition, GuestMachineError};
 
+use crate::create::{BuildError, MissingCapability};
 use crate::outcome::BlockedReason;
 use crate::power::PowerError;
 use crate::resources::ResourceError;
@@ -35,6 +36,15 @@ pub enum TransitionError {
         uuid: ConsumerUuid,
         error: GuestMachineError,
     },
+    /// This host cannot build the machine.
+    #[error("guest {uuid} cannot be rebuilt on this host: {missing}")]
+    Capability {
+        uuid: ConsumerUuid,
+        missing: MissingCapability,
+    },
+    /// The host cannot be observed.
+    #[error("the guest is unchanged: {0}")]
+    Observe(#[source] Box<BuildError>),
     /// The new image needs other firmware than the guest has.
     #[error("guest {uuid} keeps its firmware, and the image requests another one")]
     Firmware { uuid: ConsumerUuid },
@@ -60,9 +70,11 @@ impl TransitionError {
             Self::Resource(error) => error.disposition(),
             Self::Power(_) | Self::Rescued { .. } | Self::NotRescued { .. } => Disposition::Refresh,
             Self::Blocked { .. } | Self::Interrupted { .. } => Disposition::Retry,
-            Self::NoManagedRoot { .. } | Self::Machine { .. } | Self::Firmware { .. } => {
-                Disposition::Fatal
-            }
+            Self::Observe(error) => error.disposition(),
+            Self::NoManagedRoot { .. }
+            | Self::Machine { .. }
+            | Self::Capability { .. }
+            | Self::Firmware { .. } => Disposition::Fatal,
         }
     }
 }

@@ -60,6 +60,9 @@ impl DiskBus {
     /// The buses of the machine q35, in the order of errors.
     pub const ALL: [Self; 4] = [Self::Virtio, Self::Scsi, Self::Sata, Self::Usb];
 
+    /// The buses that a CD-ROM can be on.
+    pub const OF_CDROMS: [Self; 3] = [Self::Sata, Self::Scsi, Self::Usb];
+
     /// Nova's word.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -213,11 +213,11 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ("hw_qemu_guest_agent", HostSupport::Honoured),
     (
         "hw_redirected_usb_ports",
-        HostSupport::Harmless("guests have no USB ports"),
+        HostSupport::Harmless("guests have no USB redirection"),
     ),
     (
         "hw_rescue_bus",
-        HostSupport::Harmless("a rescue disk is on the virtio bus"),
+        HostSupport::Harmless("a rescue disk is on the bus of the other disks"),
     ),
     (
         "hw_rescue_device",
@@ -247,7 +247,7 @@ const IMAGE_PROPERTIES: &[(&str, HostSupport)] = &[
     ("hw_tpm_version", HostSupport::refused("guests have no TPM")),
     (
         "hw_usb_model",
-        HostSupport::Harmless("guests have no USB controller"),
+        HostSupport::Harmless("guests have the USB controller that libvirt chooses"),
     ),
     (
         "hw_video_model",

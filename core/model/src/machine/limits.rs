@@ -26,7 +26,7 @@ pub struct GuestLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CpuLimits {
-    /// Its weight among the guests of a host (`quota:cpu_shares`), 2 to 10000; by default 100.
+    /// Its weight among the guests of a host (`quota:cpu_shares`), 1 to 10000; by default 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares: Option<u32>,
     /// The period of `quota_us` (`quota:cpu_period`) in microseconds, 1000 to 1000000; by default 100000.
@@ -73,19 +73,22 @@ pub struct DiskRate {
     pub burst: Option<u64>,
 }
 
-/// The network traffic of an interface in one direction.
+/// The network traffic of an interface in one direction. A kilobyte has 1000 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficLimit {
-    /// KiB in a second, over time.
+    /// Kilobytes in a second, over time.
     pub average: u32,
-    /// KiB in a second of a burst; `None`: as fast as the interface.
+    /// Kilobytes in a second of a burst; `None`: as fast as the interface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak: Option<u32>,
     /// KiB of a burst.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
 }
+
+/// The largest rate of a disk that QEMU takes.
+const LARGEST_RATE: u64 = 1_000_000_000_000_000;
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
@@ -107,6 +110,7 @@ impl GuestLimits {
 
 fn cpu(specs: ExtraSpecs<'_>) -> Result<CpuLimits, FlavorExtraSpecError> {
     const QUOTA: &str = "quota:cpu_quota";
+    const PERIOD: &str = "quota:cpu_period";
     let range = |key: &str, least: u64, most: u64| match specs.get(key) {
         None => Ok(None),
         Some(text) => match text.parse::<u64>() {
@@ -128,8 +132,12 @@ fn cpu(specs: ExtraSpecs<'_>) -> Result<CpuLimits, FlavorExtraSpecError> {
     };
     Ok(CpuLimits {
         // What the kernel's control groups (version 2) take.
-        shares: range("quota:cpu_shares", 2, 10_000)?,
-        period_us: range("quota:cpu_period", 1000, 1_000_000)?,
+        shares: range("quota:cpu_shares", 1, 10_000)?,
+        period_us: match specs.get(PERIOD) {
+            // As in Nova, 0 is no value.
+            Some("0") => None,
+            _ => range(PERIOD, 1000, 1_000_000)?,
+        },
         quota_us,
     })
 }
@@ -152,6 +160,11 @@ fn rates(specs: ExtraSpecs<'_>, unit: &str) -> Result<DiskRates, FlavorExtraSpec
         let of_burst = format!("{key}_max");
         let per_second = number::<u64>(specs, &key)?;
         let burst = number::<u64>(specs, &of_burst)?;
+        for (key, rate) in [(&key, per_second), (&of_burst, burst)] {
+            if rate > Some(LARGEST_RATE) {
+                return Err(specs.wrong(key, format!("expected at most {LARGEST_RATE}")));
+            }
+        }
         match (per_second, burst) {
             (None, None) => Ok(None),
             (None, Some(_)) => Err(specs.wrong(&of_burst, format!("{key} is missing"))),

@@ -248,7 +248,7 @@ const EXTRA_SPECS: &[(&str, AllowedValues, HostSupport)] = &[
         "hw:redirected_usb_ports",
         AllowedValues::From(0),
         HostSupport::Refused {
-            reason: "guests have no USB ports",
+            reason: "guests have no USB redirection",
             unless: &["0"],
         },
     ),
@@ -286,7 +286,7 @@ const EXTRA_SPECS: &[(&str, AllowedValues, HostSupport)] = &[
         "hw:usb_model",
         AllowedValues::OneOf(&["none", "nec-xhci", "qemu-xhci"]),
         HostSupport::Refused {
-            reason: "guests have no USB controller of this kind",
+            reason: "guests have the USB controller that libvirt chooses",
             unless: &["none"],
         },
     ),

@@ -1,7 +1,7 @@
 //! What a guest sees of its machine, apart from its size: [`MachineOptions`]. Each value has Nova's key and Nova's rule
 //! for who has the last word, the flavor or the image.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,7 @@ use super::emulated_devices::{DiskBus, InterfaceModel, ScsiController};
 use super::extra_specs::{ExtraSpecs, FlavorExtraSpecError};
 use super::limits::GuestLimits;
 use super::nova_extra_specs::flag;
+use crate::Trait;
 
 /// The largest number of sockets, cores or threads.
 const MOST: u32 = 65_536;
@@ -78,7 +79,7 @@ pub struct MachineOptions {
 pub enum AddressWidth {
     /// The host's.
     Passthrough,
-    /// This many bits, 32 to 64, and at most the host's.
+    /// This many bits, 32 to 52, and at most the host's.
     Emulated(u8),
 }
 
@@ -186,6 +187,36 @@ impl MachineOptions {
         *self == Self::default()
     }
 
+    /// The first option that a node with these traits cannot give a guest: Nova's key, and the trait that is missing. A node
+    /// without any trait of an interface model does not report capabilities, so nothing is known to be missing.
+    #[must_use]
+    pub fn missing_on(&self, traits: &BTreeSet<Trait>) -> Option<(&'static str, String)> {
+        const MODELS: &str = "COMPUTE_NET_VIF_MODEL_";
+        if !traits.iter().any(|it| it.as_str().starts_with(MODELS)) {
+            return None;
+        }
+        let bus = |bus: DiskBus| format!("COMPUTE_STORAGE_BUS_{}", bus.as_str().to_uppercase());
+        let model = self.interface_model.as_str().to_uppercase();
+        let width = self.address_width.map(|width| match width {
+            AddressWidth::Passthrough => "COMPUTE_ADDRESS_SPACE_PASSTHROUGH".to_owned(),
+            AddressWidth::Emulated(_) => "COMPUTE_ADDRESS_SPACE_EMULATED".to_owned(),
+        });
+        let packed = self
+            .packed_ring
+            .then(|| "COMPUTE_NET_VIRTIO_PACKED".to_owned());
+        let required = [
+            ("hw_disk_bus", self.disk_bus.map(bus)),
+            ("hw_cdrom_bus", self.cdrom_bus.map(bus)),
+            ("hw_vif_model", Some(format!("{MODELS}{model}"))),
+            ("hw:maxphysaddr_mode", width),
+            ("hw:virtio_packed_ring", packed),
+        ];
+        let mut missing = required
+            .into_iter()
+            .filter_map(|(key, name)| Some((key, name?)));
+        missing.find(|(_, name)| !traits.iter().any(|it| it.as_str() == name))
+    }
+
     pub(super) fn of(
         vcpus: u32,
         specs: &BTreeMap<String, String>,
@@ -204,8 +235,8 @@ impl MachineOptions {
             multiqueue: source.multiqueue()?,
             pmu: source.pmu()?,
             rng: source.rng()?,
-            disk_bus: source.disk_bus("hw_disk_bus")?,
-            cdrom_bus: source.disk_bus("hw_cdrom_bus")?,
+            disk_bus: source.choice("hw_disk_bus", &DiskBus::ALL, DiskBus::as_str)?,
+            cdrom_bus: source.choice("hw_cdrom_bus", &DiskBus::OF_CDROMS, DiskBus::as_str)?,
             scsi_controller: source.scsi_controller()?,
             interface_model: source.interface_model()?,
             packed_ring: source.packed_ring()?,
@@ -352,10 +383,6 @@ impl<'a> FlavorAndProperties<'a> {
         }
     }
 
-    fn disk_bus(self, property: &str) -> Result<Option<DiskBus>, GuestMachineError> {
-        self.choice(property, &DiskBus::ALL, DiskBus::as_str)
-    }
-
     fn scsi_controller(self) -> Result<Option<ScsiController>, GuestMachineError> {
         self.choice(
             "hw_scsi_model",
@@ -369,7 +396,7 @@ impl<'a> FlavorAndProperties<'a> {
         Ok(model.unwrap_or_default())
     }
 
-    /// As in Nova, the flavor has the last word.
+    /// As in Nova, flavor and image must agree on the mode, and the flavor has the last word on the number.
     fn address_width(self) -> Result<Option<AddressWidth>, GuestMachineError> {
         const MODE: &str = "maxphysaddr_mode";
         const BITS: &str = "maxphysaddr_bits";
@@ -379,6 +406,13 @@ impl<'a> FlavorAndProperties<'a> {
             Some(_) => self.specs.wrong(&format!("hw:{name}"), reason).into(),
             None => self.image(&format!("hw_{name}"), reason),
         };
+        let of_image = self.property(&format!("hw_{MODE}"));
+        if let (Some(flavor), Some(image)) = (of_spec(MODE), of_image)
+            && flavor != image
+        {
+            let reason = format!("it contradicts hw:{MODE} of the flavor");
+            return Err(self.image(&format!("hw_{MODE}"), reason));
+        }
         match (value(MODE), value(BITS)) {
             (None, None) => Ok(None),
             (Some("passthrough"), None) => Ok(Some(AddressWidth::Passthrough)),
@@ -386,8 +420,8 @@ impl<'a> FlavorAndProperties<'a> {
                 Err(wrong(BITS, "maxphysaddr_mode=passthrough takes no number"))
             }
             (Some("emulate"), Some(bits)) => match bits.parse::<u8>() {
-                Ok(bits) if (32..=64).contains(&bits) => Ok(Some(AddressWidth::Emulated(bits))),
-                _ => Err(wrong(BITS, "expected 32 to 64")),
+                Ok(bits) if (32..=52).contains(&bits) => Ok(Some(AddressWidth::Emulated(bits))),
+                _ => Err(wrong(BITS, "expected 32 to 52")),
             },
             (Some("emulate"), None) => Err(wrong(MODE, "maxphysaddr_bits is missing, such as 46")),
             (Some(_), _) => Err(wrong(MODE, "expected passthrough or emulate")),

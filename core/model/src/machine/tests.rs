@@ -71,12 +71,12 @@ fn the_devices_and_limits_of_a_flavor_and_an_image_are_in_the_machine() {
     let options = |specs: &str, properties: &str| machine(4, specs, properties).unwrap().options;
     let devices = options(
         "hw:virtio_packed_ring=true",
-        "hw_disk_bus=scsi hw_cdrom_bus=virtio hw_scsi_model=Paravirtual hw_vif_model=VirtualE1000e \
+        "hw_disk_bus=scsi hw_cdrom_bus=usb hw_scsi_model=Paravirtual hw_vif_model=VirtualE1000e \
          hw_qemu_guest_agent=yes hw_time_hpet=true os_type=Windows hw_rng_model=virtio",
     );
     let expected = MachineOptions {
         disk_bus: Some(DiskBus::Scsi),
-        cdrom_bus: Some(DiskBus::Virtio),
+        cdrom_bus: Some(DiskBus::Usb),
         scsi_controller: Some(ScsiController::Vmpvscsi),
         interface_model: InterfaceModel::E1000e,
         packed_ring: true,
@@ -94,7 +94,7 @@ fn the_devices_and_limits_of_a_flavor_and_an_image_are_in_the_machine() {
         ),
         (
             "hw:maxphysaddr_mode=emulate hw:maxphysaddr_bits=46",
-            "hw_maxphysaddr_mode=passthrough",
+            "hw_maxphysaddr_mode=emulate hw_maxphysaddr_bits=40",
             AddressWidth::Emulated(46),
         ),
         (
@@ -142,8 +142,67 @@ fn the_devices_and_limits_of_a_flavor_and_an_image_are_in_the_machine() {
     };
     assert_eq!(limits, expected);
     // A negative quota and a rate of 0 are no limits, as in Nova.
-    let none = options("quota:cpu_quota=-1 quota:vif_inbound_average=0", "");
+    let none = options(
+        "quota:cpu_quota=-1 quota:cpu_period=0 quota:vif_inbound_average=0",
+        "",
+    );
     assert!(none.is_default());
+}
+
+#[test]
+fn a_node_that_reports_capabilities_must_have_those_of_the_machine() {
+    let traits = |names: &str| {
+        names
+            .split_whitespace()
+            .map(|it| it.parse().unwrap())
+            .collect()
+    };
+    let node =
+        traits("COMPUTE_NET_VIF_MODEL_VIRTIO COMPUTE_STORAGE_BUS_VIRTIO COMPUTE_STORAGE_BUS_SATA");
+    let missing = |specs: &str, properties: &str| {
+        let missing = machine(1, specs, properties)
+            .unwrap()
+            .options
+            .missing_on(&node);
+        missing.map(|(key, name)| format!("{key} {name}"))
+    };
+    assert_eq!(
+        missing("", "hw_disk_bus=sata hw_cdrom_bus=sata hw_vif_model=virtio"),
+        None
+    );
+    for (specs, properties, expected) in [
+        (
+            "",
+            "hw_disk_bus=scsi",
+            "hw_disk_bus COMPUTE_STORAGE_BUS_SCSI",
+        ),
+        (
+            "",
+            "hw_cdrom_bus=usb",
+            "hw_cdrom_bus COMPUTE_STORAGE_BUS_USB",
+        ),
+        (
+            "",
+            "hw_vif_model=igb",
+            "hw_vif_model COMPUTE_NET_VIF_MODEL_IGB",
+        ),
+        (
+            "hw:maxphysaddr_mode=passthrough",
+            "",
+            "hw:maxphysaddr_mode COMPUTE_ADDRESS_SPACE_PASSTHROUGH",
+        ),
+        (
+            "hw:virtio_packed_ring=true",
+            "",
+            "hw:virtio_packed_ring COMPUTE_NET_VIRTIO_PACKED",
+        ),
+    ] {
+        assert_eq!(missing(specs, properties).as_deref(), Some(expected));
+    }
+    // A driver that reports no capabilities is not asked for them.
+    let silent = traits("HW_CPU_X86_AVX2");
+    let options = machine(1, "", "hw_vif_model=igb").unwrap().options;
+    assert_eq!(options.missing_on(&silent), None);
 }
 
 #[test]
@@ -163,9 +222,9 @@ fn a_record_without_the_newer_options_has_their_defaults() {
 fn what_no_host_can_build_is_refused_with_its_key() {
     for (specs, properties, expected) in [
         (
-            "quota:cpu_shares=1",
+            "quota:cpu_shares=10001",
             "",
-            "flavor.extra_specs: quota:cpu_shares is \"1\": expected 2 to 10000",
+            "flavor.extra_specs: quota:cpu_shares is \"10001\": expected 1 to 10000",
         ),
         (
             "quota:cpu_quota=5",
@@ -219,8 +278,23 @@ fn what_no_host_can_build_is_refused_with_its_key() {
         ),
         (
             "",
-            "hw_maxphysaddr_mode=emulate hw_maxphysaddr_bits=65",
-            "image.properties: hw_maxphysaddr_bits: expected 32 to 64",
+            "hw_maxphysaddr_mode=emulate hw_maxphysaddr_bits=53",
+            "image.properties: hw_maxphysaddr_bits: expected 32 to 52",
+        ),
+        (
+            "hw:maxphysaddr_mode=passthrough",
+            "hw_maxphysaddr_mode=emulate hw_maxphysaddr_bits=46",
+            "image.properties: hw_maxphysaddr_mode: it contradicts hw:maxphysaddr_mode of the flavor",
+        ),
+        (
+            "quota:disk_read_bytes_sec=1000000000000001",
+            "",
+            "flavor.extra_specs: quota:disk_read_bytes_sec is \"1000000000000001\": expected at most 1000000000000000",
+        ),
+        (
+            "",
+            "hw_cdrom_bus=virtio",
+            "image.properties: hw_cdrom_bus: guests cannot have \"virtio\"; expected sata, scsi, usb",
         ),
         (
             "",

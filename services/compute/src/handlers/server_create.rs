@@ -187,6 +187,7 @@ fn question(call: &ApiRequest, new: &NewServers, used: QuotaAmounts) -> QuotaQue
         ram_mb: flavor.ram_mb,
         root_gb: flavor.disk_gb,
         ephemeral_gb: flavor.ephemeral_gb,
+        swap_mb: flavor.swap_mb,
         extra_specs: flavor.extra_specs.clone(),
         availability_zone: new.zone.clone(),
         used,

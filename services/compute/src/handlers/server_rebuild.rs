@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use berth_http::{ApiRequest, ApiResponse, Fault, RuleDefault};
-use berth_model::{ConsumerUuid, GuestMachine};
+use berth_model::{ConsumerUuid, GuestMachine, with_image_placement};
 use berth_wire::guest::{
     ConfigDriveChangeBody, GuestAction, ImageBody, SshKeyBody, UserDataChange,
 };
@@ -105,11 +105,16 @@ pub(super) async fn rebuild(
     fields.end()?;
     let found = api.image_of(image, &known.server.project_id).await?;
     api.check_image_fits(call, &known.server.flavor.body, &found)?;
+    // As when the server was created: properties that place the guest are extra specs for the agent.
+    let extra_specs = with_image_placement(
+        &known.server.flavor.body.extra_specs,
+        &found.body.properties,
+    );
     let new = api.image_of_machine(&known.server, found, MachineParts::All);
     let action = GuestAction::Rebuild {
         image: new.await?,
         preserve_ephemeral,
-        extra_specs: Some(known.server.flavor.body.extra_specs.clone()),
+        extra_specs: Some(extra_specs),
     };
     let changes = ActionChanges {
         image: Some(image),

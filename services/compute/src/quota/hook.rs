@@ -73,6 +73,8 @@ pub struct QuotaQuestion {
     pub root_gb: u64,
     /// Ephemeral disk of each in GiB.
     pub ephemeral_gb: u64,
+    /// Swap disk of each in MiB.
+    pub swap_mb: u64,
     pub extra_specs: BTreeMap<String, String>,
     /// The requested availability zone.
     pub availability_zone: Option<String>,

@@ -10,7 +10,7 @@ use crate::server_status::ServerWithStatus;
 
 pub(crate) type Zones = BTreeMap<String, String>;
 
-/// The root device, the same on every hypervisor.
+/// The root device on the default bus. A guest whose image has `hw_disk_bus` may have another one.
 pub(crate) const ROOT_DEVICE: &str = "/dev/vda";
 
 /// One second in microseconds.

@@ -218,7 +218,7 @@ fn flavor(call: &ApiRequest, known: &ServerWithStatus, visibility: &ServerVisibi
         "ram": body.ram_mb,
         "disk": body.disk_gb,
         "ephemeral": body.ephemeral_gb,
-        "swap": flavor.body.swap_mb,
+        "swap": flavor.swap,
         "original_name": body.name,
     });
     if visibility.extra_specs {

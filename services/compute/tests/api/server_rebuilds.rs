@@ -1,5 +1,6 @@
 //! Tests of rebuilds, and of the fields in responses to changes.
 
+use berth_wire::guest::GuestAction;
 use serde_json::{Value, json};
 
 use super::cloud::{ENCRYPTED_IMAGE, IMAGE, OTHER_IMAGE, UEFI_IMAGE};

@@ -339,6 +339,7 @@ fn server_flavor(flavor: &ComputeFlavor) -> Result<ServerFlavor, Fault> {
     let amount = |amount: i64| u64::try_from(amount).map_err(|_| large());
     Ok(ServerFlavor {
         flavorid: properties.flavorid.clone(),
+        swap: properties.swap,
         body: FlavorBody {
             name: properties.name.clone(),
             vcpus: u32::try_from(properties.vcpus).map_err(|_| large())?,

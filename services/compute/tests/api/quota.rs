@@ -93,7 +93,7 @@ async fn the_program_is_asked_before_servers_are_written_down() {
     assert!(request.as_str().unwrap().starts_with("req-"), "{request}");
     let expected = json!({"schema": "berth-quota/1", "request_id": null, "project_id": "project-of-alice",
         "user_id": "alice", "count": 2, "flavor": "f", "vcpus": 3, "ram_mb": 640, "root_gb": 10, "ephemeral_gb": 0,
-        "extra_specs": {}, "availability_zone": null, "used": {"instances": 1, "cores": 3, "ram_mb": 640}});
+        "swap_mb": 0, "extra_specs": {}, "availability_zone": null, "used": {"instances": 1, "cores": 3, "ram_mb": 640}});
     assert_eq!(asked, expected);
 }
 

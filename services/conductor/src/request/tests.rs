@@ -255,7 +255,8 @@ fn of_an_image_the_scheduler_sees_all_and_a_host_its_machine_and_its_place() {
     let sent_properties = build.image.unwrap().properties;
     assert_eq!(
         Vec::from_iter(sent_properties),
-        [("hw_firmware_type".to_owned(), "uefi".to_owned())]
+        [("hw_disk_bus", "scsi"), ("hw_firmware_type", "uefi")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
     );
     let specs = build.flavor.extra_specs;
     for (spec, value) in [

@@ -157,6 +157,16 @@ async fn a_guest_is_rebuilt_from_another_image_with_its_devices() {
     let again = json!({"action": "rebuild", "image": named('c')});
     let rebuilt = bench.act(&again).await;
     bench.accepted(rebuilt, "stopped");
+    // With the flavor's extra specs, the image's properties describe the devices.
+    let mut image = named('b');
+    image["properties"] = json!({"hw_disk_bus": "sata"});
+    let with_specs =
+        json!({"action": "rebuild", "image": image, "extra_specs": {"hw:boot_menu": "true"}});
+    let rebuilt = bench.act(&with_specs).await;
+    bench.accepted(rebuilt, "stopped");
+    let documents = &bench.stage.world().documents;
+    let machine = &documents.values().next().unwrap().machine;
+    assert!(machine.boot_menu && machine.disk_bus == Some(berth_model::DiskBus::Sata));
 }
 
 #[tokio::test]
@@ -209,7 +219,12 @@ async fn an_action_that_makes_no_sense_is_refused_with_its_field() {
         (
             json!({"action": "rebuild", "image": {"location": {"path": "/images/b.raw"}, "format": "raw",
                 "properties": {"hw_firmware_type": "uefi"}}}),
-            "hw_firmware_type: the guest keeps its firmware",
+            "hw_firmware_type: the guest keeps its machine here",
+        ),
+        (
+            json!({"action": "rebuild", "extra_specs": {}, "image": {"location": {"path": "/images/b.raw"}, "format": "raw",
+                "checksum": format!("sha256:{}", "a".repeat(64)), "properties": {"hw_disk_bus": "ide"}}}),
+            "hw_disk_bus: guests cannot have",
         ),
         (
             json!({"action": "rebuild", "image": {"location": {"url": "ftp://host/x"}, "format": "raw"}}),

@@ -469,9 +469,13 @@ impl VirtDriver for LibvirtDriver {
         // The process that prepares the host is the agent, so it maintains the baselines; a one-time observer must not.
         self.last_observation().enable_baselines();
         let limit = devices.limit();
-        let work = async move || Ok(devices.make_virtual_functions().await);
+        let work = async move || {
+            let mut errors = devices.make_virtual_functions().await;
+            errors.extend(devices.set_vgpu_types().await);
+            Ok(errors)
+        };
         self.turns
-            .run(Task::of_host("creating virtual functions", limit), work)
+            .run(Task::of_host("preparing virtual functions", limit), work)
             .await
             .unwrap_or_else(|error| vec![error])
     }

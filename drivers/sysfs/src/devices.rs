@@ -1,7 +1,8 @@
 //! Operations that change a host's devices: binding to VFIO, resetting, creating virtual functions and mediated
 //! devices.
 //!
-//! There is one file per operation: `vfio`, `device_reset`, `sriov`, `mdev_instance`. Each operation first checks what
+//! There is one file per operation: `vfio`, `device_reset`, `sriov`, `vgpu_type`,
+//! `mdev_instance`. Each operation first checks what
 //! is already done, so it can be repeated after a kill. Errors name the file and how to repair it. Called by the
 //! drivers.
 

@@ -207,6 +207,9 @@ impl KernelSimulator {
                     driver => self.bind(content, driver),
                 }
             }
+            ["bus", "pci", "devices", _, "nvidia", "current_vgpu_type"] => {
+                fs::write(self.tree.path(name), content).unwrap();
+            }
             ["bus", "pci", "devices", address, file] => {
                 self.of_device(state, address, file, content)
             }

@@ -34,6 +34,7 @@ mod sriov;
 mod tree;
 mod uevent;
 mod vfio;
+mod vgpu_type;
 
 pub use allow_list::{AllowList, AllowedFunction, DEVICE_SPEC, NotAllowed};
 pub use attribute::{AttributeError, AttributeWrites, KernelAttributes, WriteFuture};
@@ -58,6 +59,7 @@ pub use read::SysfsError;
 pub use sriov::{SriovError, VirtualFunctionsMade};
 pub use uevent::{DeviceUevent, Uevent, UeventError, UeventStream, parse_uevent};
 pub use vfio::{VFIO_DRIVER, VfioBound, VfioError, VfioReleased};
+pub use vgpu_type::{CreatableVgpu, VgpuTypeError, VgpuTypeSet};
 
 use std::path::{Path, PathBuf};
 

@@ -234,6 +234,16 @@ impl HostDevices {
     ) -> Result<(), DeviceError> {
         let function = allowed.function();
         let driver = function.driver.as_deref();
+        if let Some(wanted) = allowed.tags().vgpu_type {
+            let wrong = self.sysfs().other_vgpu(function.address, wanted);
+            if let Some(reason) = wrong.map_err(unreadable(device))? {
+                return Err(DeviceError::Quarantined {
+                    device,
+                    cause: UnfitReason::Driver,
+                    reason,
+                });
+            }
+        }
         let reason = match (stand, driver) {
             (ReadyDriver::Vfio, Some(driver)) if driver.contains("vfio") => return Ok(()),
             (ReadyDriver::Vfio, Some(_)) if self.offers_vfio(device, function.address)? => {

@@ -1,7 +1,10 @@
 //! Prepares devices: creates mediated devices before a guest gets them, and virtual functions before the host is
 //! observed.
 
-use berth_sysfs::{HomeDriver, MdevError, Sriov, SriovError, VFIO_DRIVER, VirtualFunctionsMade};
+use berth_sysfs::{
+    HomeDriver, MdevError, Sriov, SriovError, VFIO_DRIVER, VgpuTypeError, VgpuTypeSet,
+    VirtualFunctionsMade,
+};
 use berth_virt::{DeviceError, HostDeviceId, UnfitReason, WantedDevice};
 
 use super::{DeviceHandling, HostDevices, whole};
@@ -58,6 +61,36 @@ impl HostDevices {
                 made.await.map(drop).map_err(|error| unmade(device, &error))
             }
         }
+    }
+
+    /// Sets the vGPU types that the lists want. Virtual functions must exist.
+    pub(crate) async fn set_vgpu_types(&self) -> Vec<DeviceError> {
+        let functions = match self.sysfs().pci_functions() {
+            Ok(functions) => functions,
+            Err(error) => {
+                let reason = whole(&error);
+                return vec![DeviceError::Unobservable { reason }];
+            }
+        };
+        let mut errors = Vec::new();
+        for function in functions {
+            let device = HostDeviceId::Function(function.address);
+            // Errors of other functions are reported by the creation of virtual functions and by observations.
+            let Ok(allowed) = self.allowed(device, function.address) else {
+                continue;
+            };
+            let Some(wanted) = allowed.tags().vgpu_type else {
+                continue;
+            };
+            match self.devices.set_vgpu_type(&allowed, wanted).await {
+                Ok(VgpuTypeSet::Set) => {
+                    tracing::info!(device = %function.address, vgpu_type = wanted, "vGPU type set");
+                }
+                Ok(VgpuTypeSet::AlreadySet) => {}
+                Err(error) => errors.push(untyped(device, &error)),
+            }
+        }
+        errors
     }
 
     /// Creates the virtual functions that the lists want, card by card.
@@ -118,6 +151,31 @@ fn unmade(device: HostDeviceId, error: &MdevError) -> DeviceError {
             DeviceError::Unfinished {
                 device,
                 call: CALL,
+                reason,
+            }
+        }
+    }
+}
+
+fn untyped(device: HostDeviceId, error: &VgpuTypeError) -> DeviceError {
+    let reason = whole(error);
+    match error {
+        VgpuTypeError::NotTheSame(_) => DeviceError::Quarantined {
+            device,
+            cause: UnfitReason::ConfigSpace,
+            reason,
+        },
+        VgpuTypeError::NoTypes { .. }
+        | VgpuTypeError::OtherType { .. }
+        | VgpuTypeError::NotCreatable { .. } => DeviceError::Quarantined {
+            device,
+            cause: UnfitReason::Driver,
+            reason,
+        },
+        VgpuTypeError::NotSet { .. } | VgpuTypeError::Write { .. } | VgpuTypeError::Sysfs(_) => {
+            DeviceError::Unfinished {
+                device,
+                call: "setting its vGPU type",
                 reason,
             }
         }

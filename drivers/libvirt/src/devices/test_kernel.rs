@@ -178,7 +178,9 @@ impl TestKernel {
                     symlink(&new, at.join(format!("virtfn{number}"))).unwrap();
                 }
             }
-            ["bus", "pci", "devices", _, _] => fs::write(self.root.join(name), content).unwrap(),
+            ["bus", "pci", "devices", _, _] | ["bus", "pci", "devices", _, "nvidia", _] => {
+                fs::write(self.root.join(name), content).unwrap()
+            }
             [
                 "class",
                 "mdev_bus",

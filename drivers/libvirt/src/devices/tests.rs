@@ -335,6 +335,47 @@ async fn a_virtual_function_on_its_vendors_driver_goes_to_guests_once_that_hands
     devices.check(&managed(CARD)).unwrap();
 }
 
+#[tokio::test]
+async fn a_virtual_function_gets_its_vgpu_type_again_after_a_host_boot_and_goes_to_guests_with_it_alone()
+ {
+    let entry = json!({"address": CARD, "managed": "no", "vgpu_type": 558});
+    let host = DeviceTestHost::new().with_list(&[entry]);
+    let attribute = |name: &str| format!("devices/pci0000:80/{CARD}/nvidia/{name}");
+    host.kernel.put_on(CARD, Some("nvidia"));
+    host.write(&attribute("current_vgpu_type"), "0\n");
+    host.write(
+        &attribute("creatable_vgpu_types"),
+        "ID    : vGPU Name\n558   : NVIDIA A40-2Q\n",
+    );
+    let written = format!("bus/pci/devices/{CARD}/nvidia/current_vgpu_type=558");
+    // A host boot sets the type to 0.
+    for boots in 1..=2 {
+        let error = host.refused(&managed(CARD));
+        assert_eq!(error.quarantine(), Some(UnfitReason::Driver), "{error}");
+        assert!(
+            error.to_string().contains("vGPU type 0, and 558 is wanted"),
+            "{error}"
+        );
+        let devices = host.devices();
+        for _ in 0..2 {
+            assert_eq!(devices.set_vgpu_types().await.len(), 0);
+        }
+        assert_eq!(host.kernel.log(), vec![written.clone(); boots]);
+        devices.check(&managed(CARD)).unwrap();
+        host.write(&attribute("current_vgpu_type"), "0\n");
+    }
+    host.write(&attribute("current_vgpu_type"), "557\n");
+    let errors = host.devices().set_vgpu_types().await;
+    let [error] = errors.as_slice() else {
+        panic!("{errors:?}");
+    };
+    assert_eq!(error.quarantine(), Some(UnfitReason::Driver), "{error}");
+    assert!(
+        error.to_string().contains("end its guest and write 0"),
+        "{error}"
+    );
+}
+
 /// Simulates an unreadable attribute.
 fn cannot_be_read(host: &DeviceTestHost) {
     let loops = format!("devices/pci0000:80/{CARD}/net");

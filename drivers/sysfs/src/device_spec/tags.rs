@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use super::Flaw;
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "physical_network",
     "trusted",
     "remote_managed",
@@ -27,6 +27,7 @@ const KEYS: [&str; 11] = [
     "traits",
     "one_time_use",
     "num_vfs",
+    "vgpu_type",
     "reset_clears_memory",
     "device_type",
 ];
@@ -54,6 +55,9 @@ pub struct DeviceTags {
     /// The number of virtual functions that a physical function should have when the agent starts. Default:
     /// unchanged. Not in Nova.
     pub num_vfs: Option<u32>,
+    /// The vGPU type that a virtual function of NVIDIA's driver without mediated devices should have when the agent starts.
+    /// Default: unchanged. Not in Nova.
+    pub vgpu_type: Option<u32>,
     /// Whether any reset but a change of its power state clears its memory. Default: no for display controllers and
     /// processing accelerators, else yes. Not in Nova.
     pub reset_clears_memory: Option<bool>,
@@ -79,6 +83,7 @@ impl DeviceTags {
                 "live_migratable" => tags.live_migratable = Some(truth(key, value)?),
                 "one_time_use" => tags.one_time_use = Some(truth(key, value)?),
                 "num_vfs" => tags.num_vfs = Some(count(key, value)?),
+                "vgpu_type" => tags.vgpu_type = Some(vgpu_type(key, value)?),
                 "reset_clears_memory" => tags.reset_clears_memory = Some(truth(key, value)?),
                 "device_type" => tags.device_type = Some(device_type(key, value)?),
                 "resource_class" => tags.resource_class = Some(class(key, text(key, value)?)?),
@@ -138,6 +143,22 @@ fn count(key: &str, value: &Value) -> Result<u32, Flaw> {
     number
         .filter(fits)
         .ok_or_else(|| Flaw::new(key, "a number from 1 to 65535 is expected"))
+}
+
+/// A number, also in the form of mediated devices: `nvidia-558`.
+fn vgpu_type(key: &str, value: &Value) -> Result<u32, Flaw> {
+    let number = match value {
+        Value::Number(number) => number.as_u64().and_then(|n| u32::try_from(n).ok()),
+        Value::String(text) => {
+            let text = text.trim();
+            text.strip_prefix("nvidia-").unwrap_or(text).parse().ok()
+        }
+        _ => None,
+    };
+    number.filter(|number| *number > 0).ok_or_else(|| {
+        let expected = "a number above 0 is expected: an ID of nvidia/creatable_vgpu_types";
+        Flaw::new(key, expected)
+    })
 }
 
 /// Normalises a name like Nova: converts it to upper case, and replaces characters other than letters and digits by `_`.

@@ -167,6 +167,22 @@ fn virtual_functions_are_counted_in_a_number_or_in_novas_text() {
 }
 
 #[test]
+fn a_vgpu_type_is_a_number_also_as_mediated_devices_have_it() {
+    for written in [json!(558), json!("558"), json!("nvidia-558")] {
+        let spec = one(json!({"vendor_id": "10de", "vgpu_type": written}));
+        assert_eq!(spec.tags().vgpu_type, Some(558));
+    }
+    for wrong in [json!(0), json!("A40-8Q"), json!(true), json!(-5)] {
+        let entry = json!({"vendor_id": "10de", "vgpu_type": wrong});
+        let error = DeviceSpec::read(1, &entry).unwrap_err().to_string();
+        assert!(
+            error.contains("vgpu_type") && error.contains("creatable_vgpu_types"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn an_entry_that_could_mean_the_hosts_own_devices_by_mistake_is_refused() {
     for (entry, key, words) in [
         (json!({}), "", "every device"),

@@ -129,17 +129,21 @@ fn accelerator(node: &NodeName, one: &ListedFunction<'_>) -> OfferedDevice {
     let physical_network = physical_network.filter(|name| !name.is_empty());
     let device_type = kind::device_type(function, tags);
     let class = tags.resource_class.clone();
-    let traits = match tags.traits.is_empty() {
+    let mut traits = match tags.traits.is_empty() {
         true => kind::cyborgs_traits(function, device_type, mdevs.as_ref(), physical_network),
         false => tags.traits.clone(),
     };
+    traits.extend(tags.vgpu_type.map(kind::vgpu_trait));
     let (of_kind, handles) = match mdevs {
         Some(mdevs) => (
             mdevs.class.clone(),
             mdev_handles(node, function.address, mdevs),
         ),
         None => (
-            device_type.resource_class(),
+            match tags.vgpu_type {
+                Some(_) => ResourceClass::VGPU,
+                None => device_type.resource_class(),
+            },
             vec![OfferedHandle::Function(function.address)],
         ),
     };

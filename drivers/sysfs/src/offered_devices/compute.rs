@@ -93,8 +93,10 @@ fn compute_card(
 }
 
 fn compute_class(part: &ListedFunction<'_>) -> ResourceClass {
-    let tagged = part.allowed.tags().resource_class.clone();
-    tagged.unwrap_or_else(|| {
+    let tags = part.allowed.tags();
+    let tagged = tags.resource_class.clone();
+    let of_type = tags.vgpu_type.map(|_| ResourceClass::VGPU);
+    tagged.or(of_type).unwrap_or_else(|| {
         ResourceClass::pci_device(part.seen.function.vendor, part.seen.function.device)
     })
 }
@@ -105,5 +107,6 @@ fn compute_traits(part: &ListedFunction<'_>) -> BTreeSet<Trait> {
     if tags.live_migratable == Some(true) {
         traits.insert(kind::LIVE_MIGRATABLE);
     }
+    traits.extend(tags.vgpu_type.map(kind::vgpu_trait));
     traits
 }

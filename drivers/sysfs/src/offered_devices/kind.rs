@@ -209,6 +209,12 @@ pub(super) fn cyborgs_traits(
         .collect()
 }
 
+/// The trait of virtual functions with this vGPU type: `CUSTOM_VGPU_TYPE_558`.
+pub(super) fn vgpu_trait(vgpu_type: u32) -> Trait {
+    Trait::new(&format!("CUSTOM_VGPU_TYPE_{vgpu_type}"))
+        .expect("a number has only a trait's characters")
+}
+
 /// `T4_2B` for `GRID T4-2B`: the second part, like in Cyborg, or the only one.
 fn type_suffix(name: &str) -> Option<String> {
     let mut words = name.split_whitespace();

@@ -124,10 +124,14 @@ impl LastObservation {
         function: &PciFunction,
         health: Result<DeviceHealth, SysfsError>,
         group: Option<GroupError>,
+        vgpu: Option<String>,
     ) -> (DeviceCondition, Option<ConditionChange>) {
         let (reason, detail) = match health {
             Err(error) => (Some(UnfitReason::ConfigSpace), error.to_string()),
-            Ok(health) => self.compare(function, health, group),
+            Ok(health) => match (self.compare(function, health, group), vgpu) {
+                ((None, _), Some(vgpu)) => (Some(UnfitReason::Driver), vgpu),
+                (compared, _) => compared,
+            },
         };
         let condition = reason.map_or(DeviceCondition::Fit, |reason| DeviceCondition::Unfit {
             reason,
@@ -271,7 +275,11 @@ impl Sysfs {
             let health = self.device_health(function.address);
             let whole = of(list).filter(|_| !is_parted(function.address));
             let group = whole.and_then(|allowed| self.viable_group(&allowed, list).err());
-            let (condition, conditions) = last.judge(&function, health, group);
+            let vgpu = match of(list).and_then(|allowed| allowed.tags().vgpu_type) {
+                Some(wanted) => self.other_vgpu(function.address, wanted)?,
+                None => None,
+            };
+            let (condition, conditions) = last.judge(&function, health, group, vgpu);
             changes.extend(conditions);
             seen.push(SeenFunction {
                 function,

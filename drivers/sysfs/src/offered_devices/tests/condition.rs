@@ -43,6 +43,33 @@ impl Ward {
 }
 
 #[test]
+fn a_virtual_function_is_fit_only_with_its_vgpu_type_which_gives_class_and_trait() {
+    let mut ward = Ward::of(CardFixture::gpu("0000:81:00.0", 12));
+    ward.list = list(&json!([{"address": "81:00.0", "vgpu_type": 558}]));
+    for (found, reason) in [
+        (None, Some(UnfitReason::Driver)),
+        (Some("0\n"), Some(UnfitReason::Driver)),
+        (Some("557\n"), Some(UnfitReason::Driver)),
+        (Some("558\n"), None),
+    ] {
+        if let Some(found) = found {
+            ward.write("nvidia/current_vgpu_type", found);
+        }
+        assert_eq!(ward.observe().0, reason, "{found:?}");
+    }
+    let entries = json!([{"address": "81:00.0", "vgpu_type": 558}]);
+    for (compute, accelerator) in [(&entries, &json!([])), (&json!([]), &entries)] {
+        let offered = offered(&ward.tree, compute, accelerator);
+        let device = &offered.devices[0];
+        assert_eq!(device.class, ResourceClass::VGPU, "{offered:?}");
+        assert!(
+            names(&device.traits).contains(&"CUSTOM_VGPU_TYPE_558"),
+            "{device:?}"
+        );
+    }
+}
+
+#[test]
 fn a_device_that_falls_ill_says_why_once_and_a_reset_is_the_way_back() {
     let errors = |count: u32| format!("RxErr {count}\nTOTAL_ERR_NONFATAL {count}\n");
     let mut ward = Ward::of(ssd());
